@@ -1,0 +1,1 @@
+//! Compiles a crate of Rust GPU kernels to PTX.

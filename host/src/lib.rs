@@ -1,0 +1,1 @@
+//! Graph neural networks in half precision.

@@ -1,0 +1,2 @@
+#![no_std]
+//! What the host and the GPU kernels of halfgnn agree on.

@@ -1,0 +1,1 @@
+//! Property tests and end-to-end tests.
