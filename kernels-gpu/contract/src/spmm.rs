@@ -1,0 +1,228 @@
+//! SpMM: `y[i] = Σ_j w(i,j) · x[j]` over the edges of row `i`, scaled by a factor of the row.
+//!
+//! The edges lie in CSR order with both row and column ids ("COO arranged as CSR"). A CTA owns
+//! [`EDGES_PER_CTA`] consecutive edges, a warp [`EDGES_PER_WARP`] of them, and a sub-warp of `1 << lanes_log2` lanes an
+//! equal, consecutive share of the warp's. Two launches make one SpMM: the edge-parallel kernel, which writes every row
+//! that lies inside one CTA and puts the rest into the staging buffer, and the follow-up kernel, which completes the
+//! rows that cross CTAs and writes zeros to the rows without edges (HalfGNN §4.3.2).
+
+use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
+
+/// Edges that one warp walks: at least 64, so that a lane loads half2 edge features (HalfGNN §4.1.1), and 128 so that
+/// four indices a lane make one 16-byte load.
+pub const EDGES_PER_WARP: u32 = 128;
+
+/// Warps of a CTA.
+pub const WARPS_PER_CTA: u32 = 4;
+
+/// Edges of a CTA.
+pub const EDGES_PER_CTA: u32 = EDGES_PER_WARP * WARPS_PER_CTA;
+
+/// Threads of a CTA, in both kernels.
+pub const THREADS_PER_CTA: u32 = WARP * WARPS_PER_CTA;
+
+/// CTAs of the follow-up kernel write zeros to this many rows without edges each.
+pub const EMPTY_ROWS_PER_CTA: u32 = 64;
+
+/// Staging slots of a CTA: the row that began before it and ends in it ([`STAGED_END`]), and the row that goes on after
+/// it ([`STAGED_TAIL`]).
+pub const STAGED_SLOTS: u32 = 2;
+/// Slot of the row that began in an earlier CTA and ends in this one.
+pub const STAGED_END: u32 = 0;
+/// Slot of the row that is continued in the next CTA.
+pub const STAGED_TAIL: u32 = 1;
+
+param_struct! {
+    /// Parameters of both SpMM kernels.
+    ///
+    /// Rows of `x` and `y` are 16-byte aligned and a whole number of 16-byte vectors long. The first
+    /// `feature_vectors` of each are read and written, padding included.
+    pub struct SpmmParams {
+        /// Row of each edge, ascending; `edges` long, 16-byte aligned.
+        pub rows: DevicePtr<u32>,
+        /// Column of each edge, below the rows of `x`; `edges` long, 16-byte aligned.
+        pub columns: DevicePtr<u32>,
+        /// First edge of each row, and `edges` at the end; `vertices + 1` long.
+        pub offsets: DevicePtr<u64>,
+        /// Weight of each edge, for the entries that take edge features (SpMMve): [`HalfBits`], or floats for float
+        /// entries; 16-byte aligned.
+        pub edge_weights: DevicePtr<HalfBits>,
+        /// Factor of each column, for the entries that take one.
+        pub column_scale: DevicePtr<f32>,
+        /// Factor of each row, or null for 1.
+        pub row_scale: DevicePtr<f32>,
+        /// Input, one row a column of the matrix.
+        pub x: DevicePtr<HalfBits>,
+        /// Output, one row a row of the matrix.
+        pub y: DevicePtr<HalfBits>,
+        /// Partial rows of CTAs: [`staging_floats`] long.
+        pub staging: DevicePtr<f32>,
+        /// Rows without edges; `empty_count` long.
+        pub empty_rows: DevicePtr<u32>,
+        /// Number of edges.
+        pub edges: u32,
+        /// Number of rows without edges.
+        pub empty_count: u32,
+        /// Distance of two rows of `x` in 16-byte vectors.
+        pub x_stride: u32,
+        /// Distance of two rows of `y` in 16-byte vectors.
+        pub y_stride: u32,
+        /// Loads of a row: its length in elements over the elements of one load.
+        pub feature_loads: u32,
+        /// Base-2 logarithm of the lanes of a sub-warp, at most 5.
+        pub lanes_log2: u32,
+        /// CTAs in x of the edge-parallel kernel.
+        pub ctas: u32,
+        /// Factor of the whole product, such as GIN's λ.
+        pub scale: f32,
+    }
+}
+
+/// CTAs that walk `edges` edges.
+pub const fn ctas(edges: u32) -> u32 {
+    edges.div_ceil(EDGES_PER_CTA)
+}
+
+/// Lanes of a sub-warp, as a base-2 logarithm: enough for `loads` loads a row, at most a warp.
+pub const fn lanes_log2(loads: u32) -> u32 {
+    if loads >= WARP { WARP.ilog2() } else { loads.next_power_of_two().ilog2() }
+}
+
+/// Passes over the edges, each for one tile of the features: CTAs in y.
+pub const fn feature_tiles(loads: u32) -> u32 {
+    loads.div_ceil(1 << lanes_log2(loads))
+}
+
+/// Floats of the staging buffer for `ctas` CTAs and rows of `features` elements (padding included).
+pub const fn staging_floats(ctas: u32, features: u32) -> u64 {
+    ctas as u64 * STAGED_SLOTS as u64 * features as u64
+}
+
+/// Index of the first float that CTA `cta` stages in `slot`.
+#[inline]
+pub const fn staging_index(cta: u32, slot: u32, features: u32) -> u64 {
+    (cta as u64 * STAGED_SLOTS as u64 + slot as u64) * features as u64
+}
+
+/// CTAs of the follow-up kernel: a warp for each CTA of the first kernel, then CTAs for the rows without edges.
+pub const fn follow_up_ctas(ctas: u32, empty_rows: u32) -> u32 {
+    ctas.div_ceil(WARPS_PER_CTA) + empty_rows.div_ceil(EMPTY_ROWS_PER_CTA)
+}
+
+/// Bytes of dynamic shared memory of the edge-parallel kernel for loads of `width` elements.
+pub const fn shared_bytes(width: u32) -> u32 {
+    shared::MERGE + merge_bytes(width) * 2
+}
+
+/// Bytes of one merge area: the partial row of every lane of the CTA, in float.
+pub const fn merge_bytes(width: u32) -> u32 {
+    THREADS_PER_CTA * width * 4
+}
+
+/// Layout of the shared memory of the edge-parallel kernel, as byte offsets.
+pub mod shared {
+    use super::{EDGES_PER_CTA, THREADS_PER_CTA};
+
+    /// Row ids of the CTA's edges.
+    pub const ROWS: u32 = 0;
+    /// Column ids.
+    pub const COLUMNS: u32 = ROWS + EDGES_PER_CTA * 4;
+    /// Edge weights: mirrored half2, or float.
+    pub const WEIGHTS: u32 = COLUMNS + EDGES_PER_CTA * 4;
+    /// Scale of each edge's row.
+    pub const SCALES: u32 = WEIGHTS + EDGES_PER_CTA * 4;
+    /// Flags of each sub-warp, of which there are at most as many as threads.
+    pub const FLAGS: u32 = SCALES + EDGES_PER_CTA * 4;
+    /// The merge areas: partial rows that end in a sub-warp's share, then those that go on.
+    pub const MERGE: u32 = FLAGS + THREADS_PER_CTA * 4;
+}
+
+/// Calls `$with! { entry, element, weight, scale, accumulate; … }` with every SpMM entry that is built: the one list
+/// from which the kernels crate makes the entries and the host its table.
+///
+/// - element: what one lane loads: `Half2`, `Half4`, `Half8` or `Float4`.
+/// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve) or `ColumnScale`.
+/// - scale: `Discretized` (each batch, then merged in float), `PostReduction` (once a row, after merging in half) or
+///   `PreReduction` (each product).
+/// - accumulate, inside a batch: `InHalf` (half2 arithmetic) or `InFloat`.
+#[macro_export]
+macro_rules! spmm_entries {
+    ($with:ident) => {
+        $with! {
+            spmm_v_half8_discretized_half: Half8, Ones, Discretized, InHalf;
+            spmm_v_half8_discretized_float: Half8, Ones, Discretized, InFloat;
+            spmm_ve_half8_discretized_half: Half8, EdgeFeatures, Discretized, InHalf;
+            spmm_ve_half8_discretized_float: Half8, EdgeFeatures, Discretized, InFloat;
+            spmm_cs_half8_discretized_float: Half8, ColumnScale, Discretized, InFloat;
+            spmm_v_half8_post_half: Half8, Ones, PostReduction, InHalf;
+            spmm_v_half8_pre_half: Half8, Ones, PreReduction, InHalf;
+            spmm_ve_half8_post_half: Half8, EdgeFeatures, PostReduction, InHalf;
+            spmm_v_half4_discretized_half: Half4, Ones, Discretized, InHalf;
+            spmm_v_half2_discretized_half: Half2, Ones, Discretized, InHalf;
+            spmm_v_float4_discretized_float: Float4, Ones, Discretized, InFloat;
+            spmm_ve_float4_discretized_float: Float4, EdgeFeatures, Discretized, InFloat;
+            spmm_cs_float4_discretized_float: Float4, ColumnScale, Discretized, InFloat;
+        }
+    };
+}
+
+/// Calls `$with! { entry: element, scale; … }` with every follow-up entry.
+#[macro_export]
+macro_rules! spmm_follow_up_entries {
+    ($with:ident) => {
+        $with! {
+            spmm_follow_up_half8_discretized: Half8, Discretized;
+            spmm_follow_up_half8_post: Half8, PostReduction;
+            spmm_follow_up_half8_pre: Half8, PreReduction;
+            spmm_follow_up_half4_discretized: Half4, Discretized;
+            spmm_follow_up_half2_discretized: Half2, Discretized;
+            spmm_follow_up_float4_discretized: Float4, Discretized;
+        }
+    };
+}
+
+macro_rules! names {
+    ($($entry:ident: $($policy:ident),+;)*) => {
+        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<SpmmParams>() }),*]
+    };
+}
+
+/// The entries of this family.
+pub const ENTRIES: &[&[EntrySpec]] = &[spmm_entries!(names), spmm_follow_up_entries!(names)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn geometry_at_the_ends_of_the_range() {
+        assert_eq!(ctas(0), 0);
+        assert_eq!(ctas(1), 1);
+        assert_eq!(ctas(EDGES_PER_CTA), 1);
+        assert_eq!(ctas(EDGES_PER_CTA + 1), 2);
+        for edges in [i32::MAX as u32, 1 << 31, u32::MAX] {
+            let last = (ctas(edges) - 1) as u64 * EDGES_PER_CTA as u64;
+            assert!(last < edges as u64 && edges as u64 <= last + EDGES_PER_CTA as u64);
+        }
+        // The last float of the largest staging buffer is addressed without wrapping around.
+        let ctas = ctas(u32::MAX);
+        assert_eq!(staging_index(ctas - 1, STAGED_TAIL, 1024) + 1024, staging_floats(ctas, 1024));
+    }
+
+    #[test]
+    fn sub_warps_cover_every_feature_length() {
+        for loads in 1..=256 {
+            let lanes = 1 << lanes_log2(loads);
+            assert!(lanes <= WARP && feature_tiles(loads) * lanes >= loads);
+            assert!((feature_tiles(loads) - 1) * lanes < loads);
+        }
+        assert_eq!(lanes_log2(64 / 8), 3);
+        assert_eq!(lanes_log2(48 / 8), 3);
+    }
+
+    #[test]
+    fn shared_memory_fits_without_opting_in() {
+        assert!(shared_bytes(8) <= 48 * 1024);
+        assert_eq!(shared::MERGE % 16, 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! Half precision: half2 arithmetic and conversions.
+//!
+//! Arithmetic on half4 and half8 is arithmetic on two and four [`Half2`] (HalfGNN §4.2): those are widths of a load, not
+//! of an instruction.
+
+use core::arch::nvptx::{self, f16x2};
+
+/// Two halves in one register, the first in the low bits.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Half2(pub u32);
+
+impl Half2 {
+    /// +0, +0.
+    pub const ZERO: Self = Self(0);
+
+    #[inline(always)]
+    fn packed(self) -> f16x2 {
+        // SAFETY: both are 32 bits that hold two IEEE halves; every bit pattern is a value.
+        unsafe { core::mem::transmute(self.0) }
+    }
+
+    #[inline(always)]
+    fn unpacked(value: f16x2) -> Self {
+        // SAFETY: both are 32 bits that hold two IEEE halves; every bit pattern is a value.
+        Self(unsafe { core::mem::transmute::<f16x2, u32>(value) })
+    }
+
+    /// `bits` in both halves: edge-feature mirroring (HalfGNN §4.1.1).
+    #[inline(always)]
+    pub fn mirror(bits: u16) -> Self {
+        Self(bits as u32 * 0x0001_0001)
+    }
+
+    /// Each float rounded to the nearest half, ties to even.
+    #[inline(always)]
+    pub fn from_f32(low: f32, high: f32) -> Self {
+        Self((low as f16).to_bits() as u32 | ((high as f16).to_bits() as u32) << 16)
+    }
+
+    /// The first half, exactly.
+    #[inline(always)]
+    pub fn low(self) -> f32 {
+        f16::from_bits(self.0 as u16) as f32
+    }
+
+    /// The second half, exactly.
+    #[inline(always)]
+    pub fn high(self) -> f32 {
+        f16::from_bits((self.0 >> 16) as u16) as f32
+    }
+
+    /// `add.f16x2` ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#half-precision-floating-point-instructions-add)).
+    #[inline(always)]
+    pub fn add(self, other: Self) -> Self {
+        // SAFETY: an arithmetic instruction; no preconditions on sm_53 and later.
+        Self::unpacked(unsafe { nvptx::f16x2_add(self.packed(), other.packed()) })
+    }
+
+    /// `mul.f16x2`
+    #[inline(always)]
+    pub fn mul(self, other: Self) -> Self {
+        // SAFETY: an arithmetic instruction; no preconditions on sm_53 and later.
+        Self::unpacked(unsafe { nvptx::f16x2_mul(self.packed(), other.packed()) })
+    }
+
+    /// `fma.rn.f16x2`: `self · factor + addend` with one rounding.
+    #[inline(always)]
+    pub fn mul_add(self, factor: Self, addend: Self) -> Self {
+        // SAFETY: an arithmetic instruction; no preconditions on sm_53 and later.
+        Self::unpacked(unsafe { nvptx::f16x2_fma(self.packed(), factor.packed(), addend.packed()) })
+    }
+}
+
+/// A half as a float, exactly.
+#[inline(always)]
+pub fn to_f32(bits: u16) -> f32 {
+    f16::from_bits(bits) as f32
+}
+
+/// A float rounded to the nearest half, ties to even.
+#[inline(always)]
+pub fn from_f32(value: f32) -> u16 {
+    (value as f16).to_bits()
+}

@@ -1,0 +1,7 @@
+//! One module per hardware concept. The names are those of Rust-CUDA's `cuda_std` where it has the same thing.
+
+pub mod global;
+pub mod half;
+pub mod shared;
+pub mod thread;
+pub mod warp;

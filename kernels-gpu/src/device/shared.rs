@@ -1,0 +1,113 @@
+//! Dynamic shared memory, addressed by byte offsets in its own 32-bit space.
+//!
+//! Accesses through generic pointers would come out as plain `ld`/`st`, which find the space out at run time; these say
+//! `.shared` (PTX ISA, "State Spaces").
+
+use core::arch::{asm, global_asm};
+
+// One symbol for all kernels: the size is a launch parameter.
+global_asm!(".extern .shared .align 16 .b8 halfgnn_shared[];");
+
+/// An address in the shared memory of the CTA.
+#[derive(Clone, Copy)]
+pub struct Shared(u32);
+
+impl Shared {
+    /// The first byte of the dynamic shared memory.
+    #[inline(always)]
+    pub fn base() -> Self {
+        let address: u32;
+        // SAFETY: reads the address of a symbol; the kernel's module declares it above.
+        unsafe {
+            asm!("mov.u32 {}, halfgnn_shared;", out(reg32) address, options(pure, nomem, nostack, preserves_flags));
+        }
+        Self(address)
+    }
+
+    /// The address `bytes` further on.
+    #[inline(always)]
+    pub fn offset(self, bytes: u32) -> Self {
+        Self(self.0 + bytes)
+    }
+
+    /// The raw address in the `.shared` window.
+    #[inline(always)]
+    pub fn address(self) -> u32 {
+        self.0
+    }
+
+    /// `ld.shared.b32`
+    ///
+    /// # Safety
+    /// The four bytes are aligned, within the launch's shared memory, and ordered by a barrier after their store.
+    #[inline(always)]
+    pub unsafe fn load_u32(self) -> u32 {
+        let value: u32;
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("ld.shared.b32 {}, [{}];", out(reg32) value, in(reg32) self.0, options(readonly, nostack, preserves_flags));
+        }
+        value
+    }
+
+    /// `ld.shared.v4.b32`
+    ///
+    /// # Safety
+    /// As [`Shared::load_u32`], for 16 bytes aligned to 16.
+    #[inline(always)]
+    pub unsafe fn load_u32x4(self) -> [u32; 4] {
+        let (a, b, c, d): (u32, u32, u32, u32);
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];",
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.0,
+                options(readonly, nostack, preserves_flags));
+        }
+        [a, b, c, d]
+    }
+
+    /// `st.shared.b32`
+    ///
+    /// # Safety
+    /// The four bytes are aligned, within the launch's shared memory, and no other lane touches them before a barrier.
+    #[inline(always)]
+    pub unsafe fn store_u32(self, value: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("st.shared.b32 [{}], {};", in(reg32) self.0, in(reg32) value, options(nostack, preserves_flags));
+        }
+    }
+
+    /// `st.shared.v4.b32`
+    ///
+    /// # Safety
+    /// As [`Shared::store_u32`], for 16 bytes aligned to 16.
+    #[inline(always)]
+    pub unsafe fn store_u32x4(self, [a, b, c, d]: [u32; 4]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("st.shared.v4.b32 [{}], {{{}, {}, {}, {}}};",
+                in(reg32) self.0, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack, preserves_flags));
+        }
+    }
+
+    /// [`Shared::load_u32`] of a float.
+    ///
+    /// # Safety
+    /// As [`Shared::load_u32`].
+    #[inline(always)]
+    pub unsafe fn load_f32(self) -> f32 {
+        // SAFETY: the caller's promise.
+        f32::from_bits(unsafe { self.load_u32() })
+    }
+
+    /// [`Shared::store_u32`] of a float.
+    ///
+    /// # Safety
+    /// As [`Shared::store_u32`].
+    #[inline(always)]
+    pub unsafe fn store_f32(self, value: f32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.store_u32(value.to_bits()) }
+    }
+}

@@ -1,0 +1,162 @@
+//! The 32 lanes of a warp: shuffles, votes, and the barrier of a warp.
+//!
+//! These are LLVM's own intrinsics and never inline assembly: LLVM keeps them convergent, while it duplicates or sinks
+//! an `asm!` block that synchronises.
+
+use super::thread::thread_idx_x;
+use halfgnn_contract::WARP;
+
+/// All lanes of a warp.
+pub const FULL_MASK: u32 = u32::MAX;
+
+// The C operand of `shfl.sync`: segments of a whole warp, and the clamp of each mode.
+const CLAMP_LAST: u32 = 0x1f;
+const CLAMP_FIRST: u32 = 0x00;
+
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+    fn shfl_sync_bfly_i32(mask: u32, value: u32, lane_mask: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    fn shfl_sync_idx_i32(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
+    fn shfl_sync_up_i32(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+    fn shfl_sync_down_i32(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.vote.ballot.sync"]
+    fn vote_ballot_sync(mask: u32, predicate: bool) -> u32;
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn bar_warp_sync(mask: u32);
+}
+
+/// The lane in its warp, for CTAs of one dimension.
+#[inline(always)]
+pub fn lane_id() -> u32 {
+    thread_idx_x() % WARP
+}
+
+/// The warp in its CTA, for CTAs of one dimension.
+#[inline(always)]
+pub fn warp_id() -> u32 {
+    thread_idx_x() / WARP
+}
+
+/// A 32-bit value that shuffles can carry.
+pub trait Shuffle: Copy {
+    /// The bits of the value.
+    fn to_bits(self) -> u32;
+    /// The value of the bits.
+    fn from_bits(bits: u32) -> Self;
+}
+
+impl Shuffle for u32 {
+    #[inline(always)]
+    fn to_bits(self) -> u32 {
+        self
+    }
+    #[inline(always)]
+    fn from_bits(bits: u32) -> Self {
+        bits
+    }
+}
+
+impl Shuffle for f32 {
+    #[inline(always)]
+    fn to_bits(self) -> u32 {
+        f32::to_bits(self)
+    }
+    #[inline(always)]
+    fn from_bits(bits: u32) -> Self {
+        f32::from_bits(bits)
+    }
+}
+
+/// `shfl.sync.bfly.b32`: the value of the lane whose number differs by `lane_mask`
+/// ([PTX ISA, `shfl.sync`](https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-shfl-sync)).
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn shuffle_xor<T: Shuffle>(value: T, lane_mask: u32) -> T {
+    // SAFETY: the caller promises that every lane of the mask takes part.
+    T::from_bits(unsafe { shfl_sync_bfly_i32(FULL_MASK, value.to_bits(), lane_mask, CLAMP_LAST) })
+}
+
+/// `shfl.sync.idx.b32`: the value of lane `lane`.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn shuffle_idx<T: Shuffle>(value: T, lane: u32) -> T {
+    // SAFETY: the caller promises that every lane of the mask takes part.
+    T::from_bits(unsafe { shfl_sync_idx_i32(FULL_MASK, value.to_bits(), lane, CLAMP_LAST) })
+}
+
+/// `shfl.sync.up.b32`: the value of the lane `delta` below, or the lane's own where there is none.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn shuffle_up<T: Shuffle>(value: T, delta: u32) -> T {
+    // SAFETY: the caller promises that every lane of the mask takes part.
+    T::from_bits(unsafe { shfl_sync_up_i32(FULL_MASK, value.to_bits(), delta, CLAMP_FIRST) })
+}
+
+/// `shfl.sync.down.b32`: the value of the lane `delta` above, or the lane's own where there is none.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn shuffle_down<T: Shuffle>(value: T, delta: u32) -> T {
+    // SAFETY: the caller promises that every lane of the mask takes part.
+    T::from_bits(unsafe { shfl_sync_down_i32(FULL_MASK, value.to_bits(), delta, CLAMP_LAST) })
+}
+
+/// `vote.sync.ballot.b32`: a bit for each lane whose predicate holds.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn ballot(predicate: bool) -> u32 {
+    // SAFETY: the caller promises that every lane of the mask takes part.
+    unsafe { vote_ballot_sync(FULL_MASK, predicate) }
+}
+
+/// `bar.warp.sync`: waits for all lanes of the warp and orders their memory accesses.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call.
+#[inline(always)]
+pub unsafe fn sync_warp() {
+    // SAFETY: the caller promises that every lane of the mask arrives.
+    unsafe { bar_warp_sync(FULL_MASK) }
+}
+
+/// The sum of all lanes' values, the same in every lane and in a fixed order.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn sum(mut value: f32) -> f32 {
+    let mut distance = WARP / 2;
+    while distance > 0 {
+        // SAFETY: the loop is the same for every lane, and the caller promises that all of them are here.
+        value += unsafe { shuffle_xor(value, distance) };
+        distance /= 2;
+    }
+    value
+}
+
+/// The largest of all lanes' values, the same in every lane; a NaN only where all are.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn max(mut value: f32) -> f32 {
+    let mut distance = WARP / 2;
+    while distance > 0 {
+        // SAFETY: the loop is the same for every lane, and the caller promises that all of them are here.
+        value = value.max(unsafe { shuffle_xor(value, distance) });
+        distance /= 2;
+    }
+    value
+}
