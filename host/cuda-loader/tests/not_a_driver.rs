@@ -1,0 +1,21 @@
+//! A library that is not the CUDA driver is told from one, and nothing is bound to it.
+
+use cust::CudaFlags;
+use cust::error::CudaError;
+use halfgnn_cuda_loader::{LIBRARY_VARIABLE, LoadError, load};
+
+#[test]
+fn a_library_without_cu_init_is_refused() {
+    // Every dynamically linked program has it open already.
+    const LIBC: &str = "libc.so.6";
+    // SAFETY: the only test of this program; the harness's main thread waits for it and reads no variable meanwhile.
+    unsafe { std::env::set_var(LIBRARY_VARIABLE, LIBC) };
+
+    assert_eq!(
+        load().expect_err("libc is no driver"),
+        LoadError::NotADriver {
+            library: LIBC.into()
+        }
+    );
+    assert_eq!(cust::init(CudaFlags::empty()), Err(CudaError::NoDevice));
+}
