@@ -1,0 +1,83 @@
+//! A graph on a backend: the arrays that SpMM and SDDMM kernels read.
+
+use super::{Backend, MemoryKind};
+use crate::error::Error;
+use crate::graph::{Csr, Graph};
+use crate::tensor::Array;
+
+/// One edge order of a graph: row ids, column ids and row offsets.
+#[derive(Debug)]
+pub struct Adjacency<B: Backend> {
+    vertices: usize,
+    pub(crate) rows: Array<B, u32>,
+    pub(crate) columns: Array<B, u32>,
+    pub(crate) offsets: Array<B, u64>,
+    pub(crate) empty_rows: Array<B, u32>,
+}
+
+impl<B: Backend> Adjacency<B> {
+    /// Copies an adjacency to the backend.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn new(backend: &B, csr: &Csr) -> Result<Self, Error> {
+        let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Graph);
+        Ok(Self {
+            vertices: csr.vertices(),
+            rows: upload(csr.rows())?,
+            columns: upload(csr.cols())?,
+            offsets: Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?,
+            empty_rows: upload(&csr.empty_rows())?,
+        })
+    }
+
+    /// Number of rows, which is the number of columns.
+    pub fn vertices(&self) -> usize {
+        self.vertices
+    }
+
+    /// Number of edges.
+    pub fn edges(&self) -> usize {
+        self.columns.len()
+    }
+}
+
+/// A graph on a backend, in both edge orders; a symmetric graph has one.
+#[derive(Debug)]
+pub struct DeviceGraph<B: Backend> {
+    forward: Adjacency<B>,
+    backward: Option<Adjacency<B>>,
+}
+
+impl<B: Backend> DeviceGraph<B> {
+    /// Copies a graph and, unless it is symmetric, its transpose to the backend.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn new(backend: &B, graph: &Graph) -> Result<Self, Error> {
+        let backward = if graph.is_symmetric() {
+            None
+        } else {
+            Some(Adjacency::new(backend, graph.transposed())?)
+        };
+        Ok(Self {
+            forward: Adjacency::new(backend, graph.csr())?,
+            backward,
+        })
+    }
+
+    /// The adjacency: row `i` lists the vertices that `i` hears from.
+    pub fn forward(&self) -> &Adjacency<B> {
+        &self.forward
+    }
+
+    /// The transposed adjacency, along which gradients flow.
+    pub fn backward(&self) -> &Adjacency<B> {
+        self.backward.as_ref().unwrap_or(&self.forward)
+    }
+
+    /// Number of vertices.
+    pub fn vertices(&self) -> usize {
+        self.forward.vertices()
+    }
+}

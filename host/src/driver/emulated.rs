@@ -1,0 +1,1 @@
+//! The PTX emulator as a driver.

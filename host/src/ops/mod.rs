@@ -1,0 +1,362 @@
+//! The operators: shapes are checked here, once for every backend, and nothing is launched where they do not fit.
+
+use crate::backend::{
+    Activation, AdamHyper, Adjacency, Backend, EdgeWeights, Epilogue, Form, LossScaling,
+    MemoryKind, OptimizerSnapshot, OptimizerState, ParameterMut, Spmm,
+};
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+
+fn expect_shape<B: Backend, E: Element>(
+    operator: &'static str,
+    operands: [&'static str; 2],
+    expected: (usize, usize),
+    matrix: &Matrix<B, E>,
+) -> Result<(), Error> {
+    Error::expect(operator, operands[0], expected.0, matrix.rows())?;
+    Error::expect(operator, operands[1], expected.1, matrix.columns())
+}
+
+fn expect_len<B: Backend, T: bytemuck::Pod + Send + Sync>(
+    operator: &'static str,
+    operand: &'static str,
+    expected: usize,
+    array: Option<&Array<B, T>>,
+) -> Result<(), Error> {
+    array.map_or(Ok(()), |array| {
+        Error::expect(operator, operand, expected, array.len())
+    })
+}
+
+/// Sparse times dense (HalfGNN §4.3): `y[i] = scale · s[i] · Σ_j w(i,j) · x[j]` over the edges of row `i`.
+///
+/// `x` and `y` are vertices × F, for any F. A row without edges becomes zero. In half precision and with the default
+/// policy every batch of edges is summed up and scaled in float, and the row is rounded once.
+///
+/// # Errors
+/// [`Error::Shape`] where an operand does not fit the graph, [`Error::Unsupported`] where no kernel has the policy.
+pub fn spmm<B: Backend, E: Element>(
+    backend: &B,
+    a: &Adjacency<B>,
+    op: &Spmm<'_, B, E>,
+    x: &Matrix<B, E>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    const NAME: &str = "spmm";
+    expect_shape(
+        NAME,
+        ["rows of x", "columns of x"],
+        (a.vertices(), y.columns()),
+        x,
+    )?;
+    expect_shape(
+        NAME,
+        ["rows of y", "columns of y"],
+        (a.vertices(), x.columns()),
+        y,
+    )?;
+    match op.weights {
+        EdgeWeights::Ones => {}
+        EdgeWeights::Features(weights) => {
+            Error::expect(NAME, "edge weights", a.edges(), weights.len())?
+        }
+        EdgeWeights::Columns(scale) => {
+            Error::expect(NAME, "column factors", a.vertices(), scale.len())?
+        }
+    }
+    expect_len(NAME, "row factors", a.vertices(), op.row_scale)?;
+    backend.spmm(a, op, x, y)
+}
+
+/// Dense product of two matrices in one of three forms, with an epilogue; see [`Form`] and [`Epilogue`].
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit one another.
+pub fn matmul<B: Backend, E: Element, O: Element>(
+    backend: &B,
+    form: Form,
+    a: &Matrix<B, E>,
+    b: &Matrix<B, E>,
+    epilogue: &Epilogue<'_, B>,
+    c: &mut Matrix<B, O>,
+) -> Result<(), Error> {
+    const NAME: &str = "matmul";
+    let ((m, k), (k_b, n)) = match form {
+        Form::NN => (a.shape(), b.shape()),
+        Form::NT => (a.shape(), (b.columns(), b.rows())),
+        Form::TN => ((a.columns(), a.rows()), b.shape()),
+    };
+    Error::expect(NAME, "inner dimension of b", k, k_b)?;
+    expect_shape(NAME, ["rows of c", "columns of c"], (m, n), c)?;
+    expect_len(NAME, "row factors", m, epilogue.row_scale)?;
+    expect_bias(NAME, n, epilogue.bias)?;
+    backend.matmul(form, a, b, epilogue, c)
+}
+
+fn expect_bias<B: Backend>(
+    operator: &'static str,
+    columns: usize,
+    bias: Option<&Matrix<B, f32>>,
+) -> Result<(), Error> {
+    bias.map_or(Ok(()), |bias| {
+        expect_shape(
+            operator,
+            ["rows of the bias", "columns of the bias"],
+            (1, columns),
+            bias,
+        )
+    })
+}
+
+fn check_activation<B: Backend>(
+    operator: &'static str,
+    op: &Activation<'_, B>,
+    columns: usize,
+) -> Result<(), Error> {
+    expect_bias(operator, columns, op.bias)?;
+    match op.dropout {
+        Some(dropout) if !(0.0..1.0).contains(&dropout.probability) => Err(Error::Unsupported {
+            operator,
+            reason: format!(
+                "dropout probability {} is not in [0, 1)",
+                dropout.probability
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// `y = dropout(relu(x + bias))`, each part where `op` has it; in place where `x` is absent.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] for a probability outside [0, 1).
+pub fn activate<B: Backend, E: Element>(
+    backend: &B,
+    op: &Activation<'_, B>,
+    x: Option<&Matrix<B, E>>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    const NAME: &str = "activate";
+    if let Some(x) = x {
+        expect_shape(NAME, ["rows of y", "columns of y"], x.shape(), y)?;
+    }
+    check_activation(NAME, op, y.columns())?;
+    backend.activate(op, x, y)
+}
+
+/// The gradient of [`activate`] in place: `d` holds dL/dy and becomes dL/dx, each row times its factor of `row_scale`.
+/// `y` is the output of the forward pass, wanted where `op` has a ReLU.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where `y` is wanted and absent.
+pub fn activate_backward<B: Backend, E: Element>(
+    backend: &B,
+    op: &Activation<'_, B>,
+    y: Option<&Matrix<B, E>>,
+    row_scale: Option<&Array<B, f32>>,
+    d: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    const NAME: &str = "activate_backward";
+    check_activation(NAME, op, d.columns())?;
+    match y {
+        Some(y) => expect_shape(NAME, ["rows of y", "columns of y"], d.shape(), y)?,
+        None if op.relu => {
+            let reason = "the gradient of a ReLU wants the output of the forward pass".into();
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason,
+            });
+        }
+        None => {}
+    }
+    expect_len(NAME, "row factors", d.rows(), row_scale)?;
+    backend.activate_backward(op, y, row_scale, d)
+}
+
+/// Sums of the columns of `x`, in float and in a fixed order: the gradient of a bias.
+///
+/// # Errors
+/// [`Error::Shape`] where `sums` is not 1 × the columns of `x`.
+pub fn column_sums<B: Backend, E: Element>(
+    backend: &B,
+    x: &Matrix<B, E>,
+    sums: &mut Matrix<B, f32>,
+) -> Result<(), Error> {
+    expect_shape(
+        "column_sums",
+        ["rows of the sums", "columns of the sums"],
+        (1, x.columns()),
+        sums,
+    )?;
+    backend.column_sums(x, sums)
+}
+
+/// Mean cross-entropy of the log-softmax of the rows that have a target, and its gradient times the loss scale.
+///
+/// `targets` holds a class or [`NO_TARGET`](crate::backend::NO_TARGET) for each row; `count` of them are classes, all
+/// below the columns of `logits`. `loss` is one float, not scaled.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where no row has a target.
+pub fn cross_entropy<B: Backend, E: Element>(
+    backend: &B,
+    logits: &Matrix<B, E>,
+    targets: &Array<B, u32>,
+    count: usize,
+    state: &OptimizerState<B>,
+    gradient: &mut Matrix<B, E>,
+    loss: &mut Array<B, f32>,
+) -> Result<(), Error> {
+    const NAME: &str = "cross_entropy";
+    Error::expect(NAME, "targets", logits.rows(), targets.len())?;
+    expect_shape(
+        NAME,
+        ["rows of the gradient", "columns of the gradient"],
+        logits.shape(),
+        gradient,
+    )?;
+    Error::expect(NAME, "loss", 1, loss.len())?;
+    if count == 0 {
+        return Err(Error::Unsupported {
+            operator: NAME,
+            reason: "no row has a target".into(),
+        });
+    }
+    backend.cross_entropy(logits, targets, count, state, gradient, loss)
+}
+
+/// How many rows of each of three splits have their largest logit at their label.
+///
+/// `splits` holds 0, 1, 2 or [`NO_TARGET`](crate::backend::NO_TARGET) for each row; `correct` is three counts.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit.
+pub fn count_correct<B: Backend, E: Element>(
+    backend: &B,
+    logits: &Matrix<B, E>,
+    labels: &Array<B, u32>,
+    splits: &Array<B, u32>,
+    correct: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    const NAME: &str = "count_correct";
+    Error::expect(NAME, "labels", logits.rows(), labels.len())?;
+    Error::expect(NAME, "splits", logits.rows(), splits.len())?;
+    Error::expect(NAME, "counts", 3, correct.len())?;
+    backend.count_correct(logits, labels, splits, correct)
+}
+
+/// Sets the overflow flag of `state` where `gradient` holds an infinity or a NaN.
+///
+/// # Errors
+/// Those of the device.
+pub fn check_finite<B: Backend>(
+    backend: &B,
+    gradient: &Matrix<B, f32>,
+    state: &mut OptimizerState<B>,
+) -> Result<(), Error> {
+    backend.check_finite(gradient, state)
+}
+
+/// One step of Adam; see [`Backend::adam`].
+///
+/// # Errors
+/// [`Error::Shape`] where the matrices differ in shape.
+pub fn adam<B: Backend, E: Element>(
+    backend: &B,
+    hyper: &AdamHyper,
+    state: &OptimizerState<B>,
+    gradient: &Matrix<B, f32>,
+    parameter: ParameterMut<'_, B, E>,
+) -> Result<(), Error> {
+    const NAME: &str = "adam";
+    let shape = parameter.master.shape();
+    expect_shape(
+        NAME,
+        ["rows of the gradient", "columns of the gradient"],
+        shape,
+        gradient,
+    )?;
+    expect_shape(
+        NAME,
+        ["rows of the first moment", "columns of the first moment"],
+        shape,
+        parameter.first_moment,
+    )?;
+    expect_shape(
+        NAME,
+        ["rows of the second moment", "columns of the second moment"],
+        shape,
+        parameter.second_moment,
+    )?;
+    if let Some(rounded) = &parameter.rounded {
+        expect_shape(
+            NAME,
+            [
+                "rows of the rounded weights",
+                "columns of the rounded weights",
+            ],
+            shape,
+            rounded,
+        )?;
+    }
+    backend.adam(hyper, state, gradient, parameter)
+}
+
+/// Ends an optimiser step; see [`Backend::end_step`].
+///
+/// # Errors
+/// Those of the device.
+pub fn end_step<B: Backend>(
+    backend: &B,
+    scaling: &LossScaling,
+    state: &mut OptimizerState<B>,
+) -> Result<(), Error> {
+    backend.end_step(scaling, state)
+}
+
+impl<B: Backend> OptimizerState<B> {
+    /// The state before the first step.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn new(backend: &B, scaling: &LossScaling) -> Result<Self, Error> {
+        let start = OptimizerSnapshot {
+            loss_scale: scaling.initial,
+            steps: 0,
+            skipped: 0,
+            since_change: 0,
+        };
+        Self::resume(backend, &start)
+    }
+
+    /// The state after the steps that `snapshot` tells of.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn resume(backend: &B, snapshot: &OptimizerSnapshot) -> Result<Self, Error> {
+        let words = [
+            snapshot.loss_scale.to_bits(),
+            snapshot.steps,
+            snapshot.skipped,
+            snapshot.since_change,
+            0,
+        ];
+        Ok(Self {
+            words: Array::from_slice(backend, &words, MemoryKind::Weights)?,
+        })
+    }
+
+    /// What the state is after all work on the backend is done.
+    ///
+    /// # Errors
+    /// The failure of an earlier operator.
+    pub fn snapshot(&self, backend: &B) -> Result<OptimizerSnapshot, Error> {
+        let words = self.words.to_vec(backend)?;
+        Ok(OptimizerSnapshot {
+            loss_scale: f32::from_bits(words[0]),
+            steps: words[1],
+            skipped: words[2],
+            since_change: words[3],
+        })
+    }
+}
