@@ -1,0 +1,95 @@
+//! What can go wrong between a kernels crate and its PTX.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::checks::Fault;
+
+/// Why no PTX came out. The message is meant for a person: what, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No toolchain for `nvptx64-nvidia-cuda` was found.
+    #[error(
+        "no device toolchain found; run `cargo xtask setup`, or `rustup toolchain install {nightly} --profile minimal \
+         -c rust-src -c llvm-tools`; looked at:\n  {}",
+        rejected.join("\n  "),
+        nightly = crate::toolchain::PINNED_NIGHTLY
+    )]
+    NoToolchain {
+        /// Each place that was looked at, and why it would not do.
+        rejected: Vec<String>,
+    },
+    /// The folder given to [`PtxBuilder::new`](crate::PtxBuilder::new) holds no usable kernels crate.
+    #[error("{}: {reason}", path.display())]
+    Crate {
+        /// The crate's folder or manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// rustc rejected the kernels.
+    #[error("{package} does not compile for nvptx64-nvidia-cuda:\n{output}")]
+    Compile {
+        /// The package's name.
+        package: String,
+        /// rustc's and cargo's own words.
+        output: String,
+    },
+    /// One of LLVM's programs failed.
+    #[error("{tool} failed on {package}: {output}")]
+    Llvm {
+        /// The program: `llvm-link`, `opt`, `llc`.
+        tool: String,
+        /// The package's name.
+        package: String,
+        /// Its own words.
+        output: String,
+    },
+    /// The emitted PTX breaks a rule.
+    #[error("{}: {}", path.display(), list(faults))]
+    Checks {
+        /// The PTX file that was checked.
+        path: PathBuf,
+        /// Every rule that is broken, at least one.
+        faults: Vec<Fault>,
+    },
+    /// `ptxas` rejected the PTX, or it does not fit the registers.
+    #[error("{}: {reason}", path.display())]
+    Ptxas {
+        /// The PTX file that was assembled.
+        path: PathBuf,
+        /// ptxas's own words, or the spill.
+        reason: String,
+    },
+    /// An option has a value that cannot be used.
+    #[error("{option}: {reason}")]
+    Option {
+        /// The option, as the caller spelled it.
+        option: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file could not be read or written, or a program could not be started.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or program.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl BuildError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}
+
+fn list(faults: &[Fault]) -> String {
+    match faults {
+        [fault] => fault.to_string(),
+        many => many.iter().map(|fault| format!("\n  {fault}")).collect(),
+    }
+}

@@ -1,0 +1,181 @@
+//! Linked bitcode in, PTX for one architecture out: `opt`, then `llc`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::compile::Bitcode;
+use crate::convergence;
+use crate::error::BuildError;
+use crate::package::LaunchBounds;
+use crate::toolchain::Toolchain;
+
+/// A GPU architecture by its compute capability, such as `sm_90`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Arch(u32);
+
+impl Arch {
+    /// Reads `sm_80` or `sm_90a`'s plain form; the oldest that is accepted has f16x2 min and max, and `redux.sync`.
+    pub fn parse(text: &str) -> Result<Self, BuildError> {
+        let wrong = |reason: String| BuildError::Option {
+            option: format!("arch {text:?}"),
+            reason,
+        };
+        let number: u32 = text
+            .strip_prefix("sm_")
+            .and_then(|digits| digits.parse().ok())
+            .ok_or_else(|| wrong("is not of the form sm_90".to_owned()))?;
+        if number < 70 {
+            return Err(wrong(
+                "is older than sm_70, which LLVM no longer compiles Rust for".to_owned(),
+            ));
+        }
+        Ok(Self(number))
+    }
+
+    pub fn name(self) -> String {
+        format!("sm_{}", self.0)
+    }
+
+    /// The oldest PTX version that knows the architecture, but no older than 8.0 (CUDA 12.0), the oldest that the
+    /// kernels' instructions are tested with (PTX ISA, "Release Notes").
+    pub fn ptx_version(self) -> u32 {
+        match self.0 {
+            ..=99 => 80,
+            100 | 101 => 86,
+            120 => 87,
+            _ => 88,
+        }
+    }
+}
+
+/// Drops what no export needs, marks what must not be duplicated, and writes the module as text.
+/// Returns its path.
+pub(crate) fn prepare(
+    toolchain: &Toolchain,
+    package: &str,
+    bitcode: &Bitcode,
+    work: &Path,
+    bounds: impl Fn(&str) -> Option<LaunchBounds>,
+) -> Result<PathBuf, BuildError> {
+    let ir = llvm(
+        toolchain,
+        package,
+        "opt",
+        [
+            OsStr::new("-S"),
+            OsStr::new("-passes=internalize,globaldce"),
+            OsStr::new(&format!(
+                "-internalize-public-api-list={}",
+                bitcode.exports.join(",")
+            )),
+            bitcode.path.as_os_str(),
+            OsStr::new("-o"),
+            OsStr::new("-"),
+        ],
+    )?;
+    let ir = convergence::annotate(&ir, bounds);
+    let path = work.join(format!("{package}.ll"));
+    fs::write(&path, &ir).map_err(BuildError::io(&path))?;
+    Ok(path)
+}
+
+/// Optimises and lowers a prepared module. The text still has LLVM's comments, which say where a line was inlined.
+pub(crate) fn lower(
+    toolchain: &Toolchain,
+    package: &str,
+    ir: &Path,
+    arch: Arch,
+) -> Result<String, BuildError> {
+    let optimised = ir.with_extension(format!("{}.bc", arch.name()));
+    let cpu = format!("-mcpu={}", arch.name());
+    let features = format!("-mattr=+ptx{}", arch.ptx_version());
+    llvm(
+        toolchain,
+        package,
+        "opt",
+        [
+            OsStr::new("-passes=default<O3>"),
+            OsStr::new(&cpu),
+            OsStr::new(&features),
+            ir.as_os_str(),
+            OsStr::new("-o"),
+            optimised.as_os_str(),
+        ],
+    )?;
+    let ptx = llvm(
+        toolchain,
+        package,
+        "llc",
+        [
+            OsStr::new("-O3"),
+            OsStr::new(&cpu),
+            OsStr::new(&features),
+            optimised.as_os_str(),
+            OsStr::new("-o"),
+            OsStr::new("-"),
+        ],
+    )?;
+    Ok(without_empty_sections(&ptx))
+}
+
+/// LLVM closes a module that has `.loc` lines with an empty `.debug_macinfo`, which helps nobody.
+fn without_empty_sections(ptx: &str) -> String {
+    ptx.split_inclusive('\n')
+        .filter(|line| {
+            let line = line.trim();
+            !(line.starts_with(".section")
+                && line
+                    .split_once('{')
+                    .is_some_and(|(_, rest)| rest.trim() == "}"))
+        })
+        .collect()
+}
+
+fn llvm<'a>(
+    toolchain: &Toolchain,
+    package: &str,
+    tool: &str,
+    arguments: impl IntoIterator<Item = &'a OsStr>,
+) -> Result<String, BuildError> {
+    let path = toolchain.llvm(tool);
+    let output = Command::new(&path)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(BuildError::io(&path))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(BuildError::Llvm {
+            tool: tool.to_owned(),
+            package: package.to_owned(),
+            output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_are_read_and_nonsense_is_refused() {
+        assert_eq!(Arch::parse("sm_90").unwrap().name(), "sm_90");
+        assert_eq!(Arch::parse("sm_120").unwrap().ptx_version(), 87);
+        for wrong in ["90", "sm_", "sm_9x", "compute_90", "sm_35", ""] {
+            let error = Arch::parse(wrong).unwrap_err().to_string();
+            assert!(error.contains(&format!("{wrong:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_empty_sections_go() {
+        let ptx = "\t.section\t.debug_macinfo\t{\t}\n.section .debug_str { .b8 1 }\nret;\n";
+        assert_eq!(
+            without_empty_sections(ptx),
+            ".section .debug_str { .b8 1 }\nret;\n"
+        );
+    }
+}

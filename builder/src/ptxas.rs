@@ -1,0 +1,1 @@
+//! `ptxas`, NVIDIA's assembler.
