@@ -1,0 +1,459 @@
+//! A stand-in for libcuda.so.1, compiled by `tests/cuda_driver.rs`: two cards, device memory in the process, and a stream
+//! that does nothing until somebody waits for it, so that whoever reuses memory too early is found out.
+//!
+//! Card 0 is an sm_90 with 64 MiB, card 1 an sm_75. Of modules it knows the kernels `add_one`, which adds one to each of
+//! `len` bytes, and `fault`, which fails as an illegal address does: late, and for good. PTX with the word `nonsense` does
+//! not compile. As in the real driver, most calls fail where no context is the thread's, and a launch whose dynamic shared
+//! memory is above 48 KiB fails unless it was asked for before.
+#![allow(
+    non_snake_case,
+    clippy::missing_safety_doc,
+    clippy::undocumented_unsafe_blocks
+)]
+
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::Mutex;
+
+const CARD_BYTES: usize = 64 << 20;
+const SHARED_BYTES: c_int = 232_448;
+const HANDLE: usize = 0x1000;
+
+type Work = Box<dyn FnOnce() -> c_uint + Send>;
+
+#[derive(Default)]
+struct State {
+    queue: Vec<Work>,
+    fault: c_uint,
+    allocated: Option<HashMap<u64, usize>>,
+    dynamic_shared: c_int,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    queue: Vec::new(),
+    fault: 0,
+    allocated: None,
+    dynamic_shared: 49_152,
+});
+thread_local!(static CURRENT: Cell<bool> = const { Cell::new(false) });
+
+/// Runs `call` with the state where the thread has a context and nothing has failed.
+fn with(call: impl FnOnce(&mut State) -> c_uint) -> c_uint {
+    if !CURRENT.get() {
+        return 201;
+    }
+    let mut state = STATE.lock().unwrap();
+    if state.fault != 0 {
+        state.fault
+    } else {
+        call(&mut state)
+    }
+}
+
+fn enqueue(work: impl FnOnce() -> c_uint + Send + 'static) -> c_uint {
+    with(|state| {
+        state.queue.push(Box::new(work));
+        0
+    })
+}
+
+fn drain(state: &mut State) -> c_uint {
+    for work in std::mem::take(&mut state.queue) {
+        state.fault = state.fault.max(work());
+    }
+    state.fault
+}
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, 256).unwrap()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuInit(_flags: c_uint) -> c_uint {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorName(error: c_uint, name: *mut *const c_char) -> c_uint {
+    let known = match error {
+        1 => c"CUDA_ERROR_INVALID_VALUE",
+        201 => c"CUDA_ERROR_INVALID_CONTEXT",
+        218 => c"CUDA_ERROR_INVALID_PTX",
+        700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        _ => return 1,
+    };
+    unsafe { name.write(known.as_ptr()) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorString(_error: c_uint, text: *mut *const c_char) -> c_uint {
+    unsafe { text.write(c"the meaning".as_ptr()) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_uint {
+    unsafe { version.write(13_010) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_uint {
+    unsafe { count.write(2) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_uint {
+    unsafe { device.write(ordinal) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, _len: c_int, device: c_int) -> c_uint {
+    let text = if device == 0 {
+        c"Fake H200"
+    } else {
+        c"Fake T4"
+    };
+    unsafe { name.copy_from_nonoverlapping(text.as_ptr(), text.to_bytes_with_nul().len()) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetAttribute(
+    value: *mut c_int,
+    attribute: c_uint,
+    device: c_int,
+) -> c_uint {
+    let known = match attribute {
+        16 => 132,
+        38 => 50 << 20,
+        75 => [9, 7][device as usize],
+        76 => [0, 5][device as usize],
+        97 => SHARED_BYTES,
+        _ => return 1,
+    };
+    unsafe { value.write(known) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> c_uint {
+    unsafe { bytes.write(CARD_BYTES) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut usize, _device: c_int) -> c_uint {
+    unsafe { context.write(HANDLE) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> c_uint {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSetCurrent(context: usize) -> c_uint {
+    CURRENT.set(context != 0);
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreateWithPriority(
+    stream: *mut usize,
+    _flags: c_uint,
+    _priority: c_int,
+) -> c_uint {
+    with(|_| {
+        unsafe { stream.write(HANDLE) };
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamDestroy_v2(_stream: usize) -> c_uint {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamSynchronize(_stream: usize) -> c_uint {
+    with(drain)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_uint {
+    with(|state| {
+        let used: usize = state.allocated.iter().flat_map(HashMap::values).sum();
+        unsafe {
+            free.write(CARD_BYTES - used);
+            total.write(CARD_BYTES);
+        }
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_uint {
+    with(|state| {
+        let allocated = state.allocated.get_or_insert_default();
+        if bytes == 0 {
+            return 1;
+        }
+        if allocated.values().sum::<usize>() + bytes > CARD_BYTES {
+            return 2;
+        }
+        let new = unsafe { std::alloc::alloc(layout(bytes)) } as u64;
+        allocated.insert(new, bytes);
+        unsafe { address.write(new) };
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemFree_v2(address: u64) -> c_uint {
+    with(|state| {
+        drain(state);
+        let Some(bytes) = state.allocated.get_or_insert_default().remove(&address) else {
+            return 1;
+        };
+        unsafe { std::alloc::dealloc(address as *mut u8, layout(bytes)) };
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAllocHost_v2(address: *mut *mut u8, bytes: usize) -> c_uint {
+    with(|_| {
+        unsafe { address.write(std::alloc::alloc_zeroed(layout(bytes))) };
+        0
+    })
+}
+
+/// Keeps the memory, since it is not told how much there is.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFreeHost(_address: usize) -> c_uint {
+    with(idle_or_fault)
+}
+
+/// What is taken from under queued work makes it fail.
+fn idle_or_fault(state: &mut State) -> c_uint {
+    if !state.queue.is_empty() {
+        state.fault = 700;
+    }
+    state.fault
+}
+
+fn copy(target: usize, source: usize, bytes: usize) -> c_uint {
+    enqueue(move || {
+        unsafe { std::ptr::copy_nonoverlapping(source as *const u8, target as *mut u8, bytes) };
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyHtoDAsync_v2(
+    target: usize,
+    source: usize,
+    bytes: usize,
+    _stream: usize,
+) -> c_uint {
+    copy(target, source, bytes)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyDtoHAsync_v2(
+    target: usize,
+    source: usize,
+    bytes: usize,
+    _stream: usize,
+) -> c_uint {
+    copy(target, source, bytes)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD8Async(
+    address: usize,
+    byte: u8,
+    bytes: usize,
+    _stream: usize,
+) -> c_uint {
+    enqueue(move || {
+        unsafe { std::ptr::write_bytes(address as *mut u8, byte, bytes) };
+        0
+    })
+}
+
+/// Expects the error log and its size as the options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut usize,
+    image: *const c_char,
+    count: c_uint,
+    options: *const c_uint,
+    values: *const *mut c_void,
+) -> c_uint {
+    with(|_| unsafe {
+        let (options, values) = (
+            std::slice::from_raw_parts(options, count as usize),
+            std::slice::from_raw_parts(values, count as usize),
+        );
+        if options != [5, 6] {
+            return 1;
+        }
+        if CStr::from_ptr(image)
+            .to_bytes()
+            .windows(8)
+            .any(|word| word == b"nonsense")
+        {
+            let log =
+                b"ptxas application ptx input, line 3; error : nonsense\nptxas fatal : aborted\n\0";
+            let log = &log[..log.len().min(values[1] as usize)];
+            values[0]
+                .cast::<u8>()
+                .copy_from_nonoverlapping(log.as_ptr(), log.len());
+            return 218;
+        }
+        module.write(HANDLE);
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuModuleUnload(_module: usize) -> c_uint {
+    with(idle_or_fault)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleGetFunction(
+    function: *mut usize,
+    _module: usize,
+    name: *const c_char,
+) -> c_uint {
+    with(|_| {
+        let handle = match unsafe { CStr::from_ptr(name) }.to_bytes() {
+            b"add_one" => 1,
+            b"fault" => 2,
+            _ => return 500,
+        };
+        unsafe { function.write(handle) };
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncGetAttribute(
+    value: *mut c_int,
+    attribute: c_uint,
+    _function: usize,
+) -> c_uint {
+    with(|state| {
+        unsafe {
+            value.write([256, 0, 0, 0, 32, 90, 90, 0, state.dynamic_shared][attribute as usize])
+        };
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuFuncSetAttribute(_function: usize, attribute: c_uint, value: c_int) -> c_uint {
+    with(|state| {
+        if attribute != 8 || value > SHARED_BYTES {
+            return 1;
+        }
+        state.dynamic_shared = value;
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    ctas: *mut c_int,
+    _function: usize,
+    threads: c_int,
+    shared: usize,
+) -> c_uint {
+    let by_shared = SHARED_BYTES.checked_div(shared as c_int).unwrap_or(32);
+    unsafe { ctas.write((2048 / threads).min(by_shared)) };
+    0
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct AddOne {
+    bytes: u64,
+    len: u64,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchKernel(
+    function: usize,
+    _grid_x: c_uint,
+    _grid_y: c_uint,
+    _grid_z: c_uint,
+    _block_x: c_uint,
+    _block_y: c_uint,
+    _block_z: c_uint,
+    shared_bytes: c_uint,
+    _stream: usize,
+    params: *const *const AddOne,
+    _extra: usize,
+) -> c_uint {
+    if function == 2 {
+        return enqueue(|| 700);
+    }
+    let dynamic_shared = STATE.lock().unwrap().dynamic_shared;
+    if shared_bytes as c_int > dynamic_shared {
+        return 1;
+    }
+    // Read now, as the real driver does: the caller may reuse them.
+    let AddOne { bytes, len } = unsafe { (*params).read_unaligned() };
+    enqueue(move || {
+        let bytes = unsafe { std::slice::from_raw_parts_mut(bytes as *mut u8, len as usize) };
+        bytes
+            .iter_mut()
+            .for_each(|byte| *byte = byte.wrapping_add(1));
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(event: *mut usize, _flags: c_uint) -> c_uint {
+    with(|_| {
+        unsafe { event.write(HANDLE) };
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventDestroy_v2(_event: usize) -> c_uint {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventRecord(_event: usize, _stream: usize) -> c_uint {
+    with(|_| 0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventSynchronize(_event: usize) -> c_uint {
+    with(drain)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime(
+    milliseconds: *mut f32,
+    _start: usize,
+    _end: usize,
+) -> c_uint {
+    with(|state| {
+        unsafe { milliseconds.write(1.5) };
+        // Not ready while work is queued.
+        if state.queue.is_empty() { 0 } else { 600 }
+    })
+}
