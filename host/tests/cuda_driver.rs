@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use halfgnn::driver::cuda::Cuda;
+use halfgnn::driver::cuda::{Cuda, NO_POOL_VARIABLE};
 use halfgnn::driver::{DeviceBuffer, Driver, DriverError, LaunchConfig, MemoryUse};
 
 const PTX: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
@@ -20,6 +20,7 @@ fn the_cuda_driver_on_a_stand_in() {
     copies_arrive_although_the_source_is_reused();
     ranges_and_owners_are_checked();
     freed_memory_is_reused_and_given_back();
+    without_a_pool_memory_is_taken_and_given_back_as_it_is_asked_for();
     a_full_card_is_told();
     modules_load_or_say_why();
     launches_run_or_say_why();
@@ -203,6 +204,28 @@ fn freed_memory_is_reused_and_given_back() {
     assert!(free(&open()) < total);
     drop(last);
     assert_eq!(free(&open()), total);
+}
+
+fn without_a_pool_memory_is_taken_and_given_back_as_it_is_asked_for() {
+    // SAFETY: the one thread of this test's; see above.
+    unsafe { std::env::set_var(NO_POOL_VARIABLE, "1") };
+    let cuda = open();
+    // SAFETY: as above.
+    unsafe { std::env::remove_var(NO_POOL_VARIABLE) };
+    let total = free(&cuda);
+    let buffer = cuda.alloc(1_001).expect("it fits");
+    assert_eq!(free(&cuda), total - 1_001);
+    let empty = cuda.alloc(0).expect("legal");
+    drop(buffer);
+    drop(empty);
+    assert_eq!(free(&cuda), total);
+    assert_eq!(
+        cuda.memory(),
+        MemoryUse {
+            current: 0,
+            peak: 1_001
+        }
+    );
 }
 
 fn a_full_card_is_told() {

@@ -4,15 +4,17 @@ mod entry_points;
 mod table;
 
 use std::ffi::{OsString, c_void};
+use std::iter;
+use std::path::Path;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::{CudaDriver, LIBRARY_VARIABLE, LoadError};
 
-/// Where a driver's installer puts the library: where the dynamic linker looks (`ldconfig`, `LD_LIBRARY_PATH`), and the
-/// places of two systems that tell it nothing, WSL and NixOS.
-const USUAL_PLACES: [&str; 3] = [
-    "libcuda.so.1",
+/// The library's name, for the dynamic linker to find (`ldconfig`, `LD_LIBRARY_PATH`).
+const USUAL_NAME: &str = "libcuda.so.1";
+/// Where it is on two systems that do not tell the dynamic linker: WSL and NixOS.
+const UNUSUAL_PLACES: [&str; 2] = [
     "/usr/lib/wsl/lib/libcuda.so.1",
     "/run/opengl-driver/lib/libcuda.so.1",
 ];
@@ -43,7 +45,15 @@ pub(crate) fn find_and_bind() -> Result<CudaDriver, LoadError> {
 fn candidates() -> Vec<OsString> {
     match std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty()) {
         Some(named) => vec![named],
-        None => USUAL_PLACES.map(OsString::from).into(),
+        None => {
+            let unusual = UNUSUAL_PLACES
+                .into_iter()
+                .filter(|place| Path::new(place).exists());
+            iter::once(USUAL_NAME)
+                .chain(unusual)
+                .map(OsString::from)
+                .collect()
+        }
     }
 }
 

@@ -16,10 +16,17 @@ use crate::driver::{DeviceInfo, DriverError, MemoryUse};
 /// copies that they use.
 pub const MINIMUM_CAPABILITY: (u32, u32) = (8, 0);
 
+/// Environment variable that, where it is set and not `0`, makes every buffer an allocation of its own, of exactly its
+/// length, which goes back to the card when it is dropped. Slow; it lets `compute-sanitizer` see a read past a buffer's
+/// end, or of a new buffer before anything wrote it, where the pool's blocks hide them.
+pub const NO_POOL_VARIABLE: &str = "HALFGNN_CUDA_NO_POOL";
+
 /// A card in use.
 #[derive(Debug)]
 pub(super) struct Context {
     info: DeviceInfo,
+    /// Whether freed memory is kept: see [`NO_POOL_VARIABLE`].
+    pooled: bool,
     pool: Mutex<Pool>,
     staging: Mutex<Staging>,
     // Fields are dropped in this order: the stream before the context that it belongs to.
@@ -55,8 +62,11 @@ impl Context {
             library,
             "opened a CUDA card"
         );
+        let pooled =
+            std::env::var_os(NO_POOL_VARIABLE).is_none_or(|value| value.is_empty() || value == "0");
         Ok(Self {
             info,
+            pooled,
             pool: Mutex::default(),
             staging,
             stream,
@@ -93,8 +103,12 @@ impl Context {
     /// A block for `len` bytes: one from the pool, or new memory. Before it gives up, it returns the pool's to the card.
     pub(super) fn alloc(&self, len: usize) -> Result<Block, DriverError> {
         let mut pool = self.pool();
-        let Some(class) = size_class(len).filter(|&class| class as u64 <= self.info.memory_bytes)
-        else {
+        let class = if self.pooled {
+            size_class(len)
+        } else {
+            Some(len.max(1))
+        };
+        let Some(class) = class.filter(|&class| class as u64 <= self.info.memory_bytes) else {
             return Err(out_of_memory(len));
         };
         let block = match pool.take(class) {
@@ -121,6 +135,12 @@ impl Context {
         let mut pool = self.pool();
         pool.give(block);
         pool.count_out(len);
+        if !self.pooled {
+            // A failure is of an earlier kernel, and told to whoever waits for that.
+            if let Err(error) = self.enter().and_then(|()| free_all(&mut pool)) {
+                tracing::debug!(%error, "freeing device memory");
+            }
+        }
     }
 
     /// Returns the memory of freed buffers to the card; how many bytes.

@@ -27,7 +27,7 @@ use super::{DeviceBuffer as _, DeviceInfo, Driver, DriverError, LaunchConfig, Me
 use context::Context;
 
 pub use buffer::CudaBuffer;
-pub use context::MINIMUM_CAPABILITY;
+pub use context::{MINIMUM_CAPABILITY, NO_POOL_VARIABLE};
 pub use launch::CudaEvent;
 pub use module::{CudaFunction, CudaModule};
 
