@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use crate::checks::{self, Rules};
 use crate::compile;
@@ -14,7 +15,8 @@ use crate::lower::{self, Arch};
 use crate::manifest::{Manifest, ModuleRecord};
 use crate::package::{LaunchBounds, Package};
 use crate::pattern;
-use crate::ptx::Module;
+use crate::ptx::{self, Module};
+use crate::ptxas::Ptxas;
 use crate::toolchain::{self, Toolchain};
 
 /// Of what this crate does to the kernels: raised when the same inputs give another PTX.
@@ -32,6 +34,7 @@ pub struct PtxBuilder {
     launch_bounds: BTreeMap<String, LaunchBounds>,
     checks: BTreeMap<String, Rules>,
     toolchain: Option<Toolchain>,
+    assembly: Option<(Ptxas, Vec<String>)>,
     rerun_directives: bool,
 }
 
@@ -71,6 +74,7 @@ impl PtxBuilder {
             launch_bounds: BTreeMap::new(),
             checks: BTreeMap::new(),
             toolchain: None,
+            assembly: None,
             rerun_directives: env::var_os("OUT_DIR").is_some(),
         }
     }
@@ -132,6 +136,13 @@ impl PtxBuilder {
         self
     }
 
+    /// Also assembles for these architectures, each from the PTX that a driver would take for it, and fails if an entry
+    /// spills. The registers go into the manifest. Architectures that this ptxas does not know are left out.
+    pub fn assemble<'a>(mut self, ptxas: Ptxas, archs: impl IntoIterator<Item = &'a str>) -> Self {
+        self.assembly = Some((ptxas, archs.into_iter().map(str::to_owned).collect()));
+        self
+    }
+
     /// Whether to print `cargo::rerun-if-changed` for each source; by default in a build script, that is, where
     /// `OUT_DIR` is set.
     pub fn rerun_directives(mut self, print: bool) -> Self {
@@ -146,6 +157,7 @@ impl PtxBuilder {
     /// - [`BuildError::Crate`] or [`BuildError::Option`] if the folder holds no kernels crate or an option is wrong;
     /// - [`BuildError::Compile`] with rustc's own messages;
     /// - [`BuildError::Checks`] if the PTX breaks a rule; the PTX is kept for inspection, under another name;
+    /// - [`BuildError::Ptxas`] if ptxas was given and rejects the PTX or an entry spills;
     /// - [`BuildError::Llvm`], [`BuildError::Io`] if a program or a file fails.
     pub fn build(self) -> Result<Built, BuildError> {
         let archs = self.parsed_archs()?;
@@ -164,7 +176,7 @@ impl PtxBuilder {
         let target_dir = self.resolve_target_dir(&package)?;
         let name = self.name.clone().unwrap_or_else(|| package.name.clone());
         let out = target_dir.join("ptx");
-        let work = target_dir.join("ptx-build").join(&package.name);
+        let work = target_dir.join("ptx-build");
         let manifest_path = out.join(format!("{name}.manifest.json"));
         let fingerprint = self.fingerprint(&package, &toolchain)?;
 
@@ -173,7 +185,7 @@ impl PtxBuilder {
             .filter(|manifest| manifest.fingerprint == fingerprint);
         let is_fresh =
             |manifest: &Manifest| archs.iter().all(|arch| is_current(manifest, *arch, &out));
-        let (manifest, rebuilt) = match old {
+        let (mut manifest, rebuilt) = match old {
             Some(manifest) if is_fresh(&manifest) => (manifest, false),
             old => {
                 let mut manifest = Manifest {
@@ -194,6 +206,17 @@ impl PtxBuilder {
                 (manifest, true)
             }
         };
+        if let Some((ptxas, wanted)) = &self.assembly {
+            assemble(
+                &mut manifest,
+                ptxas,
+                wanted,
+                &archs,
+                &out,
+                &work.join(&package.name),
+            )?;
+            manifest.write(&manifest_path)?;
+        }
         let files = archs
             .iter()
             .map(|arch| PtxFile {
@@ -319,6 +342,8 @@ fn emit(
 ) -> Result<BTreeMap<String, ModuleRecord>, BuildError> {
     let (bitcode, messages) =
         compile::compile(package, toolchain, work, io::stderr().is_terminal())?;
+    let work = &work.join(&package.name);
+    fs::create_dir_all(work).map_err(BuildError::io(work))?;
     if messages.contains("warning") {
         eprint!("{messages}");
     }
@@ -331,9 +356,15 @@ fn emit(
             .unwrap_or_default()
     };
 
+    let renamed = [
+        (toolchain.library.clone(), ptx::LIBRARY.to_owned()),
+        (package.directory.clone(), package.directory_name()),
+    ];
+
     let mut passed = Vec::new();
     for &arch in archs {
         let text = lower::lower(toolchain, &package.name, &ir, arch)?;
+        let text = lower::rename_files(&text, &renamed);
         let module = Module::read(&text);
         let mut faults = checks::check(&module, &bitcode.exports, rules);
         faults.extend(checks::unused_patterns(
@@ -367,6 +398,63 @@ fn emit(
         );
     }
     Ok(modules)
+}
+
+/// Assembles what the manifest does not know the registers of yet, all architectures at a time.
+fn assemble(
+    manifest: &mut Manifest,
+    ptxas: &Ptxas,
+    wanted: &[String],
+    built: &[Arch],
+    out: &Path,
+    work: &Path,
+) -> Result<(), BuildError> {
+    fs::create_dir_all(work).map_err(BuildError::io(work))?;
+    let mut jobs = Vec::new();
+    for arch in wanted.iter().filter(|arch| ptxas.knows(arch)) {
+        let number = Arch::parse(arch)?;
+        let Some(source) = built.iter().copied().filter(|built| *built <= number).max() else {
+            continue;
+        };
+        let Some(record) = manifest.modules.get(&source.name()) else {
+            continue;
+        };
+        let is_known = record
+            .entries
+            .values()
+            .all(|entry| entry.registers.contains_key(arch));
+        if !is_known {
+            let cubin = work
+                .join(&record.file)
+                .with_extension(format!("{arch}.cubin"));
+            jobs.push((arch, source.name(), out.join(&record.file), cubin));
+        }
+    }
+    let results: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> = jobs
+            .iter()
+            .map(|(arch, _, ptx, cubin)| scope.spawn(|| ptxas.assemble(ptx, arch, cubin)))
+            .collect();
+        running
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect()
+    });
+    for ((arch, source, ..), result) in jobs.iter().zip(results) {
+        let usages = match result {
+            Ok(usages) => usages?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        let Some(record) = manifest.modules.get_mut(source) else {
+            continue;
+        };
+        for (name, entry) in &mut record.entries {
+            if let Some(usage) = usages.get(name) {
+                entry.registers.insert((*arch).clone(), usage.registers);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn file_name(name: &str, arch: Arch) -> String {

@@ -79,7 +79,8 @@ fn steers_cargo(name: &OsString) -> bool {
         || BUILD_SCRIPT.contains(&name)
 }
 
-/// Compiles and links. `work` is this build's own folder; `color` lets rustc colour its messages.
+/// Compiles and links in `work`, which several kernels crates may share: `core` is then compiled once for all of them.
+/// `color` lets rustc colour its messages, which are returned.
 pub(crate) fn compile(
     package: &Package,
     toolchain: &Toolchain,
@@ -87,13 +88,7 @@ pub(crate) fn compile(
     color: bool,
 ) -> Result<(Bitcode, String), BuildError> {
     let linker = write_linker(toolchain, work)?;
-    let directory_name = package.directory.file_name().unwrap_or_default();
-    let flags: [OsString; 4] = [
-        with_path("-Clinker=", &linker),
-        "-Cno-prepopulate-passes".into(),
-        remap(&toolchain.library, Path::new("rust-library")),
-        remap(&package.directory, Path::new(directory_name)),
-    ];
+    let color = if color { "always" } else { "never" };
     let output = cargo(toolchain)
         .current_dir(&package.directory)
         .args([
@@ -104,36 +99,36 @@ pub(crate) fn compile(
             "--target",
             TARGET,
         ])
-        .args([
-            "--message-format=json-render-diagnostics",
-            "--color",
-            if color { "always" } else { "never" },
-        ])
+        .args(["--message-format=json-render-diagnostics", "--color", color])
         .arg("--target-dir")
         .arg(work.join("cargo"))
-        .env(
-            "CARGO_ENCODED_RUSTFLAGS",
-            flags.join(&OsString::from("\x1f")),
-        )
+        .env("CARGO_ENCODED_RUSTFLAGS", "-Cno-prepopulate-passes")
+        .env("CARGO_TARGET_NVPTX64_NVIDIA_CUDA_LINKER", &linker)
         .envs(PROFILE)
         .stdin(Stdio::null())
         .output()
         .map_err(BuildError::io(&toolchain.cargo))?;
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !output.status.success() {
-        return Err(BuildError::Compile {
-            package: package.name.clone(),
-            output: messages.trim_end().to_owned(),
-        });
-    }
-    let path = artifact(&output.stdout, &package.directory).ok_or_else(|| BuildError::Compile {
+    let failed = |output: &str| BuildError::Compile {
         package: package.name.clone(),
-        output: "cargo named no .ptx among its products".to_owned(),
-    })?;
-    let record = arguments_file(work);
+        output: output.trim_end().to_owned(),
+    };
+    if !output.status.success() {
+        return Err(failed(&messages));
+    }
+    let path = artifact(&output.stdout, &package.directory)
+        .ok_or_else(|| failed("cargo named no .ptx among its products"))?;
+    let record = path.with_file_name("deps").join(record_name(&path));
     let arguments = fs::read_to_string(&record).map_err(BuildError::io(&record))?;
     let exports = exports(&arguments);
     Ok((Bitcode { path, exports }, messages))
+}
+
+/// Where the linker script writes its arguments, beside rustc's output `NAME.ptx`.
+fn record_name(output: &Path) -> OsString {
+    let mut name = output.file_name().unwrap_or_default().to_owned();
+    name.push(".arguments");
+    name
 }
 
 /// The release profile, whatever the crate's manifest says: `.loc` lines and no other debug information, since that
@@ -150,24 +145,6 @@ const PROFILE: [(&str, &str); 9] = [
     ("CARGO_PROFILE_RELEASE_STRIP", "none"),
 ];
 
-fn with_path(flag: &str, path: &Path) -> OsString {
-    let mut flag = OsString::from(flag);
-    flag.push(path);
-    flag
-}
-
-/// Absolute paths would make the PTX differ from machine to machine.
-fn remap(from: &Path, to: &Path) -> OsString {
-    let mut flag = with_path("--remap-path-prefix=", from);
-    flag.push("=");
-    flag.push(to);
-    flag
-}
-
-fn arguments_file(work: &Path) -> PathBuf {
-    work.join("linker-arguments")
-}
-
 /// Writes the script that rustc calls as its linker; leaves the file alone when it is right, so that cargo sees no change.
 fn write_linker(toolchain: &Toolchain, work: &Path) -> Result<PathBuf, BuildError> {
     fs::create_dir_all(work).map_err(BuildError::io(work))?;
@@ -175,7 +152,7 @@ fn write_linker(toolchain: &Toolchain, work: &Path) -> Result<PathBuf, BuildErro
     let script = format!(
         r#"#!/bin/sh
 # rustc's linker for {TARGET}: keeps its arguments for the builder, and links the bitcode.
-printf '%s\n' "$@" > {record}
+arguments=$(printf '%s\n' "$@")
 output=
 count=$#
 while [ "$count" -gt 0 ]; do
@@ -187,9 +164,9 @@ while [ "$count" -gt 0 ]; do
         *.o | *.rlib) set -- "$@" "$argument" ;;
     esac
 done
+printf '%s\n' "$arguments" > "$output.arguments"
 exec {llvm_link} --ignore-non-bitcode -o "$output" "$@"
 "#,
-        record = quote(&arguments_file(work)),
         llvm_link = quote(&toolchain.llvm("llvm-link")),
     );
     if fs::read_to_string(&path).is_ok_and(|old| old == script) {

@@ -120,6 +120,27 @@ pub(crate) fn lower(
     Ok(without_empty_sections(&ptx))
 }
 
+/// Replaces the folders at the start of the paths in `.file` lines, so that the PTX is the same on every machine.
+pub(crate) fn rename_files(ptx: &str, renamed: &[(PathBuf, String)]) -> String {
+    let mut text = String::with_capacity(ptx.len());
+    for line in ptx.split_inclusive('\n') {
+        let path = line
+            .trim_start()
+            .strip_prefix(".file")
+            .and_then(|rest| rest.split_once('"'))
+            .and_then(|(_, rest)| rest.split_once('"'))
+            .map(|(path, _)| path);
+        let renamed = path.and_then(|path| {
+            let (relative, name) = renamed.iter().find_map(|(folder, name)| {
+                Some((Path::new(path).strip_prefix(folder).ok()?, name))
+            })?;
+            Some(line.replace(path, &format!("{name}/{}", relative.display())))
+        });
+        text.push_str(renamed.as_deref().unwrap_or(line));
+    }
+    text
+}
+
 /// LLVM closes a module that has `.loc` lines with an empty `.debug_macinfo`, which helps nobody.
 fn without_empty_sections(ptx: &str) -> String {
     ptx.split_inclusive('\n')
@@ -168,6 +189,23 @@ mod tests {
             let error = Arch::parse(wrong).unwrap_err().to_string();
             assert!(error.contains(&format!("{wrong:?}")), "{error}");
         }
+    }
+
+    #[test]
+    fn file_lines_lose_the_machines_folders() {
+        let ptx = "\t.file\t1 \"/home/me/kernels-gpu/src/lib.rs\"\n.file 2 \"/usr/lib/rust/core/src/ptr.rs\"\nret;\n";
+        let renamed = rename_files(
+            ptx,
+            &[
+                (PathBuf::from("/usr/lib/rust"), "rust-library".to_owned()),
+                (
+                    PathBuf::from("/home/me/kernels-gpu"),
+                    "kernels-gpu".to_owned(),
+                ),
+            ],
+        );
+        let expected = "\t.file\t1 \"kernels-gpu/src/lib.rs\"\n.file 2 \"rust-library/core/src/ptr.rs\"\nret;\n";
+        assert_eq!(renamed, expected);
     }
 
     #[test]

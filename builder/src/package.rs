@@ -130,6 +130,12 @@ impl Package {
             source_roots,
         })
     }
+
+    /// The last part of the crate's folder, by which its sources are called in PTX.
+    pub fn directory_name(&self) -> String {
+        let name = self.directory.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

@@ -2,6 +2,7 @@
 //! lines, shared memory. It reads what LLVM writes; a full parser is the emulator's business.
 
 use std::fmt;
+use std::path::Path;
 
 /// A PTX file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Module {
     pub externs: Vec<String>,
     /// Variables at module level.
     pub globals: Vec<Global>,
+    /// Source files, as `.file` names them.
+    pub files: Vec<String>,
 }
 
 /// A kernel (`.entry`) or a device function (`.func`).
@@ -93,18 +96,32 @@ pub enum StatementKind {
 /// A place in the source, and by which calls it was inlined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// As LLVM's comment says it: `src/lib.rs:31:18`, innermost first, then each call site.
+    /// `kernels-gpu/src/spmm.rs:31:18`, innermost first, then each call site.
     pub chain: Vec<String>,
+}
+
+/// What the sources of `core` are called in `.file` lines.
+pub(crate) const LIBRARY: &str = "rust-library";
+
+impl Source {
+    /// Completes each place by the one `.file` that ends in it; LLVM's comments have paths relative to their crate.
+    fn complete(&mut self, files: &[String]) {
+        for place in &mut self.chain {
+            let path = place.split(':').next().unwrap_or_default();
+            let end = path.len();
+            let mut fitting = files.iter().filter(|file| Path::new(file).ends_with(path));
+            if let (Some(file), None) = (fitting.next(), fitting.next()) {
+                place.replace_range(..end, file);
+            }
+        }
+    }
 }
 
 impl fmt::Display for Source {
     /// The place in the kernels' own source: the innermost that is not in the standard library.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let own = self
-            .chain
-            .iter()
-            .find(|place| !place.contains("rust-library") && !place.contains("/stdarch/"));
-        match own.or(self.chain.first()) {
+        let is_own = |place: &&String| !place.starts_with(LIBRARY) && !place.contains("/stdarch/");
+        match self.chain.iter().find(is_own).or(self.chain.first()) {
             Some(place) => f.write_str(place),
             None => f.write_str("unknown line"),
         }
@@ -120,6 +137,18 @@ impl Module {
     /// The entries, in the file's order.
     pub fn entries(&self) -> impl Iterator<Item = &Function> {
         self.functions.iter().filter(|function| function.is_entry)
+    }
+
+    fn complete_sources(&mut self) {
+        let files = std::mem::take(&mut self.files);
+        let statements = self
+            .functions
+            .iter_mut()
+            .flat_map(|function| &mut function.statements);
+        for source in statements.filter_map(|statement| statement.source.as_mut()) {
+            source.complete(&files);
+        }
+        self.files = files;
     }
 
     /// Bytes of static shared memory that a function names.
@@ -183,7 +212,7 @@ impl Reader {
         let mut pending_line = 0;
         for (index, line) in text.lines().enumerate() {
             let code = self.strip_comments(line);
-            if code.trim_start().starts_with(".loc") {
+            if code.split_whitespace().next() == Some(".loc") {
                 self.source = location(line);
                 continue;
             }
@@ -218,6 +247,7 @@ impl Reader {
                 self.statement(statement.trim(), pending_line);
             }
         }
+        self.module.complete_sources();
         self.module
     }
 
@@ -257,6 +287,12 @@ impl Reader {
         match words.next() {
             Some(".version") => self.module.version = value(words.next()),
             Some(".target") => self.module.target = value(words.next()),
+            Some(".file") => {
+                let file = text.split('"').nth(1).map(str::to_owned);
+                let is_new = |file: &String| !self.module.files.contains(file);
+                let file = file.filter(is_new);
+                self.module.files.extend(file);
+            }
             _ => {}
         }
     }
@@ -557,6 +593,7 @@ mod tests {
 .maxntid 128, 1, 1
 .minnctapersm 8
 {
+	.local .align 4 .b8 	__local_depot0[16];
 	.reg .b32 	%r<9>;
 	.loc	1 15 0                          // src/lib.rs:15:0
 	ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1];
@@ -566,6 +603,7 @@ mod tests {
 $L__BB0_2:
 	ret;
 }
+	.file	1 \"kernels/src/lib.rs\"
 ";
 
     #[test]
@@ -606,7 +644,7 @@ $L__BB0_2:
         let (branch, _, _) = entry.instructions().nth(1).expect("a branch");
         assert_eq!(
             branch.source.as_ref().expect("a source").to_string(),
-            "src/lib.rs:34:9"
+            "kernels/src/lib.rs:34:9"
         );
         assert_eq!(
             PTX.lines().nth(branch.line - 1).map(str::trim),
@@ -618,6 +656,18 @@ $L__BB0_2:
                 .iter()
                 .any(|s| s.kind == StatementKind::Label("$L__BB0_2".to_owned()))
         );
+    }
+
+    #[test]
+    fn local_memory_is_no_loc_line() {
+        let module = Module::read(PTX);
+        let first = module.functions[0]
+            .statements
+            .first()
+            .map(|statement| &statement.kind);
+        let expected =
+            StatementKind::Declaration(".local .align 4 .b8 \t__local_depot0[16]".to_owned());
+        assert_eq!(first, Some(&expected));
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub struct Places {
     pub llvm_bin: Option<PathBuf>,
     /// rustup's home, which holds `toolchains/`.
     pub rustup_home: Option<PathBuf>,
-    /// The prefix of the distribution's packages: `/usr`.
+    /// The prefix of the distribution's packages, `/usr`: its rustc, and its LLVM for a rustc that has none beside it.
     pub system: Option<PathBuf>,
 }
 
@@ -284,18 +284,20 @@ fn find_llvm(
     let major = version.split('.').next().unwrap_or(version);
     let folders = match &places.llvm_bin {
         Some(folder) => vec![folder.clone()],
-        None => vec![
-            sysroot.join("lib/rustlib").join(host).join("bin"),
-            sysroot.join(format!("lib/llvm-{major}/bin")),
-            PathBuf::from(format!("/usr/lib/llvm-{major}/bin")),
-        ],
+        None => std::iter::once(sysroot.join("lib/rustlib").join(host).join("bin"))
+            .chain(
+                places
+                    .system
+                    .as_ref()
+                    .map(|prefix| prefix.join(format!("lib/llvm-{major}/bin"))),
+            )
+            .collect(),
     };
     let mut reasons = Vec::new();
     for folder in &folders {
         match check_llvm(folder, major) {
             Ok(()) => return Ok(folder.clone()),
-            Err(reason) if !reasons.contains(&reason) => reasons.push(reason),
-            Err(_) => {}
+            Err(reason) => reasons.push(reason),
         }
     }
     Err(format!(

@@ -1,0 +1,378 @@
+//! Kernels crates from source to PTX, on the device toolchain of the machine.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{HEAD, builder, toolchain, write_crate};
+use halfgnn_builder::ptx::Module;
+use halfgnn_builder::{BuildError, LaunchBounds, PtxBuilder};
+
+const SUM: &str = r#"
+#[unsafe(no_mangle)]
+pub static CONTRACT: u64 = 7;
+
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.f32"]
+    fn shuffle_xor(mask: u32, value: f32, lane: u32, clamp: u32) -> f32;
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn sum_warp(x: *const f32, y: *mut f32, n: u32) {
+    unsafe {
+        let at = _thread_idx_x() as usize;
+        let mut value = if (at as u32) < n { *x.add(at) } else { 0.0 };
+        let mut distance = 16;
+        while distance > 0 {
+            value += shuffle_xor(!0, value, distance, 31);
+            distance /= 2;
+        }
+        _syncthreads();
+        *y.add(at) = value;
+    }
+}
+"#;
+
+const SUM_METADATA: &str = r#"
+[package.metadata.ptx.launch-bounds]
+"sum_*" = { max-threads = 128, min-ctas = 8 }
+
+[package.metadata.ptx.checks]
+"sum_*" = { barriers = 1, shuffles = 5 }
+"#;
+
+/// From its source to its manifest, and the second time nothing to do, and after a change something to do.
+#[test]
+fn a_crate_becomes_ptx_and_stays_until_it_changes() {
+    let Some(toolchain) = toolchain() else { return };
+    let directory = write_crate("life", SUM_METADATA, SUM);
+    let builder = builder(&directory, toolchain).arch("sm_90").name("life");
+
+    let first = builder.clone().build().expect("the crate compiles");
+    assert!(first.rebuilt);
+    let names: Vec<_> = first
+        .files
+        .iter()
+        .filter_map(|file| file.path.file_name()?.to_str())
+        .collect();
+    assert_eq!(names, ["life-sm_80.ptx", "life-sm_90.ptx"]);
+    for file in &first.files {
+        let text = fs::read_to_string(&file.path).expect("the PTX was written");
+        let module = Module::read(&text);
+        assert_eq!(module.target, file.arch);
+        assert_eq!(
+            module.files.first().map(String::as_str),
+            Some("life/src/lib.rs"),
+            "no path of this machine"
+        );
+        assert!(
+            module
+                .globals
+                .iter()
+                .any(|global| global.name == "CONTRACT" && global.is_visible && global.size == 8)
+        );
+        let entry = module.entries().next().expect("an entry");
+        assert_eq!((entry.max_threads, entry.min_ctas), (Some(128), Some(8)));
+        let shuffle = entry
+            .instructions()
+            .find(|(_, opcode, _)| opcode.starts_with("shfl"))
+            .expect("a shuffle")
+            .0;
+        let line = HEAD.lines().count()
+            + SUM[..SUM.find("shuffle_xor(!0").expect("is there")]
+                .lines()
+                .count();
+        let source = shuffle.source.as_ref().expect("a source line").to_string();
+        assert!(
+            source.starts_with(&format!("life/src/lib.rs:{line}:")),
+            "{source} is not line {line}"
+        );
+    }
+    let record = &first.manifest.modules["sm_90"];
+    assert_eq!(record.globals["CONTRACT"], 8);
+    let entry = &record.entries["sum_warp"];
+    let sizes: Vec<(u32, u32)> = entry
+        .params
+        .iter()
+        .map(|param| (param.size, param.align))
+        .collect();
+    assert_eq!(sizes, [(8, 8), (8, 8), (4, 4)]);
+    assert_eq!(
+        entry.launch_bounds,
+        Some(LaunchBounds {
+            max_threads: 128,
+            min_ctas: Some(8)
+        })
+    );
+
+    let written = |path: &std::path::Path| {
+        fs::metadata(path)
+            .and_then(|meta| meta.modified())
+            .expect("is there")
+    };
+    let before = written(&first.files[0].path);
+    let second = builder.clone().build().expect("still compiles");
+    assert!(!second.rebuilt, "nothing changed");
+    assert_eq!(written(&second.files[0].path), before);
+    assert_eq!(second.manifest, first.manifest);
+
+    fs::write(&first.files[1].path, "not PTX").expect("can be written");
+    assert!(
+        builder.clone().build().expect("compiles").rebuilt,
+        "a damaged file is replaced"
+    );
+
+    fs::write(
+        directory.join("src/lib.rs"),
+        format!("{HEAD}{}", SUM.replace("= 7", "= 8")),
+    )
+    .expect("can be written");
+    let changed = builder.build().expect("compiles");
+    assert!(changed.rebuilt);
+    assert_ne!(
+        changed.manifest.modules["sm_80"].fingerprint,
+        first.manifest.modules["sm_80"].fingerprint
+    );
+}
+
+#[test]
+fn copies_go_to_a_folder_or_to_one_file() {
+    let Some(toolchain) = toolchain() else { return };
+    let directory = write_crate("copies", "", SUM);
+    let to = directory.join("out");
+    let build = builder(&directory, toolchain);
+    build
+        .clone()
+        .copy_to(&to)
+        .copy_to(directory.join("one.ptx"))
+        .build()
+        .expect("compiles");
+    for copy in [
+        "out/copies-sm_80.ptx",
+        "out/copies.manifest.json",
+        "one.ptx",
+    ] {
+        assert!(directory.join(copy).is_file(), "{copy}");
+    }
+    let error = build
+        .arch("sm_90")
+        .copy_to(directory.join("one.ptx"))
+        .build()
+        .expect_err("two files, one name");
+    assert!(
+        error.to_string().contains("one.ptx") && error.to_string().contains("2 architectures"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_broken_kernel_shows_rustcs_own_message() {
+    let Some(toolchain) = toolchain() else { return };
+    let directory = write_crate("broken", "", "pub fn f() -> u32 { \"text\" }\n");
+    let error = builder(&directory, toolchain)
+        .build()
+        .expect_err("a type error");
+    let message = error.to_string();
+    let line = HEAD.lines().count() + 1;
+    assert!(matches!(error, BuildError::Compile { .. }));
+    for part in [
+        "broken does not compile",
+        "error[E0308]",
+        "mismatched types",
+        &format!("src/lib.rs:{line}:"),
+    ] {
+        assert!(message.contains(part), "no {part:?} in:\n{message}");
+    }
+}
+
+/// A bounds check that is left in would call the panic machinery; the error says where.
+#[test]
+fn a_kernel_that_can_panic_is_refused_with_its_line() {
+    let Some(toolchain) = toolchain() else { return };
+    let body = r#"
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn gather(x: *const [f32; 4], at: u32, y: *mut f32) {
+    unsafe {
+        *y = (*x)[at as usize];
+    }
+}
+"#;
+    let directory = write_crate("panics", "", body);
+    let error = builder(&directory, toolchain)
+        .build()
+        .expect_err("it can panic");
+    let line = HEAD.lines().count() + 5;
+    let message = error.to_string();
+    for part in [
+        "gather: can panic",
+        "panic_bounds_check",
+        &format!("panics/src/lib.rs:{line}:"),
+        "panics-rejected-sm_80.ptx",
+    ] {
+        assert!(message.contains(part), "no {part:?} in:\n{message}");
+    }
+}
+
+#[test]
+fn local_memory_and_double_precision_need_leave() {
+    let Some(toolchain) = toolchain() else { return };
+    let body = r#"
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn histogram(x: *const u32, y: *mut u32) {
+    unsafe {
+        let mut bins = [0u32; 64];
+        let mut i = 0;
+        while i < 100 {
+            bins[(*x.add(i) & 63) as usize] += 1;
+            i += 1;
+        }
+        *y = bins[(*x & 63) as usize];
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn mean(x: *const f32, y: *mut f32) {
+    unsafe {
+        *y = (*x as f64 * 1.000_000_1) as f32;
+    }
+}
+"#;
+    let directory = write_crate("leave", "", body);
+    let message = builder(&directory, toolchain.clone())
+        .build()
+        .expect_err("neither is allowed")
+        .to_string();
+    for part in [
+        "histogram: keeps 256 bytes in local memory",
+        "mean: computes in double precision",
+        "leave/src/lib.rs:",
+    ] {
+        assert!(message.contains(part), "no {part:?} in:\n{message}");
+    }
+    let leave =
+        "[package.metadata.ptx.checks]\nhistogram = { local = true }\n\"me*\" = { f64 = true }";
+    let directory = write_crate("leave", leave, body);
+    builder(&directory, toolchain)
+        .build()
+        .expect("both are allowed now");
+}
+
+/// A barrier in inline assembly, between two branches on one condition: LLVM's SimplifyCFG joins the branches and copies
+/// the barrier into both arms, unless the builder has marked it convergent.
+#[test]
+fn a_barrier_in_assembly_stays_whole() {
+    let Some(toolchain) = toolchain() else { return };
+    let body = r#"
+use core::arch::asm;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn halves(x: *const u32, y: *mut u32, n: u32) {
+    unsafe {
+        let lane = _thread_idx_x() as u32;
+        let is_odd = lane & 1 == 1;
+        if is_odd {
+            *y.add(lane as usize) = *x;
+        }
+        asm!("bar.sync 0;");
+        if is_odd {
+            *y.add(n as usize) = *x.add(3);
+        } else {
+            *y.add(lane as usize + 64) = n;
+        }
+    }
+}
+"#;
+    let declared = "[package.metadata.ptx.checks]\nhalves = { barriers = 1 }";
+    let directory = write_crate("assembly", declared, body);
+    builder(&directory, toolchain)
+        .build()
+        .expect("one barrier, as declared");
+}
+
+#[test]
+fn what_is_no_kernels_crate_is_refused() {
+    let Some(toolchain) = toolchain() else { return };
+    let message = |builder: PtxBuilder| builder.build().expect_err("refused").to_string();
+    let missing = message(builder("does/not/exist".as_ref(), toolchain.clone()));
+    assert!(missing.contains("does/not/exist"), "{missing}");
+
+    let directory = write_crate("plain", "", SUM);
+    let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("is there");
+    fs::write(
+        directory.join("Cargo.toml"),
+        manifest.replace("cdylib", "rlib"),
+    )
+    .expect("can be written");
+    let library = message(builder(&directory, toolchain.clone()));
+    assert!(library.contains("crate-type = [\"cdylib\"]"), "{library}");
+
+    let misspelled = "[package.metadata.ptx.checks]\nsum_warp = { barrier = 1 }";
+    let unknown = message(builder(
+        &write_crate("misspelled", misspelled, SUM),
+        toolchain.clone(),
+    ));
+    assert!(
+        unknown.contains("metadata.ptx") && unknown.contains("barrier"),
+        "{unknown}"
+    );
+
+    let unmatched = "[package.metadata.ptx.launch-bounds]\n\"sddmm_*\" = { max-threads = 128 }";
+    let unused = message(builder(
+        &write_crate("unmatched", unmatched, SUM),
+        toolchain.clone(),
+    ));
+    assert!(
+        unused.contains("sddmm_*: [package.metadata.ptx.launch-bounds]"),
+        "{unused}"
+    );
+
+    let directory = write_crate("bounds", "", SUM);
+    let bounds =
+        message(builder(&directory, toolchain.clone()).launch_bounds("sum_warp", 2048, None));
+    assert!(bounds.contains("max-threads is 2048"), "{bounds}");
+    let arch = message(
+        PtxBuilder::new(&directory)
+            .toolchain(toolchain)
+            .arch("sm_20"),
+    );
+    assert!(arch.contains("sm_20"), "{arch}");
+}
+
+/// In a build script's environment a parent cargo's variables are set, and rerun lines are printed.
+#[test]
+fn a_build_script_can_call_it() {
+    let Some(_) = toolchain() else { return };
+    let kernels = write_crate("called", "", SUM);
+    let package = kernels.join("caller");
+    fs::create_dir_all(package.join("src")).expect("can be written");
+    let manifest = format!(
+        "[package]\nname = \"caller\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[build-dependencies]\n\
+         halfgnn-builder = {{ path = \"{}\" }}\n",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let script = format!(
+        "fn main() {{ halfgnn_builder::PtxBuilder::new({kernels:?}).arch(\"sm_90\").build().unwrap(); }}\n"
+    );
+    let main = "const PTX: &str = include_str!(concat!(env!(\"OUT_DIR\"), \"/ptx/called-sm_90.ptx\"));\n\
+                fn main() { print!(\"{}\", PTX.contains(\".visible .entry sum_warp\")) }\n";
+    for (path, text) in [
+        ("Cargo.toml", manifest.as_str()),
+        ("build.rs", &script),
+        ("src/main.rs", main),
+    ] {
+        fs::write(package.join(path), text).expect("can be written");
+    }
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--target-dir"])
+        .arg(common::target_dir().with_file_name("caller"))
+        .current_dir(&package)
+        .output()
+        .expect("cargo runs");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "true",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
