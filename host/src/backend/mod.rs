@@ -5,6 +5,7 @@
 //! [`gpu::Gpu`], which launches kernels on any [`crate::driver::Driver`].
 
 mod adjacency;
+pub mod cpu;
 mod ledger;
 
 pub use adjacency::{Adjacency, DeviceGraph};

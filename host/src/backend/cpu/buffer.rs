@@ -1,0 +1,143 @@
+//! Host memory that looks like a device's.
+
+use crate::backend::Tracked;
+use crate::driver::DriverError;
+use bytemuck::Pod;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+/// Sixteen bytes: rows of a matrix start at multiples of it, so they start at aligned addresses.
+type Line = u128;
+
+/// Memory of the CPU backend.
+///
+/// A backend uploads through a shared reference, as a device does, so the bytes lie behind a lock; an operator takes
+/// it once for each operand, and needs none for its output, which it has to itself.
+pub struct Buffer<T> {
+    lines: RwLock<Vec<Line>>,
+    len: usize,
+    _bytes: Tracked,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T: Pod> Buffer<T> {
+    /// `len` elements, all bytes zero; `track` counts the bytes.
+    pub(super) fn zeroed(
+        len: usize,
+        track: impl FnOnce(u64) -> Tracked,
+    ) -> Result<Self, DriverError> {
+        const { assert!(align_of::<T>() <= align_of::<Line>()) };
+        let asked = len.saturating_mul(size_of::<T>());
+        let count = asked.div_ceil(size_of::<Line>());
+        let mut lines = Vec::new();
+        lines
+            .try_reserve_exact(count)
+            .map_err(|_| DriverError::Device {
+                call: "malloc",
+                reason: format!("the machine has no {asked} bytes of memory"),
+            })?;
+        lines.resize(count, 0);
+        Ok(Self {
+            lines: RwLock::new(lines),
+            len,
+            _bytes: track(asked as u64),
+            element: PhantomData,
+        })
+    }
+
+    /// The elements, as they are now; writers wait.
+    pub(super) fn read(&self) -> Reading<'_, T> {
+        Reading {
+            lines: self.lines.read().unwrap_or_else(PoisonError::into_inner),
+            len: self.len,
+            element: PhantomData,
+        }
+    }
+
+    /// The elements, which nobody else can reach.
+    pub(super) fn get_mut(&mut self) -> &mut [T] {
+        let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
+        elements_mut(lines, self.len)
+    }
+
+    /// Copies `source` to the start.
+    pub(super) fn write(&self, source: &[T]) -> Result<(), DriverError> {
+        self.check(source.len())?;
+        let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
+        elements_mut(&mut lines, self.len)[..source.len()].copy_from_slice(source);
+        Ok(())
+    }
+
+    /// Copies from the start.
+    pub(super) fn copy_to(&self, target: &mut [T]) -> Result<(), DriverError> {
+        self.check(target.len())?;
+        target.copy_from_slice(&self.read()[..target.len()]);
+        Ok(())
+    }
+
+    fn check(&self, count: usize) -> Result<(), DriverError> {
+        let bytes = |elements: usize| elements * size_of::<T>();
+        DriverError::check_range(0, bytes(count), bytes(self.len))
+    }
+}
+
+fn elements_mut<T: Pod>(lines: &mut [Line], len: usize) -> &mut [T] {
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(lines);
+    bytemuck::cast_slice_mut(&mut bytes[..len * size_of::<T>()])
+}
+
+impl<T> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} x {} bytes)", self.len, size_of::<T>())
+    }
+}
+
+/// The elements of a [`Buffer`] while they are being read.
+pub(super) struct Reading<'a, T> {
+    lines: RwLockReadGuard<'a, Vec<Line>>,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Pod> std::ops::Deref for Reading<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        let bytes: &[u8] = bytemuck::cast_slice(&self.lines);
+        bytemuck::cast_slice(&bytes[..self.len * size_of::<T>()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Ledger, MemoryKind};
+
+    #[test]
+    fn copies_stay_inside_the_buffer() {
+        let ledger = Ledger::default();
+        let mut buffer =
+            Buffer::<u16>::zeroed(9, |bytes| ledger.track(bytes, MemoryKind::Graph)).unwrap();
+        assert_eq!(ledger.report().current[MemoryKind::Graph as usize], 18);
+        buffer.write(&[1, 2, 3]).unwrap();
+        assert_eq!(buffer.get_mut(), [1, 2, 3, 0, 0, 0, 0, 0, 0]);
+        let error = buffer.write(&[7; 10]).unwrap_err().to_string();
+        assert_eq!(error, "bytes 0..20 were addressed in a buffer of 18 bytes");
+        assert!(buffer.copy_to(&mut [0; 10]).is_err());
+        let mut start = [9; 2];
+        buffer.copy_to(&mut start).unwrap();
+        assert_eq!(start, [1, 2]);
+        drop(buffer);
+        assert_eq!(ledger.report().current[MemoryKind::Graph as usize], 0);
+    }
+
+    #[test]
+    fn more_memory_than_there_can_be_is_an_error() {
+        let ledger = Ledger::default();
+        let track = |bytes| ledger.track(bytes, MemoryKind::Features);
+        let error = Buffer::<f32>::zeroed(usize::MAX, track).unwrap_err();
+        assert!(error.to_string().contains("malloc"), "{error}");
+        assert_eq!(ledger.report().peak_total, 0);
+    }
+}

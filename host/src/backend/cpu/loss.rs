@@ -1,0 +1,114 @@
+//! Cross-entropy of the log-softmax with its gradient, and the count of right answers.
+
+use super::convert::{round, widen, widened};
+use super::matmul::{View, ViewMut};
+use crate::backend::NO_TARGET;
+use crate::tensor::Element;
+use rayon::prelude::*;
+
+/// Rows whose losses are added up before they are added to those of others.
+const BLOCK_ROWS: usize = 256;
+
+/// Writes the gradient of the mean loss over `count` rows, times `loss_scale`, and returns the mean.
+pub(super) fn cross_entropy<E: Element>(
+    logits: View<'_, E>,
+    targets: &[u32],
+    count: usize,
+    loss_scale: f32,
+    gradient: ViewMut<'_, E>,
+) -> f32 {
+    if logits.columns == 0 {
+        return 0.0;
+    }
+    let stride = logits.stride;
+    let factor = loss_scale / count as f32;
+    let blocks: Vec<f32> = logits
+        .values
+        .par_chunks(BLOCK_ROWS * stride)
+        .zip(gradient.values.par_chunks_mut(BLOCK_ROWS * stride))
+        .zip(targets.par_chunks(BLOCK_ROWS))
+        .map(|((logits_block, gradient), targets)| {
+            let mut floats = vec![0.0; stride];
+            let mut loss = 0.0;
+            let rows = logits_block.chunks_exact(stride);
+            for ((row, gradient), &target) in
+                rows.zip(gradient.chunks_exact_mut(stride)).zip(targets)
+            {
+                if target == NO_TARGET {
+                    gradient.fill(E::zeroed());
+                    continue;
+                }
+                widen(row, &mut floats);
+                loss += row_loss(&mut floats[..logits.columns], target as usize, factor);
+                round(&floats, gradient);
+            }
+            loss
+        })
+        .collect();
+    blocks.iter().sum::<f32>() / count as f32
+}
+
+/// Makes of the logits of one row its gradient, and returns its loss.
+fn row_loss(row: &mut [f32], target: usize, factor: f32) -> f32 {
+    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    // A class that does not exist has no probability.
+    let logit = row.get(target).map_or(f32::NAN, |logit| logit - max);
+    let mut sum = 0.0;
+    for value in row.iter_mut() {
+        *value = (*value - max).exp();
+        sum += *value;
+    }
+    for (class, value) in row.iter_mut().enumerate() {
+        let expected = if class == target { 1.0 } else { 0.0 };
+        *value = (*value / sum - expected) * factor;
+    }
+    sum.ln() - logit
+}
+
+/// How many rows of each split have their largest logit at their label.
+pub(super) fn count_correct<E: Element>(
+    logits: View<'_, E>,
+    labels: &[u32],
+    splits: &[u32],
+) -> [u32; 3] {
+    if logits.columns == 0 {
+        return [0; 3];
+    }
+    let stride = logits.stride;
+    logits
+        .values
+        .par_chunks(BLOCK_ROWS * stride)
+        .zip(
+            labels
+                .par_chunks(BLOCK_ROWS)
+                .zip(splits.par_chunks(BLOCK_ROWS)),
+        )
+        .map(|(block, (labels, splits))| {
+            let mut correct = [0; 3];
+            let floats = widened(block);
+            for ((row, &label), &split) in floats.chunks_exact(stride).zip(labels).zip(splits) {
+                if let Some(correct) = correct.get_mut(split as usize) {
+                    *correct += u32::from(argmax(&row[..logits.columns]) == Some(label as usize));
+                }
+            }
+            correct
+        })
+        .reduce(
+            || [0; 3],
+            |a, b| std::array::from_fn(|split| a[split] + b[split]),
+        )
+}
+
+/// The first of the largest values; none where there is a NaN.
+fn argmax(row: &[f32]) -> Option<usize> {
+    let mut best = 0;
+    for (class, value) in row.iter().enumerate() {
+        if value.is_nan() {
+            return None;
+        }
+        if *value > row[best] {
+            best = class;
+        }
+    }
+    Some(best)
+}

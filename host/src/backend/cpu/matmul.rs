@@ -1,0 +1,234 @@
+//! Dense products: halves become floats a block at a time, and `gemm` multiplies floats.
+//!
+//! Work is cut into blocks by the shapes alone, never by the number of threads, and `gemm` runs each block on one
+//! thread, so that a product has the same bits on any number of threads.
+
+use super::convert::{round, widen, widened};
+use crate::backend::Form;
+use crate::tensor::Element;
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Rows of the result that are one piece of work.
+const BLOCK_ROWS: usize = 256;
+
+/// Terms of a sum over rows (form TN) that are multiplied at a time: with [`BLOCK_ROWS`] columns of floats, 1 MiB.
+const BLOCK_DEPTH: usize = 1024;
+
+/// Most pieces that a sum over rows is cut into; each is as large as the result.
+const MAX_PIECES: usize = 16;
+
+/// A matrix as a slice: `rows` rows of `columns` elements, `stride` apart.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a, E> {
+    pub(super) values: &'a [E],
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) stride: usize,
+}
+
+impl<E: Element> View<'_, E> {
+    /// Some of the rows.
+    fn rows(self, rows: Range<usize>) -> Self {
+        Self {
+            values: &self.values[rows.start * self.stride..rows.end * self.stride],
+            rows: rows.len(),
+            ..self
+        }
+    }
+}
+
+/// A matrix as a slice to write to: rows of `columns` elements, `stride` apart.
+pub(super) struct ViewMut<'a, E> {
+    pub(super) values: &'a mut [E],
+    pub(super) columns: usize,
+    pub(super) stride: usize,
+}
+
+/// What becomes of the sums: `relu(alpha · row_scale[m] · sum + bias[n])`.
+pub(super) struct Finish<'a> {
+    pub(super) alpha: f32,
+    pub(super) row_scale: Option<&'a [f32]>,
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) relu: bool,
+}
+
+impl Finish<'_> {
+    /// Writes row `m` of the result, from its sums.
+    fn row<O: Element>(&self, m: usize, sums: &mut [f32], c: &mut [O]) {
+        let factor = self
+            .row_scale
+            .map_or(self.alpha, |scale| self.alpha * scale[m]);
+        for (n, value) in sums.iter_mut().enumerate() {
+            *value = finish(*value, factor, self.bias.map(|bias| bias[n]), self.relu);
+        }
+        round(sums, &mut c[..sums.len()]);
+        c[sums.len()..].fill(O::zeroed());
+    }
+}
+
+#[inline]
+fn finish(sum: f32, factor: f32, bias: Option<f32>, relu: bool) -> f32 {
+    let value = factor * sum;
+    let value = bias.map_or(value, |bias| value + bias);
+    // Not `max`, which would make a zero of a NaN.
+    if relu && value < 0.0 { 0.0 } else { value }
+}
+
+/// Writes the product to `c`, padding included.
+pub(super) fn matmul<E: Element, O: Element>(
+    form: Form,
+    a: View<'_, E>,
+    b: View<'_, E>,
+    finish: &Finish<'_>,
+    c: ViewMut<'_, O>,
+) {
+    let (columns, stride) = (c.columns, c.stride);
+    if columns == 0 {
+        return;
+    }
+    // B is small where it is a layer's weights, and read by every block.
+    let weights = match form {
+        Form::NN | Form::NT => widened(b.values),
+        Form::TN => Cow::Borrowed([].as_slice()),
+    };
+    let blocks = c.values.par_chunks_mut(BLOCK_ROWS * stride).enumerate();
+    blocks.for_each(|(block, c)| {
+        let rows = block * BLOCK_ROWS..block * BLOCK_ROWS + c.len() / stride;
+        let mut sums = match form {
+            Form::NN => by_rows(
+                a.rows(rows.clone()),
+                Operand::new(&weights, b.stride),
+                columns,
+            ),
+            Form::NT => by_rows(
+                a.rows(rows.clone()),
+                Operand::new(&weights, b.stride).transposed(),
+                columns,
+            ),
+            Form::TN => over_rows(a, b, rows.clone()),
+        };
+        let sums = sums.chunks_exact_mut(columns);
+        for ((row, sums), c) in rows.zip(sums).zip(c.chunks_exact_mut(stride)) {
+            finish.row(row, sums, c);
+        }
+    });
+}
+
+/// The sums of a block of rows: those of `a` times `b`.
+fn by_rows<E: Element>(a: View<'_, E>, b: Operand<'_>, columns: usize) -> Vec<f32> {
+    let floats = widened(a.values);
+    let mut sums = vec![0.0; a.rows * columns];
+    let shape = [a.rows, columns, a.columns];
+    add_product(shape, Operand::new(&floats, a.stride), b, &mut sums);
+    sums
+}
+
+/// The sums of a block of the result whose rows are the columns `block` of `a`, over all rows of `a` and `b`: pieces
+/// of that range are summed up in parallel, and added in their order.
+fn over_rows<E: Element>(a: View<'_, E>, b: View<'_, E>, block: Range<usize>) -> Vec<f32> {
+    let depth = a.rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH);
+    let pieces: Vec<Range<usize>> = ranges(0..a.rows, depth).collect();
+    let partial: Vec<Vec<f32>> = pieces
+        .into_par_iter()
+        .map(|piece| {
+            let mut sums = vec![0.0; block.len() * b.columns];
+            for rows in ranges(piece, BLOCK_DEPTH) {
+                let shape = [block.len(), b.columns, rows.len()];
+                let mut a_floats = vec![0.0; rows.len() * block.len()];
+                let a_rows = a.rows(rows.clone()).values.chunks_exact(a.stride);
+                for (row, floats) in a_rows.zip(a_floats.chunks_exact_mut(block.len())) {
+                    widen(&row[block.clone()], floats);
+                }
+                let b_floats = widened(b.rows(rows).values);
+                add_product(
+                    shape,
+                    Operand::new(&a_floats, block.len()).transposed(),
+                    Operand::new(&b_floats, b.stride),
+                    &mut sums,
+                );
+            }
+            sums
+        })
+        .collect();
+    let mut sums = vec![0.0; block.len() * b.columns];
+    for partial in &partial {
+        for (sum, value) in sums.iter_mut().zip(partial) {
+            *sum += value;
+        }
+    }
+    sums
+}
+
+/// `range` in pieces of `step`, the last as long as what is left.
+fn ranges(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range
+        .step_by(step)
+        .map(move |start| start..end.min(start + step))
+}
+
+/// An operand of [`add_product`]: floats, and the distances of two rows and of two columns.
+#[derive(Clone, Copy)]
+struct Operand<'a> {
+    floats: &'a [f32],
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a> Operand<'a> {
+    fn new(floats: &'a [f32], stride: usize) -> Self {
+        Self {
+            floats,
+            row_stride: stride,
+            column_stride: 1,
+        }
+    }
+
+    fn transposed(self) -> Self {
+        Self {
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    /// Whether `rows` × `columns` elements lie in the slice.
+    fn holds(self, rows: usize, columns: usize) -> bool {
+        rows == 0
+            || columns == 0
+            || (rows - 1) * self.row_stride + (columns - 1) * self.column_stride < self.floats.len()
+    }
+}
+
+/// `c += a · b` for `[m, n, k]`, on this thread; `c` has no padding.
+fn add_product([m, n, k]: [usize; 3], a: Operand<'_>, b: Operand<'_>, c: &mut [f32]) {
+    assert!(a.holds(m, k) && b.holds(k, n) && c.len() == m * n);
+    // SAFETY: the assertion bounds every element that the strides address, in `a`, in `b` and, for rows of `n`, in
+    // `c`; `c` is borrowed mutably, so it overlaps neither. No stride exceeds `isize::MAX`, being at most the length
+    // of a slice of floats or, where there is one row or column only, never multiplied by anything but 0.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            c.as_mut_ptr(),
+            1,
+            n as isize,
+            true,
+            a.floats.as_ptr(),
+            a.column_stride as isize,
+            a.row_stride as isize,
+            b.floats.as_ptr(),
+            b.column_stride as isize,
+            b.row_stride as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! SpMM row by row: the plain twin of the edge-parallel kernels (HalfGNN §4.3).
+//!
+//! A row is summed up in the order of its edges. What rounds where is a question of the policy:
+//!
+//! | scaling | a batch of edges | merging the batches of a row |
+//! |---|---|---|
+//! | discretized | summed up in half or in float, then scaled in float | in float, rounded once |
+//! | post-reduction | the whole row, in half, then scaled | |
+//! | pre-reduction | the whole row, in half, of products that are scaled and rounded to half | |
+//!
+//! Float precision has no half to overflow: every policy is a sum in float that is scaled where the policy says so.
+//!
+//! Rows are shared out to threads, and a row longer than [`CHUNK_EDGES`] is cut into chunks of that length, whose sums
+//! are added in their order. Chunks depend on the row alone, so that the result does not depend on the threads.
+
+use super::convert::{round, round_in_place, widen};
+use crate::backend::{Accumulate, Scaling, SpmmPolicy};
+use crate::tensor::{Element, Precision};
+use half::f16;
+use halfgnn_contract::spmm::EDGES_PER_WARP;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Most edges of a batch: as many as a warp walks.
+const BATCH_EDGES: usize = EDGES_PER_WARP as usize;
+
+/// Edges of a long row that are one piece of work.
+const CHUNK_EDGES: usize = 32 * BATCH_EDGES;
+
+/// Weights of the edges, as slices.
+pub(super) enum Weights<'a, E> {
+    Ones,
+    Edges(&'a [E]),
+    Columns(&'a [f32]),
+}
+
+impl<E: Element> Weights<'_, E> {
+    #[inline]
+    fn of(&self, edge: usize, column: usize) -> f32 {
+        match self {
+            Weights::Ones => 1.0,
+            Weights::Edges(weights) => weights[edge].to_f32(),
+            Weights::Columns(scale) => scale[column],
+        }
+    }
+}
+
+/// The operands of an SpMM but the output. `x` has rows of `stride` elements.
+pub(super) struct Operands<'a, E> {
+    pub(super) offsets: &'a [u64],
+    pub(super) columns: &'a [u32],
+    pub(super) weights: Weights<'a, E>,
+    pub(super) row_scale: Option<&'a [f32]>,
+    pub(super) scale: f32,
+    pub(super) x: &'a [E],
+    pub(super) stride: usize,
+}
+
+/// Writes the product to `y`, whose rows are `stride` elements apart and `features` long.
+pub(super) fn spmm<E: Element>(
+    operands: &Operands<'_, E>,
+    policy: SpmmPolicy,
+    features: usize,
+    y: &mut [E],
+) {
+    if operands.stride == 0 {
+        return;
+    }
+    let plan = Plan::of::<E>(policy);
+    y.par_chunks_exact_mut(operands.stride)
+        .enumerate()
+        .for_each_init(
+            || Scratch::new(operands.stride),
+            |scratch, (row, y)| {
+                operands.row(row, plan, scratch, y);
+                // Infinite factors and NaN weights reach zeros that are not elements.
+                y[features..].fill(E::zeroed());
+            },
+        );
+}
+
+/// A policy, and what it comes to in a precision.
+#[derive(Clone, Copy)]
+struct Plan {
+    scaling: Scaling,
+    in_half: bool,
+}
+
+impl Plan {
+    fn of<E: Element>(policy: SpmmPolicy) -> Self {
+        let SpmmPolicy {
+            scaling,
+            accumulate,
+        } = policy;
+        // Frameworks that scale before or after the sum add up in half; that is what these policies show.
+        let in_half = scaling != Scaling::Discretized || accumulate == Accumulate::Half;
+        Self {
+            scaling,
+            in_half: in_half && E::PRECISION == Precision::Half,
+        }
+    }
+
+    /// Edges that are summed up before anything is scaled.
+    fn batch(self) -> usize {
+        match self.scaling {
+            Scaling::Discretized => BATCH_EDGES,
+            Scaling::PostReduction | Scaling::PreReduction => usize::MAX,
+        }
+    }
+
+    /// Edges that are one piece of work. A sum in half that is not discretized has no pieces.
+    fn chunk(self) -> usize {
+        match self.scaling {
+            Scaling::Discretized => CHUNK_EDGES,
+            Scaling::PostReduction | Scaling::PreReduction => usize::MAX,
+        }
+    }
+}
+
+/// What a thread computes in: rows of floats.
+struct Scratch {
+    /// The present row of `x`.
+    input: Vec<f32>,
+    /// The sum of the present batch.
+    batch: Vec<f32>,
+    /// The sum of the batches before it, scaled.
+    merged: Vec<f32>,
+    halves: Vec<f16>,
+}
+
+impl Scratch {
+    fn new(stride: usize) -> Self {
+        Self {
+            input: vec![0.0; stride],
+            batch: vec![0.0; stride],
+            merged: vec![0.0; stride],
+            halves: vec![f16::ZERO; stride],
+        }
+    }
+}
+
+impl<E: Element> Operands<'_, E> {
+    fn row(&self, row: usize, plan: Plan, scratch: &mut Scratch, y: &mut [E]) {
+        let edges = self.offsets[row] as usize..self.offsets[row + 1] as usize;
+        if edges.is_empty() {
+            return y.fill(E::zeroed());
+        }
+        let factor = self.row_scale.map_or(1.0, |scale| scale[row]) * self.scale;
+        if edges.len() <= plan.chunk() {
+            self.chunk(edges, factor, plan, scratch);
+        } else {
+            let starts = edges.clone().step_by(plan.chunk());
+            let chunks: Vec<Vec<f32>> = starts
+                .collect::<Vec<_>>()
+                .into_par_iter()
+                .map(|start| {
+                    let mut scratch = Scratch::new(self.stride);
+                    let end = edges.end.min(start + plan.chunk());
+                    self.chunk(start..end, factor, plan, &mut scratch);
+                    scratch.merged
+                })
+                .collect();
+            scratch.merged.fill(0.0);
+            for chunk in &chunks {
+                add(&mut scratch.merged, chunk);
+            }
+        }
+        round(&scratch.merged, y);
+    }
+
+    /// Leaves the scaled sum of `edges` in `scratch.merged`.
+    fn chunk(&self, edges: Range<usize>, factor: f32, plan: Plan, scratch: &mut Scratch) {
+        scratch.merged.fill(0.0);
+        let mut start = edges.start;
+        while start < edges.end {
+            let end = edges.end.min(start.saturating_add(plan.batch()));
+            scratch.batch.fill(0.0);
+            for edge in start..end {
+                self.add_edge(edge, factor, plan, scratch);
+            }
+            let scale = match plan.scaling {
+                Scaling::Discretized | Scaling::PostReduction => factor,
+                Scaling::PreReduction => 1.0,
+            };
+            for (merged, batch) in scratch.merged.iter_mut().zip(&scratch.batch) {
+                *merged += scale * batch;
+            }
+            start = end;
+        }
+    }
+
+    /// Adds `w · x` of one edge to the batch.
+    fn add_edge(&self, edge: usize, factor: f32, plan: Plan, scratch: &mut Scratch) {
+        let Scratch {
+            input,
+            batch,
+            halves,
+            ..
+        } = scratch;
+        let column = self.columns[edge] as usize;
+        widen(
+            &self.x[column * self.stride..(column + 1) * self.stride],
+            input,
+        );
+        let weight = self.weights.of(edge, column);
+        if plan.scaling == Scaling::PreReduction {
+            let weight = weight * factor;
+            input.iter_mut().for_each(|value| *value *= weight);
+            if plan.in_half {
+                round_in_place(input, halves);
+            }
+            add(batch, input);
+        } else if matches!(self.weights, Weights::Ones) {
+            add(batch, input);
+        } else {
+            for (sum, value) in batch.iter_mut().zip(&*input) {
+                *sum += weight * value;
+            }
+        }
+        if plan.in_half {
+            // Float holds the sum of two halves, so this rounds as an addition in half does.
+            round_in_place(batch, halves);
+        }
+    }
+}
+
+fn add(sums: &mut [f32], values: &[f32]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum += value;
+    }
+}
