@@ -1,14 +1,22 @@
 //! The GPU kernels of `halfgnn`, compiled by rustc to PTX.
 //!
 //! - [`device`]: one module per hardware concept (threads, warps, shared memory, global memory, half vectors).
+//! - [`gemm`]: matrix products for the linear layers, on tensor cores or in float.
 //! - [`spmm`]: the edge-parallel SpMM and its follow-up kernel.
 //!
 //! What the host must know of a kernel (its name, its parameter, its geometry) stands in `halfgnn_contract`.
 #![no_std]
-#![feature(abi_ptx, asm_experimental_arch, f16, link_llvm_intrinsics, stdarch_nvptx)]
+#![feature(
+    abi_ptx,
+    asm_experimental_arch,
+    f16,
+    link_llvm_intrinsics,
+    stdarch_nvptx
+)]
 #![allow(internal_features)] // `link_llvm_intrinsics`: shuffles and warp barriers that LLVM keeps convergent
 
 pub mod device;
+pub mod gemm;
 pub mod spmm;
 
 /// Recognises PTX that was built from another version of the contract; see `halfgnn_contract::FINGERPRINT`.

@@ -25,8 +25,8 @@ pub const STEP_VECTORS: u32 = 4;
 /// Steps whose operands lie in shared memory or are on their way there.
 pub const STAGES: u32 = 4;
 
-/// CTAs that an SM holds at a time: bounded by shared memory on an H200, and asked of ptxas by the launch bounds.
-pub const CTAS_PER_SM: u32 = 4;
+/// CTAs of the widest tile that an SM of an H200 holds at a time, by their registers; the launch bounds ask for them.
+pub const CTAS_PER_SM: u32 = 3;
 
 /// Largest `m`, `n` or `k`, so that the position of a step never exceeds 32 bits.
 pub const MAX_EXTENT: u32 = 1 << 31;
@@ -134,11 +134,20 @@ pub struct Tile {
 
 impl Tile {
     /// For outputs of more than 32 columns.
-    pub const WIDE: Self = Self { rows: 128, columns: 64 };
+    pub const WIDE: Self = Self {
+        rows: 128,
+        columns: 64,
+    };
     /// For outputs of 17 to 32 columns.
-    pub const MIDDLE: Self = Self { rows: 128, columns: 32 };
+    pub const MIDDLE: Self = Self {
+        rows: 128,
+        columns: 32,
+    };
     /// For outputs of up to 16 columns, such as the classes of a small data set.
-    pub const NARROW: Self = Self { rows: 128, columns: 16 };
+    pub const NARROW: Self = Self {
+        rows: 128,
+        columns: 16,
+    };
 
     /// The narrowest tile that holds `n` columns, or the widest there is.
     pub const fn for_columns(n: u32) -> Self {
@@ -187,7 +196,11 @@ pub const fn swizzle(row: u32, vector: u32, vectors: u32) -> u32 {
 /// What [`swizzle`] mixes into the vectors of `row`. `vectors` is a power of two.
 #[inline]
 pub const fn swizzle_mask(row: u32, vectors: u32) -> u32 {
-    if vectors >= 8 { row % 8 } else { row / (8 / vectors) % vectors }
+    if vectors >= 8 {
+        row % 8
+    } else {
+        row / (8 / vectors) % vectors
+    }
 }
 
 /// How many CTAs share a tile, and how many steps each walks.
@@ -207,7 +220,10 @@ pub struct Split {
 pub const fn split(element: Element, m: u32, n: u32, k: u32, sms: u32) -> Split {
     let steps = k.div_ceil(element.per_step());
     let tiles = Tile::for_columns(n).count(m, n);
-    let single = Split { splits: 1, steps_per_split: steps };
+    let single = Split {
+        splits: 1,
+        steps_per_split: steps,
+    };
     if tiles == 0 || tiles >= sms as u64 {
         return single;
     }
@@ -218,10 +234,17 @@ pub const fn split(element: Element, m: u32, n: u32, k: u32, sms: u32) -> Split 
     if splits < 2 {
         return single;
     }
-    let splits = if splits < MAX_SPLITS { splits } else { MAX_SPLITS };
+    let splits = if splits < MAX_SPLITS {
+        splits
+    } else {
+        MAX_SPLITS
+    };
     let steps_per_split = steps.div_ceil(splits);
     // Rounding up may have left the last splits without a step.
-    Split { splits: steps.div_ceil(steps_per_split), steps_per_split }
+    Split {
+        splits: steps.div_ceil(steps_per_split),
+        steps_per_split,
+    }
 }
 
 /// Largest number of splits: CTAs in y of a grid.
@@ -235,7 +258,11 @@ pub const fn workspace_stride(n: u32) -> u32 {
 
 /// Floats of the workspace of an `m × n` output: one output for each split, and none without a split.
 pub const fn workspace_floats(m: u32, n: u32, splits: u32) -> u64 {
-    if splits <= 1 { 0 } else { workspace_vector(splits, 0, 0, m, workspace_stride(n)) * Element::F32.per_vector() as u64 }
+    if splits <= 1 {
+        0
+    } else {
+        workspace_vector(splits, 0, 0, m, workspace_stride(n)) * Element::F32.per_vector() as u64
+    }
 }
 
 /// Index of a 16-byte vector in the workspace.
@@ -342,7 +369,9 @@ pub const PRODUCTS: &[GemmEntry] = gemm_entries!(products);
 /// The product for an output of `n` columns, or `None` for a pair of types that is not built (float to half).
 pub fn product(form: Form, input: Element, output: Element, n: u32) -> Option<&'static GemmEntry> {
     let columns = Tile::for_columns(n).columns;
-    PRODUCTS.iter().find(|entry| (entry.form, entry.input, entry.output, entry.columns) == (form, input, output, columns))
+    PRODUCTS.iter().find(|entry| {
+        (entry.form, entry.input, entry.output, entry.columns) == (form, input, output, columns)
+    })
 }
 
 /// The name of the reduction that goes with an output type.
@@ -372,8 +401,14 @@ mod tests {
     fn indices_beyond_32_bits_do_not_wrap_around() {
         // 2.4 million rows of 16 Ki halves, and the ends of the range.
         assert_eq!(matrix_vector(2_400_000, 2047, 2048), 4_915_202_047);
-        assert_eq!(matrix_vector(MAX_EXTENT - 1, 3, u32::MAX), (MAX_EXTENT as u64 - 1) * u32::MAX as u64 + 3);
-        assert_eq!(workspace_vector(MAX_SPLITS, 0, 0, 1 << 16, 1 << 10), MAX_SPLITS as u64 * (1 << 26));
+        assert_eq!(
+            matrix_vector(MAX_EXTENT - 1, 3, u32::MAX),
+            (MAX_EXTENT as u64 - 1) * u32::MAX as u64 + 3
+        );
+        assert_eq!(
+            workspace_vector(MAX_SPLITS, 0, 0, 1 << 16, 1 << 10),
+            MAX_SPLITS as u64 * (1 << 26)
+        );
         assert_eq!(workspace_floats(1 << 20, 1 << 12, 2), 1 << 33);
         assert_eq!(Tile::WIDE.count(MAX_EXTENT, 1 << 16), 1 << 34);
         assert_eq!(reduce_ctas(Element::F32, MAX_EXTENT, 1 << 12), 1 << 36);
@@ -385,7 +420,10 @@ mod tests {
             let stride = workspace_stride(n);
             let last = workspace_vector(splits - 1, m - 1, stride - 1, m, stride);
             assert_eq!((last + 1) * 4, workspace_floats(m, n, splits));
-            assert!(reduce_vectors(Element::F16, n) == stride && reduce_vectors(Element::F32, n) <= stride);
+            assert!(
+                reduce_vectors(Element::F16, n) == stride
+                    && reduce_vectors(Element::F32, n) <= stride
+            );
         }
         assert_eq!(workspace_floats(600, 64, 1), 0);
     }
@@ -394,9 +432,15 @@ mod tests {
     fn splits_cover_k_without_an_empty_one() {
         let extents = [0, 1, 7, 64, 129, 1433, 65_536, 2_400_000, MAX_EXTENT];
         for element in [Element::F16, Element::F32] {
-            for (m, n, k) in extents.iter().flat_map(|&m| extents.iter().map(move |&k| (m, 64, k))) {
+            for (m, n, k) in extents
+                .iter()
+                .flat_map(|&m| extents.iter().map(move |&k| (m, 64, k)))
+            {
                 for sms in SMS {
-                    let Split { splits, steps_per_split } = split(element, m, n, k, sms);
+                    let Split {
+                        splits,
+                        steps_per_split,
+                    } = split(element, m, n, k, sms);
                     let steps = k.div_ceil(element.per_step()) as u64;
                     assert!((1..=MAX_SPLITS).contains(&splits));
                     assert!(splits as u64 * steps_per_split as u64 >= steps);
@@ -410,10 +454,16 @@ mod tests {
     #[test]
     fn typical_products_fill_an_h200_and_big_ones_are_not_split() {
         // Cora's first layer: 22 tiles, 45 steps.
-        assert_eq!(split(Element::F16, 2708, 64, 1433, 132), Split { splits: 9, steps_per_split: 5 });
+        assert_eq!(
+            split(Element::F16, 2708, 64, 1433, 132),
+            Split {
+                splits: 9,
+                steps_per_split: 5
+            }
+        );
         // A weight gradient over 2.4 million vertices: 5 tiles.
         let Split { splits, .. } = split(Element::F16, 600, 64, 2_400_000, 132);
-        assert!((100..=132 * CTAS_PER_SM / 5).contains(&splits), "{splits}");
+        assert!((70..=132 * CTAS_PER_SM / 5).contains(&splits), "{splits}");
         assert_eq!(split(Element::F16, 2_400_000, 64, 100, 132).splits, 1);
         // The partial sums stay small: every CTA leaves one tile.
         assert!(workspace_floats(600, 64, splits) * 4 <= (132 * CTAS_PER_SM * 128 * 64 * 4) as u64);
@@ -433,8 +483,13 @@ mod tests {
         for vectors in [2, 4, 8, 16, 32] {
             for vector in 0..vectors {
                 for first in (0..64).step_by(8) {
-                    let groups = (first..first + 8).fold(0, |seen, row| seen | 1 << (swizzle(row, vector, vectors) % 8));
-                    assert_eq!(groups, 0xff, "{vectors} vectors a row, vector {vector}, rows from {first}");
+                    let groups = (first..first + 8).fold(0, |seen, row| {
+                        seen | 1 << (swizzle(row, vector, vectors) % 8)
+                    });
+                    assert_eq!(
+                        groups, 0xff,
+                        "{vectors} vectors a row, vector {vector}, rows from {first}"
+                    );
                 }
             }
             for row in 0..64 {
@@ -452,9 +507,11 @@ mod tests {
     fn every_product_that_is_promised_is_built() {
         for form in [Form::Nn, Form::Nt, Form::Tn] {
             for n in [1, 7, 16, 17, 32, 33, 64, 65, 4096] {
-                for (input, output) in
-                    [(Element::F16, Element::F16), (Element::F16, Element::F32), (Element::F32, Element::F32)]
-                {
+                for (input, output) in [
+                    (Element::F16, Element::F16),
+                    (Element::F16, Element::F32),
+                    (Element::F32, Element::F32),
+                ] {
                     let entry = product(form, input, output, n).expect("built");
                     assert_eq!(entry.columns, Tile::for_columns(n).columns);
                 }
@@ -462,7 +519,12 @@ mod tests {
             }
         }
         for output in [Element::F16, Element::F32] {
-            assert!(ENTRIES.iter().flat_map(|family| family.iter()).any(|entry| entry.name == reduction(output)));
+            assert!(
+                ENTRIES
+                    .iter()
+                    .flat_map(|family| family.iter())
+                    .any(|entry| entry.name == reduction(output))
+            );
         }
     }
 }

@@ -1,7 +1,11 @@
 //! One module per hardware concept. The names are those of Rust-CUDA's `cuda_std` where it has the same thing.
 
+pub mod async_copy;
+pub mod float;
 pub mod global;
 pub mod half;
+pub mod mma;
 pub mod shared;
 pub mod thread;
+pub mod vector;
 pub mod warp;

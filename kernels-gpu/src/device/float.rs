@@ -1,0 +1,14 @@
+//! Float arithmetic that `core` has no name for.
+
+unsafe extern "C" {
+    #[link_name = "llvm.fma.f32"]
+    fn fma_f32(a: f32, b: f32, c: f32) -> f32;
+}
+
+/// `fma.rn.f32`: `a · b + c` with one rounding
+/// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#floating-point-instructions-fma)).
+#[inline(always)]
+pub fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+    // SAFETY: an arithmetic instruction; no preconditions.
+    unsafe { fma_f32(a, b, c) }
+}

@@ -1,0 +1,354 @@
+//! What becomes of the sums: `relu(alpha · row_scale · sum + bias)` in float, padding to zero, one rounding, C.
+
+use halfgnn_contract::gemm::{Element, GemmParams, RELU, matrix_vector, workspace_vector};
+use halfgnn_contract::{VECTOR_BYTES, WARP};
+
+use super::pipeline::{Layouts, Multiplier, Origin};
+use super::registers::unroll;
+use crate::device::global::{Access, Global};
+use crate::device::half::Half2;
+use crate::device::shared::Shared;
+use crate::device::warp::{lane_id, sync_warp, warp_id};
+
+/// The parameters of the epilogue.
+#[derive(Clone, Copy)]
+pub struct Epilogue {
+    bias: Global<f32>,
+    row_scale: Global<f32>,
+    m: u32,
+    n: u32,
+    /// What lies below becomes zero.
+    floor: f32,
+    alpha: f32,
+}
+
+impl Epilogue {
+    /// Those of a launch.
+    #[inline(always)]
+    pub fn new(params: &GemmParams) -> Self {
+        Self {
+            bias: Global::new(params.bias),
+            row_scale: Global::new(params.row_scale),
+            m: params.m,
+            n: params.n,
+            floor: if params.flags & RELU != 0 {
+                0.0
+            } else {
+                f32::NEG_INFINITY
+            },
+            alpha: params.alpha,
+        }
+    }
+
+    /// The factor of a row of C, which may lie outside.
+    #[inline(always)]
+    pub fn scale(self, row: u32) -> f32 {
+        if self.row_scale.is_null() || row >= self.m {
+            return self.alpha;
+        }
+        // SAFETY: `row_scale` is `m` long, and the launch writes only C and the workspace.
+        self.alpha * unsafe { self.row_scale.at(row as u64).read() }
+    }
+
+    /// What is added to a column of C, which may lie in the padding.
+    #[inline(always)]
+    pub fn bias(self, column: u32) -> f32 {
+        if self.bias.is_null() || column >= self.n {
+            return 0.0;
+        }
+        // SAFETY: `bias` is `n` long, and the launch writes only C and the workspace.
+        unsafe { self.bias.at(column as u64).read() }
+    }
+
+    /// A sum that [`Epilogue::scale`] has been applied to as an element of C; zero in the padding, whatever the sum.
+    #[inline(always)]
+    pub fn finish(self, scaled: f32, bias: f32, column: u32) -> f32 {
+        let value = scaled + bias;
+        // Not `max`, which would turn a NaN into a zero; not `||`, which would be a branch.
+        if (column >= self.n) | (value < self.floor) {
+            0.0
+        } else {
+            value
+        }
+    }
+}
+
+/// What a thread's sums become on their way to memory.
+pub trait Finish: Copy {
+    /// The value of `sum`, the thread's in row `i` and column `j`, which is `column` of C.
+    fn value(&self, sum: f32, i: usize, j: usize, column: u32) -> f32;
+}
+
+/// Nothing: the sums of a split.
+#[derive(Clone, Copy)]
+pub struct Raw;
+
+impl Finish for Raw {
+    #[inline(always)]
+    fn value(&self, sum: f32, _: usize, _: usize, _: u32) -> f32 {
+        sum
+    }
+}
+
+/// Most rows or columns of sums that a thread has; `unroll!` asks for no more.
+const MOST: usize = 16;
+
+/// Elements of C.
+#[derive(Clone, Copy)]
+pub struct Finished {
+    epilogue: Epilogue,
+    /// Factors of the thread's rows.
+    scales: [f32; MOST],
+    /// What its columns add.
+    biases: [f32; MOST],
+}
+
+impl Finished {
+    /// Reads what the thread's rows and columns need.
+    #[inline(always)]
+    pub fn new<L: Layouts, M: Multiplier>(params: &GemmParams, origin: Origin) -> Self {
+        let epilogue = Epilogue::new(params);
+        let (mut scales, mut biases) = ([epilogue.alpha; MOST], [0.0; MOST]);
+        if !epilogue.row_scale.is_null() {
+            unroll!(i in 0..M::ROWS => {
+                scales[i as usize] = epilogue.scale(origin.row + M::row::<L>(i));
+            });
+        }
+        if !epilogue.bias.is_null() {
+            unroll!(j in 0..M::COLUMNS => {
+                biases[j as usize] = epilogue.bias(origin.column + M::column::<L>(j));
+            });
+        }
+        Self {
+            epilogue,
+            scales,
+            biases,
+        }
+    }
+}
+
+impl Finish for Finished {
+    #[inline(always)]
+    fn value(&self, sum: f32, i: usize, j: usize, column: u32) -> f32 {
+        self.epilogue
+            .finish(sum * self.scales[i], self.biases[j], column)
+    }
+}
+
+/// The type of C's elements.
+pub trait Output {
+    /// Its name in the contract.
+    const ELEMENT: Element;
+
+    /// Writes a CTA's finished tile.
+    ///
+    /// # Safety
+    /// All threads of the CTA make this call, and none uses the operands in shared memory any more. C is as the launch
+    /// contract says.
+    unsafe fn write<L: Layouts, M: Multiplier>(
+        multiplier: &mut M,
+        params: &GemmParams,
+        origin: Origin,
+        shared: Shared,
+    );
+
+    /// Writes four finished elements to C, from the `quad`-th four of a row on.
+    ///
+    /// # Safety
+    /// The four elements lie in C's padded row, and no other thread writes them.
+    unsafe fn write_four(params: &GemmParams, row: u32, quad: u32, values: [f32; 4]);
+}
+
+/// C in float.
+pub struct F32;
+
+/// C in half.
+pub struct F16;
+
+impl Output for F32 {
+    const ELEMENT: Element = Element::F32;
+
+    #[inline(always)]
+    unsafe fn write<L: Layouts, M: Multiplier>(
+        multiplier: &mut M,
+        params: &GemmParams,
+        origin: Origin,
+        _: Shared,
+    ) {
+        let finished = Finished::new::<L, M>(params, origin);
+        let c = Rows {
+            address: params.c.address(),
+            stride: params.c_stride,
+            padding: Element::F32,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { write_floats::<L, M, _>(multiplier, finished, params, origin, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn write_four(params: &GemmParams, row: u32, quad: u32, values: [f32; 4]) {
+        let c = Global::<[u32; 4]>::new(params.c).at(matrix_vector(row, quad, params.c_stride));
+        // SAFETY: the caller's promise.
+        unsafe { c.store(values.map(f32::to_bits)) };
+    }
+}
+
+impl Output for F16 {
+    const ELEMENT: Element = Element::F16;
+
+    /// Through shared memory, so that a warp writes whole rows 16 bytes a lane. Each warp has its own rows there.
+    #[inline(always)]
+    unsafe fn write<L: Layouts, M: Multiplier>(
+        multiplier: &mut M,
+        params: &GemmParams,
+        origin: Origin,
+        shared: Shared,
+    ) {
+        const { assert!(staged_pitch::<M>() * M::TILE.rows <= M::TILE.shared_bytes()) };
+        let finished = Finished::new::<L, M>(params, origin);
+        unroll!(i in 0..M::ROWS => {
+            let row = shared.offset(M::row::<L>(i) * staged_pitch::<M>());
+            for pair in 0..M::COLUMNS / 2 {
+                let j = 2 * pair;
+                let column = M::column::<L>(j);
+                let mut value =
+                    |j| finished.value(*multiplier.sum(i, j), i as usize, j as usize, origin.column + M::column::<L>(j));
+                let halves = Half2::from_f32(value(j), value(j + 1));
+                // SAFETY: within the staged tile, four bytes that no other lane writes; columns of a run are neighbours.
+                unsafe { row.offset(column * 2).store_u32(halves.0) };
+            }
+        });
+        // SAFETY: all lanes are here, and what follows reads only this warp's rows.
+        unsafe { sync_warp() };
+
+        let row_vectors = M::TILE.columns / Element::F16.per_vector();
+        let rows_of_a_warp = M::TILE.rows / halfgnn_contract::gemm::WARPS_PER_CTA;
+        let c_vectors = params.n.div_ceil(Element::F16.per_vector());
+        let mut first = 0;
+        while first < rows_of_a_warp * row_vectors {
+            let index = first + lane_id();
+            let (row, vector) = (
+                warp_id() * rows_of_a_warp + index / row_vectors,
+                index % row_vectors,
+            );
+            let (c_row, c_vector) = (
+                origin.row + row,
+                origin.column / Element::F16.per_vector() + vector,
+            );
+            if c_row < params.m && c_vector < c_vectors {
+                let c = Global::<[u32; 4]>::new(params.c).at(matrix_vector(
+                    c_row,
+                    c_vector,
+                    params.c_stride,
+                ));
+                // SAFETY: within the staged tile, written by this warp before its barrier; a vector of C's padded row,
+                // which no other lane writes.
+                unsafe {
+                    c.store(
+                        shared
+                            .offset(row * staged_pitch::<M>() + vector * VECTOR_BYTES)
+                            .load_u32x4(),
+                    )
+                };
+            }
+            first += WARP;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write_four(params: &GemmParams, row: u32, quad: u32, [a, b, c, d]: [f32; 4]) {
+        let vector = matrix_vector(row, 0, params.c_stride);
+        // Two fours make a vector.
+        let place = Global::<[u32; 2]>::new(params.c).at(vector * 2 + quad as u64);
+        // SAFETY: the caller's promise.
+        unsafe { place.store([Half2::from_f32(a, b).0, Half2::from_f32(c, d).0]) };
+    }
+}
+
+/// Bytes from one row of a staged half tile to the next: one vector more than its columns take, so that the eight rows
+/// that a warp writes at a time lie in different banks.
+const fn staged_pitch<M: Multiplier>() -> u32 {
+    M::TILE.columns * 2 + VECTOR_BYTES
+}
+
+/// Leaves a CTA's sums in its split's part of the workspace.
+///
+/// # Safety
+/// The workspace is as the launch contract says, and `split` below the launch's.
+#[inline(always)]
+pub unsafe fn write_partial<L: Layouts, M: Multiplier>(
+    multiplier: &mut M,
+    params: &GemmParams,
+    origin: Origin,
+    split: u32,
+) {
+    let vector = workspace_vector(split, 0, 0, params.m, params.workspace_stride);
+    let part = Global::<[u32; 4]>::new(params.workspace)
+        .at(vector)
+        .address();
+    // The operands' type bounds what the reduction reads; half outputs come from half operands only.
+    let padding = if M::PER_VECTOR == Element::F16.per_vector() {
+        Element::F16
+    } else {
+        Element::F32
+    };
+    let rows = Rows {
+        address: part,
+        stride: params.workspace_stride,
+        padding,
+    };
+    // SAFETY: the caller's promise; rows of the workspace are padded for either type.
+    unsafe { write_floats::<L, M, _>(multiplier, Raw, params, origin, rows) }
+}
+
+/// Rows of floats in global memory.
+#[derive(Clone, Copy)]
+struct Rows {
+    /// The first.
+    address: u64,
+    /// Distance of two in 16-byte vectors.
+    stride: u32,
+    /// They are as long as rows of this type are, padding included.
+    padding: Element,
+}
+
+/// Writes a thread's values.
+///
+/// # Safety
+/// There are `m` rows, and no other thread writes the elements of this one.
+#[inline(always)]
+unsafe fn write_floats<L: Layouts, M: Multiplier, F: Finish>(
+    multiplier: &mut M,
+    finish: F,
+    params: &GemmParams,
+    origin: Origin,
+    rows: Rows,
+) {
+    let columns = params.n.next_multiple_of(rows.padding.per_vector());
+    unroll!(i in 0..M::ROWS => {
+        let row = origin.row + M::row::<L>(i);
+        if row < params.m {
+            let start = rows.address + matrix_vector(row, 0, rows.stride) * VECTOR_BYTES as u64;
+            for run in 0..M::COLUMNS / M::run::<L>() {
+                let j = run * M::run::<L>();
+                let column = origin.column + M::column::<L>(j);
+                if column < columns {
+                    let place = start + column as u64 * 4;
+                    let mut bits = |next: u32| {
+                        let j = j + next;
+                        finish.value(*multiplier.sum(i, j), i as usize, j as usize, column + next).to_bits()
+                    };
+                    // SAFETY: the caller's promise; a run of columns begins at a multiple of its length, as the padded
+                    // row ends at one.
+                    unsafe {
+                        match M::run::<L>() {
+                            4 => Access::store(place, [bits(0), bits(1), bits(2), bits(3)]),
+                            2 => Access::store(place, [bits(0), bits(1)]),
+                            _ => Access::store(place, bits(0)),
+                        }
+                    }
+                }
+            }
+        }
+    });
+}

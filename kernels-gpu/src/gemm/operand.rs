@@ -1,0 +1,159 @@
+//! One operand's way from global to shared memory.
+//!
+//! A step's tile is `EXTENT` rows or columns of C by [`STEP_VECTORS`] 16-byte vectors of `k`, which makes the same
+//! number of vectors either way it lies. Vectors outside the matrix arrive as zeros; those that straddle its edge end in
+//! the padding, which is zero. So no later stage asks where the matrix ends.
+
+use core::marker::PhantomData;
+
+use halfgnn_contract::gemm::{STEP_VECTORS, THREADS_PER_CTA, matrix_vector, swizzle};
+use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
+
+use crate::device::async_copy;
+use crate::device::shared::Shared;
+use crate::device::thread::thread_idx_x;
+
+/// Which way `k` runs in an operand.
+pub trait Layout {
+    /// Whether the elements of one sum are neighbours in memory.
+    const ALONG_K: bool;
+
+    /// 16-byte vectors in a row of a tile.
+    fn tile_vectors(extent: u32, per_vector: u32) -> u32 {
+        if Self::ALONG_K {
+            STEP_VECTORS
+        } else {
+            extent / per_vector
+        }
+    }
+}
+
+/// Rows of the matrix run along `k`: A in `A·B` and `A·Bᵀ`, B in `A·Bᵀ`.
+pub struct AlongK;
+
+/// Rows of the matrix run across `k`: B in `A·B` and `Aᵀ·B`, A in `Aᵀ·B`.
+pub struct AcrossK;
+
+impl Layout for AlongK {
+    const ALONG_K: bool = true;
+}
+
+impl Layout for AcrossK {
+    const ALONG_K: bool = false;
+}
+
+/// A matrix in global memory, and how it is cut into tiles.
+#[derive(Clone, Copy)]
+pub struct Operand {
+    /// First element.
+    pub data: DevicePtr<HalfBits>,
+    /// Distance of two rows in 16-byte vectors.
+    pub stride: u32,
+    /// Extent in the direction that is not `k`.
+    pub extent: u32,
+    /// Extent in the direction of `k`.
+    pub k: u32,
+    /// Elements of a 16-byte vector: a constant of the entry.
+    pub per_vector: u32,
+    /// Rows or columns of C in a tile: a constant of the entry.
+    pub tile_extent: u32,
+}
+
+/// Copies tile after tile of an operand; each thread has its vectors of each tile.
+pub struct TileLoader<L> {
+    operand: Operand,
+    /// Address of the thread's first vector in the current tile.
+    source: u64,
+    /// Row of that vector in the matrix, of so many.
+    row: u32,
+    rows: u32,
+    /// Its place in the row, of so many.
+    vector: u32,
+    vectors: u32,
+    layout: PhantomData<L>,
+}
+
+impl<L: Layout> TileLoader<L> {
+    /// A loader of the tiles that begin at row or column `first` of C and at step `step`.
+    #[inline(always)]
+    pub fn new(operand: Operand, first: u32, step: u32) -> Self {
+        let (tile_row, tile_vector) = Self::place(&operand);
+        let per_vector = operand.per_vector;
+        let (row, vector, rows, vectors) = if L::ALONG_K {
+            (
+                first + tile_row,
+                step * STEP_VECTORS + tile_vector,
+                operand.extent,
+                operand.k.div_ceil(per_vector),
+            )
+        } else {
+            let row = step * STEP_VECTORS * per_vector + tile_row;
+            (
+                row,
+                first / per_vector + tile_vector,
+                operand.k,
+                operand.extent.div_ceil(per_vector),
+            )
+        };
+        let source = operand.data.address()
+            + matrix_vector(row, vector, operand.stride) * VECTOR_BYTES as u64;
+        Self {
+            operand,
+            source,
+            row,
+            rows,
+            vector,
+            vectors,
+            layout: PhantomData,
+        }
+    }
+
+    /// Row and vector of the thread's first vector in a tile.
+    #[inline(always)]
+    fn place(operand: &Operand) -> (u32, u32) {
+        let tile_vectors = L::tile_vectors(operand.tile_extent, operand.per_vector);
+        (thread_idx_x() / tile_vectors, thread_idx_x() % tile_vectors)
+    }
+
+    /// Starts the copy of the current tile to `target` and goes on to the next step's.
+    ///
+    /// # Safety
+    /// `target` has room for a tile, and no thread touches it before a wait and a barrier. The matrix is as the launch
+    /// contract says. All threads of the CTA make this call.
+    #[inline(always)]
+    pub unsafe fn load(&mut self, target: Shared) {
+        let Operand {
+            stride,
+            per_vector,
+            tile_extent,
+            ..
+        } = self.operand;
+        let pitch = stride as u64 * VECTOR_BYTES as u64;
+        let tile_vectors = L::tile_vectors(tile_extent, per_vector);
+        let (tile_row, tile_vector) = Self::place(&self.operand);
+        // The threads together are whole rows of a tile, so each stays in its column.
+        let rows_at_a_time = THREADS_PER_CTA / tile_vectors;
+        let total = tile_extent * STEP_VECTORS;
+        if total >= THREADS_PER_CTA || thread_idx_x() < total {
+            let mut i = 0;
+            while i < total.div_ceil(THREADS_PER_CTA) {
+                let below = i * rows_at_a_time;
+                let place = swizzle(tile_row + below, tile_vector, tile_vectors);
+                let present = self.row + below < self.rows && self.vector < self.vectors;
+                let source = self.source + below as u64 * pitch;
+                // SAFETY: the vector lies in the tile, and in the matrix where `present`; rows are 16-byte aligned.
+                unsafe {
+                    async_copy::copy_16(target.offset(place * VECTOR_BYTES), source, present)
+                };
+                i += 1;
+            }
+        }
+        if L::ALONG_K {
+            self.vector += STEP_VECTORS;
+            self.source += (STEP_VECTORS * VECTOR_BYTES) as u64;
+        } else {
+            self.row += STEP_VECTORS * per_vector;
+            self.source += (STEP_VECTORS * per_vector) as u64 * pitch;
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The skeleton of every product: tiles of A and B stream through shared memory while the multiplier works on those that
+//! have arrived, then the epilogue writes the sums.
+
+use halfgnn_contract::gemm::{GemmParams, STAGES, STEP_VECTORS, Tile, operand_bytes};
+
+use super::epilogue::{Output, write_partial};
+use super::operand::{Layout, Operand, TileLoader};
+use crate::device::async_copy;
+use crate::device::shared::Shared;
+use crate::device::thread::{block_idx_x, block_idx_y, sync_threads};
+
+/// Layouts of A and B.
+pub trait Layouts {
+    /// A's.
+    type A: Layout;
+    /// B's.
+    type B: Layout;
+}
+
+impl<A: Layout, B: Layout> Layouts for (A, B) {
+    type A = A;
+    type B = B;
+}
+
+/// A thread's sums of its elements of C, and how a step is added to them.
+///
+/// A thread has [`Multiplier::ROWS`] by [`Multiplier::COLUMNS`] sums, whose places in the tile depend on the layouts.
+pub trait Multiplier {
+    /// Elements of A and B in a 16-byte vector.
+    const PER_VECTOR: u32;
+    /// The CTA's tile.
+    const TILE: Tile;
+    /// Rows of sums of a thread.
+    const ROWS: u32;
+    /// Columns of sums of a thread.
+    const COLUMNS: u32;
+
+    /// All sums zero.
+    fn zero() -> Self;
+
+    /// Adds the product of one step's tiles in shared memory.
+    ///
+    /// # Safety
+    /// All threads of the CTA make this call, after a barrier that follows the tiles' arrival.
+    unsafe fn step<L: Layouts>(&mut self, a: Shared, b: Shared);
+
+    /// Neighbouring columns of C in which a thread has sums, a power of two of at most 4.
+    fn run<L: Layouts>() -> u32;
+
+    /// Row in the tile of the thread's sums in its row `i`.
+    fn row<L: Layouts>(i: u32) -> u32;
+
+    /// Column in the tile of the thread's sums in its column `j`.
+    fn column<L: Layouts>(j: u32) -> u32;
+
+    /// The sum in row `i` and column `j` of the thread's.
+    fn sum(&mut self, i: u32, j: u32) -> &mut f32;
+}
+
+/// Where a CTA's tile lies in C.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    /// Its first row.
+    pub row: u32,
+    /// Its first column.
+    pub column: u32,
+}
+
+/// One CTA's part of the product. `COLUMNS` is what the entry's name says of its tile.
+///
+/// # Safety
+/// The launch contract in `halfgnn_contract::gemm`.
+#[inline(always)]
+pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(params: &GemmParams) {
+    const {
+        assert!(
+            M::TILE.columns == COLUMNS,
+            "the entry's name does not say its tile"
+        );
+        assert!(
+            M::TILE.shared_bytes() <= 48 * 1024,
+            "more shared memory than a launch gets without opting in"
+        );
+        assert!(
+            STAGES >= 2 && STAGES.is_power_of_two(),
+            "the stage of a step is found by masking"
+        );
+    }
+    let tile = block_idx_x();
+    let origin = Origin {
+        row: tile / params.column_tiles * M::TILE.rows,
+        column: tile % params.column_tiles * M::TILE.columns,
+    };
+    let split = block_idx_y();
+    let first_step = split * params.steps_per_split;
+    let left = params.k.div_ceil(STEP_VECTORS * M::PER_VECTOR) - first_step;
+    let steps = if left < params.steps_per_split {
+        left
+    } else {
+        params.steps_per_split
+    };
+
+    let a = Operand {
+        data: params.a,
+        stride: params.a_stride,
+        extent: params.m,
+        k: params.k,
+        per_vector: M::PER_VECTOR,
+        tile_extent: M::TILE.rows,
+    };
+    let b = Operand {
+        data: params.b,
+        stride: params.b_stride,
+        extent: params.n,
+        k: params.k,
+        per_vector: M::PER_VECTOR,
+        tile_extent: M::TILE.columns,
+    };
+    let mut load_a = TileLoader::<L::A>::new(a, origin.row, first_step);
+    let mut load_b = TileLoader::<L::B>::new(b, origin.column, first_step);
+    let shared = Shared::base();
+    let stage = |step: u32| {
+        let a = shared.offset(step % STAGES * M::TILE.stage_bytes());
+        (a, a.offset(operand_bytes(M::TILE.rows)))
+    };
+
+    let mut ahead = 0;
+    while ahead < STAGES - 1 {
+        if ahead < steps {
+            let (a, b) = stage(ahead);
+            // SAFETY: a stage that nothing has used yet; the loaders have the extents of its tiles.
+            unsafe {
+                load_a.load(a);
+                load_b.load(b);
+            }
+        }
+        // A group for every step, even an empty one, so that their number says which step has arrived.
+        async_copy::commit();
+        ahead += 1;
+    }
+
+    let mut multiplier = M::zero();
+    let mut step = 0;
+    while step < steps {
+        async_copy::wait::<{ STAGES - 2 }>();
+        // SAFETY: `steps` is the same for all threads. After the barrier the step's tiles are here for all of them, and
+        // none still reads the stage of the step before, which is the next to be filled.
+        unsafe { sync_threads() };
+        let next = step + (STAGES - 1);
+        if next < steps {
+            let (a, b) = stage(next);
+            // SAFETY: as said, the stage is free.
+            unsafe {
+                load_a.load(a);
+                load_b.load(b);
+            }
+        }
+        async_copy::commit();
+        let (a, b) = stage(step);
+        // SAFETY: the barrier above follows the arrival of this step's tiles.
+        unsafe { multiplier.step::<L>(a, b) };
+        step += 1;
+    }
+
+    if params.splits > 1 {
+        // SAFETY: the rows and columns are those of this CTA's tile; the workspace has a part for each split.
+        unsafe { write_partial::<L, M>(&mut multiplier, params, origin, split) };
+        return;
+    }
+    async_copy::wait::<0>();
+    // SAFETY: `splits` is the same for all threads. From the barrier on, the stages are the epilogue's: nothing is on its
+    // way there, and no thread reads its operands any more.
+    unsafe {
+        sync_threads();
+        O::write::<L, M>(&mut multiplier, params, origin, shared);
+    }
+}

@@ -1,0 +1,76 @@
+//! The follow-up of a split product: adds the partial sums of each element and applies the epilogue.
+//!
+//! A lane has four neighbouring elements. The four warps of a CTA share the splits of the same elements, each every
+//! fourth of them; then the first warp adds the four warps' sums. The order never changes.
+
+use halfgnn_contract::gemm::{
+    GemmParams, REDUCE_VECTORS_PER_CTA, WARPS_PER_CTA, reduce_vectors, workspace_vector,
+};
+use halfgnn_contract::{VECTOR_BYTES, WARP};
+
+use super::epilogue::{Epilogue, Output};
+use crate::device::global::Global;
+use crate::device::shared::Shared;
+use crate::device::thread::{block_idx_x, sync_threads};
+use crate::device::warp::{lane_id, warp_id};
+
+#[inline(always)]
+fn add(sums: [f32; 4], more: [u32; 4]) -> [f32; 4] {
+    let [a, b, c, d] = more.map(f32::from_bits);
+    [sums[0] + a, sums[1] + b, sums[2] + c, sums[3] + d]
+}
+
+/// One CTA of the reduction.
+///
+/// # Safety
+/// The launch contract in `halfgnn_contract::gemm`.
+#[inline(always)]
+pub unsafe fn run<O: Output>(params: &GemmParams) {
+    const { assert!(REDUCE_VECTORS_PER_CTA == WARP) };
+    let row_vectors = reduce_vectors(O::ELEMENT, params.n);
+    let index = block_idx_x() as u64 * REDUCE_VECTORS_PER_CTA as u64 + lane_id() as u64;
+    let (row, vector) = (
+        index / row_vectors as u64,
+        (index % row_vectors as u64) as u32,
+    );
+    let present = row < params.m as u64;
+    let row = row as u32;
+
+    let mut sums = [0.0; 4];
+    if present {
+        let mut split = warp_id();
+        while split < params.splits {
+            let place = workspace_vector(split, row, vector, params.m, params.workspace_stride);
+            // SAFETY: `row` and `vector` lie in the split's part, which the product has written before this launch.
+            sums = add(sums, unsafe {
+                Global::<[u32; 4]>::new(params.workspace).at(place).read()
+            });
+            split += WARPS_PER_CTA;
+        }
+    }
+    let place = |warp: u32| Shared::base().offset((warp * WARP + lane_id()) * VECTOR_BYTES);
+    // SAFETY: each thread has its own 16 bytes, and all threads reach the barrier.
+    unsafe {
+        place(warp_id()).store_u32x4(sums.map(f32::to_bits));
+        sync_threads();
+    }
+    if warp_id() != 0 || !present {
+        return;
+    }
+    let mut warp = 1;
+    while warp < WARPS_PER_CTA {
+        // SAFETY: written before the barrier.
+        sums = add(sums, unsafe { place(warp).load_u32x4() });
+        warp += 1;
+    }
+    let epilogue = Epilogue::new(params);
+    let scale = epilogue.scale(row);
+    let mut column = vector * 4;
+    let values = sums.map(|sum| {
+        let value = epilogue.finish(sum * scale, epilogue.bias(column), column);
+        column += 1;
+        value
+    });
+    // SAFETY: a vector of the row's, which is as long as C's padded row, and only this lane's.
+    unsafe { O::write_four(params, row, vector, values) };
+}
