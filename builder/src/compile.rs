@@ -93,6 +93,7 @@ pub(crate) fn compile(
         .current_dir(&package.directory)
         .args([
             "build",
+            "--quiet",
             "--release",
             "--lib",
             "-Zbuild-std=core",

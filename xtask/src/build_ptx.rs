@@ -1,47 +1,58 @@
 //! `cargo xtask build-ptx`: the kernels to PTX.
 
 use clap::Args;
-use halfgnn_builder::{Built, PtxBuilder};
+use halfgnn_builder::PtxBuilder;
+use halfgnn_builder::toolchain::{self, Toolchain};
 
 use crate::{Failure, setup, workspace};
 
-/// The architectures that are shipped: what each brought is used, and newer cards run the last.
+/// The architectures that PTX is made for: a driver takes the newest that its card has.
 const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
 
-/// Options of `build-ptx`.
+/// Options of `build-ptx`, and of what builds the PTX first.
 #[derive(Args, Default)]
+#[group(skip)] // the tasks that flatten this have a group `Options` of their own
 pub struct Options {
-    /// Do not install a missing toolchain; fail and say what is missing
+    /// Do not install a missing toolchain: fail, and say what is missing
     #[arg(long)]
     pub no_setup: bool,
-    /// Architecture to build for, such as sm_90; may be repeated
+    /// Architecture to build for; may be repeated [default: sm_80 and sm_90]
     #[arg(long = "arch", value_name = "ARCH")]
     pub archs: Vec<String>,
 }
 
-/// Builds what is out of date and says where it is.
-pub fn run(options: &Options) -> Result<Built, Failure> {
-    let toolchain = if options.no_setup {
-        halfgnn_builder::toolchain::find()?
-    } else {
-        setup::run(&setup::Options::default())?
-    };
-    let archs: Vec<&str> = match options.archs.as_slice() {
-        [] => ARCHS.to_vec(),
-        some => some.iter().map(String::as_str).collect(),
-    };
-    eprintln!("kernels-gpu for {}, by {toolchain}", archs.join(" and "));
-    let mut builder = PtxBuilder::new(workspace::root().join("kernels-gpu"))
-        .name("halfgnn")
-        .target_dir(workspace::target_dir())
-        .toolchain(toolchain);
-    for arch in archs {
-        builder = builder.arch(arch);
+impl Options {
+    /// The device toolchain, installed first if it is missing and that is allowed.
+    pub fn toolchain(&self) -> Result<Toolchain, Failure> {
+        if self.no_setup {
+            Ok(toolchain::find()?)
+        } else {
+            setup::toolchain()
+        }
     }
-    let built = builder.build()?;
+}
+
+/// Builds what is out of date and says where it is.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let built = builder(options)?.build()?;
     let state = if built.rebuilt { "built" } else { "up to date" };
     for file in &built.files {
         println!("{} ({state})", file.path.display());
     }
-    Ok(built)
+    Ok(())
+}
+
+/// The builder of the kernels, ready to build.
+pub fn builder(options: &Options) -> Result<PtxBuilder, Failure> {
+    let toolchain = options.toolchain()?;
+    let archs: Vec<&str> = match options.archs.as_slice() {
+        [] => ARCHS.to_vec(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    eprintln!("kernels for {}, by {toolchain}", archs.join(" and "));
+    let builder = PtxBuilder::new(workspace::root().join("kernels-gpu"))
+        .name("halfgnn")
+        .target_dir(workspace::target_dir())
+        .toolchain(toolchain);
+    Ok(archs.into_iter().fold(builder, PtxBuilder::arch))
 }

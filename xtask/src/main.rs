@@ -3,7 +3,11 @@
 //! One file a task; this one is the command line.
 
 mod build_ptx;
+mod ci;
+mod demo;
 mod setup;
+mod test;
+mod verify_ptx;
 mod workspace;
 
 use std::process::ExitCode;
@@ -22,8 +26,16 @@ struct Cli {
 enum Task {
     /// Install what compiles kernels to PTX, if it is missing
     Setup(setup::Options),
-    /// Compile the kernels to PTX, for sm_80 and sm_90, into target/ptx
+    /// Compile the kernels to PTX into target/ptx
     BuildPtx(build_ptx::Options),
+    /// Check the PTX, and assemble it for every architecture if ptxas is found
+    VerifyPtx(verify_ptx::Options),
+    /// Build the PTX and run all tests
+    Test(test::Options),
+    /// Build the PTX and train on the best device there is, in half and in float
+    Demo(demo::Options),
+    /// All that must pass before a change goes in
+    Ci,
 }
 
 /// A task's failure, for a person to read.
@@ -31,8 +43,12 @@ type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
-        Task::Setup(options) => setup::run(&options).map(drop),
-        Task::BuildPtx(options) => build_ptx::run(&options).map(drop),
+        Task::Setup(options) => setup::run(&options),
+        Task::BuildPtx(options) => build_ptx::run(&options),
+        Task::VerifyPtx(options) => verify_ptx::run(&options),
+        Task::Test(options) => test::run(&options),
+        Task::Demo(options) => demo::run(&options),
+        Task::Ci => ci::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,5 +56,25 @@ fn main() -> ExitCode {
             eprintln!("error: {failure}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_after_two_dashes_are_passed_on() {
+        for task in ["test", "demo"] {
+            let line = ["cargo xtask", task, "--no-setup", "--", "--seed", "1"];
+            assert!(Cli::try_parse_from(line).is_ok(), "{task}");
+        }
+        assert!(Cli::try_parse_from(["cargo xtask", "build-ptx", "--", "x"]).is_err());
     }
 }

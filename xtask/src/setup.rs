@@ -1,75 +1,93 @@
-//! `cargo xtask setup`: the device toolchain, installed where it is missing.
+//! `cargo xtask setup`: the device toolchain and, if asked for, ptxas, installed where they are missing.
 
-use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use clap::Args;
+use halfgnn_builder::ptxas::{self, Ptxas};
 use halfgnn_builder::toolchain::{self, PINNED_NIGHTLY, Toolchain};
 
 use crate::{Failure, workspace};
 
-/// Debian 12's packages: rustc 1.96 and its library's sources, and LLVM 22.
+/// Debian 12's packages: rustc 1.96, its cargo and its library's sources, and LLVM 22.
 const APT_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "llvm-22"];
+
+/// The Python wheel that holds ptxas 13.0.
+const PTXAS_WHEEL: &str = "nvidia-cuda-nvcc==13.0.88";
 
 /// Options of `setup`.
 #[derive(Args, Default)]
 pub struct Options {
-    /// Only say whether a device toolchain is there
+    /// Install nothing: say what is there and what is missing
     #[arg(long)]
-    pub check: bool,
+    check: bool,
+    /// Also install NVIDIA's assembler, which `verify-ptx` uses, from a Python wheel of 37 MB into target/ptxas
+    #[arg(long)]
+    ptxas: bool,
+}
+
+/// Installs what is missing and says what is there.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let found = if options.check {
+        toolchain::find()?
+    } else {
+        toolchain()?
+    };
+    println!("device toolchain: {found}");
+    let assembler = match (options.ptxas, options.check) {
+        (true, false) => ptxas()?,
+        _ => match find_ptxas() {
+            Ok(ptxas) => ptxas,
+            Err(missing) if options.ptxas => return Err(missing.join("; ").into()),
+            Err(_) => {
+                println!(
+                    "ptxas: not found, and not needed (`cargo xtask setup --ptxas` installs it)"
+                );
+                return Ok(());
+            }
+        },
+    };
+    println!("assembler: {assembler}");
+    Ok(())
 }
 
 /// Finds the device toolchain, and installs one if there is none: by rustup, else by apt, else the error holds the
 /// commands to type.
-pub fn run(options: &Options) -> Result<Toolchain, Failure> {
-    let missing = match toolchain::find() {
-        Ok(toolchain) => return Ok(report(toolchain)),
-        Err(missing) => missing,
-    };
-    if options.check {
-        return Err(missing.into());
+pub fn toolchain() -> Result<Toolchain, Failure> {
+    if let Ok(found) = toolchain::find() {
+        return Ok(found);
     }
-    eprintln!("No device toolchain yet; installing one.");
-    let mut attempts = Vec::new();
+    eprintln!("No toolchain for nvptx64-nvidia-cuda yet; installing one.");
+    let mut tried = Vec::new();
     for install in [by_rustup, by_apt] {
         match install().and_then(|()| Ok(toolchain::find()?)) {
-            Ok(toolchain) => return Ok(report(toolchain)),
+            Ok(toolchain) => return Ok(toolchain),
             Err(failure) => {
                 eprintln!("{failure}");
-                attempts.push(failure.to_string());
+                tried.push(failure.to_string());
             }
         }
     }
     Err(format!(
-        "no device toolchain could be installed. Type one of these, then run this again:\n  rustup {}\n  sudo apt-get install \
-         -y --no-install-recommends {}   (Debian 12)\nTried:\n  {}",
+        "no device toolchain could be installed; type one of these and try again:\n  rustup {}\n  sudo apt-get install {}   \
+         (Debian 12)\ntried:\n  {}",
         rustup_arguments().join(" "),
-        APT_PACKAGES.join(" "),
-        attempts.join("\n  ")
+        apt_arguments().join(" "),
+        tried.join("\n  ")
     )
     .into())
 }
 
-fn report(toolchain: Toolchain) -> Toolchain {
-    if std::io::stderr().is_terminal() {
-        eprintln!("device toolchain: {toolchain}");
-    }
-    toolchain
+fn rustup_arguments() -> Vec<&'static str> {
+    let mut arguments = vec!["toolchain", "install", PINNED_NIGHTLY, "--no-self-update"];
+    arguments.extend(["--profile", "minimal", "-c", "rust-src", "-c", "llvm-tools"]);
+    arguments
 }
 
-fn rustup_arguments() -> [&'static str; 10] {
-    [
-        "toolchain",
-        "install",
-        PINNED_NIGHTLY,
-        "--profile",
-        "minimal",
-        "-c",
-        "rust-src",
-        "-c",
-        "llvm-tools",
-        "--no-self-update",
-    ]
+fn apt_arguments() -> Vec<&'static str> {
+    let mut arguments = vec!["-y", "--no-install-recommends"];
+    arguments.extend(APT_PACKAGES);
+    arguments
 }
 
 fn by_rustup() -> Result<(), Failure> {
@@ -95,18 +113,50 @@ fn by_apt() -> Result<(), Failure> {
             .copied()
             .collect();
         let mut command = Command::new(words[0]);
-        command
-            .args(&words[1..])
-            .env("DEBIAN_FRONTEND", "noninteractive");
-        workspace::run(&mut command)
+        workspace::run(
+            command
+                .args(&words[1..])
+                .env("DEBIAN_FRONTEND", "noninteractive"),
+        )
     };
-    let mut install = vec!["install", "-y", "--no-install-recommends"];
-    install.extend(APT_PACKAGES);
-    // The lists may be fresh already; if they are missing, the first attempt fails and costs nothing.
+    let install: Vec<&str> = std::iter::once("install").chain(apt_arguments()).collect();
+    // With fresh package lists the first attempt suffices; without, it fails at once.
     apt(&install).or_else(|_| {
         apt(&["update"])?;
         apt(&install)
     })
+}
+
+/// Where [`ptxas`] installs the wheel.
+fn ptxas_folder() -> PathBuf {
+    workspace::target_dir().join("ptxas")
+}
+
+/// Looks for ptxas, in the wheel under the target folder first.
+pub fn find_ptxas() -> Result<Ptxas, Vec<String>> {
+    ptxas::find(&[ptxas_folder().join("nvidia/cu13/bin")])
+}
+
+/// Finds ptxas, and installs it if there is none.
+pub fn ptxas() -> Result<Ptxas, Failure> {
+    if let Ok(found) = find_ptxas() {
+        return Ok(found);
+    }
+    let mut install = Command::new("python3");
+    install
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--upgrade",
+            "--target",
+        ])
+        .arg(ptxas_folder())
+        .arg(PTXAS_WHEEL);
+    workspace::run(&mut install)?;
+    find_ptxas().map_err(|reasons| reasons.join("; ").into())
 }
 
 fn is_root() -> bool {

@@ -1,0 +1,73 @@
+//! `cargo xtask ci`: all that must pass before a change goes in. Runs on two cores without a GPU in well under half an hour.
+
+use std::process::Command;
+use std::time::Instant;
+
+use crate::{Failure, setup, test, verify_ptx, workspace};
+
+/// The feature that a machine without a CUDA toolkit must build as well.
+const CUDA: [&str; 2] = ["--features", "halfgnn/cuda"];
+
+/// One of the things that must pass.
+type Step = fn() -> Result<(), Failure>;
+
+/// Runs every step in order and stops at the first that fails.
+pub fn run() -> Result<(), Failure> {
+    let steps: [(&str, Step); 5] = [
+        ("format", format),
+        ("lints", lints),
+        ("documentation", documentation),
+        ("PTX", ptx),
+        ("tests", tests),
+    ];
+    let start = Instant::now();
+    for (name, step) in steps {
+        eprintln!("== {name} (after {} s)", start.elapsed().as_secs());
+        step()?;
+    }
+    eprintln!("== all passed in {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = workspace::cargo();
+    command.args(arguments);
+    command
+}
+
+fn format() -> Result<(), Failure> {
+    workspace::run(&mut cargo(&["fmt", "--all", "--check"]))?;
+    workspace::run(&mut cargo(&[
+        "fmt",
+        "--manifest-path",
+        "kernels-gpu/Cargo.toml",
+        "--check",
+    ]))
+}
+
+fn lints() -> Result<(), Failure> {
+    for features in [&[][..], &CUDA] {
+        let mut clippy = cargo(&["clippy", "--workspace", "--all-targets"]);
+        workspace::run(clippy.args(features).args(["--", "-D", "warnings"]))?;
+    }
+    Ok(())
+}
+
+fn documentation() -> Result<(), Failure> {
+    for features in [&[][..], &CUDA] {
+        let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+        workspace::run(doc.args(features).env("RUSTDOCFLAGS", "-D warnings"))?;
+    }
+    Ok(())
+}
+
+fn ptx() -> Result<(), Failure> {
+    if let Err(failure) = setup::ptxas() {
+        eprintln!("{failure}");
+    }
+    verify_ptx::run(&verify_ptx::Options::default())
+}
+
+fn tests() -> Result<(), Failure> {
+    test::run(&test::Options::default())
+}
