@@ -26,7 +26,10 @@ impl<T> Global<T> {
     /// The memory that a parameter names, seen as elements of type `T`.
     #[inline(always)]
     pub fn new<U>(pointer: DevicePtr<U>) -> Self {
-        Self { address: pointer.address(), element: PhantomData }
+        Self {
+            address: pointer.address(),
+            element: PhantomData,
+        }
     }
 
     /// Whether the parameter was null.
@@ -35,10 +38,22 @@ impl<T> Global<T> {
         self.address == 0
     }
 
+    /// The same address, seen as elements of another type.
+    #[inline(always)]
+    pub fn cast<U>(other: Global<U>) -> Self {
+        Self {
+            address: other.address,
+            element: PhantomData,
+        }
+    }
+
     /// The element `index` further on. 64 bits, because a tensor may have more than 2³² elements.
     #[inline(always)]
     pub fn at(self, index: u64) -> Self {
-        Self { address: self.address + index * size_of::<T>() as u64, element: PhantomData }
+        Self {
+            address: self.address + index * size_of::<T>() as u64,
+            element: PhantomData,
+        }
     }
 
     /// The raw address.

@@ -1,0 +1,319 @@
+//! What one lane loads at once: half2, half4, half8 (HalfGNN §4.2) and four floats.
+//!
+//! A kernel that is generic over [`Vector`] is HalfGNN's with half vectors and GNNOne's with [`Float4`].
+
+use super::float::mul_add;
+use super::global::{Access, Global};
+use super::half::{self, Half2};
+use halfgnn_contract::VECTOR_BYTES;
+
+/// A few floats of one lane: what a half vector is widened to.
+pub trait Floats: Copy {
+    /// All zero.
+    const ZERO: Self;
+    /// Each element of a function of this and the other.
+    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self;
+    /// Each element of a function of this.
+    fn map(self, f: impl Fn(f32) -> f32) -> Self;
+    /// Element `i`, and its replacement.
+    fn get(self, i: usize) -> f32;
+    /// With element `i` replaced.
+    fn with(self, i: usize, value: f32) -> Self;
+    /// Loads from consecutive floats.
+    ///
+    /// # Safety
+    /// The floats lie in the buffer, and the address is aligned to them all or to 16 bytes.
+    unsafe fn load(from: Global<f32>) -> Self;
+    /// Stores to consecutive floats.
+    ///
+    /// # Safety
+    /// As [`Floats::load`], and no other thread touches them unordered.
+    unsafe fn store(self, to: Global<f32>);
+}
+
+macro_rules! floats {
+    ($n:literal, $piece:literal) => {
+        impl Floats for [f32; $n] {
+            const ZERO: Self = [0.0; $n];
+            #[inline(always)]
+            fn zip(mut self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+                let mut i = 0;
+                while i < $n {
+                    self[i] = f(self[i], other[i]);
+                    i += 1;
+                }
+                self
+            }
+            #[inline(always)]
+            fn map(mut self, f: impl Fn(f32) -> f32) -> Self {
+                let mut i = 0;
+                while i < $n {
+                    self[i] = f(self[i]);
+                    i += 1;
+                }
+                self
+            }
+            #[inline(always)]
+            fn get(self, i: usize) -> f32 {
+                self[i]
+            }
+            #[inline(always)]
+            fn with(mut self, i: usize, value: f32) -> Self {
+                self[i] = value;
+                self
+            }
+            #[inline(always)]
+            unsafe fn load(from: Global<f32>) -> Self {
+                let mut all = Self::ZERO;
+                let mut i = 0;
+                while i < $n {
+                    // SAFETY: the caller's promise; pieces of an aligned whole are aligned.
+                    let piece: [u32; $piece] =
+                        unsafe { <[u32; $piece] as Access>::load(from.at(i as u64).address()) };
+                    let mut k = 0;
+                    while k < $piece {
+                        all[i + k] = f32::from_bits(piece[k]);
+                        k += 1;
+                    }
+                    i += $piece;
+                }
+                all
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: Global<f32>) {
+                let mut i = 0;
+                while i < $n {
+                    let mut piece = [0; $piece];
+                    let mut k = 0;
+                    while k < $piece {
+                        piece[k] = self[i + k].to_bits();
+                        k += 1;
+                    }
+                    // SAFETY: the caller's promise; pieces of an aligned whole are aligned.
+                    unsafe { <[u32; $piece] as Access>::store(to.at(i as u64).address(), piece) };
+                    i += $piece;
+                }
+            }
+        }
+    };
+}
+
+floats!(2, 2);
+floats!(4, 4);
+floats!(8, 4);
+
+/// A vector that one instruction loads, with arithmetic in its own precision.
+pub trait Vector: Copy {
+    /// Elements.
+    const WIDTH: u32;
+    /// Loads of this width in a 16-byte vector.
+    const PER_16_BYTES: u32 = VECTOR_BYTES / size_of::<Self::Bits>() as u32;
+    /// The vector as a load gives it.
+    type Bits: Access;
+    /// The vector in float.
+    type Floats: Floats;
+
+    /// The vector of a load.
+    fn from_bits(bits: Self::Bits) -> Self;
+    /// The vector for a store.
+    fn to_bits(self) -> Self::Bits;
+    /// The elements in float, exactly.
+    fn widen(self) -> Self::Floats;
+    /// Each float rounded to the nearest element.
+    fn narrow(floats: Self::Floats) -> Self;
+    /// All zero.
+    fn zero() -> Self;
+    /// Element-wise sum, each rounded.
+    fn add(self, other: Self) -> Self;
+    /// Element-wise product with one weight (see [`Vector::weights`]), each rounded.
+    fn scale(self, weight: u32) -> Self;
+    /// `self · weight + addend`, rounded once.
+    fn scale_add(self, weight: u32, addend: Self) -> Self;
+
+    /// Edge features of four consecutive edges as they are cached: halves mirrored into both halves of a word (HalfGNN
+    /// §4.1.1), floats as they are.
+    ///
+    /// # Safety
+    /// The four features lie in the buffer, and the address is aligned to them all.
+    unsafe fn weights(features: Global<Self::Feature>) -> [u32; 4];
+    /// One edge feature, as [`Vector::weights`] caches it.
+    ///
+    /// # Safety
+    /// The feature lies in the buffer.
+    unsafe fn weight(feature: Global<Self::Feature>) -> u32;
+    /// A cached weight in float, exactly.
+    fn weight_to_f32(weight: u32) -> f32;
+    /// A float as a weight is cached, rounded to the nearest element.
+    fn weight_from_f32(value: f32) -> u32;
+    /// An edge feature in memory.
+    type Feature: Access;
+}
+
+/// `N` registers of two halves: half2, half4 and half8.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Halves<const N: usize>([Half2; N]);
+
+/// Four floats.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Float4([f32; 4]);
+
+macro_rules! halves {
+    ($registers:literal, $width:literal, $bits:ty, $from:expr, $to:expr) => {
+        impl Vector for Halves<$registers> {
+            const WIDTH: u32 = $width;
+            type Bits = $bits;
+            type Floats = [f32; $width];
+            type Feature = u16;
+
+            #[inline(always)]
+            fn from_bits(bits: Self::Bits) -> Self {
+                let words: [u32; $registers] = $from(bits);
+                Self(words.map(Half2))
+            }
+            #[inline(always)]
+            fn to_bits(self) -> Self::Bits {
+                $to(self.0.map(|register| register.0))
+            }
+            #[inline(always)]
+            fn widen(self) -> Self::Floats {
+                let mut floats = [0.0; $width];
+                let mut i = 0;
+                while i < $registers {
+                    floats[2 * i] = self.0[i].low();
+                    floats[2 * i + 1] = self.0[i].high();
+                    i += 1;
+                }
+                floats
+            }
+            #[inline(always)]
+            fn narrow(floats: Self::Floats) -> Self {
+                let mut registers = [Half2::ZERO; $registers];
+                let mut i = 0;
+                while i < $registers {
+                    registers[i] = Half2::from_f32(floats[2 * i], floats[2 * i + 1]);
+                    i += 1;
+                }
+                Self(registers)
+            }
+            #[inline(always)]
+            fn zero() -> Self {
+                Self([Half2::ZERO; $registers])
+            }
+            #[inline(always)]
+            fn add(mut self, other: Self) -> Self {
+                let mut i = 0;
+                while i < $registers {
+                    self.0[i] = self.0[i].add(other.0[i]);
+                    i += 1;
+                }
+                self
+            }
+            #[inline(always)]
+            fn scale(self, weight: u32) -> Self {
+                Self(self.0.map(|register| register.mul(Half2(weight))))
+            }
+            #[inline(always)]
+            fn scale_add(mut self, weight: u32, addend: Self) -> Self {
+                let mut i = 0;
+                while i < $registers {
+                    self.0[i] = self.0[i].mul_add(Half2(weight), addend.0[i]);
+                    i += 1;
+                }
+                self
+            }
+            #[inline(always)]
+            unsafe fn weights(features: Global<u16>) -> [u32; 4] {
+                // SAFETY: the caller's promise: four halves are 8 bytes.
+                let [a, b]: [u32; 2] = unsafe { <[u32; 2] as Access>::read(features.address()) };
+                [a as u16, (a >> 16) as u16, b as u16, (b >> 16) as u16]
+                    .map(|bits| Half2::mirror(bits).0)
+            }
+            #[inline(always)]
+            unsafe fn weight(feature: Global<u16>) -> u32 {
+                // SAFETY: the caller's promise.
+                Half2::mirror(unsafe { feature.read() }).0
+            }
+            #[inline(always)]
+            fn weight_to_f32(weight: u32) -> f32 {
+                Half2(weight).low()
+            }
+            #[inline(always)]
+            fn weight_from_f32(value: f32) -> u32 {
+                Half2::mirror(half::from_f32(value)).0
+            }
+        }
+    };
+}
+
+halves!(1, 2, u32, |bits| [bits], |[word]: [u32; 1]| word);
+halves!(2, 4, [u32; 2], |bits| bits, |words| words);
+halves!(4, 8, [u32; 4], |bits| bits, |words| words);
+
+/// Four bytes a lane: 128 a warp.
+pub type HalfVector2 = Halves<1>;
+/// Eight bytes a lane: 256 a warp.
+pub type HalfVector4 = Halves<2>;
+/// Sixteen bytes a lane: 512 a warp.
+pub type HalfVector8 = Halves<4>;
+
+impl Vector for Float4 {
+    const WIDTH: u32 = 4;
+    type Bits = [u32; 4];
+    type Floats = [f32; 4];
+    type Feature = f32;
+
+    #[inline(always)]
+    fn from_bits(bits: Self::Bits) -> Self {
+        Self(bits.map(f32::from_bits))
+    }
+    #[inline(always)]
+    fn to_bits(self) -> Self::Bits {
+        self.0.map(f32::to_bits)
+    }
+    #[inline(always)]
+    fn widen(self) -> Self::Floats {
+        self.0
+    }
+    #[inline(always)]
+    fn narrow(floats: Self::Floats) -> Self {
+        Self(floats)
+    }
+    #[inline(always)]
+    fn zero() -> Self {
+        Self([0.0; 4])
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Self(Floats::zip(self.0, other.0, |a, b| a + b))
+    }
+    #[inline(always)]
+    fn scale(self, weight: u32) -> Self {
+        Self(self.0.map(|value| value * f32::from_bits(weight)))
+    }
+    #[inline(always)]
+    fn scale_add(self, weight: u32, addend: Self) -> Self {
+        Self(Floats::zip(self.0, addend.0, |value, sum| {
+            mul_add(value, f32::from_bits(weight), sum)
+        }))
+    }
+    #[inline(always)]
+    unsafe fn weights(features: Global<f32>) -> [u32; 4] {
+        // SAFETY: the caller's promise: four floats are 16 bytes.
+        unsafe { <[u32; 4] as Access>::read(features.address()) }
+    }
+    #[inline(always)]
+    unsafe fn weight(feature: Global<f32>) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { feature.read() }.to_bits()
+    }
+    #[inline(always)]
+    fn weight_to_f32(weight: u32) -> f32 {
+        f32::from_bits(weight)
+    }
+    #[inline(always)]
+    fn weight_from_f32(value: f32) -> u32 {
+        value.to_bits()
+    }
+}

@@ -1,0 +1,58 @@
+//! Edge-parallel SpMM without atomics (HalfGNN §4.3).
+//!
+//! ```text
+//!  edges      0 … 127 │ 128 … 255 │ 256 … 383 │ 384 … 511 ║ 512 …       a warp has 128 edges, a CTA 512
+//!  sub-warps  │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ ║ │ │ │ │      F/8 lanes each, an equal share of the edges
+//!  rows       aaaabbbbccccccccccccccccccddddddddddddddddddd ║ ddddeeee
+//!             written──┘└──merged in shared memory──┘└──staged──┘        b: direct, c: by the CTA, d: by the follow-up
+//! ```
+//!
+//! - [`policy`]: what a variant is made of: weights, scaling, accumulation.
+//! - [`edge_parallel`]: stage 1 caches the edges in shared memory, stage 2 walks them, then the CTA merges what its
+//!   sub-warps could not write.
+//! - [`follow_up`]: completes the rows that cross CTAs, and writes zeros to the rows without edges.
+//!
+//! Each row is added up in an order that depends on the graph alone, so results repeat bit for bit.
+
+mod edge_parallel;
+mod follow_up;
+mod policy;
+
+use crate::device::vector::{
+    Float4, HalfVector2 as Half2, HalfVector4 as Half4, HalfVector8 as Half8,
+};
+use halfgnn_contract::spmm::SpmmParams;
+use policy::{
+    ColumnScale, Discretized, EdgeFeatures, InFloat, InHalf, Ones, PostReduction, PreReduction,
+};
+
+macro_rules! edge_parallel_entries {
+    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
+        #[doc = concat!("Edge-parallel SpMM: ", stringify!($element, $weight, $scale, $accumulate), ".")]
+        ///
+        /// # Safety
+        /// The launch contract in `halfgnn_contract::spmm`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
+            // SAFETY: the host keeps the launch contract.
+            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate>(&params) }
+        }
+    )*};
+}
+
+macro_rules! follow_up_entries {
+    ($($entry:ident: $element:ident, $scale:ident;)*) => {$(
+        #[doc = concat!("Follow-up of the SpMM: ", stringify!($element, $scale), ".")]
+        ///
+        /// # Safety
+        /// The launch contract in `halfgnn_contract::spmm`, after the edge-parallel kernel of the same policies.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
+            // SAFETY: the host keeps the launch contract.
+            unsafe { follow_up::run::<$element, $scale>(&params) }
+        }
+    )*};
+}
+
+halfgnn_contract::spmm_entries!(edge_parallel_entries);
+halfgnn_contract::spmm_follow_up_entries!(follow_up_entries);

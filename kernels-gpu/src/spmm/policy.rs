@@ -1,0 +1,245 @@
+//! What an SpMM variant is made of. Each is a type without values; a kernel names one of each kind.
+
+use crate::device::float::mul_add;
+use crate::device::global::Global;
+use crate::device::half;
+use crate::device::vector::{Floats, Vector};
+use halfgnn_contract::spmm::SpmmParams;
+
+/// Where the weights of edges come from. A weight is a word as [`Vector::weights`] caches it, unless
+/// [`Weights::IN_FLOAT`].
+pub trait Weights {
+    /// Whether there are weights at all.
+    const WEIGHTED: bool;
+    /// Whether the word holds a float whatever the element.
+    const IN_FLOAT: bool;
+
+    /// The weights of edges `edge .. edge + 4`, which have these columns.
+    ///
+    /// # Safety
+    /// The edges are edges of the graph, and `edge` is a multiple of 4.
+    unsafe fn four<V: Vector>(params: &SpmmParams, edge: u64, columns: [u32; 4]) -> [u32; 4];
+    /// The weight of one edge.
+    ///
+    /// # Safety
+    /// It is an edge of the graph.
+    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, column: u32) -> u32;
+}
+
+/// All ones, and no array at all: SpMMv.
+pub struct Ones;
+
+impl Ones {
+    /// Nothing reads it.
+    const WORD: u32 = 0;
+}
+
+impl Weights for Ones {
+    const WEIGHTED: bool = false;
+    const IN_FLOAT: bool = false;
+    #[inline(always)]
+    unsafe fn four<V: Vector>(_: &SpmmParams, _: u64, _: [u32; 4]) -> [u32; 4] {
+        [Self::WORD; 4]
+    }
+    #[inline(always)]
+    unsafe fn one<V: Vector>(_: &SpmmParams, _: u64, _: u32) -> u32 {
+        Self::WORD
+    }
+}
+
+/// One a edge, loaded as vectors and mirrored: SpMMve.
+pub struct EdgeFeatures;
+
+impl Weights for EdgeFeatures {
+    const WEIGHTED: bool = true;
+    const IN_FLOAT: bool = false;
+    #[inline(always)]
+    unsafe fn four<V: Vector>(params: &SpmmParams, edge: u64, _: [u32; 4]) -> [u32; 4] {
+        // SAFETY: the array is as long as there are edges and 16-byte aligned, and `edge` is a multiple of 4.
+        unsafe { V::weights(Global::new(params.edge_weights).at(edge)) }
+    }
+    #[inline(always)]
+    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, _: u32) -> u32 {
+        // SAFETY: the array is as long as there are edges.
+        unsafe { V::weight(Global::new(params.edge_weights).at(edge)) }
+    }
+}
+
+/// A float factor of each column: the left degree norm, without a pass over the input.
+pub struct ColumnScale;
+
+impl Weights for ColumnScale {
+    const WEIGHTED: bool = true;
+    const IN_FLOAT: bool = true;
+    #[inline(always)]
+    unsafe fn four<V: Vector>(params: &SpmmParams, edge: u64, columns: [u32; 4]) -> [u32; 4] {
+        // SAFETY: the caller's promise.
+        columns.map(|column| unsafe { Self::one::<V>(params, edge, column) })
+    }
+    #[inline(always)]
+    unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, column: u32) -> u32 {
+        // SAFETY: the array is as long as there are columns, and the host validated the columns.
+        unsafe {
+            Global::<f32>::new(params.column_scale)
+                .at(column as u64)
+                .read()
+        }
+        .to_bits()
+    }
+}
+
+/// Where the factor of a row is multiplied (HalfGNN §4.3.1).
+pub trait Scaling {
+    /// Whether each product is scaled before it is added.
+    const EACH_PRODUCT: bool;
+    /// What a batch's sum is when it leaves the batch.
+    fn leave<F: Floats>(sum: F, scale: f32) -> F;
+    /// Two partial sums of one row as one.
+    fn merge<F: Floats>(a: F, b: F) -> F;
+    /// The row, from all its sums.
+    fn complete<F: Floats>(sum: F, scale: f32) -> F;
+}
+
+#[inline(always)]
+fn add_in_half(a: f32, b: f32) -> f32 {
+    half::to_f32(half::from_f32(a + b))
+}
+
+/// Each batch is scaled in float, and batches are added in float: the range of half is left nowhere before the end.
+pub struct Discretized;
+
+impl Scaling for Discretized {
+    const EACH_PRODUCT: bool = false;
+    #[inline(always)]
+    fn leave<F: Floats>(sum: F, scale: f32) -> F {
+        sum.map(|value| value * scale)
+    }
+    #[inline(always)]
+    fn merge<F: Floats>(a: F, b: F) -> F {
+        a.zip(b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn complete<F: Floats>(sum: F, _: f32) -> F {
+        sum
+    }
+}
+
+/// The whole row is added in half and scaled once, as frameworks do: for comparison.
+pub struct PostReduction;
+
+impl Scaling for PostReduction {
+    const EACH_PRODUCT: bool = false;
+    #[inline(always)]
+    fn leave<F: Floats>(sum: F, _: f32) -> F {
+        sum
+    }
+    #[inline(always)]
+    fn merge<F: Floats>(a: F, b: F) -> F {
+        a.zip(b, add_in_half)
+    }
+    #[inline(always)]
+    fn complete<F: Floats>(sum: F, scale: f32) -> F {
+        sum.map(|value| value * scale)
+    }
+}
+
+/// Each product is scaled in half before it is added in half: for comparison.
+pub struct PreReduction;
+
+impl Scaling for PreReduction {
+    const EACH_PRODUCT: bool = true;
+    #[inline(always)]
+    fn leave<F: Floats>(sum: F, _: f32) -> F {
+        sum
+    }
+    #[inline(always)]
+    fn merge<F: Floats>(a: F, b: F) -> F {
+        a.zip(b, add_in_half)
+    }
+    #[inline(always)]
+    fn complete<F: Floats>(sum: F, _: f32) -> F {
+        sum
+    }
+}
+
+/// What a batch is added up in.
+pub trait Accumulate<V: Vector> {
+    /// The sum of a batch so far.
+    type Sum: Copy;
+    /// The sum of no edge.
+    fn zero() -> Self::Sum;
+    /// One more edge of weight 1.
+    fn add(sum: Self::Sum, x: V) -> Self::Sum;
+    /// One more edge.
+    fn add_weighted<W: Weights>(sum: Self::Sum, weight: u32, x: V) -> Self::Sum;
+    /// One more edge, its product scaled and rounded before it is added.
+    fn add_scaled<W: Weights>(sum: Self::Sum, weight: u32, scale: f32, x: V) -> Self::Sum;
+    /// The sum in float, exactly.
+    fn finish(sum: Self::Sum) -> V::Floats;
+}
+
+/// In the element's own precision: half2 arithmetic, as in the paper.
+pub struct InHalf;
+
+impl<V: Vector> Accumulate<V> for InHalf {
+    type Sum = V;
+    #[inline(always)]
+    fn zero() -> V {
+        V::zero()
+    }
+    #[inline(always)]
+    fn add(sum: V, x: V) -> V {
+        sum.add(x)
+    }
+    #[inline(always)]
+    fn add_weighted<W: Weights>(sum: V, weight: u32, x: V) -> V {
+        const { assert!(!W::IN_FLOAT, "float weights are accumulated in float") };
+        x.scale_add(weight, sum)
+    }
+    #[inline(always)]
+    fn add_scaled<W: Weights>(sum: V, weight: u32, scale: f32, x: V) -> V {
+        sum.add(if W::WEIGHTED { x.scale(weight) } else { x }.scale(V::weight_from_f32(scale)))
+    }
+    #[inline(always)]
+    fn finish(sum: V) -> V::Floats {
+        sum.widen()
+    }
+}
+
+#[inline(always)]
+fn weight_in_float<V: Vector, W: Weights>(weight: u32) -> f32 {
+    if W::IN_FLOAT { f32::from_bits(weight) } else { V::weight_to_f32(weight) }
+}
+
+/// In float.
+pub struct InFloat;
+
+impl<V: Vector> Accumulate<V> for InFloat {
+    type Sum = V::Floats;
+    #[inline(always)]
+    fn zero() -> V::Floats {
+        V::Floats::ZERO
+    }
+    #[inline(always)]
+    fn add(sum: V::Floats, x: V) -> V::Floats {
+        sum.zip(x.widen(), |sum, x| sum + x)
+    }
+    #[inline(always)]
+    fn add_weighted<W: Weights>(sum: V::Floats, weight: u32, x: V) -> V::Floats {
+        let weight = if W::IN_FLOAT {
+            f32::from_bits(weight)
+        } else {
+            V::weight_to_f32(weight)
+        };
+        sum.zip(x.widen(), |sum, x| mul_add(x, weight, sum))
+    }
+    #[inline(always)]
+    fn add_scaled<W: Weights>(sum: V::Floats, weight: u32, scale: f32, x: V) -> V::Floats {
+        let weight = if W::WEIGHTED { weight_in_float::<V, W>(weight) } else { 1.0 };
+        sum.zip(x.widen(), |sum, x| sum + x * weight * scale)
+    }
+    #[inline(always)]
+    fn finish(sum: V::Floats) -> V::Floats {
+        sum
+    }
+}
