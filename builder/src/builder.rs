@@ -20,7 +20,7 @@ use crate::ptxas::Ptxas;
 use crate::toolchain::{self, Toolchain};
 
 /// Of what this crate does to the kernels: raised when the same inputs give another PTX.
-const RECIPE: u32 = 1;
+const RECIPE: u32 = 2;
 
 /// Builds one kernels crate. See the [crate's documentation](crate) for an example.
 #[derive(Clone, Debug)]
@@ -363,7 +363,13 @@ fn emit(
 
     let mut passed = Vec::new();
     for &arch in archs {
-        let text = lower::lower(toolchain, &package.name, &ir, arch)?;
+        let text = lower::lower(
+            toolchain,
+            &package.name,
+            &ir,
+            arch,
+            metadata.unroll_threshold,
+        )?;
         let text = lower::rename_files(&text, &renamed);
         let module = Module::read(&text);
         let mut faults = checks::check(&module, &bitcode.exports, rules);

@@ -82,6 +82,10 @@ pub fn check(module: &Module, exports: &[String], rules: impl Fn(&str) -> Rules)
         }
     }
     for function in &module.functions {
+        if is_panic_machinery(&demangled(&function.name)) {
+            // The entry that calls it is at fault.
+            continue;
+        }
         let rules = rules(&function.name);
         check_calls(module, function, rules, &mut faults);
         check_memory_and_types(function, rules, &mut faults);
@@ -123,19 +127,16 @@ fn check_calls(module: &Module, function: &Function, rules: Rules, faults: &mut 
             continue;
         }
         let callee = callee(operands);
-        let name = format!("{:#}", rustc_demangle::demangle(callee));
+        let name = demangled(callee);
         let message = if module
             .functions
             .iter()
             .any(|other| other.is_entry && other.name == callee)
         {
             format!("calls the entry {name}; an entry can only be launched")
-        } else if name.contains("panicking::")
-            || name.contains("::panic")
-            || name.contains("_fail") && name.starts_with("core::")
-        {
+        } else if is_panic_machinery(&name) {
             format!(
-                "can panic: it calls {name}; index without bounds checks, or make the check provable"
+                "can panic: it calls {name}; make the condition provable, or use an operation that does not check"
             )
         } else if module.externs.iter().any(|name| name == callee) {
             format!("calls {name}, which is defined nowhere")
@@ -151,6 +152,16 @@ fn check_calls(module: &Module, function: &Function, rules: Rules, faults: &mut 
         };
         faults.push(fault(function, statement, message));
     }
+}
+
+fn demangled(symbol: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(symbol))
+}
+
+/// What the language calls when a check fails: `core::panicking::…`, `core::slice::index::slice_index_fail`, ….
+fn is_panic_machinery(name: &str) -> bool {
+    name.starts_with("core::")
+        && (name.contains("panic") || name.ends_with("_fail") || name.ends_with("_failed"))
 }
 
 /// `(retval0), name, (param0)` or `name, (param0)` or `name`.
@@ -178,9 +189,16 @@ fn check_memory_and_types(function: &Function, rules: Rules, faults: &mut Vec<Fa
                 _ => None,
             });
         if let Some((declared, text)) = local {
-            let used = function.instructions().find(|(_, opcode, operands)| {
-                opcode.contains(".local") || operands.contains("__local_depot")
-            });
+            let used = function
+                .instructions()
+                .find(|(_, opcode, _)| {
+                    opcode.starts_with("st.local") || opcode.starts_with("ld.local")
+                })
+                .or_else(|| {
+                    function
+                        .instructions()
+                        .find(|(.., operands)| operands.contains("__local_depot"))
+                });
             let bytes = text
                 .rsplit_once('[')
                 .map_or("?", |(_, rest)| rest.trim_end_matches(']'));
@@ -188,7 +206,7 @@ fn check_memory_and_types(function: &Function, rules: Rules, faults: &mut Vec<Fa
             faults.push(fault(
                 function,
                 statement,
-                format!("keeps {bytes} bytes in local memory; index arrays by constants, or allow it by checks.local"),
+                format!("keeps {bytes} bytes in local memory; index arrays by constants once loops are unrolled, or allow it by checks.local"),
             ));
         }
     }
@@ -262,7 +280,7 @@ fn check_twins(function: &Function, faults: &mut Vec<Fault>) {
 
 fn fault(function: &Function, statement: &crate::ptx::Statement, message: String) -> Fault {
     Fault {
-        entry: format!("{:#}", rustc_demangle::demangle(&function.name)),
+        entry: demangled(&function.name),
         line: Some(statement.line),
         source: statement.source.as_ref().map(ToString::to_string),
         message,

@@ -87,9 +87,61 @@ impl BuildError {
     }
 }
 
+/// One line for each message and place; a helper that many kernels inline would otherwise repeat itself.
 fn list(faults: &[Fault]) -> String {
-    match faults {
-        [fault] => fault.to_string(),
-        many => many.iter().map(|fault| format!("\n  {fault}")).collect(),
+    let mut groups: Vec<(&Fault, Vec<&str>)> = Vec::new();
+    for fault in faults {
+        let same = |(first, _): &&mut (&Fault, Vec<&str>)| {
+            first.message == fault.message && first.source == fault.source && fault.source.is_some()
+        };
+        match groups.iter_mut().find(same) {
+            Some((_, entries)) => entries.push(&fault.entry),
+            None => groups.push((fault, vec![&fault.entry])),
+        }
+    }
+    let lines: Vec<String> = groups
+        .iter()
+        .map(|(first, entries)| match entries.len() {
+            1 => first.to_string(),
+            many @ 2..=5 => format!("{first}; {} more: {}", many - 1, entries[1..].join(", ")),
+            many => format!(
+                "{first}; {} more: {}, …",
+                many - 1,
+                entries[1..5].join(", ")
+            ),
+        })
+        .collect();
+    match lines.as_slice() {
+        [line] => line.clone(),
+        many => many.iter().map(|line| format!("\n  {line}")).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_in_many_kernels_is_told_once() {
+        let fault = |entry: &str, line: usize, source: Option<&str>| Fault {
+            entry: entry.to_owned(),
+            line: Some(line),
+            source: source.map(str::to_owned),
+            message: "can panic".to_owned(),
+        };
+        let faults = [
+            fault("a", 1, Some("k.rs:5:1")),
+            fault("b", 9, Some("k.rs:5:1")),
+            fault("c", 12, None),
+            fault("d", 15, None),
+        ];
+        assert_eq!(
+            list(&faults[..1]),
+            "a: can panic (PTX line 1, from k.rs:5:1)"
+        );
+        assert_eq!(
+            list(&faults),
+            "\n  a: can panic (PTX line 1, from k.rs:5:1); 1 more: b\n  c: can panic (PTX line 12)\n  d: can panic (PTX line 15)"
+        );
     }
 }

@@ -81,13 +81,15 @@ pub(crate) fn prepare(
     Ok(path)
 }
 
-/// Optimises and lowers a prepared module. The text still has LLVM's comments, which say where a line was inlined.
+/// Optimises and lowers a prepared module; `unroll` is LLVM's `unroll-threshold`. The text still has LLVM's comments, which say where a line was inlined.
 pub(crate) fn lower(
     toolchain: &Toolchain,
     package: &str,
     ir: &Path,
     arch: Arch,
+    unroll: u32,
 ) -> Result<String, BuildError> {
+    let unroll = format!("-unroll-threshold={unroll}");
     let optimised = ir.with_extension(format!("{}.bc", arch.name()));
     let cpu = format!("-mcpu={}", arch.name());
     let features = format!("-mattr=+ptx{}", arch.ptx_version());
@@ -97,6 +99,7 @@ pub(crate) fn lower(
         "opt",
         [
             OsStr::new("-passes=default<O3>"),
+            OsStr::new(&unroll),
             OsStr::new(&cpu),
             OsStr::new(&features),
             ir.as_os_str(),

@@ -22,17 +22,31 @@ pub struct LaunchBounds {
     pub min_ctas: Option<u32>,
 }
 
+/// Up to which cost LLVM unrolls a loop whose length it knows. LLVM's own 300 leaves longer loops over an array as they
+/// are, and the array, indexed by a variable, in local memory; unrolled, it is registers.
+const UNROLL_THRESHOLD: u32 = 1000;
+
 /// The table `[package.metadata.ptx]` of a kernels crate. Keys of both tables are entry names, in
 /// which `*` stands for any text; of several that match an entry, the longest wins.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Metadata {
+    /// LLVM's `unroll-threshold`; 1000 by default.
+    pub unroll_threshold: u32,
     /// Launch bounds by entry pattern.
-    #[serde(default)]
     pub launch_bounds: BTreeMap<String, LaunchBounds>,
     /// Rules for the emitted PTX by entry pattern.
-    #[serde(default)]
     pub checks: BTreeMap<String, Rules>,
+}
+
+impl Default for Metadata {
+    fn default() -> Self {
+        Self {
+            unroll_threshold: UNROLL_THRESHOLD,
+            launch_bounds: BTreeMap::new(),
+            checks: BTreeMap::new(),
+        }
+    }
 }
 
 /// The kernels crate as cargo sees it.

@@ -538,7 +538,7 @@ fn global(text: &str) -> Option<Global> {
     Some(Global {
         name: name.to_owned(),
         space: space?,
-        size: size * u64::from(element?),
+        size: u64::saturating_mul(size, u64::from(element?)),
         is_visible,
     })
 }
@@ -673,6 +673,8 @@ $L__BB0_2:
     #[test]
     fn nonsense_is_skipped() {
         for text in [
+            ".global .b64 x[18446744073709551615];",
+            ".visible .entry f(.param .b64 x[4294967295]) .maxntid 65536, 65536, 65536 { é: @é {é} ; }",
             "",
             "}",
             "{",

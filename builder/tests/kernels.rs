@@ -3,10 +3,13 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use common::{HEAD, builder, toolchain, write_crate};
+use halfgnn_builder::manifest::Manifest;
 use halfgnn_builder::ptx::Module;
+use halfgnn_builder::ptxas;
 use halfgnn_builder::{BuildError, LaunchBounds, PtxBuilder};
 
 const SUM: &str = r#"
@@ -133,6 +136,41 @@ fn a_crate_becomes_ptx_and_stays_until_it_changes() {
     assert_ne!(
         changed.manifest.modules["sm_80"].fingerprint,
         first.manifest.modules["sm_80"].fingerprint
+    );
+}
+
+#[test]
+fn registers_go_into_the_manifest_for_every_architecture() {
+    let Some(toolchain) = toolchain() else { return };
+    let ptxas = match ptxas::find(&[]) {
+        Ok(ptxas) => ptxas,
+        Err(reasons) => return println!("skipped: {}", reasons.join("; ")),
+    };
+    let directory = write_crate("assembled", SUM_METADATA, SUM);
+    let builder = builder(&directory, toolchain).arch("sm_90");
+    let plain = builder.clone().build().expect("compiles");
+    assert!(
+        plain.manifest.modules["sm_80"].entries["sum_warp"]
+            .registers
+            .is_empty()
+    );
+    let built = builder
+        .assemble(ptxas, ["sm_80", "sm_86", "sm_90"])
+        .build()
+        .expect("assembles");
+    assert!(!built.rebuilt, "the PTX is the same");
+    let archs = |module: &str| -> Vec<String> {
+        built.manifest.modules[module].entries["sum_warp"]
+            .registers
+            .keys()
+            .cloned()
+            .collect()
+    };
+    assert_eq!(archs("sm_80"), ["sm_80", "sm_86"]);
+    assert_eq!(archs("sm_90"), ["sm_90"]);
+    assert_eq!(
+        Manifest::read(&built.manifest_path).expect("was written"),
+        built.manifest
     );
 }
 
@@ -363,6 +401,9 @@ fn a_build_script_can_call_it() {
     ] {
         fs::write(package.join(path), text).expect("can be written");
     }
+    // The versions that this workspace is locked to, so that no other needs to be fetched.
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("Cargo.lock");
+    fs::copy(lock, package.join("Cargo.lock")).expect("the workspace is locked");
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--target-dir"])
         .arg(common::target_dir().with_file_name("caller"))
