@@ -1,0 +1,97 @@
+//! Models with explicit forward and backward passes, generic over backend and precision.
+//!
+//! State tensors (activations and their gradients) have the element type `E`; master weights, their gradients and the
+//! optimiser's moments are float, and kernels read a copy of the weights that is rounded to `E` (HalfGNN §5; in float
+//! precision there is no copy). Gradients flow through the layers times the loss scale, which
+//! [`cross_entropy`](crate::ops::cross_entropy) multiplies in and [`adam`](crate::ops::adam) divides out, both on the
+//! device.
+//!
+//! A model holds its parameters and what the backward pass wants to see again. Everything else is borrowed from a
+//! [`Pool`] for the length of an operator, so that a step allocates nothing once the first one is done.
+
+mod gcn;
+mod init;
+mod parameter;
+mod pool;
+mod propagation;
+
+pub use gcn::{Gcn, GcnConfig};
+pub use init::glorot_uniform;
+pub use parameter::Parameter;
+pub use pool::Pool;
+pub use propagation::{Norm, Propagation};
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::tensor::{Element, Matrix};
+use std::fmt;
+
+/// What a model computes on.
+#[derive(Debug)]
+pub struct Inputs<'a, B: Backend, E: Element> {
+    /// Where it computes.
+    pub backend: &'a B,
+    /// The graph and its degree norms.
+    pub graph: &'a Propagation<B>,
+    /// Vertices × input features.
+    pub features: &'a Matrix<B, E>,
+}
+
+impl<B: Backend, E: Element> Clone for Inputs<'_, B, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Backend, E: Element> Copy for Inputs<'_, B, E> {}
+
+/// What a forward pass is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Dropout is on: a function of the seed, the step and the place alone.
+    Train {
+        /// Seed of the run.
+        seed: u64,
+        /// Which step this is; no two forward passes of a run drop alike.
+        step: u32,
+    },
+    /// Dropout is off.
+    Evaluate,
+}
+
+/// A model that gives each vertex one logit a class.
+pub trait Model<B: Backend, E: Element>: fmt::Debug {
+    /// Computes the logits from the features.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the model does not fit the inputs, and those of the device.
+    fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode) -> Result<(), Error>;
+
+    /// The logits of the last forward pass, vertices × classes.
+    fn logits(&self) -> &Matrix<B, E>;
+
+    /// The logits of the last forward pass, and where [`Model::backward`] looks for the gradient with respect to them.
+    fn loss_operands(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, E>);
+
+    /// Computes the gradient of every parameter from the gradient of the logits, for the forward pass before, which
+    /// must have had the same inputs and mode.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode) -> Result<(), Error>;
+
+    /// The parameters, in a fixed order.
+    fn parameters(&self) -> Vec<&Parameter<B, E>>;
+
+    /// The parameters, in the same order.
+    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>>;
+}
+
+/// Bytes of a matrix on a backend, padding included; the largest number where they cannot be counted.
+pub(crate) fn matrix_bytes<E: Element>(rows: usize, columns: usize) -> u64 {
+    let stride = (columns as u128).next_multiple_of(E::LANES as u128);
+    u64::try_from(stride * size_of::<E>() as u128)
+        .ok()
+        .and_then(|row| row.checked_mul(rows as u64))
+        .unwrap_or(u64::MAX)
+}

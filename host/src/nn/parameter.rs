@@ -1,0 +1,126 @@
+//! A parameter: what the optimiser keeps of it and what kernels read.
+
+use super::matrix_bytes;
+use crate::backend::{Backend, MemoryKind, ParameterMut};
+use crate::error::Error;
+use crate::tensor::{Element, Matrix, Precision};
+use std::any::Any;
+
+/// Float master weights, their gradient and Adam's moments, and a copy that is rounded for the kernels.
+#[derive(Debug)]
+pub struct Parameter<B: Backend, E: Element> {
+    name: String,
+    master: Matrix<B, f32>,
+    gradient: Matrix<B, f32>,
+    first_moment: Matrix<B, f32>,
+    second_moment: Matrix<B, f32>,
+    rounded: Option<Matrix<B, E>>,
+}
+
+impl<B: Backend, E: Element> Parameter<B, E> {
+    /// The weights of a linear map, `rows` × `columns`, with the values that `init` makes; kernels read them in `E`.
+    ///
+    /// `init` is called once there is memory for the parameter on the backend.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] and [`Error::Driver`] where there is not enough memory.
+    pub fn weights(
+        backend: &B,
+        name: String,
+        (rows, columns): (usize, usize),
+        init: impl FnOnce() -> Vec<f32>,
+    ) -> Result<Self, Error> {
+        let mut parameter = Self::zeros(backend, name, (rows, columns))?;
+        if E::PRECISION == Precision::Half {
+            parameter.rounded = Some(Matrix::zeros(backend, rows, columns, MemoryKind::Weights)?);
+        }
+        parameter.write(backend, &init())?;
+        Ok(parameter)
+    }
+
+    /// A bias, 1 × `columns`, all zeros; kernels read it in float.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] and [`Error::Driver`] where there is not enough memory.
+    pub fn bias(backend: &B, name: String, columns: usize) -> Result<Self, Error> {
+        Self::zeros(backend, name, (1, columns))
+    }
+
+    fn zeros(backend: &B, name: String, (rows, columns): (usize, usize)) -> Result<Self, Error> {
+        let zeros = || Matrix::zeros(backend, rows, columns, MemoryKind::Weights);
+        Ok(Self {
+            name,
+            master: zeros()?,
+            gradient: zeros()?,
+            first_moment: zeros()?,
+            second_moment: zeros()?,
+            rounded: None,
+        })
+    }
+
+    /// Bytes of a parameter of this shape; `rounded` where it is one of weights.
+    pub(crate) fn bytes(rows: usize, columns: usize, rounded: bool) -> u64 {
+        let copy = rounded && E::PRECISION == Precision::Half;
+        let copy = if copy { matrix_bytes::<E>(rows, columns) } else { 0 };
+        matrix_bytes::<f32>(rows, columns).saturating_mul(4).saturating_add(copy)
+    }
+
+    /// The name, such as `layers.0.weight`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Rows and columns.
+    pub fn shape(&self) -> (usize, usize) {
+        self.master.shape()
+    }
+
+    /// The float master weights.
+    pub fn master(&self) -> &Matrix<B, f32> {
+        &self.master
+    }
+
+    /// The weights as kernels of the precision `E` read them.
+    ///
+    /// # Panics
+    /// On a bias in half precision, which kernels read in float.
+    pub fn values(&self) -> &Matrix<B, E> {
+        match &self.rounded {
+            Some(rounded) => rounded,
+            None => (&self.master as &dyn Any).downcast_ref().expect("kernels read a bias in float: see `master`"),
+        }
+    }
+
+    /// The gradient of the last backward pass, times the loss scale.
+    pub fn gradient(&self) -> &Matrix<B, f32> {
+        &self.gradient
+    }
+
+    /// Where a backward pass writes the gradient.
+    pub fn gradient_mut(&mut self) -> &mut Matrix<B, f32> {
+        &mut self.gradient
+    }
+
+    /// Replaces the values, row-major; the moments stay.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the length is another.
+    pub fn write(&mut self, backend: &B, values: &[f32]) -> Result<(), Error> {
+        self.master.write_f32(backend, values)?;
+        match &mut self.rounded {
+            Some(rounded) => rounded.write_f32(backend, values),
+            None => Ok(()),
+        }
+    }
+
+    /// The gradient, and the parameter as the optimiser wants it.
+    pub fn for_optimizer(&mut self) -> (&Matrix<B, f32>, ParameterMut<'_, B, E>) {
+        let parameter = ParameterMut {
+            master: &mut self.master,
+            first_moment: &mut self.first_moment,
+            second_moment: &mut self.second_moment,
+            rounded: self.rounded.as_mut(),
+        };
+        (&self.gradient, parameter)
+    }
+}
