@@ -1,6 +1,8 @@
 //! The skeleton of every product: tiles of A and B stream through shared memory while the multiplier works on those that
 //! have arrived, then the epilogue writes the sums.
 
+use core::num::NonZeroU32;
+
 use halfgnn_contract::gemm::{GemmParams, STAGES, STEP_VECTORS, Tile, operand_bytes};
 
 use super::epilogue::{Output, write_partial};
@@ -69,7 +71,7 @@ pub struct Origin {
 /// One CTA's part of the product. `COLUMNS` is what the entry's name says of its tile.
 ///
 /// # Safety
-/// The launch contract in `halfgnn_contract::gemm`.
+/// The launch contract in `halfgnn_contract::gemm`, C not empty.
 #[inline(always)]
 pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(params: &GemmParams) {
     const {
@@ -87,9 +89,11 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(para
         );
     }
     let tile = block_idx_x();
+    // SAFETY: a launch with tiles has some side by side.
+    let across = unsafe { NonZeroU32::new_unchecked(params.column_tiles) };
     let origin = Origin {
-        row: tile / params.column_tiles * M::TILE.rows,
-        column: tile % params.column_tiles * M::TILE.columns,
+        row: tile / across * M::TILE.rows,
+        column: tile % across * M::TILE.columns,
     };
     let split = block_idx_y();
     let first_step = split * params.steps_per_split;

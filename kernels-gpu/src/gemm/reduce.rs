@@ -3,6 +3,8 @@
 //! A lane has four neighbouring elements. The four warps of a CTA share the splits of the same elements, each every
 //! fourth of them; then the first warp adds the four warps' sums. The order never changes.
 
+use core::num::NonZeroU64;
+
 use halfgnn_contract::gemm::{
     GemmParams, REDUCE_VECTORS_PER_CTA, WARPS_PER_CTA, reduce_vectors, workspace_vector,
 };
@@ -23,16 +25,15 @@ fn add(sums: [f32; 4], more: [u32; 4]) -> [f32; 4] {
 /// One CTA of the reduction.
 ///
 /// # Safety
-/// The launch contract in `halfgnn_contract::gemm`.
+/// The launch contract in `halfgnn_contract::gemm`, C not empty.
 #[inline(always)]
 pub unsafe fn run<O: Output>(params: &GemmParams) {
     const { assert!(REDUCE_VECTORS_PER_CTA == WARP) };
     let row_vectors = reduce_vectors(O::ELEMENT, params.n);
     let index = block_idx_x() as u64 * REDUCE_VECTORS_PER_CTA as u64 + lane_id() as u64;
-    let (row, vector) = (
-        index / row_vectors as u64,
-        (index % row_vectors as u64) as u32,
-    );
+    // SAFETY: a launch has work, so a row has vectors.
+    let in_a_row = unsafe { NonZeroU64::new_unchecked(row_vectors as u64) };
+    let (row, vector) = (index / in_a_row, (index % in_a_row) as u32);
     let present = row < params.m as u64;
     let row = row as u32;
 
