@@ -3,19 +3,16 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::thread;
 
-use crate::checks::{self, Rules};
-use crate::compile;
+use crate::checks::Rules;
+use crate::emit::Job;
 use crate::error::BuildError;
 use crate::files::{self, Fingerprint};
-use crate::lower::{self, Arch};
-use crate::manifest::{Manifest, ModuleRecord};
+use crate::lower::Arch;
+use crate::manifest::Manifest;
 use crate::package::{LaunchBounds, Package};
-use crate::pattern;
-use crate::ptx::{self, Module};
 use crate::ptxas::Ptxas;
 use crate::toolchain::{self, Toolchain};
 
@@ -176,52 +173,47 @@ impl PtxBuilder {
         let target_dir = self.resolve_target_dir(&package)?;
         let name = self.name.clone().unwrap_or_else(|| package.name.clone());
         let out = target_dir.join("ptx");
-        let work = target_dir.join("ptx-build");
+        let job = Job {
+            package: &package,
+            toolchain: &toolchain,
+            archs: &archs,
+            name: &name,
+            shared: &target_dir.join("ptx-build"),
+            out: &out,
+        };
         let manifest_path = out.join(format!("{name}.manifest.json"));
         let fingerprint = self.fingerprint(&package, &toolchain)?;
 
         let old = Manifest::read(&manifest_path)
             .ok()
             .filter(|manifest| manifest.fingerprint == fingerprint);
-        let is_fresh =
-            |manifest: &Manifest| archs.iter().all(|arch| is_current(manifest, *arch, &out));
         let (mut manifest, rebuilt) = match old {
-            Some(manifest) if is_fresh(&manifest) => (manifest, false),
+            Some(manifest) if job.is_current(&manifest) => (manifest, false),
             old => {
-                let mut manifest = Manifest {
+                let mut modules = old.map(|manifest| manifest.modules).unwrap_or_default();
+                // Architectures that were asked for another time stay, as long as they are what was built.
+                modules.retain(|_, record| job.is_whole(record));
+                modules.extend(job.emit()?);
+                let manifest = Manifest {
                     package: package.name.clone(),
                     rustc: toolchain.version.clone(),
                     llvm: toolchain.llvm_version.clone(),
                     fingerprint,
-                    modules: old.map(|manifest| manifest.modules).unwrap_or_default(),
+                    modules,
                 };
-                manifest.modules.retain(|arch, record| {
-                    Arch::parse(arch).is_ok()
-                        && files::fingerprint(&out.join(&record.file))
-                            .is_some_and(|found| found == record.fingerprint)
-                });
-                let modules = emit(&package, &toolchain, &archs, &name, &work, &out)?;
-                manifest.modules.extend(modules);
                 manifest.write(&manifest_path)?;
                 (manifest, true)
             }
         };
         if let Some((ptxas, wanted)) = &self.assembly {
-            assemble(
-                &mut manifest,
-                ptxas,
-                wanted,
-                &archs,
-                &out,
-                &work.join(&package.name),
-            )?;
+            job.assemble(&mut manifest, ptxas, wanted)?;
             manifest.write(&manifest_path)?;
         }
         let files = archs
             .iter()
             .map(|arch| PtxFile {
                 arch: arch.name(),
-                path: out.join(file_name(&name, *arch)),
+                path: out.join(job.file_name(*arch)),
             })
             .collect();
         let built = Built {
@@ -329,148 +321,6 @@ impl PtxBuilder {
         }
         Ok(())
     }
-}
-
-/// Compiles, lowers, checks and writes; nothing is written to `out` before all architectures have passed.
-fn emit(
-    package: &Package,
-    toolchain: &Toolchain,
-    archs: &[Arch],
-    name: &str,
-    work: &Path,
-    out: &Path,
-) -> Result<BTreeMap<String, ModuleRecord>, BuildError> {
-    let (bitcode, messages) =
-        compile::compile(package, toolchain, work, io::stderr().is_terminal())?;
-    let work = &work.join(&package.name);
-    fs::create_dir_all(work).map_err(BuildError::io(work))?;
-    if messages.contains("warning") {
-        eprint!("{messages}");
-    }
-    let metadata = &package.metadata;
-    let bounds = |entry: &str| pattern::lookup(&metadata.launch_bounds, entry).copied();
-    let ir = lower::prepare(toolchain, &package.name, &bitcode, work, bounds)?;
-    let rules = |entry: &str| {
-        pattern::lookup(&metadata.checks, entry)
-            .copied()
-            .unwrap_or_default()
-    };
-
-    let renamed = [
-        (toolchain.library.clone(), ptx::LIBRARY.to_owned()),
-        (package.directory.clone(), package.directory_name()),
-    ];
-
-    let mut passed = Vec::new();
-    for &arch in archs {
-        let text = lower::lower(
-            toolchain,
-            &package.name,
-            &ir,
-            arch,
-            metadata.unroll_threshold,
-        )?;
-        let text = lower::rename_files(&text, &renamed);
-        let module = Module::read(&text);
-        let mut faults = checks::check(&module, &bitcode.exports, rules);
-        faults.extend(checks::unused_patterns(
-            &module,
-            metadata.launch_bounds.keys(),
-            "launch-bounds",
-        ));
-        faults.extend(checks::unused_patterns(
-            &module,
-            metadata.checks.keys(),
-            "checks",
-        ));
-        if !faults.is_empty() {
-            let path = work.join(file_name(&format!("{name}-rejected"), arch));
-            files::write_atomically(&path, text.as_bytes())?;
-            return Err(BuildError::Checks { path, faults });
-        }
-        passed.push((arch, text, module));
-    }
-
-    fs::create_dir_all(out).map_err(BuildError::io(out))?;
-    let mut modules = BTreeMap::new();
-    for (arch, text, module) in passed {
-        let file = file_name(name, arch);
-        files::write_atomically(&out.join(&file), text.as_bytes())?;
-        let mut fingerprint = Fingerprint::new();
-        fingerprint.add(&text);
-        modules.insert(
-            arch.name(),
-            ModuleRecord::new(file, fingerprint.hex(), &module),
-        );
-    }
-    Ok(modules)
-}
-
-/// Assembles what the manifest does not know the registers of yet, all architectures at a time.
-fn assemble(
-    manifest: &mut Manifest,
-    ptxas: &Ptxas,
-    wanted: &[String],
-    built: &[Arch],
-    out: &Path,
-    work: &Path,
-) -> Result<(), BuildError> {
-    fs::create_dir_all(work).map_err(BuildError::io(work))?;
-    let mut jobs = Vec::new();
-    for arch in wanted.iter().filter(|arch| ptxas.knows(arch)) {
-        let number = Arch::parse(arch)?;
-        let Some(source) = built.iter().copied().filter(|built| *built <= number).max() else {
-            continue;
-        };
-        let Some(record) = manifest.modules.get(&source.name()) else {
-            continue;
-        };
-        let is_known = record
-            .entries
-            .values()
-            .all(|entry| entry.registers.contains_key(arch));
-        if !is_known {
-            let cubin = work
-                .join(&record.file)
-                .with_extension(format!("{arch}.cubin"));
-            jobs.push((arch, source.name(), out.join(&record.file), cubin));
-        }
-    }
-    let results: Vec<_> = thread::scope(|scope| {
-        let running: Vec<_> = jobs
-            .iter()
-            .map(|(arch, _, ptx, cubin)| scope.spawn(|| ptxas.assemble(ptx, arch, cubin)))
-            .collect();
-        running
-            .into_iter()
-            .map(thread::ScopedJoinHandle::join)
-            .collect()
-    });
-    for ((arch, source, ..), result) in jobs.iter().zip(results) {
-        let usages = match result {
-            Ok(usages) => usages?,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        let Some(record) = manifest.modules.get_mut(source) else {
-            continue;
-        };
-        for (name, entry) in &mut record.entries {
-            if let Some(usage) = usages.get(name) {
-                entry.registers.insert((*arch).clone(), usage.registers);
-            }
-        }
-    }
-    Ok(())
-}
-
-fn file_name(name: &str, arch: Arch) -> String {
-    format!("{name}-{}.ptx", arch.name())
-}
-
-fn is_current(manifest: &Manifest, arch: Arch, out: &Path) -> bool {
-    manifest.modules.get(&arch.name()).is_some_and(|record| {
-        files::fingerprint(&out.join(&record.file)).as_ref() == Some(&record.fingerprint)
-    })
 }
 
 fn copy_if_different(from: &Path, to: &Path) -> Result<(), BuildError> {

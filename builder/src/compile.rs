@@ -173,13 +173,7 @@ exec {llvm_link} --ignore-non-bitcode -o "$output" "$@"
     if fs::read_to_string(&path).is_ok_and(|old| old == script) {
         return Ok(path);
     }
-    files::write_atomically(&path, script.as_bytes())?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-            .map_err(BuildError::io(&path))?;
-    }
+    files::write_script(&path, &script)?;
     Ok(path)
 }
 

@@ -1,16 +1,43 @@
 //! Files: written whole or not at all, and fingerprinted.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::BuildError;
 
 /// Writes beside the file and renames, so that a reader never sees half of it.
 pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), BuildError> {
+    write(path, content, |_| Ok(()))
+}
+
+/// As [`write_atomically`], and the file can be run from the moment that it is there.
+pub(crate) fn write_script(path: &Path, content: &str) -> Result<(), BuildError> {
+    #[cfg(unix)]
+    let prepare = |beside: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(beside, fs::Permissions::from_mode(0o755))
+    };
+    #[cfg(not(unix))]
+    let prepare = |_: &Path| Ok(());
+    write(path, content.as_bytes(), prepare)
+}
+
+fn write(
+    path: &Path,
+    content: &[u8],
+    prepare: impl Fn(&Path) -> io::Result<()>,
+) -> Result<(), BuildError> {
+    /// Tells apart the threads of one process that write the same file.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
     let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    beside.push(format!(".{}.{count}.tmp", std::process::id()));
     let beside = PathBuf::from(beside);
-    fs::write(&beside, content).map_err(BuildError::io(&beside))?;
+    fs::write(&beside, content)
+        .and_then(|()| prepare(&beside))
+        .map_err(BuildError::io(&beside))?;
     fs::rename(&beside, path).map_err(BuildError::io(path))
 }
 

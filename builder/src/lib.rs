@@ -39,6 +39,7 @@ pub mod toolchain;
 mod builder;
 mod compile;
 mod convergence;
+mod emit;
 mod error;
 mod files;
 mod lower;

@@ -246,7 +246,7 @@ pub unsafe extern "ptx-kernel" fn gather(x: *const [f32; 4], at: u32, y: *mut f3
         "gather: can panic",
         "panic_bounds_check",
         &format!("panics/src/lib.rs:{line}:"),
-        "panics-rejected-sm_80.ptx",
+        "rejected-panics-sm_80.ptx",
     ] {
         assert!(message.contains(part), "no {part:?} in:\n{message}");
     }

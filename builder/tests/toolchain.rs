@@ -4,8 +4,17 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use halfgnn_builder::toolchain::{PINNED_NIGHTLY, Places, find_in};
+
+/// Held by each test: a program cannot be run while another thread, just starting one of its own, still has it open for
+/// writing.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A fresh folder for one test.
 fn folder(name: &str) -> PathBuf {
@@ -51,6 +60,7 @@ fn rustup(home: &Path) -> Places {
 
 #[test]
 fn the_pinned_nightly_comes_before_newer_ones() {
+    let _alone = alone();
     let home = folder("pinned");
     let pinned = format!("{PINNED_NIGHTLY}-made-up");
     for name in [&pinned, "nightly-2026-07-01-made-up", "stable-made-up"] {
@@ -76,6 +86,7 @@ fn the_pinned_nightly_comes_before_newer_ones() {
 
 #[test]
 fn an_unfit_nightly_is_passed_over_and_each_lack_is_named() {
+    let _alone = alone();
     let home = folder("unfit");
     let at = |name: &str| home.join("toolchains").join(name);
     toolchain(&at("nightly-a"), "1.97.0-nightly", "22.1.8");
@@ -109,6 +120,7 @@ fn an_unfit_nightly_is_passed_over_and_each_lack_is_named() {
 
 #[test]
 fn the_distributions_llvm_makes_a_nightly_whole() {
+    let _alone = alone();
     let home = folder("llvm");
     let nightly = home.join("toolchains/nightly-a");
     toolchain(&nightly, "1.97.0-nightly", "22.1.8");
@@ -127,6 +139,7 @@ fn the_distributions_llvm_makes_a_nightly_whole() {
 
 #[test]
 fn nothing_at_all_lists_what_was_looked_at() {
+    let _alone = alone();
     let home = folder("nothing");
     let places = Places {
         system: Some(home.join("usr")),
@@ -144,6 +157,7 @@ fn nothing_at_all_lists_what_was_looked_at() {
 
 #[test]
 fn the_distributions_own_comes_last_and_an_explicit_one_alone() {
+    let _alone = alone();
     let home = folder("order");
     toolchain(&home.join("usr"), "1.96.0", "22.1.8");
     toolchain(&home.join("mine"), "1.98.0", "22.1.8");
