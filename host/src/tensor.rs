@@ -221,8 +221,12 @@ impl<B: Backend, E: Element> Matrix<B, E> {
             .collect())
     }
 
-    /// The elements as they lie in memory, padding included: `rows · stride` long.
-    pub(crate) fn to_padded(&self, backend: &B) -> Result<Vec<E>, Error> {
+    /// The elements as they lie in memory, padding included: `rows · stride` long. For tests.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    #[doc(hidden)]
+    pub fn to_padded(&self, backend: &B) -> Result<Vec<E>, Error> {
         let mut values = vec![E::zeroed(); self.rows * self.stride()];
         backend.download(&self.buffer, &mut values)?;
         Ok(values)

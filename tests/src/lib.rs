@@ -1,1 +1,79 @@
-//! Property tests and end-to-end tests.
+//! What every backend must do, written once.
+//!
+//! [`conformance!`] makes a test of every case for one backend; the CPU, the emulated kernels and a CUDA card are
+//! instantiated in a few lines each. Answers are compared with a reference in float64 under a bound that follows from
+//! the depth of the sums ([`reference`]), or with `==` where the numbers are small integers that half holds exactly.
+//! Outputs start as NaN, and padding must be zero afterwards.
+
+pub mod contracts;
+pub mod elementwise;
+pub mod graphs;
+pub mod input;
+pub mod loss;
+pub mod matmul;
+pub mod optimizer;
+pub mod properties;
+pub mod reference;
+pub mod spmm;
+pub mod spmm_algebra;
+pub mod spmm_values;
+
+/// How large a suite's cases may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// For the emulator: seconds.
+    Small,
+    /// For the CPU and for cards.
+    Full,
+}
+
+impl Scale {
+    /// One of two sizes.
+    pub fn pick<T>(self, small: T, full: T) -> T {
+        match self {
+            Scale::Small => small,
+            Scale::Full => full,
+        }
+    }
+}
+
+/// Makes a test of every case of the conformance suite.
+///
+/// `$open` is a function that gives a backend, or something that dereferences to one, in an `Option`; where it is
+/// `None` there is no device, which the function has said, and nothing is tested.
+///
+/// ```ignore
+/// use std::sync::LazyLock;
+/// static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
+/// halfgnn_tests::conformance!(|| Some(&*CPU), Scale::Full);
+/// ```
+#[macro_export]
+macro_rules! conformance {
+    ($open:expr, $scale:expr) => {
+        $crate::conformance! { @cases $open, $scale;
+            spmm: every_graph, every_feature_length, edge_weights, column_factors, rows_that_cross_boundaries;
+            spmm_values: integers_are_exact, hubs_average_to_one, sums_that_leave_half, factors_that_underflow,
+                empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept;
+            spmm_algebra: adjoint, permutations_commute, linear, repeatable;
+            matmul: every_shape, integers_are_exact, epilogues, nan_passes_through_relu, repeatable;
+            elementwise: dropout_follows_the_counter, bias_and_relu, in_place_is_out_of_place, gradients,
+                column_sums;
+            loss: cross_entropy_and_gradient, extreme_logits, counts;
+            optimizer: adam_follows_float64, overflow_skips_a_step, the_loss_scale_follows;
+            contracts: shapes_are_checked, values_are_checked, memory_is_counted;
+            properties: spmm_agrees, matmul_agrees;
+        }
+    };
+    (@cases $open:expr, $scale:expr; $($module:ident: $($case:ident),+;)+) => {
+        $(mod $module {
+            #[allow(unused_imports)]
+            use super::*;
+            $(#[test]
+            fn $case() {
+                if let Some(backend) = ($open)() {
+                    $crate::$module::$case(&*backend, $scale);
+                }
+            })+
+        })+
+    };
+}

@@ -122,6 +122,10 @@ impl Mask {
     fn apply(&self, row: usize, values: &mut [f32]) {
         let row = row as u64;
         for (block, values) in values.chunks_mut(4).enumerate() {
+            // Kept or not, a zero stays one; bag-of-words features have little else.
+            if values.iter().all(|value| value.to_bits() == 0) {
+                continue;
+            }
             let counter = [block as u32, row as u32, (row >> 32) as u32, self.step];
             let bits = rng::philox(self.key, counter);
             for (value, bits) in values.iter_mut().zip(bits) {

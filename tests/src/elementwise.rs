@@ -1,0 +1,286 @@
+//! Bias, ReLU, dropout and their gradients: bit for bit, since each element is rounded once.
+
+use crate::Scale;
+use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
+use crate::reference::{Allowed, Sum, assert_close};
+use half::f16;
+use halfgnn::backend::{Activation, Backend, Dropout};
+use halfgnn::ops;
+use halfgnn::tensor::Element;
+use halfgnn_contract::rng;
+
+/// Lengths of a row around the widths of loads.
+const COLUMNS: [usize; 9] = [1, 2, 3, 7, 8, 9, 41, 64, 130];
+
+const DROPOUT: Dropout = Dropout {
+    probability: 0.4,
+    seed: 0x0123_4567_89ab_cdef,
+    stream: 3,
+    step: 17,
+};
+
+/// What dropout makes of an element.
+fn dropped(dropout: Option<Dropout>, row: usize, column: usize, value: f32) -> f32 {
+    let Some(dropout) = dropout else {
+        return value;
+    };
+    let key = rng::key(dropout.seed, dropout.stream);
+    let counter = [column as u32 / 4, row as u32, 0, dropout.step];
+    let bits = rng::philox(key, counter)[column % 4];
+    if bits >= rng::threshold(dropout.probability) {
+        value * (1.0 / (1.0 - dropout.probability))
+    } else {
+        0.0
+    }
+}
+
+/// What the forward pass makes of an element.
+fn forward(steps: &Steps, row: usize, column: usize, x: f32) -> f32 {
+    let value = steps.bias.as_ref().map_or(x, |bias| x + bias[column]);
+    let value = if steps.relu && value < 0.0 {
+        0.0
+    } else {
+        value
+    };
+    dropped(steps.dropout, row, column, value)
+}
+
+struct Steps {
+    bias: Option<Vec<f32>>,
+    relu: bool,
+    dropout: Option<Dropout>,
+}
+
+impl Steps {
+    /// Every combination for rows of `columns` elements.
+    fn all(columns: usize) -> impl Iterator<Item = Self> {
+        (0..8_u32).map(move |parts| Self {
+            bias: (parts & 1 != 0).then(|| Random(70).uniform::<f32>(columns)),
+            relu: parts & 2 != 0,
+            dropout: (parts & 4 != 0).then_some(DROPOUT),
+        })
+    }
+
+    fn run<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        shape: (usize, usize),
+        x: &[f32],
+        in_place: bool,
+    ) -> Vec<f32> {
+        let bias = self
+            .bias
+            .as_ref()
+            .map(|bias| matrix(backend, (1, shape.1), bias));
+        let op = self.op(bias.as_ref());
+        let x = matrix::<B, E>(backend, shape, x);
+        let (mut y, x) = if in_place {
+            (x, None)
+        } else {
+            (unwritten(backend, shape), Some(x))
+        };
+        ops::activate(backend, &op, x.as_ref(), &mut y).expect("a legal activation");
+        read(backend, &y)
+    }
+
+    fn op<'a, B: Backend>(
+        &self,
+        bias: Option<&'a halfgnn::tensor::Matrix<B, f32>>,
+    ) -> Activation<'a, B> {
+        Activation {
+            bias,
+            relu: self.relu,
+            dropout: self.dropout,
+        }
+    }
+}
+
+fn shapes(scale: Scale) -> impl Iterator<Item = (usize, usize)> {
+    let rows = scale.pick(33, 1000);
+    COLUMNS
+        .into_iter()
+        .map(move |columns| (rows, columns))
+        .chain([(0, 5), (5, 0), (1, 602)])
+}
+
+fn x<E: Element>((rows, columns): (usize, usize)) -> Vec<f32> {
+    Random(71).uniform::<E>(rows * columns)
+}
+
+fn expected<E: Element>(
+    columns: usize,
+    x: &[f32],
+    f: impl Fn(usize, usize, f32) -> f32,
+) -> Vec<u32> {
+    let element = |(i, &x): (usize, &f32)| rounded::<E>(f(i / columns, i % columns, x)).to_bits();
+    x.iter().enumerate().map(element).collect()
+}
+
+/// Which elements are kept is a function of seed, stream, step and place; the fraction is the probability.
+pub fn dropout_follows_the_counter<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        let shape = (scale.pick(100, 2000), 41);
+        let run = |dropout| {
+            let steps = Steps {
+                bias: None,
+                relu: false,
+                dropout: Some(dropout),
+            };
+            steps.run::<B, E>(backend, shape, &vec![1.0; shape.0 * shape.1], false)
+        };
+        let first = run(DROPOUT);
+        let kept = first.iter().filter(|&&value| value != 0.0).count() as f64 / first.len() as f64;
+        // Six standard deviations.
+        let spread = 6.0 * (0.6 * 0.4 / first.len() as f64).sqrt();
+        assert!(
+            (kept - 0.6).abs() < spread,
+            "{kept} of the elements were kept"
+        );
+        assert_eq!(first, run(DROPOUT));
+        for other in [
+            Dropout {
+                seed: DROPOUT.seed + 1,
+                ..DROPOUT
+            },
+            Dropout {
+                stream: DROPOUT.stream + 1,
+                ..DROPOUT
+            },
+            Dropout {
+                step: DROPOUT.step + 1,
+                ..DROPOUT
+            },
+        ] {
+            assert_ne!(first, run(other), "{other:?}");
+        }
+        let nothing = run(Dropout {
+            probability: 0.0,
+            ..DROPOUT
+        });
+        assert!(nothing.iter().all(|&value| value == 1.0));
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
+/// Every combination of bias, ReLU and dropout, bit for bit, with a NaN, an infinity and a negative zero among them.
+pub fn bias_and_relu<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        for shape in shapes(scale) {
+            let mut x = x::<E>(shape);
+            for (value, special) in x
+                .iter_mut()
+                .zip([f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0])
+            {
+                *value = special;
+            }
+            for steps in Steps::all(shape.1) {
+                let y = steps.run::<B, E>(backend, shape, &x, false);
+                let expected = expected::<E>(shape.1, &x, |row, column, x| {
+                    forward(&steps, row, column, x)
+                });
+                let what = (
+                    shape,
+                    steps.bias.is_some(),
+                    steps.relu,
+                    steps.dropout.is_some(),
+                );
+                assert!(bits(&y) == expected, "{what:?}: {y:?}");
+            }
+        }
+        let steps = Steps {
+            bias: Some(vec![1.0; 2]),
+            relu: true,
+            dropout: None,
+        };
+        let y = steps.run::<B, E>(backend, (1, 2), &[f32::NAN, -3.0], false);
+        assert!(y[0].is_nan() && y[1] == 0.0, "{y:?}");
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
+/// In place, the operator does the same.
+pub fn in_place_is_out_of_place<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        for shape in shapes(scale) {
+            let x = x::<E>(shape);
+            for steps in Steps::all(shape.1) {
+                let apart = steps.run::<B, E>(backend, shape, &x, false);
+                assert_eq!(
+                    bits(&steps.run::<B, E>(backend, shape, &x, true)),
+                    bits(&apart)
+                );
+            }
+        }
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
+/// The gradient passes where the forward pass did, by the same factor, times that of the row; bit for bit.
+pub fn gradients<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        for shape in shapes(scale) {
+            let (x, dy) = (x::<E>(shape), Random(72).uniform::<E>(shape.0 * shape.1));
+            let row_scale = Random(73).uniform::<f32>(shape.0);
+            for (steps, scaled) in Steps::all(shape.1).zip([true, false].into_iter().cycle()) {
+                let y = steps.run::<B, E>(backend, shape, &x, false);
+                let factors = scaled.then(|| elements(backend, &row_scale));
+                let mut d = matrix::<B, E>(backend, shape, &dy);
+                let output = matrix::<B, E>(backend, shape, &y);
+                let output = steps.relu.then_some(&output);
+                ops::activate_backward(backend, &steps.op(None), output, factors.as_ref(), &mut d)
+                    .expect("a legal gradient");
+                let expected = expected::<E>(shape.1, &dy, |row, column, dy| {
+                    let passed = !steps.relu || y[row * shape.1 + column] > 0.0;
+                    let gradient = if passed {
+                        dropped(steps.dropout, row, column, dy)
+                    } else {
+                        0.0
+                    };
+                    if scaled {
+                        gradient * row_scale[row]
+                    } else {
+                        gradient
+                    }
+                });
+                // A zero's sign is nobody's business.
+                let unsigned = |bits: u32| if bits == 0x8000_0000 { 0 } else { bits };
+                let same =
+                    |(&actual, &expected): (&u32, &u32)| unsigned(actual) == unsigned(expected);
+                let actual = bits(&read(backend, &d));
+                let what = (shape, steps.relu, steps.dropout.is_some(), scaled);
+                assert!(actual.iter().zip(&expected).all(same), "{what:?}");
+            }
+        }
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
+/// Sums of columns against float64, and the same bits again.
+pub fn column_sums<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        for rows in [0, 1, 31, 257, scale.pick(700, 40_000)] {
+            for columns in [1, 7, 41, 128] {
+                let values = Random(74).uniform::<E>(rows * columns);
+                let x = matrix::<B, E>(backend, (rows, columns), &values);
+                let run = || {
+                    let mut sums = unwritten::<B, f32>(backend, (1, columns));
+                    ops::column_sums(backend, &x, &mut sums).expect("legal sums");
+                    read(backend, &sums)
+                };
+                let mut expected = vec![Sum::default(); columns];
+                for (i, &value) in values.iter().enumerate() {
+                    expected[i % columns].add(f64::from(value));
+                }
+                let (what, sums) = (format!("{rows} x {columns}"), run());
+                assert_close::<f32>(&what, &sums, &expected, columns, |_| Allowed::float(rows));
+                assert_eq!(bits(&run()), bits(&sums), "{what}");
+            }
+        }
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}

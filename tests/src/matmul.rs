@@ -1,0 +1,250 @@
+//! Dense products against float64: three forms, every pair of element types, shapes around every tile.
+
+use crate::Scale;
+use crate::input::{Random, bits, elements, matrix, read, unwritten};
+use crate::reference::{Allowed, Sum, assert_close};
+use half::f16;
+use halfgnn::backend::{Backend, Epilogue, Form};
+use halfgnn::ops;
+use halfgnn::tensor::Element;
+
+/// The forms of a product.
+pub const FORMS: [Form; 3] = [Form::NN, Form::NT, Form::TN];
+
+/// A product with its inputs on the host.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Which operand is transposed.
+    pub form: Form,
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Terms of each sum.
+    pub k: usize,
+    /// As it lies in memory.
+    pub a: Vec<f32>,
+    /// As it lies in memory.
+    pub b: Vec<f32>,
+    /// Factor of everything.
+    pub alpha: f32,
+    /// Factor of each row.
+    pub row_scale: Option<Vec<f32>>,
+    /// Added to each row.
+    pub bias: Option<Vec<f32>>,
+    /// Whether negative results become zero.
+    pub relu: bool,
+}
+
+impl Case {
+    /// A plain product of random numbers.
+    pub fn random<E: Element>(form: Form, [m, n, k]: [usize; 3]) -> Self {
+        Self {
+            form,
+            m,
+            n,
+            k,
+            a: Random(60).uniform::<E>(m * k),
+            b: Random(61).uniform::<E>(k * n),
+            alpha: 1.0,
+            row_scale: None,
+            bias: None,
+            relu: false,
+        }
+    }
+
+    /// What the backend makes of it, after asserting that its padding is zero.
+    pub fn run<B: Backend, E: Element, O: Element>(&self, backend: &B) -> Vec<f32> {
+        let (m, n, k) = (self.m, self.n, self.k);
+        let (a, b) = match self.form {
+            Form::NN => ((m, k), (k, n)),
+            Form::NT => ((m, k), (n, k)),
+            Form::TN => ((k, m), (k, n)),
+        };
+        let a = matrix::<B, E>(backend, a, &self.a);
+        let b = matrix::<B, E>(backend, b, &self.b);
+        let row_scale = self
+            .row_scale
+            .as_ref()
+            .map(|scale| elements(backend, scale));
+        let bias = self.bias.as_ref().map(|bias| matrix(backend, (1, n), bias));
+        let epilogue = Epilogue {
+            alpha: self.alpha,
+            row_scale: row_scale.as_ref(),
+            bias: bias.as_ref(),
+            relu: self.relu,
+        };
+        let mut c = unwritten::<B, O>(backend, (m, n));
+        ops::matmul(backend, self.form, &a, &b, &epilogue, &mut c).expect("a legal product");
+        read(backend, &c)
+    }
+
+    /// The product in float64.
+    pub fn reference(&self) -> Vec<Sum> {
+        let (m, n, k) = (self.m, self.n, self.k);
+        let mut c = Vec::with_capacity(m * n);
+        for i in 0..m {
+            let factor = self
+                .row_scale
+                .as_ref()
+                .map_or(1.0, |scale| f64::from(scale[i]))
+                * f64::from(self.alpha);
+            for j in 0..n {
+                let mut sum = Sum::default();
+                for l in 0..k {
+                    let a = if self.form == Form::TN {
+                        self.a[l * m + i]
+                    } else {
+                        self.a[i * k + l]
+                    };
+                    let b = if self.form == Form::NT {
+                        self.b[j * k + l]
+                    } else {
+                        self.b[l * n + j]
+                    };
+                    sum.add(f64::from(a) * f64::from(b));
+                }
+                let mut sum = sum.scaled(factor);
+                if let Some(bias) = &self.bias {
+                    sum.add(f64::from(bias[j]));
+                }
+                if self.relu {
+                    sum.value = sum.value.max(0.0);
+                }
+                c.push(sum);
+            }
+        }
+        c
+    }
+
+    /// Runs it and compares the answer with float64.
+    pub fn check<B: Backend, E: Element, O: Element>(&self, backend: &B) {
+        let what = format!(
+            "{:?} of {} x {} x {}, {} to {}",
+            self.form,
+            self.m,
+            self.n,
+            self.k,
+            E::PRECISION,
+            O::PRECISION
+        );
+        let actual = self.run::<B, E, O>(backend);
+        let allowed = Allowed::float(self.k);
+        assert_close::<O>(&what, &actual, &self.reference(), self.n, |_| allowed);
+    }
+}
+
+fn on_all<B: Backend>(backend: &B, change: impl Fn(&mut Case), form: Form, shape: [usize; 3]) {
+    let mut half = Case::random::<f16>(form, shape);
+    change(&mut half);
+    half.check::<B, f16, f16>(backend);
+    half.check::<B, f16, f32>(backend);
+    let mut float = Case::random::<f32>(form, shape);
+    change(&mut float);
+    float.check::<B, f32, f32>(backend);
+}
+
+/// Shapes around the sizes of tiles and of steps, and without any element.
+pub fn every_shape<B: Backend>(backend: &B, scale: Scale) {
+    let mut shapes = vec![
+        [1, 1, 1],
+        [7, 9, 8],
+        [16, 17, 33],
+        [33, 7, 65],
+        [65, 33, 31],
+        [129, 16, 9],
+        [130, 65, 41],
+        [2, 3, 300],
+        [0, 5, 3],
+        [5, 0, 3],
+        [5, 3, 0],
+    ];
+    if scale == Scale::Full {
+        shapes.extend([
+            [257, 130, 64],
+            [300, 7, 1433],
+            [513, 47, 1025],
+            [64, 64, 5000],
+            [1, 256, 602],
+        ]);
+    }
+    for form in FORMS {
+        for &shape in &shapes {
+            on_all(backend, |_| {}, form, shape);
+        }
+    }
+}
+
+/// Alpha, row factors, bias and ReLU, alone and together.
+pub fn epilogues<B: Backend>(backend: &B, _: Scale) {
+    for form in FORMS {
+        for parts in 0..16_u32 {
+            let shape = [35, 10, 20];
+            let change = |case: &mut Case| {
+                case.alpha = if parts & 1 != 0 { -0.375 } else { 1.0 };
+                case.row_scale = (parts & 2 != 0).then(|| Random(62).uniform::<f32>(case.m));
+                case.bias = (parts & 4 != 0).then(|| Random(63).uniform::<f32>(case.n));
+                case.relu = parts & 8 != 0;
+            };
+            on_all(backend, change, form, shape);
+        }
+        // A sum without terms is zero, and the bias is added to it.
+        let bias = |case: &mut Case| case.bias = Some(Random(64).uniform::<f32>(case.n));
+        on_all(backend, bias, form, [5, 3, 0]);
+    }
+}
+
+/// Small integers, with `==`.
+pub fn integers_are_exact<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element, O: Element>(backend: &B, shape: [usize; 3]) {
+        for form in FORMS {
+            let mut case = Case::random::<E>(form, shape);
+            case.a = Random(65).integers(3, case.a.len());
+            case.b = Random(66).integers(3, case.b.len());
+            let expected: Vec<f32> = case
+                .reference()
+                .iter()
+                .map(|sum| sum.value as f32)
+                .collect();
+            assert_eq!(
+                case.run::<B, E, O>(backend),
+                expected,
+                "{form:?} of {shape:?}"
+            );
+        }
+    }
+    // 9 · k stays below 2048.
+    for shape in [[20, 11, 200], [scale.pick(130, 300), 70, 100]] {
+        check::<B, f16, f16>(backend, shape);
+        check::<B, f16, f32>(backend, shape);
+        check::<B, f32, f32>(backend, shape);
+    }
+}
+
+/// ReLU makes a zero of a negative number and of no NaN; a NaN stays in its row and an infinity stays one.
+pub fn nan_passes_through_relu<B: Backend>(backend: &B, _: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B) {
+        let mut case = Case::random::<E>(Form::NN, [4, 3, 2]);
+        case.a = vec![1.0, 1.0, f32::NAN, 0.0, -1.0, -1.0, f32::INFINITY, 1.0];
+        case.b = vec![2.0; 6];
+        case.relu = true;
+        let c = case.run::<B, E, E>(backend);
+        assert_eq!(c[..3], [4.0; 3]);
+        assert!(c[3..6].iter().all(|value| value.is_nan()), "{c:?}");
+        assert_eq!(c[6..9], [0.0; 3]);
+        assert_eq!(c[9..], [f32::INFINITY; 3]);
+    }
+    check::<B, f16>(backend);
+    check::<B, f32>(backend);
+}
+
+/// Ten runs give the same bits.
+pub fn repeatable<B: Backend>(backend: &B, scale: Scale) {
+    for form in FORMS {
+        let case = Case::random::<f16>(form, scale.pick([70, 20, 300], [600, 64, 3000]));
+        let first = bits(&case.run::<B, f16, f32>(backend));
+        for _ in 1..scale.pick(3, 10) {
+            assert!(bits(&case.run::<B, f16, f32>(backend)) == first, "{form:?}");
+        }
+    }
+}

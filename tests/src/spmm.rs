@@ -1,0 +1,285 @@
+//! SpMM against float64: every graph, feature length, weight and policy.
+
+use crate::Scale;
+use crate::graphs;
+use crate::input::{Random, elements, matrix, read, rounded, unwritten};
+use crate::reference::{Allowed, SpmmReference, assert_close};
+use half::f16;
+use halfgnn::backend::{Accumulate, Adjacency, Backend, EdgeWeights, Scaling, Spmm, SpmmPolicy};
+use halfgnn::graph::Csr;
+use halfgnn::ops;
+use halfgnn::tensor::{Array, Element, Precision};
+
+/// Sums in float, scaled a batch at a time.
+pub const IN_FLOAT: SpmmPolicy = SpmmPolicy {
+    scaling: Scaling::Discretized,
+    accumulate: Accumulate::Float,
+};
+/// The paper's: batches in half2 arithmetic, scaled and merged in float.
+pub const IN_HALF: SpmmPolicy = SpmmPolicy {
+    scaling: Scaling::Discretized,
+    accumulate: Accumulate::Half,
+};
+/// Sums in half that are scaled at their end.
+pub const POST: SpmmPolicy = SpmmPolicy {
+    scaling: Scaling::PostReduction,
+    accumulate: Accumulate::Half,
+};
+/// Sums in half of scaled products.
+pub const PRE: SpmmPolicy = SpmmPolicy {
+    scaling: Scaling::PreReduction,
+    accumulate: Accumulate::Half,
+};
+
+/// The policies that every backend has for edges without weights.
+pub fn policies<E: Element>() -> &'static [SpmmPolicy] {
+    match E::PRECISION {
+        Precision::Half => &[IN_FLOAT, IN_HALF, POST, PRE],
+        Precision::Float => &[IN_FLOAT],
+    }
+}
+
+/// The policies that every backend has for edge weights.
+pub fn weighted_policies<E: Element>() -> &'static [SpmmPolicy] {
+    match E::PRECISION {
+        Precision::Half => &[IN_FLOAT, IN_HALF, POST],
+        Precision::Float => &[IN_FLOAT],
+    }
+}
+
+/// Which weights a case has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weighted {
+    /// None.
+    Ones,
+    /// One an edge.
+    Edges,
+    /// One a column.
+    Columns,
+}
+
+/// An SpMM with its inputs on the host.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The graph.
+    pub graph: &'a Csr,
+    /// Columns of `x`.
+    pub features: usize,
+    /// The input, row-major.
+    pub x: Vec<f32>,
+    /// What `weights` are; where they are none, `weights` is not looked at.
+    pub weighted: Weighted,
+    /// One an edge or a column.
+    pub weights: Vec<f32>,
+    /// Factors of the rows.
+    pub row_scale: Option<Vec<f32>>,
+    /// Factor of everything.
+    pub scale: f32,
+    /// How it computes.
+    pub policy: SpmmPolicy,
+}
+
+impl<'a> Case<'a> {
+    /// Plain sums of random numbers.
+    pub fn random<E: Element>(graph: &'a Csr, features: usize, policy: SpmmPolicy) -> Self {
+        Self {
+            graph,
+            features,
+            x: Random(10).uniform::<E>(graph.vertices() * features),
+            weighted: Weighted::Ones,
+            weights: Vec::new(),
+            row_scale: None,
+            scale: 1.0,
+            policy,
+        }
+    }
+
+    /// With the mean of each row in place of its sum.
+    pub fn averaged(mut self) -> Self {
+        let factor = |degree: u32| {
+            if degree == 0 {
+                0.0
+            } else {
+                1.0 / degree as f32
+            }
+        };
+        let degrees = self.graph.row_degrees();
+        self.row_scale = Some(degrees.into_iter().map(factor).collect());
+        self
+    }
+
+    /// With random weights.
+    pub fn weighted<E: Element>(mut self, weighted: Weighted) -> Self {
+        self.weighted = weighted;
+        self.weights = match weighted {
+            Weighted::Ones => Vec::new(),
+            Weighted::Edges => Random(11).uniform::<E>(self.graph.edges()),
+            Weighted::Columns => Random(12).uniform::<f32>(self.graph.vertices()),
+        };
+        self
+    }
+
+    /// What the backend makes of it, after asserting that its padding is zero.
+    pub fn run<B: Backend, E: Element>(&self, backend: &B) -> Vec<f32> {
+        let shape = (self.graph.vertices(), self.features);
+        let graph = Adjacency::new(backend, self.graph).expect("room for a graph");
+        let x = matrix::<B, E>(backend, shape, &self.x);
+        let mut y = unwritten::<B, E>(backend, shape);
+        let (edges, columns): (Array<B, E>, Array<B, f32>);
+        let weights = match self.weighted {
+            Weighted::Ones => EdgeWeights::Ones,
+            Weighted::Edges => {
+                edges = elements(backend, &self.weights);
+                EdgeWeights::Features(&edges)
+            }
+            Weighted::Columns => {
+                columns = elements(backend, &self.weights);
+                EdgeWeights::Columns(&columns)
+            }
+        };
+        let row_scale = self
+            .row_scale
+            .as_ref()
+            .map(|scale| elements(backend, scale));
+        let op = Spmm {
+            weights,
+            row_scale: row_scale.as_ref(),
+            scale: self.scale,
+            policy: self.policy,
+        };
+        ops::spmm(backend, &graph, &op, &x, &mut y).expect("a legal product");
+        read(backend, &y)
+    }
+
+    /// Runs it and compares the answer with float64.
+    pub fn check<B: Backend, E: Element>(&self, backend: &B, what: &str) {
+        let weight = |edge: usize| match self.weighted {
+            Weighted::Ones => 1.0,
+            Weighted::Edges => self.weights[edge],
+            Weighted::Columns => self.weights[self.graph.cols()[edge] as usize],
+        };
+        let reference = SpmmReference {
+            graph: self.graph,
+            weight: &weight,
+            row_scale: self.row_scale.as_deref(),
+            scale: self.scale,
+            features: self.features,
+        };
+        let what = format!(
+            "{what}, F = {}, {:?} weights, {} precision, {:?}",
+            self.features,
+            self.weighted,
+            E::PRECISION,
+            self.policy
+        );
+        let actual = self.run::<B, E>(backend);
+        assert_close::<E>(
+            &what,
+            &actual,
+            &reference.of(&self.x),
+            self.features,
+            |row| self.allowed::<E>(self.graph.row_range(row).len()),
+        );
+    }
+
+    fn allowed<E: Element>(&self, degree: usize) -> Allowed {
+        let in_half = E::PRECISION == Precision::Half && self.policy != IN_FLOAT;
+        let roundings = if self.weighted == Weighted::Ones {
+            0
+        } else {
+            1
+        };
+        match self.policy.scaling {
+            _ if !in_half => Allowed::float(degree),
+            // A batch is a warp's edges at most; what is merged is merged in float.
+            Scaling::Discretized => Allowed::half(degree.min(128), roundings),
+            Scaling::PostReduction => Allowed::half(degree, roundings + 1),
+            Scaling::PreReduction => Allowed::half(degree, roundings + 2),
+        }
+    }
+}
+
+fn on_both<B: Backend>(backend: &B, graph: &Csr, features: usize, what: &str) {
+    on_policies::<B, f16>(backend, graph, features, what);
+    on_policies::<B, f32>(backend, graph, features, what);
+}
+
+fn on_policies<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize, what: &str) {
+    for &policy in policies::<E>() {
+        Case::random::<E>(graph, features, policy)
+            .averaged()
+            .check::<B, E>(backend, what);
+    }
+}
+
+/// Odd graphs, means of rows, every policy.
+pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
+    for (name, graph) in graphs::odd(scale) {
+        on_both(backend, &graph, 9, name);
+    }
+}
+
+/// Rows that end around every boundary, and that span many CTAs.
+pub fn rows_that_cross_boundaries<B: Backend>(backend: &B, scale: Scale) {
+    for (name, graph) in graphs::boundaries(scale) {
+        for policy in [IN_FLOAT, IN_HALF] {
+            Case::random::<f16>(&graph, 3, policy)
+                .averaged()
+                .check::<B, f16>(backend, &name);
+        }
+        if scale == Scale::Full {
+            Case::random::<f32>(&graph, 3, IN_FLOAT).check::<B, f32>(backend, &name);
+        }
+    }
+}
+
+/// Feature lengths around every width of a load, with padding or without.
+pub fn every_feature_length<B: Backend>(backend: &B, scale: Scale) {
+    let graph = graphs::power_law(60, scale.pick(700, 5_000), Random(20));
+    let lengths: &[usize] = &[
+        1, 2, 3, 7, 8, 9, 16, 31, 32, 33, 41, 47, 64, 127, 128, 256, 602,
+    ];
+    for &features in lengths {
+        for policy in [IN_FLOAT, IN_HALF] {
+            let case = Case::random::<f16>(&graph, features, policy).averaged();
+            case.check::<B, f16>(backend, "power law");
+        }
+        let case = Case::random::<f32>(&graph, features, IN_FLOAT).averaged();
+        case.check::<B, f32>(backend, "power law");
+    }
+}
+
+/// SpMMve, with and without row factors and a factor of everything.
+pub fn edge_weights<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, graph: &Csr) {
+        for &policy in weighted_policies::<E>() {
+            for features in [1, 16, 33] {
+                let mut case = Case::random::<E>(graph, features, policy)
+                    .averaged()
+                    .weighted::<E>(Weighted::Edges);
+                case.check::<B, E>(backend, "mean");
+                case.row_scale = None;
+                case.scale = rounded::<f32>(-0.3);
+                case.check::<B, E>(backend, "times -0.3");
+            }
+        }
+    }
+    let graph = graphs::power_law(90, scale.pick(1_100, 30_000), Random(21));
+    check::<B, f16>(backend, &graph);
+    check::<B, f32>(backend, &graph);
+}
+
+/// A factor of each column.
+pub fn column_factors<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, graph: &Csr) {
+        for features in [3, 64] {
+            Case::random::<E>(graph, features, IN_FLOAT)
+                .averaged()
+                .weighted::<E>(Weighted::Columns)
+                .check::<B, E>(backend, "mean");
+        }
+    }
+    let graph = graphs::power_law(90, scale.pick(1_100, 30_000), Random(22));
+    check::<B, f16>(backend, &graph);
+    check::<B, f32>(backend, &graph);
+}
