@@ -1,5 +1,6 @@
 //! The GPU kernels of `halfgnn`, compiled by rustc to PTX.
 //!
+//! - [`dense`]: element-wise operators, the loss, and the optimiser.
 //! - [`device`]: one module per hardware concept (threads, warps, shared memory, global memory, half vectors).
 //! - [`gemm`]: matrix products for the linear layers, on tensor cores or in float.
 //! - [`spmm`]: the edge-parallel SpMM and its follow-up kernel.
@@ -15,6 +16,7 @@
 )]
 #![allow(internal_features)] // `link_llvm_intrinsics`: shuffles and warp barriers that LLVM keeps convergent
 
+pub mod dense;
 pub mod device;
 pub mod gemm;
 pub mod spmm;

@@ -10,7 +10,9 @@
 //! - [`rng`]: counter-based random numbers, so that a seed gives the same dropout mask on every backend.
 #![no_std]
 
+pub mod dense;
 pub mod gemm;
+pub mod math;
 pub mod rng;
 pub mod spmm;
 
@@ -106,7 +108,7 @@ pub struct EntrySpec {
 
 /// Every entry that the kernels crate exports.
 pub fn entries() -> impl Iterator<Item = EntrySpec> {
-    [spmm::ENTRIES, gemm::ENTRIES].into_iter().flatten().copied().flatten().copied()
+    [spmm::ENTRIES, gemm::ENTRIES, dense::ENTRIES].into_iter().flatten().copied().flatten().copied()
 }
 
 /// Name of the constant in the PTX that holds [`FINGERPRINT`].
@@ -117,7 +119,9 @@ pub const FINGERPRINT_SYMBOL: &str = "HALFGNN_CONTRACT";
 pub const FINGERPRINT: u64 = {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     hash = fnv1a(hash, include_bytes!("lib.rs"));
+    hash = fnv1a(hash, include_bytes!("dense.rs"));
     hash = fnv1a(hash, include_bytes!("gemm.rs"));
+    hash = fnv1a(hash, include_bytes!("math.rs"));
     hash = fnv1a(hash, include_bytes!("rng.rs"));
     hash = fnv1a(hash, include_bytes!("spmm.rs"));
     hash

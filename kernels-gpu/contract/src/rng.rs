@@ -46,6 +46,12 @@ pub const fn unit_f32(bits: u32) -> f32 {
     (bits >> 8) as f32 * (1.0 / (1u32 << 24) as f32)
 }
 
+/// The numbers that decide over elements `4 · block ..` of a row, as dropout draws them at a training step.
+#[inline]
+pub const fn dropout_bits(key: [u32; 2], step: u32, row: u64, block: u32) -> [u32; 4] {
+    philox(key, [block, row as u32, (row >> 32) as u32, step])
+}
+
 /// A number below which a uniform 32-bit number falls with probability `p`, for a comparison in integers.
 /// `p` is taken to lie in [0, 1].
 #[inline]

@@ -181,6 +181,120 @@ macro_rules! spmm_follow_up_entries {
     };
 }
 
+/// What one lane loads at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Load {
+    /// Two halves.
+    Half2,
+    /// Four halves.
+    Half4,
+    /// Eight halves.
+    Half8,
+    /// Four floats.
+    Float4,
+}
+
+impl Load {
+    /// Elements of a load.
+    pub const fn width(self) -> u32 {
+        match self {
+            Load::Half2 => 2,
+            Load::Half4 | Load::Float4 => 4,
+            Load::Half8 => 8,
+        }
+    }
+}
+
+/// Where the weights of edges come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Weights {
+    /// All ones: SpMMv.
+    Ones,
+    /// One a edge: SpMMve.
+    EdgeFeatures,
+    /// One float a column.
+    ColumnScale,
+}
+
+/// Where the factor of a row is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scale {
+    /// After each batch.
+    Discretized,
+    /// Once a row.
+    PostReduction,
+    /// On each product.
+    PreReduction,
+}
+
+/// What a batch is added up in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Accumulate {
+    /// half2 arithmetic.
+    InHalf,
+    /// Float.
+    InFloat,
+}
+
+/// One built SpMM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpmmEntry {
+    /// The entry's name.
+    pub name: &'static str,
+    /// What one lane loads.
+    pub load: Load,
+    /// Where weights come from.
+    pub weights: Weights,
+    /// Where row factors are multiplied.
+    pub scale: Scale,
+    /// What a batch is added up in.
+    pub accumulate: Accumulate,
+}
+
+/// One built follow-up kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowUpEntry {
+    /// The entry's name.
+    pub name: &'static str,
+    /// What one lane loads.
+    pub load: Load,
+    /// Where row factors are multiplied.
+    pub scale: Scale,
+}
+
+macro_rules! table {
+    ($($entry:ident: $load:ident, $weights:ident, $scale:ident, $accumulate:ident;)*) => {
+        &[$(SpmmEntry {
+            name: stringify!($entry),
+            load: Load::$load,
+            weights: Weights::$weights,
+            scale: Scale::$scale,
+            accumulate: Accumulate::$accumulate,
+        }),*]
+    };
+    ($($entry:ident: $load:ident, $scale:ident;)*) => {
+        &[$(FollowUpEntry { name: stringify!($entry), load: Load::$load, scale: Scale::$scale }),*]
+    };
+}
+
+/// Every SpMM.
+pub const SPMMS: &[SpmmEntry] = spmm_entries!(table);
+
+/// Every follow-up kernel.
+pub const FOLLOW_UPS: &[FollowUpEntry] = spmm_follow_up_entries!(table);
+
+/// The SpMM of these policies, if it is built.
+pub fn spmm(load: Load, weights: Weights, scale: Scale, accumulate: Accumulate) -> Option<&'static SpmmEntry> {
+    SPMMS.iter().find(|entry| {
+        (entry.load, entry.weights, entry.scale, entry.accumulate) == (load, weights, scale, accumulate)
+    })
+}
+
+/// The follow-up kernel of an SpMM of these policies, if it is built.
+pub fn follow_up(load: Load, scale: Scale) -> Option<&'static FollowUpEntry> {
+    FOLLOW_UPS.iter().find(|entry| (entry.load, entry.scale) == (load, scale))
+}
+
 macro_rules! names {
     ($($entry:ident: $($policy:ident),+;)*) => {
         &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<SpmmParams>() }),*]
@@ -218,6 +332,14 @@ mod tests {
         }
         assert_eq!(lanes_log2(64 / 8), 3);
         assert_eq!(lanes_log2(48 / 8), 3);
+    }
+
+    #[test]
+    fn every_spmm_has_its_follow_up() {
+        for entry in SPMMS {
+            assert!(follow_up(entry.load, entry.scale).is_some(), "{}", entry.name);
+            assert_eq!(spmm(entry.load, entry.weights, entry.scale, entry.accumulate), Some(entry));
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 unsafe extern "C" {
     #[link_name = "llvm.fma.f32"]
     fn fma_f32(a: f32, b: f32, c: f32) -> f32;
+    #[link_name = "llvm.nvvm.sqrt.rn.f"]
+    fn sqrt_rn_f32(value: f32) -> f32;
 }
 
 /// `fma.rn.f32`: `a · b + c` with one rounding
@@ -11,4 +13,12 @@ unsafe extern "C" {
 pub fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     // SAFETY: an arithmetic instruction; no preconditions.
     unsafe { fma_f32(a, b, c) }
+}
+
+/// `sqrt.rn.f32`: the correctly rounded square root
+/// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#floating-point-instructions-sqrt)).
+#[inline(always)]
+pub fn sqrt(value: f32) -> f32 {
+    // SAFETY: an arithmetic instruction; no preconditions.
+    unsafe { sqrt_rn_f32(value) }
 }

@@ -187,3 +187,16 @@ macro_rules! access_vector {
 
 access_vector!(2, "v2.b32", "{}, {}", a, b);
 access_vector!(4, "v4.b32", "{}, {}, {}, {}", a, b, c, d);
+
+/// `red.global.or.b32`: sets bits of a word that other threads may set as well. The outcome does not depend on the order
+/// ([PTX ISA, `red`](https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-red)).
+///
+/// # Safety
+/// The word lies in the buffer, and is touched in no other way during the launch.
+#[inline(always)]
+pub unsafe fn or_u32(word: Global<u32>, bits: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.global.or.b32 [{}], {};", in(reg64) word.address, in(reg32) bits, options(nostack, preserves_flags));
+    }
+}

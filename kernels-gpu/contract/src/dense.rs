@@ -1,0 +1,321 @@
+//! Element-wise operators, the loss, and the optimiser.
+//!
+//! Matrices are row-major; rows are 16-byte aligned, their strides count 16-byte vectors, and what lies between the end
+//! of a row and the next vector is padding: zero on input, written as zero. An element is widened to float, computed
+//! with, and rounded once. Reductions leave one partial result a CTA, which a second kernel adds up in a fixed order.
+
+use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
+
+/// Threads of a CTA, in every kernel of this family.
+pub const THREADS_PER_CTA: u32 = 128;
+
+/// No class, or no split: the row is not selected.
+pub const NO_TARGET: u32 = u32::MAX;
+
+/// Vectors that a thread of an element-wise kernel works on.
+pub const VECTORS_PER_THREAD: u32 = 4;
+
+/// Bit of [`ActivateParams::flags`]: negative elements become zero. A NaN stays one.
+pub const RELU: u32 = 1;
+/// Bit of [`ActivateParams::flags`]: elements are dropped.
+pub const DROPOUT: u32 = 2;
+
+param_struct! {
+    /// Parameters of `activate` and `activate_backward`.
+    ///
+    /// - `activate`: `y = dropout(relu(x + bias))`; `x` and `y` may be the same.
+    /// - `activate_backward`: `y` holds the gradient of the output and becomes that of the input, times `row_scale`; `x`
+    ///   is the stored output, read where there is a ReLU.
+    ///
+    /// An element is dropped where its number of [`crate::rng::dropout_bits`] is below `threshold`; others are
+    /// multiplied by `keep_scale`.
+    pub struct ActivateParams {
+        /// Input, or stored output.
+        pub x: DevicePtr<HalfBits>,
+        /// Output, or gradient.
+        pub y: DevicePtr<HalfBits>,
+        /// A number for each column, `columns` long, or null.
+        pub bias: DevicePtr<f32>,
+        /// A factor of each row, or null for 1.
+        pub row_scale: DevicePtr<f32>,
+        /// Rows.
+        pub rows: u64,
+        /// Rows of a CTA: [`rows_per_cta`].
+        pub rows_per_cta: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
+        /// Distance of two rows in 16-byte vectors, for both matrices: no vector lies between them.
+        pub vectors: u32,
+        /// [`RELU`], [`DROPOUT`].
+        pub flags: u32,
+        /// Key of the dropout's numbers.
+        pub key: [u32; 2],
+        /// Step of the dropout's numbers.
+        pub step: u32,
+        /// Numbers below it drop their element.
+        pub threshold: u32,
+        /// Factor of what is kept.
+        pub keep_scale: f32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `column_sums`: row `c` of `sums` becomes the sum of rows `c · rows_per_cta ..` of `x`.
+    ///
+    /// Launched again on its own output until one row is left.
+    pub struct ColumnSumsParams {
+        /// Input.
+        pub x: DevicePtr<HalfBits>,
+        /// Output, one row a CTA in x, in float.
+        pub sums: DevicePtr<f32>,
+        /// Rows of the input.
+        pub rows: u64,
+        /// Rows of a CTA.
+        pub rows_per_cta: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
+        /// Distance of two rows of the input in 16-byte vectors.
+        pub vectors: u32,
+        /// Distance of two rows of the output in 16-byte vectors.
+        pub sum_vectors: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `cross_entropy`, `count_correct` and their reductions.
+    pub struct LossParams {
+        /// One row a vertex, one column a class.
+        pub logits: DevicePtr<HalfBits>,
+        /// Gradient of the loss, the shape of `logits`.
+        pub gradient: DevicePtr<HalfBits>,
+        /// Class of each row. For `cross_entropy` [`NO_TARGET`] where the row is not selected.
+        pub labels: DevicePtr<u32>,
+        /// For `count_correct`: 0, 1, 2 or [`NO_TARGET`] for each row.
+        pub splits: DevicePtr<u32>,
+        /// Words of the optimiser's state: see [`state`].
+        pub state: DevicePtr<u32>,
+        /// Four words a CTA.
+        pub partials: DevicePtr<u32>,
+        /// For the reductions: one float, or three counts.
+        pub result: DevicePtr<u32>,
+        /// Rows.
+        pub rows: u64,
+        /// Classes.
+        pub columns: u32,
+        /// Distance of two rows in 16-byte vectors.
+        pub vectors: u32,
+        /// Base-2 logarithm of the lanes that share a row.
+        pub lanes_log2: u32,
+        /// CTAs of the first kernel, which is the number of partials.
+        pub ctas: u32,
+        /// Number of selected rows.
+        pub count: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `adam` and `check_finite`, over float matrices of one shape. Padding takes part: it is zero and
+    /// stays so.
+    pub struct AdamParams {
+        /// Gradient, times the loss scale.
+        pub gradient: DevicePtr<f32>,
+        /// Master weights.
+        pub master: DevicePtr<f32>,
+        /// First moment.
+        pub first_moment: DevicePtr<f32>,
+        /// Second moment.
+        pub second_moment: DevicePtr<f32>,
+        /// Master weights rounded to half, for `adam_f16`.
+        pub rounded: DevicePtr<HalfBits>,
+        /// Words of the optimiser's state: see [`state`].
+        pub state: DevicePtr<u32>,
+        /// Rows.
+        pub rows: u64,
+        /// Distance of two float rows in 16-byte vectors.
+        pub vectors: u32,
+        /// Distance of two half rows in halves.
+        pub rounded_stride: u32,
+        /// Learning rate.
+        pub learning_rate: f32,
+        /// Decay of the first moment.
+        pub beta1: f32,
+        /// Decay of the second moment.
+        pub beta2: f32,
+        /// Added to the root of the second moment.
+        pub epsilon: f32,
+        /// L2 penalty.
+        pub weight_decay: f32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `end_step`: one thread.
+    pub struct EndStepParams {
+        /// Words of the optimiser's state: see [`state`].
+        pub state: DevicePtr<u32>,
+        /// Steps without overflow after which the loss scale doubles; 0 for never.
+        pub growth_interval: u32,
+        /// The loss scale never exceeds this.
+        pub maximum: f32,
+    }
+}
+
+/// Words of the optimiser's state.
+pub mod state {
+    /// Bits of the loss scale.
+    pub const LOSS_SCALE: usize = 0;
+    /// Steps that were taken.
+    pub const STEPS: usize = 1;
+    /// Steps that were skipped for an overflow.
+    pub const SKIPPED: usize = 2;
+    /// Steps since the loss scale changed.
+    pub const SINCE_CHANGE: usize = 3;
+    /// Not zero where a gradient of this step holds an infinity or a NaN.
+    pub const OVERFLOW: usize = 4;
+    /// Number of words.
+    pub const WORDS: usize = 5;
+
+    /// The words after a step (see `LossScaling` in the host crate).
+    #[inline]
+    pub const fn end_step(mut words: [u32; WORDS], growth_interval: u32, maximum: f32) -> [u32; WORDS] {
+        let scale = f32::from_bits(words[LOSS_SCALE]);
+        if words[OVERFLOW] != 0 {
+            words[OVERFLOW] = 0;
+            words[SKIPPED] = words[SKIPPED].saturating_add(1);
+            words[SINCE_CHANGE] = 0;
+            words[LOSS_SCALE] = (scale * 0.5).to_bits();
+        } else {
+            words[STEPS] = words[STEPS].saturating_add(1);
+            words[SINCE_CHANGE] = words[SINCE_CHANGE].saturating_add(1);
+            if words[SINCE_CHANGE] == growth_interval {
+                words[SINCE_CHANGE] = 0;
+                let doubled = scale * 2.0;
+                words[LOSS_SCALE] = if doubled < maximum { doubled } else { maximum }.to_bits();
+            }
+        }
+        words
+    }
+}
+
+/// One step of Adam for one weight, as PyTorch's `Adam` takes it: constants of the step, then [`AdamStep::update`].
+#[derive(Clone, Copy, Debug)]
+pub struct AdamStep {
+    unscale: f32,
+    step_size: f32,
+    beta1: f32,
+    beta2: f32,
+    epsilon: f32,
+    weight_decay: f32,
+    root_correction: f32,
+}
+
+impl AdamStep {
+    /// The step after `steps` others. `sqrt` is the correctly rounded square root, which `core` has no name for.
+    #[inline]
+    pub fn new(
+        [learning_rate, beta1, beta2, epsilon, weight_decay]: [f32; 5],
+        loss_scale: f32,
+        steps: u32,
+        sqrt: impl Fn(f32) -> f32,
+    ) -> Self {
+        let t = steps.saturating_add(1);
+        Self {
+            unscale: 1.0 / loss_scale,
+            step_size: learning_rate / crate::math::bias_correction(beta1, t),
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            root_correction: sqrt(crate::math::bias_correction(beta2, t)),
+        }
+    }
+
+    /// `[weight, first moment, second moment]` after the step.
+    #[inline]
+    pub fn update(&self, [weight, m, v]: [f32; 3], gradient: f32, sqrt: impl Fn(f32) -> f32) -> [f32; 3] {
+        let g = gradient * self.unscale + self.weight_decay * weight;
+        let m = self.beta1 * m + (1.0 - self.beta1) * g;
+        let v = self.beta2 * v + (1.0 - self.beta2) * g * g;
+        [weight - self.step_size * m / (sqrt(v) / self.root_correction + self.epsilon), m, v]
+    }
+}
+
+/// Rows that a CTA of an element-wise kernel works on, for rows of `vectors` vectors.
+pub const fn rows_per_cta(vectors: u32) -> u32 {
+    let vectors_per_cta = THREADS_PER_CTA * VECTORS_PER_THREAD;
+    if vectors == 0 || vectors >= vectors_per_cta { 1 } else { vectors_per_cta / vectors }
+}
+
+/// Rows that a CTA of `column_sums` adds up: so many that there are at most some thousand CTAs, at least 64.
+pub const fn sum_rows_per_cta(rows: u64) -> u32 {
+    let rows = rows.div_ceil(2048);
+    if rows < 64 { 64 } else { rows as u32 }
+}
+
+/// Bytes of dynamic shared memory of `column_sums`: eight floats a thread.
+pub const SUM_SHARED_BYTES: u32 = THREADS_PER_CTA * 8 * 4;
+
+/// Vectors of a row that a CTA of `column_sums` covers, and so CTAs in y: `vectors.div_ceil(SUM_VECTORS)`.
+pub const SUM_VECTORS: u32 = 16;
+
+/// Bytes of dynamic shared memory of the loss and its reductions: four words a warp.
+pub const LOSS_SHARED_BYTES: u32 = THREADS_PER_CTA / WARP * 16;
+
+/// Rows that a CTA of `cross_entropy` or `count_correct` works on.
+pub const fn loss_rows_per_cta(lanes_log2: u32) -> u32 {
+    (THREADS_PER_CTA >> lanes_log2) * 4
+}
+
+/// Vectors of a float matrix that one CTA of `adam` or `check_finite` works on.
+pub const ADAM_VECTORS_PER_CTA: u32 = THREADS_PER_CTA;
+
+macro_rules! names {
+    ($params:ident: $($entry:ident),+) => {
+        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<$params>() }),*]
+    };
+}
+
+/// The entries of this family.
+pub const ENTRIES: &[&[EntrySpec]] = &[
+    names!(ActivateParams: activate_f16, activate_f32, activate_backward_f16, activate_backward_f32),
+    names!(ColumnSumsParams: column_sums_f16, column_sums_f32),
+    names!(LossParams: cross_entropy_f16, cross_entropy_f32, count_correct_f16, count_correct_f32),
+    names!(LossParams: reduce_loss, reduce_counts),
+    names!(AdamParams: adam_f16, adam_f32, check_finite),
+    names!(EndStepParams: end_step),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loss_scale_follows_overflows() {
+        let start = [8.0f32.to_bits(), 0, 0, 0, 0];
+        let once = state::end_step(start, 2, 16.0);
+        assert_eq!(once, [8.0f32.to_bits(), 1, 0, 1, 0]);
+        let twice = state::end_step(once, 2, 16.0);
+        assert_eq!(twice, [16.0f32.to_bits(), 2, 0, 0, 0]);
+        let capped = state::end_step(state::end_step(twice, 2, 16.0), 2, 16.0);
+        assert_eq!(capped, [16.0f32.to_bits(), 4, 0, 0, 0]);
+        let mut overflowed = capped;
+        overflowed[state::OVERFLOW] = 1;
+        assert_eq!(state::end_step(overflowed, 2, 16.0), [8.0f32.to_bits(), 4, 1, 0, 0]);
+    }
+
+    #[test]
+    fn rows_of_a_cta_are_at_least_one() {
+        for vectors in [0, 1, 2, 75, 511, 512, 513, u32::MAX] {
+            assert!(rows_per_cta(vectors) >= 1);
+            assert!(vectors > 512 || rows_per_cta(vectors) * vectors <= 512);
+        }
+        assert_eq!(sum_rows_per_cta(1), 64);
+        assert!(u64::from(u32::MAX).div_ceil(sum_rows_per_cta(u32::MAX as u64) as u64) <= 2048);
+    }
+}

@@ -1,0 +1,138 @@
+//! Elementary functions in plain float arithmetic, so that the CPU and a GPU compute the same bits.
+//!
+//! Only additions, multiplications and divisions that round once each are used, and none is contracted.
+
+/// 2ⁿ for n in −126 ..= 127.
+#[inline]
+const fn exp2i(n: i32) -> f32 {
+    f32::from_bits(((n + 127) as u32) << 23)
+}
+
+/// eˣ within 2 ulp. Overflows to infinity and underflows to zero as the exact value does; a NaN stays one.
+#[inline]
+pub const fn exp(x: f32) -> f32 {
+    if x.is_nan() {
+        return x;
+    }
+    if x > 88.722_84 {
+        return f32::INFINITY;
+    }
+    if x < -103.972_08 {
+        return 0.0;
+    }
+    // Adding and taking away 1.5 · 2²³ rounds to the nearest integer.
+    const ROUND: f32 = 12_582_912.0;
+    let n = x * core::f32::consts::LOG2_E + ROUND - ROUND;
+    // ln 2 in two parts, the first of so few bits that n times it is exact (Cody and Waite).
+    let r = x - n * 0.693_359_4 - n * -2.121_944_4e-4;
+    let p = 1.987_569_2e-4;
+    let p = p * r + 1.398_2e-3;
+    let p = p * r + 8.333_452e-3;
+    let p = p * r + 4.166_579_6e-2;
+    let p = p * r + 0.166_666_66;
+    let p = p * r + 0.5;
+    let y = p * (r * r) + r + 1.0;
+    // In two factors, because 2ⁿ itself may be subnormal or too large.
+    let n = n as i32;
+    let half = n / 2;
+    y * exp2i(half) * exp2i(n - half)
+}
+
+/// ln x within 2 ulp for positive, finite, normal `x`; zero gives −∞, infinity gives infinity, a NaN or a negative
+/// number a NaN.
+#[inline]
+pub const fn ln(x: f32) -> f32 {
+    if x == 0.0 {
+        return f32::NEG_INFINITY;
+    }
+    if !(x > 0.0 && x < f32::INFINITY) {
+        return if x == f32::INFINITY { x } else { f32::NAN };
+    }
+    // x = m · 2ᵉ with m in [√½, √2).
+    let bits = x.to_bits();
+    let mut e = (bits >> 23) as i32 - 127;
+    let mut m = f32::from_bits(bits & 0x007f_ffff | 0x3f80_0000);
+    if m > core::f32::consts::SQRT_2 {
+        m *= 0.5;
+        e += 1;
+    }
+    let r = m - 1.0;
+    let z = r * r;
+    let p = 7.037_683_6e-2;
+    let p = p * r - 0.115_146_1;
+    let p = p * r + 0.116_769_98;
+    let p = p * r - 0.124_201_41;
+    let p = p * r + 0.142_493_23;
+    let p = p * r - 0.166_680_57;
+    let p = p * r + 0.200_007_14;
+    let p = p * r - 0.249_999_94;
+    let p = p * r + 0.333_333_3;
+    let e = e as f32;
+    let tail = r * z * p + e * -2.121_944_4e-4 - 0.5 * z;
+    r + tail + e * 0.693_359_4
+}
+
+/// 1 − βᵗ: what Adam's moments are divided by after `t` steps. The power is taken in double, by squaring.
+#[inline]
+pub const fn bias_correction(beta: f32, t: u32) -> f32 {
+    let (mut power, mut square, mut left) = (1.0, beta as f64, t);
+    while left > 0 {
+        if left & 1 == 1 {
+            power *= square;
+        }
+        square *= square;
+        left >>= 1;
+    }
+    (1.0 - power) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    extern crate std;
+
+    fn ulps(actual: f32, expected: f64) -> f64 {
+        let nearest = expected as f32;
+        let ulp = f32::from_bits(nearest.abs().to_bits() + 1) as f64 - nearest.abs() as f64;
+        (actual as f64 - expected).abs() / ulp
+    }
+
+    #[test]
+    fn exp_is_close_everywhere() {
+        let mut x = -87.0f32;
+        while x < 88.7 {
+            assert!(ulps(exp(x), (x as f64).exp()) <= 2.0, "{x}");
+            x += 0.000_731;
+        }
+        // Subnormal results round twice.
+        assert!((exp(-100.0) as f64 - (-100.0f64).exp()).abs() <= 2.0 * f32::from_bits(1) as f64);
+        assert_eq!(exp(0.0), 1.0);
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(-65_504.0), 0.0);
+        assert_eq!(exp(f32::INFINITY), f32::INFINITY);
+        assert!(exp(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn ln_is_close_everywhere() {
+        let mut x = 1e-30f32;
+        while x < 1e30 {
+            let expected = (x as f64).ln();
+            assert!(ulps(ln(x), expected) <= 2.0 || (ln(x) as f64 - expected).abs() < 1e-7, "{x}");
+            x *= 1.000_37;
+        }
+        assert_eq!(ln(1.0), 0.0);
+        assert_eq!(ln(0.0), f32::NEG_INFINITY);
+        assert_eq!(ln(f32::INFINITY), f32::INFINITY);
+        assert!(ln(-1.0).is_nan() && ln(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn bias_correction_is_the_power() {
+        for t in [1, 2, 3, 10, 1000, u32::MAX] {
+            let expected = (1.0 - (0.999f32 as f64).powf(t as f64)) as f32;
+            assert!((bias_correction(0.999, t) - expected).abs() <= expected * 2e-7, "{t}");
+        }
+        assert_eq!(bias_correction(0.9, 0), 0.0);
+    }
+}

@@ -1,0 +1,299 @@
+//! Cross-entropy of the log-softmax with its gradient, and the count of right answers: a sub-warp a row.
+
+use crate::device::global::Global;
+use crate::device::shared::Shared;
+use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
+use crate::device::vector::{Floats, Vector};
+use crate::device::warp::{self, lane_id, shuffle_xor, warp_id};
+use halfgnn_contract::WARP;
+use halfgnn_contract::dense::{LossParams, NO_TARGET, THREADS_PER_CTA, loss_rows_per_cta, state};
+use halfgnn_contract::math::{exp, ln};
+
+const WARPS: u32 = THREADS_PER_CTA / WARP;
+
+/// # Safety
+/// The launch contract of [`LossParams`]: `ctas` CTAs of [`loss_rows_per_cta`] rows.
+#[inline(always)]
+pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
+    // SAFETY: the state has its words.
+    let scale = f32::from_bits(unsafe { Global::<u32>::new(params.state).at(state::LOSS_SCALE as u64).read() });
+    let factor = scale / params.count as f32;
+    let mut total = 0.0;
+    // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
+    unsafe {
+        for_rows(params, |row| {
+            let target = if row.exists { Global::<u32>::new(params.labels).at(row.at).read() } else { NO_TARGET };
+            let logits = Row::<V> { params, row: &row, vector: core::marker::PhantomData };
+            // Lanes without a selected row still shuffle with the others.
+            let max = row.all(logits.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit)), f32::max);
+            let sum = row.all(logits.fold(0.0, |sum, _, logit| sum + exp(logit - max)), |a, b| a + b);
+            let own = logits.fold(0.0, |own, class, logit| if class == target { logit - max } else { own });
+            let own = row.all(own, |a, b| a + b);
+            if row.exists {
+                logits.for_each_vector(|at, vector| {
+                    let mut values = V::Floats::ZERO;
+                    if target != NO_TARGET {
+                        values = logits.load(at);
+                        let mut i = 0;
+                        while i < V::WIDTH {
+                            let class = vector * V::WIDTH + i;
+                            let expected = if class == target { 1.0 } else { 0.0 };
+                            let value = (exp(values.get(i as usize) - max) / sum - expected) * factor;
+                            values = values.with(i as usize, if class < params.columns { value } else { 0.0 });
+                            i += 1;
+                        }
+                    }
+                    Global::<V::Bits>::new(params.gradient).at(at).store(V::narrow(values).to_bits());
+                });
+            }
+            if target != NO_TARGET && row.lane == 0 {
+                // A class that does not exist has no probability.
+                let own = if target < params.columns { own } else { f32::NAN };
+                total += ln(sum) - own;
+            }
+        });
+        leave(params, [warp::sum(total).to_bits(), 0, 0, 0], |a, b| {
+            (f32::from_bits(a) + f32::from_bits(b)).to_bits()
+        });
+    }
+}
+
+/// # Safety
+/// The launch contract of [`LossParams`]: `ctas` CTAs of [`loss_rows_per_cta`] rows.
+#[inline(always)]
+pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
+    let mut correct = [0; 3];
+    // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
+    unsafe {
+        for_rows(params, |row| {
+            let logits = Row::<V> { params, row: &row, vector: core::marker::PhantomData };
+            let max = row.all(logits.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit)), f32::max);
+            // The first of the largest; a NaN comes before all.
+            let first = logits.fold_u32(u32::MAX, |first, class, logit| {
+                if logit.is_nan() {
+                    0
+                } else if logit == max {
+                    first.min(class + 1)
+                } else {
+                    first
+                }
+            });
+            let first = row.all(first, |a: u32, b| a.min(b));
+            if row.exists && row.lane == 0 {
+                let split = Global::<u32>::new(params.splits).at(row.at).read();
+                let label = Global::<u32>::new(params.labels).at(row.at).read();
+                let right = (first > 0 && first - 1 == label) as u32;
+                correct[0] += if split == 0 { right } else { 0 };
+                correct[1] += if split == 1 { right } else { 0 };
+                correct[2] += if split == 2 { right } else { 0 };
+            }
+        });
+        let [a, b, c] = correct;
+        let add = |a: u32, b: u32| a + b;
+        leave(params, [all_lanes(a, add), all_lanes(b, add), all_lanes(c, add), 0], add);
+    }
+}
+
+/// # Safety
+/// The launch contract of [`LossParams`]: one CTA.
+#[inline(always)]
+pub unsafe fn reduce_loss(params: &LossParams) {
+    let add = |a: u32, b: u32| (f32::from_bits(a) + f32::from_bits(b)).to_bits();
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [sum, ..] = reduce(params, add);
+        if thread_idx_x() == 0 {
+            Global::<f32>::new(params.result).store(f32::from_bits(sum) / params.count as f32);
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`LossParams`]: one CTA.
+#[inline(always)]
+pub unsafe fn reduce_counts(params: &LossParams) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [a, b, c, _] = reduce(params, |a, b| a + b);
+        if thread_idx_x() == 0 {
+            let result = Global::<u32>::new(params.result);
+            result.store(a);
+            result.at(1).store(b);
+            result.at(2).store(c);
+        }
+    }
+}
+
+/// The partial results of all CTAs as one, in thread 0.
+///
+/// # Safety
+/// The launch contract; every thread of the one CTA comes through here.
+#[inline(always)]
+unsafe fn reduce(params: &LossParams, combine: impl Fn(u32, u32) -> u32 + Copy) -> [u32; 4] {
+    let mut sum = [0; 4];
+    let mut at = thread_idx_x();
+    // SAFETY: there are `ctas` partials; all lanes meet again after the loop.
+    unsafe {
+        while at < params.ctas {
+            let other: [u32; 4] = Global::<[u32; 4]>::new(params.partials).at(at as u64).read();
+            sum = combine_words(sum, other, combine);
+            at += THREADS_PER_CTA;
+        }
+        combine_warps(sum.map(|word| all_lanes(word, combine)), combine)
+    }
+}
+
+/// Leaves the CTA's partial result, from that of each warp.
+///
+/// # Safety
+/// Every thread of the CTA comes through here, all lanes of a warp with the same words.
+#[inline(always)]
+unsafe fn leave(params: &LossParams, words: [u32; 4], combine: impl Fn(u32, u32) -> u32 + Copy) {
+    // SAFETY: the caller's promise; a partial for each CTA.
+    unsafe {
+        let words = combine_warps(words, combine);
+        if thread_idx_x() == 0 {
+            Global::<[u32; 4]>::new(params.partials).at(block_idx_x() as u64).store(words);
+        }
+    }
+}
+
+/// The words of all warps as one, in thread 0.
+///
+/// # Safety
+/// Every thread of the CTA comes through here, all lanes of a warp with the same words.
+#[inline(always)]
+unsafe fn combine_warps(words: [u32; 4], combine: impl Fn(u32, u32) -> u32 + Copy) -> [u32; 4] {
+    let slot = |warp: u32| Shared::base().offset(warp * 16);
+    let mut sum = words;
+    // SAFETY: sixteen bytes a warp; the barrier orders the stores before the loads.
+    unsafe {
+        if lane_id() == 0 {
+            slot(warp_id()).store_u32x4(words);
+        }
+        sync_threads();
+        if thread_idx_x() == 0 {
+            let mut warp = 1;
+            while warp < WARPS {
+                sum = combine_words(sum, slot(warp).load_u32x4(), combine);
+                warp += 1;
+            }
+        }
+    }
+    sum
+}
+
+#[inline(always)]
+fn combine_words([a, b, c, d]: [u32; 4], [e, f, g, h]: [u32; 4], combine: impl Fn(u32, u32) -> u32) -> [u32; 4] {
+    [combine(a, e), combine(b, f), combine(c, g), combine(d, h)]
+}
+
+/// The words of all lanes as one, in every lane.
+///
+/// # Safety
+/// All lanes of the warp come together.
+#[inline(always)]
+unsafe fn all_lanes(mut word: u32, combine: impl Fn(u32, u32) -> u32) -> u32 {
+    let mut distance = WARP / 2;
+    while distance > 0 {
+        // SAFETY: the caller's promise.
+        word = combine(word, unsafe { shuffle_xor(word, distance) });
+        distance /= 2;
+    }
+    word
+}
+
+/// A row of logits as one lane of its sub-warp sees it.
+struct Place {
+    /// The row.
+    at: u64,
+    /// Whether there is such a row; the last CTA may have less than it could take.
+    exists: bool,
+    /// Lane in the sub-warp.
+    lane: u32,
+    /// Lanes of the sub-warp.
+    lanes: u32,
+}
+
+impl Place {
+    /// The values of all lanes of the sub-warp as one, in every one of them.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together.
+    #[inline(always)]
+    unsafe fn all<T: warp::Shuffle>(&self, mut value: T, combine: impl Fn(T, T) -> T) -> T {
+        let mut distance = self.lanes / 2;
+        while distance > 0 {
+            // SAFETY: the number of rounds is the same for all lanes, and the caller promises that all are here.
+            value = combine(value, unsafe { shuffle_xor(value, distance) });
+            distance /= 2;
+        }
+        value
+    }
+}
+
+/// Calls `f` for each row of the sub-warp, as often in every lane of the CTA.
+///
+/// # Safety
+/// The launch contract.
+#[inline(always)]
+unsafe fn for_rows(params: &LossParams, mut f: impl FnMut(Place)) {
+    let lanes = 1 << params.lanes_log2;
+    let per_cta = loss_rows_per_cta(params.lanes_log2);
+    let first = block_idx_x() as u64 * per_cta as u64;
+    let mut i = thread_idx_x() >> params.lanes_log2;
+    while i < per_cta {
+        let at = first + i as u64;
+        f(Place { at, exists: at < params.rows, lane: thread_idx_x() & (lanes - 1), lanes });
+        i += THREADS_PER_CTA >> params.lanes_log2;
+    }
+}
+
+/// The logits of a row.
+struct Row<'a, V> {
+    params: &'a LossParams,
+    row: &'a Place,
+    vector: core::marker::PhantomData<V>,
+}
+
+impl<V: Vector> Row<'_, V> {
+    /// Calls `f(vector of the matrix, vector of the row)` for the lane's vectors, none where there is no row.
+    #[inline(always)]
+    fn for_each_vector(&self, mut f: impl FnMut(u64, u32)) {
+        let mut vector = if self.row.exists { self.row.lane } else { self.params.vectors };
+        while vector < self.params.vectors {
+            f(self.row.at * self.params.vectors as u64 + vector as u64, vector);
+            vector += self.row.lanes;
+        }
+    }
+
+    #[inline(always)]
+    fn load(&self, at: u64) -> V::Floats {
+        // SAFETY: `at` is a vector of the logits, which nothing writes during the launch.
+        V::from_bits(unsafe { Global::<V::Bits>::new(self.params.logits).at(at).read() }).widen()
+    }
+
+    /// Folds over the lane's logits, in order, with their classes.
+    #[inline(always)]
+    fn fold_u32(&self, mut value: u32, f: impl Fn(u32, u32, f32) -> u32) -> u32 {
+        self.for_each_vector(|at, vector| {
+            let logits = self.load(at);
+            let mut i = 0;
+            while i < V::WIDTH {
+                let class = vector * V::WIDTH + i;
+                if class < self.params.columns {
+                    value = f(value, class, logits.get(i as usize));
+                }
+                i += 1;
+            }
+        });
+        value
+    }
+
+    /// [`Row::fold_u32`] to a float.
+    #[inline(always)]
+    fn fold(&self, value: f32, f: impl Fn(f32, u32, f32) -> f32) -> f32 {
+        let f = |value: u32, class, logit| f(f32::from_bits(value), class, logit).to_bits();
+        f32::from_bits(self.fold_u32(value.to_bits(), f))
+    }
+}

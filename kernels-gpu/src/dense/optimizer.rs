@@ -1,0 +1,91 @@
+//! Adam on float master weights, the overflow check, and the loss scale.
+
+use crate::device::float::sqrt;
+use crate::device::global::{Global, or_u32};
+use crate::device::half::Half2;
+use crate::device::thread::{block_idx_x, thread_idx_x};
+use core::num::NonZeroU64;
+use halfgnn_contract::dense::{ADAM_VECTORS_PER_CTA, AdamParams, AdamStep, EndStepParams, state};
+
+/// The thread's vector of the float matrices, if there is one.
+#[inline(always)]
+fn vector(params: &AdamParams) -> Option<u64> {
+    let at = block_idx_x() as u64 * ADAM_VECTORS_PER_CTA as u64 + thread_idx_x() as u64;
+    if at < params.rows * params.vectors as u64 { Some(at) } else { None }
+}
+
+/// # Safety
+/// The launch contract of [`AdamParams`]: a thread for each vector of the float matrices.
+#[inline(always)]
+pub unsafe fn adam<const ROUNDED: bool>(params: &AdamParams) {
+    let Some(at) = vector(params) else { return };
+    let words = Global::<u32>::new(params.state);
+    // SAFETY: the state has its words, and nothing writes it during the launch; the vectors are the thread's own.
+    unsafe {
+        if words.at(state::OVERFLOW as u64).read() != 0 {
+            return;
+        }
+        let constants = [params.learning_rate, params.beta1, params.beta2, params.epsilon, params.weight_decay];
+        let loss_scale = f32::from_bits(words.at(state::LOSS_SCALE as u64).read());
+        let step = AdamStep::new(constants, loss_scale, words.at(state::STEPS as u64).read(), sqrt);
+
+        let [master, first, second] =
+            [params.master, params.first_moment, params.second_moment].map(|p| Global::<[u32; 4]>::new(p).at(at));
+        let gradient: [u32; 4] = Global::<[u32; 4]>::new(params.gradient).at(at).read();
+        let (mut weights, mut m, mut v) = (master.load(), first.load(), second.load());
+        let mut i = 0;
+        while i < 4 {
+            let before = [weights[i], m[i], v[i]].map(f32::from_bits);
+            [weights[i], m[i], v[i]] =
+                step.update(before, f32::from_bits(gradient[i]), sqrt).map(|value| value.to_bits());
+            i += 1;
+        }
+        master.store(weights);
+        first.store(m);
+        second.store(v);
+        if let (true, Some(vectors)) = (ROUNDED, NonZeroU64::new(params.vectors as u64)) {
+            let [a, b, c, d] = weights.map(f32::from_bits);
+            let (row, column) = (at / vectors, at % vectors * 4);
+            let half = Global::<u16>::new(params.rounded).at(row * params.rounded_stride as u64 + column);
+            Global::<[u32; 2]>::cast(half).store([Half2::from_f32(a, b).0, Half2::from_f32(c, d).0]);
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`AdamParams`]: a thread for each vector of the gradient.
+#[inline(always)]
+pub unsafe fn check_finite(params: &AdamParams) {
+    let Some(at) = vector(params) else { return };
+    // SAFETY: a vector of the gradient, and a word of the state, which every thread sets to the same.
+    unsafe {
+        let gradient: [u32; 4] = Global::<[u32; 4]>::new(params.gradient).at(at).read();
+        // All bits of the exponent set: an infinity or a NaN.
+        let overflow = gradient.map(|bits| bits & 0x7f80_0000 == 0x7f80_0000);
+        if overflow[0] | overflow[1] | overflow[2] | overflow[3] {
+            or_u32(Global::<u32>::new(params.state).at(state::OVERFLOW as u64), 1);
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`EndStepParams`]: one thread.
+#[inline(always)]
+pub unsafe fn end_step(params: &EndStepParams) {
+    let words = Global::<u32>::new(params.state);
+    let mut all = [0; state::WORDS];
+    let mut i = 0;
+    // SAFETY: the state has its words, and there is one thread.
+    unsafe {
+        while i < state::WORDS {
+            all[i] = words.at(i as u64).load();
+            i += 1;
+        }
+        all = state::end_step(all, params.growth_interval, params.maximum);
+        let mut i = 0;
+        while i < state::WORDS {
+            words.at(i as u64).store(all[i]);
+            i += 1;
+        }
+    }
+}
