@@ -25,8 +25,7 @@ fn dropped(dropout: Option<Dropout>, row: usize, column: usize, value: f32) -> f
         return value;
     };
     let key = rng::key(dropout.seed, dropout.stream);
-    let counter = [column as u32 / 4, row as u32, 0, dropout.step];
-    let bits = rng::philox(key, counter)[column % 4];
+    let bits = rng::dropout_bits(key, dropout.step, row as u64, column as u32 / 4)[column % 4];
     if bits >= rng::threshold(dropout.probability) {
         value * (1.0 / (1.0 - dropout.probability))
     } else {

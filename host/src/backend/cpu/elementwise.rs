@@ -126,8 +126,7 @@ impl Mask {
             if values.iter().all(|value| value.to_bits() == 0) {
                 continue;
             }
-            let counter = [block as u32, row as u32, (row >> 32) as u32, self.step];
-            let bits = rng::philox(self.key, counter);
+            let bits = rng::dropout_bits(self.key, self.step, row, block as u32);
             for (value, bits) in values.iter_mut().zip(bits) {
                 *value = if bits >= self.threshold {
                     *value * self.scale

@@ -4,6 +4,9 @@ use super::convert::{round, widen, widened};
 use super::matmul::{View, ViewMut};
 use crate::backend::NO_TARGET;
 use crate::tensor::Element;
+use halfgnn_contract::WARP;
+use halfgnn_contract::math::{exp, ln};
+use halfgnn_contract::spmm::lanes_log2;
 use rayon::prelude::*;
 
 /// Rows whose losses are added up before they are added to those of others.
@@ -39,7 +42,12 @@ pub(super) fn cross_entropy<E: Element>(
                     continue;
                 }
                 widen(row, &mut floats);
-                loss += row_loss(&mut floats[..logits.columns], target as usize, factor);
+                loss += row_loss(
+                    &mut floats[..logits.columns],
+                    E::LANES,
+                    target as usize,
+                    factor,
+                );
                 round(&floats, gradient);
             }
             loss
@@ -49,20 +57,38 @@ pub(super) fn cross_entropy<E: Element>(
 }
 
 /// Makes of the logits of one row its gradient, and returns its loss.
-fn row_loss(row: &mut [f32], target: usize, factor: f32) -> f32 {
+///
+/// `width` is the length of a 16-byte vector in elements.
+fn row_loss(row: &mut [f32], width: usize, target: usize, factor: f32) -> f32 {
     let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     // A class that does not exist has no probability.
     let logit = row.get(target).map_or(f32::NAN, |logit| logit - max);
-    let mut sum = 0.0;
-    for value in row.iter_mut() {
-        *value = (*value - max).exp();
-        sum += *value;
-    }
+    row.iter_mut().for_each(|value| *value = exp(*value - max));
+    let sum = lane_sum(row, width);
     for (class, value) in row.iter_mut().enumerate() {
         let expected = if class == target { 1.0 } else { 0.0 };
         *value = (*value / sum - expected) * factor;
     }
-    sum.ln() - logit
+    ln(sum) - logit
+}
+
+/// The sum as the lanes of a sub-warp make it: each adds up every so many vectors, and the halves of the lanes are added
+/// until one is left. So the gradient has the same bits as the kernel's.
+fn lane_sum(row: &[f32], width: usize) -> f32 {
+    let vectors = row.len().div_ceil(width) as u32;
+    let mut lanes = 1 << lanes_log2(vectors);
+    let mut sums = [0.0; WARP as usize];
+    for (i, vector) in row.chunks(width).enumerate() {
+        let lane = &mut sums[i % lanes];
+        vector.iter().for_each(|value| *lane += value);
+    }
+    while lanes > 1 {
+        lanes /= 2;
+        for lane in 0..lanes {
+            sums[lane] += sums[lane + lanes];
+        }
+    }
+    sums[0]
 }
 
 /// How many rows of each split have their largest logit at their label.
