@@ -16,6 +16,9 @@ use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads};
 use crate::device::warp::{lane_id, warp_id};
 
+/// Partial sums that a thread reads at a time.
+const LOADS: u32 = 4;
+
 #[inline(always)]
 fn add(sums: [f32; 4], more: [u32; 4]) -> [f32; 4] {
     let [a, b, c, d] = more.map(f32::from_bits);
@@ -39,14 +42,25 @@ pub unsafe fn run<O: Output>(params: &GemmParams) {
 
     let mut sums = [0.0; 4];
     if present {
-        let mut split = warp_id();
-        while split < params.splits {
-            let place = workspace_vector(split, row, vector, params.m, params.workspace_stride);
-            // SAFETY: `row` and `vector` lie in the split's part, which the product has written before this launch.
-            sums = add(sums, unsafe {
-                Global::<[u32; 4]>::new(params.workspace).at(place).read()
-            });
-            split += WARPS_PER_CTA;
+        let mut first = warp_id();
+        while first < params.splits {
+            // Several loads are under way before the first addition waits for one. Zeros beyond the last split change
+            // nothing: a sum that began as +0 is never -0.
+            let mut parts = [[0; 4]; LOADS as usize];
+            for i in 0..LOADS {
+                let split = first + i * WARPS_PER_CTA;
+                if split < params.splits {
+                    let place =
+                        workspace_vector(split, row, vector, params.m, params.workspace_stride);
+                    let part = Global::<[u32; 4]>::new(params.workspace).at(place);
+                    // SAFETY: `row` and `vector` lie in the split's part, which the product has written before.
+                    parts[i as usize] = unsafe { part.read() };
+                }
+            }
+            for i in 0..LOADS {
+                sums = add(sums, parts[i as usize]);
+            }
+            first += LOADS * WARPS_PER_CTA;
         }
     }
     let place = |warp: u32| Shared::base().offset((warp * WARP + lane_id()) * VECTOR_BYTES);
