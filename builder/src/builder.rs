@@ -17,7 +17,7 @@ use crate::ptxas::Ptxas;
 use crate::toolchain::{self, Toolchain};
 
 /// Of what this crate does to the kernels: raised when the same inputs give another PTX.
-const RECIPE: u32 = 2;
+const RECIPE: u32 = 3;
 
 /// Builds one kernels crate. See the [crate's documentation](crate) for an example.
 #[derive(Clone, Debug)]

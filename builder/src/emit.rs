@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::checks;
+use crate::compact::compact;
 use crate::compile::{self, Bitcode};
 use crate::error::BuildError;
 use crate::files;
@@ -114,7 +115,7 @@ impl Job<'_> {
             "checks",
         ));
         if faults.is_empty() {
-            return Ok((text, module));
+            return Ok((compact(&text), module));
         }
         let path = self
             .work()?
@@ -161,8 +162,16 @@ impl Job<'_> {
         let results = in_parallel(&tasks, |(arch, _, ptx, cubin)| {
             ptxas.assemble(ptx, arch, cubin)
         });
+        let mut failed = Vec::new();
         for ((arch, source, ..), usages) in tasks.iter().zip(results) {
-            let usages = usages?;
+            let usages = match usages {
+                Ok(usages) => usages,
+                Err(BuildError::Ptxas { path, reason }) => {
+                    failed.push((path, reason));
+                    continue;
+                }
+                Err(other) => return Err(other),
+            };
             let record = manifest.modules.get_mut(&source.name());
             for (name, entry) in record.into_iter().flat_map(|record| &mut record.entries) {
                 let registers = usages.get(name).map(|usage| usage.registers);
@@ -171,7 +180,15 @@ impl Job<'_> {
                     .extend(registers.map(|registers| ((*arch).clone(), registers)));
             }
         }
-        Ok(())
+        // All architectures at once: a change for one of them is a change for all.
+        let reasons: Vec<&str> = failed.iter().map(|(_, reason)| reason.as_str()).collect();
+        match failed.first() {
+            Some((path, _)) => Err(BuildError::Ptxas {
+                path: path.clone(),
+                reason: reasons.join("\n  "),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// The folder of this crate's own intermediate files.

@@ -16,7 +16,7 @@
 //! 2. `compile` builds the crate and `core` to one bitcode module;
 //! 3. `convergence` marks what the optimiser must not duplicate, and sets launch bounds;
 //! 4. `lower` optimises and emits PTX for each architecture;
-//! 5. [`checks`] holds the PTX to its rules, [`ptxas`] assembles it where ptxas is found;
+//! 5. [`checks`] holds the PTX to its rules, `compact` makes it small, [`ptxas`] assembles it where ptxas is found;
 //! 6. [`manifest`] says what came out.
 //!
 //! Launch bounds and exceptions from the rules are declared in the kernels crate's own manifest, by entry name:
@@ -37,6 +37,7 @@ pub mod ptxas;
 pub mod toolchain;
 
 mod builder;
+mod compact;
 mod compile;
 mod convergence;
 mod emit;

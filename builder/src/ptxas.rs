@@ -187,15 +187,19 @@ impl Ptxas {
                 said.trim()
             )));
         }
-        let spill = usages
+        let spills: Vec<String> = usages
             .iter()
-            .find(|(_, usage)| usage.spill_stores + usage.spill_loads > 0);
-        if let Some((entry, usage)) = spill {
-            return Err(failed(format!(
-                "{entry} on {arch}: spills {} bytes to local memory and reads {} back, at {} registers; hold less at a time, or \
-                 relax its launch bounds",
-                usage.spill_stores, usage.spill_loads, usage.registers
-            )));
+            .filter(|(_, usage)| usage.spill_stores + usage.spill_loads > 0)
+            .map(|(entry, usage)| {
+                format!(
+                    "{entry} on {arch}: spills {} bytes to local memory and reads {} back, at {} registers; hold less at a \
+                     time, or relax its launch bounds",
+                    usage.spill_stores, usage.spill_loads, usage.registers
+                )
+            })
+            .collect();
+        if !spills.is_empty() {
+            return Err(failed(spills.join("\n  ")));
         }
         Ok(usages)
     }

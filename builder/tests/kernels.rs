@@ -65,7 +65,7 @@ fn a_crate_becomes_ptx_and_stays_until_it_changes() {
         let module = Module::read(&text);
         assert_eq!(module.target, file.arch);
         assert_eq!(
-            module.files.first().map(String::as_str),
+            module.files.values().next().map(String::as_str),
             Some("life/src/lib.rs"),
             "no path of this machine"
         );

@@ -3,6 +3,7 @@
 
 mod reader;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -19,8 +20,8 @@ pub struct Module {
     pub externs: Vec<String>,
     /// Variables at module level.
     pub globals: Vec<Global>,
-    /// Source files, as `.file` names them.
-    pub files: Vec<String>,
+    /// Source files by number, as `.file` names them.
+    pub files: BTreeMap<u32, String>,
 }
 
 /// A kernel (`.entry`) or a device function (`.func`).
@@ -106,13 +107,20 @@ pub struct Source {
 pub(crate) const LIBRARY: &str = "rust-library";
 
 impl Source {
-    /// Completes each place by the one `.file` that ends in it; LLVM's comments have paths relative to their crate.
-    fn complete(&mut self, files: &[String]) {
+    /// Completes each place by its `.file`: the one of that number, or, since the paths in LLVM's comments are relative to
+    /// their crate, the only one that ends so.
+    fn complete(&mut self, files: &BTreeMap<u32, String>) {
         for place in &mut self.chain {
             let path = place.split(':').next().unwrap_or_default();
             let end = path.len();
-            let mut fitting = files.iter().filter(|file| Path::new(file).ends_with(path));
-            if let (Some(file), None) = (fitting.next(), fitting.next()) {
+            let mut fitting = files
+                .values()
+                .filter(|file| Path::new(file).ends_with(path));
+            let file = match path.parse() {
+                Ok(number) => files.get(&number),
+                Err(_) => fitting.next().filter(|_| fitting.next().is_none()),
+            };
+            if let Some(file) = file {
                 place.replace_range(..end, file);
             }
         }

@@ -108,10 +108,9 @@ impl Reader {
             Some(".version") => self.module.version = value(words.next()),
             Some(".target") => self.module.target = value(words.next()),
             Some(".file") => {
-                let file = text.split('"').nth(1).map(str::to_owned);
-                let is_new = |file: &String| !self.module.files.contains(file);
-                let file = file.filter(is_new);
-                self.module.files.extend(file);
+                let number = words.next().and_then(|word| word.parse().ok());
+                let path = text.split('"').nth(1).map(str::to_owned);
+                self.module.files.extend(number.zip(path));
             }
             _ => {}
         }
@@ -363,8 +362,8 @@ fn global(text: &str) -> Option<Global> {
     })
 }
 
-/// The chain of a `.loc` line, from LLVM's comment: `// a.rs:1:2 @[ b.rs:3:4 @[ c.rs:5:6 ] ]`; without a comment, the
-/// numbers themselves.
+/// The chain of a `.loc` line, from LLVM's comment: `// a.rs:1:2 @[ b.rs:3:4 @[ c.rs:5:6 ] ]`; without a comment, its
+/// numbers `1:2:3`, the first of which is a file's.
 fn location(line: &str) -> Option<Source> {
     let chain: Vec<String> = match line.split_once("//") {
         Some((_, comment)) => comment
