@@ -23,7 +23,7 @@ impl Csr {
     /// [`GraphError::Offsets`], [`GraphError::VertexOutOfRange`], [`GraphError::Length`] where `offsets` is
     /// empty, [`GraphError::TooManyVertices`], [`GraphError::TooManyEdges`].
     pub fn from_offsets(offsets: Vec<u64>, mut cols: Vec<u32>) -> Result<Self, GraphError> {
-        check_offsets(&offsets, cols.len())?;
+        Self::check_offsets(&offsets, cols.len())?;
         check_ids("columns", &cols, offsets.len() as u64 - 1)?;
         fill_rows(&offsets, &mut cols, &|_, row: &mut [u32]| sort_row(row));
         Ok(Self {
@@ -67,6 +67,32 @@ impl Csr {
             cols,
             offsets,
         }
+    }
+
+    /// That `offsets` are the offsets of `edges` edges.
+    pub(crate) fn check_offsets(offsets: &[u64], edges: usize) -> Result<(), GraphError> {
+        let Some(&first) = offsets.first() else {
+            return check_length("offsets", 0, 1, "one more than there are vertices");
+        };
+        check_vertices(offsets.len() as u64 - 1)?;
+        check_edges(edges as u64)?;
+        let broken = |index: usize, rule| {
+            Err(GraphError::Offsets {
+                index: index as u64,
+                value: offsets[index],
+                rule,
+            })
+        };
+        if first != 0 {
+            return broken(0, OffsetRule::StartAtZero);
+        }
+        if let Some(row) = offsets.windows(2).position(|pair| pair[0] > pair[1]) {
+            return broken(row + 1, OffsetRule::NeverDecrease(offsets[row]));
+        }
+        if offsets[offsets.len() - 1] != edges as u64 {
+            return broken(offsets.len() - 1, OffsetRule::EndAtEdges(edges as u64));
+        }
+        Ok(())
     }
 
     /// The number of vertices, which is the number of rows and of columns.
@@ -131,32 +157,6 @@ impl Csr {
     pub fn bytes(&self) -> u64 {
         (self.rows.len() + self.cols.len()) as u64 * 4 + self.offsets.len() as u64 * 8
     }
-}
-
-/// That `offsets` are the offsets of `edges` edges.
-fn check_offsets(offsets: &[u64], edges: usize) -> Result<(), GraphError> {
-    let Some(&first) = offsets.first() else {
-        return check_length("offsets", 0, 1, "one more than there are vertices");
-    };
-    check_vertices(offsets.len() as u64 - 1)?;
-    check_edges(edges as u64)?;
-    let broken = |index: usize, rule| {
-        Err(GraphError::Offsets {
-            index: index as u64,
-            value: offsets[index],
-            rule,
-        })
-    };
-    if first != 0 {
-        return broken(0, OffsetRule::StartAtZero);
-    }
-    if let Some(row) = offsets.windows(2).position(|pair| pair[0] > pair[1]) {
-        return broken(row + 1, OffsetRule::NeverDecrease(offsets[row]));
-    }
-    if offsets[offsets.len() - 1] != edges as u64 {
-        return broken(offsets.len() - 1, OffsetRule::EndAtEdges(edges as u64));
-    }
-    Ok(())
 }
 
 /// Edges as two arrays.
