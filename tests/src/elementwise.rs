@@ -283,3 +283,31 @@ pub fn column_sums<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
+
+/// Factors that make a NaN of a zero, and a bias, do not reach the padding.
+pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B) {
+        let shape = (6, 3);
+        let steps = Steps {
+            bias: Some(vec![1.0; 3]),
+            relu: false,
+            dropout: Some(DROPOUT),
+        };
+        steps.run::<B, E>(backend, shape, &[1.0; 18], false);
+        let factors = elements(backend, &[f32::INFINITY; 6]);
+        for relu in [false, true] {
+            let op = Activation {
+                bias: None,
+                relu,
+                dropout: None,
+            };
+            let y = matrix::<B, E>(backend, shape, &[1.0; 18]);
+            let mut d = matrix::<B, E>(backend, shape, &[1.0; 18]);
+            ops::activate_backward(backend, &op, Some(&y), Some(&factors), &mut d)
+                .expect("a legal gradient");
+            assert_eq!(read(backend, &d), [f32::INFINITY; 18]);
+        }
+    }
+    check::<B, f16>(backend);
+    check::<B, f32>(backend);
+}

@@ -53,11 +53,13 @@ macro_rules! conformance {
         $crate::conformance! { @cases $open, $scale;
             spmm: every_graph, every_feature_length, edge_weights, column_factors, rows_that_cross_boundaries;
             spmm_values: integers_are_exact, hubs_average_to_one, sums_that_leave_half, factors_that_underflow,
-                empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept;
+                empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept,
+                padding_stays_zero;
             spmm_algebra: adjoint, permutations_commute, linear, repeatable;
-            matmul: every_shape, integers_are_exact, epilogues, nan_passes_through_relu, repeatable;
+            matmul: every_shape, integers_are_exact, epilogues, nan_passes_through_relu, repeatable,
+                padding_stays_zero;
             elementwise: dropout_follows_the_counter, bias_and_relu, in_place_is_out_of_place, gradients,
-                column_sums;
+                column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
             optimizer: adam_follows_float64, overflow_skips_a_step, the_loss_scale_follows;
             contracts: shapes_are_checked, values_are_checked, memory_is_counted;

@@ -248,3 +248,20 @@ pub fn repeatable<B: Backend>(backend: &B, scale: Scale) {
         }
     }
 }
+
+/// Factors that make a NaN of a zero, and a bias, do not reach the padding.
+pub fn padding_stays_zero<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element, O: Element>(backend: &B, k: usize) {
+        for form in FORMS {
+            let mut case = Case::random::<E>(form, [5, 3, k]);
+            case.row_scale = Some(vec![f32::INFINITY; 5]);
+            case.bias = Some(vec![1.0; 3]);
+            case.run::<B, E, O>(backend);
+        }
+    }
+    for k in [2, scale.pick(700, 5000)] {
+        check::<B, f16, f16>(backend, k);
+        check::<B, f16, f32>(backend, k);
+        check::<B, f32, f32>(backend, k);
+    }
+}

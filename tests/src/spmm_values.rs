@@ -189,3 +189,32 @@ pub fn subnormals_are_kept<B: Backend>(backend: &B, _: Scale) {
         [f32::from_bits(3), f32::from_bits(2)]
     );
 }
+
+/// Factors and weights that make a NaN of a zero do not reach the padding.
+pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B) {
+        // A row inside a CTA, and one across several.
+        for degree in [3, 1300] {
+            let graph = graphs::hub(degree);
+            for &policy in policies::<E>() {
+                let mut case = Case::random::<E>(&graph, 3, policy);
+                case.row_scale = Some(vec![f32::INFINITY; 4]);
+                case.run::<B, E>(backend);
+            }
+            for &policy in weighted_policies::<E>() {
+                let mut case = Case::random::<E>(&graph, 3, policy).weighted::<E>(Weighted::Edges);
+                case.weights.fill(f32::NAN);
+                let y = case.run::<B, E>(backend);
+                assert!(
+                    y[3..6].iter().all(|value| value.is_nan()),
+                    "{policy:?}: {y:?}"
+                );
+            }
+            let mut case = Case::random::<E>(&graph, 3, IN_FLOAT).weighted::<E>(Weighted::Columns);
+            case.weights.fill(f32::NEG_INFINITY);
+            case.run::<B, E>(backend);
+        }
+    }
+    check::<B, f16>(backend);
+    check::<B, f32>(backend);
+}
