@@ -29,7 +29,6 @@ macro_rules! unroll {
     };
     (@ $i:ident, $n:expr, $body:block, $($index:literal)*) => {
         $(if $index < $n {
-            #[allow(unused_braces)]
             let $i = $index;
             $body
         })*
