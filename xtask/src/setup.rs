@@ -54,10 +54,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 /// Finds the device toolchain, and installs one if there is none: by rustup, else by apt, else the error holds the
 /// commands to type.
 pub fn toolchain() -> Result<Toolchain, Failure> {
-    if let Ok(found) = toolchain::find() {
-        return Ok(found);
+    match toolchain::find() {
+        Ok(found) => return Ok(found),
+        // A wrong path is the user's to mend; an installed toolchain would not be looked at.
+        Err(missing) if std::env::var_os(toolchain::RUSTC_VARIABLE).is_some() => {
+            return Err(missing.into());
+        }
+        Err(_) => eprintln!("No toolchain for nvptx64-nvidia-cuda yet; installing one."),
     }
-    eprintln!("No toolchain for nvptx64-nvidia-cuda yet; installing one.");
     let mut tried = Vec::new();
     for install in [by_rustup, by_apt] {
         match install().and_then(|()| Ok(toolchain::find()?)) {
