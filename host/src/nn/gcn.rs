@@ -6,7 +6,9 @@
 //! only its output is stored: an element of it is positive exactly where ReLU and dropout let it through.
 
 use super::{Inputs, Mode, Model, Parameter, Pool, glorot_uniform, matrix_bytes};
-use crate::backend::{Activation, Backend, Dropout, EdgeWeights, Epilogue, Form, MemoryKind, Spmm, SpmmPolicy};
+use crate::backend::{
+    Activation, Backend, Dropout, EdgeWeights, Epilogue, Form, MemoryKind, Spmm, SpmmPolicy,
+};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
@@ -34,7 +36,14 @@ pub struct GcnConfig {
 impl GcnConfig {
     /// Two layers of 64 with dropout 0.5, the customary shape.
     pub fn new(features: usize, classes: usize) -> Self {
-        Self { features, hidden: 64, classes, layers: 2, dropout: 0.5, policy: SpmmPolicy::default() }
+        Self {
+            features,
+            hidden: 64,
+            classes,
+            layers: 2,
+            dropout: 0.5,
+            policy: SpmmPolicy::default(),
+        }
     }
 
     /// Inputs and outputs of each layer.
@@ -51,10 +60,11 @@ impl GcnConfig {
     /// calls as in `Layer::forward` and `Layer::backward`.
     fn lent(&self) -> Vec<usize> {
         let (mut all, mut free) = (Vec::new(), Vec::new());
-        let mut take = |free: &mut Vec<usize>, width: usize| match free.iter().position(|&w| w == width) {
-            Some(index) => drop(free.swap_remove(index)),
-            None => all.push(width),
-        };
+        let mut take =
+            |free: &mut Vec<usize>, width: usize| match free.iter().position(|&w| w == width) {
+                Some(index) => drop(free.swap_remove(index)),
+                None => all.push(width),
+            };
         let widths: Vec<_> = self.widths().collect();
         for &(inputs, outputs) in &widths {
             if Order::choose(inputs, outputs, self.policy) == Order::TransformFirst {
@@ -67,7 +77,9 @@ impl GcnConfig {
                 Order::TransformFirst => Some(outputs),
                 Order::AggregateFirst => (index > 0).then_some(inputs),
             };
-            lent_twice.into_iter().for_each(|width| take(&mut free, width));
+            lent_twice
+                .into_iter()
+                .for_each(|width| take(&mut free, width));
             if index > 0 {
                 take(&mut free, inputs);
             }
@@ -80,7 +92,12 @@ impl GcnConfig {
     }
 
     fn check(&self) -> Result<(), Error> {
-        let refuse = |reason: String| Err(Error::Unsupported { operator: "Gcn", reason });
+        let refuse = |reason: String| {
+            Err(Error::Unsupported {
+                operator: "Gcn",
+                reason,
+            })
+        };
         if self.layers == 0 {
             return refuse("a model of 0 layers computes nothing; give it at least 1".into());
         }
@@ -88,7 +105,10 @@ impl GcnConfig {
             return refuse("a layer of width 0 computes nothing; give it at least 1".into());
         }
         if !(0.0..1.0).contains(&self.dropout) {
-            return refuse(format!("dropout probability {} is not in [0, 1)", self.dropout));
+            return refuse(format!(
+                "dropout probability {} is not in [0, 1)",
+                self.dropout
+            ));
         }
         Ok(())
     }
@@ -136,7 +156,8 @@ impl<B: Backend, E: Element> Gcn<B, E> {
     /// there is not enough memory.
     pub fn new(backend: &B, vertices: usize, config: GcnConfig, seed: u64) -> Result<Self, Error> {
         config.check()?;
-        let activations = |columns| Matrix::zeros(backend, vertices, columns, MemoryKind::Activations);
+        let activations =
+            |columns| Matrix::zeros(backend, vertices, columns, MemoryKind::Activations);
         let layers = config
             .widths()
             .enumerate()
@@ -160,7 +181,11 @@ impl<B: Backend, E: Element> Gcn<B, E> {
             .collect::<Result<_, Error>>()?;
         Ok(Self {
             layers,
-            dropped: if config.dropout > 0.0 { Some(activations(config.features)?) } else { None },
+            dropped: if config.dropout > 0.0 {
+                Some(activations(config.features)?)
+            } else {
+                None
+            },
             gradient: activations(config.classes)?,
             pool: Pool::new(vertices),
             config,
@@ -189,7 +214,11 @@ impl<B: Backend, E: Element> Gcn<B, E> {
                 .saturating_add(Parameter::<B, E>::bytes(inputs, outputs, true))
                 .saturating_add(Parameter::<B, E>::bytes(1, outputs, false));
         }
-        let lent = config.lent().into_iter().map(matrix).fold(0, u64::saturating_add);
+        let lent = config
+            .lent()
+            .into_iter()
+            .map(matrix)
+            .fold(0, u64::saturating_add);
         (activations.saturating_add(lent), parameters)
     }
 
@@ -208,9 +237,15 @@ impl<B: Backend, E: Element> Gcn<B, E> {
     /// ReLU of layer `layer`, and the dropout before the next one.
     fn activation(&self, layer: usize, mode: Mode) -> Nonlinearity {
         if layer + 1 == self.config.layers {
-            Nonlinearity { relu: false, dropout: None }
+            Nonlinearity {
+                relu: false,
+                dropout: None,
+            }
         } else {
-            Nonlinearity { relu: true, dropout: self.dropout(layer + 1, mode) }
+            Nonlinearity {
+                relu: true,
+                dropout: self.dropout(layer + 1, mode),
+            }
         }
     }
 }
@@ -219,7 +254,11 @@ impl<B: Backend, E: Element> Model<B, E> for Gcn<B, E> {
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode) -> Result<(), Error> {
         let input_dropout = self.dropout(0, mode);
         if let (Some(dropped), dropout @ Some(_)) = (&mut self.dropped, input_dropout) {
-            let op = Activation { bias: None, relu: false, dropout };
+            let op = Activation {
+                bias: None,
+                relu: false,
+                dropout,
+            };
             ops::activate(inputs.backend, &op, Some(inputs.features), dropped)?;
         }
         for index in 0..self.layers.len() {
@@ -240,7 +279,10 @@ impl<B: Backend, E: Element> Model<B, E> for Gcn<B, E> {
     }
 
     fn loss_operands(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, E>) {
-        (&self.layers[self.layers.len() - 1].output, &mut self.gradient)
+        (
+            &self.layers[self.layers.len() - 1].output,
+            &mut self.gradient,
+        )
     }
 
     fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode) -> Result<(), Error> {
@@ -257,7 +299,8 @@ impl<B: Backend, E: Element> Model<B, E> for Gcn<B, E> {
                 },
             };
             let gradient = lent.as_mut().unwrap_or(&mut self.gradient);
-            let next = rest[0].backward(inputs, x, nonlinearity, gradient, index > 0, &mut self.pool)?;
+            let next =
+                rest[0].backward(inputs, x, nonlinearity, gradient, index > 0, &mut self.pool)?;
             if let Some(done) = std::mem::replace(&mut lent, next) {
                 self.pool.give(done);
             }
@@ -266,11 +309,17 @@ impl<B: Backend, E: Element> Model<B, E> for Gcn<B, E> {
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
-        self.layers.iter().flat_map(|layer| [&layer.weight, &layer.bias]).collect()
+        self.layers
+            .iter()
+            .flat_map(|layer| [&layer.weight, &layer.bias])
+            .collect()
     }
 
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        self.layers.iter_mut().flat_map(|layer| [&mut layer.weight, &mut layer.bias]).collect()
+        self.layers
+            .iter_mut()
+            .flat_map(|layer| [&mut layer.weight, &mut layer.bias])
+            .collect()
     }
 }
 
@@ -283,7 +332,11 @@ struct Nonlinearity {
 
 impl Nonlinearity {
     fn with_bias<B: Backend>(self, bias: Option<&Matrix<B, f32>>) -> Activation<'_, B> {
-        Activation { bias, relu: self.relu, dropout: self.dropout }
+        Activation {
+            bias,
+            relu: self.relu,
+            dropout: self.dropout,
+        }
     }
 }
 
@@ -305,19 +358,46 @@ impl<B: Backend, E: Element> Layer<B, E> {
         nonlinearity: Nonlinearity,
         pool: &mut Pool<B, E>,
     ) -> Result<(), Error> {
-        let mut aggregation = Spmm { row_scale: graph.row_scale(), policy: self.policy, ..Spmm::default() };
+        let mut aggregation = Spmm {
+            row_scale: graph.row_scale(),
+            policy: self.policy,
+            ..Spmm::default()
+        };
         if let Some(aggregated) = &mut self.aggregated {
             if let Some(scale) = graph.column_scale() {
                 aggregation.weights = EdgeWeights::Columns(scale);
             }
             ops::spmm(backend, graph.forward(), &aggregation, x, aggregated)?;
             let plain = Epilogue::default();
-            ops::matmul(backend, Form::NN, aggregated, self.weight.values(), &plain, &mut self.output)?;
+            ops::matmul(
+                backend,
+                Form::NN,
+                aggregated,
+                self.weight.values(),
+                &plain,
+                &mut self.output,
+            )?;
         } else {
             let mut product = pool.take(backend, self.output.columns())?;
-            let scaled = Epilogue { row_scale: graph.column_scale(), ..Epilogue::default() };
-            ops::matmul(backend, Form::NN, x, self.weight.values(), &scaled, &mut product)?;
-            ops::spmm(backend, graph.forward(), &aggregation, &product, &mut self.output)?;
+            let scaled = Epilogue {
+                row_scale: graph.column_scale(),
+                ..Epilogue::default()
+            };
+            ops::matmul(
+                backend,
+                Form::NN,
+                x,
+                self.weight.values(),
+                &scaled,
+                &mut product,
+            )?;
+            ops::spmm(
+                backend,
+                graph.forward(),
+                &aggregation,
+                &product,
+                &mut self.output,
+            )?;
             pool.give(product);
         }
         let activation = nonlinearity.with_bias(Some(self.bias.master()));
@@ -337,20 +417,41 @@ impl<B: Backend, E: Element> Layer<B, E> {
     ) -> Result<Option<Matrix<B, E>>, Error> {
         let plain = Epilogue::default();
         // Through the transposed adjacency the two norms change places: A' = C · Aᵀ · R.
-        let aggregation = Spmm { row_scale: graph.column_scale(), policy: self.policy, ..Spmm::default() };
+        let aggregation = Spmm {
+            row_scale: graph.column_scale(),
+            policy: self.policy,
+            ..Spmm::default()
+        };
         if nonlinearity.relu || nonlinearity.dropout.is_some() {
             let activation = nonlinearity.with_bias(None);
             ops::activate_backward(backend, &activation, Some(&self.output), None, d)?;
         }
         ops::column_sums(backend, d, self.bias.gradient_mut())?;
         if let Some(aggregated) = &self.aggregated {
-            ops::matmul(backend, Form::TN, aggregated, d, &plain, self.weight.gradient_mut())?;
+            ops::matmul(
+                backend,
+                Form::TN,
+                aggregated,
+                d,
+                &plain,
+                self.weight.gradient_mut(),
+            )?;
             if !wants_input {
                 return Ok(None);
             }
             let mut sent = pool.take(backend, x.columns())?;
-            let scaled = Epilogue { row_scale: graph.row_scale(), ..Epilogue::default() };
-            ops::matmul(backend, Form::NT, d, self.weight.values(), &scaled, &mut sent)?;
+            let scaled = Epilogue {
+                row_scale: graph.row_scale(),
+                ..Epilogue::default()
+            };
+            ops::matmul(
+                backend,
+                Form::NT,
+                d,
+                self.weight.values(),
+                &scaled,
+                &mut sent,
+            )?;
             let mut dx = pool.take(backend, x.columns())?;
             ops::spmm(backend, graph.backward(), &aggregation, &sent, &mut dx)?;
             pool.give(sent);
@@ -358,15 +459,33 @@ impl<B: Backend, E: Element> Layer<B, E> {
         }
         if graph.row_scale().is_some() {
             // Not fused with the pass above: the gradient of the bias is summed up before the norm.
-            let scale_rows = Activation { bias: None, relu: false, dropout: None };
+            let scale_rows = Activation {
+                bias: None,
+                relu: false,
+                dropout: None,
+            };
             ops::activate_backward(backend, &scale_rows, None, graph.row_scale(), d)?;
         }
         let mut product = pool.take(backend, self.output.columns())?;
         ops::spmm(backend, graph.backward(), &aggregation, d, &mut product)?;
-        ops::matmul(backend, Form::TN, x, &product, &plain, self.weight.gradient_mut())?;
+        ops::matmul(
+            backend,
+            Form::TN,
+            x,
+            &product,
+            &plain,
+            self.weight.gradient_mut(),
+        )?;
         let dx = if wants_input {
             let mut dx = pool.take(backend, x.columns())?;
-            ops::matmul(backend, Form::NT, &product, self.weight.values(), &plain, &mut dx)?;
+            ops::matmul(
+                backend,
+                Form::NT,
+                &product,
+                self.weight.values(),
+                &plain,
+                &mut dx,
+            )?;
             Some(dx)
         } else {
             None

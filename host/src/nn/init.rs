@@ -30,7 +30,10 @@ mod tests {
         let mean = weights.iter().sum::<f32>() / 5000.0;
         let variance = weights.iter().map(|w| w * w).sum::<f32>() / 5000.0;
         assert!(mean.abs() < 0.01, "mean {mean}");
-        assert!((variance - limit * limit / 3.0).abs() < 0.001, "variance {variance}");
+        assert!(
+            (variance - limit * limit / 3.0).abs() < 0.001,
+            "variance {variance}"
+        );
         assert_eq!(weights, glorot_uniform(100, 50, 3, 0));
         assert_ne!(weights, glorot_uniform(100, 50, 3, 1));
         assert_ne!(weights, glorot_uniform(100, 50, 4, 0));

@@ -61,8 +61,14 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     /// Bytes of a parameter of this shape; `rounded` where it is one of weights.
     pub(crate) fn bytes(rows: usize, columns: usize, rounded: bool) -> u64 {
         let copy = rounded && E::PRECISION == Precision::Half;
-        let copy = if copy { matrix_bytes::<E>(rows, columns) } else { 0 };
-        matrix_bytes::<f32>(rows, columns).saturating_mul(4).saturating_add(copy)
+        let copy = if copy {
+            matrix_bytes::<E>(rows, columns)
+        } else {
+            0
+        };
+        matrix_bytes::<f32>(rows, columns)
+            .saturating_mul(4)
+            .saturating_add(copy)
     }
 
     /// The name, such as `layers.0.weight`.
@@ -87,7 +93,9 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     pub fn values(&self) -> &Matrix<B, E> {
         match &self.rounded {
             Some(rounded) => rounded,
-            None => (&self.master as &dyn Any).downcast_ref().expect("kernels read a bias in float: see `master`"),
+            None => (&self.master as &dyn Any)
+                .downcast_ref()
+                .expect("kernels read a bias in float: see `master`"),
         }
     }
 

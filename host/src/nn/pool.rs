@@ -16,7 +16,10 @@ pub struct Pool<B: Backend, E: Element> {
 impl<B: Backend, E: Element> Pool<B, E> {
     /// A pool of matrices of `rows` rows, with none in it.
     pub fn new(rows: usize) -> Self {
-        Self { rows, free: Vec::new() }
+        Self {
+            rows,
+            free: Vec::new(),
+        }
     }
 
     /// A matrix of `columns` columns with any content.
@@ -24,7 +27,11 @@ impl<B: Backend, E: Element> Pool<B, E> {
     /// # Errors
     /// Those of [`Matrix::zeros`].
     pub fn take(&mut self, backend: &B, columns: usize) -> Result<Matrix<B, E>, Error> {
-        match self.free.iter().rposition(|matrix| matrix.columns() == columns) {
+        match self
+            .free
+            .iter()
+            .rposition(|matrix| matrix.columns() == columns)
+        {
             Some(index) => Ok(self.free.swap_remove(index)),
             None => Matrix::zeros(backend, self.rows, columns, MemoryKind::Activations),
         }

@@ -52,7 +52,13 @@ impl<B: Backend> Propagation<B> {
         let upload = |degrees: &[u32], factor: fn(f64) -> f64| {
             let factors: Vec<f32> = degrees
                 .iter()
-                .map(|&degree| if degree == 0 { 0.0 } else { factor(degree.into()) as f32 })
+                .map(|&degree| {
+                    if degree == 0 {
+                        0.0
+                    } else {
+                        factor(degree.into()) as f32
+                    }
+                })
                 .collect();
             Array::from_slice(backend, &factors, MemoryKind::Graph).map(Arc::new)
         };
@@ -62,15 +68,22 @@ impl<B: Backend> Propagation<B> {
             Norm::Both => {
                 let (rows, columns) = (graph.in_degrees(), graph.out_degrees());
                 let row_scale = upload(&rows, inverse_root)?;
-                let column_scale =
-                    if rows == columns { Arc::clone(&row_scale) } else { upload(&columns, inverse_root)? };
+                let column_scale = if rows == columns {
+                    Arc::clone(&row_scale)
+                } else {
+                    upload(&columns, inverse_root)?
+                };
                 (Some(row_scale), Some(column_scale))
             }
             Norm::Right => (Some(upload(&graph.in_degrees(), inverse)?), None),
             Norm::Left => (None, Some(upload(&graph.out_degrees(), inverse)?)),
             Norm::None => (None, None),
         };
-        Ok(Self { graph: DeviceGraph::new(backend, graph)?, row_scale, column_scale })
+        Ok(Self {
+            graph: DeviceGraph::new(backend, graph)?,
+            row_scale,
+            column_scale,
+        })
     }
 
     /// The adjacency: row `i` lists the vertices that `i` hears from.

@@ -1,0 +1,300 @@
+//! What a session tells: JSON lines for programs, a screen for people.
+
+use crate::failure::Failure;
+use crate::json::JsonLines;
+use crate::screen::Screen;
+use crate::session::{Observer, Outcome, Plan};
+use halfgnn::backend::{MemoryKind, MemoryReport, Scaling};
+use halfgnn::data::Dataset;
+use halfgnn::train::{EpochReport, RunSummary, Split, Status};
+use serde::Serialize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One JSON line. Accuracies are in percent, times in milliseconds, memory in bytes; a number that is not finite is
+/// `null`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event<'a> {
+    /// What is about to be trained.
+    Start {
+        /// Version of the program.
+        version: &'static str,
+        /// The dataset's name.
+        dataset: &'a str,
+        /// Its vertices.
+        vertices: usize,
+        /// Its edges, self-loops that the model adds not counted.
+        edges: usize,
+        /// Its features.
+        features: usize,
+        /// Its classes.
+        classes: usize,
+        /// The model's name.
+        model: &'a str,
+        /// `half` or `float`.
+        precision: String,
+        /// Number of layers.
+        layers: usize,
+        /// Width of hidden layers.
+        hidden: usize,
+        /// Epochs of a run.
+        epochs: u32,
+        /// Seed of the first run.
+        seed: u64,
+        /// Number of runs.
+        seeds: u32,
+    },
+    /// An epoch.
+    Epoch {
+        /// The run's label.
+        model: &'a str,
+        /// The run's seed.
+        seed: u64,
+        /// Which epoch, from 1.
+        epoch: u32,
+        /// Mean cross-entropy of the training vertices.
+        loss: f32,
+        /// Accuracy of the training vertices.
+        train_accuracy: f64,
+        /// Accuracy of the validation vertices.
+        validation_accuracy: f64,
+        /// Accuracy of the test vertices.
+        test_accuracy: f64,
+        /// Time of the training step.
+        ms: f64,
+        /// The loss scale after the step.
+        loss_scale: f32,
+        /// Steps skipped for an overflow so far.
+        skipped_steps: u32,
+    },
+    /// The end of one run.
+    Run {
+        /// The run's label.
+        model: &'a str,
+        /// The run's seed.
+        seed: u64,
+        /// `finished`, `stopped` or `diverged`.
+        status: &'static str,
+        /// Epochs that were trained.
+        epochs: u32,
+        /// The epoch of the best validation accuracy.
+        best_epoch: Option<u32>,
+        /// Test accuracy then.
+        test_accuracy: f64,
+        /// Test accuracy at the last epoch.
+        test_accuracy_last: f64,
+        /// Time of a training step.
+        ms_per_epoch: f64,
+    },
+    /// All runs of a plan.
+    Summary {
+        /// The plan's label.
+        model: &'a str,
+        /// The device's name.
+        device: &'a str,
+        /// `half` or `float`.
+        precision: String,
+        /// `discretized`, `post_reduction` or `pre_reduction`.
+        scaling: &'static str,
+        /// `finished`, `stopped` or `diverged`.
+        status: &'static str,
+        /// Runs that were begun.
+        runs: usize,
+        /// Test accuracy at the best validation epoch, mean over the runs.
+        test_accuracy: f64,
+        /// Its standard deviation.
+        test_accuracy_std: f64,
+        /// Test accuracy at the last epoch, mean over the runs.
+        test_accuracy_last: f64,
+        /// Its standard deviation.
+        test_accuracy_last_std: f64,
+        /// Time of a training step, mean over the runs.
+        ms_per_epoch: f64,
+        /// Its standard deviation.
+        ms_per_epoch_std: f64,
+        /// The most memory at any moment.
+        peak_bytes: u64,
+        /// The most of each kind.
+        peak_bytes_by_kind: PeakByKind,
+        /// Steps skipped for an overflow.
+        skipped_steps: u32,
+    },
+}
+
+/// The most bytes of each kind of memory.
+#[derive(Serialize)]
+pub struct PeakByKind {
+    graph: u64,
+    features: u64,
+    activations: u64,
+    weights: u64,
+    workspace: u64,
+}
+
+impl From<&MemoryReport> for PeakByKind {
+    fn from(report: &MemoryReport) -> Self {
+        let peak = |kind: MemoryKind| report.peak[kind as usize];
+        Self {
+            graph: peak(MemoryKind::Graph),
+            features: peak(MemoryKind::Features),
+            activations: peak(MemoryKind::Activations),
+            weights: peak(MemoryKind::Weights),
+            workspace: peak(MemoryKind::Workspace),
+        }
+    }
+}
+
+fn status(status: Status) -> &'static str {
+    match status {
+        Status::Finished => "finished",
+        Status::Stopped => "stopped",
+        Status::Diverged { .. } => "diverged",
+    }
+}
+
+impl<'a> Event<'a> {
+    /// What `plan` will train on `dataset`.
+    pub fn start(dataset: &'a Dataset, plan: &'a Plan) -> Self {
+        Event::Start {
+            version: env!("CARGO_PKG_VERSION"),
+            dataset: &dataset.name,
+            vertices: dataset.graph.vertices(),
+            edges: dataset.graph.edges(),
+            features: dataset.feature_len(),
+            classes: dataset.classes,
+            model: plan.label,
+            precision: plan.precision.to_string(),
+            layers: plan.layers,
+            hidden: plan.hidden,
+            epochs: plan.epochs,
+            seed: plan.seed,
+            seeds: plan.seeds,
+        }
+    }
+
+    /// What came of `plan`.
+    pub fn summary(plan: &'a Plan, outcome: &'a Outcome) -> Self {
+        let (best, last, ms) = (
+            outcome.test_accuracy(),
+            outcome.test_accuracy_last(),
+            outcome.ms_per_epoch(),
+        );
+        Event::Summary {
+            model: plan.label,
+            device: &outcome.device,
+            precision: plan.precision.to_string(),
+            scaling: match plan.policy.scaling {
+                Scaling::Discretized => "discretized",
+                Scaling::PostReduction => "post_reduction",
+                Scaling::PreReduction => "pre_reduction",
+            },
+            status: status(outcome.status()),
+            runs: outcome.runs.len(),
+            test_accuracy: best.mean,
+            test_accuracy_std: best.deviation,
+            test_accuracy_last: last.mean,
+            test_accuracy_last_std: last.deviation,
+            ms_per_epoch: ms.mean,
+            ms_per_epoch_std: ms.deviation,
+            peak_bytes: outcome.memory.peak_total,
+            peak_bytes_by_kind: (&outcome.memory).into(),
+            skipped_steps: outcome.skipped(),
+        }
+    }
+}
+
+/// Passes what happens on to the screen and to the JSON lines.
+pub struct Recorder {
+    /// What a person sees.
+    pub screen: Screen,
+    json: JsonLines,
+    stop: Arc<AtomicBool>,
+    label: String,
+}
+
+impl Recorder {
+    /// A recorder of runs of `epochs` epochs, which ends them when `stop` is set.
+    pub fn new(json: Option<&Path>, epochs: u32, stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
+        let json = JsonLines::open(json)?;
+        let screen = Screen::new(json.is_stdout(), epochs, stop);
+        Ok(Self {
+            screen,
+            json,
+            stop: Arc::clone(stop),
+            label: String::new(),
+        })
+    }
+
+    /// Writes a JSON line.
+    pub fn record(&mut self, event: &Event<'_>) {
+        if let Err(error) = self.json.write(event) {
+            self.screen.failed(&error);
+        }
+    }
+
+    /// Puts the JSON lines in their place.
+    pub fn finish(self) -> Result<(), Failure> {
+        self.json.finish()
+    }
+}
+
+impl Observer for Recorder {
+    fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {
+        tracing::info!(
+            "{} in {} on {device}, seed {seed}",
+            plan.label,
+            plan.precision
+        );
+        self.label = match plan.seeds {
+            1 => format!("{} {}", plan.label, plan.precision),
+            _ => format!("{} {} seed {seed}", plan.label, plan.precision),
+        };
+        self.screen.start(&self.label);
+    }
+
+    fn epoch(&mut self, plan: &Plan, seed: u64, report: &EpochReport) -> ControlFlow<()> {
+        let accuracy = |split| report.accuracy.of(split);
+        let message = format!(
+            "loss {:.4} train {:.2}% validation {:.2}% test {:.2}%",
+            report.loss,
+            accuracy(Split::Train),
+            accuracy(Split::Validation),
+            accuracy(Split::Test)
+        );
+        self.screen.epoch(&self.label, report.epoch, &message);
+        self.record(&Event::Epoch {
+            model: plan.label,
+            seed,
+            epoch: report.epoch,
+            loss: report.loss,
+            train_accuracy: accuracy(Split::Train),
+            validation_accuracy: accuracy(Split::Validation),
+            test_accuracy: accuracy(Split::Test),
+            ms: report.ms,
+            loss_scale: report.optimizer.loss_scale,
+            skipped_steps: report.optimizer.skipped,
+        });
+        if self.stop.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn run_ends(&mut self, plan: &Plan, seed: u64, run: &RunSummary) {
+        self.screen.end();
+        self.record(&Event::Run {
+            model: plan.label,
+            seed,
+            status: status(run.status),
+            epochs: run.last.map_or(0, |last| last.epoch),
+            best_epoch: run.best.map(|best| best.epoch),
+            test_accuracy: run.test_accuracy(),
+            test_accuracy_last: run.test_accuracy_last(),
+            ms_per_epoch: run.ms_per_epoch,
+        });
+    }
+}

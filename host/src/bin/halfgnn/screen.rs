@@ -1,0 +1,138 @@
+//! What a person sees: a progress bar on a terminal, plain lines elsewhere, a table at the end.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Plain lines of a run: about this many, and the last.
+const LINES_PER_RUN: u32 = 20;
+
+/// Where a person reads: stdout, or stderr where stdout carries JSON.
+pub struct Screen {
+    to_stderr: bool,
+    bar: Option<ProgressBar>,
+    epochs: u32,
+    stop: Arc<AtomicBool>,
+}
+
+impl Screen {
+    /// A screen for runs of `epochs` epochs; `stop` is set when nobody reads any more.
+    pub fn new(to_stderr: bool, epochs: u32, stop: &Arc<AtomicBool>) -> Self {
+        let terminal = if to_stderr {
+            io::stderr().is_terminal()
+        } else {
+            io::stdout().is_terminal()
+        };
+        let bar = terminal.then(|| {
+            let target = if to_stderr {
+                ProgressDrawTarget::stderr()
+            } else {
+                ProgressDrawTarget::stdout()
+            };
+            let style =
+                ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg} {eta:>4} left");
+            let bar = ProgressBar::with_draw_target(Some(epochs.into()), target);
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Self {
+            to_stderr,
+            bar,
+            epochs,
+            stop: Arc::clone(stop),
+        }
+    }
+
+    /// Starts a run by the name of `label`.
+    pub fn start(&mut self, label: &str) {
+        if let Some(bar) = &self.bar {
+            bar.reset();
+            bar.set_prefix(label.to_owned());
+        }
+    }
+
+    /// Shows that `epoch` of the run `label` is done.
+    pub fn epoch(&mut self, label: &str, epoch: u32, message: &dyn Display) {
+        let epochs = self.epochs;
+        if let Some(bar) = &self.bar {
+            bar.set_message(message.to_string());
+            bar.set_position(epoch.into());
+        } else if epoch % epochs.div_ceil(LINES_PER_RUN) == 0 || epoch == 1 || epoch == epochs {
+            self.line(&format_args!("{label} epoch {epoch}/{epochs} {message}"));
+        }
+    }
+
+    /// Ends a run.
+    pub fn end(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, line: &dyn Display) {
+        let written = if self.to_stderr {
+            writeln!(io::stderr(), "{line}")
+        } else {
+            writeln!(io::stdout(), "{line}")
+        };
+        if let Err(error) = written {
+            self.failed(&error);
+        }
+    }
+
+    /// Takes note of an output that cannot be written: a reader who left (`| head`) ends the run like Ctrl-C.
+    pub fn failed(&self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            tracing::warn!("cannot write: {error}");
+        }
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Bytes as a person reads them.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// A number with its thousands apart.
+pub fn count(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_for_people() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(12_345_678), "12,345,678");
+    }
+}

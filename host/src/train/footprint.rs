@@ -1,0 +1,133 @@
+//! How much memory a run will take, before any of it is asked for.
+
+use crate::backend::MemoryKind;
+use crate::driver::DriverError;
+use crate::error::Error;
+use crate::graph::{Csr, Graph};
+use crate::nn::{Norm, matrix_bytes};
+use crate::tensor::Element;
+
+/// Bytes by kind, in the order of [`MemoryKind::ALL`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    bytes: [u64; MemoryKind::ALL.len()],
+}
+
+impl Footprint {
+    /// The graph, with the degree norm `norm`, and features, labels and splits of its vertices. What a model adds is
+    /// its own to say.
+    pub fn of_task<E: Element>(graph: &Graph, norm: Norm, features: usize) -> Self {
+        let vertices = graph.vertices() as u64;
+        let order = |csr: &Csr| csr.bytes() + 4 * csr.empty_rows().len() as u64;
+        let transposed = if graph.is_symmetric() {
+            0
+        } else {
+            order(graph.transposed())
+        };
+        let norms = match norm {
+            Norm::None => 0,
+            Norm::Both if !graph.is_symmetric() => 2,
+            _ => 1,
+        };
+        let mut footprint = Self::default();
+        footprint.add(
+            MemoryKind::Graph,
+            order(graph.csr()) + transposed + norms * 4 * vertices,
+        );
+        footprint.add(
+            MemoryKind::Features,
+            matrix_bytes::<E>(graph.vertices(), features),
+        );
+        // Labels, splits and targets.
+        footprint.add(MemoryKind::Features, 3 * 4 * vertices);
+        footprint
+    }
+
+    /// Adds to a kind.
+    pub fn add(&mut self, kind: MemoryKind, bytes: u64) {
+        let place = &mut self.bytes[kind as usize];
+        *place = place.saturating_add(bytes);
+    }
+
+    /// Bytes of a kind.
+    pub fn of(&self, kind: MemoryKind) -> u64 {
+        self.bytes[kind as usize]
+    }
+
+    /// Bytes of all kinds.
+    pub fn total(&self) -> u64 {
+        self.bytes
+            .iter()
+            .fold(0, |sum, &bytes| sum.saturating_add(bytes))
+    }
+
+    /// That it fits where `free` of `total` bytes are free; `None` where nobody knows.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`].
+    pub fn check(&self, memory: Option<(u64, u64)>) -> Result<(), Error> {
+        match memory {
+            Some((free, total)) if self.total() > free => Err(DriverError::OutOfMemory {
+                asked: self.total(),
+                free,
+                total,
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Free and total bytes of the machine's memory, or of this process's control group where that has less; `None` where
+/// the system does not say.
+pub fn host_memory() -> Option<(u64, u64)> {
+    let machine = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| meminfo(&text));
+    let read = |file: &str| {
+        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    let group = read("memory.max").zip(read("memory.current"));
+    let group = group.map(|(most, used)| (most.saturating_sub(used), most));
+    [machine, group].into_iter().flatten().min()
+}
+
+/// Free and total bytes, from the text of `/proc/meminfo`.
+fn meminfo(text: &str) -> Option<(u64, u64)> {
+    let bytes = |field: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+        let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        kilobytes.checked_mul(1024)
+    };
+    Some((bytes("MemAvailable:")?, bytes("MemTotal:")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_as_linux_tells_it() {
+        let text = "MemTotal:       16 kB\nMemFree:         4 kB\nMemAvailable:    8 kB\n";
+        assert_eq!(meminfo(text), Some((8 * 1024, 16 * 1024)));
+        assert_eq!(meminfo("MemTotal: 16 kB\n"), None);
+        assert_eq!(meminfo(""), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut footprint = Footprint::default();
+        footprint.add(MemoryKind::Weights, 100);
+        footprint.add(MemoryKind::Activations, 50);
+        assert!(footprint.check(None).is_ok());
+        assert!(footprint.check(Some((150, 150))).is_ok());
+        let refused = footprint.check(Some((149, 200))).unwrap_err().to_string();
+        assert!(
+            refused.contains("150 bytes") && refused.contains("149 of 200"),
+            "{refused}"
+        );
+        footprint.add(MemoryKind::Weights, u64::MAX);
+        assert_eq!(footprint.total(), u64::MAX);
+    }
+}

@@ -1,0 +1,16 @@
+//! Training: full-graph steps in mixed precision, evaluation, and what came of it.
+//!
+//! A step is a forward pass, the cross-entropy of the training vertices and its gradient, a backward pass, a check for
+//! overflow and Adam on the float master weights. All of it stays on the device: an overflow skips the update and halves
+//! the loss scale there ([`OptimizerState`](crate::backend::OptimizerState)), and the loss is read only when it is asked
+//! for.
+
+mod footprint;
+mod objective;
+mod summary;
+mod trainer;
+
+pub use footprint::{Footprint, host_memory};
+pub use objective::{Objective, Split};
+pub use summary::{Accuracy, EpochReport, RunSummary, Spread, Status};
+pub use trainer::{TrainConfig, Trainer, loss_scaling};

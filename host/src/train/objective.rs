@@ -1,0 +1,179 @@
+//! What is trained on: features, labels and splits on a backend.
+
+use crate::backend::{Backend, MemoryKind, NO_TARGET};
+use crate::error::Error;
+use crate::nn::{Inputs, Propagation};
+use crate::tensor::{Array, Element, Matrix};
+use std::fmt;
+
+const NAME: &str = "Objective";
+
+/// A part of the labelled vertices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Those whose labels the model learns from.
+    Train,
+    /// Those that choose the epoch.
+    Validation,
+    /// Those that tell how good it is.
+    Test,
+}
+
+impl Split {
+    /// Every split, in the order of the backend's split numbers.
+    pub const ALL: [Split; 3] = [Split::Train, Split::Validation, Split::Test];
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Split::Train => "training",
+            Split::Validation => "validation",
+            Split::Test => "test",
+        })
+    }
+}
+
+/// A node classification task on a backend.
+#[derive(Debug)]
+pub struct Objective<B: Backend, E: Element> {
+    pub(super) graph: Propagation<B>,
+    pub(super) features: Matrix<B, E>,
+    pub(super) labels: Array<B, u32>,
+    pub(super) splits: Array<B, u32>,
+    /// The labels of training vertices, [`NO_TARGET`] elsewhere.
+    pub(super) targets: Array<B, u32>,
+    pub(super) sizes: [usize; 3],
+    classes: usize,
+}
+
+impl<B: Backend, E: Element> Objective<B, E> {
+    /// The task of telling the classes of vertices: `labels` has one a vertex, `splits` the vertices of each split in
+    /// the order of [`Split::ALL`], `graph` is the graph as the model wants it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where sizes do not agree, [`Error::Unsupported`] where no vertex is trained on, a split names a
+    /// vertex that does not exist or that another split has, or such a vertex has a label that is no class, and
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn new(
+        backend: &B,
+        graph: Propagation<B>,
+        features: Matrix<B, E>,
+        labels: &[u32],
+        classes: usize,
+        splits: [&[u32]; 3],
+    ) -> Result<Self, Error> {
+        let vertices = graph.vertices();
+        Error::expect(NAME, "rows of the features", vertices, features.rows())?;
+        Error::expect(NAME, "labels", vertices, labels.len())?;
+        let numbers = number_vertices(labels, classes, splits)?;
+        let targets: Vec<u32> = numbers
+            .iter()
+            .zip(labels)
+            .map(|(&split, &label)| {
+                if split == Split::Train as u32 {
+                    label
+                } else {
+                    NO_TARGET
+                }
+            })
+            .collect();
+        let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Features);
+        Ok(Self {
+            graph,
+            features,
+            labels: upload(labels)?,
+            splits: upload(&numbers)?,
+            targets: upload(&targets)?,
+            sizes: splits.map(<[u32]>::len),
+            classes,
+        })
+    }
+
+    /// What a model computes on.
+    pub fn inputs<'a>(&'a self, backend: &'a B) -> Inputs<'a, B, E> {
+        Inputs {
+            backend,
+            graph: &self.graph,
+            features: &self.features,
+        }
+    }
+
+    /// Number of vertices.
+    pub fn vertices(&self) -> usize {
+        self.features.rows()
+    }
+
+    /// Number of classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+}
+
+/// The number of each vertex's split, or [`NO_TARGET`].
+fn number_vertices(labels: &[u32], classes: usize, splits: [&[u32]; 3]) -> Result<Vec<u32>, Error> {
+    let refuse = |reason: String| {
+        Err(Error::Unsupported {
+            operator: NAME,
+            reason,
+        })
+    };
+    let vertices = labels.len();
+    let mut numbers = vec![NO_TARGET; vertices];
+    for (list, split) in splits.into_iter().zip(Split::ALL) {
+        for &vertex in list {
+            let Some(place) = numbers.get_mut(vertex as usize) else {
+                return refuse(format!(
+                    "the {split} split names vertex {vertex} of {vertices}"
+                ));
+            };
+            if *place != NO_TARGET {
+                let other = Split::ALL[*place as usize];
+                return refuse(format!(
+                    "vertex {vertex} is in the {other} split and again in the {split} split"
+                ));
+            }
+            let label = labels[vertex as usize];
+            if label as usize >= classes {
+                return refuse(format!(
+                    "vertex {vertex} has label {label}, but there are {classes} classes"
+                ));
+            }
+            *place = split as u32;
+        }
+    }
+    if splits[Split::Train as usize].is_empty() {
+        return refuse("no vertex is in the training split".into());
+    }
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_vertex_gets_the_number_of_its_split() {
+        let numbers = number_vertices(&[0, 1, 9, 1, 0], 2, [&[3], &[0, 1], &[4]]).unwrap();
+        assert_eq!(numbers, [1, 1, NO_TARGET, 0, 2]);
+    }
+
+    #[test]
+    fn splits_that_are_none_are_refused() {
+        let refused =
+            |labels: &[u32], splits| number_vertices(labels, 2, splits).unwrap_err().to_string();
+        assert!(refused(&[0, 1], [&[], &[0], &[1]]).contains("no vertex is in the training split"));
+        assert!(
+            refused(&[0, 1], [&[0], &[2], &[]])
+                .contains("the validation split names vertex 2 of 2")
+        );
+        assert!(
+            refused(&[0, 1], [&[1], &[], &[1]])
+                .contains("vertex 1 is in the training split and again in the test split")
+        );
+        assert!(
+            refused(&[0, 2], [&[0], &[], &[1]])
+                .contains("vertex 1 has label 2, but there are 2 classes")
+        );
+    }
+}

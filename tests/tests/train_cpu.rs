@@ -1,0 +1,593 @@
+//! Training on the CPU: gradients against float64, overflow, repeatability, memory.
+
+use half::f16;
+use halfgnn::backend::cpu::Cpu;
+use halfgnn::backend::{Backend, MemoryKind, MemoryReport, SpmmPolicy};
+use halfgnn::graph::Graph;
+use halfgnn::nn::{Gcn, GcnConfig, Mode, Model, Norm, Propagation};
+use halfgnn::tensor::{Element, Matrix};
+use halfgnn::train::{Footprint, Objective, Split, Status, TrainConfig, Trainer};
+use halfgnn_contract::rng;
+use std::ops::ControlFlow;
+
+/// A task on a graph that is not symmetric, has a vertex that nobody hears from and one that hears from nobody.
+struct Toy {
+    graph: Graph,
+    features: Vec<f32>,
+    width: usize,
+    labels: Vec<u32>,
+    classes: usize,
+    splits: [Vec<u32>; 3],
+}
+
+impl Toy {
+    fn new(width: usize) -> Self {
+        let vertices = 14;
+        let edges: Vec<(u32, u32)> = (0..60)
+            .map(|k| (random(k, 1) % 13, 1 + random(k, 2) % 13))
+            .chain([(5, 5), (5, 5)])
+            .collect();
+        let (rows, columns): (Vec<_>, Vec<_>) = edges.into_iter().unzip();
+        let features =
+            (0..vertices as u64 * width as u64).map(|k| 2.0 * rng::unit_f32(random(k, 3)) - 1.0);
+        Self {
+            graph: Graph::from_edges(vertices, &rows, &columns).unwrap(),
+            features: features.collect(),
+            width,
+            labels: (0..vertices as u64).map(|k| random(k, 4) % 3).collect(),
+            classes: 3,
+            splits: [vec![0, 3, 4, 5, 9, 13], vec![1, 2], vec![6, 7, 8]],
+        }
+    }
+
+    fn objective<E: Element>(&self, backend: &Cpu, norm: Norm) -> Objective<Cpu, E> {
+        let graph = Propagation::new(backend, &self.graph, norm).unwrap();
+        let (rows, kind) = (self.graph.vertices(), MemoryKind::Features);
+        let features = Matrix::from_f32(backend, rows, self.width, &self.features, kind).unwrap();
+        let splits = self.splits.each_ref().map(Vec::as_slice);
+        Objective::new(backend, graph, features, &self.labels, self.classes, splits).unwrap()
+    }
+
+    fn config(&self, layers: usize, hidden: usize, dropout: f32) -> GcnConfig {
+        GcnConfig {
+            hidden,
+            layers,
+            dropout,
+            ..GcnConfig::new(self.width, self.classes)
+        }
+    }
+}
+
+fn random(index: u64, stream: u32) -> u32 {
+    rng::uniform_u32(rng::key(2024, stream), index)
+}
+
+type GcnTrainer<'a, E> = Trainer<'a, Cpu, E, Gcn<Cpu, E>>;
+
+fn trainer<'a, E: Element>(
+    backend: &'a Cpu,
+    objective: &'a Objective<Cpu, E>,
+    config: GcnConfig,
+    train: TrainConfig,
+) -> GcnTrainer<'a, E> {
+    let model = Gcn::new(backend, objective.vertices(), config, train.seed).unwrap();
+    Trainer::new(backend, objective, model, train).unwrap()
+}
+
+fn weights<E: Element>(backend: &Cpu, trainer: &GcnTrainer<'_, E>) -> Vec<Vec<f32>> {
+    trainer
+        .model()
+        .parameters()
+        .iter()
+        .map(|p| p.master().to_f32(backend).unwrap())
+        .collect()
+}
+
+fn gradients<E: Element>(backend: &Cpu, trainer: &GcnTrainer<'_, E>) -> Vec<Vec<f32>> {
+    let scale = trainer.optimizer().unwrap().loss_scale;
+    let unscaled = |values: Vec<f32>| values.into_iter().map(|g| g / scale).collect();
+    trainer
+        .model()
+        .parameters()
+        .iter()
+        .map(|p| unscaled(p.gradient().to_f32(backend).unwrap()))
+        .collect()
+}
+
+/// The loss of a GCN in float64, from a dense adjacency, without dropout.
+fn reference_loss(toy: &Toy, norm: Norm, layers: usize, parameters: &[Vec<f64>]) -> f64 {
+    let vertices = toy.graph.vertices();
+    let power = |degree: u32, exponent: f64| {
+        if degree == 0 {
+            0.0
+        } else {
+            f64::from(degree).powf(exponent)
+        }
+    };
+    let (row_exponent, column_exponent) = match norm {
+        Norm::Both => (-0.5, -0.5),
+        Norm::Right => (-1.0, 0.0),
+        Norm::Left => (0.0, -1.0),
+        Norm::None => (0.0, 0.0),
+    };
+    let (rows, columns) = (toy.graph.in_degrees(), toy.graph.out_degrees());
+    let mut x: Vec<Vec<f64>> = toy
+        .features
+        .chunks(toy.width)
+        .map(|row| row.iter().map(|&value| value.into()).collect())
+        .collect();
+    for layer in 0..layers {
+        let (weight, bias) = (&parameters[2 * layer], &parameters[2 * layer + 1]);
+        let mut y = vec![vec![0.0; bias.len()]; vertices];
+        for (&row, &column) in toy.graph.rows().iter().zip(toy.graph.cols()) {
+            let (row, column) = (row as usize, column as usize);
+            let factor = power(rows[row], row_exponent) * power(columns[column], column_exponent);
+            for (k, &value) in x[column].iter().enumerate() {
+                for n in 0..bias.len() {
+                    y[row][n] += factor * value * weight[k * bias.len() + n];
+                }
+            }
+        }
+        for value in y.iter_mut().flat_map(|row| row.iter_mut().zip(bias)) {
+            *value.0 += value.1;
+            if layer + 1 < layers {
+                *value.0 = value.0.max(0.0);
+            }
+        }
+        x = y;
+    }
+    let losses = toy.splits[0].iter().map(|&vertex| {
+        let logits = &x[vertex as usize];
+        logits.iter().map(|z| z.exp()).sum::<f64>().ln()
+            - logits[toy.labels[vertex as usize] as usize]
+    });
+    losses.sum::<f64>() / toy.splits[0].len() as f64
+}
+
+fn widen(parameters: &[Vec<f32>]) -> Vec<Vec<f64>> {
+    parameters
+        .iter()
+        .map(|values| values.iter().map(|&value| value.into()).collect())
+        .collect()
+}
+
+/// Biases start at zero, where a mistake in them would not show.
+fn shake_biases<E: Element>(backend: &Cpu, trainer: &mut GcnTrainer<'_, E>) {
+    for (index, parameter) in trainer.model_mut().parameters_mut().into_iter().enumerate() {
+        if parameter.name().ends_with("bias") {
+            let columns = parameter.shape().1 as u64;
+            let values = (0..columns).map(|k| rng::unit_f32(random(k, 50 + index as u32)) - 0.5);
+            parameter
+                .write(backend, &values.collect::<Vec<_>>())
+                .unwrap();
+        }
+    }
+}
+
+fn compare_with_float64<E: Element>(
+    norm: Norm,
+    layers: usize,
+    width: usize,
+    hidden: usize,
+    tolerance: f64,
+) {
+    let backend = Cpu::new();
+    let toy = Toy::new(width);
+    let objective = toy.objective::<E>(&backend, norm);
+    let mut trainer = trainer(
+        &backend,
+        &objective,
+        toy.config(layers, hidden, 0.0),
+        TrainConfig::new(E::PRECISION),
+    );
+    shake_biases(&backend, &mut trainer);
+    trainer.gradients().unwrap();
+
+    let case = format!(
+        "{norm:?}, {layers} layers, {width} to {hidden}, {}",
+        E::PRECISION
+    );
+    let mut parameters = widen(&weights(&backend, &trainer));
+    let loss = reference_loss(&toy, norm, layers, &parameters);
+    let measured = f64::from(trainer.loss().unwrap());
+    assert!(
+        (measured - loss).abs() <= tolerance * loss,
+        "{case}: loss {measured}, should be {loss}"
+    );
+    for (p, gradient) in gradients(&backend, &trainer).iter().enumerate() {
+        let largest = gradient
+            .iter()
+            .fold(0.0_f64, |most, &g| most.max(g.abs().into()));
+        assert!(largest > 0.0, "{case}: parameter {p} has no gradient");
+        for (k, &measured) in gradient.iter().enumerate() {
+            const STEP: f64 = 1e-5;
+            let at = parameters[p][k];
+            let mut loss_at = |value| {
+                parameters[p][k] = value;
+                reference_loss(&toy, norm, layers, &parameters)
+            };
+            let expected = (loss_at(at + STEP) - loss_at(at - STEP)) / (2.0 * STEP);
+            loss_at(at);
+            let error = (f64::from(measured) - expected).abs();
+            assert!(
+                error <= tolerance * largest,
+                "{case}: gradient {k} of parameter {p} is {measured}, should be {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn gradients_in_float_are_those_of_float64() {
+    for norm in [Norm::Both, Norm::Right, Norm::Left, Norm::None] {
+        for (layers, width, hidden) in [
+            (1, 5, 1),
+            (1, 2, 1),
+            (2, 9, 7),
+            (2, 3, 8),
+            (3, 4, 9),
+            (4, 6, 6),
+        ] {
+            compare_with_float64::<f32>(norm, layers, width, hidden, 2e-5);
+        }
+    }
+}
+
+#[test]
+fn gradients_in_half_are_near_those_of_float64() {
+    // Six roundings a layer and pass, each of 2^-11, and inputs and weights that are rounded themselves.
+    for norm in [Norm::Both, Norm::Right] {
+        for (layers, width, hidden) in [(1, 5, 1), (2, 9, 7), (2, 3, 8)] {
+            compare_with_float64::<f16>(norm, layers, width, hidden, 2e-2);
+        }
+    }
+}
+
+/// With dropout there is no reference, but the loss of the same masks at other weights.
+#[test]
+fn gradients_with_dropout_are_finite_differences() {
+    let backend = Cpu::new();
+    for (width, hidden) in [(9, 6), (4, 9)] {
+        let toy = Toy::new(width);
+        let objective = toy.objective::<f32>(&backend, Norm::Both);
+        let config = toy.config(3, hidden, 0.4);
+        let mut trainer = trainer(
+            &backend,
+            &objective,
+            config,
+            TrainConfig::new(f32::PRECISION),
+        );
+        shake_biases(&backend, &mut trainer);
+        trainer.gradients().unwrap();
+        let expected = gradients(&backend, &trainer);
+        let mut wrong = 0;
+        let mut checked = 0;
+        for (p, gradient) in expected.iter().enumerate() {
+            let original = weights(&backend, &trainer)[p].clone();
+            for (k, &gradient) in gradient.iter().enumerate() {
+                const STEP: f32 = 1.0 / 256.0;
+                let mut loss_at = |offset: f32| {
+                    let mut values = original.clone();
+                    values[k] += offset;
+                    trainer.model_mut().parameters_mut()[p]
+                        .write(&backend, &values)
+                        .unwrap();
+                    trainer.gradients().unwrap();
+                    trainer.loss().unwrap()
+                };
+                let difference = (loss_at(STEP) - loss_at(-STEP)) / (2.0 * STEP);
+                loss_at(0.0);
+                checked += 1;
+                // A step may cross the kink of a ReLU; few do.
+                wrong += usize::from((difference - gradient).abs() > 5e-4 + 0.02 * gradient.abs());
+            }
+        }
+        assert!(
+            wrong * 20 <= checked,
+            "{wrong} of {checked} gradients are not the difference of losses"
+        );
+    }
+}
+
+#[test]
+fn a_tiny_graph_is_learnt_by_heart() {
+    fn learns<E: Element>() {
+        let backend = Cpu::new();
+        let toy = Toy::new(8);
+        let objective = toy.objective::<E>(&backend, Norm::Right);
+        let config = toy.config(2, 32, 0.0);
+        let mut train = TrainConfig::new(E::PRECISION);
+        train.adam.learning_rate = 0.02;
+        train.adam.weight_decay = 0.0;
+        let summary = trainer(&backend, &objective, config, train)
+            .run(|_| ControlFlow::Continue(()))
+            .unwrap();
+        assert_eq!(summary.status, Status::Finished);
+        let last = summary.last.unwrap();
+        assert_eq!(last.epoch, 200);
+        assert_eq!(
+            last.accuracy.of(Split::Train),
+            100.0,
+            "{} loss {}",
+            E::PRECISION,
+            last.loss
+        );
+        assert_eq!(last.optimizer.steps + last.optimizer.skipped, 200);
+        assert!(last.loss < 0.1, "loss {}", last.loss);
+    }
+    learns::<f32>();
+    learns::<f16>();
+}
+
+#[test]
+fn an_infinite_gradient_skips_the_step_and_halves_the_loss_scale() {
+    let backend = Cpu::new();
+    let toy = Toy::new(8);
+    let objective = toy.objective::<f16>(&backend, Norm::Both);
+    let config = toy.config(2, 16, 0.5);
+    let mut trainer = trainer(
+        &backend,
+        &objective,
+        config,
+        TrainConfig::new(f16::PRECISION),
+    );
+    trainer.step().unwrap();
+    let before = weights(&backend, &trainer);
+    let state = trainer.optimizer().unwrap();
+    assert_eq!((state.steps, state.skipped), (1, 0));
+
+    for bad in [f32::INFINITY, f32::NAN] {
+        let state = trainer.optimizer().unwrap();
+        trainer.gradients().unwrap();
+        {
+            let mut parameters = trainer.model_mut().parameters_mut();
+            let gradient = parameters[2].gradient_mut();
+            let mut values = gradient.to_f32(&backend).unwrap();
+            values[7] = bad;
+            gradient.write_f32(&backend, &values).unwrap();
+        }
+        trainer.update().unwrap();
+        let after = trainer.optimizer().unwrap();
+        assert_eq!(after.loss_scale, state.loss_scale / 2.0);
+        assert_eq!((after.steps, after.skipped), (1, state.skipped + 1));
+        assert_eq!(
+            weights(&backend, &trainer),
+            before,
+            "a skipped step changes no weight"
+        );
+    }
+    trainer.step().unwrap();
+    let state = trainer.optimizer().unwrap();
+    assert_eq!((state.steps, state.skipped), (2, 2));
+    assert_ne!(weights(&backend, &trainer), before);
+}
+
+#[test]
+fn a_seed_gives_the_same_bits_on_any_number_of_threads() {
+    fn train<E: Element>(seed: u64, threads: usize) -> (Vec<u32>, Vec<u32>) {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let backend = Cpu::new();
+            let toy = Toy::new(19);
+            let objective = toy.objective::<E>(&backend, Norm::Both);
+            let train = TrainConfig {
+                epochs: 20,
+                seed,
+                ..TrainConfig::new(E::PRECISION)
+            };
+            let mut trainer = trainer(&backend, &objective, toy.config(3, 24, 0.5), train);
+            let mut losses = Vec::new();
+            trainer
+                .run(|report| {
+                    losses.push(report.loss.to_bits());
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            let weights = weights(&backend, &trainer);
+            (
+                losses,
+                weights.into_iter().flatten().map(f32::to_bits).collect(),
+            )
+        })
+    }
+    fn repeats<E: Element>() {
+        let first = train::<E>(7, 1);
+        assert_eq!(first.0.len(), 20);
+        for threads in [1, 2, 3] {
+            assert!(
+                first == train::<E>(7, threads),
+                "{} differs on {threads} threads",
+                E::PRECISION
+            );
+        }
+        assert!(
+            first != train::<E>(8, 1),
+            "another seed must give other weights"
+        );
+    }
+    repeats::<f32>();
+    repeats::<f16>();
+}
+
+#[test]
+fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
+    fn measure<E: Element>(layers: usize, width: usize, hidden: usize, dropout: f32, norm: Norm) {
+        let toy = Toy::new(width);
+        let config = toy.config(layers, hidden, dropout);
+        let mut foretold = Footprint::of_task::<E>(&toy.graph, norm, width);
+        let (activations, parameters) = Gcn::<Cpu, E>::bytes(toy.graph.vertices(), &config);
+        foretold.add(MemoryKind::Activations, activations);
+        foretold.add(MemoryKind::Weights, parameters);
+
+        let backend = Cpu::new();
+        let objective = toy.objective::<E>(&backend, norm);
+        let mut trainer = trainer(&backend, &objective, config, TrainConfig::new(E::PRECISION));
+        trainer.step().unwrap();
+        trainer.evaluate().unwrap();
+        let first: MemoryReport = backend.memory();
+        for _ in 0..3 {
+            trainer.step().unwrap();
+            trainer.evaluate().unwrap();
+        }
+        assert_eq!(backend.memory(), first, "a later step allocated");
+        let of = |kind: MemoryKind| (first.peak[kind as usize], foretold.of(kind));
+        for kind in [
+            MemoryKind::Graph,
+            MemoryKind::Features,
+            MemoryKind::Activations,
+        ] {
+            let (measured, foretold) = of(kind);
+            assert_eq!(
+                measured, foretold,
+                "{kind} of {layers} layers, {width} to {hidden}"
+            );
+        }
+        // Beside the parameters, the state of the optimiser: five words.
+        let (measured, foretold) = of(MemoryKind::Weights);
+        assert_eq!(measured, foretold + 20);
+    }
+    for (layers, width, hidden) in [
+        (1, 5, 1),
+        (2, 9, 7),
+        (2, 3, 8),
+        (3, 4, 9),
+        (5, 16, 16),
+        (2, 24, 3),
+        (3, 16, 3),
+    ] {
+        measure::<f16>(layers, width, hidden, 0.5, Norm::Both);
+        measure::<f32>(layers, width, hidden, 0.0, Norm::Left);
+    }
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_run_and_leaves_the_weights() {
+    let backend = Cpu::new();
+    let mut toy = Toy::new(8);
+    toy.features[3 * toy.width] = f32::NAN; // of a vertex that others hear from
+    let objective = toy.objective::<f16>(&backend, Norm::None);
+    let config = toy.config(2, 16, 0.0);
+    let mut trainer = trainer(
+        &backend,
+        &objective,
+        config,
+        TrainConfig::new(f16::PRECISION),
+    );
+    let before = weights(&backend, &trainer);
+    let mut epochs = 0;
+    let summary = trainer
+        .run(|_| {
+            epochs += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(
+        (summary.status, epochs),
+        (Status::Diverged { since: 1 }, 10)
+    );
+    assert_eq!(weights(&backend, &trainer), before);
+}
+
+#[test]
+fn a_run_that_is_told_to_stop_has_the_summary_so_far() {
+    let backend = Cpu::new();
+    let toy = Toy::new(8);
+    let objective = toy.objective::<f32>(&backend, Norm::Both);
+    let config = toy.config(2, 16, 0.0);
+    let mut trainer = trainer(
+        &backend,
+        &objective,
+        config,
+        TrainConfig::new(f32::PRECISION),
+    );
+    let stop_at_5 = |epoch: u32| {
+        if epoch == 5 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    let summary = trainer.run(|report| stop_at_5(report.epoch)).unwrap();
+    assert_eq!(summary.status, Status::Stopped);
+    assert_eq!(summary.last.unwrap().epoch, 5);
+    let best = summary.best.unwrap();
+    assert!(best.epoch <= 5 && summary.test_accuracy() == best.accuracy.of(Split::Test));
+}
+
+#[test]
+fn a_model_that_is_none_is_refused() {
+    let backend = Cpu::new();
+    let refused = |config| {
+        Gcn::<Cpu, f16>::new(&backend, 14, config, 0)
+            .unwrap_err()
+            .to_string()
+    };
+    let config = GcnConfig::new(8, 3);
+    assert!(
+        refused(GcnConfig {
+            layers: 0,
+            ..config.clone()
+        })
+        .contains("0 layers")
+    );
+    assert!(
+        refused(GcnConfig {
+            hidden: 0,
+            ..config.clone()
+        })
+        .contains("width 0")
+    );
+    assert!(
+        refused(GcnConfig {
+            dropout: 1.0,
+            ..config.clone()
+        })
+        .contains("not in [0, 1)")
+    );
+    assert!(
+        refused(GcnConfig {
+            dropout: f32::NAN,
+            ..config.clone()
+        })
+        .contains("not in [0, 1)")
+    );
+    assert_eq!(config.policy, SpmmPolicy::default());
+
+    let toy = Toy::new(8);
+    let objective = toy.objective::<f16>(&backend, Norm::Both);
+    let four_classes = Gcn::new(&backend, 14, GcnConfig::new(8, 4), 0).unwrap();
+    let error = Trainer::new(
+        &backend,
+        &objective,
+        four_classes,
+        TrainConfig::new(f16::PRECISION),
+    )
+    .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Trainer: logits of the model should be 3, is 4"
+    );
+    let narrow = Gcn::new(&backend, 14, GcnConfig::new(7, 3), 0).unwrap();
+    let mut trainer = Trainer::new(
+        &backend,
+        &objective,
+        narrow,
+        TrainConfig::new(f16::PRECISION),
+    )
+    .unwrap();
+    assert!(
+        trainer
+            .step()
+            .unwrap_err()
+            .to_string()
+            .contains("should be"),
+        "features of another width"
+    );
+    let mut gcn = Gcn::<Cpu, f16>::new(&backend, 14, GcnConfig::new(8, 3), 0).unwrap();
+    gcn.forward(objective.inputs(&backend), Mode::Evaluate)
+        .unwrap();
+    assert_eq!(gcn.logits().shape(), (14, 3));
+}
