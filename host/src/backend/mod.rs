@@ -6,6 +6,7 @@
 
 mod adjacency;
 pub mod cpu;
+pub mod gpu;
 mod ledger;
 
 pub use adjacency::{Adjacency, DeviceGraph};

@@ -1,0 +1,143 @@
+//! A module of PTX and its entries, compared with the launch contract.
+
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use halfgnn_contract::{FINGERPRINT, FINGERPRINT_SYMBOL, Param, entries, param_bytes};
+use std::collections::HashMap;
+
+/// The kernels that the launch contract names, loaded.
+#[derive(Debug)]
+pub struct Kernels<D: Driver> {
+    functions: HashMap<&'static str, D::Function>,
+    _module: D::Module,
+}
+
+impl<D: Driver> Kernels<D> {
+    /// Compares `ptx` with the contract and loads it.
+    pub fn load(driver: &D, ptx: &str) -> Result<Self, Error> {
+        check(ptx)?;
+        let module = driver.load(ptx)?;
+        let functions = entries()
+            .map(|entry| Ok((entry.name, driver.function(&module, entry.name)?)))
+            .collect::<Result<_, Error>>()?;
+        Ok(Self { functions, _module: module })
+    }
+
+    /// Launches the entry `name`; nothing where the grid is empty.
+    ///
+    /// # Safety
+    /// Every device address in `params` lies in a buffer that the operator's caller lends, as long as the kernel's
+    /// contract asks for.
+    pub unsafe fn launch<P: Param>(
+        &self,
+        driver: &D,
+        name: &'static str,
+        config: LaunchConfig,
+        params: &P,
+    ) -> Result<(), Error> {
+        if config.grid.contains(&0) {
+            return Ok(());
+        }
+        let function = self
+            .functions
+            .get(name)
+            .ok_or_else(|| Error::Contract(format!("the launch contract names no kernel `{name}`")))?;
+        // SAFETY: `check` compared the size of the entry's parameter with the contract's, and the fingerprint its
+        // fields; addresses are the caller's promise. Buffers outlive the launch because a driver frees in the order
+        // of its stream.
+        Ok(unsafe { driver.launch(function, config, param_bytes(params)) }?)
+    }
+}
+
+/// Says why `ptx` is not what this crate was built with.
+fn check(ptx: &str) -> Result<(), Error> {
+    match fingerprint(ptx) {
+        Some(found) if found == FINGERPRINT => {}
+        Some(found) => {
+            return Err(Error::Contract(format!(
+                "the PTX was built from other sources than this program: its contract is {found:#018x}, the program's is \
+                 {FINGERPRINT:#018x}"
+            )));
+        }
+        None => return Err(Error::Contract(format!("the PTX has no `{FINGERPRINT_SYMBOL}`: it is not this crate's"))),
+    }
+    let found: HashMap<&str, Vec<usize>> = ptx.split(".entry ").skip(1).filter_map(entry).collect();
+    for entry in entries() {
+        match found.get(entry.name).map(Vec::as_slice) {
+            None => return Err(Error::Contract(format!("the PTX has no kernel `{}`", entry.name))),
+            Some([bytes]) if *bytes == entry.param_bytes => {}
+            Some(found) => {
+                return Err(Error::Contract(format!(
+                    "kernel `{}` takes parameters of {found:?} bytes, this program passes one of {}",
+                    entry.name, entry.param_bytes
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The constant that the kernels crate stores: `HALFGNN_CONTRACT[8] = {1, 2, …}`, lowest byte first.
+fn fingerprint(ptx: &str) -> Option<u64> {
+    let after = &ptx[ptx.find(&format!("{FINGERPRINT_SYMBOL}["))?..];
+    let list = &after[after.find('{')? + 1..after.find('}')?];
+    let bytes: Vec<u8> = list.split(',').map(|byte| byte.trim().parse().ok()).collect::<Option<_>>()?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// Name and parameter sizes of the entry whose text begins after `.entry `.
+fn entry(text: &str) -> Option<(&str, Vec<usize>)> {
+    let open = text.find('(')?;
+    let close = open + text[open..].find("\n)")?;
+    let sizes = text[open..close]
+        .split(".param")
+        .skip(1)
+        .map(|parameter| {
+            let size = parameter.rsplit_once('[')?.1;
+            size[..size.find(']')?].parse().ok()
+        })
+        .collect::<Option<_>>()?;
+    Some((text[..open].trim(), sizes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write as _;
+
+    /// PTX that has what the contract asks for, and bodies that do nothing.
+    fn ptx(fingerprint: u64, mut size: impl FnMut(&str, usize) -> Option<usize>) -> String {
+        let bytes = fingerprint.to_le_bytes().map(|byte| byte.to_string()).join(", ");
+        let mut text = format!(".visible .global .align 8 .b8 {FINGERPRINT_SYMBOL}[8] = {{{bytes}}};\n");
+        for entry in entries() {
+            if let Some(bytes) = size(entry.name, entry.param_bytes) {
+                let name = entry.name;
+                write!(text, ".visible .entry {name}(\n\t.param .align 8 .b8 {name}_param_0[{bytes}]\n)\n{{\n\tret;\n}}\n")
+                    .expect("a string takes all");
+            }
+        }
+        text
+    }
+
+    fn message(ptx: &str) -> String {
+        check(ptx).expect_err("the PTX does not fit").to_string()
+    }
+
+    #[test]
+    fn what_fits_is_accepted() {
+        check(&ptx(FINGERPRINT, |_, bytes| Some(bytes))).expect("the contract's own entries");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        assert!(message(&ptx(FINGERPRINT ^ 1, |_, bytes| Some(bytes))).contains("built from other sources"));
+        assert!(message("").contains("not this crate's"));
+        let victim = entries().last().expect("the contract has entries");
+        let without = ptx(FINGERPRINT, |name, bytes| (name != victim.name).then_some(bytes));
+        assert!(message(&without).contains(&format!("no kernel `{}`", victim.name)));
+        let other = ptx(FINGERPRINT, |name, bytes| Some(if name == victim.name { bytes + 8 } else { bytes }));
+        let message = message(&other);
+        assert!(message.contains(victim.name) && message.contains(&(victim.param_bytes + 8).to_string()));
+        assert!(message.contains("cargo xtask build-ptx"));
+    }
+}

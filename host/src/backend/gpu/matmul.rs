@@ -1,0 +1,101 @@
+//! Matrix product: one launch, or two where the sum is split.
+
+use super::{Gpu, matrix, narrow, optional_array, optional_matrix, stride_vectors};
+use crate::backend::{Epilogue, Form};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::tensor::{Element, Matrix, Precision};
+use halfgnn_contract::DevicePtr;
+use halfgnn_contract::gemm::{self as contract, GemmParams, Tile};
+
+const NAME: &str = "matmul";
+
+impl<D: Driver> Gpu<D> {
+    pub(super) fn launch_matmul<E: Element, O: Element>(
+        &self,
+        form: Form,
+        a: &Matrix<Self, E>,
+        b: &Matrix<Self, E>,
+        epilogue: &Epilogue<'_, Self>,
+        c: &mut Matrix<Self, O>,
+    ) -> Result<(), Error> {
+        let k = match form {
+            Form::NN | Form::NT => a.columns(),
+            Form::TN => a.rows(),
+        };
+        let [m, n, k] = [("rows of c", c.rows()), ("columns of c", c.columns()), ("inner dimension", k)]
+            .map(|(what, value)| {
+                narrow(NAME, what, value).and_then(|value| {
+                    if value <= contract::MAX_EXTENT {
+                        return Ok(value);
+                    }
+                    let reason = format!("{what}: {value} is more than 2^31");
+                    Err(Error::Unsupported { operator: NAME, reason })
+                })
+            });
+        let (m, n, k) = (m?, n?, k?);
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
+        let (input, output) = (element::<E>(), element::<O>());
+        let form = match form {
+            Form::NN => contract::Form::Nn,
+            Form::NT => contract::Form::Nt,
+            Form::TN => contract::Form::Tn,
+        };
+        let entry = contract::product(form, input, output, n).ok_or_else(|| Error::Unsupported {
+            operator: NAME,
+            reason: format!("no kernel is built for a product of {} in {}", E::PRECISION, O::PRECISION),
+        })?;
+        let tile = Tile::for_columns(n);
+        let split = contract::split(input, m, n, k, self.driver.info().multiprocessors);
+        let workspace = match contract::workspace_floats(m, n, split.splits) {
+            0 => None,
+            floats => Some(self.workspace.floats(&self.driver, &self.ledger, floats)?),
+        };
+        let params = GemmParams {
+            a: matrix(a),
+            b: matrix(b),
+            c: matrix(c),
+            bias: optional_matrix(epilogue.bias),
+            row_scale: optional_array(epilogue.row_scale),
+            workspace: workspace.as_ref().map_or(DevicePtr::NULL, |buffer| DevicePtr::new(buffer.address())),
+            m,
+            n,
+            k,
+            a_stride: stride_vectors(NAME, a)?,
+            b_stride: stride_vectors(NAME, b)?,
+            c_stride: stride_vectors(NAME, c)?,
+            workspace_stride: contract::workspace_stride(n),
+            column_tiles: tile.across(n),
+            steps_per_split: split.steps_per_split,
+            splits: split.splits,
+            flags: if epilogue.relu { contract::RELU } else { 0 },
+            alpha: epilogue.alpha,
+        };
+        let config = |ctas: u64, splits: u32, shared_bytes: u32| {
+            Ok::<_, Error>(LaunchConfig {
+                grid: [narrow(NAME, "tiles of c", ctas as usize)?, splits, 1],
+                block: [contract::THREADS_PER_CTA, 1, 1],
+                shared_bytes,
+            })
+        };
+        // SAFETY: the operator checked that the operands fit one another; the workspace has `workspace_floats`.
+        unsafe {
+            let product = config(tile.count(m, n), split.splits, tile.shared_bytes())?;
+            self.kernels.launch(&self.driver, entry.name, product, &params)?;
+            if split.splits > 1 {
+                let reduction = config(contract::reduce_ctas(output, m, n), 1, contract::REDUCE_SHARED_BYTES)?;
+                self.kernels.launch(&self.driver, contract::reduction(output), reduction, &params)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn element<E: Element>() -> contract::Element {
+    match E::PRECISION {
+        Precision::Half => contract::Element::F16,
+        Precision::Float => contract::Element::F32,
+    }
+}
