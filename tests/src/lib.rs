@@ -40,13 +40,7 @@ impl Scale {
 /// Makes a test of every case of the conformance suite.
 ///
 /// `$open` is a function that gives a backend, or something that dereferences to one, in an `Option`; where it is
-/// `None` there is no device, which the function has said, and nothing is tested.
-///
-/// ```ignore
-/// use std::sync::LazyLock;
-/// static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
-/// halfgnn_tests::conformance!(|| Some(&*CPU), Scale::Full);
-/// ```
+/// `None` there is no device, which the function has said, and nothing is tested. `tests/cpu.rs` is a whole instance.
 #[macro_export]
 macro_rules! conformance {
     ($open:expr, $scale:expr) => {
