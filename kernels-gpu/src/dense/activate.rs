@@ -1,11 +1,12 @@
 //! `y = dropout(relu(x + bias))`, and its gradient.
 
 use crate::device::global::Global;
+use crate::device::integer::wide_product;
 use crate::device::thread::{block_idx_x, thread_idx_x};
 use crate::device::vector::{Floats, Vector};
 use core::num::NonZeroU32;
 use halfgnn_contract::dense::{ActivateParams, DROPOUT, RELU, THREADS_PER_CTA};
-use halfgnn_contract::rng::dropout_bits;
+use halfgnn_contract::rng::{dropout_counter, philox_by};
 
 /// # Safety
 /// The launch contract of [`ActivateParams`]: a CTA for each `rows_per_cta` rows.
@@ -37,7 +38,9 @@ pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
             if params.flags & DROPOUT != 0 {
                 values = drop_elements::<V>(params, row, vector, values);
             }
-            Global::<V::Bits>::new(params.y).at(at).store(V::narrow(values).to_bits());
+            Global::<V::Bits>::new(params.y)
+                .at(at)
+                .store(V::narrow(values).to_bits());
         }
     });
 }
@@ -53,9 +56,16 @@ pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
             let mut values = load::<V>(Global::new(params.y), at);
             if params.flags & RELU != 0 {
                 // What ReLU or dropout made zero says so by itself: no number is drawn again.
-                let factor = if params.flags & DROPOUT != 0 { params.keep_scale } else { 1.0 };
+                let factor = if params.flags & DROPOUT != 0 {
+                    params.keep_scale
+                } else {
+                    1.0
+                };
                 let output = load::<V>(Global::new(params.x), at);
-                values = values.zip(output, |value, output| if output > 0.0 { value * factor } else { 0.0 });
+                values = values.zip(
+                    output,
+                    |value, output| if output > 0.0 { value * factor } else { 0.0 },
+                );
             } else if params.flags & DROPOUT != 0 {
                 values = drop_elements::<V>(params, row, vector, values);
             }
@@ -63,7 +73,9 @@ pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
                 let scale = row_scale.at(row).read();
                 values = values.map(|value| value * scale);
             }
-            Global::<V::Bits>::new(params.y).at(at).store(V::narrow(values).to_bits());
+            Global::<V::Bits>::new(params.y)
+                .at(at)
+                .store(V::narrow(values).to_bits());
         }
     });
 }
@@ -79,7 +91,9 @@ unsafe fn load<V: Vector>(matrix: Global<V::Bits>, at: u64) -> V::Floats {
 /// Calls `f(row, vector of the row, vector of the matrix)` for every vector of the CTA's rows, a thread each.
 #[inline(always)]
 fn for_vectors(params: &ActivateParams, f: impl Fn(u64, u32, u64)) {
-    let Some(vectors) = NonZeroU32::new(params.vectors) else { return };
+    let Some(vectors) = NonZeroU32::new(params.vectors) else {
+        return;
+    };
     let first = block_idx_x() as u64 * params.rows_per_cta as u64;
     let rows = (params.rows - first).min(params.rows_per_cta as u64) as u32;
     let mut i = thread_idx_x();
@@ -92,7 +106,12 @@ fn for_vectors(params: &ActivateParams, f: impl Fn(u64, u32, u64)) {
 
 /// Drops elements of a vector of a row, and scales the others.
 #[inline(always)]
-fn drop_elements<V: Vector>(params: &ActivateParams, row: u64, vector: u32, mut values: V::Floats) -> V::Floats {
+fn drop_elements<V: Vector>(
+    params: &ActivateParams,
+    row: u64,
+    vector: u32,
+    mut values: V::Floats,
+) -> V::Floats {
     let mut i = 0;
     while i < V::WIDTH {
         let mut zeros = true;
@@ -103,12 +122,20 @@ fn drop_elements<V: Vector>(params: &ActivateParams, row: u64, vector: u32, mut 
         }
         // Kept or not, a zero stays one; bag-of-words features have little else.
         if !zeros {
-            let bits = dropout_bits(params.key, params.step, row, (vector * V::WIDTH + i) / 4);
+            let counter = dropout_counter(params.step, row, (vector * V::WIDTH + i) / 4);
+            let bits = philox_by(params.key, counter, wide_product);
             let mut k = 0;
             while k < 4 && i + k < V::WIDTH {
                 let at = (i + k) as usize;
                 let kept = bits[k as usize] >= params.threshold;
-                values = values.with(at, if kept { values.get(at) * params.keep_scale } else { 0.0 });
+                values = values.with(
+                    at,
+                    if kept {
+                        values.get(at) * params.keep_scale
+                    } else {
+                        0.0
+                    },
+                );
                 k += 1;
             }
         }

@@ -4,6 +4,7 @@ pub mod async_copy;
 pub mod float;
 pub mod global;
 pub mod half;
+pub mod integer;
 pub mod mma;
 pub mod shared;
 pub mod thread;
