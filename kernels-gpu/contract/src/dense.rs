@@ -183,7 +183,11 @@ pub mod state {
 
     /// The words after a step (see `LossScaling` in the host crate).
     #[inline]
-    pub const fn end_step(mut words: [u32; WORDS], growth_interval: u32, maximum: f32) -> [u32; WORDS] {
+    pub const fn end_step(
+        mut words: [u32; WORDS],
+        growth_interval: u32,
+        maximum: f32,
+    ) -> [u32; WORDS] {
         let scale = f32::from_bits(words[LOSS_SCALE]);
         if words[OVERFLOW] != 0 {
             words[OVERFLOW] = 0;
@@ -238,18 +242,31 @@ impl AdamStep {
 
     /// `[weight, first moment, second moment]` after the step.
     #[inline]
-    pub fn update(&self, [weight, m, v]: [f32; 3], gradient: f32, sqrt: impl Fn(f32) -> f32) -> [f32; 3] {
+    pub fn update(
+        &self,
+        [weight, m, v]: [f32; 3],
+        gradient: f32,
+        sqrt: impl Fn(f32) -> f32,
+    ) -> [f32; 3] {
         let g = gradient * self.unscale + self.weight_decay * weight;
         let m = self.beta1 * m + (1.0 - self.beta1) * g;
         let v = self.beta2 * v + (1.0 - self.beta2) * g * g;
-        [weight - self.step_size * m / (sqrt(v) / self.root_correction + self.epsilon), m, v]
+        [
+            weight - self.step_size * m / (sqrt(v) / self.root_correction + self.epsilon),
+            m,
+            v,
+        ]
     }
 }
 
 /// Rows that a CTA of an element-wise kernel works on, for rows of `vectors` vectors.
 pub const fn rows_per_cta(vectors: u32) -> u32 {
     let vectors_per_cta = THREADS_PER_CTA * VECTORS_PER_THREAD;
-    if vectors == 0 || vectors >= vectors_per_cta { 1 } else { vectors_per_cta / vectors }
+    if vectors == 0 || vectors >= vectors_per_cta {
+        1
+    } else {
+        vectors_per_cta / vectors
+    }
 }
 
 /// Rows that a CTA of `column_sums` adds up: so many that there are at most some thousand CTAs, at least 64.
@@ -306,7 +323,10 @@ mod tests {
         assert_eq!(capped, [16.0f32.to_bits(), 4, 0, 0, 0]);
         let mut overflowed = capped;
         overflowed[state::OVERFLOW] = 1;
-        assert_eq!(state::end_step(overflowed, 2, 16.0), [8.0f32.to_bits(), 4, 1, 0, 0]);
+        assert_eq!(
+            state::end_step(overflowed, 2, 16.0),
+            [8.0f32.to_bits(), 4, 1, 0, 0]
+        );
     }
 
     #[test]

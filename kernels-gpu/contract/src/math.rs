@@ -118,7 +118,10 @@ mod tests {
         let mut x = 1e-30f32;
         while x < 1e30 {
             let expected = (x as f64).ln();
-            assert!(ulps(ln(x), expected) <= 2.0 || (ln(x) as f64 - expected).abs() < 1e-7, "{x}");
+            assert!(
+                ulps(ln(x), expected) <= 2.0 || (ln(x) as f64 - expected).abs() < 1e-7,
+                "{x}"
+            );
             x *= 1.000_37;
         }
         assert_eq!(ln(1.0), 0.0);
@@ -131,7 +134,10 @@ mod tests {
     fn bias_correction_is_the_power() {
         for t in [1, 2, 3, 10, 1000, u32::MAX] {
             let expected = (1.0 - (0.999f32 as f64).powf(t as f64)) as f32;
-            assert!((bias_correction(0.999, t) - expected).abs() <= expected * 2e-7, "{t}");
+            assert!(
+                (bias_correction(0.999, t) - expected).abs() <= expected * 2e-7,
+                "{t}"
+            );
         }
         assert_eq!(bias_correction(0.9, 0), 0.0);
     }

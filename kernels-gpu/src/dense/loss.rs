@@ -16,18 +16,39 @@ const WARPS: u32 = THREADS_PER_CTA / WARP;
 #[inline(always)]
 pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
     // SAFETY: the state has its words.
-    let scale = f32::from_bits(unsafe { Global::<u32>::new(params.state).at(state::LOSS_SCALE as u64).read() });
+    let scale = f32::from_bits(unsafe {
+        Global::<u32>::new(params.state)
+            .at(state::LOSS_SCALE as u64)
+            .read()
+    });
     let factor = scale / params.count as f32;
     let mut total = 0.0;
     // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
     unsafe {
         for_rows(params, |row| {
-            let target = if row.exists { Global::<u32>::new(params.labels).at(row.at).read() } else { NO_TARGET };
-            let logits = Row::<V> { params, row: &row, vector: core::marker::PhantomData };
+            let target = if row.exists {
+                Global::<u32>::new(params.labels).at(row.at).read()
+            } else {
+                NO_TARGET
+            };
+            let logits = Row::<V> {
+                params,
+                row: &row,
+                vector: core::marker::PhantomData,
+            };
             // Lanes without a selected row still shuffle with the others.
-            let max = row.all(logits.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit)), f32::max);
-            let sum = row.all(logits.fold(0.0, |sum, _, logit| sum + exp(logit - max)), |a, b| a + b);
-            let own = logits.fold(0.0, |own, class, logit| if class == target { logit - max } else { own });
+            let max = row.all(
+                logits.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit)),
+                f32::max,
+            );
+            let sum = row.all(
+                logits.fold(0.0, |sum, _, logit| sum + exp(logit - max)),
+                |a, b| a + b,
+            );
+            let own = logits.fold(
+                0.0,
+                |own, class, logit| if class == target { logit - max } else { own },
+            );
             let own = row.all(own, |a, b| a + b);
             if row.exists {
                 logits.for_each_vector(|at, vector| {
@@ -38,17 +59,25 @@ pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
                         while i < V::WIDTH {
                             let class = vector * V::WIDTH + i;
                             let expected = if class == target { 1.0 } else { 0.0 };
-                            let value = (exp(values.get(i as usize) - max) / sum - expected) * factor;
-                            values = values.with(i as usize, if class < params.columns { value } else { 0.0 });
+                            let value =
+                                (exp(values.get(i as usize) - max) / sum - expected) * factor;
+                            values = values
+                                .with(i as usize, if class < params.columns { value } else { 0.0 });
                             i += 1;
                         }
                     }
-                    Global::<V::Bits>::new(params.gradient).at(at).store(V::narrow(values).to_bits());
+                    Global::<V::Bits>::new(params.gradient)
+                        .at(at)
+                        .store(V::narrow(values).to_bits());
                 });
             }
             if target != NO_TARGET && row.lane == 0 {
                 // A class that does not exist has no probability.
-                let own = if target < params.columns { own } else { f32::NAN };
+                let own = if target < params.columns {
+                    own
+                } else {
+                    f32::NAN
+                };
                 total += ln(sum) - own;
             }
         });
@@ -66,8 +95,15 @@ pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
     // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
     unsafe {
         for_rows(params, |row| {
-            let logits = Row::<V> { params, row: &row, vector: core::marker::PhantomData };
-            let max = row.all(logits.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit)), f32::max);
+            let logits = Row::<V> {
+                params,
+                row: &row,
+                vector: core::marker::PhantomData,
+            };
+            let max = row.all(
+                logits.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit)),
+                f32::max,
+            );
             // The first of the largest; a NaN comes before all.
             let first = logits.fold_u32(u32::MAX, |first, class, logit| {
                 if logit.is_nan() {
@@ -90,7 +126,11 @@ pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
         });
         let [a, b, c] = correct;
         let add = |a: u32, b: u32| a + b;
-        leave(params, [all_lanes(a, add), all_lanes(b, add), all_lanes(c, add), 0], add);
+        leave(
+            params,
+            [all_lanes(a, add), all_lanes(b, add), all_lanes(c, add), 0],
+            add,
+        );
     }
 }
 
@@ -135,7 +175,9 @@ unsafe fn reduce(params: &LossParams, combine: impl Fn(u32, u32) -> u32 + Copy) 
     // SAFETY: there are `ctas` partials; all lanes meet again after the loop.
     unsafe {
         while at < params.ctas {
-            let other: [u32; 4] = Global::<[u32; 4]>::new(params.partials).at(at as u64).read();
+            let other: [u32; 4] = Global::<[u32; 4]>::new(params.partials)
+                .at(at as u64)
+                .read();
             sum = combine_words(sum, other, combine);
             at += THREADS_PER_CTA;
         }
@@ -153,7 +195,9 @@ unsafe fn leave(params: &LossParams, words: [u32; 4], combine: impl Fn(u32, u32)
     unsafe {
         let words = combine_warps(words, combine);
         if thread_idx_x() == 0 {
-            Global::<[u32; 4]>::new(params.partials).at(block_idx_x() as u64).store(words);
+            Global::<[u32; 4]>::new(params.partials)
+                .at(block_idx_x() as u64)
+                .store(words);
         }
     }
 }
@@ -184,7 +228,11 @@ unsafe fn combine_warps(words: [u32; 4], combine: impl Fn(u32, u32) -> u32 + Cop
 }
 
 #[inline(always)]
-fn combine_words([a, b, c, d]: [u32; 4], [e, f, g, h]: [u32; 4], combine: impl Fn(u32, u32) -> u32) -> [u32; 4] {
+fn combine_words(
+    [a, b, c, d]: [u32; 4],
+    [e, f, g, h]: [u32; 4],
+    combine: impl Fn(u32, u32) -> u32,
+) -> [u32; 4] {
     [combine(a, e), combine(b, f), combine(c, g), combine(d, h)]
 }
 
@@ -244,7 +292,12 @@ unsafe fn for_rows(params: &LossParams, mut f: impl FnMut(Place)) {
     let mut i = thread_idx_x() >> params.lanes_log2;
     while i < per_cta {
         let at = first + i as u64;
-        f(Place { at, exists: at < params.rows, lane: thread_idx_x() & (lanes - 1), lanes });
+        f(Place {
+            at,
+            exists: at < params.rows,
+            lane: thread_idx_x() & (lanes - 1),
+            lanes,
+        });
         i += THREADS_PER_CTA >> params.lanes_log2;
     }
 }
@@ -260,9 +313,16 @@ impl<V: Vector> Row<'_, V> {
     /// Calls `f(vector of the matrix, vector of the row)` for the lane's vectors, none where there is no row.
     #[inline(always)]
     fn for_each_vector(&self, mut f: impl FnMut(u64, u32)) {
-        let mut vector = if self.row.exists { self.row.lane } else { self.params.vectors };
+        let mut vector = if self.row.exists {
+            self.row.lane
+        } else {
+            self.params.vectors
+        };
         while vector < self.params.vectors {
-            f(self.row.at * self.params.vectors as u64 + vector as u64, vector);
+            f(
+                self.row.at * self.params.vectors as u64 + vector as u64,
+                vector,
+            );
             vector += self.row.lanes;
         }
     }

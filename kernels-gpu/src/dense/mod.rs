@@ -13,7 +13,9 @@ mod optimizer;
 mod sums;
 
 use crate::device::vector::{Float4, HalfVector8 as Half8};
-use halfgnn_contract::dense::{ActivateParams, AdamParams, ColumnSumsParams, EndStepParams, LossParams};
+use halfgnn_contract::dense::{
+    ActivateParams, AdamParams, ColumnSumsParams, EndStepParams, LossParams,
+};
 
 /// Declares entries that call a function each.
 macro_rules! entries {

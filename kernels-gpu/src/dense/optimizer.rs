@@ -11,7 +11,11 @@ use halfgnn_contract::dense::{ADAM_VECTORS_PER_CTA, AdamParams, AdamStep, EndSte
 #[inline(always)]
 fn vector(params: &AdamParams) -> Option<u64> {
     let at = block_idx_x() as u64 * ADAM_VECTORS_PER_CTA as u64 + thread_idx_x() as u64;
-    if at < params.rows * params.vectors as u64 { Some(at) } else { None }
+    if at < params.rows * params.vectors as u64 {
+        Some(at)
+    } else {
+        None
+    }
 }
 
 /// # Safety
@@ -25,19 +29,31 @@ pub unsafe fn adam<const ROUNDED: bool>(params: &AdamParams) {
         if words.at(state::OVERFLOW as u64).read() != 0 {
             return;
         }
-        let constants = [params.learning_rate, params.beta1, params.beta2, params.epsilon, params.weight_decay];
+        let constants = [
+            params.learning_rate,
+            params.beta1,
+            params.beta2,
+            params.epsilon,
+            params.weight_decay,
+        ];
         let loss_scale = f32::from_bits(words.at(state::LOSS_SCALE as u64).read());
-        let step = AdamStep::new(constants, loss_scale, words.at(state::STEPS as u64).read(), sqrt);
+        let step = AdamStep::new(
+            constants,
+            loss_scale,
+            words.at(state::STEPS as u64).read(),
+            sqrt,
+        );
 
-        let [master, first, second] =
-            [params.master, params.first_moment, params.second_moment].map(|p| Global::<[u32; 4]>::new(p).at(at));
+        let [master, first, second] = [params.master, params.first_moment, params.second_moment]
+            .map(|p| Global::<[u32; 4]>::new(p).at(at));
         let gradient: [u32; 4] = Global::<[u32; 4]>::new(params.gradient).at(at).read();
         let (mut weights, mut m, mut v) = (master.load(), first.load(), second.load());
         let mut i = 0;
         while i < 4 {
             let before = [weights[i], m[i], v[i]].map(f32::from_bits);
-            [weights[i], m[i], v[i]] =
-                step.update(before, f32::from_bits(gradient[i]), sqrt).map(|value| value.to_bits());
+            [weights[i], m[i], v[i]] = step
+                .update(before, f32::from_bits(gradient[i]), sqrt)
+                .map(|value| value.to_bits());
             i += 1;
         }
         master.store(weights);
@@ -46,8 +62,10 @@ pub unsafe fn adam<const ROUNDED: bool>(params: &AdamParams) {
         if let (true, Some(vectors)) = (ROUNDED, NonZeroU64::new(params.vectors as u64)) {
             let [a, b, c, d] = weights.map(f32::from_bits);
             let (row, column) = (at / vectors, at % vectors * 4);
-            let half = Global::<u16>::new(params.rounded).at(row * params.rounded_stride as u64 + column);
-            Global::<[u32; 2]>::cast(half).store([Half2::from_f32(a, b).0, Half2::from_f32(c, d).0]);
+            let half =
+                Global::<u16>::new(params.rounded).at(row * params.rounded_stride as u64 + column);
+            Global::<[u32; 2]>::cast(half)
+                .store([Half2::from_f32(a, b).0, Half2::from_f32(c, d).0]);
         }
     }
 }
@@ -63,7 +81,10 @@ pub unsafe fn check_finite(params: &AdamParams) {
         // All bits of the exponent set: an infinity or a NaN.
         let overflow = gradient.map(|bits| bits & 0x7f80_0000 == 0x7f80_0000);
         if overflow[0] | overflow[1] | overflow[2] | overflow[3] {
-            or_u32(Global::<u32>::new(params.state).at(state::OVERFLOW as u64), 1);
+            or_u32(
+                Global::<u32>::new(params.state).at(state::OVERFLOW as u64),
+                1,
+            );
         }
     }
 }

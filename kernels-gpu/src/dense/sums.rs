@@ -50,13 +50,18 @@ pub unsafe fn columns<V: Vector>(params: &ColumnSumsParams) {
         }
         other += 1;
     }
-    let out = Global::<f32>::new(params.sums).at(block_idx_x() as u64 * params.sum_vectors as u64 * 4);
+    let out =
+        Global::<f32>::new(params.sums).at(block_idx_x() as u64 * params.sum_vectors as u64 * 4);
     let mut i = 0;
     while i < V::WIDTH {
         let column = vector * V::WIDTH + i;
         // A float row may be shorter than a half row's padding.
         if column < params.sum_vectors * 4 {
-            let value = if column < params.columns { sum.get(i as usize) } else { 0.0 };
+            let value = if column < params.columns {
+                sum.get(i as usize)
+            } else {
+                0.0
+            };
             // SAFETY: a column of the CTA's row of the output, the thread's own.
             unsafe { out.at(column as u64).store(value) };
         }

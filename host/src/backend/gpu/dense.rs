@@ -5,7 +5,9 @@ use crate::backend::{Activation, AdamHyper, LossScaling, OptimizerState, Paramet
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix, Precision};
-use halfgnn_contract::dense::{self as contract, ActivateParams, AdamParams, ColumnSumsParams, EndStepParams, LossParams};
+use halfgnn_contract::dense::{
+    self as contract, ActivateParams, AdamParams, ColumnSumsParams, EndStepParams, LossParams,
+};
 use halfgnn_contract::{DevicePtr, rng, spmm};
 
 /// The entry for halves, or the one for floats.
@@ -17,9 +19,22 @@ fn entry<E: Element>(half: &'static str, float: &'static str) -> &'static str {
 }
 
 /// CTAs in x, and in y, of the threads that this family has.
-fn config(operator: &'static str, ctas: u64, ctas_y: u32, shared_bytes: u32) -> Result<LaunchConfig, Error> {
-    let ctas = narrow(operator, "CTAs", usize::try_from(ctas).unwrap_or(usize::MAX))?;
-    Ok(LaunchConfig { grid: [ctas, ctas_y, 1], block: [contract::THREADS_PER_CTA, 1, 1], shared_bytes })
+fn config(
+    operator: &'static str,
+    ctas: u64,
+    ctas_y: u32,
+    shared_bytes: u32,
+) -> Result<LaunchConfig, Error> {
+    let ctas = narrow(
+        operator,
+        "CTAs",
+        usize::try_from(ctas).unwrap_or(usize::MAX),
+    )?;
+    Ok(LaunchConfig {
+        grid: [ctas, ctas_y, 1],
+        block: [contract::THREADS_PER_CTA, 1, 1],
+        shared_bytes,
+    })
 }
 
 impl<D: Driver> Gpu<D> {
@@ -36,7 +51,11 @@ impl<D: Driver> Gpu<D> {
         let probability = dropout.map_or(0.0, |dropout| dropout.probability);
         let mut flags = 0;
         flags |= if op.relu { contract::RELU } else { 0 };
-        flags |= if dropout.is_some() { contract::DROPOUT } else { 0 };
+        flags |= if dropout.is_some() {
+            contract::DROPOUT
+        } else {
+            0
+        };
         let params = ActivateParams {
             x,
             y: matrix(y),
@@ -53,7 +72,11 @@ impl<D: Driver> Gpu<D> {
             keep_scale: 1.0 / (1.0 - probability),
             reserved: 0,
         };
-        let ctas = if vectors == 0 { 0 } else { params.rows.div_ceil(rows_per_cta as u64) };
+        let ctas = if vectors == 0 {
+            0
+        } else {
+            params.rows.div_ceil(rows_per_cta as u64)
+        };
         Ok((params, config(NAME, ctas, 1, 0)?))
     }
 
@@ -65,7 +88,14 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<(), Error> {
         let (params, config) = self.activate_params(op, x.map_or_else(|| matrix(y), matrix), y)?;
         // SAFETY: the operator checked that `x`, `y` and the bias fit one another.
-        unsafe { self.kernels.launch(&self.driver, entry::<E>("activate_f16", "activate_f32"), config, &params) }
+        unsafe {
+            self.kernels.launch(
+                &self.driver,
+                entry::<E>("activate_f16", "activate_f32"),
+                config,
+                &params,
+            )
+        }
     }
 
     pub(super) fn launch_activate_backward<E: Element>(
@@ -76,7 +106,10 @@ impl<D: Driver> Gpu<D> {
         d: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
         let (params, config) = self.activate_params(op, optional_matrix(y), d)?;
-        let params = ActivateParams { row_scale: optional_array(row_scale), ..params };
+        let params = ActivateParams {
+            row_scale: optional_array(row_scale),
+            ..params
+        };
         let name = entry::<E>("activate_backward_f16", "activate_backward_f32");
         // SAFETY: the operator checked that the operands fit one another, and that `y` is there where it is read.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
@@ -97,7 +130,9 @@ impl<D: Driver> Gpu<D> {
         let blocks = |rows: u64| rows.div_ceil(contract::sum_rows_per_cta(rows) as u64);
         // Two halves of the workspace take turns.
         let most = blocks(x.rows() as u64) * row_floats;
-        let workspace = self.workspace.floats(&self.driver, &self.ledger, 2 * most)?;
+        let workspace = self
+            .workspace
+            .floats(&self.driver, &self.ledger, 2 * most)?;
         let turn = |i: usize| DevicePtr::new(workspace.address() + (i % 2) as u64 * most * 4);
 
         let mut params = ColumnSumsParams {
@@ -123,7 +158,8 @@ impl<D: Driver> Gpu<D> {
                 break;
             }
             name = "column_sums_f32";
-            (params.x, params.rows, params.vectors) = (DevicePtr::new(params.sums.address()), ctas, sum_vectors);
+            (params.x, params.rows, params.vectors) =
+                (DevicePtr::new(params.sums.address()), ctas, sum_vectors);
         }
         Ok(())
     }
@@ -139,7 +175,9 @@ impl<D: Driver> Gpu<D> {
         let lanes_log2 = spmm::lanes_log2(vectors);
         let ctas = (logits.rows() as u64).div_ceil(contract::loss_rows_per_cta(lanes_log2) as u64);
         let config = config(operator, ctas, 1, contract::LOSS_SHARED_BYTES)?;
-        let partials = self.workspace.floats(&self.driver, &self.ledger, ctas * 4)?;
+        let partials = self
+            .workspace
+            .floats(&self.driver, &self.ledger, ctas * 4)?;
         let params = LossParams {
             logits: matrix(logits),
             gradient: DevicePtr::NULL,
@@ -180,7 +218,15 @@ impl<D: Driver> Gpu<D> {
         // SAFETY: the operator checked that the operands fit one another; there are four words a CTA.
         unsafe {
             self.kernels.launch(&self.driver, name, config, &params)?;
-            self.kernels.launch(&self.driver, "reduce_loss", LaunchConfig { grid: [1, 1, 1], ..config }, &params)
+            self.kernels.launch(
+                &self.driver,
+                "reduce_loss",
+                LaunchConfig {
+                    grid: [1, 1, 1],
+                    ..config
+                },
+                &params,
+            )
         }
     }
 
@@ -193,12 +239,23 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<(), Error> {
         const NAME: &str = "count_correct";
         let (params, config) = self.loss_params(NAME, logits, labels, correct)?;
-        let params = LossParams { splits: array(splits), ..params };
+        let params = LossParams {
+            splits: array(splits),
+            ..params
+        };
         let name = entry::<E>("count_correct_f16", "count_correct_f32");
         // SAFETY: the operator checked that the operands fit one another; there are four words a CTA.
         unsafe {
             self.kernels.launch(&self.driver, name, config, &params)?;
-            self.kernels.launch(&self.driver, "reduce_counts", LaunchConfig { grid: [1, 1, 1], ..config }, &params)
+            self.kernels.launch(
+                &self.driver,
+                "reduce_counts",
+                LaunchConfig {
+                    grid: [1, 1, 1],
+                    ..config
+                },
+                &params,
+            )
         }
     }
 
@@ -226,7 +283,15 @@ impl<D: Driver> Gpu<D> {
             reserved: 0,
         };
         let vectors = params.rows * params.vectors as u64;
-        Ok((params, config(operator, vectors.div_ceil(contract::ADAM_VECTORS_PER_CTA as u64), 1, 0)?))
+        Ok((
+            params,
+            config(
+                operator,
+                vectors.div_ceil(contract::ADAM_VECTORS_PER_CTA as u64),
+                1,
+                0,
+            )?,
+        ))
     }
 
     pub(super) fn launch_check_finite(
@@ -236,7 +301,10 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<(), Error> {
         let (params, config) = self.adam_params("check_finite", gradient, state)?;
         // SAFETY: the gradient has the rows and vectors that it says, the state its words.
-        unsafe { self.kernels.launch(&self.driver, "check_finite", config, &params) }
+        unsafe {
+            self.kernels
+                .launch(&self.driver, "check_finite", config, &params)
+        }
     }
 
     pub(super) fn launch_adam<E: Element>(
@@ -263,7 +331,10 @@ impl<D: Driver> Gpu<D> {
         if let Some(rounded) = parameter.rounded {
             if E::PRECISION != Precision::Half {
                 let reason = "float kernels read the master weights and want no copy".into();
-                return Err(Error::Unsupported { operator: NAME, reason });
+                return Err(Error::Unsupported {
+                    operator: NAME,
+                    reason,
+                });
             }
             name = "adam_f16";
             params.rounded = matrix(rounded);
@@ -283,8 +354,15 @@ impl<D: Driver> Gpu<D> {
             growth_interval: scaling.growth_interval,
             maximum: scaling.maximum,
         };
-        let config = LaunchConfig { grid: [1, 1, 1], block: [1, 1, 1], shared_bytes: 0 };
+        let config = LaunchConfig {
+            grid: [1, 1, 1],
+            block: [1, 1, 1],
+            shared_bytes: 0,
+        };
         // SAFETY: the state has its words.
-        unsafe { self.kernels.launch(&self.driver, "end_step", config, &params) }
+        unsafe {
+            self.kernels
+                .launch(&self.driver, "end_step", config, &params)
+        }
     }
 }
