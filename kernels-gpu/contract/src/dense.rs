@@ -108,12 +108,12 @@ param_struct! {
         pub vectors: u32,
         /// Base-2 logarithm of the lanes that share a row.
         pub lanes_log2: u32,
-        /// CTAs of the first kernel, which is the number of partials.
+        /// CTAs of the first kernel, which is the number of partials: a CTA for each `rows_per_cta` rows.
         pub ctas: u32,
         /// Number of selected rows.
         pub count: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Rows of a CTA: [`loss_rows_per_cta`].
+        pub rows_per_cta: u32,
     }
 }
 
@@ -269,10 +269,24 @@ pub const fn rows_per_cta(vectors: u32) -> u32 {
     }
 }
 
-/// Rows that a CTA of `column_sums` adds up: so many that there are at most some thousand CTAs, at least 64.
+/// Partial results that one CTA adds up at the end, at most.
+const MOST_PARTIALS: u64 = 2048;
+
+/// Rows of a CTA such that there are at most [`MOST_PARTIALS`] CTAs.
+const fn rows_of_few_ctas(rows: u64) -> u32 {
+    let rows = rows.div_ceil(MOST_PARTIALS);
+    // No memory holds so many rows.
+    if rows > (1 << 31) {
+        1 << 31
+    } else {
+        rows as u32
+    }
+}
+
+/// Rows that a CTA of `column_sums` adds up: at least 64, and so many that there are at most 2048 CTAs.
 pub const fn sum_rows_per_cta(rows: u64) -> u32 {
-    let rows = rows.div_ceil(2048);
-    if rows < 64 { 64 } else { rows as u32 }
+    let rows = rows_of_few_ctas(rows);
+    if rows < 64 { 64 } else { rows }
 }
 
 /// Bytes of dynamic shared memory of `column_sums`: eight floats a thread.
@@ -284,9 +298,12 @@ pub const SUM_VECTORS: u32 = 16;
 /// Bytes of dynamic shared memory of the loss and its reductions: four words a warp.
 pub const LOSS_SHARED_BYTES: u32 = THREADS_PER_CTA / WARP * 16;
 
-/// Rows that a CTA of `cross_entropy` or `count_correct` works on.
-pub const fn loss_rows_per_cta(lanes_log2: u32) -> u32 {
-    (THREADS_PER_CTA >> lanes_log2) * 4
+/// Rows that a CTA of `cross_entropy` or `count_correct` works on: the same number for each of its sub-warps, at least
+/// four, and so many that there are at most 2048 CTAs.
+pub const fn loss_rows_per_cta(rows: u64, lanes_log2: u32) -> u32 {
+    let sub_warps = THREADS_PER_CTA >> lanes_log2;
+    let rows_of_each = rows_of_few_ctas(rows).div_ceil(sub_warps);
+    sub_warps * if rows_of_each < 4 { 4 } else { rows_of_each }
 }
 
 /// Vectors of a float matrix that one CTA of `adam` or `check_finite` works on.
@@ -337,5 +354,20 @@ mod tests {
         }
         assert_eq!(sum_rows_per_cta(1), 64);
         assert!(u64::from(u32::MAX).div_ceil(sum_rows_per_cta(u32::MAX as u64) as u64) <= 2048);
+    }
+
+    #[test]
+    fn rows_of_a_loss_are_dealt_out_evenly_to_few_ctas() {
+        assert_eq!(loss_rows_per_cta(0, 0), 512);
+        assert_eq!(loss_rows_per_cta(2708, 0), 512);
+        assert_eq!(loss_rows_per_cta(2708, 5), 16);
+        for lanes_log2 in 0..=5 {
+            for rows in [1, 32_768, 32_769, 2_449_029, 111_059_956, 1 << 38] {
+                let per_cta = loss_rows_per_cta(rows, lanes_log2);
+                assert_eq!(per_cta % (THREADS_PER_CTA >> lanes_log2), 0);
+                assert!(rows.div_ceil(per_cta as u64) <= MOST_PARTIALS, "{rows}");
+            }
+        }
+        assert_eq!(loss_rows_per_cta(u64::MAX, 0) % THREADS_PER_CTA, 0);
     }
 }

@@ -4,15 +4,16 @@ use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::vector::{Floats, Vector};
-use crate::device::warp::{self, lane_id, shuffle_xor, warp_id};
-use halfgnn_contract::WARP;
-use halfgnn_contract::dense::{LossParams, NO_TARGET, THREADS_PER_CTA, loss_rows_per_cta, state};
+use crate::device::warp::{self, ballot, lane_id, shuffle_xor, warp_id};
+use core::marker::PhantomData;
+use halfgnn_contract::dense::{LossParams, NO_TARGET, THREADS_PER_CTA, state};
 use halfgnn_contract::math::{exp, ln};
+use halfgnn_contract::{DevicePtr, WARP};
 
 const WARPS: u32 = THREADS_PER_CTA / WARP;
 
 /// # Safety
-/// The launch contract of [`LossParams`]: `ctas` CTAs of [`loss_rows_per_cta`] rows.
+/// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
 #[inline(always)]
 pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
     // SAFETY: the state has its words.
@@ -23,62 +24,40 @@ pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
     });
     let factor = scale / params.count as f32;
     let mut total = 0.0;
+    let gradient = Global::<V::Bits>::new(params.gradient);
     // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
     unsafe {
-        for_rows(params, |row| {
-            let target = if row.exists {
-                Global::<u32>::new(params.labels).at(row.at).read()
-            } else {
-                NO_TARGET
-            };
-            let logits = Row::<V> {
-                params,
-                row: &row,
-                vector: core::marker::PhantomData,
-            };
-            // Lanes without a selected row still shuffle with the others.
-            let max = row.all(
-                logits.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit)),
-                f32::max,
-            );
-            let sum = row.all(
-                logits.fold(0.0, |sum, _, logit| sum + exp(logit - max)),
-                |a, b| a + b,
-            );
-            let own = logits.fold(
-                0.0,
-                |own, class, logit| if class == target { logit - max } else { own },
-            );
-            let own = row.all(own, |a, b| a + b);
-            if row.exists {
-                logits.for_each_vector(|at, vector| {
-                    let mut values = V::Floats::ZERO;
-                    if target != NO_TARGET {
-                        values = logits.load(at);
-                        let mut i = 0;
-                        while i < V::WIDTH {
-                            let class = vector * V::WIDTH + i;
-                            let expected = if class == target { 1.0 } else { 0.0 };
-                            let value =
-                                (exp(values.get(i as usize) - max) / sum - expected) * factor;
-                            values = values
-                                .with(i as usize, if class < params.columns { value } else { 0.0 });
-                            i += 1;
-                        }
-                    }
-                    Global::<V::Bits>::new(params.gradient)
-                        .at(at)
-                        .store(V::narrow(values).to_bits());
-                });
+        for_rows(params, |place| {
+            let target = place.word(params.labels);
+            let row = Row::<V>::new(params, &place);
+            // Few vertices of a graph have a label to train on, and most warps none at all.
+            if ballot(target != NO_TARGET) == 0 {
+                row.for_each_vector(|at, _| gradient.at(at).store(V::zero().to_bits()));
+                return;
             }
-            if target != NO_TARGET && row.lane == 0 {
-                // A class that does not exist has no probability.
-                let own = if target < params.columns {
-                    own
-                } else {
-                    f32::NAN
-                };
-                total += ln(sum) - own;
+            // Lanes without a selected row still shuffle with the others.
+            let max = row.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit));
+            let max = place.all(max, f32::max);
+            let sum = row.fold(0.0, |sum, _, logit| sum + exp(logit - max));
+            let sum = place.all(sum, |a, b| a + b);
+            row.for_each_vector(|at, vector| {
+                let mut values = V::Floats::ZERO;
+                if target != NO_TARGET {
+                    values = row.load(at);
+                    let mut i = 0;
+                    while i < V::WIDTH {
+                        let class = vector * V::WIDTH + i;
+                        let expected = if class == target { 1.0 } else { 0.0 };
+                        let value = (exp(values.get(i as usize) - max) / sum - expected) * factor;
+                        let value = if class < params.columns { value } else { 0.0 };
+                        values = values.with(i as usize, value);
+                        i += 1;
+                    }
+                }
+                gradient.at(at).store(V::narrow(values).to_bits());
+            });
+            if target != NO_TARGET && place.lane == 0 {
+                total += ln(sum) - (row.logit(target) - max);
             }
         });
         leave(params, [warp::sum(total).to_bits(), 0, 0, 0], |a, b| {
@@ -88,24 +67,22 @@ pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
 }
 
 /// # Safety
-/// The launch contract of [`LossParams`]: `ctas` CTAs of [`loss_rows_per_cta`] rows.
+/// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
 #[inline(always)]
 pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
     let mut correct = [0; 3];
     // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
     unsafe {
-        for_rows(params, |row| {
-            let logits = Row::<V> {
-                params,
-                row: &row,
-                vector: core::marker::PhantomData,
-            };
-            let max = row.all(
-                logits.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit)),
-                f32::max,
-            );
+        for_rows(params, |place| {
+            let split = place.word(params.splits);
+            if ballot(split != NO_TARGET) == 0 {
+                return;
+            }
+            let row = Row::<V>::new(params, &place);
+            let max = row.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit));
+            let max = place.all(max, f32::max);
             // The first of the largest; a NaN comes before all.
-            let first = logits.fold_u32(u32::MAX, |first, class, logit| {
+            let first = row.fold_u32(u32::MAX, |first, class, logit| {
                 if logit.is_nan() {
                     0
                 } else if logit == max {
@@ -114,14 +91,11 @@ pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
                     first
                 }
             });
-            let first = row.all(first, |a: u32, b| a.min(b));
-            if row.exists && row.lane == 0 {
-                let split = Global::<u32>::new(params.splits).at(row.at).read();
-                let label = Global::<u32>::new(params.labels).at(row.at).read();
-                let right = (first > 0 && first - 1 == label) as u32;
-                correct[0] += if split == 0 { right } else { 0 };
-                correct[1] += if split == 1 { right } else { 0 };
-                correct[2] += if split == 2 { right } else { 0 };
+            let first = place.all(first, |a: u32, b| a.min(b));
+            if place.lane == 0 && first > 0 && first - 1 == place.word(params.labels) {
+                correct[0] += (split == 0) as u32;
+                correct[1] += (split == 1) as u32;
+                correct[2] += (split == 2) as u32;
             }
         });
         let [a, b, c] = correct;
@@ -264,6 +238,20 @@ struct Place {
 }
 
 impl Place {
+    /// The row's word in an array of one a row; [`NO_TARGET`] where there is no row.
+    ///
+    /// # Safety
+    /// The array has a word for each row, and nothing writes it during the launch.
+    #[inline(always)]
+    unsafe fn word(&self, array: DevicePtr<u32>) -> u32 {
+        if self.exists {
+            // SAFETY: the caller's promise.
+            unsafe { Global::<u32>::new(array).at(self.at).read() }
+        } else {
+            NO_TARGET
+        }
+    }
+
     /// The values of all lanes of the sub-warp as one, in every one of them.
     ///
     /// # Safety
@@ -287,10 +275,9 @@ impl Place {
 #[inline(always)]
 unsafe fn for_rows(params: &LossParams, mut f: impl FnMut(Place)) {
     let lanes = 1 << params.lanes_log2;
-    let per_cta = loss_rows_per_cta(params.lanes_log2);
-    let first = block_idx_x() as u64 * per_cta as u64;
+    let first = block_idx_x() as u64 * params.rows_per_cta as u64;
     let mut i = thread_idx_x() >> params.lanes_log2;
-    while i < per_cta {
+    while i < params.rows_per_cta {
         let at = first + i as u64;
         f(Place {
             at,
@@ -305,25 +292,34 @@ unsafe fn for_rows(params: &LossParams, mut f: impl FnMut(Place)) {
 /// The logits of a row.
 struct Row<'a, V> {
     params: &'a LossParams,
-    row: &'a Place,
-    vector: core::marker::PhantomData<V>,
+    place: &'a Place,
+    vector: PhantomData<V>,
 }
 
-impl<V: Vector> Row<'_, V> {
+impl<'a, V: Vector> Row<'a, V> {
+    #[inline(always)]
+    fn new(params: &'a LossParams, place: &'a Place) -> Self {
+        Self {
+            params,
+            place,
+            vector: PhantomData,
+        }
+    }
+
     /// Calls `f(vector of the matrix, vector of the row)` for the lane's vectors, none where there is no row.
     #[inline(always)]
     fn for_each_vector(&self, mut f: impl FnMut(u64, u32)) {
-        let mut vector = if self.row.exists {
-            self.row.lane
+        let mut vector = if self.place.exists {
+            self.place.lane
         } else {
             self.params.vectors
         };
         while vector < self.params.vectors {
             f(
-                self.row.at * self.params.vectors as u64 + vector as u64,
+                self.place.at * self.params.vectors as u64 + vector as u64,
                 vector,
             );
-            vector += self.row.lanes;
+            vector += self.place.lanes;
         }
     }
 
@@ -331,6 +327,22 @@ impl<V: Vector> Row<'_, V> {
     fn load(&self, at: u64) -> V::Floats {
         // SAFETY: `at` is a vector of the logits, which nothing writes during the launch.
         V::from_bits(unsafe { Global::<V::Bits>::new(self.params.logits).at(at).read() }).widen()
+    }
+
+    /// The logit of a class: a NaN, as of no probability, where there is no such class.
+    ///
+    /// # Safety
+    /// The row exists.
+    #[inline(always)]
+    unsafe fn logit(&self, class: u32) -> f32 {
+        if class >= self.params.columns {
+            return f32::NAN;
+        }
+        let first = self.place.at * self.params.vectors as u64 * V::WIDTH as u64;
+        // SAFETY: a logit of the row.
+        V::weight_to_f32(unsafe {
+            V::weight(Global::<V::Feature>::new(self.params.logits).at(first + class as u64))
+        })
     }
 
     /// Folds over the lane's logits, in order, with their classes.

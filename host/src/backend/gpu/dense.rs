@@ -173,7 +173,9 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<(LossParams, LaunchConfig), Error> {
         let vectors = stride_vectors(operator, logits)?;
         let lanes_log2 = spmm::lanes_log2(vectors);
-        let ctas = (logits.rows() as u64).div_ceil(contract::loss_rows_per_cta(lanes_log2) as u64);
+        let rows = logits.rows() as u64;
+        let rows_per_cta = contract::loss_rows_per_cta(rows, lanes_log2);
+        let ctas = rows.div_ceil(rows_per_cta as u64);
         let config = config(operator, ctas, 1, contract::LOSS_SHARED_BYTES)?;
         let partials = self
             .workspace
@@ -186,13 +188,13 @@ impl<D: Driver> Gpu<D> {
             state: DevicePtr::NULL,
             partials: DevicePtr::new(partials.address()),
             result: array(result),
-            rows: logits.rows() as u64,
+            rows,
             columns: narrow(operator, "classes", logits.columns())?,
             vectors,
             lanes_log2,
             ctas: config.grid[0],
             count: 0,
-            reserved: 0,
+            rows_per_cta,
         };
         Ok((params, config))
     }
