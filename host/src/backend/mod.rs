@@ -49,6 +49,12 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     /// The failure of an earlier operator.
     fn synchronize(&self) -> Result<(), Error>;
 
+    /// Milliseconds that the operators called by `work` take on the device, by its own clock where it has one.
+    ///
+    /// # Errors
+    /// Those of `work`, and the failure of an earlier operator.
+    fn timed(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error>;
+
     /// Memory in use by kind, and its peak.
     fn memory(&self) -> MemoryReport;
 

@@ -38,6 +38,7 @@ mod edit;
 mod error;
 pub mod generate;
 pub mod index;
+mod raw;
 pub(crate) mod sort;
 mod transpose;
 
@@ -46,6 +47,7 @@ use std::sync::OnceLock;
 pub use csr::{Csr, edge_order};
 pub use degree::DegreeStats;
 pub use error::{GraphError, OffsetRule};
+pub use raw::RawError;
 pub use transpose::Transpose;
 
 /// A graph: an adjacency, and what follows from it.

@@ -35,8 +35,8 @@ pub const STAGED_TAIL: u32 = 1;
 param_struct! {
     /// Parameters of both SpMM kernels.
     ///
-    /// Rows of `x` and `y` are 16-byte aligned and a whole number of 16-byte vectors long. The first
-    /// `feature_vectors` of each are read and written, padding included.
+    /// Rows of `x` and `y` are 16-byte aligned and a whole number of 16-byte vectors long. What lies between the end of
+    /// a row and the next vector is padding, zero on input and written as zero.
     pub struct SpmmParams {
         /// Row of each edge, ascending; `edges` long, 16-byte aligned.
         pub rows: DevicePtr<u32>,
@@ -67,14 +67,18 @@ param_struct! {
         pub x_stride: u32,
         /// Distance of two rows of `y` in 16-byte vectors.
         pub y_stride: u32,
-        /// Loads of a row: its length in elements over the elements of one load.
+        /// Loads of a row: its length in elements, padding included, over the elements of one load.
         pub feature_loads: u32,
+        /// Feature length: elements of a row, padding not counted.
+        pub features: u32,
         /// Base-2 logarithm of the lanes of a sub-warp, at most 5.
         pub lanes_log2: u32,
         /// CTAs in x of the edge-parallel kernel.
         pub ctas: u32,
         /// Factor of the whole product, such as GIN's λ.
         pub scale: f32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 

@@ -31,6 +31,21 @@ pub trait Floats: Copy {
     unsafe fn store(self, to: Global<f32>);
 }
 
+/// `floats` as elements `first ..` of a row of `columns`: those past its end become zero, whatever they were.
+#[inline(always)]
+pub fn without_padding<V: Vector>(mut floats: V::Floats, first: u64, columns: u32) -> V::Floats {
+    if first + V::WIDTH as u64 > columns as u64 {
+        let mut i = 0;
+        while i < V::WIDTH {
+            if first + i as u64 >= columns as u64 {
+                floats = floats.with(i as usize, 0.0);
+            }
+            i += 1;
+        }
+    }
+    floats
+}
+
 macro_rules! floats {
     ($n:literal, $piece:literal) => {
         impl Floats for [f32; $n] {

@@ -4,7 +4,7 @@ use super::policy::{Accumulate, Scaling, Weights};
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x};
-use crate::device::vector::{Floats, Vector};
+use crate::device::vector::{Floats, Vector, without_padding};
 use crate::device::warp::{lane_id, sync_warp, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{

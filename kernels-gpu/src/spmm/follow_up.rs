@@ -3,7 +3,7 @@
 use super::policy::Scaling;
 use crate::device::global::Global;
 use crate::device::thread::{block_idx_x, block_idx_y, thread_idx_x};
-use crate::device::vector::{Floats, Vector};
+use crate::device::vector::{Floats, Vector, without_padding};
 use crate::device::warp::{lane_id, shuffle_xor, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{
@@ -127,7 +127,8 @@ unsafe fn complete<V: Vector, S: Scaling>(params: &SpmmParams, lane: &Lane, cta:
             } else {
                 params.scale * row_scale.at(row as u64).read()
             };
-            store::<V>(params, lane, row, V::narrow(S::complete(sum, scale)));
+            let sum = without_padding::<V>(S::complete(sum, scale), lane.load * V::WIDTH as u64, params.features);
+            store::<V>(params, lane, row, V::narrow(sum));
         }
     }
 }

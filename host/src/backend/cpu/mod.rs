@@ -62,6 +62,12 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn timed(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+        let start = std::time::Instant::now();
+        work()?;
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    }
+
     fn memory(&self) -> MemoryReport {
         self.ledger.report()
     }

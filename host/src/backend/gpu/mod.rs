@@ -109,6 +109,13 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok(self.driver.synchronize()?)
     }
 
+    fn timed(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+        let start = self.driver.record()?;
+        work()?;
+        let end = self.driver.record()?;
+        Ok(self.driver.elapsed_ms(&start, &end)?)
+    }
+
     fn memory(&self) -> MemoryReport {
         self.ledger.report()
     }

@@ -56,9 +56,11 @@ impl<D: Driver> Gpu<D> {
             x_stride,
             y_stride: stride_vectors(NAME, y)?,
             feature_loads,
+            features: narrow(NAME, "feature length", x.columns())?,
             lanes_log2,
             ctas,
             scale: op.scale,
+            reserved: 0,
         };
         let config = |ctas, shared_bytes| LaunchConfig {
             grid: [ctas, tiles, 1],

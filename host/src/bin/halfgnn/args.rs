@@ -32,6 +32,9 @@ pub enum Command {
     /// Train a GCN in half, in float and with plain half sums on a graph with hubs, and compare
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
+    /// Time SpMM on a graph, checked before it is timed
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
 }
 
 const TRAIN_EXAMPLES: &str = "\
@@ -48,6 +51,72 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   halfgnn demo
   halfgnn demo --device cpu --epochs 10 --json -";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  halfgnn bench --graph kron:18
+  halfgnn bench --graph web.csr --features 32,64 --precision half,float --json -
+
+A graph is kron:SCALE (Graph500's, 2^SCALE vertices) or a raw CSR file:
+  i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]";
+
+/// Options of `bench`.
+#[derive(Args)]
+pub struct BenchArgs {
+    /// Graphs to time on; may be repeated
+    #[arg(long = "graph", value_name = "FILE|kron:SCALE", required = true)]
+    pub graphs: Vec<GraphName>,
+    /// Feature lengths
+    #[arg(long, value_name = "F", value_delimiter = ',', default_values_t = [32, 64], value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub features: Vec<u32>,
+    /// Precisions
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PrecisionName::Half, PrecisionName::Float])]
+    pub precision: Vec<PrecisionName>,
+    /// What a batch of edges is added up in, in half precision
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [AccumulateName::Half, AccumulateName::Float])]
+    pub accumulate: Vec<AccumulateName>,
+    /// Timed runs of each; the median is told
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
+    pub device: DeviceName,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Which graph to time on.
+#[derive(Clone, Debug)]
+pub enum GraphName {
+    /// Graph500's Kronecker graph of this scale.
+    Kronecker(u32),
+    /// One in a raw CSR file.
+    File(PathBuf),
+}
+
+impl FromStr for GraphName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("kron:") {
+            Some(scale) => match scale.parse() {
+                Ok(scale @ 1..=30) => Ok(GraphName::Kronecker(scale)),
+                _ => Err(format!("`{scale}` is no scale from 1 to 30")),
+            },
+            None => Ok(GraphName::File(text.into())),
+        }
+    }
+}
+
+/// What a batch of edges is added up in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AccumulateName {
+    /// half2 arithmetic, as in the paper
+    Half,
+    /// Float
+    Float,
+}
 
 /// Options of `train`.
 #[derive(Args)]
@@ -100,7 +169,7 @@ pub struct DemoArgs {
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
     /// Training steps of each of the three runs
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: u32,
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]

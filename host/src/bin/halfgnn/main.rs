@@ -1,6 +1,7 @@
 //! `halfgnn`: trains graph neural networks in half precision from a shell.
 
 mod args;
+mod bench;
 mod demo;
 mod events;
 mod failure;
@@ -33,6 +34,7 @@ fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Train(args) => train::run(args, &stop),
         Command::Demo(args) => demo::run(args, &stop),
+        Command::Bench(args) => bench::run(args, &stop),
     }
 }
 
