@@ -1,0 +1,218 @@
+//! What a launch can do wrong, as `compute-sanitizer` would report it.
+
+use std::fmt;
+
+/// The kind of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// An access outside every allocation, or outside shared, local or parameter memory.
+    OutOfBounds,
+    /// An address that is no multiple of the access's size.
+    Misaligned,
+    /// A read of bytes that nothing wrote.
+    UninitialisedRead,
+    /// An access to an allocation after it was freed.
+    UseAfterFree,
+    /// Two threads of a block touch one address without a barrier between, and at least one writes.
+    RaceInBlock,
+    /// Two blocks of a launch touch one address, at least one writes, and not both atomically.
+    RaceBetweenBlocks,
+    /// A barrier that not all threads reach, or that they reach at different instructions.
+    DivergentBarrier,
+    /// A shuffle that reads from a lane that does not take part, or a lane outside its own mask.
+    InactiveLane,
+    /// Threads that wait for each other for ever.
+    Deadlock,
+    /// More instructions than the launch may execute: most likely an endless loop.
+    StepLimit,
+    /// The kernel executed `trap`: a panic, for Rust kernels.
+    Trap,
+    /// A branch index or a barrier number outside its range.
+    InvalidOperand,
+}
+
+impl FaultKind {
+    /// A short description in words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            FaultKind::OutOfBounds => "access out of bounds",
+            FaultKind::Misaligned => "misaligned access",
+            FaultKind::UninitialisedRead => "read of uninitialised memory",
+            FaultKind::UseAfterFree => "use after free",
+            FaultKind::RaceInBlock => "race inside a block",
+            FaultKind::RaceBetweenBlocks => "race between blocks",
+            FaultKind::DivergentBarrier => "divergent barrier",
+            FaultKind::InactiveLane => "exchange with an inactive lane",
+            FaultKind::Deadlock => "deadlock",
+            FaultKind::StepLimit => "step limit reached",
+            FaultKind::Trap => "trap (a panic in the kernel)",
+            FaultKind::InvalidOperand => "invalid operand",
+        }
+    }
+}
+
+/// A memory space, as reports name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MemorySpace {
+    /// Device memory.
+    Global,
+    /// A block's shared memory.
+    Shared,
+    /// A thread's own memory.
+    Local,
+    /// Parameters.
+    Param,
+}
+
+impl fmt::Display for MemorySpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MemorySpace::Global => "global",
+            MemorySpace::Shared => "shared",
+            MemorySpace::Local => "local",
+            MemorySpace::Param => "parameter",
+        })
+    }
+}
+
+/// What an access does to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An atomic, a reduction, or a load or store with an order.
+    Atomic,
+}
+
+impl fmt::Display for AccessKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AccessKind::Read => "read",
+            AccessKind::Write => "write",
+            AccessKind::Atomic => "atomic",
+        })
+    }
+}
+
+/// The access that went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaultAccess {
+    /// The memory that was meant.
+    pub space: MemorySpace,
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u32,
+    /// Load, store or atomic.
+    pub kind: AccessKind,
+}
+
+/// The allocation or variable that a fault concerns: the one that holds the address, or the nearest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultAllocation {
+    /// Its name: what the host called it, or the variable's.
+    pub name: String,
+    /// First address.
+    pub base: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Bytes between the access and the allocation: negative before it, 0 inside, positive after its end.
+    pub distance: i64,
+}
+
+/// A place in the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultPlace {
+    /// The instruction as the text has it.
+    pub instruction: String,
+    /// Line in the PTX text.
+    pub line: u32,
+    /// File and line of the source, where the text has `.loc`.
+    pub source: Option<(String, u32)>,
+}
+
+impl fmt::Display for FaultPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` (PTX line {}", self.instruction, self.line)?;
+        match &self.source {
+            Some((file, line)) => write!(f, ", {file}:{line})"),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+/// The other side of a race.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherParty {
+    /// Its block.
+    pub block: [u32; 3],
+    /// Its thread.
+    pub thread: [u32; 3],
+    /// What it did.
+    pub kind: AccessKind,
+    /// Where.
+    pub place: FaultPlace,
+}
+
+/// One fault of a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// What went wrong.
+    pub kind: FaultKind,
+    /// The kernel that was launched.
+    pub kernel: String,
+    /// The function that the instruction belongs to.
+    pub function: String,
+    /// The block's index in the grid.
+    pub block: [u32; 3],
+    /// The thread's index in the block.
+    pub thread: [u32; 3],
+    /// The instruction.
+    pub place: FaultPlace,
+    /// The access, for faults of memory.
+    pub access: Option<FaultAccess>,
+    /// The allocation, for faults of memory.
+    pub allocation: Option<FaultAllocation>,
+    /// The other side, for races.
+    pub other: Option<OtherParty>,
+    /// What else there is to know, in words; empty when there is nothing.
+    pub detail: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [bx, by, bz] = self.block;
+        let [tx, ty, tz] = self.thread;
+        write!(f, "{} in kernel {}", self.kind.describe(), self.kernel)?;
+        if self.function != self.kernel {
+            write!(f, " (function {})", self.function)?;
+        }
+        write!(f, ", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), at {}", self.place)?;
+        if let Some(a) = &self.access {
+            write!(f, ": {} of {} bytes of {} memory at {:#x}", a.kind, a.bytes, a.space, a.address)?;
+        }
+        if let Some(a) = &self.allocation {
+            let FaultAllocation { name, base, len, distance } = a;
+            match distance {
+                0 => {
+                    let offset = self.access.map_or(0, |x| x.address.wrapping_sub(*base));
+                    write!(f, ", {offset} bytes into {name} ({len} bytes at {base:#x})")?;
+                }
+                1.. => write!(f, ", {distance} bytes after the end of {name} ({len} bytes at {base:#x})")?,
+                _ => write!(f, ", {} bytes before {name} ({len} bytes at {base:#x})", distance.unsigned_abs())?,
+            }
+        }
+        if let Some(o) = &self.other {
+            let ([bx, by, bz], [tx, ty, tz]) = (o.block, o.thread);
+            write!(f, "; against the {} of block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), at {}", o.kind, o.place)?;
+        }
+        if !self.detail.is_empty() {
+            write!(f, "; {}", self.detail)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,470 @@
+//! The device: memory and launches.
+
+use crate::counts::Counts;
+use crate::exec::{Block, Env};
+use crate::fault::{Fault, FaultKind};
+use crate::ir::{Constant, SHARED_BASE};
+use crate::memory::{Heap, MemoryError};
+use crate::module::{Entry, Module};
+use crate::random::Random;
+use crate::shadow::EPOCHS;
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use thiserror::Error;
+
+/// Limits of the hardware that launches are held to.
+const MAX_THREADS: u32 = 1024;
+const MAX_SHARED: u32 = 227 << 10;
+
+/// What a device is made with.
+#[derive(Debug, Clone)]
+pub struct DeviceOptions {
+    /// Bytes that all allocations may take together.
+    pub memory: u64,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self { memory: 8 << 30 }
+    }
+}
+
+/// Which checks a launch makes beside bounds, alignment, barriers and lanes, which are always checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checks {
+    /// Reads of global and shared memory that nothing wrote.
+    pub uninitialised: bool,
+    /// Races inside blocks and between them.
+    pub races: bool,
+}
+
+impl Checks {
+    /// Every check.
+    pub const ALL: Checks = Checks { uninitialised: true, races: true };
+    /// Only what is always checked.
+    pub const NONE: Checks = Checks { uninitialised: false, races: false };
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+/// How to run a launch.
+#[derive(Debug, Clone)]
+pub struct LaunchOptions {
+    /// Orders blocks and warps: one seed, one result and one report; 0 keeps the grid's own order of blocks.
+    pub seed: u64,
+    /// Which checks to make.
+    pub checks: Checks,
+    /// Warp instructions that one block may execute before it counts as an endless loop.
+    pub step_limit: u64,
+}
+
+impl Default for LaunchOptions {
+    fn default() -> Self {
+        Self { seed: 0, checks: Checks::ALL, step_limit: 1 << 28 }
+    }
+}
+
+/// What a launch without faults did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchReport {
+    /// Exact counts: they do not depend on the machine or, for kernels whose work does not, on the order of blocks.
+    pub counts: Counts,
+}
+
+/// Why a launch failed.
+#[derive(Debug, Clone, Error)]
+pub enum LaunchError {
+    /// The grid, the block, the shared memory or the parameters cannot be those of this kernel.
+    #[error("kernel {kernel} cannot be launched: {message}")]
+    InvalidConfiguration {
+        /// The kernel.
+        kernel: String,
+        /// What is wrong, with the two figures that disagree.
+        message: String,
+    },
+    /// The module has no kernel of this name.
+    #[error("the module has no kernel {name}; it has {available}")]
+    UnknownEntry {
+        /// The name that was asked for.
+        name: String,
+        /// The kernels that there are.
+        available: String,
+    },
+    /// The module's variables do not fit the device.
+    #[error("the module's variables cannot be placed: {0}")]
+    Memory(#[from] MemoryError),
+    /// The kernel did something wrong. Memory that it may have written is undefined.
+    #[error("{0}")]
+    Fault(Box<Fault>),
+}
+
+/// A simulated GPU: memory, and launches one at a time.
+///
+/// All methods take `&self`: a device can be shared among threads, and its launches then follow one another.
+pub struct Device {
+    heap: Heap,
+    /// Addresses of the variables of each module, by module and index.
+    variables: Mutex<HashMap<u64, HashMap<u32, u64>>>,
+    /// Number of the last launch, modulo [`EPOCHS`]; held during a launch.
+    epoch: Mutex<u32>,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("bytes_in_use", &self.bytes_in_use()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Self::new(DeviceOptions::default())
+    }
+}
+
+impl Device {
+    /// An empty device.
+    pub fn new(options: DeviceOptions) -> Device {
+        Device { heap: Heap::new(options.memory), variables: Mutex::default(), epoch: Mutex::new(0) }
+    }
+
+    /// Allocates `bytes` bytes, aligned to 256, with a gap to every other allocation; nothing in them is written yet.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfMemory`].
+    pub fn alloc(&self, bytes: u64) -> Result<u64, MemoryError> {
+        self.heap.alloc(bytes, None)
+    }
+
+    /// Frees an allocation; its addresses are never used again.
+    ///
+    /// # Errors
+    /// [`MemoryError::NotAllocated`].
+    pub fn free(&self, address: u64) -> Result<(), MemoryError> {
+        self.heap.free(address)
+    }
+
+    /// Writes bytes from the host.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`].
+    pub fn write(&self, address: u64, data: &[u8]) -> Result<(), MemoryError> {
+        self.heap.write(address, data)
+    }
+
+    /// Reads bytes to the host; bytes that nothing wrote read as 0xCD.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`].
+    pub fn read(&self, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+        self.heap.read(address, out)
+    }
+
+    /// Writes `len` times the same byte.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`].
+    pub fn fill(&self, address: u64, byte: u8, len: u64) -> Result<(), MemoryError> {
+        self.heap.fill(address, byte, len)
+    }
+
+    /// Whether each of these bytes was written, by the host or a kernel.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`].
+    pub fn is_initialised(&self, address: u64, len: u64) -> Result<bool, MemoryError> {
+        self.heap.is_initialised(address, len)
+    }
+
+    /// Gives the allocation that holds `address` a name for reports.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`].
+    pub fn name_allocation(&self, address: u64, name: &str) -> Result<(), MemoryError> {
+        self.heap.name(address, name)
+    }
+
+    /// Bytes of all live allocations, variables of modules included.
+    pub fn bytes_in_use(&self) -> u64 {
+        self.heap.in_use()
+    }
+
+    /// The most bytes that were ever in use.
+    pub fn peak_bytes(&self) -> u64 {
+        self.heap.peak()
+    }
+
+    /// The address of a module's variable on this device, which it is placed on if it was not.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfMemory`].
+    pub fn global_address(&self, module: &Module, name: &str) -> Result<Option<u64>, MemoryError> {
+        let addresses = self.place_variables(module)?;
+        Ok(module.variables.iter().find(|v| v.name == name).and_then(|v| addresses.get(&v.index).copied()))
+    }
+
+    /// Forgets a module's variables and frees their memory.
+    pub fn unload(&self, module: &Module) {
+        let mut placed = self.variables.lock().unwrap_or_else(PoisonError::into_inner);
+        for address in placed.remove(&module.id).into_iter().flat_map(HashMap::into_values) {
+            // Placed by this device and freed only here.
+            let _ = self.heap.free(address);
+        }
+    }
+
+    fn place_variables(&self, module: &Module) -> Result<HashMap<u32, u64>, MemoryError> {
+        let mut placed = self.variables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(addresses) = placed.get(&module.id) {
+            return Ok(addresses.clone());
+        }
+        let mut addresses = HashMap::new();
+        for v in &module.variables {
+            addresses.insert(v.index, self.heap.alloc(v.bytes.len() as u64, Some(v.name.clone()))?);
+        }
+        for v in &module.variables {
+            let mut bytes = v.bytes.clone();
+            for (at, other, offset) in &v.relocations {
+                let address = addresses[other].wrapping_add(*offset as u64);
+                bytes[*at as usize..*at as usize + 8].copy_from_slice(&address.to_le_bytes());
+            }
+            self.heap.write(addresses[&v.index], &bytes)?;
+        }
+        placed.insert(module.id, addresses.clone());
+        Ok(addresses)
+    }
+
+    /// Runs a kernel to its end.
+    ///
+    /// `params` is the buffer of parameters as the driver takes it: each at its [`Param::offset`](crate::Param), so
+    /// [`Entry::param_bytes`] bytes (a struct's tail padding may follow). Blocks run on rayon's threads, unless the kernel
+    /// uses global atomics whose order shows: then one after the other.
+    ///
+    /// # Errors
+    /// [`LaunchError`]: the first fault in the order of blocks, else the race between blocks at the lowest address. After a
+    /// fault, memory that the kernel writes is undefined.
+    #[allow(clippy::too_many_arguments)]
+    pub fn launch(
+        &self,
+        module: &Module,
+        entry: &str,
+        grid: [u32; 3],
+        block: [u32; 3],
+        dynamic_shared: u32,
+        params: &[u8],
+        options: &LaunchOptions,
+    ) -> Result<LaunchReport, LaunchError> {
+        let entry = module.entry(entry).ok_or_else(|| LaunchError::UnknownEntry {
+            name: entry.to_owned(),
+            available: list_entries(module),
+        })?;
+        check_configuration(entry, grid, block, dynamic_shared, params)?;
+        let addresses = self.place_variables(module)?;
+        let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+        let constants = entry.program.constants.iter().map(|c| match c {
+            Constant::Value(v) => [*v; 32],
+            Constant::Global(index, offset) => [addresses.get(index).copied().unwrap_or(0).wrapping_add(*offset as u64); 32],
+        });
+        let mut env = Env {
+            module,
+            kernel: &entry.name,
+            program: &entry.program,
+            grid,
+            block,
+            dynamic_shared,
+            params,
+            constants: constants.collect(),
+            memory: self.heap.snapshot(),
+            epoch: self.next_epoch(&mut epoch),
+            check_uninitialised: options.checks.uninitialised,
+            check_races: options.checks.races,
+            step_limit: options.step_limit,
+            seed: options.seed,
+            watch: None,
+        };
+        let order = Order::new(grid, options.seed);
+        let races = AtomicU64::new(u64::MAX);
+        let outcome = run_blocks(&env, &order, &races);
+        let fault = match outcome {
+            Ok(counts) if races.load(Ordering::Relaxed) == u64::MAX => return Ok(LaunchReport { counts }),
+            Ok(_) => {
+                // Who raced is found by running the blocks again, one after the other, with an eye on that address.
+                env.watch = Some(races.load(Ordering::Relaxed));
+                env.epoch = self.next_epoch(&mut epoch);
+                replay(&env, &order, None).unwrap_or_else(|| unnamed_race(&env))
+            }
+            Err(failure) => match failure.watch {
+                Some(address) => {
+                    env.watch = Some(address);
+                    env.epoch = self.next_epoch(&mut epoch);
+                    replay(&env, &order, Some(failure.position)).unwrap_or(failure.fault)
+                }
+                None => failure.fault,
+            },
+        };
+        Err(LaunchError::Fault(fault))
+    }
+
+    /// A number for a launch; when they start over, every old trace is cleared.
+    fn next_epoch(&self, epoch: &mut u32) -> u32 {
+        *epoch += 1;
+        if *epoch == EPOCHS {
+            self.heap.clear_shadows();
+            *epoch = 1;
+        }
+        *epoch
+    }
+}
+
+fn list_entries(module: &Module) -> String {
+    let mut names: Vec<&str> = module.entries().map(|e| e.name.as_str()).take(9).collect();
+    if names.len() == 9 {
+        names[8] = "…";
+    }
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn check_configuration(entry: &Entry, grid: [u32; 3], block: [u32; 3], dynamic_shared: u32, params: &[u8]) -> Result<(), LaunchError> {
+    let error = |message: String| Err(LaunchError::InvalidConfiguration { kernel: entry.name.clone(), message });
+    let threads = block.iter().try_fold(1u32, |n, b| n.checked_mul(*b));
+    let threads = match threads {
+        Some(n @ 1..=MAX_THREADS) => n,
+        _ => return error(format!("a block has 1 to {MAX_THREADS} threads, and {block:?} is asked for")),
+    };
+    if block[2] > 64 {
+        return error(format!("a block is at most 64 deep, and {} are asked for", block[2]));
+    }
+    if let Some(max) = entry.max_threads.filter(|max| threads > *max) {
+        return error(format!("the text allows {max} threads a block, and {threads} are asked for"));
+    }
+    if grid.contains(&0) || grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 {
+        return error(format!("a grid is 1 to 2147483647 by 65535 by 65535 blocks, and {grid:?} is asked for"));
+    }
+    let shared = entry.static_shared as u64 + u64::from(dynamic_shared);
+    if shared > u64::from(MAX_SHARED - SHARED_BASE) + u64::from(SHARED_BASE) {
+        return error(format!("a block has at most {MAX_SHARED} bytes of shared memory, and {shared} are asked for"));
+    }
+    let expected = entry.param_bytes();
+    let align = entry.params.iter().map(|p| p.align).max().unwrap_or(1);
+    if params.len() != expected && params.len() != expected.next_multiple_of(align) {
+        return error(format!("it takes {expected} bytes of parameters, and {} are given", params.len()));
+    }
+    Ok(())
+}
+
+/// The order of the blocks: a permutation that needs no list, since grids may be large.
+pub(crate) struct Order {
+    blocks: u64,
+    /// A power of two at least as large, cut into a bijection by multiplying with an odd number and xoring.
+    bits: u32,
+    keys: Option<[u64; 4]>,
+}
+
+impl Order {
+    fn new(grid: [u32; 3], seed: u64) -> Self {
+        let blocks: u64 = grid.iter().map(|g| u64::from(*g)).product();
+        let mut random = Random::new(seed);
+        let keys = (seed != 0).then(|| std::array::from_fn(|_| random.next()));
+        Self { blocks, bits: 64 - (blocks - 1).leading_zeros().min(63), keys }
+    }
+
+    /// The block that runs at `position`: the seed's permutation of a power of two, walked until it lands inside the grid.
+    fn block(&self, position: u64) -> u64 {
+        let Some(keys) = self.keys else { return position };
+        let mask = u64::MAX >> (64 - self.bits);
+        let mut x = position;
+        loop {
+            for k in keys {
+                x = x.wrapping_mul(k | 1) & mask;
+                x ^= (k >> 20) & mask;
+                x ^= x >> self.bits.div_ceil(2);
+            }
+            if x < self.blocks {
+                return x;
+            }
+        }
+    }
+}
+
+struct Failure {
+    position: u64,
+    fault: Box<Fault>,
+    /// A race in global memory, to be looked at again.
+    watch: Option<u64>,
+}
+
+/// Blocks that one task runs, so that its registers and tables are made once.
+const CHUNK: u64 = 16;
+
+fn run_blocks(env: &Env<'_>, order: &Order, races: &AtomicU64) -> Result<Counts, Failure> {
+    let first_failure = AtomicU64::new(u64::MAX);
+    let run_chunk = |range: std::ops::Range<u64>| -> Result<Counts, Failure> {
+        let mut block = Block::new(env, races);
+        for position in range {
+            // What lies behind a fault does not matter; what lies before it does, whichever thread is ahead.
+            if position > first_failure.load(Ordering::Relaxed) {
+                break;
+            }
+            if let Err(fault) = block.run(order.block(position)) {
+                first_failure.fetch_min(position, Ordering::Relaxed);
+                return Err(Failure { position, fault, watch: block.race_in_block });
+            }
+        }
+        Ok(block.counts)
+    };
+    let merge = |a: Result<Counts, Failure>, b: Result<Counts, Failure>| match (a, b) {
+        (Ok(mut a), Ok(b)) => {
+            a += b;
+            Ok(a)
+        }
+        (Err(a), Err(b)) => Err(if a.position <= b.position { a } else { b }),
+        (Err(e), _) | (_, Err(e)) => Err(e),
+    };
+    let parallel = !env.program.orders_blocks && order.blocks > 1 && rayon::current_num_threads() > 1;
+    if !parallel {
+        return run_chunk(0..order.blocks);
+    }
+    // A few tasks a thread: enough to balance, few enough that making their registers costs nothing.
+    let tasks = order.blocks.div_ceil(CHUNK).min(rayon::current_num_threads() as u64 * 8);
+    let size = order.blocks.div_ceil(tasks);
+    (0..tasks)
+        .into_par_iter()
+        .map(|t| run_chunk(t * size..((t + 1) * size).min(order.blocks)))
+        .reduce(|| Ok(Counts::default()), merge)
+}
+
+/// Runs blocks in order until the watched race shows itself; only the block at `only` for a race inside it.
+fn replay(env: &Env<'_>, order: &Order, only: Option<u64>) -> Option<Box<Fault>> {
+    let races = AtomicU64::new(u64::MAX);
+    let mut block = Block::new(env, &races);
+    let range = only.map_or(0..order.blocks, |p| p..p + 1);
+    for position in range {
+        let wanted = |f: &Fault| matches!(f.kind, FaultKind::RaceBetweenBlocks | FaultKind::RaceInBlock);
+        match block.run(order.block(position)) {
+            Err(fault) if wanted(&fault) => return Some(fault),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A race that did not come back when the blocks were run again, since it had changed what they do.
+fn unnamed_race(env: &Env<'_>) -> Box<Fault> {
+    let address = env.watch.unwrap_or_default();
+    Box::new(Fault {
+        kind: FaultKind::RaceBetweenBlocks,
+        kernel: env.kernel.to_owned(),
+        function: env.kernel.to_owned(),
+        block: [0; 3],
+        thread: [0; 3],
+        place: crate::fault::FaultPlace { instruction: "unknown".to_owned(), line: 0, source: None },
+        access: None,
+        allocation: None,
+        other: None,
+        detail: format!("two blocks touched {address:#x}; run again, one after the other, they did not"),
+    })
+}
