@@ -4,6 +4,7 @@
 
 use crate::backend::Backend;
 use crate::backend::cpu::Cpu;
+use crate::driver::DriverError;
 use crate::error::Error;
 use crate::train::host_memory;
 
@@ -45,40 +46,26 @@ pub trait Task {
 /// [`Error::Driver`] where the device cannot be used, [`Error::Contract`] where its kernels are missing or old.
 pub fn open<T: Task>(choice: Choice, task: T) -> Result<T::Output, Error> {
     match choice {
-        Choice::Cpu => Ok(task.run(&cpu())),
-        Choice::Cuda => Ok(task.run(&cuda()?)),
         Choice::Auto => match cuda() {
-            Ok(card) => Ok(task.run(&card)),
+            Ok(device) => Ok(task.run(&device)),
+            Err(Error::Driver(reason)) => {
+                tracing::info!("on the CPU: {reason}");
+                Ok(task.run(&cpu()))
+            }
+            // There is a card, and it would be used if the kernels were there.
             Err(reason) => {
-                tracing::info!("the CPU is used, because no card can be: {reason}");
+                tracing::warn!("on the CPU, though there is a CUDA card: {reason}");
                 Ok(task.run(&cpu()))
             }
         },
+        Choice::Cpu => Ok(task.run(&cpu())),
+        Choice::Cuda => Ok(task.run(&cuda()?)),
         Choice::Emulator => {
-            let reason = "this build computes on the CPU alone; use --device cpu".to_owned();
-            Err(crate::driver::DriverError::Unavailable(reason).into())
+            crate::ptx::read(None)?;
+            let reason = "the emulator is not part of this build; use --device cpu".to_owned();
+            Err(DriverError::Unavailable(reason).into())
         }
     }
-}
-
-/// The first card, with the kernels that fit it.
-#[cfg(feature = "cuda")]
-fn cuda() -> Result<Device<crate::backend::gpu::Gpu<crate::driver::cuda::Cuda>>, Error> {
-    use crate::driver::Driver;
-    let driver = crate::driver::cuda::Cuda::open(0)?;
-    let memory = Some(driver.memory_info()?);
-    let ptx = crate::ptx::read(Some(driver.info().compute_capability))?;
-    Ok(Device {
-        backend: crate::backend::gpu::Gpu::new(driver, &ptx)?,
-        memory,
-    })
-}
-
-/// Says that this build has no cards.
-#[cfg(not(feature = "cuda"))]
-fn cuda() -> Result<Device<Cpu>, Error> {
-    let reason = "this program was built without them; build it with `--features cuda`".to_owned();
-    Err(crate::driver::DriverError::Unavailable(reason).into())
 }
 
 fn cpu() -> Device<Cpu> {
@@ -86,4 +73,26 @@ fn cpu() -> Device<Cpu> {
         backend: Cpu::new(),
         memory: host_memory(),
     }
+}
+
+/// The first card that `CUDA_VISIBLE_DEVICES` shows.
+#[cfg(feature = "cuda")]
+fn cuda() -> Result<Device<crate::backend::gpu::Gpu<crate::driver::cuda::Cuda>>, Error> {
+    use crate::driver::Driver;
+
+    let driver = crate::driver::cuda::Cuda::open(0)?;
+    let memory = driver.memory_info()?;
+    let ptx = crate::ptx::read(Some(driver.info().compute_capability))?;
+    Ok(Device {
+        backend: crate::backend::gpu::Gpu::new(driver, &ptx)?,
+        memory: Some(memory),
+    })
+}
+
+/// That the program was built without CUDA.
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Result<Device<Cpu>, Error> {
+    let reason = "the program was built without CUDA; build it with \
+                  `cargo build --release -p halfgnn --features cuda`";
+    Err(DriverError::Unavailable(reason.into()).into())
 }

@@ -79,11 +79,14 @@ pub fn describe(dataset: &Dataset) -> String {
 
 fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
     let done = outcome.runs.len();
-    let seeds = match (done, outcome.status()) {
-        (1, _) if plan.seeds == 1 => format!("seed {}", plan.seed),
-        (done, Status::Stopped) => format!("{done} of {} seeds begun, stopped", plan.seeds),
-        (done, _) => format!("{done} seeds, mean ± standard deviation"),
+    let mut seeds = match plan.seeds {
+        1 => format!("seed {}", plan.seed),
+        all => format!("{done} of {all} seeds, mean ± standard deviation"),
     };
+    if let (Status::Stopped, Some((_, run))) = (outcome.status(), outcome.runs.last()) {
+        let epoch = run.last.map_or(0, |last| last.epoch);
+        seeds.push_str(&format!(", stopped at epoch {epoch} of {}", plan.epochs));
+    }
     let screen = &mut recorder.screen;
     screen.line(&format_args!(
         "\n{} in {} on {} ({seeds})",
