@@ -129,7 +129,8 @@ fn arrays_of_any_numeric_type() {
     };
     let indptr = [0, 3, 5, 8, 10];
     let expected = open(&ring()).unwrap();
-    let types: [(&str, fn(i64) -> Vec<u8>); 8] = [
+    type Convert = fn(i64) -> Vec<u8>;
+    let types: [(&str, Convert); 8] = [
         ("|i1", |v| (v as i8).to_le_bytes().to_vec()),
         ("|u1", |v| (v as u8).to_le_bytes().to_vec()),
         (">i2", |v| (v as i16).to_be_bytes().to_vec()),
