@@ -270,6 +270,28 @@ pub fn values_are_checked<B: Backend>(backend: &B, _: Scale) {
         "activate_backward: the gradient of a ReLU wants the output of the forward pass",
     );
     assert_eq!(y.to_f32(backend).expect("no failure before"), [1.0, 2.0]);
+
+    let logits = matrix::<B, f16>(backend, (2, 0), &[]);
+    let (labels, mut counts) = (words(backend, &[0, 1]), words(backend, &[0; 3]));
+    assert_refused(
+        ops::count_correct(backend, &logits, &labels, &labels, &mut counts),
+        "count_correct: the logits have no columns, one a class",
+    );
+    let state = OptimizerState::new(backend, &SCALING).expect("room for a state");
+    let mut gradient = unwritten::<B, f16>(backend, (2, 0));
+    let mut loss = Array::zeros(backend, 1, MemoryKind::Workspace).expect("room for a loss");
+    assert_refused(
+        ops::cross_entropy(
+            backend,
+            &logits,
+            &labels,
+            2,
+            &state,
+            &mut gradient,
+            &mut loss,
+        ),
+        "cross_entropy: the logits have no columns, one a class",
+    );
 }
 
 /// Buffers are counted under their kind while they live.

@@ -28,6 +28,20 @@ fn expect_len<B: Backend, T: bytemuck::Pod + Send + Sync>(
     })
 }
 
+/// Refuses logits without a class: nothing could be right, and a loss has no meaning.
+fn expect_classes<B: Backend, E: Element>(
+    operator: &'static str,
+    logits: &Matrix<B, E>,
+) -> Result<(), Error> {
+    if logits.columns() == 0 {
+        return Err(Error::Unsupported {
+            operator,
+            reason: "the logits have no columns, one a class".into(),
+        });
+    }
+    Ok(())
+}
+
 /// Sparse times dense (HalfGNN §4.3): `y[i] = scale · s[i] · Σ_j w(i,j) · x[j]` over the edges of row `i`.
 ///
 /// `x` and `y` are vertices × F, for any F. A row without edges becomes zero. In half precision and with the default
@@ -197,7 +211,8 @@ pub fn column_sums<B: Backend, E: Element>(
 /// below the columns of `logits`. `loss` is one float, not scaled.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where no row has a target.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where there are no classes or no row has a
+/// target.
 pub fn cross_entropy<B: Backend, E: Element>(
     backend: &B,
     logits: &Matrix<B, E>,
@@ -216,6 +231,7 @@ pub fn cross_entropy<B: Backend, E: Element>(
         gradient,
     )?;
     Error::expect(NAME, "loss", 1, loss.len())?;
+    expect_classes(NAME, logits)?;
     if count == 0 {
         return Err(Error::Unsupported {
             operator: NAME,
@@ -230,7 +246,7 @@ pub fn cross_entropy<B: Backend, E: Element>(
 /// `splits` holds 0, 1, 2 or [`NO_TARGET`](crate::backend::NO_TARGET) for each row; `correct` is three counts.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit.
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where there are no classes.
 pub fn count_correct<B: Backend, E: Element>(
     backend: &B,
     logits: &Matrix<B, E>,
@@ -242,6 +258,7 @@ pub fn count_correct<B: Backend, E: Element>(
     Error::expect(NAME, "labels", logits.rows(), labels.len())?;
     Error::expect(NAME, "splits", logits.rows(), splits.len())?;
     Error::expect(NAME, "counts", 3, correct.len())?;
+    expect_classes(NAME, logits)?;
     backend.count_correct(logits, labels, splits, correct)
 }
 

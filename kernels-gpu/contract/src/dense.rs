@@ -181,7 +181,8 @@ pub mod state {
     /// Number of words.
     pub const WORDS: usize = 5;
 
-    /// The words after a step (see `LossScaling` in the host crate).
+    /// The words after a step: an overflow halves the loss scale, down to the smallest normal float; `growth_interval`
+    /// steps without one double it, up to `maximum`, and never where that is 0.
     #[inline]
     pub const fn end_step(
         mut words: [u32; WORDS],
@@ -193,7 +194,14 @@ pub mod state {
             words[OVERFLOW] = 0;
             words[SKIPPED] = words[SKIPPED].saturating_add(1);
             words[SINCE_CHANGE] = 0;
-            words[LOSS_SCALE] = (scale * 0.5).to_bits();
+            let halved = scale * 0.5;
+            // Never zero, by which no gradient could be divided again, nor so small that its reciprocal is infinite.
+            words[LOSS_SCALE] = if halved > f32::MIN_POSITIVE {
+                halved
+            } else {
+                f32::MIN_POSITIVE
+            }
+            .to_bits();
         } else {
             words[STEPS] = words[STEPS].saturating_add(1);
             words[SINCE_CHANGE] = words[SINCE_CHANGE].saturating_add(1);
@@ -343,6 +351,35 @@ mod tests {
         assert_eq!(
             state::end_step(overflowed, 2, 16.0),
             [8.0f32.to_bits(), 4, 1, 0, 0]
+        );
+    }
+
+    #[test]
+    fn the_loss_scale_stays_positive() {
+        let mut words = [1.0f32.to_bits(), 0, 0, 0, 0];
+        for _ in 0..1000 {
+            words[state::OVERFLOW] = 1;
+            words = state::end_step(words, 1, 16.0);
+        }
+        let scale = f32::from_bits(words[state::LOSS_SCALE]);
+        assert_eq!(scale, f32::MIN_POSITIVE);
+        assert!((1.0 / scale).is_finite());
+        words = state::end_step(words, 1, 16.0);
+        assert_eq!(f32::from_bits(words[state::LOSS_SCALE]), 2.0 * scale);
+    }
+
+    #[test]
+    fn an_interval_of_zero_keeps_the_loss_scale() {
+        let mut words = [8.0f32.to_bits(), 0, 0, 0, 0];
+        for _ in 0..5 {
+            words = state::end_step(words, 0, 16.0);
+        }
+        assert_eq!(words, [8.0f32.to_bits(), 5, 0, 5, 0]);
+        // Not even where the count ends.
+        words[state::SINCE_CHANGE] = u32::MAX;
+        assert_eq!(
+            f32::from_bits(state::end_step(words, 0, 16.0)[state::LOSS_SCALE]),
+            8.0
         );
     }
 

@@ -57,9 +57,9 @@ entries! {
     reduce_loss(LossParams) = loss::reduce_loss;
     /// The counts from their partial counts.
     reduce_counts(LossParams) = loss::reduce_counts;
-    /// Adam, with a copy of the weights in half.
+    /// Adam, and the copy of the weights in half.
     adam_f16(AdamParams) = optimizer::adam::<true>;
-    /// Adam, where kernels read the master weights.
+    /// Adam, and the copy of the weights in float, if any.
     adam_f32(AdamParams) = optimizer::adam::<false>;
     /// The overflow flag.
     check_finite(AdamParams) = optimizer::check_finite;

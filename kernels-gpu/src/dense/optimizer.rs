@@ -21,7 +21,7 @@ fn vector(params: &AdamParams) -> Option<u64> {
 /// # Safety
 /// The launch contract of [`AdamParams`]: a thread for each vector of the float matrices.
 #[inline(always)]
-pub unsafe fn adam<const ROUNDED: bool>(params: &AdamParams) {
+pub unsafe fn adam<const HALF: bool>(params: &AdamParams) {
     let Some(at) = vector(params) else { return };
     let words = Global::<u32>::new(params.state);
     // SAFETY: the state has its words, and nothing writes it during the launch; the vectors are the thread's own.
@@ -59,13 +59,16 @@ pub unsafe fn adam<const ROUNDED: bool>(params: &AdamParams) {
         master.store(weights);
         first.store(m);
         second.store(v);
-        if let (true, Some(vectors)) = (ROUNDED, NonZeroU64::new(params.vectors as u64)) {
-            let [a, b, c, d] = weights.map(f32::from_bits);
-            let (row, column) = (at / vectors, at % vectors * 4);
-            let half =
-                Global::<u16>::new(params.rounded).at(row * params.rounded_stride as u64 + column);
-            Global::<[u32; 2]>::cast(half)
-                .store([Half2::from_f32(a, b).0, Half2::from_f32(c, d).0]);
+        let copy = Global::<u16>::new(params.rounded);
+        if let (false, Some(vectors)) = (copy.is_null(), NonZeroU64::new(params.vectors as u64)) {
+            let first = at / vectors * params.rounded_stride as u64 + at % vectors * 4;
+            if HALF {
+                let [a, b, c, d] = weights.map(f32::from_bits);
+                Global::<[u32; 2]>::cast(copy.at(first))
+                    .store([Half2::from_f32(a, b).0, Half2::from_f32(c, d).0]);
+            } else {
+                Global::<[u32; 4]>::cast(Global::<f32>::cast(copy).at(first)).store(weights);
+            }
         }
     }
 }

@@ -329,19 +329,11 @@ impl<D: Driver> Gpu<D> {
             weight_decay: hyper.weight_decay,
             ..params
         };
-        let mut name = "adam_f32";
         if let Some(rounded) = parameter.rounded {
-            if E::PRECISION != Precision::Half {
-                let reason = "float kernels read the master weights and want no copy".into();
-                return Err(Error::Unsupported {
-                    operator: NAME,
-                    reason,
-                });
-            }
-            name = "adam_f16";
             params.rounded = matrix(rounded);
             params.rounded_stride = narrow(NAME, "columns", rounded.stride())?;
         }
+        let name = entry::<E>("adam_f16", "adam_f32");
         // SAFETY: the operator checked that all matrices have one shape.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }
