@@ -3,7 +3,7 @@
 use crate::device::global::Global;
 use crate::device::integer::wide_product;
 use crate::device::thread::{block_idx_x, thread_idx_x};
-use crate::device::vector::{Floats, Vector};
+use crate::device::vector::{Floats, Vector, without_padding};
 use core::num::NonZeroU32;
 use halfgnn_contract::dense::{ActivateParams, DROPOUT, RELU, THREADS_PER_CTA};
 use halfgnn_contract::rng::{dropout_counter, philox_by};
@@ -72,6 +72,9 @@ pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
             if !row_scale.is_null() {
                 let scale = row_scale.at(row).read();
                 values = values.map(|value| value * scale);
+                // A NaN or an infinite factor made more than zeros of the padding.
+                let first = vector as u64 * V::WIDTH as u64;
+                values = without_padding::<V>(values, first, params.columns);
             }
             Global::<V::Bits>::new(params.y)
                 .at(at)

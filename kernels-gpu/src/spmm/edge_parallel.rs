@@ -405,6 +405,8 @@ impl<V: Vector> Tile<V> {
     unsafe fn write(&self, params: &SpmmParams, row: u32, sum: V::Floats) {
         if self.active {
             let at = row as u64 * (params.y_stride * V::PER_16_BYTES) as u64 + self.load;
+            // A NaN or an infinite factor made more than zeros of the padding.
+            let sum = without_padding::<V>(sum, self.load * V::WIDTH as u64, params.features);
             // SAFETY: the caller's promise; an active lane's load is one of the row's.
             unsafe {
                 Global::<V::Bits>::new(params.y)
