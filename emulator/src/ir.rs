@@ -187,12 +187,13 @@ pub(crate) enum Float2 {
     CopySign,
 }
 
-/// What `.ftz`, `.sat` and `.relu` add to a float instruction.
+/// What `.ftz`, `.sat`, `.relu` and a rounding other than the nearest add to a float instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FloatMode {
     pub ftz: bool,
     pub sat: bool,
     pub relu: bool,
+    pub rounding: Rounding,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,8 +229,9 @@ pub(crate) enum CompareType {
 }
 
 /// A rounding of `cvt`: to a float (`rn`…) or to an integral value (`rni`…).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Rounding {
+    #[default]
     Nearest,
     Zero,
     Down,

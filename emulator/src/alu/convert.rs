@@ -70,8 +70,8 @@ fn parts(x: f64) -> (bool, u128, i32) {
     (x.is_sign_negative(), magnitude.into(), exponent.max(1) - 1075)
 }
 
-/// A double rounded to a narrower format; NaN must not come here.
-fn narrow(x: f64, format: Format, rounding: Rounding) -> u64 {
+/// The bits of a double rounded to a narrower format; NaN must not come here.
+pub(crate) fn narrow(x: f64, format: Format, rounding: Rounding) -> u64 {
     if x.is_infinite() {
         return if x < 0.0 { format.sign | format.infinity } else { format.infinity };
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod atomic;
 pub(crate) mod convert;
+pub(crate) mod directed;
 pub(crate) mod float;
 pub(crate) mod half;
 pub(crate) mod int;

@@ -246,17 +246,17 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     }
 
     fn float2(&mut self, base: &str, m: &mut Modifiers<'a>, ty: Type, float: FloatType) -> Result<Op> {
-        let mode = FloatMode { ftz: m.take("ftz"), sat: m.take("sat"), relu: false };
         let nan = m.take("NaN");
-        // Nearest is the default of add, sub and mul; other roundings stay and are refused by name.
-        let rounded = m.take("rn");
+        let arithmetic = matches!(base, "add" | "sub" | "mul" | "div");
+        let rounding = if arithmetic { self.float_rounding(m, float)? } else { None };
+        let mode = FloatMode { ftz: m.take("ftz"), sat: m.take("sat"), relu: false, rounding: rounding.unwrap_or_default() };
         let op = match base {
             "add" => Float2::Add,
             "sub" => Float2::Sub,
             "mul" => Float2::Mul,
             "div" => {
-                if !rounded && !m.take("full") && !m.take("approx") {
-                    return Err(self.error("div of floats needs .rn, .full or .approx"));
+                if rounding.is_none() && !m.take("full") && !m.take("approx") {
+                    return Err(self.error("div of floats needs a rounding, .full or .approx"));
                 }
                 Float2::Div
             }
@@ -277,13 +277,23 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         Ok(Op::Float2 { op, ty: float, mode, d, a, b })
     }
 
+    /// The rounding of an arithmetic instruction, if it has one: single precision has all, the others the nearest.
+    fn float_rounding(&self, m: &mut Modifiers<'a>, float: FloatType) -> Result<Option<Rounding>> {
+        match m.take_rounding() {
+            Some((_, true)) => Err(self.error(format!("{} has no rounding to integers", m.base))),
+            Some((rounding, _)) if rounding != Rounding::Nearest && float != FloatType::F32 => {
+                Err(self.error(format!("{} of this type is implemented with .rn only", m.base)))
+            }
+            other => Ok(other.map(|(rounding, _)| rounding)),
+        }
+    }
+
     fn mad(&mut self, base: &str, m: &mut Modifiers<'a>) -> Result<Op> {
         let ty = self.ty(m)?;
         if let Some(float) = ty.float() {
-            let mode = FloatMode { ftz: m.take("ftz"), sat: m.take("sat"), relu: m.take("relu") };
-            if !m.take("rn") {
-                return Err(self.error(format!("{base} of floats is implemented with .rn only")));
-            }
+            let rounding = self.float_rounding(m, float)?;
+            let rounding = rounding.ok_or_else(|| self.error(format!("{base} of floats needs a rounding such as .rn")))?;
+            let mode = FloatMode { ftz: m.take("ftz"), sat: m.take("sat"), relu: m.take("relu"), rounding };
             let [d, a, b, c] = self.operands()?;
             let d = self.target(d, ty.bits())?;
             return Ok(Op::Fma { ty: float, mode, d, a: self.value(a, ty)?, b: self.value(b, ty)?, c: self.value(c, ty)? });
@@ -336,11 +346,12 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     }
 
     fn special(&mut self, base: &str, m: &mut Modifiers<'a>) -> Result<Op> {
-        let mode = FloatMode { ftz: m.take("ftz"), ..FloatMode::default() };
-        let approximate = m.take("approx");
-        let rounded = m.take("rn");
+        let (ftz, approximate) = (m.take("ftz"), m.take("approx"));
         let ty = self.ty(m)?;
         let float = ty.float().ok_or_else(|| self.error(format!("{base} of this type is not implemented")))?;
+        let rounding = if matches!(base, "sqrt" | "rcp") { self.float_rounding(m, float)? } else { None };
+        let mode = FloatMode { ftz, rounding: rounding.unwrap_or_default(), ..FloatMode::default() };
+        let rounded = rounding.is_some();
         let half = matches!(float, FloatType::F16 | FloatType::F16x2);
         let (op, exists) = match base {
             "sqrt" => (Float1::Sqrt, !half && (rounded || (approximate && float == FloatType::F32))),

@@ -3,7 +3,7 @@
 use super::warp::Warp;
 use super::{Env, Lanes};
 use crate::alu::int::Lane;
-use crate::alu::{convert, float, half, int};
+use crate::alu::{convert, directed, float, half, int};
 use crate::ir::*;
 
 /// Executes `op` for the lanes of `mask`; false if it is none of this kind.
@@ -73,7 +73,11 @@ pub(super) fn execute(warp: &mut Warp, env: &Env<'_>, op: &Op, mask: u32) -> boo
             } else if mode == FloatMode::default() {
                 map1(warp, k, mask, d, a, |x| float::unary(op, ty, x));
             } else {
-                map1(warp, k, mask, d, a, |x| float::with_mode(ty, mode, [x, 0, 0], |v| float::unary(op, ty, v[0])));
+                let one = |v: [u64; 3]| match mode.rounding {
+                    Rounding::Nearest => float::unary(op, ty, v[0]),
+                    rounding => directed::unary(op, v[0], rounding),
+                };
+                map1(warp, k, mask, d, a, |x| float::with_mode(ty, mode, [x, 0, 0], one));
             }
         }
         Op::Float2 { op, ty, mode, d, a, b } => float2(warp, k, mask, op, ty, mode, [d, a, b]),
@@ -192,6 +196,7 @@ fn float2(warp: &mut Warp, k: &[Lanes], mask: u32, op: Float2, ty: FloatType, mo
     if mode != FloatMode::default() {
         let single = |v: [u64; 3]| match ty {
             FloatType::F16 | FloatType::F16x2 => float::binary16(op, v[0] as u16, v[1] as u16).into(),
+            FloatType::F32 if mode.rounding != Rounding::Nearest => directed::binary(op, v[0], v[1], mode.rounding),
             FloatType::F32 => float::binary32(op, v[0] as u32, v[1] as u32),
             FloatType::F64 => float::binary64(op, v[0], v[1]),
         };
@@ -239,6 +244,7 @@ fn fma(warp: &mut Warp, k: &[Lanes], mask: u32, ty: FloatType, mode: FloatMode, 
     };
     if mode != FloatMode::default() {
         let one = |v: [u64; 3]| match ty {
+            FloatType::F32 if mode.rounding != Rounding::Nearest => directed::fma(v[0], v[1], v[2], mode.rounding),
             FloatType::F32 => single(v[0], v[1], v[2]),
             FloatType::F64 => double_fma(v[0], v[1], v[2]),
             _ => half::fma(v[0] as u16, v[1] as u16, v[2] as u16).into(),
