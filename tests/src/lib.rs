@@ -8,6 +8,7 @@
 pub mod contracts;
 pub mod elementwise;
 pub mod graphs;
+pub mod hardware;
 pub mod input;
 pub mod loss;
 pub mod matmul;

@@ -1,0 +1,108 @@
+//! Runs the cases of [`halfgnn_tests::hardware`] on a card and stores what it computed.
+//!
+//! ```text
+//! cargo run --release -p halfgnn-tests --features cuda --bin record_hardware -- tests/data/hardware
+//! record_hardware --print-ptx      every kernel as one module, for an assembler; needs no card
+//! ```
+//!
+//! A case that the card's compiler or the card refuses is reported and left out, and the exit code is then 1.
+
+use halfgnn::driver::cuda::Cuda;
+use halfgnn::driver::{DeviceBuffer as _, Driver, DriverError, LaunchConfig};
+use halfgnn_tests::hardware::store::{self, Record};
+use halfgnn_tests::hardware::{BLOCK, Case, PARAM_BYTES, all_ptx, cases};
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [flag] if flag == "--print-ptx" => {
+            println!("{}", all_ptx(&cases()));
+            ExitCode::SUCCESS
+        }
+        [folder] if !folder.starts_with('-') => match record(Path::new(folder)) {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        _ => {
+            eprintln!("usage: record_hardware FOLDER | --print-ptx");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn record(folder: &Path) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let driver = Cuda::open(0)?;
+    let info = driver.info();
+    let (major, minor) = info.compute_capability;
+    let mut device = format!("{}, compute capability {major}.{minor}", info.name);
+    if let Some((major, minor)) = info.driver_version {
+        device += &format!(", driver for CUDA {major}.{minor}");
+    }
+    let cases = cases();
+    let mut records = Vec::new();
+    for case in &cases {
+        match run(&driver, case) {
+            Ok(bytes) => records.push(Record {
+                name: case.name.clone(),
+                fingerprint: case.fingerprint(),
+                bytes,
+            }),
+            Err(error) => eprintln!("{}: left out: {error}", case.name),
+        }
+    }
+    store::write(folder, &device, &records)?;
+    println!(
+        "{device}: {} of {} cases are in {}",
+        records.len(),
+        cases.len(),
+        folder.display()
+    );
+    Ok(if records.len() == cases.len() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The results of one case; of two runs, which must be the same.
+fn run(driver: &Cuda, case: &Case) -> Result<Vec<u8>, DriverError> {
+    let module = driver.load(&case.ptx())?;
+    let function = driver.function(&module, &case.entry())?;
+    let input = case.input();
+    let operands = driver.alloc(input.len())?;
+    driver.upload(&operands, 0, &input)?;
+    let results = driver.alloc(case.output_bytes())?;
+    let mut params = [0; PARAM_BYTES];
+    params[..8].copy_from_slice(&operands.address().to_le_bytes());
+    params[8..].copy_from_slice(&results.address().to_le_bytes());
+    let config = LaunchConfig {
+        grid: [case.grid(), 1, 1],
+        block: [BLOCK, 1, 1],
+        shared_bytes: 0,
+    };
+    let launch = || {
+        driver.fill(&results, 0)?;
+        // SAFETY: the parameter is the two addresses that every case's kernel declares. Each lane reads its
+        // `input_stride` bytes of `operands`, which holds them for all lanes of the grid, and writes its `output_stride`
+        // bytes of `results`, or words below `output_bytes`; both buffers live until the download has waited.
+        unsafe { driver.launch(&function, config, &params)? };
+        let mut bytes = vec![0; results.len()];
+        driver.download(&results, 0, &mut bytes)?;
+        Ok::<_, DriverError>(bytes)
+    };
+    let (first, second) = (launch()?, launch()?);
+    if first == second {
+        Ok(first)
+    } else {
+        let reason = "two runs gave different results".into();
+        Err(DriverError::Launch {
+            kernel: case.entry(),
+            reason,
+        })
+    }
+}
