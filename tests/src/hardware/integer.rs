@@ -170,6 +170,13 @@ fn choices() -> Vec<Case> {
         let operands = [Values::Integer(32), Values::Integer(32), Values::Below(2)];
         cases.push(Case::new(name, &operands, 4).body(body));
     }
+    for op in ["and", "or", "xor", "not"] {
+        let operands = if op == "not" { "%p1" } else { "%p1, %p2" };
+        let body = format!(
+            "setp.ne.u32 %p1, %i0, 0;\nsetp.ne.u32 %p2, %i1, 0;\n{op}.pred %p0, {operands};\nselp.b32 %o0, 1, 0, %p0;"
+        );
+        cases.push(Case::new(format!("{op}.pred"), &[Values::Below(2); 2], 4).body(body));
+    }
     for width in [16u8, 32, 64] {
         let v = Values::Integer(width);
         let body = format!("setp.ne.u32 %p0, %i2, 0;\nselp.b{width} %o0, %i0, %i1, %p0;");

@@ -50,6 +50,22 @@ fn accesses() -> Vec<Case> {
         );
         cases.push(Case::new(format!("st.shared.{name}"), &[word; 2], 4).body(body));
     }
+    for (name, registers) in [
+        ("v2.b32", "{%i0, %i1}"),
+        ("v4.b32", "{%i0, %i1, %i1, %i0}"),
+        ("v4.b16", "{%h1, %h2, %h3, %h4}"),
+    ] {
+        let body = format!(
+            "mul.wide.u32 %d1, %index, 16;\nadd.s64 %d1, %base, %d1;\nmov.b32 {{%h1, %h2}}, %i0;\n\
+             mov.b32 {{%h3, %h4}}, %i1;\nst.global.{name} [%d1], {registers};"
+        );
+        let case = Case::new(format!("st.global.{name}"), &[word; 2], 4);
+        cases.push(case.body(body).shared_results(16 * LANES as usize));
+    }
+    let body = "{\n.shared .align 4 .b8 tile[512];\nmov.u32 %r1, tile;\nshl.b32 %r2, %thread, 2;\n\
+         add.s32 %r2, %r1, %r2;\nst.shared.b32 [%r2], %i0;\nbar.warp.sync 0xffffffff;\nxor.b32 %r3, %thread, %i1;\n\
+         shl.b32 %r3, %r3, 2;\nadd.s32 %r3, %r1, %r3;\nld.shared.b32 %o0, [%r3];\n}";
+    cases.push(Case::new("bar.warp.sync", &[word, Values::Below(32)], 4).body(body));
     // One address of a shared variable in both its forms, and an array in local memory that is indexed.
     let body = "{\n.shared .align 16 .b8 tile[2048];\nmov.u64 %d1, tile;\ncvta.shared.u64 %d1, %d1;\n\
          mul.wide.u32 %d2, %thread, 16;\nadd.s64 %d1, %d1, %d2;\nst.b32 [%d1], %i0;\nst.b8 [%d1+1], %i1;\n\
