@@ -3,6 +3,12 @@
 //! Matrices are row-major; rows are 16-byte aligned, their strides count 16-byte vectors, and what lies between the end
 //! of a row and the next vector is padding: zero on input, written as zero. An element is widened to float, computed
 //! with, and rounded once. Reductions leave one partial result a CTA, which a second kernel adds up in a fixed order.
+//!
+//! # Pointers
+//! - A `DevicePtr<HalfBits>` is of halves for the entries that end in `_f16`, and of floats for those in `_f32`.
+//! - Matrices and `partials` are aligned to 16 bytes, arrays to their element.
+//! - A pointer is null only where its field says so, or where the kernel does not use it.
+//! - What a kernel writes overlaps no other operand, except where the struct's page says so.
 
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
 
@@ -30,13 +36,14 @@ param_struct! {
     /// An element is dropped where its number of [`crate::rng::dropout_bits`] is below `threshold`; others are
     /// multiplied by `keep_scale`.
     pub struct ActivateParams {
-        /// Input, or stored output.
+        /// Input, or stored output. `activate_backward` without [`RELU`] does not use it.
         pub x: DevicePtr<HalfBits>,
         /// Output, or gradient.
         pub y: DevicePtr<HalfBits>,
-        /// A number for each column, `columns` long, or null.
+        /// A number for each column, or null. A matrix of one row: aligned to 16 bytes, and padded with zeros to a
+        /// whole number of 16-byte vectors of floats. `activate_backward` does not use it.
         pub bias: DevicePtr<f32>,
-        /// A factor of each row, or null for 1.
+        /// A factor of each row, or null for 1. `activate` does not use it.
         pub row_scale: DevicePtr<f32>,
         /// Rows.
         pub rows: u64,
@@ -56,8 +63,8 @@ param_struct! {
         pub threshold: u32,
         /// Factor of what is kept.
         pub keep_scale: f32,
-        /// Zero.
-        pub reserved: u32,
+        /// What tells the row of a vector without a division: [`reciprocal`] of `vectors`.
+        pub reciprocal: u32,
     }
 }
 
@@ -68,7 +75,7 @@ param_struct! {
     pub struct ColumnSumsParams {
         /// Input.
         pub x: DevicePtr<HalfBits>,
-        /// Output, one row a CTA in x, in float.
+        /// Output, one row a CTA in x, in float. Padding that lies past the input's own is not written.
         pub sums: DevicePtr<f32>,
         /// Rows of the input.
         pub rows: u64,
@@ -88,17 +95,17 @@ param_struct! {
     pub struct LossParams {
         /// One row a vertex, one column a class.
         pub logits: DevicePtr<HalfBits>,
-        /// Gradient of the loss, the shape of `logits`.
+        /// Gradient of the loss, the shape and stride of `logits`. For `cross_entropy` only.
         pub gradient: DevicePtr<HalfBits>,
         /// Class of each row. For `cross_entropy` [`NO_TARGET`] where the row is not selected.
         pub labels: DevicePtr<u32>,
-        /// For `count_correct`: 0, 1, 2 or [`NO_TARGET`] for each row.
+        /// For `count_correct` only: 0, 1, 2 or [`NO_TARGET`] for each row.
         pub splits: DevicePtr<u32>,
-        /// Words of the optimiser's state: see [`state`].
+        /// Words of the optimiser's state: see [`state`]. For `cross_entropy` only.
         pub state: DevicePtr<u32>,
-        /// Four words a CTA.
+        /// Four words a CTA: written by the first kernel, read by the reduction.
         pub partials: DevicePtr<u32>,
-        /// For the reductions: one float, or three counts.
+        /// For the reductions only: one float, or three counts.
         pub result: DevicePtr<u32>,
         /// Rows.
         pub rows: u64,
@@ -129,7 +136,8 @@ param_struct! {
         pub first_moment: DevicePtr<f32>,
         /// Second moment.
         pub second_moment: DevicePtr<f32>,
-        /// Master weights rounded to half, for `adam_f16`.
+        /// Copy of the master weights, rounded to half by `adam_f16` and as it is by `adam_f32`, or null for none.
+        /// What lies past the float row's own padding is not written: zero from the allocation on.
         pub rounded: DevicePtr<HalfBits>,
         /// Words of the optimiser's state: see [`state`].
         pub state: DevicePtr<u32>,
@@ -137,7 +145,7 @@ param_struct! {
         pub rows: u64,
         /// Distance of two float rows in 16-byte vectors.
         pub vectors: u32,
-        /// Distance of two half rows in halves.
+        /// Distance of two rows of `rounded` in its elements, a whole number of 16-byte vectors.
         pub rounded_stride: u32,
         /// Learning rate.
         pub learning_rate: f32,
@@ -277,6 +285,26 @@ pub const fn rows_per_cta(vectors: u32) -> u32 {
     }
 }
 
+/// Bits behind the point of [`reciprocal`].
+const RECIPROCAL_BITS: u32 = 20;
+
+/// 1 / `vectors` for [`row_in_cta`], in fixed point and rounded up; 0 where a CTA has one row.
+pub const fn reciprocal(vectors: u32) -> u32 {
+    if rows_per_cta(vectors) == 1 {
+        0
+    } else {
+        (1u32 << RECIPROCAL_BITS).div_ceil(vectors)
+    }
+}
+
+/// `i / vectors` for a vector `i` of the rows of a CTA of an element-wise kernel.
+#[inline]
+pub const fn row_in_cta(i: u32, reciprocal: u32) -> u32 {
+    // A CTA that has more than one row has less than 2¹⁰ vectors, so the product fits 32 bits; rounding up adds less
+    // than 2⁻²⁰ for each, which together do not reach the next whole number, 1 / vectors away.
+    i.wrapping_mul(reciprocal) >> RECIPROCAL_BITS
+}
+
 /// Partial results that one CTA adds up at the end, at most.
 const MOST_PARTIALS: u64 = 2048;
 
@@ -391,6 +419,21 @@ mod tests {
         }
         assert_eq!(sum_rows_per_cta(1), 64);
         assert!(u64::from(u32::MAX).div_ceil(sum_rows_per_cta(u32::MAX as u64) as u64) <= 2048);
+    }
+
+    #[test]
+    fn rows_are_found_without_a_division() {
+        for vectors in 1..=600 {
+            for i in 0..rows_per_cta(vectors) * vectors {
+                assert_eq!(
+                    row_in_cta(i, reciprocal(vectors)),
+                    i / vectors,
+                    "{i} / {vectors}"
+                );
+            }
+        }
+        assert_eq!(row_in_cta(u32::MAX - 1, reciprocal(u32::MAX)), 0);
+        assert_eq!(reciprocal(0), 0);
     }
 
     #[test]

@@ -4,43 +4,27 @@ use crate::device::global::Global;
 use crate::device::integer::wide_product;
 use crate::device::thread::{block_idx_x, thread_idx_x};
 use crate::device::vector::{Floats, Vector, without_padding};
-use core::num::NonZeroU32;
-use halfgnn_contract::dense::{ActivateParams, DROPOUT, RELU, THREADS_PER_CTA};
+use halfgnn_contract::dense::{ActivateParams, DROPOUT, RELU, THREADS_PER_CTA, row_in_cta};
 use halfgnn_contract::rng::{dropout_counter, philox_by};
+use halfgnn_contract::{DevicePtr, HalfBits};
 
 /// # Safety
 /// The launch contract of [`ActivateParams`]: a CTA for each `rows_per_cta` rows.
 #[inline(always)]
 pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
-    let bias = Global::<f32>::new(params.bias);
     for_vectors(params, |row, vector, at| {
-        // SAFETY: `at` is a vector of the matrix, the thread's own; the bias has a number for each column.
+        // SAFETY: `at` is a vector of the matrix, the thread's own.
         unsafe {
             let mut values = load::<V>(Global::new(params.x), at);
-            let mut i = 0;
-            while i < V::WIDTH {
-                let column = vector * V::WIDTH + i;
-                let mut value = values.get(i as usize);
-                if column < params.columns {
-                    if !bias.is_null() {
-                        value += bias.at(column as u64).read();
-                    }
-                    // Not `max`, which would make a zero of a NaN.
-                    if params.flags & RELU != 0 && value < 0.0 {
-                        value = 0.0;
-                    }
-                } else {
-                    value = 0.0;
-                }
-                values = values.with(i as usize, value);
-                i += 1;
+            values = add_bias::<V>(params, vector, values);
+            if params.flags & RELU != 0 {
+                // Not `max`, which would make a zero of a NaN.
+                values = values.map(|value| if value < 0.0 { 0.0 } else { value });
             }
             if params.flags & DROPOUT != 0 {
                 values = drop_elements::<V>(params, row, vector, values);
             }
-            Global::<V::Bits>::new(params.y)
-                .at(at)
-                .store(V::narrow(values).to_bits());
+            store::<V>(params.y, at, values);
         }
     });
 }
@@ -76,9 +60,7 @@ pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
                 let first = vector as u64 * V::WIDTH as u64;
                 values = without_padding::<V>(values, first, params.columns);
             }
-            Global::<V::Bits>::new(params.y)
-                .at(at)
-                .store(V::narrow(values).to_bits());
+            store::<V>(params.y, at, values);
         }
     });
 }
@@ -91,18 +73,62 @@ unsafe fn load<V: Vector>(matrix: Global<V::Bits>, at: u64) -> V::Floats {
     V::from_bits(unsafe { matrix.at(at).load() }).widen()
 }
 
+/// # Safety
+/// `at` is a vector of the matrix and no other thread's.
+#[inline(always)]
+unsafe fn store<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64, values: V::Floats) {
+    let vector = Global::<V::Bits>::new(matrix).at(at);
+    // SAFETY: the caller's promise.
+    unsafe { vector.store(V::narrow(values).to_bits()) }
+}
+
+/// Adds the bias, if there is one, to a vector of a row.
+///
+/// # Safety
+/// The launch contract: the bias is as long as a row, up to 16 bytes.
+#[inline(always)]
+unsafe fn add_bias<V: Vector>(
+    params: &ActivateParams,
+    vector: u32,
+    mut values: V::Floats,
+) -> V::Floats {
+    let bias = Global::<[u32; 4]>::new(params.bias);
+    if bias.is_null() {
+        return values;
+    }
+    let mut first = 0;
+    while first < V::WIDTH {
+        let column = vector * V::WIDTH + first;
+        // A row of halves may have four floats more of padding than the bias.
+        if column < params.columns {
+            // SAFETY: the bias has a vector of floats for the column.
+            let piece = unsafe { bias.at((column / 4) as u64).read() };
+            let mut k = 0;
+            while k < 4 {
+                let at = first as usize + k;
+                values = values.with(at, values.get(at) + f32::from_bits(piece[k]));
+                k += 1;
+            }
+        }
+        first += 4;
+    }
+    values
+}
+
 /// Calls `f(row, vector of the row, vector of the matrix)` for every vector of the CTA's rows, a thread each.
 #[inline(always)]
 fn for_vectors(params: &ActivateParams, f: impl Fn(u64, u32, u64)) {
-    let Some(vectors) = NonZeroU32::new(params.vectors) else {
-        return;
-    };
     let first = block_idx_x() as u64 * params.rows_per_cta as u64;
     let rows = (params.rows - first).min(params.rows_per_cta as u64) as u32;
     let mut i = thread_idx_x();
     while i < rows * params.vectors {
-        let row = first + (i / vectors) as u64;
-        f(row, i % vectors, first * params.vectors as u64 + i as u64);
+        let row = row_in_cta(i, params.reciprocal);
+        let vector = i - row * params.vectors;
+        f(
+            first + row as u64,
+            vector,
+            first * params.vectors as u64 + i as u64,
+        );
         i += THREADS_PER_CTA;
     }
 }

@@ -70,7 +70,7 @@ impl<D: Driver> Gpu<D> {
             step: dropout.map_or(0, |dropout| dropout.step),
             threshold: rng::threshold(probability),
             keep_scale: 1.0 / (1.0 - probability),
-            reserved: 0,
+            reciprocal: contract::reciprocal(vectors),
         };
         let ctas = if vectors == 0 {
             0
