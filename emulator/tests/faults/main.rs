@@ -1,0 +1,9 @@
+//! For every fault a kernel that commits it, and beside it a twin that is right and must pass.
+
+mod bounds;
+mod harness;
+mod initialised;
+mod progress;
+mod races_between_blocks;
+mod races_in_block;
+mod warps;
