@@ -68,7 +68,11 @@ pub struct Traffic {
 impl Traffic {
     /// The fewest sectors that could carry the bytes, over the sectors that did: 1 is perfectly coalesced.
     pub fn efficiency(&self) -> f64 {
-        if self.sectors == 0 { 1.0 } else { self.bytes as f64 / (self.sectors as f64 * 32.0) }
+        if self.sectors == 0 {
+            1.0
+        } else {
+            self.bytes as f64 / (self.sectors as f64 * 32.0)
+        }
     }
 }
 
@@ -141,12 +145,15 @@ impl Counts {
 
     /// Atomics and reductions that warps issued, on global and shared memory.
     pub fn atomics(&self) -> u64 {
-        self.warp_instructions_of(Class::AtomicGlobal) + self.warp_instructions_of(Class::AtomicShared)
+        self.warp_instructions_of(Class::AtomicGlobal)
+            + self.warp_instructions_of(Class::AtomicShared)
     }
 
     /// Every class with its warp and lane instructions, the unused ones included.
     pub fn classes(&self) -> impl Iterator<Item = (Class, u64, u64)> + '_ {
-        Class::ALL.iter().map(|c| (*c, self.warp[*c as usize], self.lane[*c as usize]))
+        Class::ALL
+            .iter()
+            .map(|c| (*c, self.warp[*c as usize], self.lane[*c as usize]))
     }
 }
 
@@ -173,20 +180,37 @@ impl AddAssign for Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<15}{:>14}{:>16}", "class", "warp instr.", "lane instr.")?;
+        writeln!(
+            f,
+            "{:<15}{:>14}{:>16}",
+            "class", "warp instr.", "lane instr."
+        )?;
         for (class, warp, lane) in self.classes().filter(|(_, warp, _)| *warp > 0) {
             writeln!(f, "{:<15}{warp:>14}{lane:>16}", class.name())?;
         }
-        for (name, t) in
-            [("global loads", self.global_loads), ("global stores", self.global_stores), ("global atomics", self.global_atomics)]
-        {
-            writeln!(f, "{name}: {} requests, {} sectors, {} bytes", t.requests, t.sectors, t.bytes)?;
+        for (name, t) in [
+            ("global loads", self.global_loads),
+            ("global stores", self.global_stores),
+            ("global atomics", self.global_atomics),
+        ] {
+            writeln!(
+                f,
+                "{name}: {} requests, {} sectors, {} bytes",
+                t.requests, t.sectors, t.bytes
+            )?;
         }
-        writeln!(f, "shared: {} requests, {} bytes, {} bank conflicts", self.shared_requests, self.shared_bytes, self.bank_conflicts)?;
+        writeln!(
+            f,
+            "shared: {} requests, {} bytes, {} bank conflicts",
+            self.shared_requests, self.shared_bytes, self.bank_conflicts
+        )?;
         write!(
             f,
             "branches: {} conditional, {} divergent; barriers: {} of blocks, {} of warps",
-            self.conditional_branches, self.divergent_branches, self.block_barriers, self.warp_barriers
+            self.conditional_branches,
+            self.divergent_branches,
+            self.block_barriers,
+            self.warp_barriers
         )
     }
 }

@@ -16,7 +16,11 @@ pub struct ParseError {
 
 impl ParseError {
     pub(crate) fn new(line: u32, text: impl AsRef<str>, message: impl Into<String>) -> Self {
-        Self { line, text: shorten(text.as_ref()), message: message.into() }
+        Self {
+            line,
+            text: shorten(text.as_ref()),
+            message: message.into(),
+        }
     }
 }
 
@@ -24,7 +28,11 @@ impl ParseError {
 pub(crate) fn shorten(text: &str) -> String {
     const LIMIT: usize = 160;
     let mut out = String::new();
-    for (count, c) in text.split_whitespace().flat_map(|w| w.chars().chain([' '])).enumerate() {
+    for (count, c) in text
+        .split_whitespace()
+        .flat_map(|w| w.chars().chain([' ']))
+        .enumerate()
+    {
         if count == LIMIT {
             out.push('…');
             break;

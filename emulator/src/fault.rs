@@ -189,24 +189,48 @@ impl fmt::Display for Fault {
         if self.function != self.kernel {
             write!(f, " (function {})", self.function)?;
         }
-        write!(f, ", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), at {}", self.place)?;
+        write!(
+            f,
+            ", block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), at {}",
+            self.place
+        )?;
         if let Some(a) = &self.access {
-            write!(f, ": {} of {} bytes of {} memory at {:#x}", a.kind, a.bytes, a.space, a.address)?;
+            write!(
+                f,
+                ": {} of {} bytes of {} memory at {:#x}",
+                a.kind, a.bytes, a.space, a.address
+            )?;
         }
         if let Some(a) = &self.allocation {
-            let FaultAllocation { name, base, len, distance } = a;
+            let FaultAllocation {
+                name,
+                base,
+                len,
+                distance,
+            } = a;
             match distance {
                 0 => {
                     let offset = self.access.map_or(0, |x| x.address.wrapping_sub(*base));
                     write!(f, ", {offset} bytes into {name} ({len} bytes at {base:#x})")?;
                 }
-                1.. => write!(f, ", {distance} bytes after the end of {name} ({len} bytes at {base:#x})")?,
-                _ => write!(f, ", {} bytes before {name} ({len} bytes at {base:#x})", distance.unsigned_abs())?,
+                1.. => write!(
+                    f,
+                    ", {distance} bytes after the end of {name} ({len} bytes at {base:#x})"
+                )?,
+                _ => write!(
+                    f,
+                    ", {} bytes before {name} ({len} bytes at {base:#x})",
+                    distance.unsigned_abs()
+                )?,
             }
         }
         if let Some(o) = &self.other {
             let ([bx, by, bz], [tx, ty, tz]) = (o.block, o.thread);
-            write!(f, "; against the {} of block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), at {}", o.kind, o.place)?;
+            write!(
+                f,
+                "; against the {} of block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}), at {}",
+                o.kind, o.place
+            )?;
         }
         if !self.detail.is_empty() {
             write!(f, "; {}", self.detail)?;

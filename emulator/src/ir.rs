@@ -141,12 +141,19 @@ pub(crate) enum Int3 {
     /// Extract: value, position, length.
     Bfe,
     /// 32-bit funnel shifts; `wrap` takes the amount modulo 32, else it is clamped to 32.
-    ShfLeft { wrap: bool },
-    ShfRight { wrap: bool },
+    ShfLeft {
+        wrap: bool,
+    },
+    ShfRight {
+        wrap: bool,
+    },
     Lop3(u8),
     Prmt(PrmtMode),
     /// Four-way byte dot product; whether each side is signed.
-    Dp4a { a_signed: bool, b_signed: bool },
+    Dp4a {
+        a_signed: bool,
+        b_signed: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -386,16 +393,51 @@ pub(crate) enum ReduxOp {
 /// An instruction that waits for the lanes that its mask names, and what they exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collective {
-    Shuffle { mode: ShuffleMode, d: Row, valid: Pred, a: Row, b: Row, c: Row },
+    Shuffle {
+        mode: ShuffleMode,
+        d: Row,
+        valid: Pred,
+        a: Row,
+        b: Row,
+        c: Row,
+    },
     /// `d` is a predicate, or a row for a ballot.
-    Vote { mode: VoteMode, d: u32, p: Pred, negated: bool },
+    Vote {
+        mode: VoteMode,
+        d: u32,
+        p: Pred,
+        negated: bool,
+    },
     /// A constant predicate operand was turned into one of the program's; `all` also sets `valid`.
-    Match { wide: bool, all: bool, d: Row, valid: Pred, a: Row },
-    Redux { op: ReduxOp, d: Row, a: Row },
+    Match {
+        wide: bool,
+        all: bool,
+        d: Row,
+        valid: Pred,
+        a: Row,
+    },
+    Redux {
+        op: ReduxOp,
+        d: Row,
+        a: Row,
+    },
     WarpBarrier,
-    LoadMatrix { d: [Row; 4], count: u8, transposed: bool, address: Row, offset: i64 },
+    LoadMatrix {
+        d: [Row; 4],
+        count: u8,
+        transposed: bool,
+        address: Row,
+        offset: i64,
+    },
     /// m16n8k`k`; accumulators are f32, or f16 pairs.
-    Mma { k: u8, half_out: bool, d: [Row; 4], a: [Row; 4], b: [Row; 2], c: [Row; 4] },
+    Mma {
+        k: u8,
+        half_out: bool,
+        d: [Row; 4],
+        a: [Row; 4],
+        b: [Row; 2],
+        c: [Row; 4],
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -407,49 +449,207 @@ pub(crate) enum BarrierReduce {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
-    Mov { d: Row, a: Row },
-    Special { d: Row, s: Special },
-    Pack { d: Row, s: [Row; 4], count: u8, bits: u8 },
-    Unpack { d: [Row; 4], count: u8, bits: u8, a: Row },
-    PredConst { d: Pred, value: bool },
-    PredOp { op: BoolOp, d: Pred, a: Pred, a_negated: bool, b: Pred, b_negated: bool },
-    Int1 { op: Int1, ty: IntType, d: Row, a: Row },
-    Int2 { op: Int2, ty: IntType, d: Row, a: Row, b: Row },
-    Int3 { op: Int3, ty: IntType, d: Row, a: Row, b: Row, c: Row },
-    Bfi { wide: bool, d: Row, a: Row, b: Row, position: Row, length: Row },
-    Float1 { op: Float1, ty: FloatType, mode: FloatMode, d: Row, a: Row },
-    Float2 { op: Float2, ty: FloatType, mode: FloatMode, d: Row, a: Row, b: Row },
-    Fma { ty: FloatType, mode: FloatMode, d: Row, a: Row, b: Row, c: Row },
+    Mov {
+        d: Row,
+        a: Row,
+    },
+    Special {
+        d: Row,
+        s: Special,
+    },
+    Pack {
+        d: Row,
+        s: [Row; 4],
+        count: u8,
+        bits: u8,
+    },
+    Unpack {
+        d: [Row; 4],
+        count: u8,
+        bits: u8,
+        a: Row,
+    },
+    PredConst {
+        d: Pred,
+        value: bool,
+    },
+    PredLogic {
+        op: BoolOp,
+        d: Pred,
+        a: Pred,
+        a_negated: bool,
+        b: Pred,
+        b_negated: bool,
+    },
+    Int1 {
+        op: Int1,
+        ty: IntType,
+        d: Row,
+        a: Row,
+    },
+    Int2 {
+        op: Int2,
+        ty: IntType,
+        d: Row,
+        a: Row,
+        b: Row,
+    },
+    Int3 {
+        op: Int3,
+        ty: IntType,
+        d: Row,
+        a: Row,
+        b: Row,
+        c: Row,
+    },
+    Bfi {
+        wide: bool,
+        d: Row,
+        a: Row,
+        b: Row,
+        position: Row,
+        length: Row,
+    },
+    Float1 {
+        op: Float1,
+        ty: FloatType,
+        mode: FloatMode,
+        d: Row,
+        a: Row,
+    },
+    Float2 {
+        op: Float2,
+        ty: FloatType,
+        mode: FloatMode,
+        d: Row,
+        a: Row,
+        b: Row,
+    },
+    Fma {
+        ty: FloatType,
+        mode: FloatMode,
+        d: Row,
+        a: Row,
+        b: Row,
+        c: Row,
+    },
     /// `testp`: whether the class of a float is the one asked for.
-    Testp { test: FloatTest, wide: bool, d: Pred, a: Row },
-    Setp { cmp: Compare, ty: CompareType, ftz: bool, d: Pred, d2: Pred, a: Row, b: Row, with: Option<(BoolOp, Guard)> },
-    Selp { d: Row, a: Row, b: Row, p: Pred },
-    Convert { d: Row, a: Row, how: Convert },
+    Testp {
+        test: FloatTest,
+        wide: bool,
+        d: Pred,
+        a: Row,
+    },
+    Setp {
+        cmp: Compare,
+        ty: CompareType,
+        ftz: bool,
+        d: Pred,
+        d2: Pred,
+        a: Row,
+        b: Row,
+        with: Option<(BoolOp, Guard)>,
+    },
+    Selp {
+        d: Row,
+        a: Row,
+        b: Row,
+        p: Pred,
+    },
+    Convert {
+        d: Row,
+        a: Row,
+        how: Convert,
+    },
     /// Two floats to the halves of one register; `a` is the upper.
-    ConvertPair { d: Row, a: Row, b: Row, how: Convert },
+    ConvertPair {
+        d: Row,
+        a: Row,
+        b: Row,
+        how: Convert,
+    },
     /// A generic address from or to a space's own.
-    ToGeneric { d: Row, a: Row, space: Space },
-    FromGeneric { d: Row, a: Row, space: Space },
-    IsSpace { d: Pred, a: Row, space: Space },
-    LoadParam { d: [Row; 4], offset: u32, access: Access, width: u8 },
-    Load { d: [Row; 4], access: Access, width: u8 },
-    Store { s: [Row; 4], access: Access },
-    Atomic { op: AtomicOp, ty: AtomicType, d: Row, access: Access, b: Row, c: Row },
-    CopyAsync { to: Row, to_offset: i64, from: Row, from_offset: i64, bytes: u8, from_bytes: Row, ignore: Option<Guard> },
+    ToGeneric {
+        d: Row,
+        a: Row,
+        space: Space,
+    },
+    FromGeneric {
+        d: Row,
+        a: Row,
+        space: Space,
+    },
+    IsSpace {
+        d: Pred,
+        a: Row,
+        space: Space,
+    },
+    LoadParam {
+        d: [Row; 4],
+        offset: u32,
+        access: Access,
+        width: u8,
+    },
+    Load {
+        d: [Row; 4],
+        access: Access,
+        width: u8,
+    },
+    Store {
+        s: [Row; 4],
+        access: Access,
+    },
+    Atomic {
+        op: AtomicOp,
+        ty: AtomicType,
+        d: Row,
+        access: Access,
+        b: Row,
+        c: Row,
+    },
+    CopyAsync {
+        to: Row,
+        to_offset: i64,
+        from: Row,
+        from_offset: i64,
+        bytes: u8,
+        from_bytes: Row,
+        ignore: Option<Guard>,
+    },
     CopyCommit,
     /// Waits until at most this many of the newest groups are in flight.
-    CopyWait { pending: u32 },
-    Branch { target: u32 },
-    BranchIndexed { table: u32, index: Row },
-    Call { site: u32 },
+    CopyWait {
+        pending: u32,
+    },
+    Branch {
+        target: u32,
+    },
+    BranchIndexed {
+        table: u32,
+        index: Row,
+    },
+    Call {
+        site: u32,
+    },
     Return,
     Exit,
     Trap,
     Nop,
-    ActiveMask { d: Row },
-    Collective { what: Collective, mask: Row, aligned: bool },
+    ActiveMask {
+        d: Row,
+    },
+    Collective {
+        what: Collective,
+        mask: Row,
+        aligned: bool,
+    },
     /// `id`, `count` rows; an arrival does not wait. `reduce` with its predicate and its destination.
-    Barrier { id: Row, count: Option<Row>, arrive: bool, reduce: Option<(BarrierReduce, Guard, u32)> },
+    Barrier {
+        id: Row,
+        count: Option<Row>,
+        arrive: bool,
+        reduce: Option<(BarrierReduce, Guard, u32)>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -465,9 +665,19 @@ pub(crate) enum FloatTest {
 impl Op {
     pub(crate) fn class(&self) -> Class {
         match self {
-            Op::Mov { .. } | Op::Special { .. } | Op::Pack { .. } | Op::Unpack { .. } | Op::Selp { .. } | Op::ToGeneric { .. }
-            | Op::FromGeneric { .. } | Op::ActiveMask { .. } => Class::Move,
-            Op::PredConst { .. } | Op::PredOp { .. } | Op::Setp { .. } | Op::IsSpace { .. } | Op::Testp { .. } => Class::Predicate,
+            Op::Mov { .. }
+            | Op::Special { .. }
+            | Op::Pack { .. }
+            | Op::Unpack { .. }
+            | Op::Selp { .. }
+            | Op::ToGeneric { .. }
+            | Op::FromGeneric { .. }
+            | Op::ActiveMask { .. } => Class::Move,
+            Op::PredConst { .. }
+            | Op::PredLogic { .. }
+            | Op::Setp { .. }
+            | Op::IsSpace { .. }
+            | Op::Testp { .. } => Class::Predicate,
             Op::Int1 { .. } | Op::Int2 { .. } | Op::Int3 { .. } | Op::Bfi { .. } => Class::Integer,
             Op::Float1 { op, ty, .. } => match (op, ty) {
                 (Float1::Neg | Float1::Abs, FloatType::F16 | FloatType::F16x2) => Class::Half,
@@ -494,16 +704,26 @@ impl Op {
                 Space::Local | Space::Param => Class::StoreLocal,
             },
             Op::Atomic { access, .. } => {
-                if access.space == Space::Shared { Class::AtomicShared } else { Class::AtomicGlobal }
+                if access.space == Space::Shared {
+                    Class::AtomicShared
+                } else {
+                    Class::AtomicGlobal
+                }
             }
             Op::CopyAsync { .. } | Op::CopyCommit | Op::CopyWait { .. } => Class::CopyAsync,
-            Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Call { .. } | Op::Return | Op::Exit | Op::Trap | Op::Nop => {
-                Class::Control
-            }
+            Op::Branch { .. }
+            | Op::BranchIndexed { .. }
+            | Op::Call { .. }
+            | Op::Return
+            | Op::Exit
+            | Op::Trap
+            | Op::Nop => Class::Control,
             Op::Barrier { .. } => Class::Barrier,
             Op::Collective { what, .. } => match what {
                 Collective::Shuffle { .. } => Class::Shuffle,
-                Collective::Vote { .. } | Collective::Match { .. } | Collective::Redux { .. } => Class::Vote,
+                Collective::Vote { .. } | Collective::Match { .. } | Collective::Redux { .. } => {
+                    Class::Vote
+                }
                 Collective::WarpBarrier => Class::Barrier,
                 Collective::LoadMatrix { .. } => Class::LoadShared,
                 Collective::Mma { .. } => Class::Mma,

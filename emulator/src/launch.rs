@@ -42,9 +42,15 @@ pub struct Checks {
 
 impl Checks {
     /// Every check.
-    pub const ALL: Checks = Checks { uninitialised: true, races: true };
+    pub const ALL: Checks = Checks {
+        uninitialised: true,
+        races: true,
+    };
     /// Only what is always checked.
-    pub const NONE: Checks = Checks { uninitialised: false, races: false };
+    pub const NONE: Checks = Checks {
+        uninitialised: false,
+        races: false,
+    };
 }
 
 impl Default for Checks {
@@ -66,7 +72,11 @@ pub struct LaunchOptions {
 
 impl Default for LaunchOptions {
     fn default() -> Self {
-        Self { seed: 0, checks: Checks::ALL, step_limit: 1 << 28 }
+        Self {
+            seed: 0,
+            checks: Checks::ALL,
+            step_limit: 1 << 28,
+        }
     }
 }
 
@@ -117,7 +127,9 @@ pub struct Device {
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Device").field("bytes_in_use", &self.bytes_in_use()).finish_non_exhaustive()
+        f.debug_struct("Device")
+            .field("bytes_in_use", &self.bytes_in_use())
+            .finish_non_exhaustive()
     }
 }
 
@@ -130,7 +142,11 @@ impl Default for Device {
 impl Device {
     /// An empty device.
     pub fn new(options: DeviceOptions) -> Device {
-        Device { heap: Heap::new(options.memory), variables: Mutex::default(), epoch: Mutex::new(0) }
+        Device {
+            heap: Heap::new(options.memory),
+            variables: Mutex::default(),
+            epoch: Mutex::new(0),
+        }
     }
 
     /// Allocates `bytes` bytes, aligned to 256, with a gap to every other allocation; nothing in them is written yet.
@@ -205,26 +221,44 @@ impl Device {
     /// [`MemoryError::OutOfMemory`].
     pub fn global_address(&self, module: &Module, name: &str) -> Result<Option<u64>, MemoryError> {
         let addresses = self.place_variables(module)?;
-        Ok(module.variables.iter().find(|v| v.name == name).and_then(|v| addresses.get(&v.index).copied()))
+        Ok(module
+            .variables
+            .iter()
+            .find(|v| v.name == name)
+            .and_then(|v| addresses.get(&v.index).copied()))
     }
 
     /// Forgets a module's variables and frees their memory.
     pub fn unload(&self, module: &Module) {
-        let mut placed = self.variables.lock().unwrap_or_else(PoisonError::into_inner);
-        for address in placed.remove(&module.id).into_iter().flat_map(HashMap::into_values) {
+        let mut placed = self
+            .variables
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for address in placed
+            .remove(&module.id)
+            .into_iter()
+            .flat_map(HashMap::into_values)
+        {
             // Placed by this device and freed only here.
             let _ = self.heap.free(address);
         }
     }
 
     fn place_variables(&self, module: &Module) -> Result<HashMap<u32, u64>, MemoryError> {
-        let mut placed = self.variables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut placed = self
+            .variables
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(addresses) = placed.get(&module.id) {
             return Ok(addresses.clone());
         }
         let mut addresses = HashMap::new();
         for v in &module.variables {
-            addresses.insert(v.index, self.heap.alloc(v.bytes.len() as u64, Some(v.name.clone()))?);
+            addresses.insert(
+                v.index,
+                self.heap
+                    .alloc(v.bytes.len() as u64, Some(v.name.clone()))?,
+            );
         }
         for v in &module.variables {
             let mut bytes = v.bytes.clone();
@@ -258,16 +292,24 @@ impl Device {
         params: &[u8],
         options: &LaunchOptions,
     ) -> Result<LaunchReport, LaunchError> {
-        let entry = module.entry(entry).ok_or_else(|| LaunchError::UnknownEntry {
-            name: entry.to_owned(),
-            available: list_entries(module),
-        })?;
+        let entry = module
+            .entry(entry)
+            .ok_or_else(|| LaunchError::UnknownEntry {
+                name: entry.to_owned(),
+                available: list_entries(module),
+            })?;
         check_configuration(entry, grid, block, dynamic_shared, params)?;
         let addresses = self.place_variables(module)?;
         let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
         let constants = entry.program.constants.iter().map(|c| match c {
             Constant::Value(v) => [*v; 32],
-            Constant::Global(index, offset) => [addresses.get(index).copied().unwrap_or(0).wrapping_add(*offset as u64); 32],
+            Constant::Global(index, offset) => {
+                [addresses
+                    .get(index)
+                    .copied()
+                    .unwrap_or(0)
+                    .wrapping_add(*offset as u64); 32]
+            }
         });
         let mut env = Env {
             module,
@@ -290,7 +332,9 @@ impl Device {
         let races = AtomicU64::new(u64::MAX);
         let outcome = run_blocks(&env, &order, &races);
         let fault = match outcome {
-            Ok(counts) if races.load(Ordering::Relaxed) == u64::MAX => return Ok(LaunchReport { counts }),
+            Ok(counts) if races.load(Ordering::Relaxed) == u64::MAX => {
+                return Ok(LaunchReport { counts });
+            }
             Ok(_) => {
                 // Who raced is found by running the blocks again, one after the other, with an eye on that address.
                 env.watch = Some(races.load(Ordering::Relaxed));
@@ -325,33 +369,64 @@ fn list_entries(module: &Module) -> String {
     if names.len() == 9 {
         names[8] = "…";
     }
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
 }
 
-fn check_configuration(entry: &Entry, grid: [u32; 3], block: [u32; 3], dynamic_shared: u32, params: &[u8]) -> Result<(), LaunchError> {
-    let error = |message: String| Err(LaunchError::InvalidConfiguration { kernel: entry.name.clone(), message });
+fn check_configuration(
+    entry: &Entry,
+    grid: [u32; 3],
+    block: [u32; 3],
+    dynamic_shared: u32,
+    params: &[u8],
+) -> Result<(), LaunchError> {
+    let error = |message: String| {
+        Err(LaunchError::InvalidConfiguration {
+            kernel: entry.name.clone(),
+            message,
+        })
+    };
     let threads = block.iter().try_fold(1u32, |n, b| n.checked_mul(*b));
     let threads = match threads {
         Some(n @ 1..=MAX_THREADS) => n,
-        _ => return error(format!("a block has 1 to {MAX_THREADS} threads, and {block:?} is asked for")),
+        _ => {
+            return error(format!(
+                "a block has 1 to {MAX_THREADS} threads, and {block:?} is asked for"
+            ));
+        }
     };
     if block[2] > 64 {
-        return error(format!("a block is at most 64 deep, and {} are asked for", block[2]));
+        return error(format!(
+            "a block is at most 64 deep, and {} are asked for",
+            block[2]
+        ));
     }
     if let Some(max) = entry.max_threads.filter(|max| threads > *max) {
-        return error(format!("the text allows {max} threads a block, and {threads} are asked for"));
+        return error(format!(
+            "the text allows {max} threads a block, and {threads} are asked for"
+        ));
     }
     if grid.contains(&0) || grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 {
-        return error(format!("a grid is 1 to 2147483647 by 65535 by 65535 blocks, and {grid:?} is asked for"));
+        return error(format!(
+            "a grid is 1 to 2147483647 by 65535 by 65535 blocks, and {grid:?} is asked for"
+        ));
     }
     let shared = entry.static_shared as u64 + u64::from(dynamic_shared);
     if shared > u64::from(MAX_SHARED - SHARED_BASE) + u64::from(SHARED_BASE) {
-        return error(format!("a block has at most {MAX_SHARED} bytes of shared memory, and {shared} are asked for"));
+        return error(format!(
+            "a block has at most {MAX_SHARED} bytes of shared memory, and {shared} are asked for"
+        ));
     }
     let expected = entry.param_bytes();
     let align = entry.params.iter().map(|p| p.align).max().unwrap_or(1);
     if params.len() != expected && params.len() != expected.next_multiple_of(align) {
-        return error(format!("it takes {expected} bytes of parameters, and {} are given", params.len()));
+        return error(format!(
+            "it takes {expected} bytes of parameters, and {} are given",
+            params.len()
+        ));
     }
     Ok(())
 }
@@ -369,12 +444,18 @@ impl Order {
         let blocks: u64 = grid.iter().map(|g| u64::from(*g)).product();
         let mut random = Random::new(seed);
         let keys = (seed != 0).then(|| std::array::from_fn(|_| random.next()));
-        Self { blocks, bits: 64 - (blocks - 1).leading_zeros().min(63), keys }
+        Self {
+            blocks,
+            bits: 64 - (blocks - 1).leading_zeros().min(63),
+            keys,
+        }
     }
 
     /// The block that runs at `position`: the seed's permutation of a power of two, walked until it lands inside the grid.
     fn block(&self, position: u64) -> u64 {
-        let Some(keys) = self.keys else { return position };
+        let Some(keys) = self.keys else {
+            return position;
+        };
         let mask = u64::MAX >> (64 - self.bits);
         let mut x = position;
         loop {
@@ -411,7 +492,11 @@ fn run_blocks(env: &Env<'_>, order: &Order, races: &AtomicU64) -> Result<Counts,
             }
             if let Err(fault) = block.run(order.block(position)) {
                 first_failure.fetch_min(position, Ordering::Relaxed);
-                return Err(Failure { position, fault, watch: block.race_in_block });
+                return Err(Failure {
+                    position,
+                    fault,
+                    watch: block.race_in_block,
+                });
             }
         }
         Ok(block.counts)
@@ -424,12 +509,16 @@ fn run_blocks(env: &Env<'_>, order: &Order, races: &AtomicU64) -> Result<Counts,
         (Err(a), Err(b)) => Err(if a.position <= b.position { a } else { b }),
         (Err(e), _) | (_, Err(e)) => Err(e),
     };
-    let parallel = !env.program.orders_blocks && order.blocks > 1 && rayon::current_num_threads() > 1;
+    let parallel =
+        !env.program.orders_blocks && order.blocks > 1 && rayon::current_num_threads() > 1;
     if !parallel {
         return run_chunk(0..order.blocks);
     }
     // A few tasks a thread: enough to balance, few enough that making their registers costs nothing.
-    let tasks = order.blocks.div_ceil(CHUNK).min(rayon::current_num_threads() as u64 * 8);
+    let tasks = order
+        .blocks
+        .div_ceil(CHUNK)
+        .min(rayon::current_num_threads() as u64 * 8);
     let size = order.blocks.div_ceil(tasks);
     (0..tasks)
         .into_par_iter()
@@ -443,7 +532,12 @@ fn replay(env: &Env<'_>, order: &Order, only: Option<u64>) -> Option<Box<Fault>>
     let mut block = Block::new(env, &races);
     let range = only.map_or(0..order.blocks, |p| p..p + 1);
     for position in range {
-        let wanted = |f: &Fault| matches!(f.kind, FaultKind::RaceBetweenBlocks | FaultKind::RaceInBlock);
+        let wanted = |f: &Fault| {
+            matches!(
+                f.kind,
+                FaultKind::RaceBetweenBlocks | FaultKind::RaceInBlock
+            )
+        };
         match block.run(order.block(position)) {
             Err(fault) if wanted(&fault) => return Some(fault),
             _ => {}
@@ -461,10 +555,16 @@ fn unnamed_race(env: &Env<'_>) -> Box<Fault> {
         function: env.kernel.to_owned(),
         block: [0; 3],
         thread: [0; 3],
-        place: crate::fault::FaultPlace { instruction: "unknown".to_owned(), line: 0, source: None },
+        place: crate::fault::FaultPlace {
+            instruction: "unknown".to_owned(),
+            line: 0,
+            source: None,
+        },
         access: None,
         allocation: None,
         other: None,
-        detail: format!("two blocks touched {address:#x}; run again, one after the other, they did not"),
+        detail: format!(
+            "two blocks touched {address:#x}; run again, one after the other, they did not"
+        ),
     })
 }

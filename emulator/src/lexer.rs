@@ -35,15 +35,32 @@ pub(crate) struct Lexeme<'a> {
 /// All tokens of `text`, closed by one [`Token::End`].
 pub(crate) fn lex(text: &str) -> Result<Vec<Lexeme<'_>>, ParseError> {
     if text.len() > MAX_TEXT {
-        return Err(ParseError::new(1, "", format!("the text has {} bytes; at most {MAX_TEXT} are read", text.len())));
+        return Err(ParseError::new(
+            1,
+            "",
+            format!(
+                "the text has {} bytes; at most {MAX_TEXT} are read",
+                text.len()
+            ),
+        ));
     }
-    let mut lexer = Lexer { text, bytes: text.as_bytes(), at: 0, line: 1 };
+    let mut lexer = Lexer {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+        line: 1,
+    };
     let mut out = Vec::new();
     loop {
         lexer.skip_blanks()?;
         let (start, line) = (lexer.at, lexer.line);
         let token = lexer.next()?;
-        out.push(Lexeme { token, line, start: start as u32, end: lexer.at as u32 });
+        out.push(Lexeme {
+            token,
+            line,
+            start: start as u32,
+            end: lexer.at as u32,
+        });
         if token == Token::End {
             return Ok(out);
         }
@@ -63,7 +80,10 @@ impl<'a> Lexer<'a> {
     }
 
     fn error(&self, start: usize, message: &str) -> ParseError {
-        let shown = self.text.get(start..self.text.len().min(start + 40)).unwrap_or("");
+        let shown = self
+            .text
+            .get(start..self.text.len().min(start + 40))
+            .unwrap_or("");
         ParseError::new(self.line, shown.lines().next().unwrap_or(""), message)
     }
 
@@ -109,8 +129,8 @@ impl<'a> Lexer<'a> {
                 self.take_word();
                 Ok(Token::Word(&self.text[start..self.at]))
             }
-            c @ (b'{' | b'}' | b'[' | b']' | b'(' | b')' | b'<' | b'>' | b',' | b';' | b':' | b'+' | b'-' | b'|' | b'!'
-            | b'@' | b'=' | b'*') => {
+            c @ (b'{' | b'}' | b'[' | b']' | b'(' | b')' | b'<' | b'>' | b',' | b';' | b':'
+            | b'+' | b'-' | b'|' | b'!' | b'@' | b'=' | b'*') => {
                 self.at += 1;
                 Ok(Token::Punct(c))
             }
@@ -123,7 +143,9 @@ impl<'a> Lexer<'a> {
             match self.peek(0) {
                 b'.' | b'%' | b'$' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => self.at += 1,
                 // `.L2::128B`, `.shared::cta`: a label's single colon ends the word.
-                b':' if self.peek(1) == b':' && self.peek(2).is_ascii_alphanumeric() => self.at += 2,
+                b':' if self.peek(1) == b':' && self.peek(2).is_ascii_alphanumeric() => {
+                    self.at += 2
+                }
                 _ => return,
             }
         }
@@ -139,7 +161,9 @@ impl<'a> Lexer<'a> {
                     return Ok(Token::Str(&self.text[start + 1..self.at - 1]));
                 }
                 b'\\' => self.at += 2,
-                _ if self.at >= self.bytes.len() => return Err(self.error(start, "this string is never closed")),
+                _ if self.at >= self.bytes.len() => {
+                    return Err(self.error(start, "this string is never closed"));
+                }
                 b'\n' => return Err(self.error(start, "this string is not closed on its line")),
                 _ => self.at += 1,
             }
@@ -160,7 +184,10 @@ impl<'a> Lexer<'a> {
         let word = &self.text[start..self.at];
         let bad = || self.error(start, "this is not a number that PTX knows");
         let hex = |digits: &str, len: usize| {
-            (digits.len() == len).then(|| u64::from_str_radix(digits, 16).ok()).flatten().ok_or_else(bad)
+            (digits.len() == len)
+                .then(|| u64::from_str_radix(digits, 16).ok())
+                .flatten()
+                .ok_or_else(bad)
         };
         let (head, tail) = word.split_at_checked(2).unwrap_or((word, ""));
         match head {
@@ -173,9 +200,14 @@ impl<'a> Lexer<'a> {
             "0x" | "0X" => u64::from_str_radix(&digits[2..], 16),
             "0b" | "0B" => u64::from_str_radix(&digits[2..], 2),
             _ if word.contains(['.', 'e', 'E']) => {
-                return word.parse::<f64>().map(|v| Token::F64(v.to_bits())).map_err(|_| bad());
+                return word
+                    .parse::<f64>()
+                    .map(|v| Token::F64(v.to_bits()))
+                    .map_err(|_| bad());
             }
-            _ if digits.len() > 1 && digits.starts_with('0') => u64::from_str_radix(&digits[1..], 8),
+            _ if digits.len() > 1 && digits.starts_with('0') => {
+                u64::from_str_radix(&digits[1..], 8)
+            }
             _ => digits.parse(),
         };
         parsed.map(Token::Int).map_err(|_| bad())
@@ -199,7 +231,9 @@ mod tests {
     #[test]
     fn words_numbers_and_comments() {
         assert_eq!(
-            tokens("ld.global.L2::128B %r1,[%rd2+-8]; // tail\n/* a\nb */ 0f3F800000 0x1F 010 7U 1.5e-3"),
+            tokens(
+                "ld.global.L2::128B %r1,[%rd2+-8]; // tail\n/* a\nb */ 0f3F800000 0x1F 010 7U 1.5e-3"
+            ),
             [
                 Token::Word("ld.global.L2::128B"),
                 Token::Word("%r1"),
@@ -229,7 +263,14 @@ mod tests {
 
     #[test]
     fn what_is_no_token_is_an_error_with_its_line() {
-        for (text, line) in [("a\n\"open", 2), ("0fxyz", 1), ("\n\n§", 3), ("/* never", 1), ("99999999999999999999", 1), ("\"\\", 1)] {
+        for (text, line) in [
+            ("a\n\"open", 2),
+            ("0fxyz", 1),
+            ("\n\n§", 3),
+            ("/* never", 1),
+            ("99999999999999999999", 1),
+            ("\"\\", 1),
+        ] {
             assert_eq!(lex(text).unwrap_err().line, line, "{text:?}");
         }
     }

@@ -60,7 +60,9 @@ mod shared;
 
 pub use counts::{Class, Counts, Traffic};
 pub use error::ParseError;
-pub use fault::{AccessKind, Fault, FaultAccess, FaultAllocation, FaultKind, FaultPlace, MemorySpace, OtherParty};
+pub use fault::{
+    AccessKind, Fault, FaultAccess, FaultAllocation, FaultKind, FaultPlace, MemorySpace, OtherParty,
+};
 pub use launch::{Checks, Device, DeviceOptions, LaunchError, LaunchOptions, LaunchReport};
 pub use memory::MemoryError;
 pub use module::{Entry, Module, Param};

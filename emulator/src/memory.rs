@@ -22,7 +22,9 @@ const REMEMBERED: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MemoryError {
     /// The device is full.
-    #[error("out of device memory: {requested} bytes were asked for and {available} of {limit} are free")]
+    #[error(
+        "out of device memory: {requested} bytes were asked for and {available} of {limit} are free"
+    )]
     OutOfMemory {
         /// Bytes asked for.
         requested: u64,
@@ -69,15 +71,27 @@ impl Allocation {
         let words = usize::try_from(len.div_ceil(4)).ok()?;
         let name = Mutex::new(name);
         let (data, written) = (atomics(words, FRESH)?, atomics(words.div_ceil(8), 0)?);
-        Some(Self { base, len, words: data, written, shadow: OnceLock::new(), name })
+        Some(Self {
+            base,
+            len,
+            words: data,
+            written,
+            shadow: OnceLock::new(),
+            name,
+        })
     }
 
     pub(crate) fn name(&self) -> String {
-        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.name
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(crate) fn contains(&self, address: u64, len: u64) -> bool {
-        address.checked_sub(self.base).is_some_and(|o| o.checked_add(len).is_some_and(|end| end <= self.len))
+        address
+            .checked_sub(self.base)
+            .is_some_and(|o| o.checked_add(len).is_some_and(|end| end <= self.len))
     }
 
     /// Reads 1, 2, 4 or 8 aligned bytes at `offset`.
@@ -122,7 +136,8 @@ impl Allocation {
         let word = &self.words[(offset / 4) as usize];
         let mut current = word.load(Relaxed);
         loop {
-            let new = (f(u64::from((current & mask) >> shift)) as u32) << shift & mask | current & !mask;
+            let new =
+                (f(u64::from((current & mask) >> shift)) as u32) << shift & mask | current & !mask;
             match word.compare_exchange_weak(current, new, Relaxed, Relaxed) {
                 Ok(old) => return u64::from((old & mask) >> shift),
                 Err(other) => current = other,
@@ -133,7 +148,10 @@ impl Allocation {
     /// The bits of `written` for up to 16 bytes that do not cross a 32-byte line.
     #[inline(always)]
     fn bits(offset: u64, bytes: u32) -> (usize, u32) {
-        ((offset / 32) as usize, (u32::MAX >> (32 - bytes)) << (offset % 32))
+        (
+            (offset / 32) as usize,
+            (u32::MAX >> (32 - bytes)) << (offset % 32),
+        )
     }
 
     #[inline(always)]
@@ -186,7 +204,7 @@ impl Allocation {
         let mut i = 0;
         while i < len {
             let at = offset + i;
-            if at % 4 == 0 && len - i >= 4 {
+            if at.is_multiple_of(4) && len - i >= 4 {
                 let word = u32::from_le_bytes([byte(i), byte(i + 1), byte(i + 2), byte(i + 3)]);
                 self.words[(at / 4) as usize].store(word, Relaxed);
                 i += 4;
@@ -202,8 +220,9 @@ impl Allocation {
         let mut i = 0;
         while i < out.len() {
             let at = offset + i as u64;
-            if at % 4 == 0 && out.len() - i >= 4 {
-                out[i..i + 4].copy_from_slice(&self.words[(at / 4) as usize].load(Relaxed).to_le_bytes());
+            if at.is_multiple_of(4) && out.len() - i >= 4 {
+                out[i..i + 4]
+                    .copy_from_slice(&self.words[(at / 4) as usize].load(Relaxed).to_le_bytes());
                 i += 4;
             } else {
                 out[i] = self.load(at, 1) as u8;
@@ -246,13 +265,21 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The index of the allocation that begins last before `address`; the caller checks its end.
     pub(crate) fn find(&self, address: u64) -> Option<usize> {
-        self.live.partition_point(|a| a.base <= address).checked_sub(1)
+        self.live
+            .partition_point(|a| a.base <= address)
+            .checked_sub(1)
     }
 }
 
 impl Heap {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { state: RwLock::new(HeapState { next: FIRST_ADDRESS, ..HeapState::default() }), limit }
+        Self {
+            state: RwLock::new(HeapState {
+                next: FIRST_ADDRESS,
+                ..HeapState::default()
+            }),
+            limit,
+        }
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut HeapState) -> T) -> T {
@@ -261,13 +288,20 @@ impl Heap {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        Snapshot { live: state.live.clone(), freed: state.freed.iter().cloned().collect() }
+        Snapshot {
+            live: state.live.clone(),
+            freed: state.freed.iter().cloned().collect(),
+        }
     }
 
     pub(crate) fn alloc(&self, bytes: u64, name: Option<String>) -> Result<u64, MemoryError> {
         self.with(|heap| {
             let available = self.limit - heap.in_use;
-            let full = || MemoryError::OutOfMemory { requested: bytes, available, limit: self.limit };
+            let full = || MemoryError::OutOfMemory {
+                requested: bytes,
+                available,
+                limit: self.limit,
+            };
             if bytes > available {
                 return Err(full());
             }
@@ -293,7 +327,11 @@ impl Heap {
             if heap.freed.len() == REMEMBERED {
                 heap.freed.pop_front();
             }
-            heap.freed.push_back(Freed { base: gone.base, len: gone.len, name: gone.name() });
+            heap.freed.push_back(Freed {
+                base: gone.base,
+                len: gone.len,
+                name: gone.name(),
+            });
             Ok(())
         })
     }
@@ -381,8 +419,21 @@ mod tests {
         let mut byte = [0];
         heap.read(a + 599, &mut byte).unwrap();
         assert_eq!(byte, [0xCD]);
-        assert_eq!(heap.read(a + 600, &mut byte), Err(MemoryError::OutOfBounds { address: a + 600, len: 1 }));
-        assert_eq!(heap.alloc(500, None), Err(MemoryError::OutOfMemory { requested: 500, available: 400, limit: 1000 }));
+        assert_eq!(
+            heap.read(a + 600, &mut byte),
+            Err(MemoryError::OutOfBounds {
+                address: a + 600,
+                len: 1
+            })
+        );
+        assert_eq!(
+            heap.alloc(500, None),
+            Err(MemoryError::OutOfMemory {
+                requested: 500,
+                available: 400,
+                limit: 1000
+            })
+        );
         heap.free(a).unwrap();
         assert_eq!(heap.free(a), Err(MemoryError::NotAllocated { address: a }));
         assert_eq!((heap.in_use(), heap.peak()), (0, 600));

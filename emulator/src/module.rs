@@ -77,13 +77,23 @@ impl Module {
         let names = Names::new(ptx, &source)?;
         let mut reached = Vec::new();
         let mut entries = Vec::new();
-        for (i, function) in source.functions.iter().enumerate().filter(|(_, f)| f.is_entry && f.defined) {
+        for (i, function) in source
+            .functions
+            .iter()
+            .enumerate()
+            .filter(|(_, f)| f.is_entry && f.defined)
+        {
             let program = names.link(i)?;
             reached.extend(program.functions.iter().map(|(_, name)| name.clone()));
             entries.push(entry(function, program));
         }
         // A function that no kernel calls is read all the same.
-        for (i, f) in source.functions.iter().enumerate().filter(|(_, f)| f.defined) {
+        for (i, f) in source
+            .functions
+            .iter()
+            .enumerate()
+            .filter(|(_, f)| f.defined)
+        {
             if !f.is_entry && !reached.iter().any(|name| name == f.name) {
                 names.link(i)?;
             }
@@ -111,7 +121,10 @@ impl Module {
 
     /// The initial bytes of a `.global` or `.const` variable; addresses in it are zero until it is on a device.
     pub fn global(&self, name: &str) -> Option<&[u8]> {
-        self.variables.iter().find(|v| v.name == name).map(|v| v.bytes.as_slice())
+        self.variables
+            .iter()
+            .find(|v| v.name == name)
+            .map(|v| v.bytes.as_slice())
     }
 
     /// `.target`, such as `sm_90`.
@@ -147,7 +160,11 @@ fn entry(function: &crate::parser::syntax::Function<'_>, program: Program) -> En
             let (size, align) = (p.size as usize, p.align as usize);
             let offset = at.next_multiple_of(align);
             at = offset + size;
-            Param { offset, size, align }
+            Param {
+                offset,
+                size,
+                align,
+            }
         })
         .collect();
     Entry {
@@ -160,19 +177,38 @@ fn entry(function: &crate::parser::syntax::Function<'_>, program: Program) -> En
     }
 }
 
-fn variables(source: &Source<'_>, names: &Names<'_, '_>) -> Result<Vec<GlobalVariable>, ParseError> {
+fn variables(
+    source: &Source<'_>,
+    names: &Names<'_, '_>,
+) -> Result<Vec<GlobalVariable>, ParseError> {
     let global = |i: usize| source.variables[i].space != VariableSpace::Shared;
-    let listed = source.variables.iter().enumerate().filter(|(i, _)| global(*i));
+    let listed = source
+        .variables
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| global(*i));
     listed
         .map(|(index, v)| {
             let mut bytes = v.init.clone();
             bytes.resize(v.size as usize, 0);
-            let relocations = v.relocations.iter().map(|(at, name, offset)| match names.variable(name) {
-                Some(i) if global(i) => Ok((*at, i as u32, *offset)),
-                _ => Err(ParseError::new(v.line, v.name, format!("its initial value names {name}, which is no variable here"))),
-            });
+            let relocations =
+                v.relocations
+                    .iter()
+                    .map(|(at, name, offset)| match names.variable(name) {
+                        Some(i) if global(i) => Ok((*at, i as u32, *offset)),
+                        _ => Err(ParseError::new(
+                            v.line,
+                            v.name,
+                            format!("its initial value names {name}, which is no variable here"),
+                        )),
+                    });
             let relocations = relocations.collect::<Result<_, _>>()?;
-            Ok(GlobalVariable { name: v.name.to_owned(), index: index as u32, bytes, relocations })
+            Ok(GlobalVariable {
+                name: v.name.to_owned(),
+                index: index as u32,
+                bytes,
+                relocations,
+            })
         })
         .collect()
 }

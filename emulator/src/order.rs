@@ -41,7 +41,11 @@ pub(crate) struct Clocks {
 
 impl Clocks {
     pub(crate) fn new(warps: usize) -> Self {
-        let warp = || WarpClock { now: 1, all_lanes: 0, lanes: None };
+        let warp = || WarpClock {
+            now: 1,
+            all_lanes: 0,
+            lanes: None,
+        };
         Self {
             warps: (0..warps).map(|_| warp()).collect(),
             known: vec![vec![0; warps]; warps],
@@ -52,7 +56,11 @@ impl Clocks {
 
     pub(crate) fn reset(&mut self) {
         for w in &mut self.warps {
-            *w = WarpClock { now: 1, all_lanes: 0, lanes: None };
+            *w = WarpClock {
+                now: 1,
+                all_lanes: 0,
+                lanes: None,
+            };
         }
         self.known.iter_mut().for_each(|k| k.fill(0));
         (self.block_barriers, self.partial_barriers) = (0, false);
@@ -111,7 +119,10 @@ impl Clocks {
             return self.known[warp].get(other).is_some_and(|k| *k > clock);
         }
         let w = &self.warps[warp];
-        w.all_lanes > clock || w.lanes.as_ref().is_some_and(|m| m[lane][other_lane] > clock)
+        w.all_lanes > clock
+            || w.lanes
+                .as_ref()
+                .is_some_and(|m| m[lane][other_lane] > clock)
     }
 
     /// The cell of a fresh access by `thread` of the block.
@@ -122,19 +133,29 @@ impl Clocks {
             Touch::Read => READ,
             Touch::Atomic => ATOMIC,
         };
-        kind << KIND_SHIFT | (thread & WHO_MASK) << CLOCK_BITS | self.warps[(thread / 32) as usize].now & CLOCK_MASK
+        kind << KIND_SHIFT
+            | (thread & WHO_MASK) << CLOCK_BITS
+            | self.warps[(thread / 32) as usize].now & CLOCK_MASK
     }
 
     /// The cell after an access by `thread`, or nothing if it races with what the cell holds.
     #[inline(always)]
     pub(crate) fn next(&self, cell: u32, thread: u32, touch: Touch) -> Option<u32> {
         let fresh = self.fresh(thread, touch);
-        if cell == fresh || cell == 0 { Some(fresh) } else { self.next_slowly(cell, fresh, thread, touch) }
+        if cell == fresh || cell == 0 {
+            Some(fresh)
+        } else {
+            self.next_slowly(cell, fresh, thread, touch)
+        }
     }
 
     fn next_slowly(&self, cell: u32, fresh: u32, thread: u32, touch: Touch) -> Option<u32> {
         let (warp, lane) = ((thread / 32) as usize, (thread % 32) as usize);
-        let (kind, who, clock) = (cell >> KIND_SHIFT, cell >> CLOCK_BITS & WHO_MASK, cell & CLOCK_MASK);
+        let (kind, who, clock) = (
+            cell >> KIND_SHIFT,
+            cell >> CLOCK_BITS & WHO_MASK,
+            cell & CLOCK_MASK,
+        );
         let now = self.warps[warp].now;
         if now > CLOCK_MASK {
             // The cells cannot hold such a clock: from here on this block is not checked.
@@ -145,7 +166,8 @@ impl Clocks {
             WRITE | READ | ATOMIC => {
                 if who == thread {
                     // Within one interval a write stays visible behind the thread's own later reads.
-                    let keep = clock == now && (kind == WRITE || (kind == ATOMIC && touch == Touch::Read));
+                    let keep =
+                        clock == now && (kind == WRITE || (kind == ATOMIC && touch == Touch::Read));
                     return Some(if keep { cell } else { fresh });
                 }
                 if self.is_ordered(who, clock, warp, lane) {
@@ -162,9 +184,12 @@ impl Clocks {
             }
             READ_BY_WARP => {
                 let ordered = if who as usize == warp {
-                    self.warps[warp].all_lanes > clock || (touch != Touch::Read && self.warps[warp].lanes.is_some())
+                    self.warps[warp].all_lanes > clock
+                        || (touch != Touch::Read && self.warps[warp].lanes.is_some())
                 } else {
-                    self.known[warp].get(who as usize).is_some_and(|k| *k > clock)
+                    self.known[warp]
+                        .get(who as usize)
+                        .is_some_and(|k| *k > clock)
                 };
                 match touch {
                     _ if ordered => Some(fresh),
@@ -199,7 +224,9 @@ mod tests {
     use Touch::*;
 
     fn run(clocks: &Clocks, accesses: &[(u32, Touch)]) -> Option<u32> {
-        accesses.iter().try_fold(0, |cell, (thread, touch)| clocks.next(cell, *thread, *touch))
+        accesses.iter().try_fold(0, |cell, (thread, touch)| {
+            clocks.next(cell, *thread, *touch)
+        })
     }
 
     #[test]

@@ -70,19 +70,26 @@ fn step(cell: u32, epoch: u32, block: u32, touch: Touch) -> (u32, Found) {
     }
 }
 
+/// Block and thread cells of single bytes, by their offset.
+type ByteCells = HashMap<u64, (u32, u32)>;
+
 pub(crate) struct Shadow {
     /// Two block cells for each word of four bytes.
     blocks: Box<[AtomicU64]>,
     /// Two thread cells for each word.
     threads: Box<[AtomicU64]>,
-    /// Block and thread cells of single bytes, by their offset.
-    bytes: Mutex<(u32, HashMap<u64, (u32, u32)>)>,
+    /// Cells of the launch of this number.
+    bytes: Mutex<(u32, ByteCells)>,
 }
 
 impl Shadow {
     pub(crate) fn new(len: u64) -> Self {
         let cells = || (0..len.div_ceil(4)).map(|_| AtomicU64::new(0)).collect();
-        Self { blocks: cells(), threads: cells(), bytes: Mutex::default() }
+        Self {
+            blocks: cells(),
+            threads: cells(),
+            bytes: Mutex::default(),
+        }
     }
 
     pub(crate) fn clear(&self) {
@@ -92,8 +99,11 @@ impl Shadow {
         self.with_bytes(0, |bytes| bytes.clear());
     }
 
-    fn with_bytes<T>(&self, epoch: u32, f: impl FnOnce(&mut HashMap<u64, (u32, u32)>) -> T) -> T {
-        let mut guard = self.bytes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    fn with_bytes<T>(&self, epoch: u32, f: impl FnOnce(&mut ByteCells) -> T) -> T {
+        let mut guard = self
+            .bytes
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if guard.0 != epoch {
             *guard = (epoch, HashMap::new());
         }
@@ -117,7 +127,11 @@ impl Shadow {
             return self.touch_byte(epoch, block, offset, touch, thread);
         }
         let first = (offset / 4) as usize;
-        let (words, halves) = if bytes == 2 { (1, 1 << (offset / 2 % 2)) } else { (bytes as usize / 4, 3u32) };
+        let (words, halves) = if bytes == 2 {
+            (1, 1 << (offset / 2 % 2))
+        } else {
+            (bytes as usize / 4, 3u32)
+        };
         for i in first..first + words {
             let cell = &self.blocks[i];
             let mut current = cell.load(Relaxed);
@@ -154,8 +168,14 @@ impl Shadow {
                 let mut new = old;
                 for half in (0..2).filter(|h| own >> h & 1 == 1) {
                     let shift = half * 32;
-                    let before = if keep >> half & 1 == 1 { (old >> shift) as u32 } else { 0 };
-                    let Some(after) = thread(before) else { return Some((i as u64 * 4 + half * 2, false)) };
+                    let before = if keep >> half & 1 == 1 {
+                        (old >> shift) as u32
+                    } else {
+                        0
+                    };
+                    let Some(after) = thread(before) else {
+                        return Some((i as u64 * 4 + half * 2, false));
+                    };
                     new = new & !(u64::from(u32::MAX) << shift) | u64::from(after) << shift;
                 }
                 if new != old {
@@ -203,7 +223,9 @@ mod tests {
     fn races(accesses: &[(u32, u64, u32, Touch)]) -> bool {
         let shadow = Shadow::new(64);
         accesses.iter().any(|(block, offset, bytes, touch)| {
-            shadow.touch(1, *block, *offset, *bytes, *touch, |_| Some(1)).is_some_and(|r| r.1)
+            shadow
+                .touch(1, *block, *offset, *bytes, *touch, |_| Some(1))
+                .is_some_and(|r| r.1)
         })
     }
 
@@ -215,10 +237,22 @@ mod tests {
             for b in touches {
                 for c in touches {
                     let list = [(1, 4, 4, a), (2, 4, 4, b), (1, 4, 4, c)];
-                    let conflict = |x: Touch, y: Touch| !matches!((x, y), (Read, Read) | (Atomic, Atomic));
+                    let conflict =
+                        |x: Touch, y: Touch| !matches!((x, y), (Read, Read) | (Atomic, Atomic));
                     let expected = conflict(a, b) || conflict(b, c);
-                    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-                        assert_eq!(races(&order.map(|i| list[i])), expected, "{a:?} {b:?} {c:?} {order:?}");
+                    for order in [
+                        [0, 1, 2],
+                        [0, 2, 1],
+                        [1, 0, 2],
+                        [1, 2, 0],
+                        [2, 0, 1],
+                        [2, 1, 0],
+                    ] {
+                        assert_eq!(
+                            races(&order.map(|i| list[i])),
+                            expected,
+                            "{a:?} {b:?} {c:?} {order:?}"
+                        );
                     }
                 }
             }
@@ -227,7 +261,11 @@ mod tests {
 
     #[test]
     fn halves_and_bytes_of_a_word_are_apart() {
-        assert!(!races(&[(1, 0, 2, Write), (2, 2, 2, Write), (3, 4, 4, Write)]));
+        assert!(!races(&[
+            (1, 0, 2, Write),
+            (2, 2, 2, Write),
+            (3, 4, 4, Write)
+        ]));
         assert!(races(&[(1, 0, 2, Write), (2, 0, 4, Read)]));
         assert!(!races(&[(1, 0, 1, Write), (2, 1, 1, Write)]));
         assert!(races(&[(1, 0, 1, Write), (2, 0, 1, Read)]));
@@ -238,7 +276,10 @@ mod tests {
     fn a_new_launch_forgets() {
         let shadow = Shadow::new(16);
         assert_eq!(shadow.touch(1, 1, 0, 4, Write, |_| Some(1)), None);
-        assert_eq!(shadow.touch(2, 2, 0, 4, Write, |old| (old == 0).then_some(1)), None);
+        assert_eq!(
+            shadow.touch(2, 2, 0, 4, Write, |old| (old == 0).then_some(1)),
+            None
+        );
         assert_eq!(shadow.touch(2, 3, 0, 4, Read, |_| Some(1)), Some((0, true)));
     }
 }

@@ -27,7 +27,11 @@ impl Shared {
         Self {
             bytes: vec![0xCD; padded],
             written: vec![0; padded / 32],
-            cells: if races { vec![(0, 0); padded / 2] } else { Vec::new() },
+            cells: if races {
+                vec![(0, 0); padded / 2]
+            } else {
+                Vec::new()
+            },
             single: HashMap::new(),
         }
     }
@@ -65,7 +69,10 @@ impl Shared {
 
     #[inline(always)]
     fn bits(offset: u32, bytes: u32) -> (usize, u32) {
-        ((offset / 32) as usize, (u32::MAX >> (32 - bytes)) << (offset % 32))
+        (
+            (offset / 32) as usize,
+            (u32::MAX >> (32 - bytes)) << (offset % 32),
+        )
     }
 
     #[inline(always)]
@@ -87,13 +94,28 @@ impl Shared {
 
     /// Notes an access by `thread` and looks for a race with earlier ones.
     #[inline(always)]
-    pub(crate) fn touch(&mut self, clocks: &Clocks, offset: u32, bytes: u32, thread: u32, touch: Touch, pc: u32) -> Option<SharedRace> {
+    pub(crate) fn touch(
+        &mut self,
+        clocks: &Clocks,
+        offset: u32,
+        bytes: u32,
+        thread: u32,
+        touch: Touch,
+        pc: u32,
+    ) -> Option<SharedRace> {
         if bytes == 1 {
             let entry = self.single.entry(offset).or_default();
             return Self::step(entry, clocks, offset, thread, touch, pc);
         }
         for i in offset / 2..(offset + bytes) / 2 {
-            let race = Self::step(&mut self.cells[i as usize], clocks, i * 2, thread, touch, pc);
+            let race = Self::step(
+                &mut self.cells[i as usize],
+                clocks,
+                i * 2,
+                thread,
+                touch,
+                pc,
+            );
             if race.is_some() {
                 return race;
             }
@@ -102,7 +124,14 @@ impl Shared {
     }
 
     #[inline(always)]
-    fn step(entry: &mut (u32, u32), clocks: &Clocks, offset: u32, thread: u32, touch: Touch, pc: u32) -> Option<SharedRace> {
+    fn step(
+        entry: &mut (u32, u32),
+        clocks: &Clocks,
+        offset: u32,
+        thread: u32,
+        touch: Touch,
+        pc: u32,
+    ) -> Option<SharedRace> {
         match clocks.next(entry.0, thread, touch) {
             Some(next) => {
                 if next != entry.0 {
@@ -110,7 +139,11 @@ impl Shared {
                 }
                 None
             }
-            None => Some(SharedRace { offset, cell: entry.0, pc: entry.1 }),
+            None => Some(SharedRace {
+                offset,
+                cell: entry.0,
+                pc: entry.1,
+            }),
         }
     }
 }
@@ -129,7 +162,9 @@ pub(crate) fn bank_conflicts(offsets: &[u32; 32], mask: u32, bytes: u32) -> u64 
             for word in offsets[lane] / 4..offsets[lane] / 4 + words {
                 let bank = (word % 32) as usize;
                 let kept = usize::from(depth[bank]).min(4);
-                if seen[bank][..kept].contains(&word) || (kept == 4 && overflow.contains(&(bank, word))) {
+                if seen[bank][..kept].contains(&word)
+                    || (kept == 4 && overflow.contains(&(bank, word)))
+                {
                     continue;
                 }
                 if kept < 4 {
@@ -173,7 +208,10 @@ mod tests {
         assert!(!shared.is_written(32, 16));
         shared.store(32, 8, u64::MAX);
         shared.mark_written(32, 8);
-        assert_eq!((shared.first_unwritten(32, 16), shared.is_written(32, 8)), (40, true));
+        assert_eq!(
+            (shared.first_unwritten(32, 16), shared.is_written(32, 8)),
+            (40, true)
+        );
         shared.reset();
         assert!(!shared.is_written(32, 8));
     }

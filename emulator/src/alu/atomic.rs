@@ -5,32 +5,73 @@ use crate::ir::{AtomicOp, AtomicType, Float2, FloatType, IntType};
 
 /// What `op` stores where `old` stands.
 pub(crate) fn apply(op: AtomicOp, ty: AtomicType, old: u64, b: u64, c: u64) -> u64 {
-    let signed = matches!(ty, AtomicType::Int(IntType::S32 | IntType::S64 | IntType::S16));
+    let signed = matches!(
+        ty,
+        AtomicType::Int(IntType::S32 | IntType::S64 | IntType::S16)
+    );
     let (wide, narrow) = match ty {
         AtomicType::Int(t) => (t.bits() == 64, t.bits() == 16),
         AtomicType::Float(_) => (false, false),
     };
     let as_signed = |v: u64| if wide { v as i64 } else { i64::from(v as i32) };
-    let mask = if wide { u64::MAX } else if narrow { 0xFFFF } else { 0xFFFF_FFFF };
+    let mask = if wide {
+        u64::MAX
+    } else if narrow {
+        0xFFFF
+    } else {
+        0xFFFF_FFFF
+    };
     match op {
         AtomicOp::Add => match ty {
             AtomicType::Int(_) => old.wrapping_add(b) & mask,
             AtomicType::Float(FloatType::F16) => half::add(old as u16, b as u16).into(),
-            AtomicType::Float(FloatType::F16x2) => half::pair(old as u32, b as u32, half::add).into(),
+            AtomicType::Float(FloatType::F16x2) => {
+                half::pair(old as u32, b as u32, half::add).into()
+            }
             AtomicType::Float(FloatType::F32) => float::binary32(Float2::Add, old as u32, b as u32),
             AtomicType::Float(FloatType::F64) => float::binary64(Float2::Add, old, b),
         },
-        AtomicOp::Min if signed => if as_signed(b) < as_signed(old) { b } else { old },
-        AtomicOp::Max if signed => if as_signed(b) > as_signed(old) { b } else { old },
+        AtomicOp::Min if signed => {
+            if as_signed(b) < as_signed(old) {
+                b
+            } else {
+                old
+            }
+        }
+        AtomicOp::Max if signed => {
+            if as_signed(b) > as_signed(old) {
+                b
+            } else {
+                old
+            }
+        }
         AtomicOp::Min => old.min(b),
         AtomicOp::Max => old.max(b),
         AtomicOp::And => old & b,
         AtomicOp::Or => old | b,
         AtomicOp::Xor => old ^ b,
         AtomicOp::Exch => b,
-        AtomicOp::Cas => if old == b { c } else { old },
-        AtomicOp::Inc => if old >= b { 0 } else { old + 1 },
-        AtomicOp::Dec => if old == 0 || old > b { b } else { old - 1 },
+        AtomicOp::Cas => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
+        AtomicOp::Inc => {
+            if old >= b {
+                0
+            } else {
+                old + 1
+            }
+        }
+        AtomicOp::Dec => {
+            if old == 0 || old > b {
+                b
+            } else {
+                old - 1
+            }
+        }
     }
 }
 
@@ -53,8 +94,22 @@ mod tests {
             (AtomicOp::Inc, u, 3, 3, 0, 0),
             (AtomicOp::Dec, u, 0, 3, 0, 3),
             (AtomicOp::Exch, u, 1, 2, 0, 2),
-            (AtomicOp::Add, AtomicType::Float(FloatType::F32), 0x3F80_0000, 0x4000_0000, 0, 0x4040_0000),
-            (AtomicOp::Add, AtomicType::Float(FloatType::F16x2), 0x3C00_4000, 0x3C00_3C00, 0, 0x4000_4200),
+            (
+                AtomicOp::Add,
+                AtomicType::Float(FloatType::F32),
+                0x3F80_0000,
+                0x4000_0000,
+                0,
+                0x4040_0000,
+            ),
+            (
+                AtomicOp::Add,
+                AtomicType::Float(FloatType::F16x2),
+                0x3C00_4000,
+                0x3C00_3C00,
+                0,
+                0x4000_4200,
+            ),
         ] {
             assert_eq!(apply(op, ty, old, b, c), expected, "{op:?} {ty:?}");
         }

@@ -16,13 +16,34 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    pub(crate) const HALF: Format = Format { precision: 11, least: -14, infinity: 0x7C00, sign: 1 << 15 };
-    pub(crate) const SINGLE: Format = Format { precision: 24, least: -126, infinity: 0x7F80_0000, sign: 1 << 31 };
-    pub(crate) const DOUBLE: Format = Format { precision: 53, least: -1022, infinity: 0x7FF << 52, sign: 1 << 63 };
+    pub(crate) const HALF: Format = Format {
+        precision: 11,
+        least: -14,
+        infinity: 0x7C00,
+        sign: 1 << 15,
+    };
+    pub(crate) const SINGLE: Format = Format {
+        precision: 24,
+        least: -126,
+        infinity: 0x7F80_0000,
+        sign: 1 << 31,
+    };
+    pub(crate) const DOUBLE: Format = Format {
+        precision: 53,
+        least: -1022,
+        infinity: 0x7FF << 52,
+        sign: 1 << 63,
+    };
 }
 
 /// The bits of `± magnitude · 2^exponent` rounded to a format, from an exact value.
-pub(crate) fn round(negative: bool, magnitude: u128, exponent: i32, format: Format, rounding: Rounding) -> u64 {
+pub(crate) fn round(
+    negative: bool,
+    magnitude: u128,
+    exponent: i32,
+    format: Format,
+    rounding: Rounding,
+) -> u64 {
     let sign = if negative { format.sign } else { 0 };
     if magnitude == 0 {
         return sign;
@@ -37,7 +58,12 @@ pub(crate) fn round(negative: bool, magnitude: u128, exponent: i32, format: Form
         1..128 => {
             let rest = magnitude & ((1 << shift) - 1);
             let tie = 1u128 << (shift - 1);
-            ((magnitude >> shift) as u64, rest > tie, rest == tie, rest != 0)
+            (
+                (magnitude >> shift) as u64,
+                rest > tie,
+                rest == tie,
+                rest != 0,
+            )
         }
         _ => (0, false, false, true),
     };
@@ -49,7 +75,11 @@ pub(crate) fn round(negative: bool, magnitude: u128, exponent: i32, format: Form
     };
     q += u64::from(up);
     let hidden = 1u64 << (format.precision - 1);
-    let bits = if q < hidden { q } else { (((last - smallest + 1) as u64) << (format.precision - 1)) + (q - hidden) };
+    let bits = if q < hidden {
+        q
+    } else {
+        (((last - smallest + 1) as u64) << (format.precision - 1)) + (q - hidden)
+    };
     if bits < format.infinity {
         return sign | bits;
     }
@@ -59,21 +89,37 @@ pub(crate) fn round(negative: bool, magnitude: u128, exponent: i32, format: Form
         Rounding::Down => negative,
         Rounding::Up => !negative,
     };
-    sign | if to_infinity { format.infinity } else { format.infinity - 1 }
+    sign | if to_infinity {
+        format.infinity
+    } else {
+        format.infinity - 1
+    }
 }
 
 /// A finite double as sign, magnitude and exponent.
 fn parts(x: f64) -> (bool, u128, i32) {
     let bits = x.to_bits();
     let (exponent, mantissa) = ((bits >> 52 & 0x7FF) as i32, bits & ((1 << 52) - 1));
-    let magnitude = if exponent == 0 { mantissa } else { mantissa | 1 << 52 };
-    (x.is_sign_negative(), magnitude.into(), exponent.max(1) - 1075)
+    let magnitude = if exponent == 0 {
+        mantissa
+    } else {
+        mantissa | 1 << 52
+    };
+    (
+        x.is_sign_negative(),
+        magnitude.into(),
+        exponent.max(1) - 1075,
+    )
 }
 
 /// The bits of a double rounded to a narrower format; NaN must not come here.
 pub(crate) fn narrow(x: f64, format: Format, rounding: Rounding) -> u64 {
     if x.is_infinite() {
-        return if x < 0.0 { format.sign | format.infinity } else { format.infinity };
+        return if x < 0.0 {
+            format.sign | format.infinity
+        } else {
+            format.infinity
+        };
     }
     let (negative, magnitude, exponent) = parts(x);
     round(negative, magnitude, exponent, format, rounding)
@@ -81,7 +127,11 @@ pub(crate) fn narrow(x: f64, format: Format, rounding: Rounding) -> u64 {
 
 /// The bits of the half nearest to a double.
 pub(crate) fn half_from_f64(x: f64) -> u16 {
-    if x.is_nan() { half::NAN } else { narrow(x, Format::HALF, Rounding::Nearest) as u16 }
+    if x.is_nan() {
+        half::NAN
+    } else {
+        narrow(x, Format::HALF, Rounding::Nearest) as u16
+    }
 }
 
 fn to_integral(x: f64, rounding: Rounding) -> f64 {
@@ -109,7 +159,11 @@ fn source_int(v: u64, ty: ScalarType) -> i128 {
 
 fn range(ty: ScalarType) -> (i128, i128) {
     let bits = u32::from(ty.bits());
-    if ty.is_signed() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
+    if ty.is_signed() {
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    } else {
+        (0, (1 << bits) - 1)
+    }
 }
 
 /// One conversion; the result is extended to the destination register.
@@ -124,7 +178,10 @@ pub(crate) fn convert(v: u64, how: Convert) -> u64 {
         (true, false) => extend(float_to_int(v, how), how),
         (false, true) => {
             let x = source_int(v, how.from);
-            saturate(round(x < 0, x.unsigned_abs(), 0, format(how.to), how.rounding), how)
+            saturate(
+                round(x < 0, x.unsigned_abs(), 0, format(how.to), how.rounding),
+                how,
+            )
         }
         (true, true) => float_to_float(v, how),
     };
@@ -146,14 +203,22 @@ fn mask(v: u64, bits: u8) -> u64 {
 /// Cuts to the destination type, then extends its sign if it has one.
 fn extend(v: u64, how: Convert) -> u64 {
     let unused = 64 - u32::from(how.to.bits());
-    if how.to.is_signed() { ((v << unused) as i64 >> unused) as u64 } else { v << unused >> unused }
+    if how.to.is_signed() {
+        ((v << unused) as i64 >> unused) as u64
+    } else {
+        v << unused >> unused
+    }
 }
 
 fn source_float(v: u64, how: Convert) -> f64 {
     match how.from {
         ScalarType::F16 => f64::from(half::to_f32(v as u16)),
         ScalarType::F32 => {
-            let v = if how.ftz { float::flush(v as u32) } else { v as u32 };
+            let v = if how.ftz {
+                float::flush(v as u32)
+            } else {
+                v as u32
+            };
             f64::from(f32::from_bits(v))
         }
         _ => f64::from_bits(v),
@@ -167,7 +232,11 @@ fn float_to_int(v: u64, how: Convert) -> u64 {
         let wide = how.from == ScalarType::F64 || how.to.bits() == 64;
         return if wide { 1 << (how.to.bits() - 1) } else { 0 };
     }
-    let rounding = if how.integral { how.rounding } else { Rounding::Zero };
+    let rounding = if how.integral {
+        how.rounding
+    } else {
+        Rounding::Zero
+    };
     let (low, high) = range(how.to);
     (to_integral(x, rounding) as i128).clamp(low, high) as u64
 }
@@ -182,14 +251,26 @@ fn float_to_float(v: u64, how: Convert) -> u64 {
             _ => (x + x).to_bits(),
         };
     }
-    let x = if how.integral { to_integral(x, how.rounding) } else { x };
+    let x = if how.integral {
+        to_integral(x, how.rounding)
+    } else {
+        x
+    };
     let bits = match how.to {
         ScalarType::F64 => x.to_bits(),
         to => narrow(x, format(to), how.rounding),
     };
-    let bits = if how.ftz && how.to == ScalarType::F32 { float::flush(bits as u32).into() } else { bits };
+    let bits = if how.ftz && how.to == ScalarType::F32 {
+        float::flush(bits as u32).into()
+    } else {
+        bits
+    };
     let negative = bits & format(how.to).sign != 0;
-    if how.relu && negative { 0 } else { saturate(bits, how) }
+    if how.relu && negative {
+        0
+    } else {
+        saturate(bits, how)
+    }
 }
 
 /// `.sat` of a float: into [0, 1].
@@ -209,7 +290,16 @@ mod tests {
     use ScalarType::*;
 
     fn how(to: ScalarType, from: ScalarType, rounding: Rounding) -> Convert {
-        Convert { to, from, rounding, integral: !to.is_float(), sat: false, ftz: false, relu: false, bits: to.bits().max(16) }
+        Convert {
+            to,
+            from,
+            rounding,
+            integral: !to.is_float(),
+            sat: false,
+            ftz: false,
+            relu: false,
+            bits: to.bits().max(16),
+        }
     }
 
     #[test]
@@ -221,22 +311,43 @@ mod tests {
         assert_eq!(f(300.0, U8), 255);
         assert_eq!(f(f32::NAN, S32), 0);
         assert_eq!(f(f32::NAN, S64), 1 << 63);
-        assert_eq!(convert(f64::NAN.to_bits(), how(S32, F64, Rounding::Zero)), 1 << 31);
-        assert_eq!(convert(2.5f32.to_bits().into(), how(S32, F32, Rounding::Nearest)), 2);
-        assert_eq!(convert((-2.5f32).to_bits().into(), how(S32, F32, Rounding::Down)) as i32, -3);
-        assert_eq!(convert(2.1f32.to_bits().into(), how(S32, F32, Rounding::Up)), 3);
+        assert_eq!(
+            convert(f64::NAN.to_bits(), how(S32, F64, Rounding::Zero)),
+            1 << 31
+        );
+        assert_eq!(
+            convert(2.5f32.to_bits().into(), how(S32, F32, Rounding::Nearest)),
+            2
+        );
+        assert_eq!(
+            convert((-2.5f32).to_bits().into(), how(S32, F32, Rounding::Down)) as i32,
+            -3
+        );
+        assert_eq!(
+            convert(2.1f32.to_bits().into(), how(S32, F32, Rounding::Up)),
+            3
+        );
     }
 
     #[test]
     fn integers_to_floats_round_as_asked() {
         let n = (1u64 << 24) + 1;
         let f = |r| f32::from_bits(convert(n, how(F32, U64, r)) as u32);
-        assert_eq!((f(Rounding::Nearest), f(Rounding::Zero), f(Rounding::Up)), (16_777_216.0, 16_777_216.0, 16_777_218.0));
+        assert_eq!(
+            (f(Rounding::Nearest), f(Rounding::Zero), f(Rounding::Up)),
+            (16_777_216.0, 16_777_216.0, 16_777_218.0)
+        );
         let m = f32::from_bits(convert((-(n as i64)) as u64, how(F32, S64, Rounding::Down)) as u32);
         assert_eq!(m, -16_777_218.0);
         for v in [0i64, 1, -1, i64::MIN, i64::MAX, 123_456_789_012_345_678] {
-            assert_eq!(convert(v as u64, how(F64, S64, Rounding::Nearest)), (v as f64).to_bits());
-            assert_eq!(convert(v as u64, how(F32, S64, Rounding::Nearest)), u64::from((v as f32).to_bits()));
+            assert_eq!(
+                convert(v as u64, how(F64, S64, Rounding::Nearest)),
+                (v as f64).to_bits()
+            );
+            assert_eq!(
+                convert(v as u64, how(F32, S64, Rounding::Nearest)),
+                u64::from((v as f32).to_bits())
+            );
         }
     }
 
@@ -244,29 +355,68 @@ mod tests {
     fn narrowing_agrees_with_the_machine_and_overflows_by_rounding() {
         let mut x = 3u64;
         for _ in 0..500_000 {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            x = x
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             // Exponents near float's range, subnormals and overflow included.
             let d = f64::from_bits((x & 0x800F_FFFF_FFFF_FFFF) | (800 + (x >> 13) % 450) << 52);
-            assert_eq!(convert(d.to_bits(), how(F32, F64, Rounding::Nearest)), u64::from((d as f32).to_bits()), "{d:e}");
+            assert_eq!(
+                convert(d.to_bits(), how(F32, F64, Rounding::Nearest)),
+                u64::from((d as f32).to_bits()),
+                "{d:e}"
+            );
         }
         let big = 1e30f32.to_bits().into();
         assert_eq!(convert(big, how(F16, F32, Rounding::Nearest)), 0x7C00);
         assert_eq!(convert(big, how(F16, F32, Rounding::Zero)), 0x7BFF);
-        assert_eq!(convert(f32::NAN.to_bits().into(), how(F16, F32, Rounding::Nearest)), 0x7FFF);
-        assert_eq!(convert(0x7E00, how(F32, F16, Rounding::Nearest)), 0x7FFF_FFFF);
+        assert_eq!(
+            convert(f32::NAN.to_bits().into(), how(F16, F32, Rounding::Nearest)),
+            0x7FFF
+        );
+        assert_eq!(
+            convert(0x7E00, how(F32, F16, Rounding::Nearest)),
+            0x7FFF_FFFF
+        );
     }
 
     #[test]
     fn saturation_sign_extension_and_relu() {
-        let sat = |to, from| Convert { sat: true, ..how(to, from, Rounding::Nearest) };
+        let sat = |to, from| Convert {
+            sat: true,
+            ..how(to, from, Rounding::Nearest)
+        };
         let f = |x: f32| f32::from_bits(convert(x.to_bits().into(), sat(F32, F32)) as u32);
-        assert_eq!((f(2.0), f(-1.0), f(0.25), f(f32::NAN)), (1.0, 0.0, 0.25, 0.0));
+        assert_eq!(
+            (f(2.0), f(-1.0), f(0.25), f(f32::NAN)),
+            (1.0, 0.0, 0.25, 0.0)
+        );
         assert_eq!(convert(1.5f64.to_bits(), sat(F64, F64)), 1f64.to_bits());
         assert_eq!(convert(0x4400, sat(F16, F16)), 0x3C00);
         assert_eq!(convert(300, sat(U8, U32)), 255);
-        assert_eq!(convert(0xFFFF_FFFF, Convert { sat: true, ..how(S8, S32, Rounding::Nearest) }), 0xFFFF);
-        assert_eq!(convert(0x80, Convert { bits: 32, ..how(S8, S8, Rounding::Nearest) }), 0xFFFF_FF80);
-        let relu = Convert { relu: true, ..how(F16, F32, Rounding::Nearest) };
+        assert_eq!(
+            convert(
+                0xFFFF_FFFF,
+                Convert {
+                    sat: true,
+                    ..how(S8, S32, Rounding::Nearest)
+                }
+            ),
+            0xFFFF
+        );
+        assert_eq!(
+            convert(
+                0x80,
+                Convert {
+                    bits: 32,
+                    ..how(S8, S8, Rounding::Nearest)
+                }
+            ),
+            0xFFFF_FF80
+        );
+        let relu = Convert {
+            relu: true,
+            ..how(F16, F32, Rounding::Nearest)
+        };
         assert_eq!(convert((-2f32).to_bits().into(), relu), 0);
     }
 }

@@ -18,7 +18,11 @@ fn to_odd(value: f64, error: f64) -> f64 {
 }
 
 fn finish(x: f64, rounding: Rounding) -> u64 {
-    if x.is_finite() { narrow(x, Format::SINGLE, rounding) } else { float::bits(x as f32) }
+    if x.is_finite() {
+        narrow(x, Format::SINGLE, rounding)
+    } else {
+        float::bits(x as f32)
+    }
 }
 
 fn sum(x: f64, y: f64, rounding: Rounding) -> u64 {
@@ -45,7 +49,10 @@ fn quotient(x: f64, y: f64, rounding: Rounding) -> u64 {
         return finish(q, rounding);
     }
     let remainder = (-q).mul_add(y, x);
-    finish(to_odd(q, if y > 0.0 { remainder } else { -remainder }), rounding)
+    finish(
+        to_odd(q, if y > 0.0 { remainder } else { -remainder }),
+        rounding,
+    )
 }
 
 fn double(bits: u64) -> f64 {
@@ -89,10 +96,17 @@ pub(crate) fn unary(op: Float1, a: u64, rounding: Rounding) -> u64 {
 mod tests {
     use super::*;
 
-    const DIRECTED: [Rounding; 4] = [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
+    const DIRECTED: [Rounding; 4] = [
+        Rounding::Nearest,
+        Rounding::Zero,
+        Rounding::Down,
+        Rounding::Up,
+    ];
 
     fn random(x: &mut u64) -> f32 {
-        *x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *x = x
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         f32::from_bits((*x >> 32) as u32)
     }
 
@@ -111,7 +125,9 @@ mod tests {
                 (a * b, |a, b, _, r| binary(Float2::Mul, a, b, r)),
                 (a / b, |a, b, _, r| binary(Float2::Div, a, b, r)),
                 (a.mul_add(b, c), fma),
-                (a.abs().sqrt(), |a, _, _, r| unary(Float1::Sqrt, a & 0x7FFF_FFFF, r)),
+                (a.abs().sqrt(), |a, _, _, r| {
+                    unary(Float1::Sqrt, a & 0x7FFF_FFFF, r)
+                }),
             ];
             for (nearest, f) in all {
                 let [n, z, d, u] = DIRECTED.map(|r| f32::from_bits(f(ab, bb, cb, r) as u32));
@@ -120,7 +136,10 @@ mod tests {
                     continue;
                 }
                 assert_eq!(n.to_bits(), nearest.to_bits(), "{a:e} {b:e} {c:e}");
-                assert!(d <= nearest && nearest <= u && (d == u || d.next_up() == u), "{a:e} {b:e} {c:e}: {d:e} {nearest:e} {u:e}");
+                assert!(
+                    d <= nearest && nearest <= u && (d == u || d.next_up() == u),
+                    "{a:e} {b:e} {c:e}: {d:e} {nearest:e} {u:e}"
+                );
                 assert_eq!(z, if nearest.is_sign_positive() { d } else { u });
             }
         }
@@ -133,6 +152,9 @@ mod tests {
         assert_eq!(binary(Float2::Sub, 7, 7, Rounding::Zero), plus);
         assert_eq!(binary(Float2::Add, plus, plus, Rounding::Down), plus);
         assert_eq!(binary(Float2::Add, minus, minus, Rounding::Up), minus);
-        assert_eq!(binary(Float2::Div, 0x3F80_0000, 0x7F80_0000, Rounding::Up), plus);
+        assert_eq!(
+            binary(Float2::Div, 0x3F80_0000, 0x7F80_0000, Rounding::Up),
+            plus
+        );
     }
 }

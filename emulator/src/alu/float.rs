@@ -17,24 +17,40 @@ pub(crate) fn bits(x: f32) -> u64 {
 /// Subnormals to zero of the same sign.
 #[inline(always)]
 pub(crate) fn flush(a: u32) -> u32 {
-    if a & 0x7F80_0000 == 0 { a & 0x8000_0000 } else { a }
+    if a & 0x7F80_0000 == 0 {
+        a & 0x8000_0000
+    } else {
+        a
+    }
 }
 
 fn saturate(a: u32) -> u32 {
-    if a & 0x7FFF_FFFF > 0x7F80_0000 || a >> 31 == 1 { 0 } else { a.min(0x3F80_0000) }
+    if a & 0x7FFF_FFFF > 0x7F80_0000 || a >> 31 == 1 {
+        0
+    } else {
+        a.min(0x3F80_0000)
+    }
 }
 
 /// A key by which floats order as integers, −0 before +0.
 #[inline(always)]
 fn key(a: u32) -> i64 {
     let a = i64::from(a);
-    if a >> 31 == 1 { -(a & 0x7FFF_FFFF) - 1 } else { a }
+    if a >> 31 == 1 {
+        -(a & 0x7FFF_FFFF) - 1
+    } else {
+        a
+    }
 }
 
 #[inline(always)]
 fn key64(a: u64) -> i128 {
     let a = i128::from(a);
-    if a >> 63 == 1 { -(a & i128::from(i64::MAX)) - 1 } else { a }
+    if a >> 63 == 1 {
+        -(a & i128::from(i64::MAX)) - 1
+    } else {
+        a
+    }
 }
 
 #[inline(always)]
@@ -48,13 +64,23 @@ pub(crate) fn binary32(op: Float2, a: u32, b: u32) -> u64 {
         Float2::CopySign => u64::from(a & 0x7FFF_FFFF | b & 0x8000_0000),
         Float2::Min | Float2::Max | Float2::MinNan | Float2::MaxNan => {
             let strict = matches!(op, Float2::MinNan | Float2::MaxNan);
-            let b_wins = if matches!(op, Float2::Min | Float2::MinNan) { key(b) < key(a) } else { key(b) > key(a) };
+            let b_wins = if matches!(op, Float2::Min | Float2::MinNan) {
+                key(b) < key(a)
+            } else {
+                key(b) > key(a)
+            };
             u64::from(match (x.is_nan(), y.is_nan()) {
                 (true, true) => NAN,
                 (true, _) | (_, true) if strict => NAN,
                 (true, false) => b,
                 (false, true) => a,
-                _ => if b_wins { b } else { a },
+                _ => {
+                    if b_wins {
+                        b
+                    } else {
+                        a
+                    }
+                }
             })
         }
     }
@@ -69,12 +95,22 @@ pub(crate) fn binary64(op: Float2, a: u64, b: u64) -> u64 {
         Float2::Div => (x / y).to_bits(),
         Float2::CopySign => a & (u64::MAX >> 1) | b & (1 << 63),
         Float2::Min | Float2::Max | Float2::MinNan | Float2::MaxNan => {
-            let b_wins = if matches!(op, Float2::Min | Float2::MinNan) { key64(b) < key64(a) } else { key64(b) > key64(a) };
+            let b_wins = if matches!(op, Float2::Min | Float2::MinNan) {
+                key64(b) < key64(a)
+            } else {
+                key64(b) > key64(a)
+            };
             match (x.is_nan(), y.is_nan()) {
                 (true, true) => f64::NAN.to_bits(),
                 (true, false) => b,
                 (false, true) => a,
-                _ => if b_wins { b } else { a },
+                _ => {
+                    if b_wins {
+                        b
+                    } else {
+                        a
+                    }
+                }
             }
         }
     }
@@ -97,7 +133,12 @@ pub(crate) fn binary16(op: Float2, a: u16, b: u16) -> u16 {
 }
 
 /// A float instruction with `.ftz`, `.sat` or `.relu`: the rare ones, one lane at a time.
-pub(crate) fn with_mode(ty: FloatType, mode: FloatMode, operands: [u64; 3], f: impl Fn([u64; 3]) -> u64) -> u64 {
+pub(crate) fn with_mode(
+    ty: FloatType,
+    mode: FloatMode,
+    operands: [u64; 3],
+    f: impl Fn([u64; 3]) -> u64,
+) -> u64 {
     match ty {
         FloatType::F16 => half_with_mode(mode, operands, &f),
         FloatType::F16x2 => {
@@ -106,7 +147,11 @@ pub(crate) fn with_mode(ty: FloatType, mode: FloatMode, operands: [u64; 3], f: i
             low | high << 16
         }
         FloatType::F32 => {
-            let operands = if mode.ftz { operands.map(|v| flush(v as u32).into()) } else { operands };
+            let operands = if mode.ftz {
+                operands.map(|v| flush(v as u32).into())
+            } else {
+                operands
+            };
             let mut r = f(operands) as u32;
             if mode.ftz {
                 r = flush(r);
@@ -114,14 +159,22 @@ pub(crate) fn with_mode(ty: FloatType, mode: FloatMode, operands: [u64; 3], f: i
             if mode.relu && r >> 31 == 1 {
                 r = 0;
             }
-            if mode.sat { saturate(r).into() } else { r.into() }
+            if mode.sat {
+                saturate(r).into()
+            } else {
+                r.into()
+            }
         }
         FloatType::F64 => f(operands),
     }
 }
 
 fn half_with_mode(mode: FloatMode, operands: [u64; 3], f: impl Fn([u64; 3]) -> u64) -> u64 {
-    let operands = if mode.ftz { operands.map(|v| half::flush(v as u16).into()) } else { operands };
+    let operands = if mode.ftz {
+        operands.map(|v| half::flush(v as u16).into())
+    } else {
+        operands
+    };
     let mut r = f(operands) as u16;
     if mode.ftz {
         r = half::flush(r);
@@ -129,7 +182,11 @@ fn half_with_mode(mode: FloatMode, operands: [u64; 3], f: impl Fn([u64; 3]) -> u
     if mode.relu && r & 0x8000 != 0 {
         r = 0;
     }
-    if mode.sat { half::saturate(r).into() } else { r.into() }
+    if mode.sat {
+        half::saturate(r).into()
+    } else {
+        r.into()
+    }
 }
 
 /// A function of one scalar operand; `ty` is not a pair.
@@ -216,26 +273,54 @@ mod tests {
     fn nan_is_canonical_and_loses_against_numbers() {
         let nan = 0xFF80_0001;
         assert_eq!(binary32(Float2::Add, nan, 0), u64::from(NAN));
-        assert_eq!(binary32(Float2::Sub, f32::INFINITY.to_bits(), f32::INFINITY.to_bits()), u64::from(NAN));
+        assert_eq!(
+            binary32(
+                Float2::Sub,
+                f32::INFINITY.to_bits(),
+                f32::INFINITY.to_bits()
+            ),
+            u64::from(NAN)
+        );
         assert_eq!(binary32(Float2::Min, nan, 7), 7);
         assert_eq!(binary32(Float2::MinNan, nan, 7), u64::from(NAN));
         assert_eq!(binary32(Float2::Max, 0x8000_0000, 0), 0);
         assert_eq!(binary32(Float2::Min, 0, 0x8000_0000), 0x8000_0000);
-        assert_eq!(binary64(Float2::Max, f64::NAN.to_bits(), 1f64.to_bits()), 1f64.to_bits());
+        assert_eq!(
+            binary64(Float2::Max, f64::NAN.to_bits(), 1f64.to_bits()),
+            1f64.to_bits()
+        );
         assert_eq!(binary16(Float2::MaxNan, half::NAN, 0), half::NAN);
     }
 
     #[test]
     fn modes_flush_and_clamp() {
-        let ftz = FloatMode { ftz: true, ..FloatMode::default() };
+        let ftz = FloatMode {
+            ftz: true,
+            ..FloatMode::default()
+        };
         let add = |v: [u64; 3]| binary32(Float2::Add, v[0] as u32, v[1] as u32);
-        assert_eq!(with_mode(FloatType::F32, ftz, [0x8000_0001, 0x8000_0000, 0], add), 0x8000_0000);
-        let sat = FloatMode { sat: true, ..FloatMode::default() };
-        assert_eq!(with_mode(FloatType::F32, sat, [2f32.to_bits().into(), 0, 0], add), u64::from(1f32.to_bits()));
+        assert_eq!(
+            with_mode(FloatType::F32, ftz, [0x8000_0001, 0x8000_0000, 0], add),
+            0x8000_0000
+        );
+        let sat = FloatMode {
+            sat: true,
+            ..FloatMode::default()
+        };
+        assert_eq!(
+            with_mode(FloatType::F32, sat, [2f32.to_bits().into(), 0, 0], add),
+            u64::from(1f32.to_bits())
+        );
         assert_eq!(with_mode(FloatType::F32, sat, [NAN.into(), 0, 0], add), 0);
-        let relu = FloatMode { relu: true, ..FloatMode::default() };
+        let relu = FloatMode {
+            relu: true,
+            ..FloatMode::default()
+        };
         let pick = |v: [u64; 3]| v[0] & 0xFFFF;
-        assert_eq!(with_mode(FloatType::F16x2, relu, [0xBC00_3C00, 0, 0], pick), 0x3C00);
+        assert_eq!(
+            with_mode(FloatType::F16x2, relu, [0xBC00_3C00, 0, 0], pick),
+            0x3C00
+        );
     }
 
     #[test]
@@ -247,7 +332,10 @@ mod tests {
         assert_eq!(f(Float1::Ex2, f32::NEG_INFINITY), 0.0);
         assert_eq!(f(Float1::Lg2, 0.0), f32::NEG_INFINITY);
         assert_eq!(f(Float1::Rcp, 0.0), f32::INFINITY);
-        assert_eq!(unary(Float1::Sqrt, FloatType::F32, (-1f32).to_bits().into()), u64::from(NAN));
+        assert_eq!(
+            unary(Float1::Sqrt, FloatType::F32, (-1f32).to_bits().into()),
+            u64::from(NAN)
+        );
         assert_eq!(unary(Float1::Ex2, FloatType::F16, 0x4C00), 0x7C00);
         assert_eq!(unary(Float1::Tanh, FloatType::F16, 0x7C00), 0x3C00);
     }
@@ -255,7 +343,15 @@ mod tests {
     #[test]
     fn comparisons_with_nan() {
         use Compare::*;
-        for (cmp, expected) in [(Eq, false), (Ne, false), (Neu, true), (Ltu, true), (Num, false), (Nan, true), (Lt, false)] {
+        for (cmp, expected) in [
+            (Eq, false),
+            (Ne, false),
+            (Neu, true),
+            (Ltu, true),
+            (Num, false),
+            (Nan, true),
+            (Lt, false),
+        ] {
             assert_eq!(compare(cmp, f64::NAN, 1.0), expected, "{cmp:?}");
         }
         assert!(compare(Eq, 0.0, -0.0));

@@ -13,9 +13,14 @@ pub(crate) fn to_f32(h: u16) -> f32 {
     let w = u32::from(h) << 16;
     let sign = w & 0x8000_0000;
     let twice = w.wrapping_add(w);
-    let normal = f32::from_bits((twice >> 4).wrapping_add(0xE0 << 23)) * f32::from_bits(0x0780_0000);
+    let normal =
+        f32::from_bits((twice >> 4).wrapping_add(0xE0 << 23)) * f32::from_bits(0x0780_0000);
     let subnormal = f32::from_bits((twice >> 17) | (126 << 23)) - 0.5;
-    let magnitude = if twice < (1 << 27) { subnormal.to_bits() } else { normal.to_bits() };
+    let magnitude = if twice < (1 << 27) {
+        subnormal.to_bits()
+    } else {
+        normal.to_bits()
+    };
     f32::from_bits(sign | magnitude)
 }
 
@@ -30,7 +35,11 @@ pub(crate) fn from_f32(f: f32) -> u16 {
     // Adding a power of two makes the float addition round at half's last place.
     let bits = (f32::from_bits((bias >> 1).wrapping_add(0x0780_0000)) + base).to_bits();
     let magnitude = ((bits >> 13) & 0x7C00).wrapping_add(bits & 0x0FFF);
-    if twice > 0xFF00_0000 { NAN } else { ((w >> 16) & 0x8000 | magnitude) as u16 }
+    if twice > 0xFF00_0000 {
+        NAN
+    } else {
+        ((w >> 16) & 0x8000 | magnitude) as u16
+    }
 }
 
 #[inline(always)]
@@ -62,10 +71,14 @@ fn add_to_odd(a: f32, b: f32) -> f32 {
     let error = (a - (sum - b_part)) + (b - b_part);
     let bits = sum.to_bits();
     // An infinite or NaN sum has a NaN error, which compares unequal to zero and to itself.
-    let inexact = (error != 0.0) & (error == error) & (bits & 1 == 0);
+    let inexact = (error != 0.0) & !error.is_nan() & (bits & 1 == 0);
     let away = (error > 0.0) == (sum > 0.0);
     let step = if away { 1 } else { u32::MAX };
-    f32::from_bits(if inexact { bits.wrapping_add(step) } else { bits })
+    f32::from_bits(if inexact {
+        bits.wrapping_add(step)
+    } else {
+        bits
+    })
 }
 
 #[inline(always)]
@@ -77,7 +90,11 @@ pub(crate) fn is_nan(a: u16) -> bool {
 #[inline(always)]
 fn key(a: u16) -> i32 {
     let a = i32::from(a);
-    if a & 0x8000 != 0 { -(a & 0x7FFF) - 1 } else { a }
+    if a & 0x8000 != 0 {
+        -(a & 0x7FFF) - 1
+    } else {
+        a
+    }
 }
 
 /// IEEE 754-2019 minimumNumber: a number wins over NaN.
@@ -87,7 +104,13 @@ pub(crate) fn min(a: u16, b: u16) -> u16 {
         (true, true) => NAN,
         (true, false) => b,
         (false, true) => a,
-        _ => if key(b) < key(a) { b } else { a },
+        _ => {
+            if key(b) < key(a) {
+                b
+            } else {
+                a
+            }
+        }
     }
 }
 
@@ -98,7 +121,13 @@ pub(crate) fn max(a: u16, b: u16) -> u16 {
         (true, true) => NAN,
         (true, false) => b,
         (false, true) => a,
-        _ => if key(b) > key(a) { b } else { a },
+        _ => {
+            if key(b) > key(a) {
+                b
+            } else {
+                a
+            }
+        }
     }
 }
 
@@ -109,7 +138,11 @@ pub(crate) fn flush(a: u16) -> u16 {
 
 /// Into [0, 1]; NaN becomes +0.
 pub(crate) fn saturate(a: u16) -> u16 {
-    if is_nan(a) || a & 0x8000 != 0 { 0 } else { a.min(0x3C00) }
+    if is_nan(a) || a & 0x8000 != 0 {
+        0
+    } else {
+        a.min(0x3C00)
+    }
 }
 
 /// `f` on both halves of a pair.
@@ -132,7 +165,11 @@ mod tests {
             0 => m << 24,
             _ => (m | 0x400) << (24 + e - 1),
         };
-        Some(if h & 0x8000 != 0 { -magnitude } else { magnitude })
+        Some(if h & 0x8000 != 0 {
+            -magnitude
+        } else {
+            magnitude
+        })
     }
 
     #[test]
@@ -150,7 +187,11 @@ mod tests {
         for _ in 0..2_000_000 {
             x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let f = f32::from_bits(x);
-            let expected = if f.is_nan() { NAN } else { ::half::f16::from_f32(f).to_bits() };
+            let expected = if f.is_nan() {
+                NAN
+            } else {
+                ::half::f16::from_f32(f).to_bits()
+            };
             assert_eq!(from_f32(f), expected, "{f:e}");
         }
     }
@@ -159,13 +200,17 @@ mod tests {
     fn fma_rounds_once() {
         let mut x = 7u64;
         let mut next = || {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            x = x
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (x >> 40) as u16
         };
         let mut checked = 0;
         for _ in 0..1_000_000 {
             let (a, b, c) = (next(), next(), next());
-            let (Some(ea), Some(eb), Some(ec)) = (exact(a), exact(b), exact(c)) else { continue };
+            let (Some(ea), Some(eb), Some(ec)) = (exact(a), exact(b), exact(c)) else {
+                continue;
+            };
             // The product in units of 2^-96 is below 2^130 only for extreme exponents; halve the scale: 2^-48 · 2^-48.
             let (pa, pb) = (ea >> 24, eb >> 24);
             let sum = pa * pb + ec;
@@ -173,7 +218,13 @@ mod tests {
                 continue;
             }
             // pa and pb are in units of 2^-24, so the sum is in units of 2^-48.
-            let expected = round(sum < 0, sum.unsigned_abs(), -48, Format::HALF, Rounding::Nearest) as u16;
+            let expected = round(
+                sum < 0,
+                sum.unsigned_abs(),
+                -48,
+                Format::HALF,
+                Rounding::Nearest,
+            ) as u16;
             assert_eq!(fma(a, b, c), expected, "{a:#x} {b:#x} {c:#x}");
             checked += 1;
         }
@@ -194,8 +245,22 @@ mod tests {
         assert_eq!(fma(INF, 0x3C00, 0x3C00), INF);
         assert_eq!(add(0x7BFF, 0x7BFF), INF);
         assert_eq!(add(0x0001, 0x0001), 0x0002);
-        assert_eq!((min(0x8000, 0), min(0, 0x8000), max(0x8000, 0)), (0x8000, 0x8000, 0));
-        assert_eq!((min(NAN, 0x3C00), max(0x3C00, NAN), min(NAN, 0xFE00)), (0x3C00, 0x3C00, NAN));
-        assert_eq!((saturate(0x4000), saturate(0xBC00), saturate(NAN), flush(0x83FF)), (0x3C00, 0, 0, 0x8000));
+        assert_eq!(
+            (min(0x8000, 0), min(0, 0x8000), max(0x8000, 0)),
+            (0x8000, 0x8000, 0)
+        );
+        assert_eq!(
+            (min(NAN, 0x3C00), max(0x3C00, NAN), min(NAN, 0xFE00)),
+            (0x3C00, 0x3C00, NAN)
+        );
+        assert_eq!(
+            (
+                saturate(0x4000),
+                saturate(0xBC00),
+                saturate(NAN),
+                flush(0x83FF)
+            ),
+            (0x3C00, 0, 0, 0x8000)
+        );
     }
 }

@@ -88,7 +88,13 @@ pub(crate) fn binary<T: Lane>(op: Int2, a: u64, b: u64) -> u64 {
         Int2::MulHi => T::get((x.wide().wrapping_mul(y.wide()) >> T::BITS) as u64).put(),
         Int2::MulWide => mask(x.wide().wrapping_mul(y.wide()) as u64, T::BITS * 2),
         Int2::Mul24 => {
-            let low = |v: u64| if T::SIGNED { i64::from((v as i32) << 8 >> 8) } else { (v & 0xFF_FFFF) as i64 };
+            let low = |v: u64| {
+                if T::SIGNED {
+                    i64::from((v as i32) << 8 >> 8)
+                } else {
+                    (v & 0xFF_FFFF) as i64
+                }
+            };
             low(a).wrapping_mul(low(b)) as u32 as u64
         }
         Int2::Div => x.div(y).put(),
@@ -99,7 +105,13 @@ pub(crate) fn binary<T: Lane>(op: Int2, a: u64, b: u64) -> u64 {
         Int2::Or => a | b,
         Int2::Xor => a ^ b,
         // Amounts are 32 bits and clamp at the width.
-        Int2::Shl => if (b as u32) < T::BITS { mask(a << b, T::BITS) } else { 0 },
+        Int2::Shl => {
+            if (b as u32) < T::BITS {
+                mask(a << b, T::BITS)
+            } else {
+                0
+            }
+        }
         Int2::Shr => x.shr(b as u32).put(),
     }
 }
@@ -113,14 +125,24 @@ pub(crate) fn unary<T: Lane>(op: Int1, a: u64) -> u64 {
     let x = T::get(a);
     match op {
         Int1::Neg => T::get(0).sub(x).put(),
-        Int1::Abs => if x.wide() < 0 { T::get(0).sub(x).put() } else { a },
+        Int1::Abs => {
+            if x.wide() < 0 {
+                T::get(0).sub(x).put()
+            } else {
+                a
+            }
+        }
         Int1::Not => mask(!a, T::BITS),
         Int1::Popc => a.count_ones().into(),
         Int1::Clz => (a.leading_zeros() - (64 - T::BITS)).into(),
         Int1::Brev => a.reverse_bits() >> (64 - T::BITS),
         Int1::Cnot => u64::from(a == 0),
         Int1::Bfind(shift_amount) => {
-            let v = if T::SIGNED && x.wide() < 0 { mask(!a, T::BITS) } else { a };
+            let v = if T::SIGNED && x.wide() < 0 {
+                mask(!a, T::BITS)
+            } else {
+                a
+            };
             match v {
                 0 => u32::MAX.into(),
                 v if shift_amount => u64::from(v.leading_zeros() - (64 - T::BITS)),
@@ -135,16 +157,29 @@ pub(crate) fn ternary<T: Lane>(op: Int3, a: u64, b: u64, c: u64) -> u64 {
     let (x, y, z) = (T::get(a), T::get(b), T::get(c));
     match op {
         Int3::MadLo => x.mul(y).add(z).put(),
-        Int3::MadHi => T::get((x.wide().wrapping_mul(y.wide()) >> T::BITS) as u64).add(z).put(),
-        Int3::MadWide => mask((x.wide().wrapping_mul(y.wide()) as u64).wrapping_add(c), T::BITS * 2),
+        Int3::MadHi => T::get((x.wide().wrapping_mul(y.wide()) >> T::BITS) as u64)
+            .add(z)
+            .put(),
+        Int3::MadWide => mask(
+            (x.wide().wrapping_mul(y.wide()) as u64).wrapping_add(c),
+            T::BITS * 2,
+        ),
         Int3::Sad => z.add(if x < y { y.sub(x) } else { x.sub(y) }).put(),
         Int3::Bfe => extract::<T>(a, b as u32, c as u32),
         Int3::ShfLeft { wrap } => {
-            let n = if wrap { c & 31 } else { (c & u64::from(u32::MAX)).min(32) };
+            let n = if wrap {
+                c & 31
+            } else {
+                (c & u64::from(u32::MAX)).min(32)
+            };
             (((b << 32 | a) << n) >> 32) as u32 as u64
         }
         Int3::ShfRight { wrap } => {
-            let n = if wrap { c & 31 } else { (c & u64::from(u32::MAX)).min(32) };
+            let n = if wrap {
+                c & 31
+            } else {
+                (c & u64::from(u32::MAX)).min(32)
+            };
             ((b << 32 | a) >> n) as u32 as u64
         }
         Int3::Lop3(lut) => lop3(lut, a, b, c),
@@ -152,9 +187,15 @@ pub(crate) fn ternary<T: Lane>(op: Int3, a: u64, b: u64, c: u64) -> u64 {
         Int3::Dp4a { a_signed, b_signed } => {
             let byte = |v: u64, i: u32, signed: bool| {
                 let v = (v >> (8 * i)) as u8;
-                if signed { i32::from(v as i8) } else { i32::from(v) }
+                if signed {
+                    i32::from(v as i8)
+                } else {
+                    i32::from(v)
+                }
             };
-            let dot = (0..4).map(|i| byte(a, i, a_signed) * byte(b, i, b_signed)).sum::<i32>();
+            let dot = (0..4)
+                .map(|i| byte(a, i, a_signed) * byte(b, i, b_signed))
+                .sum::<i32>();
             u64::from((c as u32).wrapping_add(dot as u32))
         }
     }
@@ -170,7 +211,11 @@ fn extract<T: Lane>(a: u64, position: u32, length: u32) -> u64 {
     let sign = T::SIGNED && a >> (position + length - 1).min(top) & 1 == 1;
     let field = if position > top { 0 } else { a >> position };
     let available = length.min((top + 1).saturating_sub(position));
-    let fill = if sign && available < T::BITS { u64::MAX << available } else { 0 };
+    let fill = if sign && available < T::BITS {
+        u64::MAX << available
+    } else {
+        0
+    };
     mask(mask(field, available) | fill, T::BITS)
 }
 
@@ -187,9 +232,9 @@ pub(crate) fn insert(wide: bool, a: u64, b: u64, position: u64, length: u64) -> 
 
 fn lop3(lut: u8, a: u64, b: u64, c: u64) -> u64 {
     let term = |i: u32, x: u64| if i == 1 { x } else { !x };
-    let all = (0..8u32)
-        .filter(|i| lut >> i & 1 == 1)
-        .fold(0, |r, i| r | term(i >> 2 & 1, a) & term(i >> 1 & 1, b) & term(i & 1, c));
+    let all = (0..8u32).filter(|i| lut >> i & 1 == 1).fold(0, |r, i| {
+        r | term(i >> 2 & 1, a) & term(i >> 1 & 1, b) & term(i & 1, c)
+    });
     all & u64::from(u32::MAX)
 }
 
@@ -201,7 +246,11 @@ fn prmt(mode: PrmtMode, a: u32, b: u32, c: u32) -> u32 {
         PrmtMode::Index => u32::from_le_bytes(std::array::from_fn(|i| {
             let selector = c >> (4 * i);
             let byte = bytes[(selector & 7) as usize];
-            if selector & 8 != 0 { (byte as i8 >> 7) as u8 } else { byte }
+            if selector & 8 != 0 {
+                (byte as i8 >> 7) as u8
+            } else {
+                byte
+            }
         })),
         PrmtMode::Forward4 => pick([n, n + 1, n + 2, n + 3]),
         PrmtMode::Backward4 => pick([n, (n + 7) % 8, (n + 6) % 8, (n + 5) % 8]),
@@ -238,9 +287,15 @@ mod tests {
     fn products_and_quotients() {
         assert_eq!(binary::<u64>(Int2::MulHi, u64::MAX, u64::MAX), u64::MAX - 1);
         assert_eq!(binary::<i64>(Int2::MulHi, u64::MAX, 5), u64::MAX);
-        assert_eq!(binary::<i32>(Int2::MulWide, u64::from(u32::MAX), 3), (-3i64) as u64);
+        assert_eq!(
+            binary::<i32>(Int2::MulWide, u64::from(u32::MAX), 3),
+            (-3i64) as u64
+        );
         assert_eq!(binary::<u16>(Int2::MulWide, 0xFFFF, 0xFFFF), 0xFFFE_0001);
-        assert_eq!(binary::<i32>(Int2::Div, 0x8000_0000, u64::from(u32::MAX)), 0x8000_0000);
+        assert_eq!(
+            binary::<i32>(Int2::Div, 0x8000_0000, u64::from(u32::MAX)),
+            0x8000_0000
+        );
         assert_eq!(binary::<u32>(Int2::Div, 5, 0), u64::from(u32::MAX));
         assert_eq!(binary::<u32>(Int2::Rem, 5, 0), 5);
         assert_eq!(binary::<i32>(Int2::AddSat, 0x7FFF_FFFF, 1), 0x7FFF_FFFF);
@@ -250,10 +305,16 @@ mod tests {
     #[test]
     fn shifts_clamp_at_the_width() {
         assert_eq!(binary::<u32>(Int2::Shl, 1, 32), 0);
-        assert_eq!(binary::<i32>(Int2::Shr, 0x8000_0000, 40), u64::from(u32::MAX));
+        assert_eq!(
+            binary::<i32>(Int2::Shr, 0x8000_0000, 40),
+            u64::from(u32::MAX)
+        );
         assert_eq!(binary::<u64>(Int2::Shr, 1 << 63, 63), 1);
         assert_eq!(binary::<u16>(Int2::Shl, 0xFFFF, 4), 0xFFF0);
-        assert_eq!(ternary::<u32>(Int3::ShfLeft { wrap: true }, 0x8000_0000, 1, 33), 3);
+        assert_eq!(
+            ternary::<u32>(Int3::ShfLeft { wrap: true }, 0x8000_0000, 1, 33),
+            3
+        );
         assert_eq!(ternary::<u32>(Int3::ShfLeft { wrap: false }, 7, 9, 40), 7);
         assert_eq!(ternary::<u32>(Int3::ShfRight { wrap: false }, 7, 9, 32), 9);
     }
@@ -262,7 +323,10 @@ mod tests {
     fn fields() {
         assert_eq!(ternary::<u32>(Int3::Bfe, 0xABCD, 4, 8), 0xBC);
         assert_eq!(ternary::<i32>(Int3::Bfe, 0x80, 4, 4), 0xFFFF_FFF8);
-        assert_eq!(ternary::<i32>(Int3::Bfe, 0x8000_0000, 40, 4), u64::from(u32::MAX));
+        assert_eq!(
+            ternary::<i32>(Int3::Bfe, 0x8000_0000, 40, 4),
+            u64::from(u32::MAX)
+        );
         assert_eq!(ternary::<u64>(Int3::Bfe, u64::MAX, 60, 10), 15);
         assert_eq!(insert(false, 0xF, 0, 30, 8), 0xC000_0000);
         assert_eq!(insert(true, 1, 0, 63, 1), 1 << 63);
@@ -271,16 +335,36 @@ mod tests {
 
     #[test]
     fn bits() {
-        assert_eq!(ternary::<u32>(Int3::Lop3(0xE8), 0b1100, 0b1010, 0b0110), 0b1110);
+        assert_eq!(
+            ternary::<u32>(Int3::Lop3(0xE8), 0b1100, 0b1010, 0b0110),
+            0b1110
+        );
         assert_eq!(ternary::<u32>(Int3::Lop3(0x96), 1, 1, 1), 1);
-        assert_eq!(ternary::<u32>(Int3::Prmt(PrmtMode::Index), 0x8766_5544, 0x3322_1100, 0xB07F), 0xFF44_3300);
+        assert_eq!(
+            ternary::<u32>(
+                Int3::Prmt(PrmtMode::Index),
+                0x8766_5544,
+                0x3322_1100,
+                0xB07F
+            ),
+            0xFF44_3300
+        );
         assert_eq!(unary::<u32>(Int1::Clz, 0), 32);
         assert_eq!(unary::<u64>(Int1::Clz, 1), 63);
         assert_eq!(unary::<u32>(Int1::Brev, 1), 1 << 31);
-        assert_eq!(unary::<i32>(Int1::Bfind(false), u64::from(u32::MAX)), u64::from(u32::MAX));
+        assert_eq!(
+            unary::<i32>(Int1::Bfind(false), u64::from(u32::MAX)),
+            u64::from(u32::MAX)
+        );
         assert_eq!(unary::<i32>(Int1::Abs, 0x8000_0000), 0x8000_0000);
         assert_eq!(unary::<i16>(Int1::Neg, 1), 0xFFFF);
-        let dot = Int3::Dp4a { a_signed: true, b_signed: true };
-        assert_eq!(ternary::<u32>(dot, 0x0102_03FF, 0x0101_0102, 10), (10 + 1 + 2 + 3 - 2) as u64);
+        let dot = Int3::Dp4a {
+            a_signed: true,
+            b_signed: true,
+        };
+        assert_eq!(
+            ternary::<u32>(dot, 0x0102_03FF, 0x0101_0102, 10),
+            (10 + 1 + 2 + 3 - 2) as u64
+        );
     }
 }

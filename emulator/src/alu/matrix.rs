@@ -11,7 +11,11 @@ type Fragment = [u64; 32];
 /// The halves of one element of a fragment's register: lane `lane`, lower or upper half.
 fn element(register: &Fragment, lane: usize, upper: bool) -> f64 {
     let bits = register[lane] as u32;
-    f64::from(half::to_f32(if upper { (bits >> 16) as u16 } else { bits as u16 }))
+    f64::from(half::to_f32(if upper {
+        (bits >> 16) as u16
+    } else {
+        bits as u16
+    }))
 }
 
 /// The four accumulators of each lane: `a` has `k/4` registers, `b` has `k/8`.
@@ -37,7 +41,10 @@ pub(crate) fn multiply(a: &[Fragment], b: &[Fragment], c: [[f32; 32]; 4]) -> [[f
     let mut out = c;
     for lane in 0..32 {
         for (i, register) in out.iter_mut().enumerate() {
-            let (row, column) = (&rows[lane / 4 + 8 * (i / 2)], &columns[2 * (lane % 4) + i % 2]);
+            let (row, column) = (
+                &rows[lane / 4 + 8 * (i / 2)],
+                &columns[2 * (lane % 4) + i % 2],
+            );
             let mut sum = register[lane];
             for group in 0..k / 8 {
                 let products = (8 * group..8 * group + 8).map(|j| row[j] * column[j]);

@@ -9,7 +9,9 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     pub(super) fn arithmetic(&mut self, base: &str, m: &mut Modifiers<'a>) -> Result<Option<Op>> {
         Ok(Some(match base {
             "mov" => self.mov(m)?,
-            "add" | "sub" | "min" | "max" | "mul" | "div" | "rem" | "copysign" => self.two(base, m)?,
+            "add" | "sub" | "min" | "max" | "mul" | "div" | "rem" | "copysign" => {
+                self.two(base, m)?
+            }
             "mul24" => {
                 let ty = self.int_type(m)?;
                 if !m.take("lo") || !matches!(ty, IntType::U32 | IntType::S32) {
@@ -23,16 +25,31 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 Type::Pred => {
                     let [d, a] = self.operands()?;
                     let (d, a) = (self.pred_target(d)?, self.pred(a)?);
-                    Op::PredOp { op: BoolOp::And, d, a: a.pred, a_negated: !a.negated, b: a.pred, b_negated: !a.negated }
+                    Op::PredLogic {
+                        op: BoolOp::And,
+                        d,
+                        a: a.pred,
+                        a_negated: !a.negated,
+                        b: a.pred,
+                        b_negated: !a.negated,
+                    }
                 }
                 ty => self.int1(Int1::Not, ty)?,
             },
             "shl" | "shr" => {
                 let ty = self.ty(m)?;
-                let int = ty.int().ok_or_else(|| self.error("this type cannot be shifted"))?;
+                let int = ty
+                    .int()
+                    .ok_or_else(|| self.error("this type cannot be shifted"))?;
                 let [d, a, b] = self.operands()?;
                 let op = if base == "shl" { Int2::Shl } else { Int2::Shr };
-                Op::Int2 { op, ty: int, d: self.target(d, ty.bits())?, a: self.value(a, ty)?, b: self.value(b, Type::Unsigned(32))? }
+                Op::Int2 {
+                    op,
+                    ty: int,
+                    d: self.target(d, ty.bits())?,
+                    a: self.value(a, ty)?,
+                    b: self.value(b, Type::Unsigned(32))?,
+                }
             }
             "neg" | "abs" => self.sign(base, m)?,
             "popc" | "clz" | "brev" | "cnot" | "bfind" => {
@@ -52,7 +69,12 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             }
             "bfe" => {
                 let ty = self.ty(m)?;
-                self.int3(Int3::Bfe, ty, [ty, Type::Unsigned(32), Type::Unsigned(32)], ty)?
+                self.int3(
+                    Int3::Bfe,
+                    ty,
+                    [ty, Type::Unsigned(32), Type::Unsigned(32)],
+                    ty,
+                )?
             }
             "bfi" => {
                 let ty = self.ty(m)?;
@@ -77,14 +99,35 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                     return Err(self.error("shf needs .wrap or .clamp"));
                 }
                 let ty = self.ty_of_bits(m, 32)?;
-                self.int3(if left { Int3::ShfLeft { wrap } } else { Int3::ShfRight { wrap } }, ty, [ty; 3], ty)?
+                self.int3(
+                    if left {
+                        Int3::ShfLeft { wrap }
+                    } else {
+                        Int3::ShfRight { wrap }
+                    },
+                    ty,
+                    [ty; 3],
+                    ty,
+                )?
             }
             "lop3" => {
                 let ty = self.ty_of_bits(m, 32)?;
                 let [d, a, b, c, lut] = self.operands()?;
                 let lut = self.immediate(lut, 255)? as u8;
-                let (d, a, b, c) = (self.target(d, 32)?, self.value(a, ty)?, self.value(b, ty)?, self.value(c, ty)?);
-                Op::Int3 { op: Int3::Lop3(lut), ty: IntType::U32, d, a, b, c }
+                let (d, a, b, c) = (
+                    self.target(d, 32)?,
+                    self.value(a, ty)?,
+                    self.value(b, ty)?,
+                    self.value(c, ty)?,
+                );
+                Op::Int3 {
+                    op: Int3::Lop3(lut),
+                    ty: IntType::U32,
+                    d,
+                    a,
+                    b,
+                    c,
+                }
             }
             "prmt" => {
                 let ty = self.ty_of_bits(m, 32)?;
@@ -103,10 +146,20 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             "dp4a" => {
                 let (a, b) = (self.ty_of_bits(m, 32)?, self.ty_of_bits(m, 32)?);
                 let signed = |t: Type| matches!(t, Type::Signed(_));
-                let op = Int3::Dp4a { a_signed: signed(a), b_signed: signed(b) };
-                self.int3(op, Type::Unsigned(32), [Type::Unsigned(32); 3], Type::Unsigned(32))?
+                let op = Int3::Dp4a {
+                    a_signed: signed(a),
+                    b_signed: signed(b),
+                };
+                self.int3(
+                    op,
+                    Type::Unsigned(32),
+                    [Type::Unsigned(32); 3],
+                    Type::Unsigned(32),
+                )?
             }
-            "sqrt" | "rcp" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => self.special(base, m)?,
+            "sqrt" | "rcp" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => {
+                self.special(base, m)?
+            }
             "testp" => self.testp(m)?,
             "setp" => self.setp(m)?,
             "selp" => {
@@ -116,7 +169,12 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 if p.negated {
                     return Err(self.error("the predicate of selp cannot be negated"));
                 }
-                Op::Selp { d: self.target(d, ty.bits())?, a: self.value(a, ty)?, b: self.value(b, ty)?, p: p.pred }
+                Op::Selp {
+                    d: self.target(d, ty.bits())?,
+                    a: self.value(a, ty)?,
+                    b: self.value(b, ty)?,
+                    p: p.pred,
+                }
             }
             "cvt" => self.cvt(m)?,
             _ => return Ok(None),
@@ -126,19 +184,26 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     /// The type that the opcode must name.
     pub(super) fn ty(&self, m: &mut Modifiers<'a>) -> Result<Type> {
         m.take_type().ok_or_else(|| {
-            let unknown = m.left().map_or(String::new(), |l| format!("; .{l} is not implemented"));
+            let unknown = m
+                .left()
+                .map_or(String::new(), |l| format!("; .{l} is not implemented"));
             self.error(format!("{} needs a type{unknown}", m.base))
         })
     }
 
     pub(super) fn ty_of_bits(&self, m: &mut Modifiers<'a>, bits: u8) -> Result<Type> {
         let ty = self.ty(m)?;
-        if ty.bits() == bits { Ok(ty) } else { Err(self.error(format!("{} of this type is not implemented", m.base))) }
+        if ty.bits() == bits {
+            Ok(ty)
+        } else {
+            Err(self.error(format!("{} of this type is not implemented", m.base)))
+        }
     }
 
     fn int_type(&self, m: &mut Modifiers<'a>) -> Result<IntType> {
         let ty = self.ty(m)?;
-        ty.int().ok_or_else(|| self.error(format!("{} of this type is not implemented", m.base)))
+        ty.int()
+            .ok_or_else(|| self.error(format!("{} of this type is not implemented", m.base)))
     }
 
     fn mov(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
@@ -153,14 +218,29 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                     return Ok(Op::PredConst { d, value: *v != 0 });
                 }
                 let a = self.pred(a)?;
-                Ok(Op::PredOp { op: BoolOp::And, d, a: a.pred, a_negated: a.negated, b: a.pred, b_negated: a.negated })
+                Ok(Op::PredLogic {
+                    op: BoolOp::And,
+                    d,
+                    a: a.pred,
+                    a_negated: a.negated,
+                    b: a.pred,
+                    b_negated: a.negated,
+                })
             }
             (_, Operand::Name(name, 0)) if name.starts_with('%') => {
-                let s = special(name).ok_or_else(|| self.error(format!("the special register {name} is not implemented")))?;
+                let s = special(name).ok_or_else(|| {
+                    self.error(format!("the special register {name} is not implemented"))
+                })?;
                 // `mov.u16 %rs1, %tid.x` and `mov.u64` exist; the executor masks to the register.
-                Ok(Op::Special { d: self.target(d, ty.bits())?, s })
+                Ok(Op::Special {
+                    d: self.target(d, ty.bits())?,
+                    s,
+                })
             }
-            _ => Ok(Op::Mov { d: self.target(d, ty.bits())?, a: self.value(a, ty)? }),
+            _ => Ok(Op::Mov {
+                d: self.target(d, ty.bits())?,
+                a: self.value(a, ty)?,
+            }),
         }
     }
 
@@ -170,7 +250,12 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         for (row, part) in s.iter_mut().zip(parts) {
             *row = self.value(part, Type::Bits(bits))?;
         }
-        Ok(Op::Pack { d: self.target(d, ty.bits())?, s, count, bits })
+        Ok(Op::Pack {
+            d: self.target(d, ty.bits())?,
+            s,
+            count,
+            bits,
+        })
     }
 
     fn unpack(&mut self, parts: &[Operand<'a>], a: &Operand<'a>, ty: Type) -> Result<Op> {
@@ -179,7 +264,12 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         for (row, part) in d.iter_mut().zip(parts) {
             *row = self.target(part, bits)?;
         }
-        Ok(Op::Unpack { d, count, bits, a: self.value(a, ty)? })
+        Ok(Op::Unpack {
+            d,
+            count,
+            bits,
+            a: self.value(a, ty)?,
+        })
     }
 
     /// Into how many parts of how many bits a register is cut.
@@ -193,10 +283,21 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     }
 
     fn int1(&mut self, op: Int1, ty: Type) -> Result<Op> {
-        let int = ty.int().ok_or_else(|| self.error("this instruction on this type is not implemented"))?;
+        let int = ty
+            .int()
+            .ok_or_else(|| self.error("this instruction on this type is not implemented"))?;
         let [d, a] = self.operands()?;
-        let bits = if matches!(op, Int1::Popc | Int1::Clz | Int1::Bfind(_)) { 32 } else { ty.bits() };
-        Ok(Op::Int1 { op, ty: int, d: self.target(d, bits)?, a: self.value(a, ty)? })
+        let bits = if matches!(op, Int1::Popc | Int1::Clz | Int1::Bfind(_)) {
+            32
+        } else {
+            ty.bits()
+        };
+        Ok(Op::Int1 {
+            op,
+            ty: int,
+            d: self.target(d, bits)?,
+            a: self.value(a, ty)?,
+        })
     }
 
     fn int2(&mut self, op: Int2, ty: IntType) -> Result<Op> {
@@ -207,15 +308,34 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             return Err(self.error("a product of 128 bits is not implemented"));
         }
         let t = Type::Bits(bits);
-        Ok(Op::Int2 { op, ty, d: self.target(d, result)?, a: self.value(a, t)?, b: self.value(b, t)? })
+        Ok(Op::Int2 {
+            op,
+            ty,
+            d: self.target(d, result)?,
+            a: self.value(a, t)?,
+            b: self.value(b, t)?,
+        })
     }
 
     fn int3(&mut self, op: Int3, ty: Type, sources: [Type; 3], result: Type) -> Result<Op> {
-        let int = ty.int().ok_or_else(|| self.error("this instruction on this type is not implemented"))?;
+        let int = ty
+            .int()
+            .ok_or_else(|| self.error("this instruction on this type is not implemented"))?;
         let [d, a, b, c] = self.operands()?;
         let d = self.target(d, result.bits())?;
-        let (a, b, c) = (self.value(a, sources[0])?, self.value(b, sources[1])?, self.value(c, sources[2])?);
-        Ok(Op::Int3 { op, ty: int, d, a, b, c })
+        let (a, b, c) = (
+            self.value(a, sources[0])?,
+            self.value(b, sources[1])?,
+            self.value(c, sources[2])?,
+        );
+        Ok(Op::Int3 {
+            op,
+            ty: int,
+            d,
+            a,
+            b,
+            c,
+        })
     }
 
     /// `add`, `sub`, `mul`, `div`, `rem`, `min`, `max` of integers and floats.
@@ -224,14 +344,20 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         if let Some(float) = ty.float() {
             return self.float2(base, m, ty, float);
         }
-        let int = ty.int().ok_or_else(|| self.error(format!("{base} of this type is not implemented")))?;
+        let int = ty
+            .int()
+            .ok_or_else(|| self.error(format!("{base} of this type is not implemented")))?;
         let op = match base {
             "add" if m.take("sat") => Int2::AddSat,
             "add" => Int2::Add,
             "sub" if m.take("sat") => Int2::SubSat,
             "sub" => Int2::Sub,
             "mul" => m
-                .take_any(&[("lo", Int2::MulLo), ("hi", Int2::MulHi), ("wide", Int2::MulWide)])
+                .take_any(&[
+                    ("lo", Int2::MulLo),
+                    ("hi", Int2::MulHi),
+                    ("wide", Int2::MulWide),
+                ])
                 .ok_or_else(|| self.error("mul of integers needs .lo, .hi or .wide"))?,
             "div" => Int2::Div,
             "rem" => Int2::Rem,
@@ -245,11 +371,26 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         self.int2(op, int)
     }
 
-    fn float2(&mut self, base: &str, m: &mut Modifiers<'a>, ty: Type, float: FloatType) -> Result<Op> {
+    fn float2(
+        &mut self,
+        base: &str,
+        m: &mut Modifiers<'a>,
+        ty: Type,
+        float: FloatType,
+    ) -> Result<Op> {
         let nan = m.take("NaN");
         let arithmetic = matches!(base, "add" | "sub" | "mul" | "div");
-        let rounding = if arithmetic { self.float_rounding(m, float)? } else { None };
-        let mode = FloatMode { ftz: m.take("ftz"), sat: m.take("sat"), relu: false, rounding: rounding.unwrap_or_default() };
+        let rounding = if arithmetic {
+            self.float_rounding(m, float)?
+        } else {
+            None
+        };
+        let mode = FloatMode {
+            ftz: m.take("ftz"),
+            sat: m.take("sat"),
+            relu: false,
+            rounding: rounding.unwrap_or_default(),
+        };
         let op = match base {
             "add" => Float2::Add,
             "sub" => Float2::Sub,
@@ -260,8 +401,20 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 }
                 Float2::Div
             }
-            "min" => if nan { Float2::MinNan } else { Float2::Min },
-            "max" => if nan { Float2::MaxNan } else { Float2::Max },
+            "min" => {
+                if nan {
+                    Float2::MinNan
+                } else {
+                    Float2::Min
+                }
+            }
+            "max" => {
+                if nan {
+                    Float2::MaxNan
+                } else {
+                    Float2::Max
+                }
+            }
             "copysign" => Float2::CopySign,
             _ => return Err(self.error(format!("{base} of floats does not exist"))),
         };
@@ -269,12 +422,23 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             return Err(self.error("div of halves does not exist"));
         }
         let [d, a, b] = self.operands()?;
-        let (d, mut a, mut b) = (self.target(d, ty.bits())?, self.value(a, ty)?, self.value(b, ty)?);
+        let (d, mut a, mut b) = (
+            self.target(d, ty.bits())?,
+            self.value(a, ty)?,
+            self.value(b, ty)?,
+        );
         if op == Float2::CopySign {
             // PTX: the sign of a, the rest of b.
             std::mem::swap(&mut a, &mut b);
         }
-        Ok(Op::Float2 { op, ty: float, mode, d, a, b })
+        Ok(Op::Float2 {
+            op,
+            ty: float,
+            mode,
+            d,
+            a,
+            b,
+        })
     }
 
     /// The rounding of an arithmetic instruction, if it has one: single precision has all, the others the nearest.
@@ -282,7 +446,10 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         match m.take_rounding() {
             Some((_, true)) => Err(self.error(format!("{} has no rounding to integers", m.base))),
             Some((rounding, _)) if rounding != Rounding::Nearest && float != FloatType::F32 => {
-                Err(self.error(format!("{} of this type is implemented with .rn only", m.base)))
+                Err(self.error(format!(
+                    "{} of this type is implemented with .rn only",
+                    m.base
+                )))
             }
             other => Ok(other.map(|(rounding, _)| rounding)),
         }
@@ -292,14 +459,32 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         let ty = self.ty(m)?;
         if let Some(float) = ty.float() {
             let rounding = self.float_rounding(m, float)?;
-            let rounding = rounding.ok_or_else(|| self.error(format!("{base} of floats needs a rounding such as .rn")))?;
-            let mode = FloatMode { ftz: m.take("ftz"), sat: m.take("sat"), relu: m.take("relu"), rounding };
+            let rounding = rounding.ok_or_else(|| {
+                self.error(format!("{base} of floats needs a rounding such as .rn"))
+            })?;
+            let mode = FloatMode {
+                ftz: m.take("ftz"),
+                sat: m.take("sat"),
+                relu: m.take("relu"),
+                rounding,
+            };
             let [d, a, b, c] = self.operands()?;
             let d = self.target(d, ty.bits())?;
-            return Ok(Op::Fma { ty: float, mode, d, a: self.value(a, ty)?, b: self.value(b, ty)?, c: self.value(c, ty)? });
+            return Ok(Op::Fma {
+                ty: float,
+                mode,
+                d,
+                a: self.value(a, ty)?,
+                b: self.value(b, ty)?,
+                c: self.value(c, ty)?,
+            });
         }
         let op = m
-            .take_any(&[("lo", Int3::MadLo), ("hi", Int3::MadHi), ("wide", Int3::MadWide)])
+            .take_any(&[
+                ("lo", Int3::MadLo),
+                ("hi", Int3::MadHi),
+                ("wide", Int3::MadWide),
+            ])
             .filter(|_| base == "mad")
             .ok_or_else(|| self.error(format!("{base} of this type is not implemented")))?;
         if op != Int3::MadWide {
@@ -323,14 +508,23 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             };
             let [d, a, b] = self.operands()?;
             let (d, a, b) = (self.pred_target(d)?, self.pred(a)?, self.pred(b)?);
-            return Ok(Op::PredOp { op, d, a: a.pred, a_negated: a.negated, b: b.pred, b_negated: b.negated });
+            return Ok(Op::PredLogic {
+                op,
+                d,
+                a: a.pred,
+                a_negated: a.negated,
+                b: b.pred,
+                b_negated: b.negated,
+            });
         }
         let op = match base {
             "and" => Int2::And,
             "or" => Int2::Or,
             _ => Int2::Xor,
         };
-        let int = ty.int().ok_or_else(|| self.error(format!("{base} of this type is not implemented")))?;
+        let int = ty
+            .int()
+            .ok_or_else(|| self.error(format!("{base} of this type is not implemented")))?;
         self.int2(op, int)
     }
 
@@ -339,22 +533,48 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         let Some(float) = ty.float() else {
             return self.int1(if base == "neg" { Int1::Neg } else { Int1::Abs }, ty);
         };
-        let mode = FloatMode { ftz: m.take("ftz"), ..FloatMode::default() };
-        let op = if base == "neg" { Float1::Neg } else { Float1::Abs };
+        let mode = FloatMode {
+            ftz: m.take("ftz"),
+            ..FloatMode::default()
+        };
+        let op = if base == "neg" {
+            Float1::Neg
+        } else {
+            Float1::Abs
+        };
         let [d, a] = self.operands()?;
-        Ok(Op::Float1 { op, ty: float, mode, d: self.target(d, ty.bits())?, a: self.value(a, ty)? })
+        Ok(Op::Float1 {
+            op,
+            ty: float,
+            mode,
+            d: self.target(d, ty.bits())?,
+            a: self.value(a, ty)?,
+        })
     }
 
     fn special(&mut self, base: &str, m: &mut Modifiers<'a>) -> Result<Op> {
         let (ftz, approximate) = (m.take("ftz"), m.take("approx"));
         let ty = self.ty(m)?;
-        let float = ty.float().ok_or_else(|| self.error(format!("{base} of this type is not implemented")))?;
-        let rounding = if matches!(base, "sqrt" | "rcp") { self.float_rounding(m, float)? } else { None };
-        let mode = FloatMode { ftz, rounding: rounding.unwrap_or_default(), ..FloatMode::default() };
+        let float = ty
+            .float()
+            .ok_or_else(|| self.error(format!("{base} of this type is not implemented")))?;
+        let rounding = if matches!(base, "sqrt" | "rcp") {
+            self.float_rounding(m, float)?
+        } else {
+            None
+        };
+        let mode = FloatMode {
+            ftz,
+            rounding: rounding.unwrap_or_default(),
+            ..FloatMode::default()
+        };
         let rounded = rounding.is_some();
         let half = matches!(float, FloatType::F16 | FloatType::F16x2);
         let (op, exists) = match base {
-            "sqrt" => (Float1::Sqrt, !half && (rounded || (approximate && float == FloatType::F32))),
+            "sqrt" => (
+                Float1::Sqrt,
+                !half && (rounded || (approximate && float == FloatType::F32)),
+            ),
             "rcp" => (Float1::Rcp, !half && (rounded || approximate)),
             "rsqrt" => (Float1::Rsqrt, !half && approximate),
             "ex2" => (Float1::Ex2, approximate && float != FloatType::F64),
@@ -364,10 +584,18 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             _ => (Float1::Cos, approximate && float == FloatType::F32),
         };
         if !exists || (rounded && approximate) {
-            return Err(self.error(format!("this rounding of {base} is not implemented for this type")));
+            return Err(self.error(format!(
+                "this rounding of {base} is not implemented for this type"
+            )));
         }
         let [d, a] = self.operands()?;
-        Ok(Op::Float1 { op, ty: float, mode, d: self.target(d, ty.bits())?, a: self.value(a, ty)? })
+        Ok(Op::Float1 {
+            op,
+            ty: float,
+            mode,
+            d: self.target(d, ty.bits())?,
+            a: self.value(a, ty)?,
+        })
     }
 
     fn testp(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
@@ -386,17 +614,42 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             return Err(self.error("testp of this type does not exist"));
         }
         let [d, a] = self.operands()?;
-        Ok(Op::Testp { test, wide: ty == Type::F64, d: self.pred_target(d)?, a: self.value(a, ty)? })
+        Ok(Op::Testp {
+            test,
+            wide: ty == Type::F64,
+            d: self.pred_target(d)?,
+            a: self.value(a, ty)?,
+        })
     }
 
     fn setp(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
         use Compare::*;
         let cmp = m.take_any(&[
-            ("eq", Eq), ("ne", Ne), ("lt", Lt), ("le", Le), ("gt", Gt), ("ge", Ge), ("lo", Lt), ("ls", Le), ("hi", Gt), ("hs", Ge),
-            ("equ", Equ), ("neu", Neu), ("ltu", Ltu), ("leu", Leu), ("gtu", Gtu), ("geu", Geu), ("num", Num), ("nan", Nan),
+            ("eq", Eq),
+            ("ne", Ne),
+            ("lt", Lt),
+            ("le", Le),
+            ("gt", Gt),
+            ("ge", Ge),
+            ("lo", Lt),
+            ("ls", Le),
+            ("hi", Gt),
+            ("hs", Ge),
+            ("equ", Equ),
+            ("neu", Neu),
+            ("ltu", Ltu),
+            ("leu", Leu),
+            ("gtu", Gtu),
+            ("geu", Geu),
+            ("num", Num),
+            ("nan", Nan),
         ]);
         let cmp = cmp.ok_or_else(|| self.error("setp needs a comparison that is implemented"))?;
-        let combine = m.take_any(&[("and", BoolOp::And), ("or", BoolOp::Or), ("xor", BoolOp::Xor)]);
+        let combine = m.take_any(&[
+            ("and", BoolOp::And),
+            ("or", BoolOp::Or),
+            ("xor", BoolOp::Xor),
+        ]);
         let ftz = m.take("ftz");
         let ty = self.ty(m)?;
         let compared = match (ty.float(), ty.int()) {
@@ -404,7 +657,13 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             (_, Some(i)) => CompareType::Int(i),
             _ => return Err(self.error("setp of this type is not implemented")),
         };
-        if matches!((compared, cmp), (CompareType::Int(_), Equ | Neu | Ltu | Leu | Gtu | Geu | Num | Nan)) {
+        if matches!(
+            (compared, cmp),
+            (
+                CompareType::Int(_),
+                Equ | Neu | Ltu | Leu | Gtu | Geu | Num | Nan
+            )
+        ) {
             return Err(self.error("this comparison is for floats"));
         }
         let (d, a, b, with) = match combine {
@@ -419,12 +678,22 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         };
         let (d, d2) = match d {
             Operand::Pair(first, second) => {
-                let target = |r: &Option<u32>| r.map_or(Ok(SINK), |r| self.pred_target(&Operand::Reg(r)));
+                let target =
+                    |r: &Option<u32>| r.map_or(Ok(SINK), |r| self.pred_target(&Operand::Reg(r)));
                 (target(first)?, target(second)?)
             }
             other => (self.pred_target(other)?, SINK),
         };
-        Ok(Op::Setp { cmp, ty: compared, ftz, d, d2, a: self.value(a, ty)?, b: self.value(b, ty)?, with })
+        Ok(Op::Setp {
+            cmp,
+            ty: compared,
+            ftz,
+            d,
+            d2,
+            a: self.value(a, ty)?,
+            b: self.value(b, ty)?,
+            with,
+        })
     }
 
     fn cvt(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
@@ -432,18 +701,36 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         let (ftz, sat, relu) = (m.take("ftz"), m.take("sat"), m.take("relu"));
         let (to, from) = (self.ty(m)?, self.ty(m)?);
         let (rounding, integral) = rounding.unwrap_or((Rounding::Nearest, false));
-        let how = |to: ScalarType, from: ScalarType, bits: u8| Convert { to, from, rounding, integral, sat, ftz, relu, bits };
+        let how = |to: ScalarType, from: ScalarType, bits: u8| Convert {
+            to,
+            from,
+            rounding,
+            integral,
+            sat,
+            ftz,
+            relu,
+            bits,
+        };
         if (to, from) == (Type::F16x2, Type::F32) {
             let [d, a, b] = self.operands()?;
             let d = self.target(d, 32)?;
-            return Ok(Op::ConvertPair { d, a: self.value(a, from)?, b: self.value(b, from)?, how: how(ScalarType::F16, ScalarType::F32, 16) });
+            return Ok(Op::ConvertPair {
+                d,
+                a: self.value(a, from)?,
+                b: self.value(b, from)?,
+                how: how(ScalarType::F16, ScalarType::F32, 16),
+            });
         }
         let (Some(to), Some(from_scalar)) = (to.scalar(), from.scalar()) else {
             return Err(self.error("cvt between these types is not implemented"));
         };
         let [d, a] = self.operands()?;
         let (d, bits) = self.wide_target(d, to.bits())?;
-        Ok(Op::Convert { d, a: self.wide_value(a, from)?, how: how(to, from_scalar, bits) })
+        Ok(Op::Convert {
+            d,
+            a: self.wide_value(a, from)?,
+            how: how(to, from_scalar, bits),
+        })
     }
 }
 
@@ -472,12 +759,20 @@ impl ScalarType {
     }
 
     pub(crate) fn is_signed(self) -> bool {
-        matches!(self, ScalarType::S8 | ScalarType::S16 | ScalarType::S32 | ScalarType::S64)
+        matches!(
+            self,
+            ScalarType::S8 | ScalarType::S16 | ScalarType::S32 | ScalarType::S64
+        )
     }
 }
 
 fn special(name: &str) -> Option<Special> {
-    let axis = |s: &str| ["x", "y", "z"].iter().position(|a| *a == s).map(|i| i as u8);
+    let axis = |s: &str| {
+        ["x", "y", "z"]
+            .iter()
+            .position(|a| *a == s)
+            .map(|i| i as u8)
+    };
     let (head, tail) = name.split_once('.').unwrap_or((name, ""));
     Some(match (head, tail) {
         ("%tid", t) => Special::Tid(axis(t)?),

@@ -11,7 +11,9 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             "bra" => {
                 m.take("uni");
                 let [label] = self.operands()?;
-                Op::Branch { target: self.label(label)? }
+                Op::Branch {
+                    target: self.label(label)?,
+                }
             }
             "brx" => {
                 m.take("uni");
@@ -20,7 +22,10 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 }
                 let [index, table] = self.operands()?;
                 let index = self.value(index, Type::Unsigned(32))?;
-                Op::BranchIndexed { index, table: self.branch_table(table)? }
+                Op::BranchIndexed {
+                    index,
+                    table: self.branch_table(table)?,
+                }
             }
             "call" => {
                 m.take("uni");
@@ -43,9 +48,13 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 self.value(t, Type::Unsigned(32))?;
                 Op::Nop
             }
-            "pmevent" | "griddepcontrol" => return Err(self.error(format!("the instruction {base} is not implemented"))),
+            "pmevent" | "griddepcontrol" => {
+                return Err(self.error(format!("the instruction {base} is not implemented")));
+            }
             "membar" | "fence" => {
-                for word in ["sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys"] {
+                for word in [
+                    "sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys",
+                ] {
                     m.take(word);
                 }
                 let [] = self.operands()?;
@@ -57,7 +66,11 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 }
                 let [mask] = self.operands()?;
                 let mask = self.value(mask, Type::Bits(32))?;
-                Op::Collective { what: Collective::WarpBarrier, mask, aligned: false }
+                Op::Collective {
+                    what: Collective::WarpBarrier,
+                    mask,
+                    aligned: false,
+                }
             }
             "bar" | "barrier" => self.barrier(base, m)?,
             _ => return Ok(None),
@@ -65,7 +78,9 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     }
 
     fn label(&self, operand: &Operand<'a>) -> Result<u32> {
-        let Operand::Name(name, 0) = operand else { return Err(self.error("a label is expected here")) };
+        let Operand::Name(name, 0) = operand else {
+            return Err(self.error("a label is expected here"));
+        };
         self.label_named(name)
     }
 
@@ -79,16 +94,23 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     /// The instruction's scope and those around it.
     fn scopes(&self) -> impl Iterator<Item = u32> + '_ {
         let parents = &self.function.scope_parents;
-        std::iter::successors(Some(self.instruction.scope), move |s| (*s != 0).then(|| parents[*s as usize]))
+        std::iter::successors(Some(self.instruction.scope), move |s| {
+            (*s != 0).then(|| parents[*s as usize])
+        })
     }
 
     fn branch_table(&mut self, operand: &Operand<'a>) -> Result<u32> {
-        let Operand::Name(name, 0) = operand else { return Err(self.error("a list of labels is expected here")) };
+        let Operand::Name(name, 0) = operand else {
+            return Err(self.error("a list of labels is expected here"));
+        };
         let targets = self
             .scopes()
             .find_map(|scope| self.function.tables.get(&(scope, *name)))
             .ok_or_else(|| self.error(format!("there is no .branchtargets {name} here")))?;
-        let targets = targets.iter().map(|t| self.label_named(t)).collect::<Result<Vec<u32>>>()?;
+        let targets = targets
+            .iter()
+            .map(|t| self.label_named(t))
+            .collect::<Result<Vec<u32>>>()?;
         self.linker.program.branch_tables.push(targets);
         Ok(self.linker.program.branch_tables.len() as u32 - 1)
     }
@@ -98,7 +120,12 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         debug_assert!(is_call(self.instruction.opcode));
         let callee = self.linker.names.callee(self.instruction)?;
         let target = self.linker.source(callee);
-        let split = self.instruction.operands.iter().position(|o| matches!(o, Operand::Name(..))).unwrap_or(0);
+        let split = self
+            .instruction
+            .operands
+            .iter()
+            .position(|o| matches!(o, Operand::Name(..)))
+            .unwrap_or(0);
         let (before, after) = self.instruction.operands.split_at(split);
         let list = |operands: &'s [Operand<'a>]| -> Result<&'s [Operand<'a>]> {
             match operands {
@@ -111,22 +138,39 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         let frame = self.linker.frames.get(&callee);
         let frame = frame.ok_or_else(|| self.error("recursion is not implemented"))?;
         let (params_at, results_at) = (frame.params.clone(), frame.results.clone());
-        let mut site = CallSite { target: frame.start, ..CallSite::default() };
-        for (what, given, slots, at) in
-            [("arguments", arguments, &target.params, params_at), ("results", results, &target.results, results_at)]
-        {
+        let mut site = CallSite {
+            target: frame.start,
+            ..CallSite::default()
+        };
+        for (what, given, slots, at) in [
+            ("arguments", arguments, &target.params, params_at),
+            ("results", results, &target.results, results_at),
+        ] {
             if given.len() != slots.len() {
-                return Err(self.error(format!("{} has {} {what}, and {} are given", target.name, slots.len(), given.len())));
+                return Err(self.error(format!(
+                    "{} has {} {what}, and {} are given",
+                    target.name,
+                    slots.len(),
+                    given.len()
+                )));
             }
             for ((operand, slot), at) in given.iter().zip(slots).zip(at) {
-                let Operand::Slot(kind @ (SlotKind::Call | SlotKind::Param), index, 0) = operand else {
+                let Operand::Slot(kind @ (SlotKind::Call | SlotKind::Param), index, 0) = operand
+                else {
                     return Err(self.error("arguments and results of calls are .param variables"));
                 };
-                let own = if *kind == SlotKind::Call { &self.function.call_slots } else { &self.function.params };
+                let own = if *kind == SlotKind::Call {
+                    &self.function.call_slots
+                } else {
+                    &self.function.params
+                };
                 let size = own[*index as usize].size;
                 let address = self.slot_address(*kind, *index);
                 if size != slot.size || address < ARENA_BASE {
-                    return Err(self.error(format!("{} has {} bytes where {size} are given", slot.name, slot.size)));
+                    return Err(self.error(format!(
+                        "{} has {} bytes where {size} are given",
+                        slot.name, slot.size
+                    )));
                 }
                 let own = address - ARENA_BASE;
                 if what == "arguments" {
@@ -137,7 +181,9 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             }
         }
         self.linker.program.calls.push(site);
-        Ok(Op::Call { site: self.linker.program.calls.len() as u32 - 1 })
+        Ok(Op::Call {
+            site: self.linker.program.calls.len() as u32 - 1,
+        })
     }
 
     fn barrier(&mut self, base: &str, m: &mut Modifiers<'a>) -> Result<Op> {
@@ -147,7 +193,11 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         let u32 = Type::Unsigned(32);
         if m.take("red") {
             let reduce = m
-                .take_any(&[("popc", BarrierReduce::Popc), ("and", BarrierReduce::And), ("or", BarrierReduce::Or)])
+                .take_any(&[
+                    ("popc", BarrierReduce::Popc),
+                    ("and", BarrierReduce::And),
+                    ("or", BarrierReduce::Or),
+                ])
                 .ok_or_else(|| self.error("bar.red needs .popc, .and or .or"))?;
             self.ty(m)?;
             let operands = &self.instruction.operands;
@@ -156,10 +206,19 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 [d, id, count, p] => (d, id, Some(count), p),
                 _ => return Err(self.error("3 or 4 operands are expected here")),
             };
-            let d = if reduce == BarrierReduce::Popc { self.target(d, 32)? } else { self.pred_target(d)? };
+            let d = if reduce == BarrierReduce::Popc {
+                self.target(d, 32)?
+            } else {
+                self.pred_target(d)?
+            };
             let id = self.value(id, u32)?;
             let count = count.map(|c| self.value(c, u32)).transpose()?;
-            return Ok(Op::Barrier { id, count, arrive: false, reduce: Some((reduce, self.pred(p)?, d)) });
+            return Ok(Op::Barrier {
+                id,
+                count,
+                arrive: false,
+                reduce: Some((reduce, self.pred(p)?, d)),
+            });
         }
         let arrive = m.take("arrive");
         if !arrive && !m.take("sync") {
@@ -178,6 +237,11 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             return Err(self.error("barriers are numbered 0 to 15"));
         }
         let count = count.map(|c| self.value(c, u32)).transpose()?;
-        Ok(Op::Barrier { id, count, arrive, reduce: None })
+        Ok(Op::Barrier {
+            id,
+            count,
+            arrive,
+            reduce: None,
+        })
     }
 }

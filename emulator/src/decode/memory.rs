@@ -11,12 +11,24 @@ use crate::parser::syntax::{Operand, SlotKind};
 /// words of the emulated memory and may not.
 pub(super) fn orders_blocks(op: &Op) -> bool {
     match op {
-        Op::Atomic { op, ty, d, access, .. } => {
-            let commutes = matches!(op, AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor);
+        Op::Atomic {
+            op, ty, d, access, ..
+        } => {
+            let commutes = matches!(
+                op,
+                AtomicOp::Add
+                    | AtomicOp::Min
+                    | AtomicOp::Max
+                    | AtomicOp::And
+                    | AtomicOp::Or
+                    | AtomicOp::Xor
+            );
             let narrow_int = matches!(ty, AtomicType::Int(_)) && access.bytes == 4;
             access.space != Space::Shared && (*d != SINK || !commutes || !narrow_int)
         }
-        Op::Load { access, .. } | Op::Store { access, .. } => access.strong && access.space != Space::Shared,
+        Op::Load { access, .. } | Op::Store { access, .. } => {
+            access.strong && access.space != Space::Shared
+        }
         _ => false,
     }
 }
@@ -33,12 +45,20 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 let ty = self.ty_of_bits(m, 64)?;
                 let [d, a] = self.operands()?;
                 let (d, a) = (self.target(d, 64)?, self.value(a, ty)?);
-                if to_space { Op::FromGeneric { d, a, space } } else { Op::ToGeneric { d, a, space } }
+                if to_space {
+                    Op::FromGeneric { d, a, space }
+                } else {
+                    Op::ToGeneric { d, a, space }
+                }
             }
             "isspacep" => {
                 let space = self.space(m, &[])?;
                 let [d, a] = self.operands()?;
-                Op::IsSpace { d: self.pred_target(d)?, a: self.value(a, Type::Bits(64))?, space }
+                Op::IsSpace {
+                    d: self.pred_target(d)?,
+                    a: self.value(a, Type::Bits(64))?,
+                    space,
+                }
             }
             "prefetch" | "prefetchu" | "applypriority" | "discard" => {
                 self.space(m, &[])?;
@@ -85,8 +105,21 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             m.take(scope);
         }
         for hint in [
-            "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
-            "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B",
+            "ca",
+            "cg",
+            "cs",
+            "lu",
+            "cv",
+            "wb",
+            "wt",
+            "L1::evict_normal",
+            "L1::evict_unchanged",
+            "L1::evict_first",
+            "L1::evict_last",
+            "L1::no_allocate",
+            "L2::64B",
+            "L2::128B",
+            "L2::256B",
         ] {
             m.take(hint);
         }
@@ -102,7 +135,18 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         }
         let signed = matches!(ty, Type::Signed(_));
         let (address, offset) = self.address(address)?;
-        Ok((Access { space, bytes, count, signed, strong, address, offset }, ty))
+        Ok((
+            Access {
+                space,
+                bytes,
+                count,
+                signed,
+                strong,
+                address,
+                offset,
+            },
+            ty,
+        ))
     }
 
     fn load(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
@@ -122,26 +166,39 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             width = bits;
         }
         if let Some((kind, index, offset)) = self.named_slot(address) {
-            if (kind == SlotKind::Local) != (access.space == Space::Local) && access.space != Space::Generic {
+            if (kind == SlotKind::Local) != (access.space == Space::Local)
+                && access.space != Space::Generic
+            {
                 return Err(self.error("this variable lies in another state space"));
             }
             if kind == SlotKind::Param && self.function.is_entry && access.space == Space::Param {
                 let size = self.function.params[index as usize].size;
                 let end = offset.checked_add(i64::from(access.total()));
                 if offset < 0 || end.is_none_or(|e| e > i64::from(size)) {
-                    return Err(self.error(format!("this load lies outside the parameter's {size} bytes")));
+                    return Err(self.error(format!(
+                        "this load lies outside the parameter's {size} bytes"
+                    )));
                 }
                 let at = self.slot_address(kind, index) + offset as u32;
-                if at % access.total() != 0 {
+                if !at.is_multiple_of(access.total()) {
                     return Err(self.error("this load of a parameter is misaligned"));
                 }
-                return Ok(Op::LoadParam { d: rows, offset: at, access, width });
+                return Ok(Op::LoadParam {
+                    d: rows,
+                    offset: at,
+                    access,
+                    width,
+                });
             }
         }
         if access.space == Space::Param {
             access.strong = false;
         }
-        Ok(Op::Load { d: rows, access, width })
+        Ok(Op::Load {
+            d: rows,
+            access,
+            width,
+        })
     }
 
     fn store(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
@@ -185,23 +242,51 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             (_, Some(i)) => AtomicType::Int(i),
             _ => return Err(self.error("this atomic on this type is not implemented")),
         };
-        if ty.bits() == 16 && !matches!((op, kind), (AtomicOp::Cas, _) | (AtomicOp::Add, AtomicType::Float(_))) {
+        if ty.bits() == 16
+            && !matches!(
+                (op, kind),
+                (AtomicOp::Cas, _) | (AtomicOp::Add, AtomicType::Float(_))
+            )
+        {
             return Err(self.error("this atomic on 16 bits does not exist"));
         }
         let mut operands = self.instruction.operands.iter();
-        let mut next = || operands.next().ok_or_else(|| self.error("an operand is missing"));
+        let mut next = || {
+            operands
+                .next()
+                .ok_or_else(|| self.error("an operand is missing"))
+        };
         let d = if base == "atom" { Some(next()?) } else { None };
         let (address, b) = (next()?, next()?);
-        let c = if op == AtomicOp::Cas { Some(next()?) } else { None };
+        let c = if op == AtomicOp::Cas {
+            Some(next()?)
+        } else {
+            None
+        };
         if operands.next().is_some() {
             return Err(self.error("there are too many operands"));
         }
         let d = d.map_or(Ok(SINK), |d| self.target(d, ty.bits()))?;
         let (address, offset) = self.address(address)?;
-        let access = Access { space, bytes: ty.bits() / 8, count: 1, signed: false, strong: true, address, offset };
+        let access = Access {
+            space,
+            bytes: ty.bits() / 8,
+            count: 1,
+            signed: false,
+            strong: true,
+            address,
+            offset,
+        };
         let b = self.value(b, ty)?;
         let c = c.map_or(Ok(b), |c| self.value(c, ty))?;
-        Ok(Op::Atomic { op, ty: kind, d, access, b, c })
+        Ok(Op::Atomic {
+            op,
+            ty: kind,
+            d,
+            access,
+            b,
+            c,
+        })
     }
 
     fn copy(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
@@ -218,7 +303,9 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         }
         if m.take("wait_group") {
             let [n] = self.operands()?;
-            return Ok(Op::CopyWait { pending: self.immediate(n, 1 << 20)? as u32 });
+            return Ok(Op::CopyWait {
+                pending: self.immediate(n, 1 << 20)? as u32,
+            });
         }
         let whole_line = m.take("cg");
         if !whole_line && !m.take("ca") {
@@ -231,7 +318,9 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             m.take(hint);
         }
         let operands = &self.instruction.operands;
-        let (Some(to), Some(from), Some(bytes)) = (operands.first(), operands.get(1), operands.get(2)) else {
+        let (Some(to), Some(from), Some(bytes)) =
+            (operands.first(), operands.get(1), operands.get(2))
+        else {
             return Err(self.error("an operand is missing"));
         };
         let bytes = self.immediate(bytes, 16)? as u8;
@@ -249,6 +338,14 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             return Err(self.error("there are too many operands"));
         }
         let ((to, to_offset), (from, from_offset)) = (self.address(to)?, self.address(from)?);
-        Ok(Op::CopyAsync { to, to_offset, from, from_offset, bytes, from_bytes, ignore })
+        Ok(Op::CopyAsync {
+            to,
+            to_offset,
+            from,
+            from_offset,
+            bytes,
+            from_bytes,
+            ignore,
+        })
     }
 }

@@ -11,7 +11,10 @@ mod operand;
 mod warp;
 
 use crate::error::ParseError;
-use crate::ir::{ARENA_BASE, CONSTANT, Constant, Guard, Instruction, Op, Place, Program, SHARED_BASE, SharedVariable};
+use crate::ir::{
+    ARENA_BASE, CONSTANT, Constant, Guard, Instruction, Op, Place, Program, SHARED_BASE,
+    SharedVariable,
+};
 use crate::parser::syntax::{self, Function, Operand, Slot, SlotKind, Source, VariableSpace};
 use modifiers::Modifiers;
 use std::collections::HashMap;
@@ -35,7 +38,11 @@ impl<'s, 'a> Names<'s, 'a> {
         for (i, f) in source.functions.iter().enumerate() {
             match functions.get(f.name).map(|other| &source.functions[*other]) {
                 Some(other) if other.defined && f.defined => {
-                    return Err(ParseError::new(f.line, f.name, "this function is defined twice"));
+                    return Err(ParseError::new(
+                        f.line,
+                        f.name,
+                        "this function is defined twice",
+                    ));
                 }
                 Some(other) if other.defined => {}
                 _ => {
@@ -46,10 +53,19 @@ impl<'s, 'a> Names<'s, 'a> {
         let mut variables = HashMap::new();
         for (i, v) in source.variables.iter().enumerate() {
             if variables.insert(v.name, i).is_some() {
-                return Err(ParseError::new(v.line, v.name, "this variable is declared twice"));
+                return Err(ParseError::new(
+                    v.line,
+                    v.name,
+                    "this variable is declared twice",
+                ));
             }
         }
-        Ok(Self { text, source, functions, variables })
+        Ok(Self {
+            text,
+            source,
+            functions,
+            variables,
+        })
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<usize> {
@@ -75,7 +91,10 @@ impl<'s, 'a> Names<'s, 'a> {
             linker.function(f)?;
         }
         let mut program = linker.program;
-        program.orders_blocks = program.instructions.iter().any(|i| memory::orders_blocks(&i.op));
+        program.orders_blocks = program
+            .instructions
+            .iter()
+            .any(|i| memory::orders_blocks(&i.op));
         Ok(program)
     }
 
@@ -88,7 +107,11 @@ impl<'s, 'a> Names<'s, 'a> {
         while next < order.len() {
             let caller = order[next];
             next += 1;
-            for i in self.source.functions[caller].body.iter().filter(|i| is_call(i.opcode)) {
+            for i in self.source.functions[caller]
+                .body
+                .iter()
+                .filter(|i| is_call(i.opcode))
+            {
                 let callee = self.callee(i)?;
                 edges.entry(caller).or_default().push(callee);
                 if seen.insert(callee) {
@@ -106,7 +129,11 @@ impl<'s, 'a> Names<'s, 'a> {
         for callee in edges.values().flatten() {
             *incoming.entry(*callee).or_default() += 1;
         }
-        let mut ready: Vec<usize> = incoming.iter().filter(|(_, n)| **n == 0).map(|(f, _)| *f).collect();
+        let mut ready: Vec<usize> = incoming
+            .iter()
+            .filter(|(_, n)| **n == 0)
+            .map(|(f, _)| *f)
+            .collect();
         let mut done = 0;
         while let Some(f) = ready.pop() {
             done += 1;
@@ -121,9 +148,16 @@ impl<'s, 'a> Names<'s, 'a> {
         if done == order.len() {
             return Ok(());
         }
-        let f = order.iter().map(|f| &self.source.functions[*f]).find(|f| incoming[&self.functions[f.name]] > 0);
+        let f = order
+            .iter()
+            .map(|f| &self.source.functions[*f])
+            .find(|f| incoming[&self.functions[f.name]] > 0);
         let f = f.unwrap_or(&self.source.functions[order[0]]);
-        Err(ParseError::new(f.line, f.name, "this function can call itself; recursion is not implemented"))
+        Err(ParseError::new(
+            f.line,
+            f.name,
+            "this function can call itself; recursion is not implemented",
+        ))
     }
 
     fn callee(&self, call: &syntax::Instruction<'a>) -> Result<usize> {
@@ -132,18 +166,28 @@ impl<'s, 'a> Names<'s, 'a> {
             _ => None,
         });
         let shown = self.shown(call);
-        let name = name.ok_or_else(|| ParseError::new(call.line, shown, "indirect calls are not implemented"))?;
+        let name = name.ok_or_else(|| {
+            ParseError::new(call.line, shown, "indirect calls are not implemented")
+        })?;
         match self.functions.get(name) {
-            Some(f) if self.source.functions[*f].is_entry => {
-                Err(ParseError::new(call.line, shown, "a kernel cannot be called"))
-            }
+            Some(f) if self.source.functions[*f].is_entry => Err(ParseError::new(
+                call.line,
+                shown,
+                "a kernel cannot be called",
+            )),
             Some(f) if self.source.functions[*f].defined => Ok(*f),
-            _ => Err(ParseError::new(call.line, shown, format!("the function {name} has no body in this text"))),
+            _ => Err(ParseError::new(
+                call.line,
+                shown,
+                format!("the function {name} has no body in this text"),
+            )),
         }
     }
 
     fn shown(&self, i: &syntax::Instruction<'a>) -> &'a str {
-        self.text.get(i.span.0 as usize..i.span.1 as usize).unwrap_or(i.opcode)
+        self.text
+            .get(i.span.0 as usize..i.span.1 as usize)
+            .unwrap_or(i.opcode)
     }
 }
 
@@ -181,24 +225,44 @@ impl<'s, 'a> Linker<'_, 's, 'a> {
     fn place(&mut self, f: usize, start: &mut usize) -> Result<()> {
         let function = self.source(f);
         let program = &mut self.program;
-        let mut frame = Frame { start: *start as u32, ..Frame::default() };
+        let mut frame = Frame {
+            start: *start as u32,
+            ..Frame::default()
+        };
         for r in &function.registers {
-            let counter = if r.bits == 1 { &mut program.preds } else { &mut program.rows };
+            let counter = if r.bits == 1 {
+                &mut program.preds
+            } else {
+                &mut program.rows
+            };
             frame.registers.push(*counter);
             *counter += 1;
         }
-        let error = || ParseError::new(function.line, function.name, "the variables of this function are too large");
+        let error = || {
+            ParseError::new(
+                function.line,
+                function.name,
+                "the variables of this function are too large",
+            )
+        };
         let reserve = |at: &mut u32, slots: &[Slot<'a>]| -> Result<Vec<u32>> {
             slots
                 .iter()
                 .map(|s| {
                     let offset = at.checked_next_multiple_of(s.align).ok_or_else(error)?;
-                    *at = offset.checked_add(s.size).filter(|end| *end <= 1 << 20).ok_or_else(error)?;
+                    *at = offset
+                        .checked_add(s.size)
+                        .filter(|end| *end <= 1 << 20)
+                        .ok_or_else(error)?;
                     Ok(offset)
                 })
                 .collect()
         };
-        let into = if function.is_entry { &mut program.param_bytes } else { &mut program.arena_bytes };
+        let into = if function.is_entry {
+            &mut program.param_bytes
+        } else {
+            &mut program.arena_bytes
+        };
         frame.params = reserve(into, &function.params)?;
         frame.results = reserve(&mut program.arena_bytes, &function.results)?;
         frame.call_slots = reserve(&mut program.arena_bytes, &function.call_slots)?;
@@ -206,7 +270,11 @@ impl<'s, 'a> Linker<'_, 's, 'a> {
         // One more instruction closes each body: falling off its end returns.
         *start += function.body.len() + 1;
         if *start > MAX_INSTRUCTIONS {
-            return Err(ParseError::new(function.line, function.name, format!("more than {MAX_INSTRUCTIONS} instructions")));
+            return Err(ParseError::new(
+                function.line,
+                function.name,
+                format!("more than {MAX_INSTRUCTIONS} instructions"),
+            ));
         }
         self.frames.insert(f, frame);
         Ok(())
@@ -217,23 +285,34 @@ impl<'s, 'a> Linker<'_, 's, 'a> {
         let mut used: Vec<usize> = Vec::new();
         for i in order.iter().flat_map(|f| &self.source(*f).body) {
             for name in i.operands.iter().flat_map(names_in) {
-                if let Some(v) = self.names.variable(name) {
-                    if self.names.source.variables[v].space == VariableSpace::Shared && !used.contains(&v) {
-                        used.push(v);
+                match self.names.variable(name) {
+                    Some(v)
+                        if self.names.source.variables[v].space == VariableSpace::Shared
+                            && !used.contains(&v) =>
+                    {
+                        used.push(v)
                     }
+                    _ => {}
                 }
             }
         }
         used.sort_unstable();
         let mut at = SHARED_BASE;
         for dynamic in [false, true] {
-            for &v in used.iter().filter(|v| self.names.source.variables[**v].dynamic == dynamic) {
+            for &v in used
+                .iter()
+                .filter(|v| self.names.source.variables[**v].dynamic == dynamic)
+            {
                 let variable = &self.names.source.variables[v];
                 at = at.next_multiple_of(variable.align);
                 self.shared.insert(v, at);
                 if !dynamic {
                     let (name, size) = (variable.name.to_owned(), variable.size);
-                    self.program.shared.push(SharedVariable { name, offset: at - SHARED_BASE, size });
+                    self.program.shared.push(SharedVariable {
+                        name,
+                        offset: at - SHARED_BASE,
+                        size,
+                    });
                     at += size;
                 }
             }
@@ -244,18 +323,51 @@ impl<'s, 'a> Linker<'_, 's, 'a> {
     fn function(&mut self, f: usize) -> Result<()> {
         let function = self.source(f);
         let frame = self.frames.remove(&f).unwrap_or_default();
-        self.program.functions.push((frame.start, function.name.to_owned()));
+        self.program
+            .functions
+            .push((frame.start, function.name.to_owned()));
         for i in &function.body {
-            let mut decoder = Decoder { linker: self, function, frame: &frame, instruction: i };
+            let mut decoder = Decoder {
+                linker: self,
+                function,
+                frame: &frame,
+                instruction: i,
+            };
             let op = decoder.decode()?;
-            let guard = i.guard.map(|(r, negated)| Guard { pred: frame.registers[r as usize], negated });
-            self.program.instructions.push(Instruction { op, guard, class: op.class() });
-            self.program.places.push(Place { line: i.line, span: i.span, loc: i.loc });
+            let guard = i.guard.map(|(r, negated)| Guard {
+                pred: frame.registers[r as usize],
+                negated,
+            });
+            self.program.instructions.push(Instruction {
+                op,
+                guard,
+                class: op.class(),
+            });
+            self.program.places.push(Place {
+                line: i.line,
+                span: i.span,
+                loc: i.loc,
+            });
         }
-        let op = if function.is_entry { Op::Exit } else { Op::Return };
-        self.program.instructions.push(Instruction { op, guard: None, class: op.class() });
-        let last = function.body.last().map_or((function.line, (0, 0)), |i| (i.line, i.loc));
-        self.program.places.push(Place { line: last.0, span: (0, 0), loc: last.1 });
+        let op = if function.is_entry {
+            Op::Exit
+        } else {
+            Op::Return
+        };
+        self.program.instructions.push(Instruction {
+            op,
+            guard: None,
+            class: op.class(),
+        });
+        let last = function
+            .body
+            .last()
+            .map_or((function.line, (0, 0)), |i| (i.line, i.loc));
+        self.program.places.push(Place {
+            line: last.0,
+            span: (0, 0),
+            loc: last.1,
+        });
         self.frames.insert(f, frame);
         Ok(())
     }
@@ -271,7 +383,7 @@ impl<'s, 'a> Linker<'_, 's, 'a> {
 }
 
 /// Every outside name inside an operand.
-fn names_in<'o, 'a>(operand: &'o Operand<'a>) -> Vec<&'a str> {
+fn names_in<'a>(operand: &Operand<'a>) -> Vec<&'a str> {
     match operand {
         Operand::Name(name, _) => vec![name],
         Operand::Address(base, _) => names_in(base),
@@ -290,7 +402,11 @@ struct Decoder<'d, 'n, 's, 'a> {
 
 impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     fn error(&self, message: impl Into<String>) -> ParseError {
-        ParseError::new(self.instruction.line, self.linker.names.shown(self.instruction), message)
+        ParseError::new(
+            self.instruction.line,
+            self.linker.names.shown(self.instruction),
+            message,
+        )
     }
 
     fn decode(&mut self) -> Result<Op> {
@@ -309,7 +425,9 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         };
         match m.left() {
             None => Ok(op),
-            Some(left) => Err(self.error(format!("the modifier .{left} of {base} is not implemented"))),
+            Some(left) => {
+                Err(self.error(format!("the modifier .{left} of {base} is not implemented")))
+            }
         }
     }
 

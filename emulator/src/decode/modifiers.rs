@@ -17,7 +17,12 @@ pub(super) enum Type {
 
 impl Type {
     fn parse(name: &str) -> Option<Type> {
-        let width = |digits: &str| digits.parse::<u8>().ok().filter(|w| matches!(w, 8 | 16 | 32 | 64));
+        let width = |digits: &str| {
+            digits
+                .parse::<u8>()
+                .ok()
+                .filter(|w| matches!(w, 8 | 16 | 32 | 64))
+        };
         Some(match name {
             "f16" => Type::F16,
             "f16x2" => Type::F16x2,
@@ -93,7 +98,10 @@ impl<'a> Modifiers<'a> {
     pub(super) fn new(opcode: &'a str) -> Self {
         let mut parts = opcode.split('.');
         let base = parts.next().unwrap_or("");
-        Self { base, rest: parts.collect() }
+        Self {
+            base,
+            rest: parts.collect(),
+        }
     }
 
     /// Takes one modifier if it is there.
@@ -107,7 +115,10 @@ impl<'a> Modifiers<'a> {
 
     /// Takes the first of several modifiers that is there.
     pub(super) fn take_any<T: Copy>(&mut self, names: &[(&str, T)]) -> Option<T> {
-        names.iter().find(|(name, _)| self.take(name)).map(|(_, value)| *value)
+        names
+            .iter()
+            .find(|(name, _)| self.take(name))
+            .map(|(_, value)| *value)
     }
 
     /// Takes the first type.

@@ -10,7 +10,10 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     pub(super) fn operands<const N: usize>(&self) -> Result<[&'s Operand<'a>; N]> {
         let operands = &self.instruction.operands;
         if operands.len() != N {
-            return Err(self.error(format!("{N} operands are expected here, and {} are given", operands.len())));
+            return Err(self.error(format!(
+                "{N} operands are expected here, and {} are given",
+                operands.len()
+            )));
         }
         Ok(std::array::from_fn(|i| &operands[i]))
     }
@@ -28,7 +31,10 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         match operand {
             Operand::Reg(r) if self.bits_of(*r) == bits => Ok(self.row_of(*r)),
             Operand::Sink => Ok(SINK),
-            Operand::Reg(r) => Err(self.error(format!("a result of {bits} bits cannot go to a register of {}", self.bits_of(*r)))),
+            Operand::Reg(r) => Err(self.error(format!(
+                "a result of {bits} bits cannot go to a register of {}",
+                self.bits_of(*r)
+            ))),
             _ => Err(self.error("the result must go to a register")),
         }
     }
@@ -36,9 +42,14 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     /// A destination register of at least `bits` bits, and its width.
     pub(super) fn wide_target(&self, operand: &Operand<'a>, bits: u8) -> Result<(Row, u8)> {
         match operand {
-            Operand::Reg(r) if self.bits_of(*r) >= bits.max(16) => Ok((self.row_of(*r), self.bits_of(*r))),
+            Operand::Reg(r) if self.bits_of(*r) >= bits.max(16) => {
+                Ok((self.row_of(*r), self.bits_of(*r)))
+            }
             Operand::Sink => Ok((SINK, bits.max(16))),
-            Operand::Reg(r) => Err(self.error(format!("a result of {bits} bits cannot go to a register of {}", self.bits_of(*r)))),
+            Operand::Reg(r) => Err(self.error(format!(
+                "a result of {bits} bits cannot go to a register of {}",
+                self.bits_of(*r)
+            ))),
             _ => Err(self.error("the result must go to a register")),
         }
     }
@@ -54,8 +65,14 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     /// A predicate register to read.
     pub(super) fn pred(&self, operand: &Operand<'a>) -> Result<Guard> {
         match operand {
-            Operand::Reg(r) if self.bits_of(*r) == 1 => Ok(Guard { pred: self.row_of(*r), negated: false }),
-            Operand::Not(r) if self.bits_of(*r) == 1 => Ok(Guard { pred: self.row_of(*r), negated: true }),
+            Operand::Reg(r) if self.bits_of(*r) == 1 => Ok(Guard {
+                pred: self.row_of(*r),
+                negated: false,
+            }),
+            Operand::Not(r) if self.bits_of(*r) == 1 => Ok(Guard {
+                pred: self.row_of(*r),
+                negated: true,
+            }),
             _ => Err(self.error("a predicate register is expected here")),
         }
     }
@@ -65,7 +82,10 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         let bits = ty.bits();
         match operand {
             Operand::Reg(r) if self.bits_of(*r) == bits => Ok(self.row_of(*r)),
-            Operand::Reg(r) => Err(self.error(format!("an operand of {bits} bits cannot be a register of {}", self.bits_of(*r)))),
+            Operand::Reg(r) => Err(self.error(format!(
+                "an operand of {bits} bits cannot be a register of {}",
+                self.bits_of(*r)
+            ))),
             _ => self.literal(operand, ty),
         }
     }
@@ -74,9 +94,11 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     pub(super) fn wide_value(&mut self, operand: &Operand<'a>, ty: Type) -> Result<Row> {
         match operand {
             Operand::Reg(r) if self.bits_of(*r) >= ty.bits().max(16) => Ok(self.row_of(*r)),
-            Operand::Reg(r) => {
-                Err(self.error(format!("an operand of {} bits cannot be a register of {}", ty.bits(), self.bits_of(*r))))
-            }
+            Operand::Reg(r) => Err(self.error(format!(
+                "an operand of {} bits cannot be a register of {}",
+                ty.bits(),
+                self.bits_of(*r)
+            ))),
             _ => self.literal(operand, ty),
         }
     }
@@ -89,8 +111,14 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             Operand::F32(v) if bits == 32 => u64::from(*v),
             Operand::F64(v) if bits == 64 => *v,
             Operand::F64(v) if ty == Type::F32 => u64::from((f64::from_bits(*v) as f32).to_bits()),
-            Operand::Name(..) | Operand::Slot(..) if bits >= 32 && !is_float => return self.symbol(operand),
-            _ => return Err(self.error(format!("a register or a number of {bits} bits is expected here"))),
+            Operand::Name(..) | Operand::Slot(..) if bits >= 32 && !is_float => {
+                return self.symbol(operand);
+            }
+            _ => {
+                return Err(self.error(format!(
+                    "a register or a number of {bits} bits is expected here"
+                )));
+            }
         };
         Ok(self.linker.constant(Constant::Value(value)))
     }
@@ -106,14 +134,18 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     /// The address of a variable, in its own space.
     fn symbol(&mut self, operand: &Operand<'a>) -> Result<Row> {
         let constant = match operand {
-            Operand::Slot(kind, index, offset) => {
-                Constant::Value(u64::from(self.slot_address(*kind, *index)).wrapping_add(*offset as u64))
-            }
+            Operand::Slot(kind, index, offset) => Constant::Value(
+                u64::from(self.slot_address(*kind, *index)).wrapping_add(*offset as u64),
+            ),
             Operand::Name(name, offset) => {
                 let names = self.linker.names;
-                let v = names.variable(name).ok_or_else(|| self.error(format!("nothing here is called {name}")))?;
+                let v = names
+                    .variable(name)
+                    .ok_or_else(|| self.error(format!("nothing here is called {name}")))?;
                 match names.source.variables[v].space {
-                    VariableSpace::Global | VariableSpace::Const => Constant::Global(v as u32, *offset),
+                    VariableSpace::Global | VariableSpace::Const => {
+                        Constant::Global(v as u32, *offset)
+                    }
                     VariableSpace::Shared => {
                         let base = self.linker.shared.get(&v).copied().unwrap_or_default();
                         Constant::Value(u64::from(base).wrapping_add(*offset as u64))
@@ -127,12 +159,18 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
 
     /// `[register + 8]`, `[variable + 8]` or `[1024]`: the row that holds the base, and the offset.
     pub(super) fn address(&mut self, operand: &Operand<'a>) -> Result<(Row, i64)> {
-        let Operand::Address(base, offset) = operand else { return Err(self.error("an address in brackets is expected here")) };
+        let Operand::Address(base, offset) = operand else {
+            return Err(self.error("an address in brackets is expected here"));
+        };
         let row = match &**base {
             Operand::Reg(r) if self.bits_of(*r) >= 32 => self.row_of(*r),
             Operand::Int(v) => self.int_constant(*v, 64)?,
             symbol @ (Operand::Name(..) | Operand::Slot(..)) => self.symbol(symbol)?,
-            _ => return Err(self.error("an address is a register of 32 or 64 bits, a variable or a number")),
+            _ => {
+                return Err(
+                    self.error("an address is a register of 32 or 64 bits, a variable or a number")
+                );
+            }
         };
         Ok((row, *offset))
     }
@@ -149,7 +187,11 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     }
 
     /// The elements of `{a, b}`, or the operand itself.
-    pub(super) fn elements<'o>(&self, operand: &'o Operand<'a>, count: usize) -> Result<Vec<&'o Operand<'a>>> {
+    pub(super) fn elements<'o>(
+        &self,
+        operand: &'o Operand<'a>,
+        count: usize,
+    ) -> Result<Vec<&'o Operand<'a>>> {
         let list: Vec<&Operand<'a>> = match operand {
             Operand::Vector(list) => list.iter().collect(),
             other => vec![other],
@@ -157,7 +199,10 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         if list.len() == count {
             return Ok(list);
         }
-        Err(self.error(format!("{count} registers are expected here, and {} are given", list.len())))
+        Err(self.error(format!(
+            "{count} registers are expected here, and {} are given",
+            list.len()
+        )))
     }
 
     /// An immediate of at most `limit`.

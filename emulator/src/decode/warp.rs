@@ -23,8 +23,19 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 self.ty_of_bits(m, 32)?;
                 let [d, a, b, c, mask] = self.operands()?;
                 let (d, valid) = self.with_predicate(d)?;
-                let what = Collective::Shuffle { mode, d, valid, a: self.value(a, B32)?, b: self.value(b, B32)?, c: self.value(c, B32)? };
-                Op::Collective { what, mask: self.value(mask, B32)?, aligned: false }
+                let what = Collective::Shuffle {
+                    mode,
+                    d,
+                    valid,
+                    a: self.value(a, B32)?,
+                    b: self.value(b, B32)?,
+                    c: self.value(c, B32)?,
+                };
+                Op::Collective {
+                    what,
+                    mask: self.value(mask, B32)?,
+                    aligned: false,
+                }
             }
             "vote" => {
                 self.need_sync(m)?;
@@ -38,10 +49,23 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                     .ok_or_else(|| self.error("vote needs .all, .any, .uni or .ballot"))?;
                 self.ty(m)?;
                 let [d, p, mask] = self.operands()?;
-                let d = if mode == VoteMode::Ballot { self.target(d, 32)? } else { self.pred_target(d)? };
+                let d = if mode == VoteMode::Ballot {
+                    self.target(d, 32)?
+                } else {
+                    self.pred_target(d)?
+                };
                 let p = self.pred(p)?;
-                let what = Collective::Vote { mode, d, p: p.pred, negated: p.negated };
-                Op::Collective { what, mask: self.value(mask, B32)?, aligned: false }
+                let what = Collective::Vote {
+                    mode,
+                    d,
+                    p: p.pred,
+                    negated: p.negated,
+                };
+                Op::Collective {
+                    what,
+                    mask: self.value(mask, B32)?,
+                    aligned: false,
+                }
             }
             "match" => {
                 let all = m.take("all");
@@ -52,12 +76,29 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                 let ty = self.ty(m)?;
                 let [d, a, mask] = self.operands()?;
                 let (d, valid) = self.with_predicate(d)?;
-                let what = Collective::Match { wide: ty.bits() == 64, all, d, valid, a: self.value(a, ty)? };
-                Op::Collective { what, mask: self.value(mask, B32)?, aligned: false }
+                let what = Collective::Match {
+                    wide: ty.bits() == 64,
+                    all,
+                    d,
+                    valid,
+                    a: self.value(a, ty)?,
+                };
+                Op::Collective {
+                    what,
+                    mask: self.value(mask, B32)?,
+                    aligned: false,
+                }
             }
             "redux" => {
                 self.need_sync(m)?;
-                let name = m.take_any(&[("add", 0), ("and", 1), ("or", 2), ("xor", 3), ("min", 4), ("max", 5)]);
+                let name = m.take_any(&[
+                    ("add", 0),
+                    ("and", 1),
+                    ("or", 2),
+                    ("xor", 3),
+                    ("min", 4),
+                    ("max", 5),
+                ]);
                 let ty = self.ty_of_bits(m, 32)?;
                 let signed = matches!(ty, Type::Signed(_));
                 let op = match name {
@@ -65,21 +106,43 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
                     Some(1) => ReduxOp::And,
                     Some(2) => ReduxOp::Or,
                     Some(3) => ReduxOp::Xor,
-                    Some(4) => if signed { ReduxOp::MinS } else { ReduxOp::MinU },
-                    Some(_) => if signed { ReduxOp::MaxS } else { ReduxOp::MaxU },
+                    Some(4) => {
+                        if signed {
+                            ReduxOp::MinS
+                        } else {
+                            ReduxOp::MinU
+                        }
+                    }
+                    Some(_) => {
+                        if signed {
+                            ReduxOp::MaxS
+                        } else {
+                            ReduxOp::MaxU
+                        }
+                    }
                     None => return Err(self.error("redux needs an operation that is implemented")),
                 };
                 if ty.int().is_none() {
                     return Err(self.error("redux of floats is not implemented"));
                 }
                 let [d, a, mask] = self.operands()?;
-                let what = Collective::Redux { op, d: self.target(d, 32)?, a: self.value(a, B32)? };
-                Op::Collective { what, mask: self.value(mask, B32)?, aligned: false }
+                let what = Collective::Redux {
+                    op,
+                    d: self.target(d, 32)?,
+                    a: self.value(a, B32)?,
+                };
+                Op::Collective {
+                    what,
+                    mask: self.value(mask, B32)?,
+                    aligned: false,
+                }
             }
             "activemask" => {
                 self.ty_of_bits(m, 32)?;
                 let [d] = self.operands()?;
-                Op::ActiveMask { d: self.target(d, 32)? }
+                Op::ActiveMask {
+                    d: self.target(d, 32)?,
+                }
             }
             "ldmatrix" => self.load_matrix(m)?,
             "mma" => self.mma(m)?,
@@ -88,7 +151,11 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     }
 
     fn need_sync(&self, m: &mut Modifiers<'a>) -> Result<()> {
-        if m.take("sync") { Ok(()) } else { Err(self.error(format!("only the .sync form of {} is implemented", m.base))) }
+        if m.take("sync") {
+            Ok(())
+        } else {
+            Err(self.error(format!("only the .sync form of {} is implemented", m.base)))
+        }
     }
 
     /// `d` or `d|p`.
@@ -96,17 +163,29 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         match operand {
             Operand::Pair(d, p) => {
                 let or_sink = |r: &Option<u32>| r.map_or(Operand::Sink, Operand::Reg);
-                Ok((self.target(&or_sink(d), 32)?, self.pred_target(&or_sink(p))?))
+                Ok((
+                    self.target(&or_sink(d), 32)?,
+                    self.pred_target(&or_sink(p))?,
+                ))
             }
             other => Ok((self.target(other, 32)?, SINK)),
         }
     }
 
     /// Registers of a fragment.
-    fn fragment<const N: usize>(&mut self, operand: &Operand<'a>, count: usize, result: bool) -> Result<[Row; N]> {
+    fn fragment<const N: usize>(
+        &mut self,
+        operand: &Operand<'a>,
+        count: usize,
+        result: bool,
+    ) -> Result<[Row; N]> {
         let mut rows = [SINK; N];
         for (row, element) in rows.iter_mut().zip(self.elements(operand, count)?) {
-            *row = if result { self.target(element, 32)? } else { self.value(element, B32)? };
+            *row = if result {
+                self.target(element, 32)?
+            } else {
+                self.value(element, B32)?
+            };
         }
         Ok(rows)
     }
@@ -117,7 +196,9 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         if !m.take("m8n8") {
             return Err(self.error("ldmatrix of this shape is not implemented"));
         }
-        let count = m.take_any(&[("x1", 1), ("x2", 2), ("x4", 4)]).ok_or_else(|| self.error("ldmatrix needs .x1, .x2 or .x4"))?;
+        let count = m
+            .take_any(&[("x1", 1), ("x2", 2), ("x4", 4)])
+            .ok_or_else(|| self.error("ldmatrix needs .x1, .x2 or .x4"))?;
         let transposed = m.take("trans");
         if !(m.take("shared") || m.take("shared::cta")) {
             return Err(self.error("ldmatrix reads .shared memory"));
@@ -127,13 +208,25 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         let d = self.fragment(d, count.into(), true)?;
         let (address, offset) = self.address(address)?;
         let mask = self.int_constant(0xFFFF_FFFF, 32)?;
-        Ok(Op::Collective { what: Collective::LoadMatrix { d, count, transposed, address, offset }, mask, aligned })
+        Ok(Op::Collective {
+            what: Collective::LoadMatrix {
+                d,
+                count,
+                transposed,
+                address,
+                offset,
+            },
+            mask,
+            aligned,
+        })
     }
 
     fn mma(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
         self.need_sync(m)?;
         let aligned = m.take("aligned");
-        let k = m.take_any(&[("m16n8k8", 8u8), ("m16n8k16", 16)]).ok_or_else(|| self.error("mma of this shape is not implemented"))?;
+        let k = m
+            .take_any(&[("m16n8k8", 8u8), ("m16n8k16", 16)])
+            .ok_or_else(|| self.error("mma of this shape is not implemented"))?;
         if !m.take("row") || !m.take("col") {
             return Err(self.error("mma is implemented for .row.col"));
         }
@@ -153,6 +246,10 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             b: self.fragment(b, usize::from(k) / 8, false)?,
             c: self.fragment(c, accumulators, false)?,
         };
-        Ok(Op::Collective { what, mask: self.int_constant(0xFFFF_FFFF, 32)?, aligned })
+        Ok(Op::Collective {
+            what,
+            mask: self.int_constant(0xFFFF_FFFF, 32)?,
+            aligned,
+        })
     }
 }

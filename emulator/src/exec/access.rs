@@ -23,7 +23,8 @@ impl Block<'_> {
     /// The request in each space that the lanes' addresses mean.
     fn requests(&self, warp: &Warp, mask: u32, access: &Access) -> [(Space, Request); 4] {
         let base = warp.row(&self.env.constants, access.address);
-        let mut addresses: Lanes = std::array::from_fn(|i| base[i].wrapping_add(access.offset as u64));
+        let mut addresses: Lanes =
+            std::array::from_fn(|i| base[i].wrapping_add(access.offset as u64));
         let mut masks = [0u32; 4];
         match access.space {
             Space::Global => masks[0] = mask,
@@ -48,11 +49,30 @@ impl Block<'_> {
             }
         }
         let spaces = [Space::Global, Space::Shared, Space::Local, Space::Param];
-        std::array::from_fn(|i| (spaces[i], Request { mask: masks[i], addresses }))
+        std::array::from_fn(|i| {
+            (
+                spaces[i],
+                Request {
+                    mask: masks[i],
+                    addresses,
+                },
+            )
+        })
     }
 
-    pub(super) fn load(&mut self, warp: &mut Warp, mask: u32, d: [Row; 4], access: Access, width: u8) -> Step<()> {
-        let touch = if access.strong { Touch::Atomic } else { Touch::Read };
+    pub(super) fn load(
+        &mut self,
+        warp: &mut Warp,
+        mask: u32,
+        d: [Row; 4],
+        access: Access,
+        width: u8,
+    ) -> Step<()> {
+        let touch = if access.strong {
+            Touch::Atomic
+        } else {
+            Touch::Read
+        };
         let mut values = [[0u64; 32]; MAX_ELEMENTS];
         for (space, request) in self.requests(warp, mask, &access) {
             if request.mask == 0 {
@@ -60,8 +80,12 @@ impl Block<'_> {
             }
             match space {
                 Space::Shared => self.load_shared(warp, &request, &access, touch, &mut values)?,
-                Space::Local | Space::Param => self.load_private(warp, space, &request, &access, &mut values)?,
-                Space::Generic | Space::Global => self.load_global(warp, &request, &access, touch, &mut values)?,
+                Space::Local | Space::Param => {
+                    self.load_private(warp, space, &request, &access, &mut values)?
+                }
+                Space::Generic | Space::Global => {
+                    self.load_global(warp, &request, &access, touch, &mut values)?
+                }
             }
         }
         for (row, values) in d.iter().zip(&mut values).take(access.count.into()) {
@@ -73,11 +97,20 @@ impl Block<'_> {
         Ok(())
     }
 
-    pub(super) fn load_param(&mut self, warp: &mut Warp, mask: u32, d: [Row; 4], offset: u32, access: Access, width: u8) {
+    pub(super) fn load_param(
+        &mut self,
+        warp: &mut Warp,
+        mask: u32,
+        d: [Row; 4],
+        offset: u32,
+        access: Access,
+        width: u8,
+    ) {
         for (i, row) in d.iter().enumerate().take(access.count.into()) {
             let from = offset as usize + i * usize::from(access.bytes);
             let mut bytes = [0; 8];
-            bytes[..access.bytes.into()].copy_from_slice(&self.env.params[from..from + usize::from(access.bytes)]);
+            bytes[..access.bytes.into()]
+                .copy_from_slice(&self.env.params[from..from + usize::from(access.bytes)]);
             let mut values = [u64::from_le_bytes(bytes); 32];
             if access.signed {
                 extend_sign(&mut values, access.bytes, width);
@@ -86,8 +119,18 @@ impl Block<'_> {
         }
     }
 
-    pub(super) fn store(&mut self, warp: &mut Warp, mask: u32, s: [Row; 4], access: Access) -> Step<()> {
-        let touch = if access.strong { Touch::Atomic } else { Touch::Write };
+    pub(super) fn store(
+        &mut self,
+        warp: &mut Warp,
+        mask: u32,
+        s: [Row; 4],
+        access: Access,
+    ) -> Step<()> {
+        let touch = if access.strong {
+            Touch::Atomic
+        } else {
+            Touch::Write
+        };
         let mut values = [[0u64; 32]; MAX_ELEMENTS];
         for (row, values) in s.iter().zip(&mut values).take(access.count.into()) {
             *values = *warp.row(&self.env.constants, *row);
@@ -98,8 +141,12 @@ impl Block<'_> {
             }
             match space {
                 Space::Shared => self.store_shared(warp, &request, &access, touch, &values)?,
-                Space::Local | Space::Param => self.store_private(warp, space, &request, &access, &values)?,
-                Space::Generic | Space::Global => self.store_global(warp, &request, &access, touch, &values)?,
+                Space::Local | Space::Param => {
+                    self.store_private(warp, space, &request, &access, &values)?
+                }
+                Space::Generic | Space::Global => {
+                    self.store_global(warp, &request, &access, touch, &values)?
+                }
             }
         }
         Ok(())
@@ -125,15 +172,26 @@ impl Block<'_> {
                 Space::Shared => {
                     self.count_shared(&request, bytes);
                     for lane in lanes(request.mask) {
-                        let offset = self.shared_offset(lane, request.addresses[lane], bytes, AccessKind::Atomic)?;
+                        let offset = self.shared_offset(
+                            lane,
+                            request.addresses[lane],
+                            bytes,
+                            AccessKind::Atomic,
+                        )?;
                         self.check_shared_written(lane, offset, bytes, AccessKind::Atomic)?;
                         self.touch_shared(warp, lane, offset, bytes, Touch::Atomic)?;
                         old[lane] = self.shared.load(offset, bytes);
-                        self.shared.store(offset, bytes, atomic::apply(op, ty, old[lane], b[lane], c[lane]));
+                        self.shared.store(
+                            offset,
+                            bytes,
+                            atomic::apply(op, ty, old[lane], b[lane], c[lane]),
+                        );
                     }
                 }
                 Space::Generic | Space::Global => {
-                    self.atomic_global(warp, &request, bytes, &mut old, |lane, v| atomic::apply(op, ty, v, b[lane], c[lane]))?;
+                    self.atomic_global(warp, &request, bytes, &mut old, |lane, v| {
+                        atomic::apply(op, ty, v, b[lane], c[lane])
+                    })?;
                 }
                 _ => {
                     return Err(Trouble::new(
@@ -156,10 +214,17 @@ impl Block<'_> {
     }
 
     /// The offset of an address in shared memory, if all of the access lies there.
-    pub(super) fn shared_offset(&self, lane: usize, address: u64, bytes: u32, kind: AccessKind) -> Step<u32> {
+    pub(super) fn shared_offset(
+        &self,
+        lane: usize,
+        address: u64,
+        bytes: u32,
+        kind: AccessKind,
+    ) -> Step<u32> {
         let size = self.env.shared_bytes();
         let offset = address.wrapping_sub(SHARED_BASE.into());
-        if address % u64::from(bytes) != 0 {
+        // Accesses are powers of two.
+        if address & u64::from(bytes - 1) != 0 {
             return Err(self.shared_trouble(FaultKind::Misaligned, lane, address, bytes, kind));
         }
         if offset >= size.into() || offset + u64::from(bytes) > size.into() {
@@ -168,7 +233,13 @@ impl Block<'_> {
         Ok(offset as u32)
     }
 
-    pub(super) fn check_shared_written(&self, lane: usize, offset: u32, bytes: u32, kind: AccessKind) -> Step<()> {
+    pub(super) fn check_shared_written(
+        &self,
+        lane: usize,
+        offset: u32,
+        bytes: u32,
+        kind: AccessKind,
+    ) -> Step<()> {
         if !self.env.check_uninitialised || self.shared.is_written(offset, bytes) {
             return Ok(());
         }
@@ -181,16 +252,31 @@ impl Block<'_> {
 
     /// Notes an access to shared memory and looks for a race.
     #[inline(always)]
-    pub(super) fn touch_shared(&mut self, warp: &Warp, lane: usize, offset: u32, bytes: u32, touch: Touch) -> Step<()> {
+    pub(super) fn touch_shared(
+        &mut self,
+        warp: &Warp,
+        lane: usize,
+        offset: u32,
+        bytes: u32,
+        touch: Touch,
+    ) -> Step<()> {
         if !self.env.check_races {
             return Ok(());
         }
         let thread = warp.index * 32 + lane as u32;
-        let Some(race) = self.shared.touch(&self.clocks, offset, bytes, thread, touch, self.pc) else { return Ok(()) };
+        let Some(race) = self
+            .shared
+            .touch(&self.clocks, offset, bytes, thread, touch, self.pc)
+        else {
+            return Ok(());
+        };
         let kind = access_kind(touch);
         let address = u64::from(SHARED_BASE + offset);
         let mut t = self.shared_trouble(FaultKind::RaceInBlock, lane, address, bytes, kind);
-        t.detail = format!("no barrier orders the two; they meet at {:#x}", SHARED_BASE + race.offset);
+        t.detail = format!(
+            "no barrier orders the two; they meet at {:#x}",
+            SHARED_BASE + race.offset
+        );
         t.other = Clocks::culprit(race.cell).map(|other| Seen {
             block: self.linear,
             thread: other,
@@ -200,15 +286,33 @@ impl Block<'_> {
         Err(t)
     }
 
-    fn shared_trouble(&self, kind: FaultKind, lane: usize, address: u64, bytes: u32, access: AccessKind) -> Box<Trouble> {
+    fn shared_trouble(
+        &self,
+        kind: FaultKind,
+        lane: usize,
+        address: u64,
+        bytes: u32,
+        access: AccessKind,
+    ) -> Box<Trouble> {
         let mut t = Trouble::new(kind, lane as u32, "");
-        t.access = Some(FaultAccess { space: MemorySpace::Shared, address, bytes, kind: access });
+        t.access = Some(FaultAccess {
+            space: MemorySpace::Shared,
+            address,
+            bytes,
+            kind: access,
+        });
         let offset = address as i64 - i64::from(SHARED_BASE);
-        let inside = |v: &&SharedVariable| offset >= v.offset.into() && offset < i64::from(v.offset) + i64::from(v.size);
+        let inside = |v: &&SharedVariable| {
+            offset >= v.offset.into() && offset < i64::from(v.offset) + i64::from(v.size)
+        };
         let variable = self.env.program.shared.iter().find(inside);
         let (name, base, len) = match variable {
             Some(v) => (v.name.clone(), v.offset, v.size),
-            None => ("shared memory of the block".to_owned(), 0, self.env.shared_bytes()),
+            None => (
+                "shared memory of the block".to_owned(),
+                0,
+                self.env.shared_bytes(),
+            ),
         };
         let end = i64::from(base) + i64::from(len);
         let distance = if offset < base.into() {
@@ -219,12 +323,28 @@ impl Block<'_> {
             (offset + i64::from(bytes) - end).max(0)
         };
         // An access right at the end starts 0 bytes after it, and still is outside.
-        let distance = if kind == FaultKind::OutOfBounds && offset >= end { distance.max(1) } else { distance };
-        t.allocation = Some(FaultAllocation { name, base: u64::from(SHARED_BASE + base), len: len.into(), distance });
+        let distance = if kind == FaultKind::OutOfBounds && offset >= end {
+            distance.max(1)
+        } else {
+            distance
+        };
+        t.allocation = Some(FaultAllocation {
+            name,
+            base: u64::from(SHARED_BASE + base),
+            len: len.into(),
+            distance,
+        });
         t
     }
 
-    fn load_shared(&mut self, warp: &Warp, r: &Request, access: &Access, touch: Touch, values: &mut [Lanes; 4]) -> Step<()> {
+    fn load_shared(
+        &mut self,
+        warp: &Warp,
+        r: &Request,
+        access: &Access,
+        touch: Touch,
+        values: &mut [Lanes; 4],
+    ) -> Step<()> {
         let total = access.total();
         self.count_shared(r, total);
         for lane in lanes(r.mask) {
@@ -232,20 +352,34 @@ impl Block<'_> {
             self.check_shared_written(lane, offset, total, AccessKind::Read)?;
             self.touch_shared(warp, lane, offset, total, touch)?;
             for (i, v) in values.iter_mut().enumerate().take(access.count.into()) {
-                v[lane] = self.shared.load(offset + i as u32 * u32::from(access.bytes), access.bytes.into());
+                v[lane] = self.shared.load(
+                    offset + i as u32 * u32::from(access.bytes),
+                    access.bytes.into(),
+                );
             }
         }
         Ok(())
     }
 
-    fn store_shared(&mut self, warp: &Warp, r: &Request, access: &Access, touch: Touch, values: &[Lanes; 4]) -> Step<()> {
+    fn store_shared(
+        &mut self,
+        warp: &Warp,
+        r: &Request,
+        access: &Access,
+        touch: Touch,
+        values: &[Lanes; 4],
+    ) -> Step<()> {
         let total = access.total();
         self.count_shared(r, total);
         for lane in lanes(r.mask) {
             let offset = self.shared_offset(lane, r.addresses[lane], total, AccessKind::Write)?;
             self.touch_shared(warp, lane, offset, total, touch)?;
             for (i, v) in values.iter().enumerate().take(access.count.into()) {
-                self.shared.store(offset + i as u32 * u32::from(access.bytes), access.bytes.into(), v[lane]);
+                self.shared.store(
+                    offset + i as u32 * u32::from(access.bytes),
+                    access.bytes.into(),
+                    v[lane],
+                );
             }
             self.shared.mark_written(offset, total);
         }
@@ -253,24 +387,62 @@ impl Block<'_> {
     }
 
     /// Where a lane's own byte lies: in its local variables or its call parameters.
-    fn private<'m>(&self, warp: &'m mut Warp, space: Space, lane: usize, address: u64, bytes: u32, kind: AccessKind) -> Step<&'m mut [u8]> {
+    fn private<'m>(
+        &self,
+        warp: &'m mut Warp,
+        space: Space,
+        lane: usize,
+        address: u64,
+        bytes: u32,
+        kind: AccessKind,
+    ) -> Step<&'m mut [u8]> {
         let (memory, base, stride, name) = match space {
-            Space::Local => (&mut warp.local, LOCAL_BASE, self.env.program.local_bytes, MemorySpace::Local),
-            _ => (&mut warp.arena, ARENA_BASE, self.env.program.arena_bytes, MemorySpace::Param),
+            Space::Local => (
+                &mut warp.local,
+                LOCAL_BASE,
+                self.env.program.local_bytes,
+                MemorySpace::Local,
+            ),
+            _ => (
+                &mut warp.arena,
+                ARENA_BASE,
+                self.env.program.arena_bytes,
+                MemorySpace::Param,
+            ),
         };
         let offset = address.wrapping_sub(base.into());
         let fits = offset < stride.into() && offset + u64::from(bytes) <= stride.into();
-        if fits && address % u64::from(bytes) == 0 {
+        if fits && address & u64::from(bytes - 1) == 0 {
             let from = lane * stride as usize + offset as usize;
             return Ok(&mut memory[from..from + bytes as usize]);
         }
-        let mut t = Trouble::new(if fits { FaultKind::Misaligned } else { FaultKind::OutOfBounds }, lane as u32, "");
-        t.access = Some(FaultAccess { space: name, address, bytes, kind });
+        let mut t = Trouble::new(
+            if fits {
+                FaultKind::Misaligned
+            } else {
+                FaultKind::OutOfBounds
+            },
+            lane as u32,
+            "",
+        );
+        t.access = Some(FaultAccess {
+            space: name,
+            address,
+            bytes,
+            kind,
+        });
         t.detail = format!("the thread has {stride} bytes from {base:#x}");
         Err(t)
     }
 
-    fn load_private(&mut self, warp: &mut Warp, space: Space, r: &Request, access: &Access, values: &mut [Lanes; 4]) -> Step<()> {
+    fn load_private(
+        &mut self,
+        warp: &mut Warp,
+        space: Space,
+        r: &Request,
+        access: &Access,
+        values: &mut [Lanes; 4],
+    ) -> Step<()> {
         for lane in lanes(r.mask) {
             let address = r.addresses[lane];
             for (i, v) in values.iter_mut().enumerate().take(access.count.into()) {
@@ -280,7 +452,14 @@ impl Block<'_> {
                 if space == Space::Param && at < ARENA_BASE.into() {
                     bytes[..n].copy_from_slice(self.kernel_param(lane, at, access.bytes)?);
                 } else {
-                    bytes[..n].copy_from_slice(self.private(warp, space, lane, at, n as u32, AccessKind::Read)?);
+                    bytes[..n].copy_from_slice(self.private(
+                        warp,
+                        space,
+                        lane,
+                        at,
+                        n as u32,
+                        AccessKind::Read,
+                    )?);
                 }
                 v[lane] = u64::from_le_bytes(bytes);
             }
@@ -296,12 +475,28 @@ impl Block<'_> {
             0 => FaultKind::OutOfBounds,
             _ => FaultKind::Misaligned,
         };
-        let mut t = Trouble::new(kind, lane as u32, format!("the kernel has {} bytes of parameters", params.len()));
-        t.access = Some(FaultAccess { space: MemorySpace::Param, address, bytes: bytes.into(), kind: AccessKind::Read });
+        let mut t = Trouble::new(
+            kind,
+            lane as u32,
+            format!("the kernel has {} bytes of parameters", params.len()),
+        );
+        t.access = Some(FaultAccess {
+            space: MemorySpace::Param,
+            address,
+            bytes: bytes.into(),
+            kind: AccessKind::Read,
+        });
         Err(t)
     }
 
-    fn store_private(&mut self, warp: &mut Warp, space: Space, r: &Request, access: &Access, values: &[Lanes; 4]) -> Step<()> {
+    fn store_private(
+        &mut self,
+        warp: &mut Warp,
+        space: Space,
+        r: &Request,
+        access: &Access,
+        values: &[Lanes; 4],
+    ) -> Step<()> {
         for lane in lanes(r.mask) {
             for (i, v) in values.iter().enumerate().take(access.count.into()) {
                 let n = usize::from(access.bytes);

@@ -27,13 +27,23 @@ pub(super) fn execute(warp: &mut Warp, env: &Env<'_>, op: &Op, mask: u32) -> boo
         Op::Unpack { d, count, bits, a } => {
             let row = *warp.row(k, a);
             for (i, part) in d.iter().take(count.into()).enumerate() {
-                let values = row.map(|v| v >> (i as u32 * u32::from(bits)) & (u64::MAX >> (64 - bits)));
+                let values =
+                    row.map(|v| v >> (i as u32 * u32::from(bits)) & (u64::MAX >> (64 - bits)));
                 warp.put(*part, mask, &values);
             }
         }
         Op::PredConst { d, value } => warp.put_pred(d, mask, if value { u32::MAX } else { 0 }),
-        Op::PredOp { op, d, a, a_negated, b, b_negated } => {
-            let value = |p: Pred, negated: bool| warp.preds[p as usize] ^ if negated { u32::MAX } else { 0 };
+        Op::PredLogic {
+            op,
+            d,
+            a,
+            a_negated,
+            b,
+            b_negated,
+        } => {
+            let value = |p: Pred, negated: bool| {
+                warp.preds[p as usize] ^ if negated { u32::MAX } else { 0 }
+            };
             let bits = combine(op, value(a, a_negated), value(b, b_negated));
             warp.put_pred(d, mask, bits);
         }
@@ -54,14 +64,25 @@ pub(super) fn execute(warp: &mut Warp, env: &Env<'_>, op: &Op, mask: u32) -> boo
             IntType::S64 => int2::<i64>(warp, k, mask, op, d, a, b),
         },
         Op::Int3 { op, ty, d, a, b, c } => match ty {
-            IntType::U16 => map3(warp, k, mask, [d, a, b, c], |x, y, z| int::ternary::<u16>(op, x, y, z)),
-            IntType::S16 => map3(warp, k, mask, [d, a, b, c], |x, y, z| int::ternary::<i16>(op, x, y, z)),
+            IntType::U16 => map3(warp, k, mask, [d, a, b, c], |x, y, z| {
+                int::ternary::<u16>(op, x, y, z)
+            }),
+            IntType::S16 => map3(warp, k, mask, [d, a, b, c], |x, y, z| {
+                int::ternary::<i16>(op, x, y, z)
+            }),
             IntType::U32 => int3::<u32>(warp, k, mask, op, [d, a, b, c]),
             IntType::S32 => int3::<i32>(warp, k, mask, op, [d, a, b, c]),
             IntType::U64 => int3::<u64>(warp, k, mask, op, [d, a, b, c]),
             IntType::S64 => int3::<i64>(warp, k, mask, op, [d, a, b, c]),
         },
-        Op::Bfi { wide, d, a, b, position, length } => {
+        Op::Bfi {
+            wide,
+            d,
+            a,
+            b,
+            position,
+            length,
+        } => {
             let (p, l) = (*warp.row(k, position), *warp.row(k, length));
             let (x, y) = (warp.row(k, a), warp.row(k, b));
             let values: Lanes = std::array::from_fn(|i| int::insert(wide, x[i], y[i], p[i], l[i]));
@@ -69,7 +90,9 @@ pub(super) fn execute(warp: &mut Warp, env: &Env<'_>, op: &Op, mask: u32) -> boo
         }
         Op::Float1 { op, ty, mode, d, a } => {
             if ty == FloatType::F16x2 && mode == FloatMode::default() {
-                map1(warp, k, mask, d, a, |x| pairwise(x, |h| float::unary(op, FloatType::F16, h)));
+                map1(warp, k, mask, d, a, |x| {
+                    pairwise(x, |h| float::unary(op, FloatType::F16, h))
+                });
             } else if mode == FloatMode::default() {
                 map1(warp, k, mask, d, a, |x| float::unary(op, ty, x));
             } else {
@@ -77,25 +100,53 @@ pub(super) fn execute(warp: &mut Warp, env: &Env<'_>, op: &Op, mask: u32) -> boo
                     Rounding::Nearest => float::unary(op, ty, v[0]),
                     rounding => directed::unary(op, v[0], rounding),
                 };
-                map1(warp, k, mask, d, a, |x| float::with_mode(ty, mode, [x, 0, 0], one));
+                map1(warp, k, mask, d, a, |x| {
+                    float::with_mode(ty, mode, [x, 0, 0], one)
+                });
             }
         }
-        Op::Float2 { op, ty, mode, d, a, b } => float2(warp, k, mask, op, ty, mode, [d, a, b]),
-        Op::Fma { ty, mode, d, a, b, c } => fma(warp, k, mask, ty, mode, [d, a, b, c]),
+        Op::Float2 {
+            op,
+            ty,
+            mode,
+            d,
+            a,
+            b,
+        } => float2(warp, k, mask, op, ty, mode, [d, a, b]),
+        Op::Fma {
+            ty,
+            mode,
+            d,
+            a,
+            b,
+            c,
+        } => fma(warp, k, mask, ty, mode, [d, a, b, c]),
         Op::Testp { test, wide, d, a } => {
             let bits = bits_where(warp.row(k, a), |v| is_class(test, wide, v));
             warp.put_pred(d, mask, bits);
         }
-        Op::Setp { cmp, ty, ftz, d, d2, a, b, with } => setp(warp, k, mask, cmp, ty, ftz, [d, d2], [a, b], with),
+        Op::Setp {
+            cmp,
+            ty,
+            ftz,
+            d,
+            d2,
+            a,
+            b,
+            with,
+        } => setp(warp, k, mask, cmp, ty, ftz, [d, d2], [a, b], with),
         Op::Selp { d, a, b, p } => {
             let chosen = warp.preds[p as usize];
             let (x, y) = (warp.row(k, a), warp.row(k, b));
-            let values: Lanes = std::array::from_fn(|i| if chosen >> i & 1 == 1 { x[i] } else { y[i] });
+            let values: Lanes =
+                std::array::from_fn(|i| if chosen >> i & 1 == 1 { x[i] } else { y[i] });
             warp.put(d, mask, &values);
         }
         Op::Convert { d, a, how } => cvt(warp, k, mask, d, a, how),
         Op::ConvertPair { d, a, b, how } => {
-            map2(warp, k, mask, d, a, b, |x, y| convert::convert(x, how) << 16 | convert::convert(y, how));
+            map2(warp, k, mask, d, a, b, |x, y| {
+                convert::convert(x, how) << 16 | convert::convert(y, how)
+            });
         }
         Op::ToGeneric { d, a, space } => {
             let base = window(space);
@@ -107,7 +158,9 @@ pub(super) fn execute(warp: &mut Warp, env: &Env<'_>, op: &Op, mask: u32) -> boo
         }
         Op::IsSpace { d, a, space } => {
             let bits = bits_where(warp.row(k, a), |v| match space {
-                Space::Generic | Space::Global => !(SHARED_WINDOW..PARAM_WINDOW + WINDOW).contains(&v),
+                Space::Generic | Space::Global => {
+                    !(SHARED_WINDOW..PARAM_WINDOW + WINDOW).contains(&v)
+                }
                 space => (window(space)..window(space) + WINDOW).contains(&v),
             });
             warp.put_pred(d, mask, bits);
@@ -146,7 +199,15 @@ fn map1(warp: &mut Warp, k: &[Lanes], mask: u32, d: Row, a: Row, f: impl Fn(u64)
 }
 
 #[inline(always)]
-fn map2(warp: &mut Warp, k: &[Lanes], mask: u32, d: Row, a: Row, b: Row, f: impl Fn(u64, u64) -> u64) {
+fn map2(
+    warp: &mut Warp,
+    k: &[Lanes],
+    mask: u32,
+    d: Row,
+    a: Row,
+    b: Row,
+    f: impl Fn(u64, u64) -> u64,
+) {
     let (x, y) = (warp.row(k, a), warp.row(k, b));
     let mut values = [0; 32];
     for lane in 0..32 {
@@ -156,7 +217,13 @@ fn map2(warp: &mut Warp, k: &[Lanes], mask: u32, d: Row, a: Row, b: Row, f: impl
 }
 
 #[inline(always)]
-fn map3(warp: &mut Warp, k: &[Lanes], mask: u32, [d, a, b, c]: [Row; 4], f: impl Fn(u64, u64, u64) -> u64) {
+fn map3(
+    warp: &mut Warp,
+    k: &[Lanes],
+    mask: u32,
+    [d, a, b, c]: [Row; 4],
+    f: impl Fn(u64, u64, u64) -> u64,
+) {
     let (x, y, z) = (warp.row(k, a), warp.row(k, b), warp.row(k, c));
     let mut values = [0; 32];
     for lane in 0..32 {
@@ -186,21 +253,41 @@ fn int2<T: Lane>(warp: &mut Warp, k: &[Lanes], mask: u32, op: Int2, d: Row, a: R
 
 fn int3<T: Lane>(warp: &mut Warp, k: &[Lanes], mask: u32, op: Int3, rows: [Row; 4]) {
     match op {
-        Int3::MadLo => map3(warp, k, mask, rows, |x, y, z| int::ternary::<T>(Int3::MadLo, x, y, z)),
-        Int3::MadWide => map3(warp, k, mask, rows, |x, y, z| int::ternary::<T>(Int3::MadWide, x, y, z)),
-        _ => map3(warp, k, mask, rows, |x, y, z| int::ternary::<T>(op, x, y, z)),
+        Int3::MadLo => map3(warp, k, mask, rows, |x, y, z| {
+            int::ternary::<T>(Int3::MadLo, x, y, z)
+        }),
+        Int3::MadWide => map3(warp, k, mask, rows, |x, y, z| {
+            int::ternary::<T>(Int3::MadWide, x, y, z)
+        }),
+        _ => map3(warp, k, mask, rows, |x, y, z| {
+            int::ternary::<T>(op, x, y, z)
+        }),
     }
 }
 
-fn float2(warp: &mut Warp, k: &[Lanes], mask: u32, op: Float2, ty: FloatType, mode: FloatMode, [d, a, b]: [Row; 3]) {
+fn float2(
+    warp: &mut Warp,
+    k: &[Lanes],
+    mask: u32,
+    op: Float2,
+    ty: FloatType,
+    mode: FloatMode,
+    [d, a, b]: [Row; 3],
+) {
     if mode != FloatMode::default() {
         let single = |v: [u64; 3]| match ty {
-            FloatType::F16 | FloatType::F16x2 => float::binary16(op, v[0] as u16, v[1] as u16).into(),
-            FloatType::F32 if mode.rounding != Rounding::Nearest => directed::binary(op, v[0], v[1], mode.rounding),
+            FloatType::F16 | FloatType::F16x2 => {
+                float::binary16(op, v[0] as u16, v[1] as u16).into()
+            }
+            FloatType::F32 if mode.rounding != Rounding::Nearest => {
+                directed::binary(op, v[0], v[1], mode.rounding)
+            }
             FloatType::F32 => float::binary32(op, v[0] as u32, v[1] as u32),
             FloatType::F64 => float::binary64(op, v[0], v[1]),
         };
-        return map2(warp, k, mask, d, a, b, |x, y| float::with_mode(ty, mode, [x, y, 0], single));
+        return map2(warp, k, mask, d, a, b, |x, y| {
+            float::with_mode(ty, mode, [x, y, 0], single)
+        });
     }
     macro_rules! loops {
         ($f:ident, $($variant:ident),*) => {
@@ -225,7 +312,9 @@ fn one_half(op: Float2, x: u64, y: u64) -> u64 {
 
 #[inline(always)]
 fn two_halves(op: Float2, x: u64, y: u64) -> u64 {
-    half::pair(x as u32, y as u32, |x, y| float::binary16(op, x, y)).into()
+    let low = float::binary16(op, x as u16, y as u16);
+    let high = float::binary16(op, (x >> 16) as u16, (y >> 16) as u16);
+    u64::from(low) | u64::from(high) << 16
 }
 
 #[inline(always)]
@@ -240,19 +329,27 @@ fn double(op: Float2, x: u64, y: u64) -> u64 {
 
 fn fma(warp: &mut Warp, k: &[Lanes], mask: u32, ty: FloatType, mode: FloatMode, rows: [Row; 4]) {
     let single = |x: u64, y: u64, z: u64| {
-        float::bits(f32::from_bits(x as u32).mul_add(f32::from_bits(y as u32), f32::from_bits(z as u32)))
+        float::bits(
+            f32::from_bits(x as u32).mul_add(f32::from_bits(y as u32), f32::from_bits(z as u32)),
+        )
     };
     if mode != FloatMode::default() {
         let one = |v: [u64; 3]| match ty {
-            FloatType::F32 if mode.rounding != Rounding::Nearest => directed::fma(v[0], v[1], v[2], mode.rounding),
+            FloatType::F32 if mode.rounding != Rounding::Nearest => {
+                directed::fma(v[0], v[1], v[2], mode.rounding)
+            }
             FloatType::F32 => single(v[0], v[1], v[2]),
             FloatType::F64 => double_fma(v[0], v[1], v[2]),
             _ => half::fma(v[0] as u16, v[1] as u16, v[2] as u16).into(),
         };
-        return map3(warp, k, mask, rows, |x, y, z| float::with_mode(ty, mode, [x, y, z], one));
+        return map3(warp, k, mask, rows, |x, y, z| {
+            float::with_mode(ty, mode, [x, y, z], one)
+        });
     }
     match ty {
-        FloatType::F16 => map3(warp, k, mask, rows, |x, y, z| half::fma(x as u16, y as u16, z as u16).into()),
+        FloatType::F16 => map3(warp, k, mask, rows, |x, y, z| {
+            half::fma(x as u16, y as u16, z as u16).into()
+        }),
         FloatType::F16x2 => map3(warp, k, mask, rows, |x, y, z| {
             let low = half::fma(x as u16, y as u16, z as u16);
             let high = half::fma((x >> 16) as u16, (y >> 16) as u16, (z >> 16) as u16);
@@ -264,7 +361,9 @@ fn fma(warp: &mut Warp, k: &[Lanes], mask: u32, ty: FloatType, mode: FloatMode, 
 }
 
 fn double_fma(x: u64, y: u64, z: u64) -> u64 {
-    f64::from_bits(x).mul_add(f64::from_bits(y), f64::from_bits(z)).to_bits()
+    f64::from_bits(x)
+        .mul_add(f64::from_bits(y), f64::from_bits(z))
+        .to_bits()
 }
 
 #[inline(always)]
@@ -274,7 +373,9 @@ fn bits_where(row: &Lanes, f: impl Fn(u64) -> bool) -> u32 {
 
 #[inline(always)]
 fn bits_where2(x: &Lanes, y: &Lanes, f: impl Fn(u64, u64) -> bool) -> u32 {
-    (0..32).fold(0, |bits, lane| bits | u32::from(f(x[lane], y[lane])) << lane)
+    (0..32).fold(0, |bits, lane| {
+        bits | u32::from(f(x[lane], y[lane])) << lane
+    })
 }
 
 fn compare_ints<T: Lane>(cmp: Compare, x: &Lanes, y: &Lanes) -> u32 {
@@ -303,7 +404,13 @@ fn setp(
 ) {
     let (x, y) = (warp.row(k, a), warp.row(k, b));
     let half_at = |v: u64, shift: u32| f64::from(half::to_f32((v >> shift) as u16));
-    let single = |v: u64| f64::from(f32::from_bits(if ftz { float::flush(v as u32) } else { v as u32 }));
+    let single = |v: u64| {
+        f64::from(f32::from_bits(if ftz {
+            float::flush(v as u32)
+        } else {
+            v as u32
+        }))
+    };
     let mut bits2 = None;
     let bits = match ty {
         CompareType::Int(IntType::U16) => compare_ints::<u16>(cmp, x, y),
@@ -312,18 +419,31 @@ fn setp(
         CompareType::Int(IntType::S32) => compare_ints::<i32>(cmp, x, y),
         CompareType::Int(IntType::U64) => compare_ints::<u64>(cmp, x, y),
         CompareType::Int(IntType::S64) => compare_ints::<i64>(cmp, x, y),
-        CompareType::Float(FloatType::F16) => bits_where2(x, y, |x, y| float::compare(cmp, half_at(x, 0), half_at(y, 0))),
+        CompareType::Float(FloatType::F16) => bits_where2(x, y, |x, y| {
+            float::compare(cmp, half_at(x, 0), half_at(y, 0))
+        }),
         CompareType::Float(FloatType::F16x2) => {
             // The two destinations of a pair are its halves.
-            bits2 = Some(bits_where2(x, y, |x, y| float::compare(cmp, half_at(x, 16), half_at(y, 16))));
-            bits_where2(x, y, |x, y| float::compare(cmp, half_at(x, 0), half_at(y, 0)))
+            bits2 = Some(bits_where2(x, y, |x, y| {
+                float::compare(cmp, half_at(x, 16), half_at(y, 16))
+            }));
+            bits_where2(x, y, |x, y| {
+                float::compare(cmp, half_at(x, 0), half_at(y, 0))
+            })
         }
-        CompareType::Float(FloatType::F32) => bits_where2(x, y, |x, y| float::compare(cmp, single(x), single(y))),
-        CompareType::Float(FloatType::F64) => {
-            bits_where2(x, y, |x, y| float::compare(cmp, f64::from_bits(x), f64::from_bits(y)))
+        CompareType::Float(FloatType::F32) => {
+            bits_where2(x, y, |x, y| float::compare(cmp, single(x), single(y)))
         }
+        CompareType::Float(FloatType::F64) => bits_where2(x, y, |x, y| {
+            float::compare(cmp, f64::from_bits(x), f64::from_bits(y))
+        }),
     };
-    let other = with.map(|(op, g)| (op, warp.preds[g.pred as usize] ^ if g.negated { u32::MAX } else { 0 }));
+    let other = with.map(|(op, g)| {
+        (
+            op,
+            warp.preds[g.pred as usize] ^ if g.negated { u32::MAX } else { 0 },
+        )
+    });
     let apply = |bits: u32| other.map_or(bits, |(op, c)| combine(op, bits, c));
     warp.put_pred(d, mask, apply(bits));
     warp.put_pred(d2, mask, apply(bits2.unwrap_or(!bits)));
@@ -331,7 +451,8 @@ fn setp(
 
 fn cvt(warp: &mut Warp, k: &[Lanes], mask: u32, d: Row, a: Row, how: Convert) {
     use ScalarType::*;
-    let plain = !how.sat && !how.ftz && !how.relu && how.rounding == Rounding::Nearest && !how.integral;
+    let plain =
+        !how.sat && !how.ftz && !how.relu && how.rounding == Rounding::Nearest && !how.integral;
     match (how.to, how.from) {
         // The frequent ones, in loops of their own.
         (U16 | U32 | U64, U8 | U16 | U32 | U64) if !how.sat => {
@@ -339,15 +460,25 @@ fn cvt(warp: &mut Warp, k: &[Lanes], mask: u32, d: Row, a: Row, how: Convert) {
             map1(warp, k, mask, d, a, |x| x & keep);
         }
         (F32, F16) if plain => map1(warp, k, mask, d, a, |x| float::bits(half::to_f32(x as u16))),
-        (F16, F32) if plain => map1(warp, k, mask, d, a, |x| half::from_f32(f32::from_bits(x as u32)).into()),
-        (F32, S32) if plain => map1(warp, k, mask, d, a, |x| u64::from((x as i32 as f32).to_bits())),
-        (F32, U32) if plain => map1(warp, k, mask, d, a, |x| u64::from((x as u32 as f32).to_bits())),
+        (F16, F32) if plain => map1(warp, k, mask, d, a, |x| {
+            half::from_f32(f32::from_bits(x as u32)).into()
+        }),
+        (F32, S32) if plain => map1(warp, k, mask, d, a, |x| {
+            u64::from((x as i32 as f32).to_bits())
+        }),
+        (F32, U32) if plain => map1(warp, k, mask, d, a, |x| {
+            u64::from((x as u32 as f32).to_bits())
+        }),
         _ => map1(warp, k, mask, d, a, |x| convert::convert(x, how)),
     }
 }
 
 fn is_class(test: FloatTest, wide: bool, v: u64) -> bool {
-    let class = if wide { f64::from_bits(v).classify() } else { f32::from_bits(v as u32).classify() };
+    let class = if wide {
+        f64::from_bits(v).classify()
+    } else {
+        f32::from_bits(v as u32).classify()
+    };
     use std::num::FpCategory::*;
     match test {
         FloatTest::Finite => !matches!(class, Nan | Infinite),

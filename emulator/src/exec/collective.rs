@@ -29,29 +29,56 @@ impl Block<'_> {
         let values = *warp.row(&self.env.constants, members);
         let first = values[mask.trailing_zeros() as usize] as u32;
         let uniform = lanes(mask).all(|l| values[l] as u32 == first);
-        for lane in lanes(mask).filter(|l| values[*l] as u32 >> l & 1 == 0) {
-            let detail = format!("the lane executes this with the member mask {:#010x}, which does not name it", values[lane] as u32);
+        if let Some(lane) = lanes(mask).find(|l| values[*l] as u32 >> l & 1 == 0) {
+            let detail = format!(
+                "the lane executes this with the member mask {:#010x}, which does not name it",
+                values[lane] as u32
+            );
             return Err(Trouble::new(FaultKind::InactiveLane, lane as u32, detail));
         }
         if aligned && warp.live != u32::MAX {
-            let detail = format!("all 32 lanes of the warp must execute this, and only those of {:#010x} are left", warp.live);
-            return Err(Trouble::new(FaultKind::InactiveLane, mask.trailing_zeros(), detail));
+            let detail = format!(
+                "all 32 lanes of the warp must execute this, and only those of {:#010x} are left",
+                warp.live
+            );
+            return Err(Trouble::new(
+                FaultKind::InactiveLane,
+                mask.trailing_zeros(),
+                detail,
+            ));
         }
         if uniform && first & warp.live == mask {
-            self.perform(warp, &[Part { pc: group.pc, mask, what }], first)?;
+            self.perform(
+                warp,
+                &[Part {
+                    pc: group.pc,
+                    mask,
+                    what,
+                }],
+                first,
+            )?;
             if mask == group.mask {
                 return Ok(Flow::Next);
             }
             warp.leave(group, mask);
-            warp.push(Group { pc: group.pc + 1, ..*group });
+            warp.push(Group {
+                pc: group.pc + 1,
+                ..*group
+            });
             return Ok(Flow::Regroup);
         }
         warp.leave(group, mask);
         let mut rest = mask;
         while rest != 0 {
             let members = values[rest.trailing_zeros() as usize] as u32;
-            let same = lanes(rest).filter(|l| values[*l] as u32 == members).fold(0, |m, l| m | 1 << l);
-            warp.push(Group { mask: same, state: State::Collective(members), ..*group });
+            let same = lanes(rest)
+                .filter(|l| values[*l] as u32 == members)
+                .fold(0, |m, l| m | 1 << l);
+            warp.push(Group {
+                mask: same,
+                state: State::Collective(members),
+                ..*group
+            });
             rest &= !same;
         }
         self.release_collectives(warp)?;
@@ -72,13 +99,18 @@ impl Block<'_> {
             let together: Vec<usize> = (i..warp.groups.len())
                 .filter(|j| {
                     let h = warp.groups[*j];
-                    h.state == State::Collective(members) && same_kind(&what, &self.collective_at(h.pc))
+                    h.state == State::Collective(members)
+                        && same_kind(&what, &self.collective_at(h.pc))
                 })
                 .collect();
             let parts: Vec<Part> = together
                 .iter()
                 .map(|j| warp.groups[*j])
-                .map(|h| Part { pc: h.pc, mask: h.mask, what: self.collective_at(h.pc) })
+                .map(|h| Part {
+                    pc: h.pc,
+                    mask: h.mask,
+                    what: self.collective_at(h.pc),
+                })
                 .collect();
             if parts.iter().fold(0, |m, p| m | p.mask) != members & warp.live {
                 i += 1;
@@ -113,7 +145,11 @@ impl Block<'_> {
             Collective::Redux { op, .. } => self.redux(warp, parts, op),
             Collective::WarpBarrier => {
                 self.counts.warp_barriers += 1;
-                self.clocks.warp_barrier(warp.index as usize, active, members & warp.live == warp.live);
+                self.clocks.warp_barrier(
+                    warp.index as usize,
+                    active,
+                    members & warp.live == warp.live,
+                );
             }
             Collective::LoadMatrix { .. } => self.load_matrix(warp, parts)?,
             Collective::Mma { .. } => self.mma(warp, parts),
@@ -131,11 +167,35 @@ impl Block<'_> {
         out
     }
 
-    fn shuffle(&mut self, warp: &mut Warp, parts: &[Part], mode: ShuffleMode, active: u32) -> Step<()> {
+    fn shuffle(
+        &mut self,
+        warp: &mut Warp,
+        parts: &[Part],
+        mode: ShuffleMode,
+        active: u32,
+    ) -> Step<()> {
         let source = |pick: fn(&Collective) -> Row| self.gather(warp, parts, pick);
-        let a = source(|c| if let Collective::Shuffle { a, .. } = c { *a } else { 0 });
-        let b = source(|c| if let Collective::Shuffle { b, .. } = c { *b } else { 0 });
-        let c = source(|c| if let Collective::Shuffle { c, .. } = c { *c } else { 0 });
+        let a = source(|c| {
+            if let Collective::Shuffle { a, .. } = c {
+                *a
+            } else {
+                0
+            }
+        });
+        let b = source(|c| {
+            if let Collective::Shuffle { b, .. } = c {
+                *b
+            } else {
+                0
+            }
+        });
+        let c = source(|c| {
+            if let Collective::Shuffle { c, .. } = c {
+                *c
+            } else {
+                0
+            }
+        });
         let (mut values, mut valid) = ([0; 32], 0u32);
         for lane in lanes(active) {
             let (me, by) = (lane as u32, b[lane] as u32 & 31);
@@ -152,8 +212,16 @@ impl Block<'_> {
             };
             let from = if inside { from } else { me };
             if active >> from & 1 == 0 {
-                let state = if warp.live >> from & 1 == 0 { "has exited" } else { "is not in the member mask" };
-                return Err(Trouble::new(FaultKind::InactiveLane, me, format!("it reads from lane {from}, which {state}")));
+                let state = if warp.live >> from & 1 == 0 {
+                    "has exited"
+                } else {
+                    "is not in the member mask"
+                };
+                return Err(Trouble::new(
+                    FaultKind::InactiveLane,
+                    me,
+                    format!("it reads from lane {from}, which {state}"),
+                ));
             }
             values[lane] = a[from as usize];
             valid |= u32::from(inside) << lane;
@@ -192,9 +260,19 @@ impl Block<'_> {
     }
 
     fn matches(&mut self, warp: &mut Warp, parts: &[Part], wide: bool, all: bool, active: u32) {
-        let a = self.gather(warp, parts, |c| if let Collective::Match { a, .. } = c { *a } else { 0 });
+        let a = self.gather(warp, parts, |c| {
+            if let Collective::Match { a, .. } = c {
+                *a
+            } else {
+                0
+            }
+        });
         let a = if wide { a } else { a.map(|v| v & 0xFFFF_FFFF) };
-        let equal_to = |lane: usize| lanes(active).filter(|l| a[*l] == a[lane]).fold(0u32, |m, l| m | 1 << l);
+        let equal_to = |lane: usize| {
+            lanes(active)
+                .filter(|l| a[*l] == a[lane])
+                .fold(0u32, |m, l| m | 1 << l)
+        };
         let agree = equal_to(active.trailing_zeros() as usize) == active;
         let mut values = [0; 32];
         for lane in lanes(active) {
@@ -213,7 +291,13 @@ impl Block<'_> {
     }
 
     fn redux(&mut self, warp: &mut Warp, parts: &[Part], op: ReduxOp) {
-        let a = self.gather(warp, parts, |c| if let Collective::Redux { a, .. } = c { *a } else { 0 });
+        let a = self.gather(warp, parts, |c| {
+            if let Collective::Redux { a, .. } = c {
+                *a
+            } else {
+                0
+            }
+        });
         let active = parts.iter().fold(0, |m, p| m | p.mask);
         let values = lanes(active).map(|l| a[l] as u32);
         let result = match op {
@@ -236,11 +320,23 @@ impl Block<'_> {
     /// Lane `8m + r` gives the address of row `r` of matrix `m`; lane `l` receives elements `2(l % 4)` and the next of row
     /// `l / 4`, or of that column when transposed.
     fn load_matrix(&mut self, warp: &mut Warp, parts: &[Part]) -> Step<()> {
-        let Collective::LoadMatrix { count, transposed, .. } = parts[0].what else { return Ok(()) };
-        let mut addresses = self.gather(warp, parts, |c| if let Collective::LoadMatrix { address, .. } = c { *address } else { 0 });
+        let Collective::LoadMatrix {
+            count, transposed, ..
+        } = parts[0].what
+        else {
+            return Ok(());
+        };
+        let mut addresses = self.gather(warp, parts, |c| {
+            if let Collective::LoadMatrix { address, .. } = c {
+                *address
+            } else {
+                0
+            }
+        });
         for part in parts {
             if let Collective::LoadMatrix { offset, .. } = part.what {
-                lanes(part.mask).for_each(|l| addresses[l] = addresses[l].wrapping_add(offset as u64));
+                lanes(part.mask)
+                    .for_each(|l| addresses[l] = addresses[l].wrapping_add(offset as u64));
             }
         }
         let rows = 8 * usize::from(count);
@@ -248,7 +344,11 @@ impl Block<'_> {
         for lane in 0..rows {
             // An address may be generic.
             let address = addresses[lane];
-            let address = if (SHARED_WINDOW..SHARED_WINDOW + WINDOW).contains(&address) { address - SHARED_WINDOW } else { address };
+            let address = if (SHARED_WINDOW..SHARED_WINDOW + WINDOW).contains(&address) {
+                address - SHARED_WINDOW
+            } else {
+                address
+            };
             let offset = self.shared_offset(lane, address, 16, AccessKind::Read)?;
             self.check_shared_written(lane, offset, 16, AccessKind::Read)?;
             self.touch_shared(warp, lane, offset, 16, Touch::Read)?;
@@ -259,7 +359,8 @@ impl Block<'_> {
         self.counts.shared_requests += 1;
         self.counts.shared_bytes += 16 * rows as u64;
         let offsets = std::array::from_fn(|i| addresses[i] as u32);
-        self.counts.bank_conflicts += crate::shared::bank_conflicts(&offsets, (u64::MAX >> (64 - rows)) as u32, 16);
+        self.counts.bank_conflicts +=
+            crate::shared::bank_conflicts(&offsets, (u64::MAX >> (64 - rows)) as u32, 16);
         for (m, matrix) in matrices.iter().enumerate().take(count.into()) {
             let values: Lanes = std::array::from_fn(|lane| {
                 let (row, column) = (lane / 4, 2 * (lane % 4));
@@ -280,13 +381,39 @@ impl Block<'_> {
     }
 
     fn mma(&mut self, warp: &mut Warp, parts: &[Part]) {
-        let Collective::Mma { k, half_out, .. } = parts[0].what else { return };
-        let fragment = |i: usize, which: fn(&Collective, usize) -> Row| self.gather(warp, parts, |c| which(c, i));
-        let a_row = |c: &Collective, i: usize| if let Collective::Mma { a, .. } = c { a[i] } else { 0 };
-        let b_row = |c: &Collective, i: usize| if let Collective::Mma { b, .. } = c { b[i] } else { 0 };
-        let c_row = |c: &Collective, i: usize| if let Collective::Mma { c, .. } = c { c[i] } else { 0 };
-        let a: Vec<Lanes> = (0..usize::from(k) / 4).map(|i| fragment(i, a_row)).collect();
-        let b: Vec<Lanes> = (0..usize::from(k) / 8).map(|i| fragment(i, b_row)).collect();
+        let Collective::Mma { k, half_out, .. } = parts[0].what else {
+            return;
+        };
+        let fragment = |i: usize, which: fn(&Collective, usize) -> Row| {
+            self.gather(warp, parts, |c| which(c, i))
+        };
+        let a_row = |c: &Collective, i: usize| {
+            if let Collective::Mma { a, .. } = c {
+                a[i]
+            } else {
+                0
+            }
+        };
+        let b_row = |c: &Collective, i: usize| {
+            if let Collective::Mma { b, .. } = c {
+                b[i]
+            } else {
+                0
+            }
+        };
+        let c_row = |c: &Collective, i: usize| {
+            if let Collective::Mma { c, .. } = c {
+                c[i]
+            } else {
+                0
+            }
+        };
+        let a: Vec<Lanes> = (0..usize::from(k) / 4)
+            .map(|i| fragment(i, a_row))
+            .collect();
+        let b: Vec<Lanes> = (0..usize::from(k) / 8)
+            .map(|i| fragment(i, b_row))
+            .collect();
         let c: [[f32; 32]; 4] = std::array::from_fn(|i| {
             let bits = fragment(if half_out { i / 2 } else { i }, c_row);
             bits.map(|v| match (half_out, i % 2) {
@@ -320,11 +447,36 @@ fn same_kind(a: &Collective, b: &Collective) -> bool {
     match (a, b) {
         (Shuffle { mode: a, .. }, Shuffle { mode: b, .. }) => a == b,
         (Vote { mode: a, .. }, Vote { mode: b, .. }) => a == b,
-        (Match { wide: w, all: a, .. }, Match { wide: v, all: b, .. }) => (w, a) == (v, b),
+        (
+            Match {
+                wide: w, all: a, ..
+            },
+            Match {
+                wide: v, all: b, ..
+            },
+        ) => (w, a) == (v, b),
         (Redux { op: a, .. }, Redux { op: b, .. }) => a == b,
         (WarpBarrier, WarpBarrier) => true,
-        (LoadMatrix { count: c, transposed: t, .. }, LoadMatrix { count: d, transposed: u, .. }) => (c, t) == (d, u),
-        (Mma { k: a, half_out: h, .. }, Mma { k: b, half_out: g, .. }) => (a, h) == (b, g),
+        (
+            LoadMatrix {
+                count: c,
+                transposed: t,
+                ..
+            },
+            LoadMatrix {
+                count: d,
+                transposed: u,
+                ..
+            },
+        ) => (c, t) == (d, u),
+        (
+            Mma {
+                k: a, half_out: h, ..
+            },
+            Mma {
+                k: b, half_out: g, ..
+            },
+        ) => (a, h) == (b, g),
         _ => false,
     }
 }

@@ -19,7 +19,10 @@ struct Sectors {
 
 impl Sectors {
     fn new() -> Self {
-        Self { seen: [0; 32], len: 0 }
+        Self {
+            seen: [0; 32],
+            len: 0,
+        }
     }
 
     #[inline(always)]
@@ -33,12 +36,23 @@ impl Sectors {
     }
 
     fn traffic(&self, mask: u32, bytes: u32) -> Traffic {
-        Traffic { requests: 1, sectors: self.len as u64, bytes: u64::from(bytes * mask.count_ones()) }
+        Traffic {
+            requests: 1,
+            sectors: self.len as u64,
+            bytes: u64::from(bytes * mask.count_ones()),
+        }
     }
 }
 
 impl<'a> Block<'a> {
-    pub(super) fn load_global(&mut self, warp: &Warp, r: &Request, access: &Access, touch: Touch, values: &mut [Lanes; 4]) -> Step<()> {
+    pub(super) fn load_global(
+        &mut self,
+        warp: &Warp,
+        r: &Request,
+        access: &Access,
+        touch: Touch,
+        values: &mut [Lanes; 4],
+    ) -> Step<()> {
         let total = access.total();
         let mut sectors = Sectors::new();
         for lane in lanes(r.mask) {
@@ -48,14 +62,24 @@ impl<'a> Block<'a> {
             self.touch_global(warp, allocation, lane, offset, total, touch)?;
             sectors.add(address);
             for (i, v) in values.iter_mut().enumerate().take(access.count.into()) {
-                v[lane] = allocation.load(offset + i as u64 * u64::from(access.bytes), access.bytes.into());
+                v[lane] = allocation.load(
+                    offset + i as u64 * u64::from(access.bytes),
+                    access.bytes.into(),
+                );
             }
         }
         self.counts.global_loads += sectors.traffic(r.mask, total);
         Ok(())
     }
 
-    pub(super) fn store_global(&mut self, warp: &Warp, r: &Request, access: &Access, touch: Touch, values: &[Lanes; 4]) -> Step<()> {
+    pub(super) fn store_global(
+        &mut self,
+        warp: &Warp,
+        r: &Request,
+        access: &Access,
+        touch: Touch,
+        values: &[Lanes; 4],
+    ) -> Step<()> {
         let total = access.total();
         let mut sectors = Sectors::new();
         for lane in lanes(r.mask) {
@@ -64,7 +88,11 @@ impl<'a> Block<'a> {
             self.touch_global(warp, allocation, lane, offset, total, touch)?;
             sectors.add(address);
             for (i, v) in values.iter().enumerate().take(access.count.into()) {
-                allocation.store(offset + i as u64 * u64::from(access.bytes), access.bytes.into(), v[lane]);
+                allocation.store(
+                    offset + i as u64 * u64::from(access.bytes),
+                    access.bytes.into(),
+                    v[lane],
+                );
             }
             allocation.mark_written(offset, total);
         }
@@ -94,18 +122,35 @@ impl<'a> Block<'a> {
     }
 
     /// A plain read for an asynchronous copy.
-    pub(super) fn read_global(&mut self, warp: &Warp, lane: usize, address: u64, bytes: u32, chunk: u32) -> Step<[u64; 2]> {
+    pub(super) fn read_global(
+        &mut self,
+        warp: &Warp,
+        lane: usize,
+        address: u64,
+        bytes: u32,
+        chunk: u32,
+    ) -> Step<[u64; 2]> {
         let mut data = [0; 2];
         if bytes == 0 {
             return Ok(data);
         }
-        if address % u64::from(chunk) != 0 {
-            return Err(self.global_trouble(FaultKind::Misaligned, lane, address, bytes, AccessKind::Read));
+        if address & u64::from(chunk - 1) != 0 {
+            return Err(self.global_trouble(
+                FaultKind::Misaligned,
+                lane,
+                address,
+                bytes,
+                AccessKind::Read,
+            ));
         }
         // Fewer bytes than the chunk may be asked for, down to single ones.
-        let step = [8u32, 4, 2].into_iter().find(|s| bytes % s == 0).unwrap_or(1);
+        let step = [8u32, 4, 2]
+            .into_iter()
+            .find(|s| bytes.is_multiple_of(*s))
+            .unwrap_or(1);
         for at in (0..bytes).step_by(step as usize) {
-            let (allocation, offset) = self.global(lane, address + u64::from(at), step, AccessKind::Read)?;
+            let (allocation, offset) =
+                self.global(lane, address + u64::from(at), step, AccessKind::Read)?;
             self.check_written(allocation, lane, offset, step)?;
             self.touch_global(warp, allocation, lane, offset, step, Touch::Read)?;
             data[(at / 8) as usize] |= allocation.load(offset, step) << (at % 8 * 8);
@@ -120,22 +165,32 @@ impl<'a> Block<'a> {
             sectors.add(r.addresses[lane]);
             total += u64::from(bytes[lane]);
         }
-        self.counts.global_loads += Traffic { requests: 1, sectors: sectors.len as u64, bytes: total };
+        self.counts.global_loads += Traffic {
+            requests: 1,
+            sectors: sectors.len as u64,
+            bytes: total,
+        };
     }
 
     /// The allocation that holds all of an access, and the access's offset in it.
     #[inline(always)]
-    fn global(&mut self, lane: usize, address: u64, bytes: u32, kind: AccessKind) -> Step<(&'a Allocation, u64)> {
-        if address % u64::from(bytes) != 0 {
+    fn global(
+        &mut self,
+        lane: usize,
+        address: u64,
+        bytes: u32,
+        kind: AccessKind,
+    ) -> Step<(&'a Allocation, u64)> {
+        // Accesses are powers of two.
+        if address & u64::from(bytes - 1) != 0 {
             return Err(self.global_trouble(FaultKind::Misaligned, lane, address, bytes, kind));
         }
         let env = self.env;
         // An instruction mostly stays inside one allocation: try the one that it met last.
         let hint = self.hints[self.pc as usize] as usize;
-        if let Some(a) = env.memory.live.get(hint) {
-            if a.contains(address, bytes.into()) {
-                return Ok((a, address - a.base));
-            }
+        match env.memory.live.get(hint) {
+            Some(a) if a.contains(address, bytes.into()) => return Ok((a, address - a.base)),
+            _ => {}
         }
         if let Some(i) = env.memory.find(address) {
             let a = &env.memory.live[i];
@@ -148,35 +203,72 @@ impl<'a> Block<'a> {
     }
 
     #[inline(always)]
-    fn check_written(&self, allocation: &Allocation, lane: usize, offset: u64, bytes: u32) -> Step<()> {
+    fn check_written(
+        &self,
+        allocation: &Allocation,
+        lane: usize,
+        offset: u64,
+        bytes: u32,
+    ) -> Step<()> {
         if !self.env.check_uninitialised || allocation.is_written(offset, bytes) {
             return Ok(());
         }
         let first = allocation.first_unwritten(offset, bytes);
         let kind = FaultKind::UninitialisedRead;
-        let mut t = self.global_trouble(kind, lane, allocation.base + offset, bytes, AccessKind::Read);
+        let mut t = self.global_trouble(
+            kind,
+            lane,
+            allocation.base + offset,
+            bytes,
+            AccessKind::Read,
+        );
         t.detail = format!("byte {} of the {bytes} was never written", first - offset);
         Err(t)
     }
 
     #[inline(always)]
-    fn touch_global(&mut self, warp: &Warp, allocation: &Allocation, lane: usize, offset: u64, bytes: u32, touch: Touch) -> Step<()> {
+    fn touch_global(
+        &mut self,
+        warp: &Warp,
+        allocation: &Allocation,
+        lane: usize,
+        offset: u64,
+        bytes: u32,
+        touch: Touch,
+    ) -> Step<()> {
         if !self.env.check_races {
             return Ok(());
         }
         let thread = warp.index * 32 + lane as u32;
-        let shadow = allocation.shadow.get_or_init(|| Shadow::new(allocation.len));
+        let shadow = allocation
+            .shadow
+            .get_or_init(|| Shadow::new(allocation.len));
         let clocks = &self.clocks;
         let mut before = 0;
-        let race = shadow.touch(self.env.epoch, self.linear as u32, offset, bytes, touch, |cell| {
-            before = cell;
-            clocks.next(cell, thread, touch)
-        });
+        let race = shadow.touch(
+            self.env.epoch,
+            self.linear as u32,
+            offset,
+            bytes,
+            touch,
+            |cell| {
+                before = cell;
+                clocks.next(cell, thread, touch)
+            },
+        );
         let address = allocation.base + offset;
         if race.is_none() && self.env.watch.is_none() {
             return Ok(());
         }
-        self.race(race, allocation.base, address, (lane, thread), bytes, touch, before)
+        self.race(
+            race,
+            allocation.base,
+            address,
+            (lane, thread),
+            bytes,
+            touch,
+            before,
+        )
     }
 
     /// What follows a race, or an access while an address is watched.
@@ -193,8 +285,16 @@ impl<'a> Block<'a> {
         before: u32,
     ) -> Step<()> {
         let kind = access_kind(touch);
-        let watched = self.env.watch.filter(|w| (address..address + u64::from(bytes)).contains(w));
-        let me = Seen { block: self.linear, thread, pc: self.pc, kind };
+        let watched = self
+            .env
+            .watch
+            .filter(|w| (address..address + u64::from(bytes)).contains(w));
+        let me = Seen {
+            block: self.linear,
+            thread,
+            pc: self.pc,
+            kind,
+        };
         let Some((offset, between_blocks)) = race else {
             if watched.is_some() {
                 self.seen.push(me);
@@ -204,11 +304,16 @@ impl<'a> Block<'a> {
         let at = base + offset;
         if between_blocks && watched.is_none() {
             // All blocks run on, so that the report does not depend on which of them came first.
-            self.races.fetch_min(at, std::sync::atomic::Ordering::Relaxed);
+            self.races
+                .fetch_min(at, std::sync::atomic::Ordering::Relaxed);
             return Ok(());
         }
         let conflicts = |s: &&Seen| {
-            let apart = if between_blocks { s.block != me.block } else { s.block == me.block && s.thread != me.thread };
+            let apart = if between_blocks {
+                s.block != me.block
+            } else {
+                s.block == me.block && s.thread != me.thread
+            };
             let reads = (s.kind == AccessKind::Read) & (kind == AccessKind::Read);
             let atomics = (s.kind == AccessKind::Atomic) & (kind == AccessKind::Atomic);
             apart && !reads && !atomics
@@ -224,25 +329,37 @@ impl<'a> Block<'a> {
             self.race_in_block = Some(at);
             if let (None, Some(other)) = (&t.other, Clocks::culprit(before)) {
                 let [x, y, z] = self.env.thread_index(other);
-                t.detail = format!("no barrier orders it after the access of thread ({x}, {y}, {z})");
+                t.detail =
+                    format!("no barrier orders it after the access of thread ({x}, {y}, {z})");
             }
         }
         Err(t)
     }
 
-    fn global_trouble(&self, mut kind: FaultKind, lane: usize, address: u64, bytes: u32, access: AccessKind) -> Box<Trouble> {
+    fn global_trouble(
+        &self,
+        mut kind: FaultKind,
+        lane: usize,
+        address: u64,
+        bytes: u32,
+        access: AccessKind,
+    ) -> Box<Trouble> {
         let end = address.saturating_add(bytes.into());
         let distance_to = |base: u64, len: u64| {
             if address < base {
                 -i64::try_from(base - address).unwrap_or(i64::MAX)
             } else if end > base + len {
-                i64::try_from(address.saturating_sub(base + len)).unwrap_or(i64::MAX).max(1)
+                i64::try_from(address.saturating_sub(base + len))
+                    .unwrap_or(i64::MAX)
+                    .max(1)
             } else {
                 0
             }
         };
         let live = self.env.memory.live.iter().map(|a| (a.base, a.len));
-        let nearest = live.enumerate().min_by_key(|(_, (base, len))| distance_to(*base, *len).unsigned_abs());
+        let nearest = live
+            .enumerate()
+            .min_by_key(|(_, (base, len))| distance_to(*base, *len).unsigned_abs());
         let mut allocation = nearest.map(|(i, (base, len))| FaultAllocation {
             name: self.env.memory.live[i].name(),
             base,
@@ -250,14 +367,29 @@ impl<'a> Block<'a> {
             distance: distance_to(base, len),
         });
         if kind == FaultKind::OutOfBounds {
-            let freed = self.env.memory.freed.iter().find(|f| address >= f.base && address < f.base + f.len);
+            let freed = self
+                .env
+                .memory
+                .freed
+                .iter()
+                .find(|f| address >= f.base && address < f.base + f.len);
             if let Some(f) = freed {
                 kind = FaultKind::UseAfterFree;
-                allocation = Some(FaultAllocation { name: f.name.clone(), base: f.base, len: f.len, distance: 0 });
+                allocation = Some(FaultAllocation {
+                    name: f.name.clone(),
+                    base: f.base,
+                    len: f.len,
+                    distance: 0,
+                });
             }
         }
         let mut t = Trouble::new(kind, lane as u32, "");
-        t.access = Some(FaultAccess { space: MemorySpace::Global, address, bytes, kind: access });
+        t.access = Some(FaultAccess {
+            space: MemorySpace::Global,
+            address,
+            bytes,
+            kind: access,
+        });
         t.allocation = allocation;
         t
     }

@@ -57,7 +57,11 @@ impl Env<'_> {
     /// A block's place in the grid.
     pub(crate) fn block_index(&self, linear: u64) -> [u32; 3] {
         let [x, y, _] = self.grid.map(u64::from);
-        [(linear % x) as u32, (linear / x % y) as u32, (linear / (x * y)) as u32]
+        [
+            (linear % x) as u32,
+            (linear / x % y) as u32,
+            (linear / (x * y)) as u32,
+        ]
     }
 
     /// A thread's place in its block.
@@ -89,7 +93,14 @@ pub(crate) struct Trouble {
 
 impl Trouble {
     pub(crate) fn new(kind: FaultKind, lane: u32, detail: impl Into<String>) -> Box<Self> {
-        Box::new(Self { kind, lane, access: None, allocation: None, other: None, detail: detail.into() })
+        Box::new(Self {
+            kind,
+            lane,
+            access: None,
+            allocation: None,
+            other: None,
+            detail: detail.into(),
+        })
     }
 }
 
@@ -108,7 +119,11 @@ pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
 impl Warp {
     #[inline(always)]
     pub(crate) fn row<'r>(&'r self, constants: &'r [Lanes], row: Row) -> &'r Lanes {
-        if row & CONSTANT == 0 { &self.rows[row as usize] } else { &constants[(row & !CONSTANT) as usize] }
+        if row & CONSTANT == 0 {
+            &self.rows[row as usize]
+        } else {
+            &constants[(row & !CONSTANT) as usize]
+        }
     }
 
     /// Writes the lanes of `mask`.
@@ -122,7 +137,11 @@ impl Warp {
             *row = *values;
         } else {
             for lane in 0..32 {
-                row[lane] = if mask >> lane & 1 == 1 { values[lane] } else { row[lane] };
+                row[lane] = if mask >> lane & 1 == 1 {
+                    values[lane]
+                } else {
+                    row[lane]
+                };
             }
         }
     }

@@ -104,7 +104,13 @@ impl Warp {
     pub(crate) fn reset(&mut self) {
         self.live = self.initial;
         self.groups.clear();
-        self.groups.push(Group { pc: 0, mask: self.initial, depth: 0, state: State::Running, yielded: false });
+        self.groups.push(Group {
+            pc: 0,
+            mask: self.initial,
+            depth: 0,
+            state: State::Running,
+            yielded: false,
+        });
         self.copies.clear();
         self.commits = [0; 32];
     }
@@ -115,7 +121,11 @@ impl Warp {
         if self.groups.iter().all(|g| !running(g) || g.yielded) {
             self.groups.iter_mut().for_each(|g| g.yielded = false);
         }
-        let candidates = self.groups.iter().enumerate().filter(|(_, g)| running(g) && !g.yielded);
+        let candidates = self
+            .groups
+            .iter()
+            .enumerate()
+            .filter(|(_, g)| running(g) && !g.yielded);
         let (i, _) = candidates.min_by_key(|(_, g)| (u32::MAX - g.depth, g.pc))?;
         let mut group = self.groups.swap_remove(i);
         self.groups.retain(|g| {
@@ -137,7 +147,12 @@ impl Warp {
     /// The lanes of a group that skip an instruction go on behind it.
     pub(super) fn leave(&mut self, group: &mut Group, mask: u32) {
         let rest = group.mask & !mask;
-        self.push(Group { pc: group.pc + 1, mask: rest, state: State::Running, ..*group });
+        self.push(Group {
+            pc: group.pc + 1,
+            mask: rest,
+            state: State::Running,
+            ..*group
+        });
         group.mask = mask;
     }
 }
@@ -156,7 +171,10 @@ impl Block<'_> {
                 }
                 return Ok(Pause::Blocked);
             };
-            let ahead = warp.groups.iter().filter(|g| g.state == State::Running && g.depth == group.depth && !g.yielded);
+            let ahead = warp
+                .groups
+                .iter()
+                .filter(|g| g.state == State::Running && g.depth == group.depth && !g.yielded);
             let stop = ahead.map(|g| g.pc).min().unwrap_or(u32::MAX);
             let alone = !warp.groups.iter().any(|g| g.state == State::Running);
             let mut turn = if alone { budget } else { TURN.min(budget) };
@@ -174,14 +192,23 @@ impl Block<'_> {
     }
 
     /// Runs one group until it meets another, its turn ends, or its lanes part; a group that was put back comes out empty.
-    fn run_group(&mut self, warp: &mut Warp, group: &mut Group, stop: u32, turn: &mut u32) -> Step<()> {
+    fn run_group(
+        &mut self,
+        warp: &mut Warp,
+        group: &mut Group,
+        stop: u32,
+        turn: &mut u32,
+    ) -> Step<()> {
         let program = self.env.program;
         while group.pc < stop && *turn > 0 {
             *turn -= 1;
             let instruction = &program.instructions[group.pc as usize];
             let mask = match instruction.guard {
                 None => group.mask,
-                Some(g) => group.mask & (warp.preds[g.pred as usize] ^ if g.negated { u32::MAX } else { 0 }),
+                Some(g) => {
+                    group.mask
+                        & (warp.preds[g.pred as usize] ^ if g.negated { u32::MAX } else { 0 })
+                }
             };
             self.pc = group.pc;
             self.steps += 1;
@@ -189,23 +216,34 @@ impl Block<'_> {
                 return Err(Trouble::new(
                     FaultKind::StepLimit,
                     group.mask.trailing_zeros(),
-                    format!("the block has executed {} warp instructions", self.env.step_limit),
+                    format!(
+                        "the block has executed {} warp instructions",
+                        self.env.step_limit
+                    ),
                 ));
             }
             if mask == 0 {
                 if matches!(instruction.op, Op::Branch { .. }) {
-                    self.counts.instruction(instruction.class, group.mask.count_ones());
+                    self.counts
+                        .instruction(instruction.class, group.mask.count_ones());
                     self.counts.conditional_branches += 1;
                 }
                 group.pc += 1;
                 continue;
             }
-            self.counts.instruction(instruction.class, mask.count_ones());
+            self.counts
+                .instruction(instruction.class, mask.count_ones());
             if arithmetic::execute(warp, self.env, &instruction.op, mask) {
                 group.pc += 1;
                 continue;
             }
-            match self.execute(warp, group, mask, &instruction.op, instruction.guard.is_some())? {
+            match self.execute(
+                warp,
+                group,
+                mask,
+                &instruction.op,
+                instruction.guard.is_some(),
+            )? {
                 Flow::Next => group.pc += 1,
                 Flow::Jumped => {}
                 Flow::Regroup => {
@@ -217,7 +255,14 @@ impl Block<'_> {
         Ok(())
     }
 
-    fn execute(&mut self, warp: &mut Warp, group: &mut Group, mask: u32, op: &Op, guarded: bool) -> Step<Flow> {
+    fn execute(
+        &mut self,
+        warp: &mut Warp,
+        group: &mut Group,
+        mask: u32,
+        op: &Op,
+        guarded: bool,
+    ) -> Step<Flow> {
         match *op {
             Op::Special { d, s } => {
                 let values = self.special(warp, s);
@@ -225,13 +270,29 @@ impl Block<'_> {
                 warp.put(d, mask, &values);
                 Ok(Flow::Next)
             }
-            Op::LoadParam { d, offset, access, width } => {
+            Op::LoadParam {
+                d,
+                offset,
+                access,
+                width,
+            } => {
                 self.load_param(warp, mask, d, offset, access, width);
                 Ok(Flow::Next)
             }
-            Op::Load { d, access, width } => self.load(warp, mask, d, access, width).map(|()| Flow::Next),
+            Op::Load { d, access, width } => {
+                self.load(warp, mask, d, access, width).map(|()| Flow::Next)
+            }
             Op::Store { s, access } => self.store(warp, mask, s, access).map(|()| Flow::Next),
-            Op::Atomic { op, ty, d, access, b, c } => self.atomic(warp, mask, (op, ty), d, access, [b, c]).map(|()| Flow::Next),
+            Op::Atomic {
+                op,
+                ty,
+                d,
+                access,
+                b,
+                c,
+            } => self
+                .atomic(warp, mask, (op, ty), d, access, [b, c])
+                .map(|()| Flow::Next),
             Op::CopyAsync { .. } => self.copy_async(warp, mask, op).map(|()| Flow::Next),
             Op::CopyCommit => {
                 lanes(mask).for_each(|l| warp.commits[l] += 1);
@@ -239,7 +300,8 @@ impl Block<'_> {
             }
             Op::CopyWait { pending } => {
                 let all = pending == WAIT_ALL;
-                self.finish_copies(warp, mask, if all { None } else { Some(pending) }).map(|()| Flow::Next)
+                self.finish_copies(warp, mask, if all { None } else { Some(pending) })
+                    .map(|()| Flow::Next)
             }
             Op::ActiveMask { d } => {
                 warp.put(d, mask, &[mask.into(); 32]);
@@ -254,7 +316,10 @@ impl Block<'_> {
                 }
                 self.counts.divergent_branches += 1;
                 warp.leave(group, mask);
-                warp.push(Group { pc: target, ..*group });
+                warp.push(Group {
+                    pc: target,
+                    ..*group
+                });
                 Ok(Flow::Regroup)
             }
             Op::BranchIndexed { table, index } => {
@@ -267,11 +332,20 @@ impl Block<'_> {
                     let lane = rest.trailing_zeros();
                     let chosen = indices[lane as usize];
                     let Some(target) = targets.get(chosen as usize) else {
-                        let detail = format!("the branch table has {} targets, and index {chosen} is asked for", targets.len());
+                        let detail = format!(
+                            "the branch table has {} targets, and index {chosen} is asked for",
+                            targets.len()
+                        );
                         return Err(Trouble::new(FaultKind::InvalidOperand, lane, detail));
                     };
-                    let same = lanes(rest).filter(|l| indices[*l] == chosen).fold(0, |m, l| m | 1 << l);
-                    warp.push(Group { pc: *target, mask: same, ..*group });
+                    let same = lanes(rest)
+                        .filter(|l| indices[*l] == chosen)
+                        .fold(0, |m, l| m | 1 << l);
+                    warp.push(Group {
+                        pc: *target,
+                        mask: same,
+                        ..*group
+                    });
                     rest &= !same;
                 }
                 self.counts.conditional_branches += 1;
@@ -287,7 +361,11 @@ impl Block<'_> {
                     warp.returns.push([0; 32]);
                 }
                 lanes(mask).for_each(|l| warp.returns[group.depth as usize][l] = pc);
-                warp.push(Group { pc: site.target, depth: group.depth + 1, ..*group });
+                warp.push(Group {
+                    pc: site.target,
+                    depth: group.depth + 1,
+                    ..*group
+                });
                 Ok(Flow::Regroup)
             }
             Op::Return => {
@@ -296,11 +374,22 @@ impl Block<'_> {
                 let mut rest = mask;
                 while rest != 0 {
                     let pc = warp.returns[depth as usize][rest.trailing_zeros() as usize];
-                    let same = lanes(rest).filter(|l| warp.returns[depth as usize][*l] == pc).fold(0, |m, l| m | 1 << l);
+                    let same = lanes(rest)
+                        .filter(|l| warp.returns[depth as usize][*l] == pc)
+                        .fold(0, |m, l| m | 1 << l);
                     if let Op::Call { site } = self.env.program.instructions[pc as usize].op {
-                        warp.copy_arena(self.env, &self.env.program.calls[site as usize].results, same);
+                        warp.copy_arena(
+                            self.env,
+                            &self.env.program.calls[site as usize].results,
+                            same,
+                        );
                     }
-                    warp.push(Group { pc: pc + 1, mask: same, depth, ..*group });
+                    warp.push(Group {
+                        pc: pc + 1,
+                        mask: same,
+                        depth,
+                        ..*group
+                    });
                     rest &= !same;
                 }
                 Ok(Flow::Regroup)
@@ -311,15 +400,26 @@ impl Block<'_> {
                 Ok(Flow::Regroup)
             }
             Op::Trap => Err(Trouble::new(FaultKind::Trap, mask.trailing_zeros(), "")),
-            Op::Collective { what, mask: members, aligned } => self.collective(warp, group, mask, what, members, aligned),
+            Op::Collective {
+                what,
+                mask: members,
+                aligned,
+            } => self.collective(warp, group, mask, what, members, aligned),
             Op::Barrier { id, .. } => {
                 let id = warp.row(&self.env.constants, id)[mask.trailing_zeros() as usize];
                 let lane = mask.trailing_zeros();
                 if id > 15 {
-                    return Err(Trouble::new(FaultKind::InvalidOperand, lane, format!("barriers are numbered 0 to 15, not {id}")));
+                    return Err(Trouble::new(
+                        FaultKind::InvalidOperand,
+                        lane,
+                        format!("barriers are numbered 0 to 15, not {id}"),
+                    ));
                 }
                 warp.leave(group, mask);
-                warp.push(Group { state: State::Barrier(id as u32), ..*group });
+                warp.push(Group {
+                    state: State::Barrier(id as u32),
+                    ..*group
+                });
                 Ok(Flow::Regroup)
             }
             // The rest was executed lane by lane.
@@ -361,7 +461,10 @@ impl Warp {
         let stride = env.program.arena_bytes as usize;
         for lane in lanes(mask) {
             let frame = &mut self.arena[lane * stride..(lane + 1) * stride];
-            for (from, to, bytes) in list.iter().map(|(f, t, b)| (*f as usize, *t as usize, *b as usize)) {
+            for (from, to, bytes) in list
+                .iter()
+                .map(|(f, t, b)| (*f as usize, *t as usize, *b as usize))
+            {
                 frame.copy_within(from..from + bytes, to);
             }
         }

@@ -1,6 +1,8 @@
 //! Function bodies: declarations, labels and instructions, with their names resolved by scope.
 
-use super::syntax::{Function, Instruction, Operand, Register, Slot, SlotKind, Source, VariableSpace};
+use super::syntax::{
+    Function, Instruction, Operand, Register, Slot, SlotKind, Source, VariableSpace,
+};
 use super::{Parser, Result};
 use crate::error::ParseError;
 use crate::lexer::Token;
@@ -14,9 +16,14 @@ const MAX_REGISTERS: usize = 1 << 20;
 /// What a name means inside a scope.
 #[derive(Clone, Copy)]
 enum Meaning {
-    Register { bits: u8 },
+    Register {
+        bits: u8,
+    },
     /// `%r<10>`: the names `%r0` to `%r9`.
-    Numbered { bits: u8, count: u64 },
+    Numbered {
+        bits: u8,
+        count: u64,
+    },
     Slot(SlotKind, u32),
 }
 
@@ -35,13 +42,30 @@ struct Body<'a, 'f> {
 
 impl<'a> Parser<'a> {
     /// Everything up to the function's closing brace; the opening one was read.
-    pub(super) fn body(&mut self, function: &mut Function<'a>, source: &mut Source<'a>) -> Result<()> {
+    pub(super) fn body(
+        &mut self,
+        function: &mut Function<'a>,
+        source: &mut Source<'a>,
+    ) -> Result<()> {
         let mut names = HashMap::new();
-        for (kind, slots) in [(SlotKind::Param, &function.params), (SlotKind::Result, &function.results)] {
-            names.extend(slots.iter().enumerate().map(|(i, s)| (s.name, Meaning::Slot(kind, i as u32))));
+        for (kind, slots) in [
+            (SlotKind::Param, &function.params),
+            (SlotKind::Result, &function.results),
+        ] {
+            names.extend(
+                slots
+                    .iter()
+                    .enumerate()
+                    .map(|(i, s)| (s.name, Meaning::Slot(kind, i as u32))),
+            );
         }
         let scopes = vec![Scope { id: 0, names }];
-        let mut body = Body { function, scopes, used: HashMap::new(), loc: (0, 0) };
+        let mut body = Body {
+            function,
+            scopes,
+            used: HashMap::new(),
+            loc: (0, 0),
+        };
         while !body.scopes.is_empty() {
             self.statement(&mut body, source)?;
         }
@@ -57,7 +81,10 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 let id = body.function.scope_parents.len() as u32;
                 body.function.scope_parents.push(body.scope());
-                body.scopes.push(Scope { id, names: HashMap::new() });
+                body.scopes.push(Scope {
+                    id,
+                    names: HashMap::new(),
+                });
                 Ok(())
             }
             Token::Punct(b'}') => {
@@ -76,18 +103,30 @@ impl<'a> Parser<'a> {
             }
             Token::Word(label) if self.peek_next() == Token::Punct(b':') => self.label(label, body),
             Token::Word(_) => self.instruction(body),
-            Token::End => Err(self.error(format!("the body of {} is never closed", body.function.name))),
+            Token::End => Err(self.error(format!(
+                "the body of {} is never closed",
+                body.function.name
+            ))),
             _ => Err(self.error("expected an instruction, a label or a declaration")),
         }
     }
 
-    fn declaration(&mut self, word: &'a str, body: &mut Body<'a, '_>, source: &mut Source<'a>) -> Result<()> {
+    fn declaration(
+        &mut self,
+        word: &'a str,
+        body: &mut Body<'a, '_>,
+        source: &mut Source<'a>,
+    ) -> Result<()> {
         match word {
             ".reg" => self.registers(body),
             ".local" | ".param" => {
                 let slot = self.slot()?;
                 self.expect(b';')?;
-                let kind = if word == ".local" { SlotKind::Local } else { SlotKind::Call };
+                let kind = if word == ".local" {
+                    SlotKind::Local
+                } else {
+                    SlotKind::Call
+                };
                 body.declare_slot(kind, slot);
                 Ok(())
             }
@@ -182,9 +221,13 @@ impl<'a> Parser<'a> {
                 self.expect(b';')?;
                 body.function.tables.insert(key, targets);
             }
-            Token::Word(".callprototype" | ".calltargets") => return Err(self.error("indirect calls are not implemented")),
+            Token::Word(".callprototype" | ".calltargets") => {
+                return Err(self.error("indirect calls are not implemented"));
+            }
             _ => {
-                body.function.labels.insert(key, body.function.body.len() as u32);
+                body.function
+                    .labels
+                    .insert(key, body.function.body.len() as u32);
             }
         }
         Ok(())
@@ -198,7 +241,9 @@ impl<'a> Parser<'a> {
             let name = self.word("a predicate register")?;
             let register = body.register(name).map_err(|m| self.behind(m))?;
             match register {
-                Some(r) if body.function.registers[r as usize].bits == 1 => guard = Some((r, negated)),
+                Some(r) if body.function.registers[r as usize].bits == 1 => {
+                    guard = Some((r, negated))
+                }
                 _ => return Err(self.behind("expected a declared predicate register".into())),
             }
         }
@@ -214,7 +259,15 @@ impl<'a> Parser<'a> {
         let span = (first.start, self.lexeme().end);
         self.at += 1;
         let (line, loc, scope) = (first.line, body.loc, body.scope());
-        body.function.body.push(Instruction { line, span, loc, guard, opcode, operands, scope });
+        body.function.body.push(Instruction {
+            line,
+            span,
+            loc,
+            guard,
+            opcode,
+            operands,
+            scope,
+        });
         Ok(())
     }
 
@@ -236,7 +289,11 @@ impl<'a> Parser<'a> {
                     }
                     list.push(self.operand(body, false)?);
                 }
-                Ok(if open == b'{' { Operand::Vector(list) } else { Operand::List(list) })
+                Ok(if open == b'{' {
+                    Operand::Vector(list)
+                } else {
+                    Operand::List(list)
+                })
             }
             Token::Punct(b'[') if nested => {
                 self.at += 1;
@@ -244,8 +301,12 @@ impl<'a> Parser<'a> {
                 let offset = self.offset()?;
                 self.expect(b']')?;
                 Ok(match base {
-                    Operand::Name(name, o) => Operand::Address(Box::new(Operand::Name(name, 0)), o.wrapping_add(offset)),
-                    Operand::Slot(k, i, o) => Operand::Address(Box::new(Operand::Slot(k, i, 0)), o.wrapping_add(offset)),
+                    Operand::Name(name, o) => {
+                        Operand::Address(Box::new(Operand::Name(name, 0)), o.wrapping_add(offset))
+                    }
+                    Operand::Slot(k, i, o) => {
+                        Operand::Address(Box::new(Operand::Slot(k, i, 0)), o.wrapping_add(offset))
+                    }
                     base => Operand::Address(Box::new(base), offset),
                 })
             }
@@ -289,7 +350,11 @@ impl<'a> Parser<'a> {
     /// A register, a pair of predicates, a variable with an offset, or a name that `decode` resolves.
     fn name(&mut self, name: &'a str, body: &mut Body<'a, '_>) -> Result<Operand<'a>> {
         let sink = name == "_";
-        let register = if sink { None } else { body.register(name).map_err(|m| self.behind(m))? };
+        let register = if sink {
+            None
+        } else {
+            body.register(name).map_err(|m| self.behind(m))?
+        };
         if (sink || register.is_some()) && self.eat(b'|') {
             let other = self.word("a register")?;
             let second = body.register(other).map_err(|m| self.behind(m))?;
@@ -325,13 +390,19 @@ impl<'a> Parser<'a> {
             _ => return Ok(0),
         };
         let value = self.int("an offset")? as i64;
-        Ok(if negative { value.wrapping_neg() } else { value })
+        Ok(if negative {
+            value.wrapping_neg()
+        } else {
+            value
+        })
     }
 }
 
 impl<'a> Body<'a, '_> {
     fn innermost(&mut self) -> &mut Scope<'a> {
-        self.scopes.last_mut().expect("a body's own scope is open while it is read")
+        self.scopes
+            .last_mut()
+            .expect("a body's own scope is open while it is read")
     }
 
     fn scope(&self) -> u32 {
@@ -345,31 +416,44 @@ impl<'a> Body<'a, '_> {
         };
         let (name, index) = (slot.name, slots.len() as u32);
         slots.push(slot);
-        self.innermost().names.insert(name, Meaning::Slot(kind, index));
+        self.innermost()
+            .names
+            .insert(name, Meaning::Slot(kind, index));
     }
 
     fn slot(&self, name: &str) -> Option<(SlotKind, u32)> {
-        self.scopes.iter().rev().find_map(|s| match s.names.get(name) {
-            Some(Meaning::Slot(kind, index)) => Some((*kind, *index)),
-            _ => None,
-        })
+        self.scopes
+            .iter()
+            .rev()
+            .find_map(|s| match s.names.get(name) {
+                Some(Meaning::Slot(kind, index)) => Some((*kind, *index)),
+                _ => None,
+            })
     }
 
     /// The number of the register that `name` means here, if it means one.
     fn register(&mut self, name: &'a str) -> Result<Option<u32>, String> {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number = &name[stem.len()..];
-        let found = self.scopes.iter().rev().find_map(|scope| match scope.names.get(name) {
-            Some(Meaning::Register { bits }) => Some((scope.id, *bits)),
-            _ if number.is_empty() || (number.len() > 1 && number.starts_with('0')) => None,
-            _ => match scope.names.get(stem) {
-                Some(Meaning::Numbered { bits, count }) if number.parse::<u64>().is_ok_and(|n| n < *count) => {
-                    Some((scope.id, *bits))
-                }
-                _ => None,
-            },
-        });
-        let Some((scope, bits)) = found else { return Ok(None) };
+        let found = self
+            .scopes
+            .iter()
+            .rev()
+            .find_map(|scope| match scope.names.get(name) {
+                Some(Meaning::Register { bits }) => Some((scope.id, *bits)),
+                _ if number.is_empty() || (number.len() > 1 && number.starts_with('0')) => None,
+                _ => match scope.names.get(stem) {
+                    Some(Meaning::Numbered { bits, count })
+                        if number.parse::<u64>().is_ok_and(|n| n < *count) =>
+                    {
+                        Some((scope.id, *bits))
+                    }
+                    _ => None,
+                },
+            });
+        let Some((scope, bits)) = found else {
+            return Ok(None);
+        };
         let next = self.function.registers.len();
         let index = *self.used.entry((scope, name)).or_insert(next as u32);
         if index as usize == next {

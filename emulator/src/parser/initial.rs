@@ -6,7 +6,12 @@ use crate::lexer::Token;
 
 impl<'a> Parser<'a> {
     /// `{1, 2, {3}}`, one value, or addresses of other variables.
-    pub(super) fn initialiser(&mut self, variable: &mut Variable<'a>, ty: &str, element: u32) -> Result<()> {
+    pub(super) fn initialiser(
+        &mut self,
+        variable: &mut Variable<'a>,
+        ty: &str,
+        element: u32,
+    ) -> Result<()> {
         variable.initialised = true;
         let mut depth = 0u32;
         loop {
@@ -31,13 +36,20 @@ impl<'a> Parser<'a> {
 
     fn value(&mut self, variable: &mut Variable<'a>, ty: &str, element: u32) -> Result<()> {
         if variable.init.len() as u64 + u64::from(element) > u64::from(variable.size) {
-            return Err(self.error(format!("{} has {} bytes, and this value lies after them", variable.name, variable.size)));
+            return Err(self.error(format!(
+                "{} has {} bytes, and this value lies after them",
+                variable.name, variable.size
+            )));
         }
         let negative = self.eat(b'-');
         let is_float = ty.starts_with(".f");
         let bits = match self.peek() {
             Token::Int(v) if !is_float => {
-                if negative { v.wrapping_neg() } else { v }
+                if negative {
+                    v.wrapping_neg()
+                } else {
+                    v
+                }
             }
             Token::Int(v) => float_bits(v as f64, negative, ty),
             Token::F32(v) if element == 4 => u64::from(v) ^ (u64::from(negative) << 31),
@@ -49,12 +61,18 @@ impl<'a> Parser<'a> {
             _ => return Err(self.error(format!("this is no initial value of type {ty}"))),
         };
         self.at += 1;
-        variable.init.extend_from_slice(&bits.to_le_bytes()[..element as usize]);
+        variable
+            .init
+            .extend_from_slice(&bits.to_le_bytes()[..element as usize]);
         // `name + 8`, after the name was taken.
-        if let Some(last) = variable.relocations.last_mut() {
-            if last.0 as usize + 8 == variable.init.len() && self.eat(b'+') {
-                let negative = self.eat(b'-');
-                let offset = self.small_int("an offset")? as i64;
+        let is_address = variable
+            .relocations
+            .last()
+            .is_some_and(|r| r.0 as usize + 8 == variable.init.len());
+        if is_address && self.eat(b'+') {
+            let negative = self.eat(b'-');
+            let offset = i64::from(self.small_int("an offset")?);
+            if let Some(last) = variable.relocations.last_mut() {
                 last.2 = if negative { -offset } else { offset };
             }
         }
@@ -72,7 +90,9 @@ impl<'a> Parser<'a> {
                 return Err(self.error("expected `)`"));
             }
         }
-        variable.relocations.push((variable.init.len() as u32, name, 0));
+        variable
+            .relocations
+            .push((variable.init.len() as u32, name, 0));
         Ok(())
     }
 }

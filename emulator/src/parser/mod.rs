@@ -15,13 +15,25 @@ const MAX_SLOT_BYTES: u64 = 512 << 10;
 
 /// Reads a whole PTX text.
 pub(crate) fn parse(text: &str) -> Result<Source<'_>, ParseError> {
-    let mut parser = Parser { text, lexemes: lex(text)?, at: 0, variable_bytes: 0 };
-    let mut source = Source { target: "", ..Source::default() };
+    let mut parser = Parser {
+        text,
+        lexemes: lex(text)?,
+        at: 0,
+        variable_bytes: 0,
+    };
+    let mut source = Source {
+        target: "",
+        ..Source::default()
+    };
     while parser.peek() != Token::End {
         parser.item(&mut source)?;
     }
     if source.version == (0, 0) {
-        return Err(ParseError::new(1, "", "a PTX text begins with .version; this one has none"));
+        return Err(ParseError::new(
+            1,
+            "",
+            "a PTX text begins with .version; this one has none",
+        ));
     }
     Ok(source)
 }
@@ -57,7 +69,11 @@ impl<'a> Parser<'a> {
     /// An error at the token under the cursor.
     fn error(&self, message: impl Into<String>) -> ParseError {
         let l = self.lexeme();
-        let shown = if l.token == Token::End { "end of text" } else { &self.text[l.start as usize..l.end as usize] };
+        let shown = if l.token == Token::End {
+            "end of text"
+        } else {
+            &self.text[l.start as usize..l.end as usize]
+        };
         ParseError::new(l.line, shown, message)
     }
 
@@ -68,7 +84,11 @@ impl<'a> Parser<'a> {
     }
 
     fn expect(&mut self, c: u8) -> Result<()> {
-        if self.eat(c) { Ok(()) } else { Err(self.error(format!("expected `{}`", c as char))) }
+        if self.eat(c) {
+            Ok(())
+        } else {
+            Err(self.error(format!("expected `{}`", c as char)))
+        }
     }
 
     fn word(&mut self, what: &str) -> Result<&'a str> {
@@ -160,15 +180,21 @@ impl<'a> Parser<'a> {
     fn version(&mut self) -> Result<(u32, u32)> {
         let l = self.lexeme();
         let shown = &self.text[l.start as usize..l.end as usize];
-        let parsed = shown.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-        let version = parsed.filter(|v| *v != (0, 0)).ok_or_else(|| self.error("expected a version such as 8.0"))?;
+        let parsed = shown
+            .split_once('.')
+            .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let version = parsed
+            .filter(|v| *v != (0, 0))
+            .ok_or_else(|| self.error("expected a version such as 8.0"))?;
         self.at += 1;
         Ok(version)
     }
 
     fn file(&mut self, source: &mut Source<'a>) -> Result<()> {
         let number = self.small_int("a file number")?;
-        let Token::Str(path) = self.peek() else { return Err(self.error("expected a file name")) };
+        let Token::Str(path) = self.peek() else {
+            return Err(self.error("expected a file name"));
+        };
         self.at += 1;
         source.files.insert(number, path.to_owned());
         while self.eat(b',') {
@@ -196,7 +222,9 @@ impl<'a> Parser<'a> {
             return Ok(align);
         }
         self.at -= 1;
-        Err(self.error(format!("an alignment is a power of two up to 65536, not {align}")))
+        Err(self.error(format!(
+            "an alignment is a power of two up to 65536, not {align}"
+        )))
     }
 
     /// `.param .u64 .ptr .global .align 8 name` or `.param .align 8 .b8 name[56]`; also `.local`.
@@ -228,9 +256,14 @@ impl<'a> Parser<'a> {
                 _ => break word,
             }
         };
-        let element = bytes.ok_or_else(|| self.error(format!("the variable {name} has no type")))?;
+        let element =
+            bytes.ok_or_else(|| self.error(format!("the variable {name} has no type")))?;
         let size = self.dimensions(element, MAX_SLOT_BYTES)?.unwrap_or(element);
-        Ok(Slot { name, align: align.max(element), size })
+        Ok(Slot {
+            name,
+            align: align.max(element),
+            size,
+        })
     }
 
     /// `[2][3]` after a name: the size in bytes; 0 for `[]`, nothing where there are no brackets.
@@ -242,7 +275,10 @@ impl<'a> Parser<'a> {
                 continue;
             }
             let n = self.int("a number of elements")?;
-            let total = size.unwrap_or(u64::from(element)).checked_mul(n).filter(|s| *s <= limit);
+            let total = size
+                .unwrap_or(u64::from(element))
+                .checked_mul(n)
+                .filter(|s| *s <= limit);
             size = Some(total.ok_or_else(|| {
                 self.at -= 1;
                 self.error(format!("this variable is larger than {limit} bytes"))
@@ -265,16 +301,29 @@ impl<'a> Parser<'a> {
         };
         let variable = self.variable(space, is_extern, line)?;
         if variable.dynamic && !(is_extern && space == VariableSpace::Shared) {
-            return Err(ParseError::new(line, variable.name, "only an .extern .shared variable may leave its size open"));
+            return Err(ParseError::new(
+                line,
+                variable.name,
+                "only an .extern .shared variable may leave its size open",
+            ));
         }
         if is_extern && !variable.dynamic {
-            return Err(ParseError::new(line, variable.name, "a variable of another module cannot be linked"));
+            return Err(ParseError::new(
+                line,
+                variable.name,
+                "a variable of another module cannot be linked",
+            ));
         }
         Ok(variable)
     }
 
     /// What follows the state space: `.align 4 .b8 name[8] = {…};`.
-    fn variable(&mut self, space: VariableSpace, is_extern: bool, line: u32) -> Result<Variable<'a>> {
+    fn variable(
+        &mut self,
+        space: VariableSpace,
+        is_extern: bool,
+        line: u32,
+    ) -> Result<Variable<'a>> {
         let (mut align, mut ty) = (0, None);
         let name = loop {
             let word = self.word("a type or a name")?;
@@ -285,15 +334,19 @@ impl<'a> Parser<'a> {
                     return Err(self.error("attributes of variables are not implemented"));
                 }
                 _ if word.starts_with('.') => {
-                    ty = Some((word, type_bytes(word).ok_or_else(|| {
-                        self.at -= 1;
-                        self.error("this type is not implemented for a variable")
-                    })?));
+                    ty = Some((
+                        word,
+                        type_bytes(word).ok_or_else(|| {
+                            self.at -= 1;
+                            self.error("this type is not implemented for a variable")
+                        })?,
+                    ));
                 }
                 _ => break word,
             }
         };
-        let (ty, element) = ty.ok_or_else(|| self.error(format!("the variable {name} has no type")))?;
+        let (ty, element) =
+            ty.ok_or_else(|| self.error(format!("the variable {name} has no type")))?;
         let size = self.dimensions(element, MAX_VARIABLE_BYTES)?;
         let mut variable = Variable {
             name,
@@ -308,7 +361,9 @@ impl<'a> Parser<'a> {
         };
         self.variable_bytes += u64::from(variable.size);
         if self.variable_bytes > MAX_VARIABLE_BYTES {
-            return Err(self.error(format!("the variables take more than {MAX_VARIABLE_BYTES} bytes")));
+            return Err(self.error(format!(
+                "the variables take more than {MAX_VARIABLE_BYTES} bytes"
+            )));
         }
         if self.eat(b'=') {
             self.initialiser(&mut variable, ty, element)?;
@@ -319,7 +374,12 @@ impl<'a> Parser<'a> {
 
     fn function(&mut self, source: &mut Source<'a>, is_entry: bool) -> Result<()> {
         let line = self.lexeme().line;
-        let mut function = Function { is_entry, line, scope_parents: vec![0], ..Function::default() };
+        let mut function = Function {
+            is_entry,
+            line,
+            scope_parents: vec![0],
+            ..Function::default()
+        };
         if self.peek() == Token::Punct(b'(') {
             function.results = self.slots()?;
         }
@@ -353,7 +413,10 @@ impl<'a> Parser<'a> {
                     self.body(&mut function, source)?;
                     break;
                 }
-                _ => return Err(self.error("expected the function's body, or a directive that is implemented")),
+                _ => {
+                    return Err(self
+                        .error("expected the function's body, or a directive that is implemented"));
+                }
             }
         }
         source.functions.push(function);
