@@ -215,6 +215,11 @@ impl Device {
         self.heap.peak()
     }
 
+    /// Makes the present use the peak.
+    pub fn reset_peak(&self) {
+        self.heap.reset_peak();
+    }
+
     /// The address of a module's variable on this device, which it is placed on if it was not.
     ///
     /// # Errors

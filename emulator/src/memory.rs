@@ -383,6 +383,10 @@ impl Heap {
         self.with(|heap| heap.peak)
     }
 
+    pub(crate) fn reset_peak(&self) {
+        self.with(|heap| heap.peak = heap.in_use);
+    }
+
     /// Forgets all race state, when the launches' numbers start over.
     pub(crate) fn clear_shadows(&self) {
         for shadow in self.snapshot().live.iter().filter_map(|a| a.shadow.get()) {

@@ -4,7 +4,9 @@
 
 use crate::backend::Backend;
 use crate::backend::cpu::Cpu;
-use crate::driver::DriverError;
+use crate::backend::gpu::Gpu;
+use crate::driver::emulated::Emulated;
+use crate::driver::{Driver, DriverError};
 use crate::error::Error;
 use crate::train::host_memory;
 
@@ -60,11 +62,7 @@ pub fn open<T: Task>(choice: Choice, task: T) -> Result<T::Output, Error> {
         },
         Choice::Cpu => Ok(task.run(&cpu())),
         Choice::Cuda => Ok(task.run(&cuda()?)),
-        Choice::Emulator => {
-            crate::ptx::read(None)?;
-            let reason = "the emulator is not part of this build; use --device cpu".to_owned();
-            Err(DriverError::Unavailable(reason).into())
-        }
+        Choice::Emulator => Ok(task.run(&emulator()?)),
     }
 }
 
@@ -75,16 +73,24 @@ fn cpu() -> Device<Cpu> {
     }
 }
 
+/// The kernels for the newest architecture, on the emulator.
+fn emulator() -> Result<Device<Gpu<Emulated>>, Error> {
+    let driver = Emulated::new();
+    let ptx = crate::ptx::read(Some(driver.info().compute_capability))?;
+    Ok(Device {
+        backend: Gpu::new(driver, &ptx)?,
+        memory: host_memory(),
+    })
+}
+
 /// The first card that `CUDA_VISIBLE_DEVICES` shows.
 #[cfg(feature = "cuda")]
-fn cuda() -> Result<Device<crate::backend::gpu::Gpu<crate::driver::cuda::Cuda>>, Error> {
-    use crate::driver::Driver;
-
+fn cuda() -> Result<Device<Gpu<crate::driver::cuda::Cuda>>, Error> {
     let driver = crate::driver::cuda::Cuda::open(0)?;
     let memory = driver.memory_info()?;
     let ptx = crate::ptx::read(Some(driver.info().compute_capability))?;
     Ok(Device {
-        backend: crate::backend::gpu::Gpu::new(driver, &ptx)?,
+        backend: Gpu::new(driver, &ptx)?,
         memory: Some(memory),
     })
 }

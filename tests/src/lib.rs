@@ -18,6 +18,7 @@ pub mod reference;
 pub mod spmm;
 pub mod spmm_algebra;
 pub mod spmm_values;
+pub mod training;
 
 /// How large a suite's cases may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

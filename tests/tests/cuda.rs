@@ -1,10 +1,13 @@
 //! The conformance suite on a CUDA card: the same cases as on the CPU and on the emulator.
 #![cfg(feature = "cuda")]
 
+use half::f16;
+use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::cuda::Cuda;
 use halfgnn::driver::{Driver, DriverError};
 use halfgnn_tests::Scale;
+use halfgnn_tests::training::{assert_agree, parameters_after};
 use std::sync::LazyLock;
 
 static CARD: LazyLock<Option<Gpu<Cuda>>> = LazyLock::new(|| {
@@ -21,3 +24,22 @@ static CARD: LazyLock<Option<Gpu<Cuda>>> = LazyLock::new(|| {
 });
 
 halfgnn_tests::conformance!(|| CARD.as_ref(), Scale::Full);
+
+#[test]
+fn training_follows_the_cpu() {
+    let Some(card) = CARD.as_ref() else { return };
+    let cpu = Cpu::new();
+    let expected = parameters_after::<_, f16>(&cpu, 1);
+    assert_agree(&expected, &parameters_after::<_, f16>(card, 1), 1e-6, 0.02);
+    let expected = parameters_after::<_, f32>(&cpu, 20);
+    assert_agree(&expected, &parameters_after::<_, f32>(card, 20), 1e-3, 0.1);
+}
+
+#[test]
+fn training_repeats_bit_for_bit() {
+    let Some(card) = CARD.as_ref() else { return };
+    assert_eq!(
+        parameters_after::<_, f16>(card, 5),
+        parameters_after::<_, f16>(card, 5)
+    );
+}
