@@ -58,7 +58,7 @@ impl Screen {
         if let Some(bar) = &self.bar {
             bar.set_message(message.to_string());
             bar.set_position(epoch.into());
-        } else if epoch % epochs.div_ceil(LINES_PER_RUN) == 0 || epoch == 1 || epoch == epochs {
+        } else if epoch.is_multiple_of(epochs.div_ceil(LINES_PER_RUN)) || epoch == 1 || epoch == epochs {
             self.line(&format_args!("{label} epoch {epoch}/{epochs} {message}"));
         }
     }
@@ -112,7 +112,7 @@ pub fn count(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
