@@ -58,7 +58,10 @@ impl Screen {
         if let Some(bar) = &self.bar {
             bar.set_message(message.to_string());
             bar.set_position(epoch.into());
-        } else if epoch.is_multiple_of(epochs.div_ceil(LINES_PER_RUN)) || epoch == 1 || epoch == epochs {
+        } else if epoch.is_multiple_of(epochs.div_ceil(LINES_PER_RUN))
+            || epoch == 1
+            || epoch == epochs
+        {
             self.line(&format_args!("{label} epoch {epoch}/{epochs} {message}"));
         }
     }
