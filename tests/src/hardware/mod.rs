@@ -279,7 +279,7 @@ mod tests {
             [0x7F7F_FFFF; 2],
             [1, 0x8000_0001],
         ] {
-            assert!(pairs.contains(&pair.to_vec()), "{pair:x?}");
+            assert!(pairs.contains(pair.as_slice()), "{pair:x?}");
         }
     }
 }
