@@ -4,6 +4,7 @@ mod bounds;
 mod harness;
 mod initialised;
 mod progress;
+mod races_at_random;
 mod races_between_blocks;
 mod races_in_block;
 mod warps;
