@@ -49,7 +49,7 @@ pub fn parameters_after<B: Backend, E: Element>(backend: &B, epochs: u32) -> Vec
     };
     let train = TrainConfig {
         epochs,
-        ..TrainConfig::default()
+        ..TrainConfig::new(E::PRECISION)
     };
     let model = Gcn::new(backend, objective.vertices(), config, train.seed).expect("room");
     let mut trainer = Trainer::new(backend, &objective, model, train).expect("room");

@@ -164,23 +164,24 @@ impl<D: Driver> Gpu<D> {
         Ok(())
     }
 
-    fn loss_params<E: Element>(
+    /// Launches a kernel over the rows of `logits`, and the one that makes a result of what its CTAs left.
+    fn launch_loss<E: Element>(
         &self,
         operator: &'static str,
+        [first, second]: [&'static str; 2],
         logits: &Matrix<Self, E>,
         labels: &Array<Self, u32>,
-        result: &Array<Self, impl bytemuck::Pod + Send + Sync>,
-    ) -> Result<(LossParams, LaunchConfig), Error> {
+        result: &mut Array<Self, impl bytemuck::Pod + Send + Sync>,
+        complete: impl FnOnce(LossParams) -> LossParams,
+    ) -> Result<(), Error> {
         let vectors = stride_vectors(operator, logits)?;
         let lanes_log2 = spmm::lanes_log2(vectors);
         let rows = logits.rows() as u64;
         let rows_per_cta = contract::loss_rows_per_cta(rows, lanes_log2);
         let ctas = rows.div_ceil(rows_per_cta as u64);
         let config = config(operator, ctas, 1, contract::LOSS_SHARED_BYTES)?;
-        let partials = self
-            .workspace
-            .floats(&self.driver, &self.ledger, ctas * 4)?;
-        let params = LossParams {
+        let partials = self.workspace.floats(&self.driver, &self.ledger, ctas * 4)?;
+        let params = complete(LossParams {
             logits: matrix(logits),
             gradient: DevicePtr::NULL,
             labels: array(labels),
@@ -195,8 +196,14 @@ impl<D: Driver> Gpu<D> {
             ctas: config.grid[0],
             count: 0,
             rows_per_cta,
-        };
-        Ok((params, config))
+        });
+        let one_cta = LaunchConfig { grid: [1, 1, 1], ..config };
+        // SAFETY: the operator checked that the operands fit one another; there are four words a CTA, and the workspace
+        // is held until both launches are under way.
+        unsafe {
+            self.kernels.launch(&self.driver, first, config, &params)?;
+            self.kernels.launch(&self.driver, second, one_cta, &params)
+        }
     }
 
     pub(super) fn launch_cross_entropy<E: Element>(
@@ -209,27 +216,14 @@ impl<D: Driver> Gpu<D> {
         loss: &mut Array<Self, f32>,
     ) -> Result<(), Error> {
         const NAME: &str = "cross_entropy";
-        let (params, config) = self.loss_params(NAME, logits, targets, loss)?;
-        let params = LossParams {
+        let count = narrow(NAME, "rows with a target", count)?;
+        let names = [entry::<E>("cross_entropy_f16", "cross_entropy_f32"), "reduce_loss"];
+        self.launch_loss(NAME, names, logits, targets, loss, |params| LossParams {
             gradient: matrix(gradient),
             state: array(&state.words),
-            count: narrow(NAME, "rows with a target", count)?,
+            count,
             ..params
-        };
-        let name = entry::<E>("cross_entropy_f16", "cross_entropy_f32");
-        // SAFETY: the operator checked that the operands fit one another; there are four words a CTA.
-        unsafe {
-            self.kernels.launch(&self.driver, name, config, &params)?;
-            self.kernels.launch(
-                &self.driver,
-                "reduce_loss",
-                LaunchConfig {
-                    grid: [1, 1, 1],
-                    ..config
-                },
-                &params,
-            )
-        }
+        })
     }
 
     pub(super) fn launch_count_correct<E: Element>(
@@ -239,26 +233,11 @@ impl<D: Driver> Gpu<D> {
         splits: &Array<Self, u32>,
         correct: &mut Array<Self, u32>,
     ) -> Result<(), Error> {
-        const NAME: &str = "count_correct";
-        let (params, config) = self.loss_params(NAME, logits, labels, correct)?;
-        let params = LossParams {
+        let names = [entry::<E>("count_correct_f16", "count_correct_f32"), "reduce_counts"];
+        self.launch_loss("count_correct", names, logits, labels, correct, |params| LossParams {
             splits: array(splits),
             ..params
-        };
-        let name = entry::<E>("count_correct_f16", "count_correct_f32");
-        // SAFETY: the operator checked that the operands fit one another; there are four words a CTA.
-        unsafe {
-            self.kernels.launch(&self.driver, name, config, &params)?;
-            self.kernels.launch(
-                &self.driver,
-                "reduce_counts",
-                LaunchConfig {
-                    grid: [1, 1, 1],
-                    ..config
-                },
-                &params,
-            )
-        }
+        })
     }
 
     fn adam_params(

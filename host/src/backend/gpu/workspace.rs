@@ -4,12 +4,23 @@ use super::buffer::Buffer;
 use crate::backend::{Ledger, MemoryKind};
 use crate::driver::Driver;
 use crate::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One buffer for all operators: they run one after the other, so each may use it from the start. It grows to what the
 /// largest asked for and stays, so that no operator allocates after its first call.
 #[derive(Debug)]
-pub struct Workspace<D: Driver>(Mutex<Option<Arc<Buffer<D, f32>>>>);
+pub struct Workspace<D: Driver>(Mutex<Option<Buffer<D, f32>>>);
+
+/// The workspace, for one operator. No other operator's launches come between its own while it is held.
+#[derive(Debug)]
+pub struct Lease<'a, D: Driver>(MutexGuard<'a, Option<Buffer<D, f32>>>);
+
+impl<D: Driver> Lease<'_, D> {
+    /// Address on the device; null where nothing was ever asked for.
+    pub fn address(&self) -> u64 {
+        self.0.as_ref().map_or(0, Buffer::address)
+    }
+}
 
 impl<D: Driver> Default for Workspace<D> {
     fn default() -> Self {
@@ -18,19 +29,19 @@ impl<D: Driver> Default for Workspace<D> {
 }
 
 impl<D: Driver> Workspace<D> {
-    /// At least `floats` floats of any content.
-    pub fn floats(&self, driver: &D, ledger: &Ledger, floats: u64) -> Result<Arc<Buffer<D, f32>>, Error> {
+    /// At least `floats` floats of any content, until the lease is dropped, which is when all launches that use them
+    /// are under way: a stream is in order.
+    pub fn floats(&self, driver: &D, ledger: &Ledger, floats: u64) -> Result<Lease<'_, D>, Error> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let floats = usize::try_from(floats).unwrap_or(usize::MAX);
-        match &*held {
-            Some(buffer) if buffer.bytes() / size_of::<f32>() >= floats => Ok(Arc::clone(buffer)),
-            _ => {
-                // The old one goes first, so that both need not fit.
-                *held = None;
-                let buffer = Arc::new(Buffer::uninitialised(driver, floats, ledger, MemoryKind::Workspace)?);
-                *held = Some(Arc::clone(&buffer));
-                Ok(buffer)
-            }
+        let enough = held
+            .as_ref()
+            .map_or(floats == 0, |buffer| buffer.bytes() / size_of::<f32>() >= floats);
+        if !enough {
+            // The old one goes first, so that both need not fit.
+            *held = None;
+            *held = Some(Buffer::uninitialised(driver, floats, ledger, MemoryKind::Workspace)?);
         }
+        Ok(Lease(held))
     }
 }
