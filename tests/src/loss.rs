@@ -191,7 +191,8 @@ pub fn counts<B: Backend>(backend: &B, scale: Scale) {
         assert_eq!(counts(1, &[], &[], &[]), [0; 3]);
 
         for classes in [1, 7, 8, 41, 130] {
-            let rows = scale.pick(200, 5000);
+            // So many that each split has rows that are right by chance.
+            let rows = scale.pick(200, 5000).max(30 * classes);
             let logits = Random(82).integers(3, rows * classes);
             let labels = Random(83).below(classes as u32, rows);
             let splits: Vec<u32> = Random(84)
