@@ -1,6 +1,7 @@
 //! Single and double precision: exact where PTX rounds, within PTX's bounds where it approximates.
 
 use crate::harness::{Round, check, evaluate, operands, round};
+use std::cmp::Ordering;
 
 const NAN: u32 = 0x7fff_ffff;
 
@@ -200,34 +201,30 @@ fn the_lesser_and_the_greater() {
 #[test]
 fn comparisons() {
     let all = operands(&SPECIAL, 32, 7);
-    for (name, f) in [
-        ("eq", (|x, y| x == y) as fn(f32, f32) -> bool),
-        ("ne", |x, y| x < y || x > y),
-        ("lt", |x, y| x < y),
-        ("le", |x, y| x <= y),
-        ("gt", |x, y| x > y),
-        ("ge", |x, y| x >= y),
-        ("equ", |x, y| x == y || x.is_nan() || y.is_nan()),
-        ("neu", |x, y| x != y),
-        ("ltu", |x, y| !(x >= y)),
-        ("leu", |x, y| !(x > y)),
-        ("gtu", |x, y| !(x <= y)),
-        ("geu", |x, y| !(x < y)),
-        ("num", |x, y| !x.is_nan() && !y.is_nan()),
-        ("nan", |x, y| x.is_nan() || y.is_nan()),
-    ] {
+    let compare = |name: &str, f: &dyn Fn(Option<Ordering>) -> bool| {
         let instruction = format!("setp.{name}.f32 p, x, y; selp.u32 d, 1, 0, p;");
         check(&instruction, "b32", "b32", &all, |x, y, _| {
-            f(float(x), float(y)).into()
+            f(float(x).partial_cmp(&float(y))).into()
         });
+    };
+    for (name, f) in [
+        ("eq", Ordering::is_eq as fn(Ordering) -> bool),
+        ("ne", Ordering::is_ne),
+        ("lt", Ordering::is_lt),
+        ("le", Ordering::is_le),
+        ("gt", Ordering::is_gt),
+        ("ge", Ordering::is_ge),
+    ] {
+        // With a NaN the plain comparisons are false and the unordered ones true.
+        compare(name, &|order| order.is_some_and(f));
+        compare(&format!("{name}u"), &|order| order.is_none_or(f));
     }
-    check(
-        "setp.gt.f32 p, x, y; selp.f32 d, x, y, p;",
-        "b32",
-        "b32",
-        &all,
-        |x, y, _| if float(x) > float(y) { x } else { y },
-    );
+    compare("num", &|order| order.is_some());
+    compare("nan", &|order| order.is_none());
+    let greater = "setp.gt.f32 p, x, y; selp.f32 d, x, y, p;";
+    check(greater, "b32", "b32", &all, |x, y, _| {
+        if float(x) > float(y) { x } else { y }
+    });
 }
 
 #[test]

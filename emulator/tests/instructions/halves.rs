@@ -84,7 +84,10 @@ fn greatest(x: u16, y: u16, z: u16) -> u16 {
     if v & 0x7fff > 0x7c00 { NAN } else { v ^ 0x8000 }
 }
 
-const BINARY: [(&str, fn(u16, u16, u16) -> u16); 5] = [
+/// An operation on up to three halves.
+type Operation = fn(u16, u16, u16) -> u16;
+
+const BINARY: [(&str, Operation); 5] = [
     ("add.rn", add),
     ("sub.rn", sub),
     ("mul.rn", mul),
@@ -134,7 +137,7 @@ fn two_at_a_time() {
         .map(|(i, v)| v << 16 | SPECIAL[(i * 5 + 3) % 13])
         .collect();
     let all = operands(&special, 32, 2);
-    let both = |f: fn(u16, u16, u16) -> u16| {
+    let both = |f: Operation| {
         move |x: u64, y: u64, z: u64| {
             let low = f(x as u16, y as u16, z as u16);
             let high = f((x >> 16) as u16, (y >> 16) as u16, (z >> 16) as u16);
