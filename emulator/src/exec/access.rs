@@ -14,14 +14,34 @@ use crate::shared::bank_conflicts;
 const MAX_ELEMENTS: usize = 4;
 
 /// One request: the addresses of the lanes, in one space.
-pub(super) struct Request {
+pub(super) struct Request<'a> {
     pub mask: u32,
-    pub addresses: Lanes,
+    pub addresses: &'a Lanes,
+}
+
+/// The addresses of one instruction, each in its own space, and the lanes of each of [`SPACES`].
+struct Requests {
+    addresses: Lanes,
+    masks: [u32; 4],
+}
+
+const SPACES: [Space; 4] = [Space::Global, Space::Shared, Space::Local, Space::Param];
+
+impl Requests {
+    /// Those that any lane takes part in.
+    fn iter(&self) -> impl Iterator<Item = (Space, Request<'_>)> {
+        let addresses = &self.addresses;
+        let taken = SPACES
+            .into_iter()
+            .zip(self.masks)
+            .filter(|(_, mask)| *mask != 0);
+        taken.map(move |(space, mask)| (space, Request { mask, addresses }))
+    }
 }
 
 impl Block<'_> {
-    /// The request in each space that the lanes' addresses mean.
-    fn requests(&self, warp: &Warp, mask: u32, access: &Access) -> [(Space, Request); 4] {
+    /// The spaces that the lanes' addresses mean.
+    fn requests(&self, warp: &Warp, mask: u32, access: &Access) -> Requests {
         let base = warp.row(&self.env.constants, access.address);
         let mut addresses: Lanes =
             std::array::from_fn(|i| base[i].wrapping_add(access.offset as u64));
@@ -48,16 +68,7 @@ impl Block<'_> {
                 }
             }
         }
-        let spaces = [Space::Global, Space::Shared, Space::Local, Space::Param];
-        std::array::from_fn(|i| {
-            (
-                spaces[i],
-                Request {
-                    mask: masks[i],
-                    addresses,
-                },
-            )
-        })
+        Requests { addresses, masks }
     }
 
     pub(super) fn load(
@@ -74,10 +85,7 @@ impl Block<'_> {
             Touch::Read
         };
         let mut values = [[0u64; 32]; MAX_ELEMENTS];
-        for (space, request) in self.requests(warp, mask, &access) {
-            if request.mask == 0 {
-                continue;
-            }
+        for (space, request) in self.requests(warp, mask, &access).iter() {
             match space {
                 Space::Shared => self.load_shared(warp, &request, &access, touch, &mut values)?,
                 Space::Local | Space::Param => {
@@ -135,10 +143,7 @@ impl Block<'_> {
         for (row, values) in s.iter().zip(&mut values).take(access.count.into()) {
             *values = *warp.row(&self.env.constants, *row);
         }
-        for (space, request) in self.requests(warp, mask, &access) {
-            if request.mask == 0 {
-                continue;
-            }
+        for (space, request) in self.requests(warp, mask, &access).iter() {
             match space {
                 Space::Shared => self.store_shared(warp, &request, &access, touch, &values)?,
                 Space::Local | Space::Param => {
@@ -164,10 +169,7 @@ impl Block<'_> {
         let [b, c] = operands.map(|r| *warp.row(&self.env.constants, r));
         let bytes = u32::from(access.bytes);
         let mut old = [0u64; 32];
-        for (space, request) in self.requests(warp, mask, &access) {
-            if request.mask == 0 {
-                continue;
-            }
+        for (space, request) in self.requests(warp, mask, &access).iter() {
             match space {
                 Space::Shared => {
                     self.count_shared(&request, bytes);
@@ -206,7 +208,7 @@ impl Block<'_> {
         Ok(())
     }
 
-    fn count_shared(&mut self, request: &Request, bytes: u32) {
+    fn count_shared(&mut self, request: &Request<'_>, bytes: u32) {
         self.counts.shared_requests += 1;
         self.counts.shared_bytes += u64::from(bytes * request.mask.count_ones());
         let offsets = std::array::from_fn(|i| request.addresses[i] as u32);
@@ -340,7 +342,7 @@ impl Block<'_> {
     fn load_shared(
         &mut self,
         warp: &Warp,
-        r: &Request,
+        r: &Request<'_>,
         access: &Access,
         touch: Touch,
         values: &mut [Lanes; 4],
@@ -364,7 +366,7 @@ impl Block<'_> {
     fn store_shared(
         &mut self,
         warp: &Warp,
-        r: &Request,
+        r: &Request<'_>,
         access: &Access,
         touch: Touch,
         values: &[Lanes; 4],
@@ -439,7 +441,7 @@ impl Block<'_> {
         &mut self,
         warp: &mut Warp,
         space: Space,
-        r: &Request,
+        r: &Request<'_>,
         access: &Access,
         values: &mut [Lanes; 4],
     ) -> Step<()> {
@@ -493,7 +495,7 @@ impl Block<'_> {
         &mut self,
         warp: &mut Warp,
         space: Space,
-        r: &Request,
+        r: &Request<'_>,
         access: &Access,
         values: &[Lanes; 4],
     ) -> Step<()> {

@@ -41,7 +41,13 @@ impl Block<'_> {
                 (wanted[l] as u32).min(bytes.into())
             }
         });
-        self.count_global_reads(&Request { mask, addresses }, &sizes);
+        self.count_global_reads(
+            &Request {
+                mask,
+                addresses: &addresses,
+            },
+            &sizes,
+        );
         self.counts.shared_bytes += u64::from(u32::from(bytes) * mask.count_ones());
         for lane in lanes(mask) {
             let offset =

@@ -48,7 +48,7 @@ impl<'a> Block<'a> {
     pub(super) fn load_global(
         &mut self,
         warp: &Warp,
-        r: &Request,
+        r: &Request<'_>,
         access: &Access,
         touch: Touch,
         values: &mut [Lanes; 4],
@@ -75,7 +75,7 @@ impl<'a> Block<'a> {
     pub(super) fn store_global(
         &mut self,
         warp: &Warp,
-        r: &Request,
+        r: &Request<'_>,
         access: &Access,
         touch: Touch,
         values: &[Lanes; 4],
@@ -103,7 +103,7 @@ impl<'a> Block<'a> {
     pub(super) fn atomic_global(
         &mut self,
         warp: &Warp,
-        r: &Request,
+        r: &Request<'_>,
         bytes: u32,
         old: &mut Lanes,
         f: impl Fn(usize, u64) -> u64,
@@ -158,7 +158,7 @@ impl<'a> Block<'a> {
         Ok(data)
     }
 
-    pub(super) fn count_global_reads(&mut self, r: &Request, bytes: &[u32; 32]) {
+    pub(super) fn count_global_reads(&mut self, r: &Request<'_>, bytes: &[u32; 32]) {
         let mut sectors = Sectors::new();
         let mut total = 0;
         for lane in lanes(r.mask).filter(|l| bytes[*l] > 0) {
