@@ -573,3 +573,181 @@ fn unnamed_race(env: &Env<'_>) -> Box<Fault> {
         ),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = ".version 8.0 .target sm_80 .address_size 64
+        .global .align 4 .b32 total = 5;
+        .visible .entry count(.param .u64 out) .maxntid 64, 1, 1 {
+            .reg .b32 %r<4>; .reg .b64 %rd<4>;
+            ld.param.b64 %rd1, [out];
+            mov.u32 %r1, %ctaid.x;
+            mul.wide.u32 %rd2, %r1, 4;
+            add.s64 %rd1, %rd1, %rd2;
+            mov.b64 %rd3, total;
+            ld.global.b32 %r2, [%rd3];
+            st.global.b32 [%rd1], %r2;
+            ret;
+        }
+        .visible .entry same(.param .u64 out) {
+            .reg .b32 %r<4>; .reg .b64 %rd<4>;
+            ld.param.b64 %rd1, [out];
+            mov.u32 %r1, %ctaid.x;
+            st.global.b32 [%rd1], %r1;
+            ret;
+        }";
+
+    #[test]
+    fn every_seed_is_a_permutation() {
+        for blocks in [1u32, 2, 3, 31, 64, 1000] {
+            for seed in [0, 1, 2, u64::MAX] {
+                let order = Order::new([blocks, 1, 1], seed);
+                let mut seen: Vec<u64> = (0..u64::from(blocks)).map(|p| order.block(p)).collect();
+                if seed == 0 {
+                    assert!(seen.is_sorted());
+                } else if blocks >= 31 {
+                    assert!(!seen.is_sorted(), "{blocks} {seed}");
+                }
+                seen.sort_unstable();
+                assert!(seen.into_iter().eq(0..u64::from(blocks)));
+            }
+        }
+    }
+
+    #[test]
+    fn configurations_are_checked_with_their_figures() {
+        let module = Module::parse(TEXT).unwrap();
+        let device = Device::default();
+        let launch = |entry, grid, block, shared, params: &[u8]| {
+            let error = device
+                .launch(
+                    &module,
+                    entry,
+                    grid,
+                    block,
+                    shared,
+                    params,
+                    &LaunchOptions::default(),
+                )
+                .unwrap_err();
+            error.to_string()
+        };
+        let p = [0u8; 8];
+        assert!(
+            launch("none", [1; 3], [1; 3], 0, &p).contains("no kernel none; it has count, same")
+        );
+        assert!(
+            launch("count", [1; 3], [65, 1, 1], 0, &p)
+                .contains("allows 64 threads a block, and 65")
+        );
+        assert!(launch("same", [1; 3], [32, 32, 2], 0, &p).contains("1 to 1024 threads"));
+        assert!(launch("same", [1; 3], [u32::MAX; 3], 0, &p).contains("1 to 1024 threads"));
+        assert!(launch("same", [1, 0, 1], [1; 3], 0, &p).contains("grid"));
+        assert!(launch("same", [1, 70_000, 1], [1; 3], 0, &p).contains("70000"));
+        assert!(
+            launch("same", [1; 3], [1; 3], 300_000, &p)
+                .contains("232448 bytes of shared memory, and 300000")
+        );
+        assert!(
+            launch("same", [1; 3], [1; 3], 0, &p[..4]).contains("8 bytes of parameters, and 4")
+        );
+    }
+
+    /// More launches than the race state can number, on memory that they share: none may remember another.
+    #[test]
+    fn launches_do_not_race_with_each_other() {
+        let module = Module::parse(TEXT).unwrap();
+        let device = Device::default();
+        let out = device.alloc(4).unwrap();
+        for i in 0..2 * EPOCHS {
+            let params = out.to_le_bytes();
+            let report = device.launch(
+                &module,
+                "same",
+                [1; 3],
+                [1; 3],
+                0,
+                &params,
+                &LaunchOptions::default(),
+            );
+            assert!(report.is_ok(), "launch {i}");
+        }
+    }
+
+    /// Blocks run on several threads; the report is that of one.
+    #[test]
+    fn a_race_is_reported_alike_every_time() {
+        let module = Module::parse(TEXT).unwrap();
+        let reports = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
+            let options = LaunchOptions {
+                seed: 3,
+                ..LaunchOptions::default()
+            };
+            (0..20)
+                .map(|_| {
+                    let device = Device::default();
+                    let out = device.alloc(4).unwrap();
+                    device.name_allocation(out, "out").unwrap();
+                    let launched = pool.install(|| {
+                        device.launch(
+                            &module,
+                            "same",
+                            [500, 1, 1],
+                            [1; 3],
+                            0,
+                            &out.to_le_bytes(),
+                            &options,
+                        )
+                    });
+                    launched.unwrap_err().to_string()
+                })
+                .collect::<std::collections::BTreeSet<String>>()
+        };
+        let one = reports(1);
+        assert_eq!(one.len(), 1);
+        assert_eq!(one, reports(4));
+        assert!(
+            one.first()
+                .is_some_and(|r| r.starts_with("race between blocks in kernel same")),
+            "{one:?}"
+        );
+    }
+
+    #[test]
+    fn variables_are_placed_once_and_freed() {
+        let module = Module::parse(TEXT).unwrap();
+        let device = Device::default();
+        let address = device.global_address(&module, "total").unwrap().unwrap();
+        assert_eq!(
+            device.global_address(&module, "total").unwrap(),
+            Some(address)
+        );
+        assert_eq!(device.global_address(&module, "other").unwrap(), None);
+        device.write(address, &9u32.to_le_bytes()).unwrap();
+        let out = device.alloc(400).unwrap();
+        let report = device
+            .launch(
+                &module,
+                "count",
+                [100, 1, 1],
+                [1; 3],
+                0,
+                &out.to_le_bytes(),
+                &LaunchOptions::default(),
+            )
+            .unwrap();
+        let mut bytes = [0; 400];
+        device.read(out, &mut bytes).unwrap();
+        assert!(bytes.chunks(4).all(|b| b == 9u32.to_le_bytes()));
+        assert_eq!(report.counts.global_stores.requests, 100);
+        assert_eq!(device.bytes_in_use(), 404);
+        device.unload(&module);
+        assert_eq!(device.bytes_in_use(), 400);
+    }
+}

@@ -212,3 +212,128 @@ fn variables(
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(body: &str) -> String {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p) {{\n.reg .pred %p<4>; .reg .b16 %rs<4>; .reg .b32 %r<4>; .reg .b64 %rd<4>;\n{body}\nret;\n}}"
+        );
+        Module::parse(&text)
+            .map(|_| ())
+            .expect_err(body)
+            .to_string()
+    }
+
+    #[test]
+    fn what_is_not_implemented_is_named_with_its_line() {
+        for (body, expected) in [
+            (
+                "wgmma.fence.sync.aligned;",
+                "the instruction wgmma is not implemented",
+            ),
+            ("add.rn.bf16 %rs1, %rs2, %rs3;", ".bf16 is not implemented"),
+            (
+                "ld.global.nc.L3.b32 %r1, [%rd1];",
+                "the modifier .L3 of ld is not implemented",
+            ),
+            (
+                "add.s32 %r1, %rd1, %r2;",
+                "an operand of 32 bits cannot be a register of 64",
+            ),
+            (
+                "add.s32 %rd1, %r1, %r2;",
+                "a result of 32 bits cannot go to a register of 64",
+            ),
+            (
+                "add.s32 %r1, %r2;",
+                "3 operands are expected here, and 2 are given",
+            ),
+            (
+                "mov.b32 %r1, %cluster_ctaid.x;",
+                "the special register %cluster_ctaid.x is not implemented",
+            ),
+            ("mov.b64 %rd1, nothing;", "nothing here is called nothing"),
+            ("bra NOWHERE;", "there is no label NOWHERE here"),
+            (
+                "mov.b32 %r1, 4294967296;",
+                "4294967296 does not fit 32 bits",
+            ),
+            ("bar.sync 16;", "barriers are numbered 0 to 15"),
+            ("call.uni f, ();", "the function f has no body in this text"),
+            (
+                "fma.rz.f64 %rd1, %rd2, %rd3, %rd1;",
+                "implemented with .rn only",
+            ),
+            (
+                "ld.param.b64 %rd1, [p+8];",
+                "this load lies outside the parameter's 8 bytes",
+            ),
+            (
+                "cp.async.cg.shared.global [%r1], [%rd1], 8;",
+                "cp.async cannot copy 8 bytes like this",
+            ),
+            (
+                "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r1}, {%r1}, {%r1}, {%r1};",
+                "mma of this shape is not implemented",
+            ),
+        ] {
+            let message = error(body);
+            assert!(
+                message.starts_with("PTX line 6: ") && message.contains(expected),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn recursion_is_refused() {
+        let text = ".version 8.0 .target sm_80
+            .func g();
+            .func f() { call.uni g, (); ret; }
+            .func g() { call.uni f, (); ret; }
+            .visible .entry k() { call.uni f, (); ret; }";
+        let message = Module::parse(text).unwrap_err().to_string();
+        assert!(
+            message.contains("recursion is not implemented"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_text_tells_about_itself() {
+        let text = ".version 8.3 .target sm_90, debug .address_size 64
+            .const .align 8 .b8 table[12] = {1, 2, 3};
+            .global .align 8 .u64 pointer = table + 4;
+            .shared .align 4 .b8 fixed[20];
+            .extern .shared .align 16 .b8 dynamic[];
+            .visible .entry k(.param .b32 a, .param .align 8 .b8 b[12], .param .u16 c) .maxntid 32, 4, 1 {
+                .reg .b32 %r<3>;
+                mov.u32 %r1, fixed;
+                mov.u32 %r2, dynamic;
+                ret;
+            }";
+        let module = Module::parse(text).unwrap();
+        assert_eq!((module.version(), module.target()), ((8, 3), "sm_90"));
+        assert_eq!(
+            module.global("table"),
+            Some(&[1u8, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0][..])
+        );
+        assert_eq!(module.global("fixed"), None);
+        let entry = module.entry("k").unwrap();
+        let params: Vec<_> = entry
+            .params
+            .iter()
+            .map(|p| (p.offset, p.size, p.align))
+            .collect();
+        assert_eq!(params, [(0, 4, 4), (8, 12, 8), (20, 2, 2)]);
+        // Dynamic memory begins at its own alignment behind the static.
+        assert_eq!(
+            (entry.param_bytes(), entry.max_threads, entry.static_shared),
+            (22, Some(128), 32)
+        );
+        assert_eq!(module.entries().count(), 1);
+    }
+}

@@ -103,6 +103,8 @@ mod tests {
         Rounding::Up,
     ];
 
+    type Operation = fn(u64, u64, u64, Rounding) -> u64;
+
     fn random(x: &mut u64) -> f32 {
         *x = x
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -120,7 +122,7 @@ mod tests {
                 continue;
             }
             let [ab, bb, cb] = [a, b, c].map(|v| u64::from(v.to_bits()));
-            let all: [(f32, fn(u64, u64, u64, Rounding) -> u64); 5] = [
+            let all: [(f32, Operation); 5] = [
                 (a + b, |a, b, _, r| binary(Float2::Add, a, b, r)),
                 (a * b, |a, b, _, r| binary(Float2::Mul, a, b, r)),
                 (a / b, |a, b, _, r| binary(Float2::Div, a, b, r)),

@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod control;
+mod floats;
 mod memory;
 mod modifiers;
 mod operand;

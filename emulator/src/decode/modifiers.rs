@@ -140,6 +140,11 @@ impl<'a> Modifiers<'a> {
         ])
     }
 
+    /// The last modifier that nothing has taken: where a type is missing, most likely one that is not known.
+    pub(super) fn last(&self) -> Option<&'a str> {
+        self.rest.last().copied()
+    }
+
     /// A modifier that nothing has taken.
     pub(super) fn left(&self) -> Option<&'a str> {
         self.rest.first().copied()

@@ -414,8 +414,9 @@ impl<'a> Parser<'a> {
                     break;
                 }
                 _ => {
-                    return Err(self
-                        .error("expected the function's body, or a directive that is implemented"));
+                    return Err(self.error(
+                        "expected the function's body, or a directive that is implemented",
+                    ));
                 }
             }
         }

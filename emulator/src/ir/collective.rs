@@ -1,0 +1,88 @@
+//! Instructions that lanes of a warp execute together.
+
+use super::{Pred, Row};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShuffleMode {
+    Up,
+    Down,
+    Bfly,
+    Idx,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VoteMode {
+    All,
+    Any,
+    Uni,
+    Ballot,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReduxOp {
+    Add,
+    And,
+    Or,
+    Xor,
+    MinU,
+    MaxU,
+    MinS,
+    MaxS,
+}
+
+/// An instruction that waits for the lanes that its mask names, and what they exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Collective {
+    Shuffle {
+        mode: ShuffleMode,
+        d: Row,
+        valid: Pred,
+        a: Row,
+        b: Row,
+        c: Row,
+    },
+    /// `d` is a predicate, or a row for a ballot.
+    Vote {
+        mode: VoteMode,
+        d: u32,
+        p: Pred,
+        negated: bool,
+    },
+    /// A constant predicate operand was turned into one of the program's; `all` also sets `valid`.
+    Match {
+        wide: bool,
+        all: bool,
+        d: Row,
+        valid: Pred,
+        a: Row,
+    },
+    Redux {
+        op: ReduxOp,
+        d: Row,
+        a: Row,
+    },
+    WarpBarrier,
+    LoadMatrix {
+        d: [Row; 4],
+        count: u8,
+        transposed: bool,
+        address: Row,
+        offset: i64,
+    },
+    /// m16n8k`k`; accumulators are f32, or f16 pairs.
+    Mma {
+        k: u8,
+        half_out: bool,
+        d: [Row; 4],
+        a: [Row; 4],
+        b: [Row; 2],
+        c: [Row; 4],
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BarrierReduce {
+    Popc,
+    And,
+    Or,
+}
