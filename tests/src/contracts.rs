@@ -204,12 +204,13 @@ fn training<B: Backend>(backend: &B) {
         let [gradient, mut first, mut second] = [0, 1, 2].map(|i| float(backend, 2, shapes[i]));
         let (mut master, mut rounded) = (float(backend, 2, 3), half(backend, 2, shapes[3]));
         let parameter = ParameterMut {
+            gradient: &gradient,
             master: &mut master,
             first_moment: &mut first,
             second_moment: &mut second,
             rounded: Some(&mut rounded),
         };
-        ops::adam(backend, &AdamHyper::default(), &state, &gradient, parameter)
+        ops::adam(backend, &AdamHyper::default(), &state, &mut [parameter])
     };
     assert_refused(
         adam([1, 3, 3, 3]),

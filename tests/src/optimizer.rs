@@ -43,15 +43,23 @@ impl<B: Backend, E: Element> Weights<B, E> {
 
     fn step(&mut self, backend: &B, state: &mut OptimizerState<B>, gradient: &[f32]) {
         let gradient = matrix(backend, self.master.shape(), gradient);
-        ops::check_finite(backend, &gradient, state).expect("a legal check");
-        let parameter = ParameterMut {
+        ops::check_finite(backend, &[&gradient], state).expect("a legal check");
+        ops::adam(backend, &HYPER, state, &mut [self.parameter(&gradient)]).expect("a legal step");
+        ops::end_step(backend, &SCALING, state).expect("a legal end");
+    }
+
+    fn parameter<'a>(&'a mut self, gradient: &'a Matrix<B, f32>) -> ParameterMut<'a, B, E> {
+        ParameterMut {
+            gradient,
             master: &mut self.master,
             first_moment: &mut self.first_moment,
             second_moment: &mut self.second_moment,
             rounded: Some(&mut self.rounded),
-        };
-        ops::adam(backend, &HYPER, state, &gradient, parameter).expect("a legal step");
-        ops::end_step(backend, &SCALING, state).expect("a legal end");
+        }
+    }
+
+    fn all(&self) -> [&Matrix<B, f32>; 3] {
+        [&self.master, &self.first_moment, &self.second_moment]
     }
 }
 
@@ -112,6 +120,75 @@ pub fn adam_follows_float64<B: Backend>(backend: &B, scale: Scale) {
         check::<B, f16>(backend, shape, 5);
         check::<B, f32>(backend, shape, 5);
     }
+    together_is_one_by_one::<B, f16>(backend);
+    together_is_one_by_one::<B, f32>(backend);
+}
+
+/// More parameters than one launch takes, some of them empty: the same bits as each by itself.
+fn together_is_one_by_one<B: Backend, E: Element>(backend: &B) {
+    let shapes = [(0, 3), (3, 9), (1, 7), (40, 17), (5, 0)];
+    let shapes: Vec<_> = shapes.into_iter().cycle().take(21).collect();
+    let values = |seed: u32| -> Vec<Vec<f32>> {
+        let all = (seed..).zip(&shapes);
+        all.map(|(seed, shape)| Random(seed).uniform::<f32>(shape.0 * shape.1))
+            .collect()
+    };
+    let (start, gradients) = (values(100), values(200));
+    let make = || -> Vec<Weights<B, E>> {
+        let all = shapes.iter().zip(&start);
+        all.map(|(&shape, values)| Weights::new(backend, shape, values))
+            .collect()
+    };
+    let (mut single, mut together) = (make(), make());
+    for (weights, gradient) in single.iter_mut().zip(&gradients) {
+        weights.step(backend, &mut state(backend), gradient);
+    }
+
+    let mut state = state(backend);
+    let gradients: Vec<_> = shapes
+        .iter()
+        .zip(&gradients)
+        .map(|(&shape, values)| matrix(backend, shape, values))
+        .collect();
+    let mut parameters: Vec<_> = together
+        .iter_mut()
+        .zip(&gradients)
+        .map(|(weights, gradient)| weights.parameter(gradient))
+        .collect();
+    let all: Vec<_> = gradients.iter().collect();
+    ops::check_finite(backend, &all, &mut state).expect("a legal check");
+    ops::adam(backend, &HYPER, &state, &mut parameters).expect("a legal step");
+    for (i, (single, together)) in single.iter().zip(&together).enumerate() {
+        for (single, together) in single.all().into_iter().zip(together.all()) {
+            assert_eq!(
+                read(backend, single),
+                read(backend, together),
+                "parameter {i}, {:?}",
+                shapes[i]
+            );
+        }
+        assert_eq!(
+            read(backend, &single.rounded),
+            read(backend, &together.rounded)
+        );
+    }
+
+    // In each of them an overflow is found.
+    for i in 0..shapes.len() {
+        let (rows, columns) = shapes[i];
+        let mut values = vec![0.0; rows * columns];
+        let Some(last) = values.last_mut() else {
+            continue;
+        };
+        *last = f32::NAN;
+        let bad = matrix(backend, shapes[i], &values);
+        let mut all = all.clone();
+        all[i] = &bad;
+        ops::check_finite(backend, &all, &mut state).expect("a legal check");
+        ops::end_step(backend, &SCALING, &mut state).expect("a legal end");
+    }
+    let with_values = shapes.iter().filter(|shape| shape.0 * shape.1 > 0).count();
+    assert_eq!(snapshot(backend, &state).skipped, with_values as u32);
 }
 
 /// An infinity or a NaN anywhere in a gradient: nothing changes but the scale, which is halved.
@@ -127,14 +204,7 @@ pub fn overflow_skips_a_step<B: Backend>(backend: &B, _: Scale) {
         let mut state = state(backend);
         let mut gradient = Random(97).uniform::<f32>(len);
         weights.step(backend, &mut state, &gradient);
-        let all = |weights: &Weights<B, f16>| {
-            [
-                &weights.master,
-                &weights.first_moment,
-                &weights.second_moment,
-            ]
-            .map(|matrix| read(backend, matrix))
-        };
+        let all = |weights: &Weights<B, f16>| weights.all().map(|matrix| read(backend, matrix));
         let before = (all(&weights), read(backend, &weights.rounded));
         let good = std::mem::replace(&mut gradient[at], bad);
         weights.step(backend, &mut state, &gradient);

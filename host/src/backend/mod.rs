@@ -148,18 +148,18 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
         correct: &mut Array<Self, u32>,
     ) -> Result<(), Error>;
 
-    /// Sets the overflow flag of `state` where `gradient` holds an infinity or a NaN; never clears it.
+    /// Sets the overflow flag of `state` where one of `gradients` holds an infinity or a NaN; never clears it.
     ///
     /// # Errors
     /// Those of the device.
     fn check_finite(
         &self,
-        gradient: &Matrix<Self, f32>,
+        gradients: &[&Matrix<Self, f32>],
         state: &mut OptimizerState<Self>,
     ) -> Result<(), Error>;
 
-    /// One step of Adam on float master weights, and the copy of them that kernels read. Does nothing where the
-    /// overflow flag of `state` is set.
+    /// One step of Adam on the float master weights of all `parameters`, and the copies of them that kernels read. Does
+    /// nothing where the overflow flag of `state` is set.
     ///
     /// # Errors
     /// Those of the device.
@@ -167,8 +167,7 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
         &self,
         hyper: &AdamHyper,
         state: &OptimizerState<Self>,
-        gradient: &Matrix<Self, f32>,
-        parameter: ParameterMut<'_, Self, E>,
+        parameters: &mut [ParameterMut<'_, Self, E>],
     ) -> Result<(), Error>;
 
     /// Ends an optimiser step: counts it and, where the overflow flag is set, halves the loss scale, clears the flag and
@@ -344,6 +343,8 @@ impl Default for AdamHyper {
 /// A parameter as the optimiser sees it; all matrices have one shape.
 #[derive(Debug)]
 pub struct ParameterMut<'a, B: Backend, E: Element> {
+    /// Gradient, times the loss scale.
+    pub gradient: &'a Matrix<B, f32>,
     /// Float master weights.
     pub master: &'a mut Matrix<B, f32>,
     /// First moment.

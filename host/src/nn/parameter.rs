@@ -121,14 +121,14 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         }
     }
 
-    /// The gradient, and the parameter as the optimiser wants it.
-    pub fn for_optimizer(&mut self) -> (&Matrix<B, f32>, ParameterMut<'_, B, E>) {
-        let parameter = ParameterMut {
+    /// The parameter as the optimiser wants it.
+    pub fn for_optimizer(&mut self) -> ParameterMut<'_, B, E> {
+        ParameterMut {
+            gradient: &self.gradient,
             master: &mut self.master,
             first_moment: &mut self.first_moment,
             second_moment: &mut self.second_moment,
             rounded: self.rounded.as_mut(),
-        };
-        (&self.gradient, parameter)
+        }
     }
 }

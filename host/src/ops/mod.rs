@@ -262,61 +262,62 @@ pub fn count_correct<B: Backend, E: Element>(
     backend.count_correct(logits, labels, splits, correct)
 }
 
-/// Sets the overflow flag of `state` where `gradient` holds an infinity or a NaN.
+/// Sets the overflow flag of `state` where one of `gradients` holds an infinity or a NaN.
 ///
 /// # Errors
 /// Those of the device.
 pub fn check_finite<B: Backend>(
     backend: &B,
-    gradient: &Matrix<B, f32>,
+    gradients: &[&Matrix<B, f32>],
     state: &mut OptimizerState<B>,
 ) -> Result<(), Error> {
-    backend.check_finite(gradient, state)
+    backend.check_finite(gradients, state)
 }
 
-/// One step of Adam; see [`Backend::adam`].
+/// One step of Adam for all `parameters`; see [`Backend::adam`].
 ///
 /// # Errors
-/// [`Error::Shape`] where the matrices differ in shape.
+/// [`Error::Shape`] where the matrices of a parameter differ in shape; then no parameter is changed.
 pub fn adam<B: Backend, E: Element>(
     backend: &B,
     hyper: &AdamHyper,
     state: &OptimizerState<B>,
-    gradient: &Matrix<B, f32>,
-    parameter: ParameterMut<'_, B, E>,
+    parameters: &mut [ParameterMut<'_, B, E>],
 ) -> Result<(), Error> {
     const NAME: &str = "adam";
-    let shape = parameter.master.shape();
-    expect_shape(
-        NAME,
-        ["rows of the gradient", "columns of the gradient"],
-        shape,
-        gradient,
-    )?;
-    expect_shape(
-        NAME,
-        ["rows of the first moment", "columns of the first moment"],
-        shape,
-        parameter.first_moment,
-    )?;
-    expect_shape(
-        NAME,
-        ["rows of the second moment", "columns of the second moment"],
-        shape,
-        parameter.second_moment,
-    )?;
-    if let Some(rounded) = &parameter.rounded {
+    for parameter in &*parameters {
+        let shape = parameter.master.shape();
         expect_shape(
             NAME,
-            [
-                "rows of the rounded weights",
-                "columns of the rounded weights",
-            ],
+            ["rows of the gradient", "columns of the gradient"],
             shape,
-            rounded,
+            parameter.gradient,
         )?;
+        expect_shape(
+            NAME,
+            ["rows of the first moment", "columns of the first moment"],
+            shape,
+            parameter.first_moment,
+        )?;
+        expect_shape(
+            NAME,
+            ["rows of the second moment", "columns of the second moment"],
+            shape,
+            parameter.second_moment,
+        )?;
+        if let Some(rounded) = &parameter.rounded {
+            expect_shape(
+                NAME,
+                [
+                    "rows of the rounded weights",
+                    "columns of the rounded weights",
+                ],
+                shape,
+                rounded,
+            )?;
+        }
     }
-    backend.adam(hyper, state, gradient, parameter)
+    backend.adam(hyper, state, parameters)
 }
 
 /// Ends an optimiser step; see [`Backend::end_step`].

@@ -160,19 +160,21 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// Those of the device.
     pub fn update(&mut self) -> Result<(), Error> {
         let mut parameters = self.model.parameters_mut();
-        for parameter in &parameters {
-            ops::check_finite(self.backend, parameter.gradient(), &mut self.optimizer)?;
-        }
-        for parameter in &mut parameters {
-            let (gradient, parameter) = parameter.for_optimizer();
-            ops::adam(
-                self.backend,
-                &self.config.adam,
-                &self.optimizer,
-                gradient,
-                parameter,
-            )?;
-        }
+        let mut parameters: Vec<_> = parameters
+            .iter_mut()
+            .map(|parameter| parameter.for_optimizer())
+            .collect();
+        let gradients: Vec<_> = parameters
+            .iter()
+            .map(|parameter| parameter.gradient)
+            .collect();
+        ops::check_finite(self.backend, &gradients, &mut self.optimizer)?;
+        ops::adam(
+            self.backend,
+            &self.config.adam,
+            &self.optimizer,
+            &mut parameters,
+        )?;
         ops::end_step(self.backend, &self.config.scaling, &mut self.optimizer)?;
         self.step += 1;
         Ok(())

@@ -124,13 +124,17 @@ param_struct! {
     }
 }
 
+/// Parameters of a model that one launch of `adam` or `check_finite` takes: small models take one launch each. A kernel
+/// looks through all of them, so that more would make each launch slower.
+pub const PARAMETERS_PER_LAUNCH: usize = 8;
+
 param_struct! {
-    /// Parameters of `adam` and `check_finite`, over float matrices of one shape. Padding takes part: it is zero and
+    /// A parameter of a model as the optimiser sees it: float matrices of one shape. Padding takes part: it is zero and
     /// stays so.
-    pub struct AdamParams {
+    pub struct AdamParameter {
         /// Gradient, times the loss scale.
         pub gradient: DevicePtr<f32>,
-        /// Master weights.
+        /// Master weights. Like the moments and the copy, for `adam` only.
         pub master: DevicePtr<f32>,
         /// First moment.
         pub first_moment: DevicePtr<f32>,
@@ -139,14 +143,42 @@ param_struct! {
         /// Copy of the master weights, rounded to half by `adam_f16` and as it is by `adam_f32`, or null for none.
         /// What lies past the float row's own padding is not written: zero from the allocation on.
         pub rounded: DevicePtr<HalfBits>,
-        /// Words of the optimiser's state: see [`state`].
-        pub state: DevicePtr<u32>,
         /// Rows.
         pub rows: u64,
         /// Distance of two float rows in 16-byte vectors.
         pub vectors: u32,
         /// Distance of two rows of `rounded` in its elements, a whole number of 16-byte vectors.
         pub rounded_stride: u32,
+        /// The first of the parameter's CTAs; there are [`optimizer_ctas`]. `u32::MAX` where there is no parameter.
+        pub first_cta: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+impl AdamParameter {
+    /// No parameter.
+    pub const NONE: Self = Self {
+        gradient: DevicePtr::NULL,
+        master: DevicePtr::NULL,
+        first_moment: DevicePtr::NULL,
+        second_moment: DevicePtr::NULL,
+        rounded: DevicePtr::NULL,
+        rows: 0,
+        vectors: 0,
+        rounded_stride: 0,
+        first_cta: u32::MAX,
+        reserved: 0,
+    };
+}
+
+param_struct! {
+    /// Parameters of `adam` and `check_finite`.
+    pub struct AdamParams {
+        /// The model's parameters in the order of their CTAs, then [`AdamParameter::NONE`].
+        pub parameters: [AdamParameter; PARAMETERS_PER_LAUNCH],
+        /// Words of the optimiser's state: see [`state`].
+        pub state: DevicePtr<u32>,
         /// Learning rate.
         pub learning_rate: f32,
         /// Decay of the first moment.
@@ -342,8 +374,11 @@ pub const fn loss_rows_per_cta(rows: u64, lanes_log2: u32) -> u32 {
     sub_warps * if rows_of_each < 4 { 4 } else { rows_of_each }
 }
 
-/// Vectors of a float matrix that one CTA of `adam` or `check_finite` works on.
-pub const ADAM_VECTORS_PER_CTA: u32 = THREADS_PER_CTA;
+/// CTAs of `adam` or `check_finite` for a parameter: a thread for each of its float vectors.
+pub const fn optimizer_ctas(rows: u64, vectors: u32) -> u64 {
+    rows.saturating_mul(vectors as u64)
+        .div_ceil(THREADS_PER_CTA as u64)
+}
 
 macro_rules! names {
     ($params:ident: $($entry:ident),+) => {

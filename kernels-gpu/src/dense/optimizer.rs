@@ -5,24 +5,40 @@ use crate::device::global::{Global, or_u32};
 use crate::device::half::Half2;
 use crate::device::thread::{block_idx_x, thread_idx_x};
 use core::num::NonZeroU64;
-use halfgnn_contract::dense::{ADAM_VECTORS_PER_CTA, AdamParams, AdamStep, EndStepParams, state};
+use halfgnn_contract::dense::{
+    AdamParameter, AdamParams, AdamStep, EndStepParams, PARAMETERS_PER_LAUNCH, THREADS_PER_CTA,
+    state,
+};
 
-/// The thread's vector of the float matrices, if there is one.
+/// The parameter that the CTA works on, and the thread's vector of its float matrices, if there is one.
 #[inline(always)]
-fn vector(params: &AdamParams) -> Option<u64> {
-    let at = block_idx_x() as u64 * ADAM_VECTORS_PER_CTA as u64 + thread_idx_x() as u64;
-    if at < params.rows * params.vectors as u64 {
-        Some(at)
+fn vector(params: &AdamParams) -> Option<(AdamParameter, u64)> {
+    // Selected one after the other, because parameters of a kernel cannot be indexed by a variable. One without
+    // elements has no CTA, so the last that begins here is meant.
+    let mut parameter = params.parameters[0];
+    let mut i = 1;
+    while i < PARAMETERS_PER_LAUNCH {
+        if params.parameters[i].first_cta <= block_idx_x() {
+            parameter = params.parameters[i];
+        }
+        i += 1;
+    }
+    let cta = block_idx_x() - parameter.first_cta;
+    let at = cta as u64 * THREADS_PER_CTA as u64 + thread_idx_x() as u64;
+    if at < parameter.rows * parameter.vectors as u64 {
+        Some((parameter, at))
     } else {
         None
     }
 }
 
 /// # Safety
-/// The launch contract of [`AdamParams`]: a thread for each vector of the float matrices.
+/// The launch contract of [`AdamParams`]: a thread for each vector of each parameter.
 #[inline(always)]
 pub unsafe fn adam<const HALF: bool>(params: &AdamParams) {
-    let Some(at) = vector(params) else { return };
+    let Some((parameter, at)) = vector(params) else {
+        return;
+    };
     let words = Global::<u32>::new(params.state);
     // SAFETY: the state has its words, and nothing writes it during the launch; the vectors are the thread's own.
     unsafe {
@@ -44,9 +60,13 @@ pub unsafe fn adam<const HALF: bool>(params: &AdamParams) {
             sqrt,
         );
 
-        let [master, first, second] = [params.master, params.first_moment, params.second_moment]
-            .map(|p| Global::<[u32; 4]>::new(p).at(at));
-        let gradient: [u32; 4] = Global::<[u32; 4]>::new(params.gradient).at(at).read();
+        let [master, first, second] = [
+            parameter.master,
+            parameter.first_moment,
+            parameter.second_moment,
+        ]
+        .map(|p| Global::<[u32; 4]>::new(p).at(at));
+        let gradient: [u32; 4] = Global::<[u32; 4]>::new(parameter.gradient).at(at).read();
         let (mut weights, mut m, mut v) = (master.load(), first.load(), second.load());
         let mut i = 0;
         while i < 4 {
@@ -59,9 +79,10 @@ pub unsafe fn adam<const HALF: bool>(params: &AdamParams) {
         master.store(weights);
         first.store(m);
         second.store(v);
-        let copy = Global::<u16>::new(params.rounded);
-        if let (false, Some(vectors)) = (copy.is_null(), NonZeroU64::new(params.vectors as u64)) {
-            let first = at / vectors * params.rounded_stride as u64 + at % vectors * 4;
+        let copy = Global::<u16>::new(parameter.rounded);
+        if let (false, Some(vectors)) = (copy.is_null(), NonZeroU64::new(parameter.vectors as u64))
+        {
+            let first = at / vectors * parameter.rounded_stride as u64 + at % vectors * 4;
             if HALF {
                 let [a, b, c, d] = weights.map(f32::from_bits);
                 Global::<[u32; 2]>::cast(copy.at(first))
@@ -74,13 +95,15 @@ pub unsafe fn adam<const HALF: bool>(params: &AdamParams) {
 }
 
 /// # Safety
-/// The launch contract of [`AdamParams`]: a thread for each vector of the gradient.
+/// The launch contract of [`AdamParams`]: a thread for each vector of each gradient.
 #[inline(always)]
 pub unsafe fn check_finite(params: &AdamParams) {
-    let Some(at) = vector(params) else { return };
+    let Some((parameter, at)) = vector(params) else {
+        return;
+    };
     // SAFETY: a vector of the gradient, and a word of the state, which every thread sets to the same.
     unsafe {
-        let gradient: [u32; 4] = Global::<[u32; 4]>::new(params.gradient).at(at).read();
+        let gradient: [u32; 4] = Global::<[u32; 4]>::new(parameter.gradient).at(at).read();
         // All bits of the exponent set: an infinity or a NaN.
         let overflow = gradient.map(|bits| bits & 0x7f80_0000 == 0x7f80_0000);
         if overflow[0] | overflow[1] | overflow[2] | overflow[3] {

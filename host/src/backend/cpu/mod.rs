@@ -213,10 +213,12 @@ impl Backend for Cpu {
 
     fn check_finite(
         &self,
-        gradient: &Matrix<Self, f32>,
+        gradients: &[&Matrix<Self, f32>],
         state: &mut OptimizerState<Self>,
     ) -> Result<(), Error> {
-        optimizer::check_finite(&gradient.buffer.read(), state.words.buffer.get_mut());
+        for gradient in gradients {
+            optimizer::check_finite(&gradient.buffer.read(), state.words.buffer.get_mut());
+        }
         Ok(())
     }
 
@@ -224,20 +226,21 @@ impl Backend for Cpu {
         &self,
         hyper: &AdamHyper,
         state: &OptimizerState<Self>,
-        gradient: &Matrix<Self, f32>,
-        parameter: ParameterMut<'_, Self, E>,
+        parameters: &mut [ParameterMut<'_, Self, E>],
     ) -> Result<(), Error> {
-        optimizer::adam(
-            hyper,
-            &state.words.buffer.read(),
-            view(gradient, &gradient.buffer.read()),
-            optimizer::Parameter {
-                master: view_mut(parameter.master),
-                first_moment: parameter.first_moment.buffer.get_mut(),
-                second_moment: parameter.second_moment.buffer.get_mut(),
-                rounded: parameter.rounded.map(view_mut),
-            },
-        );
+        for parameter in parameters {
+            optimizer::adam(
+                hyper,
+                &state.words.buffer.read(),
+                view(parameter.gradient, &parameter.gradient.buffer.read()),
+                optimizer::Parameter {
+                    master: view_mut(parameter.master),
+                    first_moment: parameter.first_moment.buffer.get_mut(),
+                    second_moment: parameter.second_moment.buffer.get_mut(),
+                    rounded: parameter.rounded.as_deref_mut().map(view_mut),
+                },
+            );
+        }
         Ok(())
     }
 

@@ -6,7 +6,8 @@ use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix, Precision};
 use halfgnn_contract::dense::{
-    self as contract, ActivateParams, AdamParams, ColumnSumsParams, EndStepParams, LossParams,
+    self as contract, ActivateParams, AdamParameter, AdamParams, ColumnSumsParams, EndStepParams,
+    LossParams,
 };
 use halfgnn_contract::{DevicePtr, rng, spmm};
 
@@ -240,81 +241,77 @@ impl<D: Driver> Gpu<D> {
         })
     }
 
-    fn adam_params(
+    /// A row of the table, its CTAs after `ctas` others, which become more.
+    fn adam_parameter(
         &self,
         operator: &'static str,
         gradient: &Matrix<Self, f32>,
-        state: &OptimizerState<Self>,
-    ) -> Result<(AdamParams, LaunchConfig), Error> {
-        let params = AdamParams {
+        ctas: &mut u64,
+    ) -> Result<AdamParameter, Error> {
+        let (rows, vectors) = (gradient.rows() as u64, stride_vectors(operator, gradient)?);
+        let first_cta = narrow(
+            operator,
+            "CTAs",
+            usize::try_from(*ctas).unwrap_or(usize::MAX),
+        )?;
+        *ctas = ctas.saturating_add(contract::optimizer_ctas(rows, vectors));
+        Ok(AdamParameter {
             gradient: matrix(gradient),
-            master: DevicePtr::NULL,
-            first_moment: DevicePtr::NULL,
-            second_moment: DevicePtr::NULL,
-            rounded: DevicePtr::NULL,
-            state: array(&state.words),
-            rows: gradient.rows() as u64,
-            vectors: stride_vectors(operator, gradient)?,
-            rounded_stride: 0,
-            learning_rate: 0.0,
-            beta1: 0.0,
-            beta2: 0.0,
-            epsilon: 0.0,
-            weight_decay: 0.0,
-            reserved: 0,
-        };
-        let vectors = params.rows * params.vectors as u64;
-        Ok((
-            params,
-            config(
-                operator,
-                vectors.div_ceil(contract::ADAM_VECTORS_PER_CTA as u64),
-                1,
-                0,
-            )?,
-        ))
+            rows,
+            vectors,
+            first_cta,
+            ..AdamParameter::NONE
+        })
     }
 
     pub(super) fn launch_check_finite(
         &self,
-        gradient: &Matrix<Self, f32>,
+        gradients: &[&Matrix<Self, f32>],
         state: &mut OptimizerState<Self>,
     ) -> Result<(), Error> {
-        let (params, config) = self.adam_params("check_finite", gradient, state)?;
-        // SAFETY: the gradient has the rows and vectors that it says, the state its words.
-        unsafe {
-            self.kernels
-                .launch(&self.driver, "check_finite", config, &params)
+        const NAME: &str = "check_finite";
+        for gradients in gradients.chunks(contract::PARAMETERS_PER_LAUNCH) {
+            let mut params = adam_params(&AdamHyper::default(), state);
+            let mut ctas = 0;
+            for (parameter, gradient) in params.parameters.iter_mut().zip(gradients) {
+                *parameter = self.adam_parameter(NAME, gradient, &mut ctas)?;
+            }
+            let config = config(NAME, ctas, 1, 0)?;
+            // SAFETY: the gradients have the rows and vectors that they say, the state its words.
+            unsafe { self.kernels.launch(&self.driver, NAME, config, &params)? };
         }
+        Ok(())
     }
 
     pub(super) fn launch_adam<E: Element>(
         &self,
         hyper: &AdamHyper,
         state: &OptimizerState<Self>,
-        gradient: &Matrix<Self, f32>,
-        parameter: ParameterMut<'_, Self, E>,
+        parameters: &mut [ParameterMut<'_, Self, E>],
     ) -> Result<(), Error> {
         const NAME: &str = "adam";
-        let (params, config) = self.adam_params(NAME, gradient, state)?;
-        let mut params = AdamParams {
-            master: matrix(parameter.master),
-            first_moment: matrix(parameter.first_moment),
-            second_moment: matrix(parameter.second_moment),
-            learning_rate: hyper.learning_rate,
-            beta1: hyper.beta1,
-            beta2: hyper.beta2,
-            epsilon: hyper.epsilon,
-            weight_decay: hyper.weight_decay,
-            ..params
-        };
-        if let Some(rounded) = parameter.rounded {
-            params.rounded = matrix(rounded);
-            params.rounded_stride = narrow(NAME, "columns", rounded.stride())?;
+        for parameters in parameters.chunks_mut(contract::PARAMETERS_PER_LAUNCH) {
+            let mut params = adam_params(hyper, state);
+            let mut ctas = 0;
+            for (to, from) in params.parameters.iter_mut().zip(parameters) {
+                *to = AdamParameter {
+                    master: matrix(from.master),
+                    first_moment: matrix(from.first_moment),
+                    second_moment: matrix(from.second_moment),
+                    rounded: optional_matrix(from.rounded.as_deref()),
+                    rounded_stride: match &from.rounded {
+                        Some(rounded) => narrow(NAME, "columns", rounded.stride())?,
+                        None => 0,
+                    },
+                    ..self.adam_parameter(NAME, from.gradient, &mut ctas)?
+                };
+            }
+            let name = entry::<E>("adam_f16", "adam_f32");
+            let config = config(NAME, ctas, 1, 0)?;
+            // SAFETY: the operator checked that all matrices of a parameter have one shape; the state has its words.
+            unsafe { self.kernels.launch(&self.driver, name, config, &params)? };
         }
-        let name = entry::<E>("adam_f16", "adam_f32");
-        // SAFETY: the operator checked that all matrices have one shape.
-        unsafe { self.kernels.launch(&self.driver, name, config, &params) }
+        Ok(())
     }
 
     pub(super) fn launch_end_step(
@@ -337,5 +334,19 @@ impl<D: Driver> Gpu<D> {
             self.kernels
                 .launch(&self.driver, "end_step", config, &params)
         }
+    }
+}
+
+/// A table of parameters that are yet to be filled in.
+fn adam_params<D: Driver>(hyper: &AdamHyper, state: &OptimizerState<Gpu<D>>) -> AdamParams {
+    AdamParams {
+        parameters: [AdamParameter::NONE; contract::PARAMETERS_PER_LAUNCH],
+        state: array(&state.words),
+        learning_rate: hyper.learning_rate,
+        beta1: hyper.beta1,
+        beta2: hyper.beta2,
+        epsilon: hyper.epsilon,
+        weight_decay: hyper.weight_decay,
+        reserved: 0,
     }
 }

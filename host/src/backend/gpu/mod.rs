@@ -191,18 +191,21 @@ impl<D: Driver> Backend for Gpu<D> {
         self.launch_count_correct(logits, labels, splits, correct)
     }
 
-    fn check_finite(&self, gradient: &Matrix<Self, f32>, state: &mut OptimizerState<Self>) -> Result<(), Error> {
-        self.launch_check_finite(gradient, state)
+    fn check_finite(
+        &self,
+        gradients: &[&Matrix<Self, f32>],
+        state: &mut OptimizerState<Self>,
+    ) -> Result<(), Error> {
+        self.launch_check_finite(gradients, state)
     }
 
     fn adam<E: Element>(
         &self,
         hyper: &AdamHyper,
         state: &OptimizerState<Self>,
-        gradient: &Matrix<Self, f32>,
-        parameter: ParameterMut<'_, Self, E>,
+        parameters: &mut [ParameterMut<'_, Self, E>],
     ) -> Result<(), Error> {
-        self.launch_adam(hyper, state, gradient, parameter)
+        self.launch_adam(hyper, state, parameters)
     }
 
     fn end_step(&self, scaling: &LossScaling, state: &mut OptimizerState<Self>) -> Result<(), Error> {
