@@ -5,8 +5,8 @@
 use crate::backend::Backend;
 use crate::backend::cpu::Cpu;
 use crate::backend::gpu::Gpu;
+use crate::driver::Driver;
 use crate::driver::emulated::Emulated;
-use crate::driver::{Driver, DriverError};
 use crate::error::Error;
 use crate::train::host_memory;
 
@@ -100,5 +100,5 @@ fn cuda() -> Result<Device<Gpu<crate::driver::cuda::Cuda>>, Error> {
 fn cuda() -> Result<Device<Cpu>, Error> {
     let reason = "the program was built without CUDA; build it with \
                   `cargo build --release -p halfgnn --features cuda`";
-    Err(DriverError::Unavailable(reason.into()).into())
+    Err(crate::driver::DriverError::Unavailable(reason.into()).into())
 }

@@ -1,8 +1,8 @@
 //! Graph neural networks in half precision.
 
 pub mod backend;
-pub mod device;
 pub mod data;
+pub mod device;
 pub mod driver;
 mod error;
 pub mod graph;

@@ -18,7 +18,13 @@ pub fn find(capability: Option<(u32, u32)>) -> Result<PathBuf, Error> {
     let directories = match std::env::var_os(DIRECTORY_VARIABLE) {
         Some(directory) => vec![PathBuf::from(directory)],
         None => std::env::current_exe()
-            .map(|program| program.ancestors().skip(1).map(|directory| directory.join("ptx")).collect())
+            .map(|program| {
+                program
+                    .ancestors()
+                    .skip(1)
+                    .map(|directory| directory.join("ptx"))
+                    .collect()
+            })
             .unwrap_or_default(),
     };
     let newest = capability.map_or(u32::MAX, |(major, minor)| major * 10 + minor);
@@ -31,9 +37,15 @@ pub fn find(capability: Option<(u32, u32)>) -> Result<PathBuf, Error> {
         }
         too_new = too_new.or(files.first().map(|(arch, _)| *arch));
     }
-    let looked = directories.iter().map(|directory| directory.display().to_string()).collect::<Vec<_>>().join(", ");
+    let looked = directories
+        .iter()
+        .map(|directory| directory.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
     Err(Error::Contract(match too_new {
-        Some(arch) => format!("the PTX is for sm_{arch} and newer, the card is sm_{newest}, in {looked}"),
+        Some(arch) => {
+            format!("the PTX is for sm_{arch} and newer, the card is sm_{newest}, in {looked}")
+        }
         None => format!("there is no PTX (halfgnn-sm_NN.ptx) in {looked}"),
     }))
 }
@@ -44,16 +56,25 @@ pub fn find(capability: Option<(u32, u32)>) -> Result<PathBuf, Error> {
 /// Those of [`find`], and [`Error::Contract`] where the file cannot be read.
 pub fn read(capability: Option<(u32, u32)>) -> Result<String, Error> {
     let file = find(capability)?;
-    std::fs::read_to_string(&file).map_err(|error| Error::Contract(format!("{}: {error}", file.display())))
+    std::fs::read_to_string(&file)
+        .map_err(|error| Error::Contract(format!("{}: {error}", file.display())))
 }
 
 /// The architectures, as numbers, for which a folder has PTX.
 fn architectures(directory: &Path) -> Vec<(u32, PathBuf)> {
-    let Ok(entries) = directory.read_dir() else { return Vec::new() };
+    let Ok(entries) = directory.read_dir() else {
+        return Vec::new();
+    };
     entries
         .filter_map(|entry| {
             let path = entry.ok()?.path();
-            let arch = path.file_name()?.to_str()?.strip_prefix("halfgnn-sm_")?.strip_suffix(".ptx")?.parse().ok()?;
+            let arch = path
+                .file_name()?
+                .to_str()?
+                .strip_prefix("halfgnn-sm_")?
+                .strip_suffix(".ptx")?
+                .parse()
+                .ok()?;
             Some((arch, path))
         })
         .collect()
@@ -66,10 +87,18 @@ mod tests {
     #[test]
     fn only_files_of_the_kernels_count() {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        for name in ["halfgnn-sm_80.ptx", "halfgnn-sm_90.ptx", "halfgnn-sm_90.cubin", "other-sm_70.ptx"] {
+        for name in [
+            "halfgnn-sm_80.ptx",
+            "halfgnn-sm_90.ptx",
+            "halfgnn-sm_90.cubin",
+            "other-sm_70.ptx",
+        ] {
             std::fs::write(directory.path().join(name), "").expect("the folder takes files");
         }
-        let mut found: Vec<u32> = architectures(directory.path()).into_iter().map(|(arch, _)| arch).collect();
+        let mut found: Vec<u32> = architectures(directory.path())
+            .into_iter()
+            .map(|(arch, _)| arch)
+            .collect();
         found.sort_unstable();
         assert_eq!(found, [80, 90]);
         assert!(architectures(Path::new("/no/such/folder")).is_empty());

@@ -4,7 +4,9 @@
 //! that nothing wrote, a race, a barrier that not all threads reach …) is that launch's error.
 
 use super::{DeviceBuffer, DeviceInfo, Driver, DriverError, LaunchConfig, MemoryUse};
-use ptx_emulator::{Device, DeviceOptions, LaunchError, LaunchOptions, LaunchReport, MemoryError, Module};
+use ptx_emulator::{
+    Device, DeviceOptions, LaunchError, LaunchOptions, LaunchReport, MemoryError, Module,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -33,7 +35,11 @@ pub struct Options {
 impl Default for Options {
     /// Every check, and few multiprocessors, so that small operands are split as large ones are on a card.
     fn default() -> Self {
-        Self { launch: LaunchOptions::default(), multiprocessors: 4, record: false }
+        Self {
+            launch: LaunchOptions::default(),
+            multiprocessors: 4,
+            record: false,
+        }
     }
 }
 
@@ -64,7 +70,12 @@ impl Emulated {
             max_shared_bytes: 227 * 1024,
             driver_version: None,
         };
-        Self { device: Arc::new(Device::new(device)), info, options, launches: Mutex::default() }
+        Self {
+            device: Arc::new(Device::new(device)),
+            info,
+            options,
+            launches: Mutex::default(),
+        }
     }
 
     /// The launches since the last call, if they are recorded.
@@ -118,9 +129,16 @@ impl Emulated {
     fn memory_error(&self, call: &'static str, error: &MemoryError, asked: usize) -> DriverError {
         let (used, total) = (self.device.bytes_in_use(), self.info.memory_bytes);
         if asked as u64 > total.saturating_sub(used) {
-            return DriverError::OutOfMemory { asked: asked as u64, free: total.saturating_sub(used), total };
+            return DriverError::OutOfMemory {
+                asked: asked as u64,
+                free: total.saturating_sub(used),
+                total,
+            };
         }
-        DriverError::Device { call, reason: error.to_string() }
+        DriverError::Device {
+            call,
+            reason: error.to_string(),
+        }
     }
 }
 
@@ -138,12 +156,23 @@ impl Driver for Emulated {
         let address = if bytes == 0 {
             0
         } else {
-            self.device.alloc(bytes as u64).map_err(|error| self.memory_error("alloc", &error, bytes))?
+            self.device
+                .alloc(bytes as u64)
+                .map_err(|error| self.memory_error("alloc", &error, bytes))?
         };
-        Ok(EmulatedBuffer { device: Arc::clone(&self.device), address, len: bytes })
+        Ok(EmulatedBuffer {
+            device: Arc::clone(&self.device),
+            address,
+            len: bytes,
+        })
     }
 
-    fn upload(&self, buffer: &EmulatedBuffer, offset: usize, source: &[u8]) -> Result<(), DriverError> {
+    fn upload(
+        &self,
+        buffer: &EmulatedBuffer,
+        offset: usize,
+        source: &[u8],
+    ) -> Result<(), DriverError> {
         DriverError::check_range(offset, source.len(), buffer.len)?;
         if source.is_empty() {
             return Ok(());
@@ -152,7 +181,12 @@ impl Driver for Emulated {
         written.map_err(|error| self.memory_error("upload", &error, 0))
     }
 
-    fn download(&self, buffer: &EmulatedBuffer, offset: usize, target: &mut [u8]) -> Result<(), DriverError> {
+    fn download(
+        &self,
+        buffer: &EmulatedBuffer,
+        offset: usize,
+        target: &mut [u8],
+    ) -> Result<(), DriverError> {
         DriverError::check_range(offset, target.len(), buffer.len)?;
         if target.is_empty() {
             return Ok(());
@@ -170,12 +204,17 @@ impl Driver for Emulated {
     }
 
     fn load(&self, ptx: &str) -> Result<Arc<Module>, DriverError> {
-        Module::parse(ptx).map(Arc::new).map_err(|error| DriverError::Module(error.to_string()))
+        Module::parse(ptx)
+            .map(Arc::new)
+            .map_err(|error| DriverError::Module(error.to_string()))
     }
 
     fn function(&self, module: &Arc<Module>, name: &str) -> Result<EmulatedFunction, DriverError> {
         match module.entry(name) {
-            Some(_) => Ok(EmulatedFunction { module: Arc::clone(module), name: name.to_owned() }),
+            Some(_) => Ok(EmulatedFunction {
+                module: Arc::clone(module),
+                name: name.to_owned(),
+            }),
             None => Err(DriverError::NoEntry(name.to_owned())),
         }
     }
@@ -186,16 +225,35 @@ impl Driver for Emulated {
         config: LaunchConfig,
         params: &[u8],
     ) -> Result<(), DriverError> {
-        let LaunchConfig { grid, block, shared_bytes } = config;
+        let LaunchConfig {
+            grid,
+            block,
+            shared_bytes,
+        } = config;
         let EmulatedFunction { module, name } = function;
-        let launched = self.device.launch(module, name, grid, block, shared_bytes, params, &self.options.launch);
+        let launched = self.device.launch(
+            module,
+            name,
+            grid,
+            block,
+            shared_bytes,
+            params,
+            &self.options.launch,
+        );
         let report = launched.map_err(|error| match error {
             LaunchError::UnknownEntry { name, .. } => DriverError::NoEntry(name),
-            error => DriverError::Launch { kernel: name.clone(), reason: error.to_string() },
+            error => DriverError::Launch {
+                kernel: name.clone(),
+                reason: error.to_string(),
+            },
         })?;
         if self.options.record {
             let mut launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
-            launches.push(Launched { kernel: name.clone(), config, report });
+            launches.push(Launched {
+                kernel: name.clone(),
+                config,
+                report,
+            });
         }
         Ok(())
     }
@@ -213,7 +271,10 @@ impl Driver for Emulated {
     }
 
     fn memory(&self) -> MemoryUse {
-        MemoryUse { current: self.device.bytes_in_use(), peak: self.device.peak_bytes() }
+        MemoryUse {
+            current: self.device.bytes_in_use(),
+            peak: self.device.peak_bytes(),
+        }
     }
 
     fn reset_peak(&self) {

@@ -84,13 +84,23 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`DriverError::OutOfRange`] where the bytes do not fit.
-    fn upload(&self, buffer: &Self::Buffer, offset: usize, source: &[u8]) -> Result<(), DriverError>;
+    fn upload(
+        &self,
+        buffer: &Self::Buffer,
+        offset: usize,
+        source: &[u8],
+    ) -> Result<(), DriverError>;
 
     /// Copies from byte `offset` of `buffer` on, after all work before it is done.
     ///
     /// # Errors
     /// [`DriverError::OutOfRange`] where the buffer is shorter; the failure of an earlier launch may show here.
-    fn download(&self, buffer: &Self::Buffer, offset: usize, target: &mut [u8]) -> Result<(), DriverError>;
+    fn download(
+        &self,
+        buffer: &Self::Buffer,
+        offset: usize,
+        target: &mut [u8],
+    ) -> Result<(), DriverError>;
 
     /// Sets every byte of the buffer.
     ///
@@ -208,7 +218,11 @@ impl DriverError {
     pub(crate) fn check_range(offset: usize, count: usize, len: usize) -> Result<(), DriverError> {
         match offset.checked_add(count) {
             Some(end) if end <= len => Ok(()),
-            end => Err(DriverError::OutOfRange { offset, end: end.unwrap_or(usize::MAX), len }),
+            end => Err(DriverError::OutOfRange {
+                offset,
+                end: end.unwrap_or(usize::MAX),
+                len,
+            }),
         }
     }
 }

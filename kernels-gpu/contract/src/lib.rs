@@ -37,7 +37,10 @@ impl<T> DevicePtr<T> {
 
     /// The elements from `address` on.
     pub const fn new(address: u64) -> Self {
-        Self { address, element: PhantomData }
+        Self {
+            address,
+            element: PhantomData,
+        }
     }
 
     /// The address.
@@ -108,7 +111,12 @@ pub struct EntrySpec {
 
 /// Every entry that the kernels crate exports.
 pub fn entries() -> impl Iterator<Item = EntrySpec> {
-    [spmm::ENTRIES, gemm::ENTRIES, dense::ENTRIES].into_iter().flatten().copied().flatten().copied()
+    [spmm::ENTRIES, gemm::ENTRIES, dense::ENTRIES]
+        .into_iter()
+        .flatten()
+        .copied()
+        .flatten()
+        .copied()
 }
 
 /// Name of the constant in the PTX that holds [`FINGERPRINT`].

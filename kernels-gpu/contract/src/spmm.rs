@@ -89,7 +89,11 @@ pub const fn ctas(edges: u32) -> u32 {
 
 /// Lanes of a sub-warp, as a base-2 logarithm: enough for `loads` loads a row, at most a warp.
 pub const fn lanes_log2(loads: u32) -> u32 {
-    if loads >= WARP { WARP.ilog2() } else { loads.next_power_of_two().ilog2() }
+    if loads >= WARP {
+        WARP.ilog2()
+    } else {
+        loads.next_power_of_two().ilog2()
+    }
 }
 
 /// Passes over the edges, each for one tile of the features: CTAs in y.
@@ -288,15 +292,23 @@ pub const SPMMS: &[SpmmEntry] = spmm_entries!(table);
 pub const FOLLOW_UPS: &[FollowUpEntry] = spmm_follow_up_entries!(table);
 
 /// The SpMM of these policies, if it is built.
-pub fn spmm(load: Load, weights: Weights, scale: Scale, accumulate: Accumulate) -> Option<&'static SpmmEntry> {
+pub fn spmm(
+    load: Load,
+    weights: Weights,
+    scale: Scale,
+    accumulate: Accumulate,
+) -> Option<&'static SpmmEntry> {
     SPMMS.iter().find(|entry| {
-        (entry.load, entry.weights, entry.scale, entry.accumulate) == (load, weights, scale, accumulate)
+        (entry.load, entry.weights, entry.scale, entry.accumulate)
+            == (load, weights, scale, accumulate)
     })
 }
 
 /// The follow-up kernel of an SpMM of these policies, if it is built.
 pub fn follow_up(load: Load, scale: Scale) -> Option<&'static FollowUpEntry> {
-    FOLLOW_UPS.iter().find(|entry| (entry.load, entry.scale) == (load, scale))
+    FOLLOW_UPS
+        .iter()
+        .find(|entry| (entry.load, entry.scale) == (load, scale))
 }
 
 macro_rules! names {
@@ -324,7 +336,10 @@ mod tests {
         }
         // The last float of the largest staging buffer is addressed without wrapping around.
         let ctas = ctas(u32::MAX);
-        assert_eq!(staging_index(ctas - 1, STAGED_TAIL, 1024) + 1024, staging_floats(ctas, 1024));
+        assert_eq!(
+            staging_index(ctas - 1, STAGED_TAIL, 1024) + 1024,
+            staging_floats(ctas, 1024)
+        );
     }
 
     #[test]
@@ -341,8 +356,15 @@ mod tests {
     #[test]
     fn every_spmm_has_its_follow_up() {
         for entry in SPMMS {
-            assert!(follow_up(entry.load, entry.scale).is_some(), "{}", entry.name);
-            assert_eq!(spmm(entry.load, entry.weights, entry.scale, entry.accumulate), Some(entry));
+            assert!(
+                follow_up(entry.load, entry.scale).is_some(),
+                "{}",
+                entry.name
+            );
+            assert_eq!(
+                spmm(entry.load, entry.weights, entry.scale, entry.accumulate),
+                Some(entry)
+            );
         }
     }
 

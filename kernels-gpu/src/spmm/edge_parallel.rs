@@ -209,14 +209,22 @@ impl<V: Vector> Tile<V> {
         unsafe {
             let row = self.row(first);
             let head = self.base + first as u64 > 0 && self.row_before(params, first) == row;
-            let mut segment = Segment::<A::Sum> { row, head, ended_head: false, sum: A::zero() };
+            let mut segment = Segment::<A::Sum> {
+                row,
+                head,
+                ended_head: false,
+                sum: A::zero(),
+            };
             let mut edge = first;
             while edge + IN_FLIGHT <= end {
                 let columns = self.cached(shared::COLUMNS, edge).load_u32x4();
                 let [a, b, c, d] = columns.map(fetch);
                 let rows = self.cached(shared::ROWS, edge).load_u32x4();
-                let weights =
-                    if W::WEIGHTED { self.cached(shared::WEIGHTS, edge).load_u32x4() } else { Self::ONES };
+                let weights = if W::WEIGHTED {
+                    self.cached(shared::WEIGHTS, edge).load_u32x4()
+                } else {
+                    Self::ONES
+                };
                 // Rows ascend: where the last is the same, all are.
                 if rows[3] == segment.row {
                     segment.sum = self.add::<W, S, A>(segment.sum, edge, weights[0], a);
@@ -225,19 +233,28 @@ impl<V: Vector> Tile<V> {
                     segment.sum = self.add::<W, S, A>(segment.sum, edge + 3, weights[3], d);
                 } else {
                     segment = self.step::<W, S, A>(params, segment, edge, rows[0], weights[0], a);
-                    segment = self.step::<W, S, A>(params, segment, edge + 1, rows[1], weights[1], b);
-                    segment = self.step::<W, S, A>(params, segment, edge + 2, rows[2], weights[2], c);
-                    segment = self.step::<W, S, A>(params, segment, edge + 3, rows[3], weights[3], d);
+                    segment =
+                        self.step::<W, S, A>(params, segment, edge + 1, rows[1], weights[1], b);
+                    segment =
+                        self.step::<W, S, A>(params, segment, edge + 2, rows[2], weights[2], c);
+                    segment =
+                        self.step::<W, S, A>(params, segment, edge + 3, rows[3], weights[3], d);
                 }
                 edge += IN_FLIGHT;
             }
             while edge < end {
                 let value = fetch(self.cached(shared::COLUMNS, edge).load_u32());
-                let weight = if W::WEIGHTED { self.cached(shared::WEIGHTS, edge).load_u32() } else { Self::ONES[0] };
-                segment = self.step::<W, S, A>(params, segment, edge, self.row(edge), weight, value);
+                let weight = if W::WEIGHTED {
+                    self.cached(shared::WEIGHTS, edge).load_u32()
+                } else {
+                    Self::ONES[0]
+                };
+                segment =
+                    self.step::<W, S, A>(params, segment, edge, self.row(edge), weight, value);
                 edge += 1;
             }
-            let open = self.base + (end as u64) < params.edges as u64 && self.row_after(params, end) == segment.row;
+            let open = self.base + (end as u64) < params.edges as u64
+                && self.row_after(params, end) == segment.row;
             if open {
                 let sum = S::leave(A::finish(segment.sum), self.scale(end - 1));
                 self.put(shared::MERGE + merge_bytes(V::WIDTH), sum);
@@ -246,10 +263,19 @@ impl<V: Vector> Tile<V> {
                 segment.ended_head |= segment.head;
             }
             if thread_idx_x() & ((1 << params.lanes_log2) - 1) == 0 {
-                let flags = if open { OPEN | if segment.head { THROUGH } else { 0 } } else { 0 };
-                self.memory.offset(shared::FLAGS + self.sub_warp * 4).store_u32(flags);
+                let flags = if open {
+                    OPEN | if segment.head { THROUGH } else { 0 }
+                } else {
+                    0
+                };
+                self.memory
+                    .offset(shared::FLAGS + self.sub_warp * 4)
+                    .store_u32(flags);
             }
-            Ends { head: segment.ended_head, open }
+            Ends {
+                head: segment.ended_head,
+                open,
+            }
         }
     }
 
@@ -294,7 +320,12 @@ impl<V: Vector> Tile<V> {
             if row != segment.row {
                 self.flush::<S, A>(params, &segment, edge);
                 let ended_head = segment.ended_head | segment.head;
-                segment = Segment { row, head: false, ended_head, sum: A::zero() };
+                segment = Segment {
+                    row,
+                    head: false,
+                    ended_head,
+                    sum: A::zero(),
+                };
             }
             segment.sum = self.add::<W, S, A>(segment.sum, edge, weight, value);
         }
@@ -306,7 +337,12 @@ impl<V: Vector> Tile<V> {
     /// # Safety
     /// As [`Tile::walk`].
     #[inline(always)]
-    unsafe fn flush<S: Scaling, A: Accumulate<V>>(&self, params: &SpmmParams, segment: &Segment<A::Sum>, end: u32) {
+    unsafe fn flush<S: Scaling, A: Accumulate<V>>(
+        &self,
+        params: &SpmmParams,
+        segment: &Segment<A::Sum>,
+        end: u32,
+    ) {
         // SAFETY: the caller's promise; a row that lies inside the share is completed by nobody else.
         unsafe {
             let scale = self.scale(end - 1);

@@ -127,7 +127,11 @@ unsafe fn complete<V: Vector, S: Scaling>(params: &SpmmParams, lane: &Lane, cta:
             } else {
                 params.scale * row_scale.at(row as u64).read()
             };
-            let sum = without_padding::<V>(S::complete(sum, scale), lane.load * V::WIDTH as u64, params.features);
+            let sum = without_padding::<V>(
+                S::complete(sum, scale),
+                lane.load * V::WIDTH as u64,
+                params.features,
+            );
             store::<V>(params, lane, row, V::narrow(sum));
         }
     }

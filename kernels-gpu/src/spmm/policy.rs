@@ -208,7 +208,11 @@ impl<V: Vector> Accumulate<V> for InHalf {
 
 #[inline(always)]
 fn weight_in_float<V: Vector, W: Weights>(weight: u32) -> f32 {
-    if W::IN_FLOAT { f32::from_bits(weight) } else { V::weight_to_f32(weight) }
+    if W::IN_FLOAT {
+        f32::from_bits(weight)
+    } else {
+        V::weight_to_f32(weight)
+    }
 }
 
 /// In float.
@@ -235,7 +239,11 @@ impl<V: Vector> Accumulate<V> for InFloat {
     }
     #[inline(always)]
     fn add_scaled<W: Weights>(sum: V::Floats, weight: u32, scale: f32, x: V) -> V::Floats {
-        let weight = if W::WEIGHTED { weight_in_float::<V, W>(weight) } else { 1.0 };
+        let weight = if W::WEIGHTED {
+            weight_in_float::<V, W>(weight)
+        } else {
+            1.0
+        };
         sum.zip(x.widen(), |sum, x| sum + x * weight * scale)
     }
     #[inline(always)]

@@ -22,18 +22,32 @@ impl<D: Driver, T> fmt::Debug for Buffer<D, T> {
 
 impl<D: Driver, T: Pod> Buffer<D, T> {
     /// `len` elements, all bytes zero.
-    pub(super) fn zeroed(driver: &D, len: usize, ledger: &Ledger, kind: MemoryKind) -> Result<Self, Error> {
+    pub(super) fn zeroed(
+        driver: &D,
+        len: usize,
+        ledger: &Ledger,
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
         let buffer = Self::uninitialised(driver, len, ledger, kind)?;
         driver.fill(&buffer.memory, 0)?;
         Ok(buffer)
     }
 
     /// `len` elements of any content.
-    pub(super) fn uninitialised(driver: &D, len: usize, ledger: &Ledger, kind: MemoryKind) -> Result<Self, Error> {
+    pub(super) fn uninitialised(
+        driver: &D,
+        len: usize,
+        ledger: &Ledger,
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
         // More bytes than an address has are more than the device has, which says so.
         let bytes = len.saturating_mul(size_of::<T>());
         let memory = driver.alloc(bytes)?;
-        Ok(Self { memory, _bytes: ledger.track(bytes as u64, kind), element: PhantomData })
+        Ok(Self {
+            memory,
+            _bytes: ledger.track(bytes as u64, kind),
+            element: PhantomData,
+        })
     }
 }
 

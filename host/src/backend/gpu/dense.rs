@@ -181,7 +181,9 @@ impl<D: Driver> Gpu<D> {
         let rows_per_cta = contract::loss_rows_per_cta(rows, lanes_log2);
         let ctas = rows.div_ceil(rows_per_cta as u64);
         let config = config(operator, ctas, 1, contract::LOSS_SHARED_BYTES)?;
-        let partials = self.workspace.floats(&self.driver, &self.ledger, ctas * 4)?;
+        let partials = self
+            .workspace
+            .floats(&self.driver, &self.ledger, ctas * 4)?;
         let params = complete(LossParams {
             logits: matrix(logits),
             gradient: DevicePtr::NULL,
@@ -198,7 +200,10 @@ impl<D: Driver> Gpu<D> {
             count: 0,
             rows_per_cta,
         });
-        let one_cta = LaunchConfig { grid: [1, 1, 1], ..config };
+        let one_cta = LaunchConfig {
+            grid: [1, 1, 1],
+            ..config
+        };
         // SAFETY: the operator checked that the operands fit one another; there are four words a CTA, and the workspace
         // is held until both launches are under way.
         unsafe {
@@ -218,7 +223,10 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<(), Error> {
         const NAME: &str = "cross_entropy";
         let count = narrow(NAME, "rows with a target", count)?;
-        let names = [entry::<E>("cross_entropy_f16", "cross_entropy_f32"), "reduce_loss"];
+        let names = [
+            entry::<E>("cross_entropy_f16", "cross_entropy_f32"),
+            "reduce_loss",
+        ];
         self.launch_loss(NAME, names, logits, targets, loss, |params| LossParams {
             gradient: matrix(gradient),
             state: array(&state.words),
@@ -234,10 +242,15 @@ impl<D: Driver> Gpu<D> {
         splits: &Array<Self, u32>,
         correct: &mut Array<Self, u32>,
     ) -> Result<(), Error> {
-        let names = [entry::<E>("count_correct_f16", "count_correct_f32"), "reduce_counts"];
-        self.launch_loss("count_correct", names, logits, labels, correct, |params| LossParams {
-            splits: array(splits),
-            ..params
+        let names = [
+            entry::<E>("count_correct_f16", "count_correct_f32"),
+            "reduce_counts",
+        ];
+        self.launch_loss("count_correct", names, logits, labels, correct, |params| {
+            LossParams {
+                splits: array(splits),
+                ..params
+            }
         })
     }
 

@@ -20,7 +20,10 @@ impl<D: Driver> Kernels<D> {
         let functions = entries()
             .map(|entry| Ok((entry.name, driver.function(&module, entry.name)?)))
             .collect::<Result<_, Error>>()?;
-        Ok(Self { functions, _module: module })
+        Ok(Self {
+            functions,
+            _module: module,
+        })
     }
 
     /// Launches the entry `name`; nothing where the grid is empty.
@@ -38,10 +41,9 @@ impl<D: Driver> Kernels<D> {
         if config.grid.contains(&0) {
             return Ok(());
         }
-        let function = self
-            .functions
-            .get(name)
-            .ok_or_else(|| Error::Contract(format!("the launch contract names no kernel `{name}`")))?;
+        let function = self.functions.get(name).ok_or_else(|| {
+            Error::Contract(format!("the launch contract names no kernel `{name}`"))
+        })?;
         // SAFETY: `check` compared the size of the entry's parameter with the contract's, and the fingerprint its
         // fields; addresses are the caller's promise. Buffers outlive the launch because a driver frees in the order
         // of its stream.
@@ -59,12 +61,21 @@ fn check(ptx: &str) -> Result<(), Error> {
                  {FINGERPRINT:#018x}"
             )));
         }
-        None => return Err(Error::Contract(format!("the PTX has no `{FINGERPRINT_SYMBOL}`: it is not this crate's"))),
+        None => {
+            return Err(Error::Contract(format!(
+                "the PTX has no `{FINGERPRINT_SYMBOL}`: it is not this crate's"
+            )));
+        }
     }
     let found: HashMap<&str, Vec<usize>> = ptx.split(".entry ").skip(1).filter_map(entry).collect();
     for entry in entries() {
         match found.get(entry.name).map(Vec::as_slice) {
-            None => return Err(Error::Contract(format!("the PTX has no kernel `{}`", entry.name))),
+            None => {
+                return Err(Error::Contract(format!(
+                    "the PTX has no kernel `{}`",
+                    entry.name
+                )));
+            }
             Some([bytes]) if *bytes == entry.param_bytes => {}
             Some(found) => {
                 return Err(Error::Contract(format!(
@@ -81,7 +92,10 @@ fn check(ptx: &str) -> Result<(), Error> {
 fn fingerprint(ptx: &str) -> Option<u64> {
     let after = &ptx[ptx.find(&format!("{FINGERPRINT_SYMBOL}["))?..];
     let list = &after[after.find('{')? + 1..after.find('}')?];
-    let bytes: Vec<u8> = list.split(',').map(|byte| byte.trim().parse().ok()).collect::<Option<_>>()?;
+    let bytes: Vec<u8> = list
+        .split(',')
+        .map(|byte| byte.trim().parse().ok())
+        .collect::<Option<_>>()?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
@@ -107,8 +121,12 @@ mod tests {
 
     /// PTX that has what the contract asks for, and bodies that do nothing.
     fn ptx(fingerprint: u64, mut size: impl FnMut(&str, usize) -> Option<usize>) -> String {
-        let bytes = fingerprint.to_le_bytes().map(|byte| byte.to_string()).join(", ");
-        let mut text = format!(".visible .global .align 8 .b8 {FINGERPRINT_SYMBOL}[8] = {{{bytes}}};\n");
+        let bytes = fingerprint
+            .to_le_bytes()
+            .map(|byte| byte.to_string())
+            .join(", ");
+        let mut text =
+            format!(".visible .global .align 8 .b8 {FINGERPRINT_SYMBOL}[8] = {{{bytes}}};\n");
         for entry in entries() {
             if let Some(bytes) = size(entry.name, entry.param_bytes) {
                 let name = entry.name;
@@ -130,14 +148,28 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named() {
-        assert!(message(&ptx(FINGERPRINT ^ 1, |_, bytes| Some(bytes))).contains("built from other sources"));
+        assert!(
+            message(&ptx(FINGERPRINT ^ 1, |_, bytes| Some(bytes)))
+                .contains("built from other sources")
+        );
         assert!(message("").contains("not this crate's"));
         let victim = entries().last().expect("the contract has entries");
-        let without = ptx(FINGERPRINT, |name, bytes| (name != victim.name).then_some(bytes));
+        let without = ptx(FINGERPRINT, |name, bytes| {
+            (name != victim.name).then_some(bytes)
+        });
         assert!(message(&without).contains(&format!("no kernel `{}`", victim.name)));
-        let other = ptx(FINGERPRINT, |name, bytes| Some(if name == victim.name { bytes + 8 } else { bytes }));
+        let other = ptx(FINGERPRINT, |name, bytes| {
+            Some(if name == victim.name {
+                bytes + 8
+            } else {
+                bytes
+            })
+        });
         let message = message(&other);
-        assert!(message.contains(victim.name) && message.contains(&(victim.param_bytes + 8).to_string()));
+        assert!(
+            message.contains(victim.name)
+                && message.contains(&(victim.param_bytes + 8).to_string())
+        );
         assert!(message.contains("cargo xtask build-ptx"));
     }
 }

@@ -23,16 +23,23 @@ impl<D: Driver> Gpu<D> {
             Form::NN | Form::NT => a.columns(),
             Form::TN => a.rows(),
         };
-        let [m, n, k] = [("rows of c", c.rows()), ("columns of c", c.columns()), ("inner dimension", k)]
-            .map(|(what, value)| {
-                narrow(NAME, what, value).and_then(|value| {
-                    if value <= contract::MAX_EXTENT {
-                        return Ok(value);
-                    }
-                    let reason = format!("{what}: {value} is more than 2^31");
-                    Err(Error::Unsupported { operator: NAME, reason })
+        let [m, n, k] = [
+            ("rows of c", c.rows()),
+            ("columns of c", c.columns()),
+            ("inner dimension", k),
+        ]
+        .map(|(what, value)| {
+            narrow(NAME, what, value).and_then(|value| {
+                if value <= contract::MAX_EXTENT {
+                    return Ok(value);
+                }
+                let reason = format!("{what}: {value} is more than 2^31");
+                Err(Error::Unsupported {
+                    operator: NAME,
+                    reason,
                 })
-            });
+            })
+        });
         let (m, n, k) = (m?, n?, k?);
         if m == 0 || n == 0 {
             return Ok(());
@@ -43,10 +50,15 @@ impl<D: Driver> Gpu<D> {
             Form::NT => contract::Form::Nt,
             Form::TN => contract::Form::Tn,
         };
-        let entry = contract::product(form, input, output, n).ok_or_else(|| Error::Unsupported {
-            operator: NAME,
-            reason: format!("no kernel is built for a product of {} in {}", E::PRECISION, O::PRECISION),
-        })?;
+        let entry =
+            contract::product(form, input, output, n).ok_or_else(|| Error::Unsupported {
+                operator: NAME,
+                reason: format!(
+                    "no kernel is built for a product of {} in {}",
+                    E::PRECISION,
+                    O::PRECISION
+                ),
+            })?;
         let tile = Tile::for_columns(n);
         let split = contract::split(input, m, n, k, self.driver.info().multiprocessors);
         let workspace = match contract::workspace_floats(m, n, split.splits) {
@@ -59,7 +71,9 @@ impl<D: Driver> Gpu<D> {
             c: matrix(c),
             bias: optional_matrix(epilogue.bias),
             row_scale: optional_array(epilogue.row_scale),
-            workspace: workspace.as_ref().map_or(DevicePtr::NULL, |buffer| DevicePtr::new(buffer.address())),
+            workspace: workspace
+                .as_ref()
+                .map_or(DevicePtr::NULL, |buffer| DevicePtr::new(buffer.address())),
             m,
             n,
             k,
@@ -83,10 +97,20 @@ impl<D: Driver> Gpu<D> {
         // SAFETY: the operator checked that the operands fit one another; the workspace has `workspace_floats`.
         unsafe {
             let product = config(tile.count(m, n), split.splits, tile.shared_bytes())?;
-            self.kernels.launch(&self.driver, entry.name, product, &params)?;
+            self.kernels
+                .launch(&self.driver, entry.name, product, &params)?;
             if split.splits > 1 {
-                let reduction = config(contract::reduce_ctas(output, m, n), 1, contract::REDUCE_SHARED_BYTES)?;
-                self.kernels.launch(&self.driver, contract::reduction(output), reduction, &params)?;
+                let reduction = config(
+                    contract::reduce_ctas(output, m, n),
+                    1,
+                    contract::REDUCE_SHARED_BYTES,
+                )?;
+                self.kernels.launch(
+                    &self.driver,
+                    contract::reduction(output),
+                    reduction,
+                    &params,
+                )?;
             }
         }
         Ok(())

@@ -13,8 +13,8 @@ mod workspace;
 pub use buffer::Buffer;
 
 use super::{
-    Activation, AdamHyper, Adjacency, Backend, Epilogue, Form, Ledger, LossScaling, MemoryKind, MemoryReport,
-    OptimizerState, ParameterMut, Spmm,
+    Activation, AdamHyper, Adjacency, Backend, Epilogue, Form, Ledger, LossScaling, MemoryKind,
+    MemoryReport, OptimizerState, ParameterMut, Spmm,
 };
 use crate::driver::Driver;
 use crate::error::Error;
@@ -41,7 +41,12 @@ impl<D: Driver> Gpu<D> {
     /// [`Error::Driver`] where it does not load.
     pub fn new(driver: D, ptx: &str) -> Result<Self, Error> {
         let kernels = Kernels::load(&driver, ptx)?;
-        Ok(Self { driver, kernels, workspace: Workspace::default(), ledger: Ledger::default() })
+        Ok(Self {
+            driver,
+            kernels,
+            workspace: Workspace::default(),
+            ledger: Ledger::default(),
+        })
     }
 
     /// The device.
@@ -61,7 +66,9 @@ fn array<D: Driver, T: Pod + Send + Sync, U>(array: &Array<Gpu<D>, T>) -> Device
 }
 
 /// Address of an array, or null.
-fn optional_array<D: Driver, T: Pod + Send + Sync, U>(array: Option<&Array<Gpu<D>, T>>) -> DevicePtr<U> {
+fn optional_array<D: Driver, T: Pod + Send + Sync, U>(
+    array: Option<&Array<Gpu<D>, T>>,
+) -> DevicePtr<U> {
     array.map_or(DevicePtr::NULL, self::array)
 }
 
@@ -98,11 +105,15 @@ impl<D: Driver> Backend for Gpu<D> {
     }
 
     fn upload<T: Pod>(&self, buffer: &Buffer<D, T>, source: &[T]) -> Result<(), Error> {
-        Ok(self.driver.upload(buffer.memory(), 0, bytemuck::cast_slice(source))?)
+        Ok(self
+            .driver
+            .upload(buffer.memory(), 0, bytemuck::cast_slice(source))?)
     }
 
     fn download<T: Pod>(&self, buffer: &Buffer<D, T>, target: &mut [T]) -> Result<(), Error> {
-        Ok(self.driver.download(buffer.memory(), 0, bytemuck::cast_slice_mut(target))?)
+        Ok(self
+            .driver
+            .download(buffer.memory(), 0, bytemuck::cast_slice_mut(target))?)
     }
 
     fn synchronize(&self) -> Result<(), Error> {
@@ -165,7 +176,11 @@ impl<D: Driver> Backend for Gpu<D> {
         self.launch_activate_backward(op, y, row_scale, d)
     }
 
-    fn column_sums<E: Element>(&self, x: &Matrix<Self, E>, sums: &mut Matrix<Self, f32>) -> Result<(), Error> {
+    fn column_sums<E: Element>(
+        &self,
+        x: &Matrix<Self, E>,
+        sums: &mut Matrix<Self, f32>,
+    ) -> Result<(), Error> {
         self.launch_column_sums(x, sums)
     }
 
@@ -208,7 +223,11 @@ impl<D: Driver> Backend for Gpu<D> {
         self.launch_adam(hyper, state, parameters)
     }
 
-    fn end_step(&self, scaling: &LossScaling, state: &mut OptimizerState<Self>) -> Result<(), Error> {
+    fn end_step(
+        &self,
+        scaling: &LossScaling,
+        state: &mut OptimizerState<Self>,
+    ) -> Result<(), Error> {
         self.launch_end_step(scaling, state)
     }
 }

@@ -70,11 +70,20 @@ impl<D: Driver> Gpu<D> {
         // SAFETY: the operator checked that `x`, `y`, weights and factors fit the graph, whose arrays were checked when
         // it was made; the staging buffer has `staging_floats`.
         unsafe {
-            self.kernels.launch(&self.driver, first.name, config(ctas, contract::shared_bytes(load.width())), &params)?;
+            self.kernels.launch(
+                &self.driver,
+                first.name,
+                config(ctas, contract::shared_bytes(load.width())),
+                &params,
+            )?;
             // One CTA leaves nothing to complete.
             let follow_up = contract::follow_up_ctas(if ctas > 1 { ctas } else { 0 }, empty_count);
-            let params = SpmmParams { ctas: if ctas > 1 { ctas } else { 0 }, ..params };
-            self.kernels.launch(&self.driver, second.name, config(follow_up, 0), &params)
+            let params = SpmmParams {
+                ctas: if ctas > 1 { ctas } else { 0 },
+                ..params
+            };
+            self.kernels
+                .launch(&self.driver, second.name, config(follow_up, 0), &params)
         }
     }
 }
@@ -82,7 +91,13 @@ impl<D: Driver> Gpu<D> {
 /// The two entries for what is asked.
 fn entries<D: Driver, E: Element>(
     op: &Spmm<'_, Gpu<D>, E>,
-) -> Result<(&'static contract::SpmmEntry, &'static contract::FollowUpEntry), Error> {
+) -> Result<
+    (
+        &'static contract::SpmmEntry,
+        &'static contract::FollowUpEntry,
+    ),
+    Error,
+> {
     let weights = match op.weights {
         EdgeWeights::Ones => Weights::Ones,
         EdgeWeights::Features(_) => Weights::EdgeFeatures,

@@ -34,13 +34,18 @@ impl<D: Driver> Workspace<D> {
     pub fn floats(&self, driver: &D, ledger: &Ledger, floats: u64) -> Result<Lease<'_, D>, Error> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let floats = usize::try_from(floats).unwrap_or(usize::MAX);
-        let enough = held
-            .as_ref()
-            .map_or(floats == 0, |buffer| buffer.bytes() / size_of::<f32>() >= floats);
+        let enough = held.as_ref().map_or(floats == 0, |buffer| {
+            buffer.bytes() / size_of::<f32>() >= floats
+        });
         if !enough {
             // The old one goes first, so that both need not fit.
             *held = None;
-            *held = Some(Buffer::uninitialised(driver, floats, ledger, MemoryKind::Workspace)?);
+            *held = Some(Buffer::uninitialised(
+                driver,
+                floats,
+                ledger,
+                MemoryKind::Workspace,
+            )?);
         }
         Ok(Lease(held))
     }
