@@ -135,7 +135,8 @@ fn gemm(m: u32) -> Case {
     ];
     let params = params(&pointers, &words);
     let module = Module::parse(GEMM).expect("the corpus parses");
-    let (grid, shared) = ([m.div_ceil(128), 1, 1], 227 * 1024);
+    // Four steps of A and B under way, 64 bytes a row.
+    let (grid, shared) = ([m.div_ceil(128), 1, 1], 4 * (128 + 16) * 64);
     Case {
         name: "gemm_nt_f16_to_f32_128x16",
         module,

@@ -144,16 +144,25 @@ impl<'a> Block<'a> {
             ));
         }
         // Fewer bytes than the chunk may be asked for, down to single ones.
-        let step = [8u32, 4, 2]
-            .into_iter()
-            .find(|s| bytes.is_multiple_of(*s))
-            .unwrap_or(1);
+        let step = if bytes == chunk {
+            chunk
+        } else {
+            [8, 4, 2]
+                .into_iter()
+                .find(|s| bytes.is_multiple_of(*s))
+                .unwrap_or(1)
+        };
+        let word = step.min(8);
         for at in (0..bytes).step_by(step as usize) {
             let (allocation, offset) =
                 self.global(lane, address + u64::from(at), step, AccessKind::Read)?;
             self.check_written(allocation, lane, offset, step)?;
             self.touch_global(warp, allocation, lane, offset, step, Touch::Read)?;
-            data[(at / 8) as usize] |= allocation.load(offset, step) << (at % 8 * 8);
+            for part in (0..step).step_by(word as usize) {
+                let to = at + part;
+                let value = allocation.load(offset + u64::from(part), word);
+                data[(to / 8) as usize] |= value << (to % 8 * 8);
+            }
         }
         Ok(data)
     }

@@ -1,5 +1,6 @@
 //! For every fault a kernel that commits it, and beside it a twin that is right and must pass.
 
+mod asynchronous;
 mod bounds;
 mod harness;
 mod initialised;
