@@ -151,6 +151,18 @@ impl Shared {
 /// Extra passes of one request: 32 lanes of up to 4 bytes go at once, 16 of 8, 8 of 16; of the distinct words that a pass
 /// wants from one of the 32 banks, all but the first cost another.
 pub(crate) fn bank_conflicts(offsets: &[u32; 32], mask: u32, bytes: u32) -> u64 {
+    // Lanes side by side, or all at one place: nothing to count.
+    let first = mask.trailing_zeros().min(31) as usize;
+    let strides = |stride: u32| {
+        (0..32).all(|l| {
+            let at = offsets[first]
+                .wrapping_add((l as u32).wrapping_sub(first as u32).wrapping_mul(stride));
+            mask >> l & 1 == 0 || offsets[l] == at
+        })
+    };
+    if strides(bytes) || strides(0) {
+        return 0;
+    }
     let lanes = (128 / bytes.max(4)).min(32) as usize;
     let words = bytes.div_ceil(4);
     let mut extra = 0;
