@@ -8,4 +8,5 @@ mod progress;
 mod races_at_random;
 mod races_between_blocks;
 mod races_in_block;
+mod repeatable;
 mod warps;
