@@ -18,7 +18,7 @@ pub fn parameters_after<B: Backend, E: Element>(backend: &B, epochs: u32) -> Vec
     let draw = |index: u64, stream: u32| rng::uniform_u32(rng::key(7, stream), index);
     // Every second edge ends in the hub.
     let row = |k: u64| {
-        if k % 2 == 0 {
+        if k.is_multiple_of(2) {
             3
         } else {
             draw(k, 0) % VERTICES as u32
