@@ -299,10 +299,51 @@ fn float2(
     }
     match ty {
         FloatType::F16 => loops!(one_half, Add, Sub, Mul),
-        FloatType::F16x2 => loops!(two_halves, Add, Sub, Mul),
+        FloatType::F16x2 => match op {
+            Float2::Add => pairs(warp, k, mask, [d, a, b], half::add),
+            Float2::Sub => pairs(warp, k, mask, [d, a, b], half::sub),
+            Float2::Mul => pairs(warp, k, mask, [d, a, b], half::mul),
+            _ => map2(warp, k, mask, d, a, b, |x, y| two_halves(op, x, y)),
+        },
         FloatType::F32 => loops!(single, Add, Sub, Mul, Min, Max),
         FloatType::F64 => loops!(double, Add, Sub, Mul),
     }
+}
+
+/// The lower halves of all lanes, then the upper ones: a loop over them is one that the compiler makes vectors of.
+#[inline(always)]
+fn split(row: &Lanes) -> [u16; 64] {
+    let mut halves = [0; 64];
+    for lane in 0..32 {
+        halves[lane] = row[lane] as u16;
+        halves[lane + 32] = (row[lane] >> 16) as u16;
+    }
+    halves
+}
+
+#[inline(always)]
+fn join(halves: &[u16; 64]) -> Lanes {
+    let mut row = [0; 32];
+    for lane in 0..32 {
+        row[lane] = u64::from(halves[lane]) | u64::from(halves[lane + 32]) << 16;
+    }
+    row
+}
+
+#[inline(always)]
+fn pairs(
+    warp: &mut Warp,
+    k: &[Lanes],
+    mask: u32,
+    [d, a, b]: [Row; 3],
+    f: impl Fn(u16, u16) -> u16,
+) {
+    let (x, y) = (split(warp.row(k, a)), split(warp.row(k, b)));
+    let mut values = [0; 64];
+    for i in 0..64 {
+        values[i] = f(x[i], y[i]);
+    }
+    warp.put(d, mask, &join(&values));
 }
 
 #[inline(always)]
@@ -350,11 +391,15 @@ fn fma(warp: &mut Warp, k: &[Lanes], mask: u32, ty: FloatType, mode: FloatMode, 
         FloatType::F16 => map3(warp, k, mask, rows, |x, y, z| {
             half::fma(x as u16, y as u16, z as u16).into()
         }),
-        FloatType::F16x2 => map3(warp, k, mask, rows, |x, y, z| {
-            let low = half::fma(x as u16, y as u16, z as u16);
-            let high = half::fma((x >> 16) as u16, (y >> 16) as u16, (z >> 16) as u16);
-            u64::from(low) | u64::from(high) << 16
-        }),
+        FloatType::F16x2 => {
+            let [d, a, b, c] = rows;
+            let [x, y, z] = [a, b, c].map(|r| split(warp.row(k, r)));
+            let mut values = [0; 64];
+            for i in 0..64 {
+                values[i] = half::fma(x[i], y[i], z[i]);
+            }
+            warp.put(d, mask, &join(&values));
+        }
         FloatType::F32 => map3(warp, k, mask, rows, single),
         FloatType::F64 => map3(warp, k, mask, rows, double_fma),
     }
