@@ -2,7 +2,7 @@
 //!
 //! [`conformance!`] makes a test of every case for one backend; the CPU, the emulated kernels and a CUDA card are
 //! instantiated in a few lines each. Answers are compared with a reference in float64 under a bound that follows from
-//! the depth of the sums ([`reference`]), or with `==` where the numbers are small integers that half holds exactly.
+//! the depth of the sums ([`mod@reference`]), or with `==` where the numbers are small integers that half holds exactly.
 //! Outputs start as NaN, and padding must be zero afterwards.
 
 pub mod contracts;

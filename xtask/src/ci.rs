@@ -6,7 +6,10 @@ use std::time::Instant;
 use crate::{Failure, setup, test, verify_ptx, workspace};
 
 /// The feature that a machine without a CUDA toolkit must build as well.
-const CUDA: [&str; 2] = ["--features", "halfgnn/cuda"];
+const CUDA: [&str; 2] = [
+    "--features",
+    "halfgnn/cuda,halfgnn-tests/cuda,halfgnn-benches/cuda",
+];
 
 /// One of the things that must pass.
 type Step = fn() -> Result<(), Failure>;

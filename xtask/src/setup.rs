@@ -131,7 +131,7 @@ fn by_apt() -> Result<(), Failure> {
     })
 }
 
-/// Where [`ptxas`] installs the wheel.
+/// Where [`ptxas()`] installs the wheel.
 fn ptxas_folder() -> PathBuf {
     workspace::target_dir().join("ptxas")
 }

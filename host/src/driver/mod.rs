@@ -1,7 +1,7 @@
 //! What a device must offer: memory, modules, launches and events.
 //!
 //! [`Driver`] is the lowest layer of the crate and the only one that knows whether kernels run on a CUDA card
-//! ([`cuda`], feature `cuda`) or on the PTX emulator ([`emulated`]). Everything above it is written once.
+//! (`cuda`, feature `cuda`) or on the PTX emulator ([`emulated`]). Everything above it is written once.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

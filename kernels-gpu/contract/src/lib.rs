@@ -70,7 +70,7 @@ pub type HalfBits = u16;
 ///
 /// # Safety
 /// The type is `#[repr(C)]`, `Copy`, has no padding and no pointer of the host's, so that its bytes mean the same on
-/// both sides. [`assert_param`] checks what can be checked.
+/// both sides. [`param_struct!`] checks what can be checked.
 pub unsafe trait Param: Copy + 'static {}
 
 /// Bytes of `param`, as a launch wants them.

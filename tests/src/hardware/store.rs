@@ -63,7 +63,7 @@ pub fn write(folder: &Path, device: &str, records: &[Record]) -> io::Result<()> 
     fs::write(folder.join(INDEX), index)
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 ///
 /// # Errors
 /// A file that cannot be read, an index that is none, or results of another length than the index says.

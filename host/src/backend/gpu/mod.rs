@@ -1,6 +1,6 @@
 //! Operators as kernels, on any [`Driver`]: it picks a kernel, computes its geometry, and launches it.
 //!
-//! - [`kernels`]: a module of PTX, compared with the launch contract before anything is launched.
+//! - `kernels`: a module of PTX, compared with the launch contract before anything is launched.
 //! - one file an operator family: what the kernel is told.
 
 mod buffer;
