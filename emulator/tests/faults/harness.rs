@@ -96,9 +96,14 @@ fn module_text(body: &str) -> String {
 }
 
 impl Case<'_> {
+    /// The module with the kernel.
+    pub fn text(&self) -> String {
+        module_text(self.body)
+    }
+
     /// Runs the kernel once on a device of its own.
     pub fn run(&self, seed: u64) -> Result<(), Box<Report>> {
-        let text = module_text(self.body);
+        let text = self.text();
         let module = Module::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let device = Device::new(DeviceOptions::default());
         let [a, b] = ["a", "b"].map(|name| {
