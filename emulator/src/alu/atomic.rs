@@ -29,7 +29,8 @@ pub(crate) fn apply(op: AtomicOp, ty: AtomicType, old: u64, b: u64, c: u64) -> u
                 half::pair(old as u32, b as u32, half::add).into()
             }
             AtomicType::Float(FloatType::F32) => float::binary32(Float2::Add, old as u32, b as u32),
-            AtomicType::Float(FloatType::F64) => float::binary64(Float2::Add, old, b),
+            // In this order, so that of two NaN memory's stays.
+            AtomicType::Float(FloatType::F64) => float::binary64(Float2::Add, b, old),
         },
         AtomicOp::Min if signed => {
             if as_signed(b) < as_signed(old) {

@@ -241,14 +241,31 @@ fn float_to_int(v: u64, how: Convert) -> u64 {
     (to_integral(x, rounding) as i128).clamp(low, high) as u64
 }
 
+/// What becomes of a NaN, given as a double. Where either side is double it keeps its sign and the top of its payload;
+/// else, and where `.ftz` sends a single through the unit that flushes, it is the canonical one.
+fn nan(x: u64, how: Convert) -> u64 {
+    /// [`float::NAN`] widened.
+    const CANONICAL: u64 = 0x7FFF_FFFF_E000_0000;
+    let canonical = how.ftz && how.from == ScalarType::F32;
+    let x = if canonical { CANONICAL } else { x };
+    if how.from == ScalarType::F64 || how.to == ScalarType::F64 {
+        let to = format(how.to);
+        let sign = if x >> 63 == 1 { to.sign } else { 0 };
+        let payload = x & ((1 << 52) - 1) | 1 << 51;
+        sign | to.infinity | payload >> (Format::DOUBLE.precision - to.precision)
+    } else if how.to == ScalarType::F16 {
+        half::NAN.into()
+    } else {
+        float::NAN.into()
+    }
+}
+
 fn float_to_float(v: u64, how: Convert) -> u64 {
     let x = source_float(v, how);
     if x.is_nan() {
         return match how.to {
             _ if how.sat => 0,
-            ScalarType::F16 => half::NAN.into(),
-            ScalarType::F32 => float::NAN.into(),
-            _ => (x + x).to_bits(),
+            _ => nan(x.to_bits(), how),
         };
     }
     let x = if how.integral {
@@ -377,6 +394,26 @@ mod tests {
             convert(0x7E00, how(F32, F16, Rounding::Nearest)),
             0x7FFF_FFFF
         );
+    }
+
+    #[test]
+    fn nan_keeps_sign_and_payload_from_and_to_double() {
+        let f = |v, to, from| convert(v, how(to, from, Rounding::Nearest));
+        let (negative, signalling) = (0xFFF8_1234_5678_9ABC, 0x7FF0_0000_0000_0001);
+        assert_eq!(f(negative, F32, F64), 0xFFC0_91A2);
+        assert_eq!(f(negative, F16, F64), 0xFE04);
+        assert_eq!(f(negative, F64, F64), negative);
+        assert_eq!(f(signalling, F32, F64), 0x7FC0_0000);
+        assert_eq!(f(signalling, F64, F64), signalling | 1 << 51);
+        assert_eq!(f(0xFFC1_2345, F64, F32), 0xFFF8_2468_A000_0000);
+        assert_eq!(f(0x7F80_0001, F64, F32), 0x7FF8_0000_2000_0000);
+        assert_eq!(f(0x7C01, F64, F16), 0x7FF8_0400_0000_0000);
+        assert_eq!(f(0xFFC1_2345, F16, F32), 0x7FFF);
+        let flushing = Convert {
+            ftz: true,
+            ..how(F64, F32, Rounding::Nearest)
+        };
+        assert_eq!(convert(0xFFC1_2345, flushing), 0x7FFF_FFFF_E000_0000);
     }
 
     #[test]

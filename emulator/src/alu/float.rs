@@ -14,6 +14,34 @@ pub(crate) fn bits(x: f32) -> u64 {
     u64::from(if x.is_nan() { NAN } else { x.to_bits() })
 }
 
+/// The NaN of double-precision instructions none of whose operands is one.
+const NAN64: u64 = 0xFFF8 << 48;
+
+#[inline(always)]
+fn is_nan64(a: u64) -> bool {
+    a & (u64::MAX >> 1) > 0x7FF << 52
+}
+
+/// A NaN as double-precision instructions hand it on: no longer signalling, its sign and payload kept.
+#[inline(always)]
+fn quiet(a: u64) -> u64 {
+    a | 1 << 51
+}
+
+/// The bits of a double-precision result. Where it is NaN, Rust leaves open which: on the hardware it is the first NaN
+/// among `operands`, listed in the order in which the instruction prefers them.
+#[inline(always)]
+pub(crate) fn bits64<const N: usize>(x: f64, operands: [u64; N]) -> u64 {
+    if x.is_nan() {
+        operands
+            .into_iter()
+            .find(|a| is_nan64(*a))
+            .map_or(NAN64, quiet)
+    } else {
+        x.to_bits()
+    }
+}
+
 /// Subnormals to zero of the same sign.
 #[inline(always)]
 pub(crate) fn flush(a: u32) -> u32 {
@@ -89,10 +117,10 @@ pub(crate) fn binary32(op: Float2, a: u32, b: u32) -> u64 {
 pub(crate) fn binary64(op: Float2, a: u64, b: u64) -> u64 {
     let (x, y) = (f64::from_bits(a), f64::from_bits(b));
     match op {
-        Float2::Add => (x + y).to_bits(),
-        Float2::Sub => (x - y).to_bits(),
-        Float2::Mul => (x * y).to_bits(),
-        Float2::Div => (x / y).to_bits(),
+        Float2::Add => bits64(x + y, [b, a]),
+        Float2::Sub => bits64(x - y, [b, a]),
+        Float2::Mul => bits64(x * y, [b, a]),
+        Float2::Div => bits64(x / y, [a, b]),
         Float2::CopySign => a & (u64::MAX >> 1) | b & (1 << 63),
         Float2::Min | Float2::Max | Float2::MinNan | Float2::MaxNan => {
             let b_wins = if matches!(op, Float2::Min | Float2::MinNan) {
@@ -101,7 +129,7 @@ pub(crate) fn binary64(op: Float2, a: u64, b: u64) -> u64 {
                 key64(b) > key64(a)
             };
             match (x.is_nan(), y.is_nan()) {
-                (true, true) => f64::NAN.to_bits(),
+                (true, true) => quiet(b),
                 (true, false) => b,
                 (false, true) => a,
                 _ => {
@@ -197,12 +225,10 @@ pub(crate) fn unary(op: Float1, ty: FloatType, a: u64) -> u64 {
         FloatType::F64 => {
             let x = f64::from_bits(a);
             match op {
+                Float1::Neg | Float1::Abs if x.is_nan() => quiet(a),
                 Float1::Neg => a ^ 1 << 63,
                 Float1::Abs => a & (u64::MAX >> 1),
-                Float1::Sqrt => x.sqrt().to_bits(),
-                Float1::Rcp => (1.0 / x).to_bits(),
-                Float1::Rsqrt => (1.0 / x.sqrt()).to_bits(),
-                _ => approximate(op, x).to_bits(),
+                _ => bits64(approximate(op, x), [a]),
             }
         }
     }
@@ -210,6 +236,7 @@ pub(crate) fn unary(op: Float1, ty: FloatType, a: u64) -> u64 {
 
 fn unary16(op: Float1, a: u16) -> u16 {
     match op {
+        Float1::Neg | Float1::Abs if half::is_nan(a) => half::NAN,
         Float1::Neg => a ^ 0x8000,
         Float1::Abs => a & 0x7FFF,
         _ => half_from_f64(approximate(op, half::to_f32(a).into())),
@@ -219,8 +246,8 @@ fn unary16(op: Float1, a: u16) -> u16 {
 fn unary32(op: Float1, a: u32) -> u64 {
     let x = f32::from_bits(a);
     match op {
-        Float1::Neg => u64::from(a ^ 0x8000_0000),
-        Float1::Abs => u64::from(a & 0x7FFF_FFFF),
+        Float1::Neg => bits(f32::from_bits(a ^ 0x8000_0000)),
+        Float1::Abs => bits(f32::from_bits(a & 0x7FFF_FFFF)),
         Float1::Sqrt => bits(x.sqrt()),
         Float1::Rcp => bits(1.0 / x),
         _ => bits(approximate(op, x.into()) as f32),
@@ -290,6 +317,36 @@ mod tests {
             1f64.to_bits()
         );
         assert_eq!(binary16(Float2::MaxNan, half::NAN, 0), half::NAN);
+    }
+
+    #[test]
+    fn sign_operations_make_nan_canonical() {
+        for op in [Float1::Neg, Float1::Abs] {
+            assert_eq!(unary(op, FloatType::F16, 0xFE55), half::NAN.into());
+            assert_eq!(unary(op, FloatType::F32, 0xFF80_0001), NAN.into());
+        }
+        assert_eq!(unary(Float1::Neg, FloatType::F16, 0x7C00), 0xFC00);
+        assert_eq!(unary(Float1::Neg, FloatType::F32, 0), 0x8000_0000);
+    }
+
+    #[test]
+    fn double_precision_hands_nan_on() {
+        let (signalling, negative) = (0x7FF0_0000_0000_0001, 0xFFF8_1234_5678_9ABC);
+        let quieted = 0x7FF8_0000_0000_0001;
+        for op in [Float2::Add, Float2::Sub, Float2::Mul, Float2::Min] {
+            assert_eq!(binary64(op, negative, signalling), quieted, "{op:?}");
+            assert_eq!(binary64(op, signalling, negative), negative, "{op:?}");
+        }
+        assert_eq!(binary64(Float2::Div, signalling, negative), quieted);
+        assert_eq!(binary64(Float2::Div, 0, signalling), quieted);
+        let infinity = f64::INFINITY.to_bits();
+        assert_eq!(binary64(Float2::Sub, infinity, infinity), NAN64);
+        for op in [Float1::Neg, Float1::Abs, Float1::Sqrt, Float1::Rcp] {
+            assert_eq!(unary(op, FloatType::F64, signalling), quieted, "{op:?}");
+            assert_eq!(unary(op, FloatType::F64, negative), negative, "{op:?}");
+        }
+        let minus_one = (-1f64).to_bits();
+        assert_eq!(unary(Float1::Sqrt, FloatType::F64, minus_one), NAN64);
     }
 
     #[test]

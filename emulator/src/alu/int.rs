@@ -15,8 +15,9 @@ pub(crate) trait Lane: Copy + Ord {
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
-    /// All ones when the divisor is zero, as the hardware gives.
+    /// All ones when the divisor is zero, which the PTX ISA leaves open and the hardware gives.
     fn div(self, other: Self) -> Self;
+    /// All ones when the divisor is zero, as for [`Lane::div`].
     fn rem(self, other: Self) -> Self;
     fn shr(self, n: u32) -> Self;
 }
@@ -56,7 +57,7 @@ macro_rules! lanes {
             }
             #[inline(always)]
             fn rem(self, other: Self) -> Self {
-                if other == 0 { self } else { self.wrapping_rem(other) }
+                if other == 0 { <$unsigned>::MAX as $ty } else { self.wrapping_rem(other) }
             }
             #[inline(always)]
             fn shr(self, n: u32) -> Self {
@@ -201,14 +202,20 @@ pub(crate) fn ternary<T: Lane>(op: Int3, a: u64, b: u64, c: u64) -> u64 {
     }
 }
 
+/// Positions and lengths of bit fields. The PTX ISA restricts them to 0 to 255: of larger ones the hardware takes the low
+/// 8 bits where the field is of 32 bits, and the whole where it is of 64.
+fn field_operand(v: u32, bits: u32) -> u32 {
+    if bits == 64 { v } else { v & 0xFF }
+}
+
 /// `bfe`: a field of `a`, its sign extended for signed types (the last bit of `a` where the field runs past it).
 fn extract<T: Lane>(a: u64, position: u32, length: u32) -> u64 {
-    let (position, length) = (position & 0xFF, length & 0xFF);
+    let [position, length] = [position, length].map(|v| field_operand(v, T::BITS));
     if length == 0 {
         return 0;
     }
     let top = T::BITS - 1;
-    let sign = T::SIGNED && a >> (position + length - 1).min(top) & 1 == 1;
+    let sign = T::SIGNED && a >> position.saturating_add(length - 1).min(top) & 1 == 1;
     let field = if position > top { 0 } else { a >> position };
     let available = length.min((top + 1).saturating_sub(position));
     let fill = if sign && available < T::BITS {
@@ -222,7 +229,7 @@ fn extract<T: Lane>(a: u64, position: u32, length: u32) -> u64 {
 /// `bfi`: `length` bits of `a` into `b` at `position`.
 pub(crate) fn insert(wide: bool, a: u64, b: u64, position: u64, length: u64) -> u64 {
     let bits = if wide { 64 } else { 32 };
-    let (position, length) = ((position & 0xFF) as u32, (length & 0xFF) as u32);
+    let [position, length] = [position, length].map(|v| field_operand(v as u32, bits));
     if position >= bits || length == 0 {
         return b;
     }
@@ -297,7 +304,8 @@ mod tests {
             0x8000_0000
         );
         assert_eq!(binary::<u32>(Int2::Div, 5, 0), u64::from(u32::MAX));
-        assert_eq!(binary::<u32>(Int2::Rem, 5, 0), 5);
+        assert_eq!(binary::<u32>(Int2::Rem, 5, 0), u64::from(u32::MAX));
+        assert_eq!(binary::<i16>(Int2::Rem, 5, 0), 0xFFFF);
         assert_eq!(binary::<i32>(Int2::AddSat, 0x7FFF_FFFF, 1), 0x7FFF_FFFF);
         assert_eq!(ternary::<u32>(Int3::MadWide, 1 << 31, 2, 1), (1 << 32) + 1);
     }
@@ -331,6 +339,12 @@ mod tests {
         assert_eq!(insert(false, 0xF, 0, 30, 8), 0xC000_0000);
         assert_eq!(insert(true, 1, 0, 63, 1), 1 << 63);
         assert_eq!(insert(false, 1, 5, 32, 4), 5);
+        // Past 255: 0x108 is 8 where the field is of 32 bits and itself where it is of 64.
+        assert_eq!(ternary::<u32>(Int3::Bfe, 0xABCD, 4, 0x108), 0xBC);
+        assert_eq!(ternary::<u64>(Int3::Bfe, 0xABCD, 4, 0x108), 0xABC);
+        assert_eq!(ternary::<i64>(Int3::Bfe, 1 << 63, 1 << 31, 8), u64::MAX);
+        assert_eq!(insert(false, 0xFFF, 0, 0, 0x108), 0xFF);
+        assert_eq!(insert(true, 0xFFF, 0, 0, 0x108), 0xFFF);
     }
 
     #[test]
