@@ -35,6 +35,9 @@ pub enum Command {
     /// Time SpMM on a graph, checked before it is timed
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// Count what the kernels of an SpMM do, on the emulator: instructions, sectors, conflicts, shuffles
+    #[command(after_help = PROFILE_EXAMPLES)]
+    Profile(ProfileArgs),
 }
 
 const TRAIN_EXAMPLES: &str = "\
@@ -59,6 +62,33 @@ Examples:
 
 A graph is kron:SCALE (Graph500's, 2^SCALE vertices) or a raw CSR file:
   i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]";
+
+const PROFILE_EXAMPLES: &str = "\
+Examples:
+  halfgnn profile --graph kron:10
+  halfgnn profile --graph web.csr --features 32 --accumulate half --json -
+
+The kernels are executed on the CPU, every access checked: take a small graph.";
+
+/// Options of `profile`.
+#[derive(Args)]
+pub struct ProfileArgs {
+    /// Graph to run on
+    #[arg(long, value_name = "FILE|kron:SCALE")]
+    pub graph: GraphName,
+    /// Feature length
+    #[arg(long, value_name = "F", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub features: u32,
+    /// Precision
+    #[arg(long, value_enum, default_value_t = PrecisionName::Half)]
+    pub precision: PrecisionName,
+    /// What a batch of edges is added up in, in half precision
+    #[arg(long, value_enum, default_value_t = AccumulateName::Float)]
+    pub accumulate: AccumulateName,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
 
 /// Options of `bench`.
 #[derive(Args)]

@@ -58,7 +58,8 @@ pub fn run(args: &BenchArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     json.finish()
 }
 
-fn open(name: &GraphName) -> Result<(String, Graph), Failure> {
+/// Reads or generates a graph.
+pub fn open(name: &GraphName) -> Result<(String, Graph), Failure> {
     match name {
         GraphName::Kronecker(scale) => {
             let graph = Rmat::graph500(*scale).generate(1).map_err(Error::from)?;

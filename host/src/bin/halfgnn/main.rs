@@ -6,6 +6,7 @@ mod demo;
 mod events;
 mod failure;
 mod json;
+mod profile;
 mod screen;
 mod session;
 mod train;
@@ -35,6 +36,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Train(args) => train::run(args, &stop),
         Command::Demo(args) => demo::run(args, &stop),
         Command::Bench(args) => bench::run(args, &stop),
+        Command::Profile(args) => profile::run(args),
     }
 }
 
