@@ -93,7 +93,7 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
     }
     if !json.is_stdout() {
         println!(
-            "\nLoaded and stored: 32-byte sectors, summed over requests; used: what lanes asked for, of what was loaded.\n\
+            "\nLoaded and stored: 32-byte sectors, summed over requests; used: what lanes asked for over what was loaded, more than all where lanes share.\n\
              The SpMM must load at least {} (indices and every row once) and store {}; gathering every edge's row anew is {}.",
             bytes(least.load),
             bytes(least.store),
