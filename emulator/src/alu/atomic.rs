@@ -3,8 +3,15 @@
 use super::{float, half};
 use crate::ir::{AtomicOp, AtomicType, Float2, FloatType, IntType};
 
+/// The memory that an atomic works on: sums of floats differ in their corners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Global,
+    Shared,
+}
+
 /// What `op` stores where `old` stands.
-pub(crate) fn apply(op: AtomicOp, ty: AtomicType, old: u64, b: u64, c: u64) -> u64 {
+pub(crate) fn apply(op: AtomicOp, ty: AtomicType, unit: Unit, old: u64, b: u64, c: u64) -> u64 {
     let signed = matches!(
         ty,
         AtomicType::Int(IntType::S32 | IntType::S64 | IntType::S16)
@@ -28,9 +35,8 @@ pub(crate) fn apply(op: AtomicOp, ty: AtomicType, old: u64, b: u64, c: u64) -> u
             AtomicType::Float(FloatType::F16x2) => {
                 half::pair(old as u32, b as u32, half::add).into()
             }
-            AtomicType::Float(FloatType::F32) => float::binary32(Float2::Add, old as u32, b as u32),
-            // In this order, so that of two NaN memory's stays.
-            AtomicType::Float(FloatType::F64) => float::binary64(Float2::Add, b, old),
+            AtomicType::Float(FloatType::F32) => add_single(unit, old as u32, b as u32),
+            AtomicType::Float(FloatType::F64) => add_double(unit, old, b),
         },
         AtomicOp::Min if signed => {
             if as_signed(b) < as_signed(old) {
@@ -76,6 +82,28 @@ pub(crate) fn apply(op: AtomicOp, ty: AtomicType, old: u64, b: u64, c: u64) -> u
     }
 }
 
+/// On global memory subnormal operands and results become zeros of their sign, as the PTX ISA says of `atom.add.f32`.
+fn add_single(unit: Unit, old: u32, b: u32) -> u64 {
+    match unit {
+        Unit::Shared => float::binary32(Float2::Add, old, b),
+        Unit::Global => {
+            let sum = float::binary32(Float2::Add, float::flush(old), float::flush(b));
+            float::flush(sum as u32).into()
+        }
+    }
+}
+
+/// Of two NaN, global memory takes the operand and shared memory keeps its own; on global memory a NaN that signals stays so.
+fn add_double(unit: Unit, old: u64, b: u64) -> u64 {
+    match unit {
+        Unit::Shared => float::binary64(Float2::Add, b, old),
+        Unit::Global => [b, old]
+            .into_iter()
+            .find(|v| float::is_nan64(*v))
+            .unwrap_or_else(|| float::binary64(Float2::Add, old, b)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +140,26 @@ mod tests {
                 0x4000_4200,
             ),
         ] {
-            assert_eq!(apply(op, ty, old, b, c), expected, "{op:?} {ty:?}");
+            for unit in [Unit::Global, Unit::Shared] {
+                assert_eq!(apply(op, ty, unit, old, b, c), expected, "{op:?} {ty:?}");
+            }
         }
+    }
+
+    #[test]
+    fn sums_of_floats_differ_by_memory() {
+        let add = |ty, unit, old, b| apply(AtomicOp::Add, AtomicType::Float(ty), unit, old, b, 0);
+        let single = |unit, old, b| add(FloatType::F32, unit, old, b);
+        assert_eq!(single(Unit::Global, 0x8000_0001, 0x8000_0000), 0x8000_0000);
+        assert_eq!(single(Unit::Shared, 0x8000_0001, 0x8000_0000), 0x8000_0001);
+        // Both operands normal, their difference not.
+        assert_eq!(single(Unit::Global, 0x0080_0001, 0x8080_0000), 0);
+        assert_eq!(single(Unit::Shared, 0x0080_0001, 0x8080_0000), 1);
+        let double = |unit, old, b| add(FloatType::F64, unit, old, b);
+        let (signalling, negative) = (0x7FF0_0000_0000_0001, 0xFFF8_1234_5678_9ABC);
+        assert_eq!(double(Unit::Global, negative, signalling), signalling);
+        assert_eq!(double(Unit::Global, signalling, 0), signalling);
+        assert_eq!(double(Unit::Shared, negative, signalling), negative);
+        assert_eq!(double(Unit::Shared, signalling, 0), signalling | 1 << 51);
     }
 }

@@ -5,7 +5,8 @@
 
 use super::convert::{Format, narrow};
 use super::float;
-use crate::ir::{Float1, Float2, Rounding};
+use super::half;
+use crate::ir::{Float1, Float2, FloatType, Rounding};
 
 /// `value` with its last bit set if the exact result is `value + error`, with an error that is not zero.
 fn to_odd(value: f64, error: f64) -> f64 {
@@ -36,11 +37,16 @@ fn sum(x: f64, y: f64, rounding: Rounding) -> u64 {
         };
         return if negative { 1 << 31 } else { 0 };
     }
+    finish(sum_to_odd(x, y), rounding)
+}
+
+fn sum_to_odd(x: f64, y: f64) -> f64 {
+    let sum = x + y;
     if !sum.is_finite() {
-        return finish(sum, rounding);
+        return sum;
     }
     let y_part = sum - x;
-    finish(to_odd(sum, (x - (sum - y_part)) + (y - y_part)), rounding)
+    to_odd(sum, (x - (sum - y_part)) + (y - y_part))
 }
 
 fn quotient(x: f64, y: f64, rounding: Rounding) -> u64 {
@@ -90,6 +96,48 @@ pub(crate) fn unary(op: Float1, a: u64, rounding: Rounding) -> u64 {
         }
         _ => float::unary(op, crate::ir::FloatType::F32, a),
     }
+}
+
+/// A float or a half in double.
+fn wider(ty: FloatType, bits: u64) -> f64 {
+    if ty == FloatType::F32 {
+        double(bits)
+    } else {
+        half::to_f32(bits as u16).into()
+    }
+}
+
+/// Below the least normal number of the type: what `.ftz` goes by is the exact result, so that numbers which rounding would
+/// carry up to the least normal one are flushed too.
+fn is_tiny(ty: FloatType, exact: f64) -> bool {
+    let least = if ty == FloatType::F32 {
+        f32::MIN_POSITIVE
+    } else {
+        half::to_f32(0x0400)
+    };
+    exact.abs() < f64::from(least)
+}
+
+/// Whether a single-precision result is tiny before it is rounded; only quotients are then rounded at all.
+pub(crate) fn is_tiny_unary(op: Float1, a: u64) -> bool {
+    op == Float1::Rcp && is_tiny(FloatType::F32, 1.0 / double(a))
+}
+
+/// As [`is_tiny_unary`], of two halves or floats. Double is wide enough to keep a quotient apart from the least normal
+/// number; tiny sums are exact.
+pub(crate) fn is_tiny_binary(op: Float2, ty: FloatType, a: u64, b: u64) -> bool {
+    let (x, y) = (wider(ty, a), wider(ty, b));
+    match op {
+        Float2::Mul => is_tiny(ty, x * y),
+        Float2::Div => is_tiny(ty, x / y),
+        _ => false,
+    }
+}
+
+/// As [`is_tiny_binary`], of a fused multiply-add.
+pub(crate) fn is_tiny_fma(ty: FloatType, a: u64, b: u64, c: u64) -> bool {
+    let product = wider(ty, a) * wider(ty, b);
+    is_tiny(ty, sum_to_odd(product, wider(ty, c)))
 }
 
 #[cfg(test)]
@@ -144,6 +192,30 @@ mod tests {
                 );
                 assert_eq!(z, if nearest.is_sign_positive() { d } else { u });
             }
+        }
+    }
+
+    #[test]
+    fn results_below_the_least_normal_number_are_tiny_however_they_round() {
+        let (below_one, least, one) = (0x3F7F_FFFF, 0x0080_0000, 0x3F80_0000);
+        let single = FloatType::F32;
+        assert_eq!(
+            float::binary32(Float2::Mul, below_one as u32, least as u32),
+            least
+        );
+        assert!(is_tiny_binary(Float2::Mul, single, below_one, least));
+        assert!(!is_tiny_binary(Float2::Mul, single, one, least));
+        assert!(is_tiny_fma(single, below_one, least, 0));
+        // The product, far below an addend's last place in double, still decides.
+        assert!(is_tiny_fma(single, 0x8080_0000, 0x0080_0000, least));
+        assert!(!is_tiny_fma(single, least, least, least));
+        assert!(is_tiny_binary(Float2::Div, single, least, 0x3F80_0001));
+        assert!(
+            is_tiny_unary(Float1::Rcp, 0x7E80_0001) && !is_tiny_unary(Float1::Rcp, 0x7E80_0000)
+        );
+        for half in [FloatType::F16, FloatType::F16x2] {
+            assert!(is_tiny_binary(Float2::Mul, half, 0x3BFF, 0x8400));
+            assert!(!is_tiny_binary(Float2::Mul, half, 0x3C00, 0x8400));
         }
     }
 

@@ -18,7 +18,7 @@ pub(crate) fn bits(x: f32) -> u64 {
 const NAN64: u64 = 0xFFF8 << 48;
 
 #[inline(always)]
-fn is_nan64(a: u64) -> bool {
+pub(crate) fn is_nan64(a: u64) -> bool {
     a & (u64::MAX >> 1) > 0x7FF << 52
 }
 
@@ -160,18 +160,26 @@ pub(crate) fn binary16(op: Float2, a: u16, b: u16) -> u16 {
     }
 }
 
-/// A float instruction with `.ftz`, `.sat` or `.relu`: the rare ones, one lane at a time.
+/// `a·b + c`, rounded once.
+pub(crate) fn fma64(a: u64, b: u64, c: u64) -> u64 {
+    let [x, y, z] = [a, b, c].map(f64::from_bits);
+    bits64(x.mul_add(y, z), [b, c, a])
+}
+
+/// A float instruction with `.ftz`, `.sat` or `.relu`: the rare ones, one lane at a time. `tiny` says of operands whether
+/// their result is below the least normal number before it is rounded.
 pub(crate) fn with_mode(
     ty: FloatType,
     mode: FloatMode,
     operands: [u64; 3],
     f: impl Fn([u64; 3]) -> u64,
+    tiny: impl Fn([u64; 3]) -> bool,
 ) -> u64 {
     match ty {
-        FloatType::F16 => half_with_mode(mode, operands, &f),
+        FloatType::F16 => half_with_mode(mode, operands, &f, &tiny),
         FloatType::F16x2 => {
-            let low = half_with_mode(mode, operands.map(|v| v & 0xFFFF), &f);
-            let high = half_with_mode(mode, operands.map(|v| v >> 16 & 0xFFFF), &f);
+            let low = half_with_mode(mode, operands.map(|v| v & 0xFFFF), &f, &tiny);
+            let high = half_with_mode(mode, operands.map(|v| v >> 16 & 0xFFFF), &f, &tiny);
             low | high << 16
         }
         FloatType::F32 => {
@@ -183,6 +191,9 @@ pub(crate) fn with_mode(
             let mut r = f(operands) as u32;
             if mode.ftz {
                 r = flush(r);
+                if r & 0x7FFF_FFFF == 0x0080_0000 && tiny(operands) {
+                    r &= 0x8000_0000;
+                }
             }
             if mode.relu && r >> 31 == 1 {
                 r = 0;
@@ -197,7 +208,12 @@ pub(crate) fn with_mode(
     }
 }
 
-fn half_with_mode(mode: FloatMode, operands: [u64; 3], f: impl Fn([u64; 3]) -> u64) -> u64 {
+fn half_with_mode(
+    mode: FloatMode,
+    operands: [u64; 3],
+    f: impl Fn([u64; 3]) -> u64,
+    tiny: impl Fn([u64; 3]) -> bool,
+) -> u64 {
     let operands = if mode.ftz {
         operands.map(|v| half::flush(v as u16).into())
     } else {
@@ -206,6 +222,9 @@ fn half_with_mode(mode: FloatMode, operands: [u64; 3], f: impl Fn([u64; 3]) -> u
     let mut r = f(operands) as u16;
     if mode.ftz {
         r = half::flush(r);
+        if r & 0x7FFF == 0x0400 && tiny(operands) {
+            r &= 0x8000;
+        }
     }
     if mode.relu && r & 0x8000 != 0 {
         r = 0;
@@ -339,6 +358,9 @@ mod tests {
         }
         assert_eq!(binary64(Float2::Div, signalling, negative), quieted);
         assert_eq!(binary64(Float2::Div, 0, signalling), quieted);
+        assert_eq!(fma64(negative, signalling, negative), quieted);
+        assert_eq!(fma64(negative, 0, signalling), quieted);
+        assert_eq!(fma64(signalling, 0, 0), quieted);
         let infinity = f64::INFINITY.to_bits();
         assert_eq!(binary64(Float2::Sub, infinity, infinity), NAN64);
         for op in [Float1::Neg, Float1::Abs, Float1::Sqrt, Float1::Rcp] {
@@ -356,8 +378,15 @@ mod tests {
             ..FloatMode::default()
         };
         let add = |v: [u64; 3]| binary32(Float2::Add, v[0] as u32, v[1] as u32);
+        let never = |_: [u64; 3]| false;
         assert_eq!(
-            with_mode(FloatType::F32, ftz, [0x8000_0001, 0x8000_0000, 0], add),
+            with_mode(
+                FloatType::F32,
+                ftz,
+                [0x8000_0001, 0x8000_0000, 0],
+                add,
+                never
+            ),
             0x8000_0000
         );
         let sat = FloatMode {
@@ -365,17 +394,35 @@ mod tests {
             ..FloatMode::default()
         };
         assert_eq!(
-            with_mode(FloatType::F32, sat, [2f32.to_bits().into(), 0, 0], add),
+            with_mode(
+                FloatType::F32,
+                sat,
+                [2f32.to_bits().into(), 0, 0],
+                add,
+                never
+            ),
             u64::from(1f32.to_bits())
         );
-        assert_eq!(with_mode(FloatType::F32, sat, [NAN.into(), 0, 0], add), 0);
+        assert_eq!(
+            with_mode(FloatType::F32, sat, [NAN.into(), 0, 0], add, never),
+            0
+        );
+        let least = |_: [u64; 3]| 0x8080_0000;
+        assert_eq!(
+            with_mode(FloatType::F32, ftz, [0; 3], least, never),
+            0x8080_0000
+        );
+        assert_eq!(
+            with_mode(FloatType::F32, ftz, [0; 3], least, |_| true),
+            0x8000_0000
+        );
         let relu = FloatMode {
             relu: true,
             ..FloatMode::default()
         };
         let pick = |v: [u64; 3]| v[0] & 0xFFFF;
         assert_eq!(
-            with_mode(FloatType::F16x2, relu, [0xBC00_3C00, 0, 0], pick),
+            with_mode(FloatType::F16x2, relu, [0xBC00_3C00, 0, 0], pick, never),
             0x3C00
         );
     }

@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::warp::Warp;
 use super::{Lanes, Seen, Step, Trouble, lanes};
-use crate::alu::atomic;
+use crate::alu::atomic::{self, Unit as AtomicUnit};
 use crate::fault::{AccessKind, FaultAccess, FaultAllocation, FaultKind, MemorySpace};
 use crate::ir::*;
 use crate::order::Clocks;
@@ -186,13 +186,13 @@ impl Block<'_> {
                         self.shared.store(
                             offset,
                             bytes,
-                            atomic::apply(op, ty, old[lane], b[lane], c[lane]),
+                            atomic::apply(op, ty, AtomicUnit::Shared, old[lane], b[lane], c[lane]),
                         );
                     }
                 }
                 Space::Generic | Space::Global => {
                     self.atomic_global(warp, &request, bytes, &mut old, |lane, v| {
-                        atomic::apply(op, ty, v, b[lane], c[lane])
+                        atomic::apply(op, ty, AtomicUnit::Global, v, b[lane], c[lane])
                     })?;
                 }
                 _ => {

@@ -100,8 +100,9 @@ pub(super) fn execute(warp: &mut Warp, env: &Env<'_>, op: &Op, mask: u32) -> boo
                     Rounding::Nearest => float::unary(op, ty, v[0]),
                     rounding => directed::unary(op, v[0], rounding),
                 };
+                let tiny = |v: [u64; 3]| directed::is_tiny_unary(op, v[0]);
                 map1(warp, k, mask, d, a, |x| {
-                    float::with_mode(ty, mode, [x, 0, 0], one)
+                    float::with_mode(ty, mode, [x, 0, 0], one, tiny)
                 });
             }
         }
@@ -285,8 +286,9 @@ fn float2(
             FloatType::F32 => float::binary32(op, v[0] as u32, v[1] as u32),
             FloatType::F64 => float::binary64(op, v[0], v[1]),
         };
+        let tiny = |v: [u64; 3]| directed::is_tiny_binary(op, ty, v[0], v[1]);
         return map2(warp, k, mask, d, a, b, |x, y| {
-            float::with_mode(ty, mode, [x, y, 0], single)
+            float::with_mode(ty, mode, [x, y, 0], single, tiny)
         });
     }
     macro_rules! loops {
@@ -380,11 +382,13 @@ fn fma(warp: &mut Warp, k: &[Lanes], mask: u32, ty: FloatType, mode: FloatMode, 
                 directed::fma(v[0], v[1], v[2], mode.rounding)
             }
             FloatType::F32 => single(v[0], v[1], v[2]),
-            FloatType::F64 => double_fma(v[0], v[1], v[2]),
+            FloatType::F64 => float::fma64(v[0], v[1], v[2]),
             _ => half::fma(v[0] as u16, v[1] as u16, v[2] as u16).into(),
         };
         return map3(warp, k, mask, rows, |x, y, z| {
-            float::with_mode(ty, mode, [x, y, z], one)
+            float::with_mode(ty, mode, [x, y, z], one, |[x, y, z]| {
+                directed::is_tiny_fma(ty, x, y, z)
+            })
         });
     }
     match ty {
@@ -401,14 +405,8 @@ fn fma(warp: &mut Warp, k: &[Lanes], mask: u32, ty: FloatType, mode: FloatMode, 
             warp.put(d, mask, &join(&values));
         }
         FloatType::F32 => map3(warp, k, mask, rows, single),
-        FloatType::F64 => map3(warp, k, mask, rows, double_fma),
+        FloatType::F64 => map3(warp, k, mask, rows, float::fma64),
     }
-}
-
-fn double_fma(x: u64, y: u64, z: u64) -> u64 {
-    f64::from_bits(x)
-        .mul_add(f64::from_bits(y), f64::from_bits(z))
-        .to_bits()
 }
 
 #[inline(always)]
@@ -530,7 +528,8 @@ fn is_class(test: FloatTest, wide: bool, v: u64) -> bool {
         FloatTest::Infinite => class == Infinite,
         FloatTest::Number => class != Nan,
         FloatTest::NotANumber => class == Nan,
-        FloatTest::Normal => class == Normal,
+        // Zeros count as normal.
+        FloatTest::Normal => matches!(class, Normal | Zero),
         FloatTest::Subnormal => class == Subnormal,
     }
 }
