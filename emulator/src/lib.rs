@@ -52,6 +52,7 @@ mod launch;
 mod lexer;
 mod memory;
 mod module;
+mod options;
 mod order;
 mod parser;
 mod random;
@@ -63,6 +64,7 @@ pub use error::ParseError;
 pub use fault::{
     AccessKind, Fault, FaultAccess, FaultAllocation, FaultKind, FaultPlace, MemorySpace, OtherParty,
 };
-pub use launch::{Checks, Device, DeviceOptions, LaunchError, LaunchOptions, LaunchReport};
+pub use launch::Device;
 pub use memory::MemoryError;
 pub use module::{Entry, Module, Param};
+pub use options::{Checks, DeviceOptions, LaunchError, LaunchOptions, LaunchReport};
