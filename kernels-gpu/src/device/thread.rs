@@ -23,13 +23,6 @@ pub fn block_idx_y() -> u32 {
     unsafe { nvptx::_block_idx_y() as u32 }
 }
 
-/// `%ctaid.z`: the CTA in its grid, third dimension.
-#[inline(always)]
-pub fn block_idx_z() -> u32 {
-    // SAFETY: reads a special register; no preconditions.
-    unsafe { nvptx::_block_idx_z() as u32 }
-}
-
 /// `%ntid.x`: threads of a CTA.
 #[inline(always)]
 pub fn block_dim_x() -> u32 {
@@ -37,23 +30,10 @@ pub fn block_dim_x() -> u32 {
     unsafe { nvptx::_block_dim_x() as u32 }
 }
 
-/// `%nctaid.x`: CTAs of the grid, first dimension.
-#[inline(always)]
-pub fn grid_dim_x() -> u32 {
-    // SAFETY: reads a special register; no preconditions.
-    unsafe { nvptx::_grid_dim_x() as u32 }
-}
-
 /// The thread in the whole grid, first dimension. 64 bits, because a grid may have more than 2³² threads.
 #[inline(always)]
 pub fn global_idx_x() -> u64 {
     block_idx_x() as u64 * block_dim_x() as u64 + thread_idx_x() as u64
-}
-
-/// Threads of the whole grid, first dimension: the stride of a grid-stride loop.
-#[inline(always)]
-pub fn global_dim_x() -> u64 {
-    grid_dim_x() as u64 * block_dim_x() as u64
 }
 
 /// `bar.sync 0`: waits for all threads of the CTA and orders their memory accesses

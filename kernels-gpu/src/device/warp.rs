@@ -9,19 +9,12 @@ use halfgnn_contract::WARP;
 /// All lanes of a warp.
 pub const FULL_MASK: u32 = u32::MAX;
 
-// The C operand of `shfl.sync`: segments of a whole warp, and the clamp of each mode.
+// The C operand of `shfl.sync`: segments of a whole warp.
 const CLAMP_LAST: u32 = 0x1f;
-const CLAMP_FIRST: u32 = 0x00;
 
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
     fn shfl_sync_bfly_i32(mask: u32, value: u32, lane_mask: u32, clamp: u32) -> u32;
-    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
-    fn shfl_sync_idx_i32(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
-    #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
-    fn shfl_sync_up_i32(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
-    #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
-    fn shfl_sync_down_i32(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
     #[link_name = "llvm.nvvm.vote.ballot.sync"]
     fn vote_ballot_sync(mask: u32, predicate: bool) -> u32;
     #[link_name = "llvm.nvvm.bar.warp.sync"]
@@ -81,36 +74,6 @@ pub unsafe fn shuffle_xor<T: Shuffle>(value: T, lane_mask: u32) -> T {
     T::from_bits(unsafe { shfl_sync_bfly_i32(FULL_MASK, value.to_bits(), lane_mask, CLAMP_LAST) })
 }
 
-/// `shfl.sync.idx.b32`: the value of lane `lane`.
-///
-/// # Safety
-/// All 32 lanes of the warp reach this call together.
-#[inline(always)]
-pub unsafe fn shuffle_idx<T: Shuffle>(value: T, lane: u32) -> T {
-    // SAFETY: the caller promises that every lane of the mask takes part.
-    T::from_bits(unsafe { shfl_sync_idx_i32(FULL_MASK, value.to_bits(), lane, CLAMP_LAST) })
-}
-
-/// `shfl.sync.up.b32`: the value of the lane `delta` below, or the lane's own where there is none.
-///
-/// # Safety
-/// All 32 lanes of the warp reach this call together.
-#[inline(always)]
-pub unsafe fn shuffle_up<T: Shuffle>(value: T, delta: u32) -> T {
-    // SAFETY: the caller promises that every lane of the mask takes part.
-    T::from_bits(unsafe { shfl_sync_up_i32(FULL_MASK, value.to_bits(), delta, CLAMP_FIRST) })
-}
-
-/// `shfl.sync.down.b32`: the value of the lane `delta` above, or the lane's own where there is none.
-///
-/// # Safety
-/// All 32 lanes of the warp reach this call together.
-#[inline(always)]
-pub unsafe fn shuffle_down<T: Shuffle>(value: T, delta: u32) -> T {
-    // SAFETY: the caller promises that every lane of the mask takes part.
-    T::from_bits(unsafe { shfl_sync_down_i32(FULL_MASK, value.to_bits(), delta, CLAMP_LAST) })
-}
-
 /// `vote.sync.ballot.b32`: a bit for each lane whose predicate holds.
 ///
 /// # Safety
@@ -141,21 +104,6 @@ pub unsafe fn sum(mut value: f32) -> f32 {
     while distance > 0 {
         // SAFETY: the loop is the same for every lane, and the caller promises that all of them are here.
         value += unsafe { shuffle_xor(value, distance) };
-        distance /= 2;
-    }
-    value
-}
-
-/// The largest of all lanes' values, the same in every lane; a NaN only where all are.
-///
-/// # Safety
-/// All 32 lanes of the warp reach this call together.
-#[inline(always)]
-pub unsafe fn max(mut value: f32) -> f32 {
-    let mut distance = WARP / 2;
-    while distance > 0 {
-        // SAFETY: the loop is the same for every lane, and the caller promises that all of them are here.
-        value = value.max(unsafe { shuffle_xor(value, distance) });
         distance /= 2;
     }
     value
