@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FaultKind {
     /// An access outside every allocation, or outside shared, local or parameter memory.
     OutOfBounds,
@@ -53,6 +54,7 @@ impl FaultKind {
 
 /// A memory space, as reports name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MemorySpace {
     /// Device memory.
     Global,
@@ -77,6 +79,7 @@ impl fmt::Display for MemorySpace {
 
 /// What an access does to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AccessKind {
     /// A load.
     Read,

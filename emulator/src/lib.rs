@@ -56,6 +56,7 @@ mod options;
 mod order;
 mod parser;
 mod random;
+mod schedule;
 mod shadow;
 mod shared;
 

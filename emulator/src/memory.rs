@@ -20,6 +20,7 @@ const REMEMBERED: usize = 4096;
 
 /// Why the host's own access to device memory failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum MemoryError {
     /// The device is full.
     #[error(

@@ -21,7 +21,7 @@ impl Default for DeviceOptions {
 /// Which checks a launch makes beside bounds, alignment, barriers and lanes, which are always checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checks {
-    /// Reads of global and shared memory that nothing wrote.
+    /// Reads of global, shared and local memory that nothing wrote.
     pub uninitialised: bool,
     /// Races inside blocks and between them.
     pub races: bool,
@@ -76,6 +76,7 @@ pub struct LaunchReport {
 
 /// Why a launch failed.
 #[derive(Debug, Clone, Error)]
+#[non_exhaustive]
 pub enum LaunchError {
     /// The grid, the block, the shared memory or the parameters cannot be those of this kernel.
     #[error("kernel {kernel} cannot be launched: {message}")]

@@ -88,7 +88,8 @@ pub(crate) struct Shadow {
 
 impl Shadow {
     pub(crate) fn new(len: u64) -> Self {
-        let cells = || (0..len.div_ceil(4)).map(|_| AtomicU64::new(0)).collect();
+        // Zeroed by the system page by page, when a page is touched: what no kernel touches costs no memory.
+        let cells = || bytemuck::zeroed_slice_box(len.div_ceil(4) as usize);
         Self {
             blocks: cells(),
             threads: cells(),

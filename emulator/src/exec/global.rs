@@ -61,11 +61,8 @@ impl<'a> Block<'a> {
             self.check_written(allocation, lane, offset, total)?;
             self.touch_global(warp, allocation, lane, offset, total, touch)?;
             sectors.add(address);
-            for (i, v) in values.iter_mut().enumerate().take(access.count.into()) {
-                v[lane] = allocation.load(
-                    offset + i as u64 * u64::from(access.bytes),
-                    access.bytes.into(),
-                );
+            for (i, at) in access.elements(offset) {
+                values[i][lane] = allocation.load(at, access.bytes.into());
             }
         }
         self.counts.global_loads += sectors.traffic(r.mask, total);
@@ -87,12 +84,8 @@ impl<'a> Block<'a> {
             let (allocation, offset) = self.global(lane, address, total, access_kind(touch))?;
             self.touch_global(warp, allocation, lane, offset, total, touch)?;
             sectors.add(address);
-            for (i, v) in values.iter().enumerate().take(access.count.into()) {
-                allocation.store(
-                    offset + i as u64 * u64::from(access.bytes),
-                    access.bytes.into(),
-                    v[lane],
-                );
+            for (i, at) in access.elements(offset) {
+                allocation.store(at, access.bytes.into(), values[i][lane]);
             }
             allocation.mark_written(offset, total);
         }

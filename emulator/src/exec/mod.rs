@@ -10,6 +10,8 @@ mod block;
 mod collective;
 mod copies;
 mod global;
+mod private;
+mod shared;
 mod warp;
 
 pub(crate) use block::Block;

@@ -1,6 +1,7 @@
 //! One warp: its registers, and its lanes in groups that stand at one instruction.
 
 use super::block::Block;
+use super::private::Private;
 use super::{Env, Step, Trouble, arithmetic, lanes};
 use crate::fault::FaultKind;
 use crate::ir::{Op, Special, WAIT_ALL};
@@ -50,9 +51,9 @@ pub(crate) struct Warp {
     pub(super) groups: Vec<Group>,
     /// For each depth of calls, the instruction that each lane called from.
     returns: Vec<[u32; 32]>,
-    /// Parameters of calls and local variables, lane after lane.
-    pub arena: Vec<u8>,
-    pub local: Vec<u8>,
+    /// Parameters of calls, and local variables.
+    pub arena: Private,
+    pub local: Private,
     pub(super) copies: Vec<Copy>,
     /// Groups of copies that each lane committed.
     pub commits: [u32; 32],
@@ -91,8 +92,8 @@ impl Warp {
             preds: vec![0; program.preds as usize],
             groups: Vec::new(),
             returns: Vec::new(),
-            arena: vec![0; program.arena_bytes as usize * 32],
-            local: vec![0; program.local_bytes as usize * 32],
+            arena: Private::new(program.arena_bytes, false),
+            local: Private::new(program.local_bytes, env.check_uninitialised),
             copies: Vec::new(),
             commits: [0; 32],
         };
@@ -100,8 +101,10 @@ impl Warp {
         warp
     }
 
-    /// As at a kernel's start. Registers keep what they held: a kernel that reads one before it writes it is the compiler's bug.
+    /// As at a kernel's start. A register that is read before it is written is zero, whichever block was here before.
     pub(crate) fn reset(&mut self) {
+        self.rows.fill([0; 32]);
+        self.preds.fill(0);
         self.live = self.initial;
         self.groups.clear();
         self.groups.push(Group {
@@ -111,6 +114,8 @@ impl Warp {
             state: State::Running,
             yielded: false,
         });
+        self.arena.reset();
+        self.local.reset();
         self.copies.clear();
         self.commits = [0; 32];
     }
@@ -354,7 +359,7 @@ impl Block<'_> {
             }
             Op::Call { site } => {
                 let site = &self.env.program.calls[site as usize];
-                warp.copy_arena(self.env, &site.arguments, mask);
+                warp.copy_arena(&site.arguments, mask);
                 let pc = group.pc;
                 warp.leave(group, mask);
                 if warp.returns.len() <= group.depth as usize {
@@ -378,11 +383,7 @@ impl Block<'_> {
                         .filter(|l| warp.returns[depth as usize][*l] == pc)
                         .fold(0, |m, l| m | 1 << l);
                     if let Op::Call { site } = self.env.program.instructions[pc as usize].op {
-                        warp.copy_arena(
-                            self.env,
-                            &self.env.program.calls[site as usize].results,
-                            same,
-                        );
+                        warp.copy_arena(&self.env.program.calls[site as usize].results, same);
                     }
                     warp.push(Group {
                         pc: pc + 1,
@@ -457,10 +458,9 @@ impl Block<'_> {
 
 impl Warp {
     /// Copies parameters or results of a call for the lanes of `mask`.
-    fn copy_arena(&mut self, env: &Env<'_>, list: &[(u32, u32, u32)], mask: u32) {
-        let stride = env.program.arena_bytes as usize;
+    fn copy_arena(&mut self, list: &[(u32, u32, u32)], mask: u32) {
         for lane in lanes(mask) {
-            let frame = &mut self.arena[lane * stride..(lane + 1) * stride];
+            let frame = self.arena.frame(lane);
             for (from, to, bytes) in list
                 .iter()
                 .map(|(f, t, b)| (*f as usize, *t as usize, *b as usize))

@@ -181,3 +181,57 @@ fn dynamic_shared_memory() {
     }
     .passes();
 }
+
+#[test]
+fn local_memory() {
+    let body = |bytes: &str| {
+        format!(
+            "st.local.b{bytes} [frame+8], 1;
+            setp.ne.u32 p, rank, 70;
+            @p bra DONE;
+            ld.local.b32 %r1, [frame+8]; //@read
+            DONE:"
+        )
+    };
+    for report in (Case {
+        body: &body("16"),
+        ..Case::default()
+    })
+    .reports(UninitialisedRead)
+    {
+        report.at("read").by(1, 6);
+        assert!(
+            report.fault.detail.contains("byte 2 of the 4"),
+            "{}",
+            report.fault
+        );
+    }
+    Case {
+        body: &body("32"),
+        ..Case::default()
+    }
+    .passes();
+}
+
+/// Another lane's, or an earlier block's, is not one's own.
+#[test]
+fn local_memory_of_others() {
+    let body = "setp.ne.u32 p, WHO, 0;
+        @p bra READ;
+        st.local.b32 [frame], 1;
+        bra DONE;
+        READ:
+        ld.local.b32 %r1, [frame]; //@read
+        DONE:";
+    for (who, blocks, threads, by) in [("lane", 1, 2, (0, 1)), ("block", 2, 1, (1, 0))] {
+        let case = Case {
+            body: &body.replace("WHO", who),
+            blocks,
+            threads,
+            ..Case::default()
+        };
+        for report in case.reports(UninitialisedRead) {
+            report.at("read").by(by.0, by.1);
+        }
+    }
+}
