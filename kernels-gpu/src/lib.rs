@@ -1,8 +1,15 @@
 //! The GPU kernels of `halfgnn`, compiled by rustc to PTX.
 //!
+//! - [`attention`]: weights of edges by attention, step by step or fused, and what it does to heads of features.
 //! - [`dense`]: element-wise operators, the loss, and the optimiser.
 //! - [`device`]: one module per hardware concept (threads, warps, shared memory, global memory, half vectors).
+//! - [`edges`]: the edges of a warp, cached in shared memory.
 //! - [`gemm`]: matrix products for the linear layers, on tensor cores or in float.
+//! - [`norm`]: batch normalisation, and weighted sums of two matrices.
+//! - [`peers`]: what other kernels are compared with.
+//! - [`sddmm`]: a dot product, or another function of two vertices, for each edge.
+//! - [`segment`]: sums, maxima and softmax statistics of the edges of each row.
+//! - [`shadow`]: functions of rows that stay in the precision of their operand.
 //! - [`spmm`]: the edge-parallel SpMM and its follow-up kernel.
 //!
 //! What the host must know of a kernel (its name, its parameter, its geometry) stands in `halfgnn_contract`.
@@ -16,9 +23,19 @@
 )]
 #![allow(internal_features)] // `link_llvm_intrinsics`: shuffles and warp barriers that LLVM keeps convergent
 
+#[macro_use]
+mod entries;
+
+pub mod attention;
 pub mod dense;
 pub mod device;
+pub mod edges;
 pub mod gemm;
+pub mod norm;
+pub mod peers;
+pub mod sddmm;
+pub mod segment;
+pub mod shadow;
 pub mod spmm;
 
 /// Recognises PTX that was built from another version of the contract; see `halfgnn_contract::FINGERPRINT`.

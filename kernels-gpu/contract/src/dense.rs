@@ -45,6 +45,9 @@ param_struct! {
         pub bias: DevicePtr<f32>,
         /// A factor of each row, or null for 1. `activate` does not use it.
         pub row_scale: DevicePtr<f32>,
+        /// The step of the dropout's numbers, a word of the optimiser's state ([`state::ATTEMPTS`]): it lies on the device
+        /// so that a step that was recorded once drops other elements whenever it is replayed. Read with [`DROPOUT`].
+        pub step: DevicePtr<u32>,
         /// Rows.
         pub rows: u64,
         /// Rows of a CTA: [`rows_per_cta`].
@@ -57,14 +60,14 @@ param_struct! {
         pub flags: u32,
         /// Key of the dropout's numbers.
         pub key: [u32; 2],
-        /// Step of the dropout's numbers.
-        pub step: u32,
         /// Numbers below it drop their element.
         pub threshold: u32,
         /// Factor of what is kept.
         pub keep_scale: f32,
         /// What tells the row of a vector without a division: [`reciprocal`] of `vectors`.
         pub reciprocal: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -218,8 +221,10 @@ pub mod state {
     pub const SINCE_CHANGE: usize = 3;
     /// Not zero where a gradient of this step holds an infinity or a NaN.
     pub const OVERFLOW: usize = 4;
+    /// Steps that were taken or skipped, which tells the dropout of one from that of the next.
+    pub const ATTEMPTS: usize = 5;
     /// Number of words.
-    pub const WORDS: usize = 5;
+    pub const WORDS: usize = 6;
 
     /// The words after a step: an overflow halves the loss scale, down to the smallest normal float; `growth_interval`
     /// steps without one double it, up to `maximum`, and never where that is 0.
@@ -230,6 +235,7 @@ pub mod state {
         maximum: f32,
     ) -> [u32; WORDS] {
         let scale = f32::from_bits(words[LOSS_SCALE]);
+        words[ATTEMPTS] = words[ATTEMPTS].wrapping_add(1);
         if words[OVERFLOW] != 0 {
             words[OVERFLOW] = 0;
             words[SKIPPED] = words[SKIPPED].saturating_add(1);
@@ -402,24 +408,24 @@ mod tests {
 
     #[test]
     fn the_loss_scale_follows_overflows() {
-        let start = [8.0f32.to_bits(), 0, 0, 0, 0];
+        let start = [8.0f32.to_bits(), 0, 0, 0, 0, 0];
         let once = state::end_step(start, 2, 16.0);
-        assert_eq!(once, [8.0f32.to_bits(), 1, 0, 1, 0]);
+        assert_eq!(once, [8.0f32.to_bits(), 1, 0, 1, 0, 1]);
         let twice = state::end_step(once, 2, 16.0);
-        assert_eq!(twice, [16.0f32.to_bits(), 2, 0, 0, 0]);
+        assert_eq!(twice, [16.0f32.to_bits(), 2, 0, 0, 0, 2]);
         let capped = state::end_step(state::end_step(twice, 2, 16.0), 2, 16.0);
-        assert_eq!(capped, [16.0f32.to_bits(), 4, 0, 0, 0]);
+        assert_eq!(capped, [16.0f32.to_bits(), 4, 0, 0, 0, 4]);
         let mut overflowed = capped;
         overflowed[state::OVERFLOW] = 1;
         assert_eq!(
             state::end_step(overflowed, 2, 16.0),
-            [8.0f32.to_bits(), 4, 1, 0, 0]
+            [8.0f32.to_bits(), 4, 1, 0, 0, 5]
         );
     }
 
     #[test]
     fn the_loss_scale_stays_positive() {
-        let mut words = [1.0f32.to_bits(), 0, 0, 0, 0];
+        let mut words = [1.0f32.to_bits(), 0, 0, 0, 0, 0];
         for _ in 0..1000 {
             words[state::OVERFLOW] = 1;
             words = state::end_step(words, 1, 16.0);
@@ -433,11 +439,11 @@ mod tests {
 
     #[test]
     fn an_interval_of_zero_keeps_the_loss_scale() {
-        let mut words = [8.0f32.to_bits(), 0, 0, 0, 0];
+        let mut words = [8.0f32.to_bits(), 0, 0, 0, 0, 0];
         for _ in 0..5 {
             words = state::end_step(words, 0, 16.0);
         }
-        assert_eq!(words, [8.0f32.to_bits(), 5, 0, 5, 0]);
+        assert_eq!(words, [8.0f32.to_bits(), 5, 0, 5, 0, 5]);
         // Not even where the count ends.
         words[state::SINCE_CHANGE] = u32::MAX;
         assert_eq!(

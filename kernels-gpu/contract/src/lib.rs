@@ -10,10 +10,17 @@
 //! - [`rng`]: counter-based random numbers, so that a seed gives the same dropout mask on every backend.
 #![no_std]
 
+pub mod attention;
 pub mod dense;
 pub mod gemm;
+pub mod heads;
 pub mod math;
+pub mod norm;
+pub mod peers;
 pub mod rng;
+pub mod sddmm;
+pub mod segment;
+pub mod shadow;
 pub mod spmm;
 
 use core::marker::PhantomData;
@@ -111,12 +118,23 @@ pub struct EntrySpec {
 
 /// Every entry that the kernels crate exports.
 pub fn entries() -> impl Iterator<Item = EntrySpec> {
-    [spmm::ENTRIES, gemm::ENTRIES, dense::ENTRIES]
-        .into_iter()
-        .flatten()
-        .copied()
-        .flatten()
-        .copied()
+    [
+        spmm::ENTRIES,
+        sddmm::ENTRIES,
+        gemm::ENTRIES,
+        dense::ENTRIES,
+        norm::ENTRIES,
+        peers::ENTRIES,
+        segment::ENTRIES,
+        heads::ENTRIES,
+        attention::ENTRIES,
+        shadow::ENTRIES,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+    .flatten()
+    .copied()
 }
 
 /// Name of the constant in the PTX that holds [`FINGERPRINT`].
@@ -127,10 +145,17 @@ pub const FINGERPRINT_SYMBOL: &str = "HALFGNN_CONTRACT";
 pub const FINGERPRINT: u64 = {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     hash = fnv1a(hash, include_bytes!("lib.rs"));
+    hash = fnv1a(hash, include_bytes!("attention.rs"));
     hash = fnv1a(hash, include_bytes!("dense.rs"));
     hash = fnv1a(hash, include_bytes!("gemm.rs"));
+    hash = fnv1a(hash, include_bytes!("heads.rs"));
     hash = fnv1a(hash, include_bytes!("math.rs"));
+    hash = fnv1a(hash, include_bytes!("norm.rs"));
+    hash = fnv1a(hash, include_bytes!("peers.rs"));
     hash = fnv1a(hash, include_bytes!("rng.rs"));
+    hash = fnv1a(hash, include_bytes!("sddmm.rs"));
+    hash = fnv1a(hash, include_bytes!("segment.rs"));
+    hash = fnv1a(hash, include_bytes!("shadow.rs"));
     hash = fnv1a(hash, include_bytes!("spmm.rs"));
     hash
 };

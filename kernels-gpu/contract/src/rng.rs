@@ -75,6 +75,15 @@ pub const fn dropout_counter(step: u32, row: u64, block: u32) -> [u32; 4] {
     [block, row as u32, (row >> 32) as u32, step]
 }
 
+/// The counter of the number that decides over the edge from `source` to `destination` at a training step: the first of
+/// its four. The end points tell edges apart and not their place, so that both edge orders of a graph draw the same;
+/// edges with the same end points share a number. Wants a stream of its own, apart from that of any
+/// [`dropout_counter`].
+#[inline]
+pub const fn edge_dropout_counter(step: u32, head: u32, destination: u32, source: u32) -> [u32; 4] {
+    [destination, source, head, step]
+}
+
 /// A number below which a uniform 32-bit number falls with probability `p`, for a comparison in integers.
 /// `p` is taken to lie in [0, 1].
 #[inline]

@@ -1,28 +1,36 @@
 //! SpMM: `y[i] = Σ_j w(i,j) · x[j]` over the edges of row `i`, scaled by a factor of the row.
 //!
-//! The edges lie in CSR order with both row and column ids ("COO arranged as CSR"). A CTA owns
-//! [`EDGES_PER_CTA`] consecutive edges, a warp [`EDGES_PER_WARP`] of them, and a sub-warp of `1 << lanes_log2` lanes an
-//! equal, consecutive share of the warp's. Two launches make one SpMM: the edge-parallel kernel, which writes every row
-//! that lies inside one CTA and puts the rest into the staging buffer, and the follow-up kernel, which completes the
-//! rows that cross CTAs and writes zeros to the rows without edges (HalfGNN §4.3.2).
+//! The edges lie in CSR order. Where rows start is told by a bit an edge and a list of the rows that have edges, which is
+//! a sixteenth of the row ids. A CTA owns `1 << cta_edges_log2` consecutive edges, its warps equal parts of them, and a
+//! sub-warp of `1 << lanes_log2` lanes an equal, consecutive share of the warp's. Two launches make one SpMM: the
+//! edge-parallel kernel, which writes every row that lies inside one CTA, puts the rest into the staging buffer and
+//! writes zeros to the rows without edges, and the follow-up kernel, which completes the rows that cross CTAs (HalfGNN
+//! §4.3.2).
 
+use crate::attention::EdgeAttention;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
-
-/// Edges that one warp walks: at least 64, so that a lane loads half2 edge features (HalfGNN §4.1.1), and 128 so that
-/// four indices a lane make one 16-byte load.
-pub const EDGES_PER_WARP: u32 = 128;
 
 /// Warps of a CTA.
 pub const WARPS_PER_CTA: u32 = 4;
 
-/// Edges of a CTA.
+/// Edges that one warp walks, unless a launch says otherwise: at least 64, so that a lane loads half2 edge features
+/// (HalfGNN §4.1.1), and 128 so that four indices a lane make one 16-byte load.
+pub const EDGES_PER_WARP: u32 = 128;
+
+/// Edges of a CTA, unless a launch says otherwise.
 pub const EDGES_PER_CTA: u32 = EDGES_PER_WARP * WARPS_PER_CTA;
+
+/// The fewest edges of a CTA, as a base-2 logarithm: a sub-warp has one step of the walk.
+pub const CTA_EDGES_LOG2_MIN: u32 = 6;
+
+/// The most edges of a CTA, as a base-2 logarithm.
+pub const CTA_EDGES_LOG2_MAX: u32 = 10;
 
 /// Threads of a CTA, in both kernels.
 pub const THREADS_PER_CTA: u32 = WARP * WARPS_PER_CTA;
 
-/// CTAs of the follow-up kernel write zeros to this many rows without edges each.
-pub const EMPTY_ROWS_PER_CTA: u32 = 64;
+/// CTAs without edges write zeros to this many rows without edges each.
+pub const EMPTY_ROWS_PER_CTA: u32 = 128;
 
 /// Staging slots of a CTA: the row that began before it and ends in it ([`STAGED_END`]), and the row that goes on after
 /// it ([`STAGED_TAIL`]).
@@ -38,14 +46,14 @@ param_struct! {
     /// Rows of `x` and `y` are 16-byte aligned and a whole number of 16-byte vectors long. What lies between the end of
     /// a row and the next vector is padding, zero on input and written as zero.
     pub struct SpmmParams {
-        /// Row of each edge, ascending; `edges` long, 16-byte aligned.
+        /// Row of each edge, for the entries that take attention; `edges` long, 16-byte aligned.
         pub rows: DevicePtr<u32>,
         /// Column of each edge, below the rows of `x`; `edges` long, 16-byte aligned.
         pub columns: DevicePtr<u32>,
         /// First edge of each row, and `edges` at the end; `vertices + 1` long.
         pub offsets: DevicePtr<u64>,
         /// Weight of each edge, for the entries that take edge features (SpMMve): [`HalfBits`], or floats for float
-        /// entries; 16-byte aligned.
+        /// entries; a plane a head, 16-byte aligned.
         pub edge_weights: DevicePtr<HalfBits>,
         /// Factor of each column, for the entries that take one.
         pub column_scale: DevicePtr<f32>,
@@ -57,6 +65,11 @@ param_struct! {
         pub y: DevicePtr<HalfBits>,
         /// Partial rows of CTAs: [`staging_floats`] long.
         pub staging: DevicePtr<f32>,
+        /// Bit `k % 32` of the first number of word `k / 32` is set where edge `k` is the first of its row, and past the last
+        /// edge; the second number counts the bits of the words before. A word for each 32 edges, and two of zeros more.
+        pub starts: DevicePtr<[u32; 2]>,
+        /// The rows that have edges, ascending, and two numbers more.
+        pub filled_rows: DevicePtr<u32>,
         /// Rows without edges; `empty_count` long.
         pub empty_rows: DevicePtr<u32>,
         /// Number of edges.
@@ -73,18 +86,36 @@ param_struct! {
         pub features: u32,
         /// Base-2 logarithm of the lanes of a sub-warp, at most 5.
         pub lanes_log2: u32,
-        /// CTAs in x of the edge-parallel kernel.
+        /// CTAs in x that have edges. Those after them write zeros to rows without edges.
         pub ctas: u32,
-        /// Factor of the whole product, such as GIN's λ.
-        pub scale: f32,
+        /// Base-2 logarithm of the edges of a CTA, from [`cta_edges_log2_min`] to [`CTA_EDGES_LOG2_MAX`].
+        pub cta_edges_log2: u32,
         /// Zero.
         pub reserved: u32,
+        /// Factor of the whole product, such as GIN's λ.
+        pub scale: f32,
+        /// Loads of a head: [`SpmmParams::feature_loads`] over the heads, of which the grid has one in z.
+        pub head_loads: u32,
+        /// Distance of two planes of edge weights in elements ([`crate::attention::edge_plane_stride`]).
+        pub edge_plane_stride: u64,
+        /// Where weights come from, for the entries that take attention.
+        pub attention: EdgeAttention,
     }
 }
 
 /// CTAs that walk `edges` edges.
-pub const fn ctas(edges: u32) -> u32 {
-    edges.div_ceil(EDGES_PER_CTA)
+pub const fn ctas(edges: u32, cta_edges_log2: u32) -> u32 {
+    edges.div_ceil(1 << cta_edges_log2)
+}
+
+/// The fewest edges of a CTA, as a base-2 logarithm, for sub-warps of `1 << lanes_log2` lanes: each has a multiple of four.
+pub const fn cta_edges_log2_min(lanes_log2: u32) -> u32 {
+    let four_each = (WARPS_PER_CTA * WARP * 4).ilog2() - lanes_log2;
+    if four_each > CTA_EDGES_LOG2_MIN {
+        four_each
+    } else {
+        CTA_EDGES_LOG2_MIN
+    }
 }
 
 /// Lanes of a sub-warp, as a base-2 logarithm: enough for `loads` loads a row, at most a warp.
@@ -112,14 +143,15 @@ pub const fn staging_index(cta: u32, slot: u32, features: u32) -> u64 {
     (cta as u64 * STAGED_SLOTS as u64 + slot as u64) * features as u64
 }
 
-/// CTAs of the follow-up kernel: a warp for each CTA of the first kernel, then CTAs for the rows without edges.
-pub const fn follow_up_ctas(ctas: u32, empty_rows: u32) -> u32 {
-    ctas.div_ceil(WARPS_PER_CTA) + empty_rows.div_ceil(EMPTY_ROWS_PER_CTA)
+/// CTAs of the follow-up kernel: a sub-warp for each CTA of the first kernel but the first.
+pub const fn follow_up_ctas(ctas: u32, lanes_log2: u32) -> u32 {
+    ctas.saturating_sub(1)
+        .div_ceil(THREADS_PER_CTA >> lanes_log2)
 }
 
 /// Bytes of dynamic shared memory of the edge-parallel kernel for loads of `width` elements.
-pub const fn shared_bytes(width: u32) -> u32 {
-    shared::MERGE + merge_bytes(width) * 2
+pub const fn shared_bytes(width: u32, cta_edges_log2: u32, weighted: bool) -> u32 {
+    shared::MERGE + merge_bytes(width) * 2 + (4 << cta_edges_log2) * if weighted { 2 } else { 1 }
 }
 
 /// Bytes of one merge area: the partial row of every lane of the CTA, in float.
@@ -129,30 +161,37 @@ pub const fn merge_bytes(width: u32) -> u32 {
 
 /// Layout of the shared memory of the edge-parallel kernel, as byte offsets.
 pub mod shared {
-    use super::{EDGES_PER_CTA, THREADS_PER_CTA};
+    use super::{THREADS_PER_CTA, merge_bytes};
 
-    /// Row ids of the CTA's edges.
-    pub const ROWS: u32 = 0;
-    /// Column ids.
-    pub const COLUMNS: u32 = ROWS + EDGES_PER_CTA * 4;
-    /// Edge weights: mirrored half2, or float.
-    pub const WEIGHTS: u32 = COLUMNS + EDGES_PER_CTA * 4;
-    /// Scale of each edge's row.
-    pub const SCALES: u32 = WEIGHTS + EDGES_PER_CTA * 4;
     /// Flags of each sub-warp, of which there are at most as many as threads.
-    pub const FLAGS: u32 = SCALES + EDGES_PER_CTA * 4;
+    pub const FLAGS: u32 = 0;
+    /// Row that began before each sub-warp's share and ended in it.
+    pub const HEAD_ROWS: u32 = FLAGS + THREADS_PER_CTA * 4;
+    /// Factor of that row.
+    pub const HEAD_SCALES: u32 = HEAD_ROWS + THREADS_PER_CTA * 4;
     /// The merge areas: partial rows that end in a sub-warp's share, then those that go on.
-    pub const MERGE: u32 = FLAGS + THREADS_PER_CTA * 4;
+    pub const MERGE: u32 = HEAD_SCALES + THREADS_PER_CTA * 4;
+
+    /// Column ids of the CTA's edges.
+    pub const fn columns(width: u32) -> u32 {
+        MERGE + merge_bytes(width) * 2
+    }
+
+    /// Edge weights: mirrored half2, or float.
+    pub const fn weights(width: u32, cta_edges_log2: u32) -> u32 {
+        columns(width) + (4 << cta_edges_log2)
+    }
 }
 
 /// Calls `$with! { entry, element, weight, scale, accumulate; … }` with every SpMM entry that is built: the one list
 /// from which the kernels crate makes the entries and the host its table.
 ///
 /// - element: what one lane loads: `Half2`, `Half4`, `Half8` or `Float4`.
-/// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve) or `ColumnScale`.
-/// - scale: `Discretized` (each batch, then merged in float), `PostReduction` (once a row, after merging in half) or
-///   `PreReduction` (each product).
-/// - accumulate, inside a batch: `InHalf` (half2 arithmetic) or `InFloat`.
+/// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `ColumnScale` or `Attention`.
+/// - scale: `Discretized` (each batch, then merged in float), `Atomic` (each batch, then added to the output by atomics),
+///   `PostReduction` (once a row, after merging in half), `PreReduction` (each product), or `Maximum` (no sums, and the
+///   factor once a row).
+/// - accumulate, inside a batch: `InHalf` (half2 arithmetic), `InFloat`, or `Largest` for maxima.
 #[macro_export]
 macro_rules! spmm_entries {
     ($with:ident) => {
@@ -162,14 +201,23 @@ macro_rules! spmm_entries {
             spmm_ve_half8_discretized_half: Half8, EdgeFeatures, Discretized, InHalf;
             spmm_ve_half8_discretized_float: Half8, EdgeFeatures, Discretized, InFloat;
             spmm_cs_half8_discretized_float: Half8, ColumnScale, Discretized, InFloat;
+            spmm_at_half8_discretized_float: Half8, Attention, Discretized, InFloat;
             spmm_v_half8_post_half: Half8, Ones, PostReduction, InHalf;
             spmm_v_half8_pre_half: Half8, Ones, PreReduction, InHalf;
             spmm_ve_half8_post_half: Half8, EdgeFeatures, PostReduction, InHalf;
             spmm_v_half4_discretized_half: Half4, Ones, Discretized, InHalf;
             spmm_v_half2_discretized_half: Half2, Ones, Discretized, InHalf;
+            spmm_v_half8_atomic_half: Half8, Ones, Atomic, InHalf;
+            spmm_v_half8_atomic_float: Half8, Ones, Atomic, InFloat;
+            spmm_v_half8_max: Half8, Ones, Maximum, Largest;
+            spmm_ve_half8_max: Half8, EdgeFeatures, Maximum, Largest;
+            spmm_v_float4_atomic_float: Float4, Ones, Atomic, InFloat;
+            spmm_v_float4_max: Float4, Ones, Maximum, Largest;
+            spmm_ve_float4_max: Float4, EdgeFeatures, Maximum, Largest;
             spmm_v_float4_discretized_float: Float4, Ones, Discretized, InFloat;
             spmm_ve_float4_discretized_float: Float4, EdgeFeatures, Discretized, InFloat;
             spmm_cs_float4_discretized_float: Float4, ColumnScale, Discretized, InFloat;
+            spmm_at_float4_discretized_float: Float4, Attention, Discretized, InFloat;
         }
     };
 }
@@ -185,6 +233,8 @@ macro_rules! spmm_follow_up_entries {
             spmm_follow_up_half4_discretized: Half4, Discretized;
             spmm_follow_up_half2_discretized: Half2, Discretized;
             spmm_follow_up_float4_discretized: Float4, Discretized;
+            spmm_follow_up_half8_max: Half8, Maximum;
+            spmm_follow_up_float4_max: Float4, Maximum;
         }
     };
 }
@@ -222,6 +272,8 @@ pub enum Weights {
     EdgeFeatures,
     /// One float a column.
     ColumnScale,
+    /// Attention, computed in float from scores of the vertices.
+    Attention,
 }
 
 /// Where the factor of a row is multiplied.
@@ -233,6 +285,10 @@ pub enum Scale {
     PostReduction,
     /// On each product.
     PreReduction,
+    /// After each batch; what is not the whole of a row is added to the output by atomics, in the output's precision.
+    Atomic,
+    /// Once a row, on the largest product of each column instead of their sum.
+    Maximum,
 }
 
 /// What a batch is added up in.
@@ -242,6 +298,8 @@ pub enum Accumulate {
     InHalf,
     /// Float.
     InFloat,
+    /// The largest, in the elements' own precision, which is exact.
+    Largest,
 }
 
 /// One built SpMM.
@@ -326,20 +384,39 @@ mod tests {
 
     #[test]
     fn geometry_at_the_ends_of_the_range() {
-        assert_eq!(ctas(0), 0);
-        assert_eq!(ctas(1), 1);
-        assert_eq!(ctas(EDGES_PER_CTA), 1);
-        assert_eq!(ctas(EDGES_PER_CTA + 1), 2);
-        for edges in [i32::MAX as u32, 1 << 31, u32::MAX] {
-            let last = (ctas(edges) - 1) as u64 * EDGES_PER_CTA as u64;
-            assert!(last < edges as u64 && edges as u64 <= last + EDGES_PER_CTA as u64);
+        for log2 in CTA_EDGES_LOG2_MIN..=CTA_EDGES_LOG2_MAX {
+            let size = 1u32 << log2;
+            assert_eq!(ctas(0, log2), 0);
+            assert_eq!(ctas(1, log2), 1);
+            assert_eq!(ctas(size, log2), 1);
+            assert_eq!(ctas(size + 1, log2), 2);
+            for edges in [i32::MAX as u32, 1 << 31, u32::MAX] {
+                let ctas = ctas(edges, log2);
+                let last = (ctas - 1) as u64 * size as u64;
+                assert!(last < edges as u64 && edges as u64 <= last + size as u64);
+                // The kernels count edges in 32 bits: the first of no warp is beyond them.
+                assert!(last + (size - size / WARPS_PER_CTA) as u64 <= u32::MAX as u64);
+                // The last float of the largest staging buffer is addressed without wrapping around.
+                assert_eq!(
+                    staging_index(ctas - 1, STAGED_TAIL, 1024) + 1024,
+                    staging_floats(ctas, 1024)
+                );
+                assert!(follow_up_ctas(ctas, 5) as u64 * 4 >= ctas as u64 - 1);
+            }
         }
-        // The last float of the largest staging buffer is addressed without wrapping around.
-        let ctas = ctas(u32::MAX);
-        assert_eq!(
-            staging_index(ctas - 1, STAGED_TAIL, 1024) + 1024,
-            staging_floats(ctas, 1024)
-        );
+        assert_eq!(follow_up_ctas(1, 3), 0);
+        assert_eq!(follow_up_ctas(0, 3), 0);
+        assert_eq!(follow_up_ctas(17, 3), 1);
+        assert_eq!(follow_up_ctas(18, 3), 2);
+    }
+
+    #[test]
+    fn a_sub_warp_has_whole_steps() {
+        for lanes_log2 in 0..=WARP.ilog2() {
+            let warp_edges = (1 << cta_edges_log2_min(lanes_log2)) / WARPS_PER_CTA;
+            assert!((warp_edges << lanes_log2) / WARP >= 4);
+        }
+        assert_eq!(cta_edges_log2_min(0), EDGES_PER_CTA.ilog2());
     }
 
     #[test]
@@ -357,7 +434,7 @@ mod tests {
     fn every_spmm_has_its_follow_up() {
         for entry in SPMMS {
             assert!(
-                follow_up(entry.load, entry.scale).is_some(),
+                entry.scale == Scale::Atomic || follow_up(entry.load, entry.scale).is_some(),
                 "{}",
                 entry.name
             );
@@ -370,7 +447,7 @@ mod tests {
 
     #[test]
     fn shared_memory_fits_without_opting_in() {
-        assert!(shared_bytes(8) <= 48 * 1024);
+        assert!(shared_bytes(8, CTA_EDGES_LOG2_MAX, true) <= 48 * 1024);
         assert_eq!(shared::MERGE % 16, 0);
     }
 }

@@ -12,6 +12,8 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 /// The launch contract of [`ActivateParams`]: a CTA for each `rows_per_cta` rows.
 #[inline(always)]
 pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
+    // SAFETY: the caller's promise.
+    let step = unsafe { step(params) };
     for_vectors(params, |row, vector, at| {
         // SAFETY: `at` is a vector of the matrix, the thread's own.
         unsafe {
@@ -22,7 +24,7 @@ pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
                 values = values.map(|value| if value < 0.0 { 0.0 } else { value });
             }
             if params.flags & DROPOUT != 0 {
-                values = drop_elements::<V>(params, row, vector, values);
+                values = drop_elements::<V>(params, step, row, vector, values);
             }
             store::<V>(params.y, at, values);
         }
@@ -33,6 +35,8 @@ pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
 /// The launch contract of [`ActivateParams`]: a CTA for each `rows_per_cta` rows.
 #[inline(always)]
 pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
+    // SAFETY: the caller's promise.
+    let step = unsafe { step(params) };
     let row_scale = Global::<f32>::new(params.row_scale);
     for_vectors(params, |row, vector, at| {
         // SAFETY: `at` is a vector of the matrices, the thread's own; there is a factor for each row.
@@ -51,7 +55,7 @@ pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
                     |value, output| if output > 0.0 { value * factor } else { 0.0 },
                 );
             } else if params.flags & DROPOUT != 0 {
-                values = drop_elements::<V>(params, row, vector, values);
+                values = drop_elements::<V>(params, step, row, vector, values);
             }
             if !row_scale.is_null() {
                 let scale = row_scale.at(row).read();
@@ -63,6 +67,19 @@ pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
             store::<V>(params.y, at, values);
         }
     });
+}
+
+/// The step that the dropout's numbers belong to, where there is a dropout.
+///
+/// # Safety
+/// The launch contract of [`ActivateParams`].
+#[inline(always)]
+unsafe fn step(params: &ActivateParams) -> u32 {
+    if params.flags & DROPOUT == 0 {
+        return 0;
+    }
+    // SAFETY: with the flag there is a word, which nothing writes during the launch.
+    unsafe { Global::<u32>::new(params.step).read() }
 }
 
 /// # Safety
@@ -137,6 +154,7 @@ fn for_vectors(params: &ActivateParams, f: impl Fn(u64, u32, u64)) {
 #[inline(always)]
 fn drop_elements<V: Vector>(
     params: &ActivateParams,
+    step: u32,
     row: u64,
     vector: u32,
     mut values: V::Floats,
@@ -151,7 +169,7 @@ fn drop_elements<V: Vector>(
         }
         // Kept or not, a zero stays one; bag-of-words features have little else.
         if !zeros {
-            let counter = dropout_counter(params.step, row, (vector * V::WIDTH + i) / 4);
+            let counter = dropout_counter(step, row, (vector * V::WIDTH + i) / 4);
             let bits = philox_by(params.key, counter, wide_product);
             let mut k = 0;
             while k < 4 && i + k < V::WIDTH {

@@ -17,21 +17,6 @@ use halfgnn_contract::dense::{
     ActivateParams, AdamParams, ColumnSumsParams, EndStepParams, LossParams,
 };
 
-/// Declares entries that call a function each.
-macro_rules! entries {
-    ($($(#[$doc:meta])* $entry:ident($params:ident) = $call:expr;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::dense`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: $params) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { $call(&params) }
-        }
-    )*};
-}
-
 entries! {
     /// Bias, ReLU and dropout, in half.
     activate_f16(ActivateParams) = activate::forward::<Half8>;

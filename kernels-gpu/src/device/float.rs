@@ -3,6 +3,8 @@
 unsafe extern "C" {
     #[link_name = "llvm.fma.f32"]
     fn fma_f32(a: f32, b: f32, c: f32) -> f32;
+    #[link_name = "llvm.maximum.f32"]
+    fn maximum_f32(a: f32, b: f32) -> f32;
     #[link_name = "llvm.nvvm.sqrt.rn.f"]
     fn sqrt_rn_f32(value: f32) -> f32;
 }
@@ -13,6 +15,14 @@ unsafe extern "C" {
 pub fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     // SAFETY: an arithmetic instruction; no preconditions.
     unsafe { fma_f32(a, b, c) }
+}
+
+/// `max.NaN.f32`: the larger, or NaN where either is
+/// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#floating-point-instructions-max)).
+#[inline(always)]
+pub fn max(a: f32, b: f32) -> f32 {
+    // SAFETY: an arithmetic instruction; no preconditions on sm_80 and later.
+    unsafe { maximum_f32(a, b) }
 }
 
 /// `sqrt.rn.f32`: the correctly rounded square root

@@ -32,6 +32,15 @@ impl<T> Global<T> {
         }
     }
 
+    /// An address, such as that of a static of this crate.
+    #[inline(always)]
+    pub fn at_address(address: u64) -> Self {
+        Self {
+            address,
+            element: PhantomData,
+        }
+    }
+
     /// Whether the parameter was null.
     #[inline(always)]
     pub fn is_null(self) -> bool {
@@ -56,6 +65,19 @@ impl<T> Global<T> {
         }
     }
 
+    /// The element at row `row` of a matrix with `stride` bytes a row: one `mad.wide.u32`, where LLVM would multiply 64 bits
+    /// by 64 once it has moved the widening of the stride out of a loop.
+    #[inline(always)]
+    pub fn row(self, row: u32, stride: u32) -> Self {
+        let address: u64;
+        // SAFETY: an arithmetic instruction; no preconditions.
+        unsafe {
+            asm!("mad.wide.u32 {}, {}, {}, {};", out(reg64) address, in(reg32) row, in(reg32) stride,
+                in(reg64) self.address, options(pure, nomem, nostack, preserves_flags));
+        }
+        Self::at_address(address)
+    }
+
     /// The raw address.
     #[inline(always)]
     pub fn address(self) -> u64 {
@@ -68,9 +90,19 @@ pub trait Access: Copy {
     /// # Safety
     /// `address` is aligned to the size of `Self` and readable, and nothing writes there during the launch.
     unsafe fn read(address: u64) -> Self;
+    /// [`Access::read`] that stays where it is written.
+    ///
+    /// # Safety
+    /// As [`Access::read`].
+    unsafe fn fetch(address: u64) -> Self;
     /// # Safety
     /// `address` is aligned to the size of `Self` and readable.
     unsafe fn load(address: u64) -> Self;
+    /// Zeros where `present` is false.
+    ///
+    /// # Safety
+    /// `address` is aligned to the size of `Self` and readable if `present`.
+    unsafe fn load_if(present: bool, address: u64) -> Self;
     /// # Safety
     /// `address` is aligned to the size of `Self` and writable, and no other thread touches it unordered.
     unsafe fn store(address: u64, value: Self);
@@ -87,6 +119,17 @@ impl<T: Access> Global<T> {
         unsafe { T::read(self.address) }
     }
 
+    /// [`Global::read`] that the compiler leaves where it is. It sinks a plain one to its use, and of several loads that
+    /// are to be in flight together one is left where branches stand between the uses.
+    ///
+    /// # Safety
+    /// As [`Global::read`].
+    #[inline(always)]
+    pub unsafe fn fetch(self) -> T {
+        // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
+        unsafe { T::fetch(self.address) }
+    }
+
     /// `ld.global` of the element.
     ///
     /// # Safety
@@ -95,6 +138,17 @@ impl<T: Access> Global<T> {
     pub unsafe fn load(self) -> T {
         // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
         unsafe { T::load(self.address) }
+    }
+
+    /// `ld.global` of the element under a predicate: no branch, so loads before and after it stay side by side. Zeros where
+    /// `present` is false.
+    ///
+    /// # Safety
+    /// The element lies in the buffer if `present`.
+    #[inline(always)]
+    pub unsafe fn load_if(self, present: bool) -> T {
+        // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
+        unsafe { T::load_if(present, self.address) }
     }
 
     /// `st.global` of the element.
@@ -123,12 +177,33 @@ macro_rules! access_scalar {
                 value
             }
             #[inline(always)]
+            unsafe fn fetch(address: u64) -> Self {
+                let value: Self;
+                // SAFETY: the caller's promise.
+                unsafe {
+                    asm!(concat!("ld.global.nc.", $suffix, " {}, [{}];"), out($class) value, in(reg64) address,
+                        options(readonly, nostack, preserves_flags));
+                }
+                value
+            }
+            #[inline(always)]
             unsafe fn load(address: u64) -> Self {
                 let value: Self;
                 // SAFETY: the caller's promise.
                 unsafe {
                     asm!(concat!("ld.global.", $suffix, " {}, [{}];"), out($class) value, in(reg64) address,
                         options(readonly, nostack, preserves_flags));
+                }
+                value
+            }
+            #[inline(always)]
+            unsafe fn load_if(present: bool, address: u64) -> Self {
+                let mut value = Self::default();
+                // SAFETY: the caller's promise.
+                unsafe {
+                    asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ld.global.", $suffix,
+                        " {}, [{address}]; }}"), inout($class) value, present = in(reg32) u32::from(present),
+                        address = in(reg64) address, options(readonly, nostack, preserves_flags));
                 }
                 value
             }
@@ -164,12 +239,33 @@ macro_rules! access_vector {
                 [$($r),+]
             }
             #[inline(always)]
+            unsafe fn fetch(address: u64) -> Self {
+                $(let $r: u32;)+
+                // SAFETY: the caller's promise.
+                unsafe {
+                    asm!(concat!("ld.global.nc.", $suffix, " {{", $places, "}}, [{}];"), $(out(reg32) $r,)+ in(reg64) address,
+                        options(readonly, nostack, preserves_flags));
+                }
+                [$($r),+]
+            }
+            #[inline(always)]
             unsafe fn load(address: u64) -> Self {
                 $(let $r: u32;)+
                 // SAFETY: the caller's promise.
                 unsafe {
                     asm!(concat!("ld.global.", $suffix, " {{", $places, "}}, [{}];"), $(out(reg32) $r,)+ in(reg64) address,
                         options(readonly, nostack, preserves_flags));
+                }
+                [$($r),+]
+            }
+            #[inline(always)]
+            unsafe fn load_if(present: bool, address: u64) -> Self {
+                $(let mut $r = 0u32;)+
+                // SAFETY: the caller's promise.
+                unsafe {
+                    asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ld.global.", $suffix,
+                        " {{", $places, "}}, [{address}]; }}"), $(inout(reg32) $r,)+ present = in(reg32) u32::from(present),
+                        address = in(reg64) address, options(readonly, nostack, preserves_flags));
                 }
                 [$($r),+]
             }
@@ -198,5 +294,30 @@ pub unsafe fn or_u32(word: Global<u32>, bits: u32) {
     // SAFETY: the caller's promise.
     unsafe {
         asm!("red.global.or.b32 [{}], {};", in(reg64) word.address, in(reg32) bits, options(nostack, preserves_flags));
+    }
+}
+
+/// `red.global.add.noftz.f16x2`: adds to two halves that other threads may add to as well. Each addition is rounded, so the
+/// outcome depends on their order.
+///
+/// # Safety
+/// As [`or_u32`].
+#[inline(always)]
+pub unsafe fn add_half2(word: Global<u32>, addend: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.global.add.noftz.f16x2 [{}], {};", in(reg64) word.address, in(reg32) addend, options(nostack, preserves_flags));
+    }
+}
+
+/// `red.global.add.f32`: adds to a float that other threads may add to as well.
+///
+/// # Safety
+/// As [`or_u32`].
+#[inline(always)]
+pub unsafe fn add_f32(word: Global<u32>, addend: f32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.global.add.f32 [{}], {};", in(reg64) word.address, in(reg32) addend, options(nostack, preserves_flags));
     }
 }

@@ -3,6 +3,7 @@
 //! Arithmetic on half4 and half8 is arithmetic on two and four [`Half2`] (HalfGNN §4.2): those are widths of a load, not
 //! of an instruction.
 
+use core::arch::asm;
 use core::arch::nvptx::{self, f16x2};
 
 /// Two halves in one register, the first in the low bits.
@@ -62,6 +63,18 @@ impl Half2 {
     pub fn mul(self, other: Self) -> Self {
         // SAFETY: an arithmetic instruction; no preconditions on sm_53 and later.
         Self::unpacked(unsafe { nvptx::f16x2_mul(self.packed(), other.packed()) })
+    }
+
+    /// `max.NaN.f16x2`: the larger of each, or NaN where either is. In assembly, since rustc refuses the intrinsic.
+    #[inline(always)]
+    pub fn max(self, other: Self) -> Self {
+        let larger: u32;
+        // SAFETY: an arithmetic instruction; no preconditions on sm_80 and later.
+        unsafe {
+            asm!("max.NaN.f16x2 {}, {}, {};", out(reg32) larger, in(reg32) self.0, in(reg32) other.0,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        Self(larger)
     }
 
     /// `fma.rn.f16x2`: `self · factor + addend` with one rounding.

@@ -1,5 +1,7 @@
 //! Integer arithmetic that `core` has no single instruction for.
 
+use core::num::NonZeroU32;
+
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.mulhi.ui"]
     fn mulhi_u32(a: u32, b: u32) -> u32;
@@ -12,4 +14,10 @@ unsafe extern "C" {
 pub fn wide_product(a: u32, b: u32) -> [u32; 2] {
     // SAFETY: an arithmetic instruction; no preconditions.
     [a.wrapping_mul(b), unsafe { mulhi_u32(a, b) }]
+}
+
+/// `a / b`, without the branch to a panic that `/` has for a `b` of 0; then it is `a`.
+#[inline(always)]
+pub fn divide(a: u32, b: u32) -> u32 {
+    a / NonZeroU32::new(b).unwrap_or(NonZeroU32::MIN)
 }

@@ -6,6 +6,7 @@ pub mod global;
 pub mod half;
 pub mod integer;
 pub mod mma;
+pub mod registers;
 pub mod shared;
 pub mod thread;
 pub mod vector;

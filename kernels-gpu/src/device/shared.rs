@@ -27,7 +27,7 @@ impl Shared {
     /// The address `bytes` further on.
     #[inline(always)]
     pub fn offset(self, bytes: u32) -> Self {
-        Self(self.0 + bytes)
+        Self(self.0.wrapping_add(bytes))
     }
 
     /// The raw address in the `.shared` window.

@@ -2,8 +2,8 @@
 //!
 //! A kernel that is generic over [`Vector`] is HalfGNN's with half vectors and GNNOne's with [`Float4`].
 
-use super::float::mul_add;
-use super::global::{Access, Global};
+use super::float::{self, mul_add};
+use super::global::{Access, Global, add_f32, add_half2};
 use super::half::{self, Half2};
 use halfgnn_contract::VECTOR_BYTES;
 
@@ -138,8 +138,28 @@ pub trait Vector: Copy {
     fn narrow(floats: Self::Floats) -> Self;
     /// All zero.
     fn zero() -> Self;
+    /// The first `count` elements; the others become zero, whatever they were.
+    fn first(self, count: u32) -> Self;
+    /// The vector as elements `first ..` of a row of `columns`: those past its end become zero, whatever they were.
+    #[inline(always)]
+    fn within(self, first: u64, columns: u32) -> Self {
+        if first + Self::WIDTH as u64 > columns as u64 {
+            self.first(columns.saturating_sub(first as u32))
+        } else {
+            self
+        }
+    }
     /// Element-wise sum, each rounded.
     fn add(self, other: Self) -> Self;
+    /// The larger of each two elements, NaN where either is.
+    fn max(self, other: Self) -> Self;
+    /// All −∞.
+    fn lowest() -> Self;
+    /// Adds to elements in memory, each addition rounded.
+    ///
+    /// # Safety
+    /// The vector lies in the buffer and is aligned, and other threads only add to it.
+    unsafe fn add_to(self, place: Global<Self::Bits>);
     /// Element-wise product with one weight (see [`Vector::weights`]), each rounded.
     fn scale(self, weight: u32) -> Self;
     /// `self · weight + addend`, rounded once.
@@ -156,6 +176,11 @@ pub trait Vector: Copy {
     /// # Safety
     /// The feature lies in the buffer.
     unsafe fn weight(feature: Global<Self::Feature>) -> u32;
+    /// Stores edge features of four consecutive edges, each rounded to the nearest element.
+    ///
+    /// # Safety
+    /// As [`Vector::weights`], and no other thread touches them unordered.
+    unsafe fn store_features(features: Global<Self::Feature>, values: [f32; 4]);
     /// A cached weight in float, exactly.
     fn weight_to_f32(weight: u32) -> f32;
     /// A float as a weight is cached, rounded to the nearest element.
@@ -173,6 +198,13 @@ pub struct Halves<const N: usize>([Half2; N]);
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Float4([f32; 4]);
+
+/// A vector of halves.
+pub trait HalfVector: Vector {
+    /// `sum` plus the products of both vectors' elements, those with even numbers in its low half: half2 arithmetic, each
+    /// step rounded once.
+    fn dot(self, other: Self, sum: Half2) -> Half2;
+}
 
 macro_rules! halves {
     ($registers:literal, $width:literal, $bits:ty, $from:expr, $to:expr) => {
@@ -217,6 +249,23 @@ macro_rules! halves {
                 Self([Half2::ZERO; $registers])
             }
             #[inline(always)]
+            fn first(mut self, count: u32) -> Self {
+                let mut i = 0;
+                while i < $registers {
+                    // Two halves, one, or none.
+                    let kept = if count >= 2 * i + 2 {
+                        u32::MAX
+                    } else if count == 2 * i + 1 {
+                        0xffff
+                    } else {
+                        0
+                    };
+                    self.0[i as usize].0 &= kept;
+                    i += 1;
+                }
+                self
+            }
+            #[inline(always)]
             fn add(mut self, other: Self) -> Self {
                 let mut i = 0;
                 while i < $registers {
@@ -224,6 +273,28 @@ macro_rules! halves {
                     i += 1;
                 }
                 self
+            }
+            #[inline(always)]
+            fn max(mut self, other: Self) -> Self {
+                let mut i = 0;
+                while i < $registers {
+                    self.0[i] = self.0[i].max(other.0[i]);
+                    i += 1;
+                }
+                self
+            }
+            #[inline(always)]
+            fn lowest() -> Self {
+                Self([Half2::mirror(f16::NEG_INFINITY.to_bits()); $registers])
+            }
+            #[inline(always)]
+            unsafe fn add_to(self, place: Global<Self::Bits>) {
+                let mut i = 0;
+                while i < $registers {
+                    // SAFETY: the caller's promise.
+                    unsafe { add_half2(Global::cast(place).at(i as u64), self.0[i].0) };
+                    i += 1;
+                }
             }
             #[inline(always)]
             fn scale(self, weight: u32) -> Self {
@@ -251,6 +322,12 @@ macro_rules! halves {
                 Half2::mirror(unsafe { feature.read() }).0
             }
             #[inline(always)]
+            unsafe fn store_features(features: Global<u16>, [a, b, c, d]: [f32; 4]) {
+                let pairs = [Half2::from_f32(a, b).0, Half2::from_f32(c, d).0];
+                // SAFETY: the caller's promise: four halves are 8 bytes.
+                unsafe { <[u32; 2] as Access>::store(features.address(), pairs) };
+            }
+            #[inline(always)]
             fn weight_to_f32(weight: u32) -> f32 {
                 Half2(weight).low()
             }
@@ -260,6 +337,21 @@ macro_rules! halves {
             }
         }
     };
+}
+
+impl<const N: usize> HalfVector for Halves<N>
+where
+    Self: Vector,
+{
+    #[inline(always)]
+    fn dot(self, other: Self, mut sum: Half2) -> Half2 {
+        let mut i = 0;
+        while i < N {
+            sum = self.0[i].mul_add(other.0[i], sum);
+            i += 1;
+        }
+        sum
+    }
 }
 
 halves!(1, 2, u32, |bits| [bits], |[word]: [u32; 1]| word);
@@ -300,8 +392,36 @@ impl Vector for Float4 {
         Self([0.0; 4])
     }
     #[inline(always)]
+    fn first(mut self, count: u32) -> Self {
+        let mut i = 0;
+        while i < 4 {
+            if i >= count {
+                self.0[i as usize] = 0.0;
+            }
+            i += 1;
+        }
+        self
+    }
+    #[inline(always)]
     fn add(self, other: Self) -> Self {
         Self(Floats::zip(self.0, other.0, |a, b| a + b))
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        Self(Floats::zip(self.0, other.0, float::max))
+    }
+    #[inline(always)]
+    fn lowest() -> Self {
+        Self([f32::NEG_INFINITY; 4])
+    }
+    #[inline(always)]
+    unsafe fn add_to(self, place: Global<[u32; 4]>) {
+        let mut i = 0;
+        while i < 4 {
+            // SAFETY: the caller's promise.
+            unsafe { add_f32(Global::cast(place).at(i as u64), self.0[i]) };
+            i += 1;
+        }
     }
     #[inline(always)]
     fn scale(self, weight: u32) -> Self {
@@ -322,6 +442,11 @@ impl Vector for Float4 {
     unsafe fn weight(feature: Global<f32>) -> u32 {
         // SAFETY: the caller's promise.
         unsafe { feature.read() }.to_bits()
+    }
+    #[inline(always)]
+    unsafe fn store_features(features: Global<f32>, values: [f32; 4]) {
+        // SAFETY: the caller's promise: four floats are 16 bytes.
+        unsafe { <[u32; 4] as Access>::store(features.address(), values.map(f32::to_bits)) };
     }
     #[inline(always)]
     fn weight_to_f32(weight: u32) -> f32 {

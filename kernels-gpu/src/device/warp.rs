@@ -9,14 +9,23 @@ use halfgnn_contract::WARP;
 /// All lanes of a warp.
 pub const FULL_MASK: u32 = u32::MAX;
 
-// The C operand of `shfl.sync`: segments of a whole warp.
+// The C operand of `shfl.sync`: segments of a whole warp, which ends at lane 31, or begins at lane 0.
 const CLAMP_LAST: u32 = 0x1f;
+const CLAMP_FIRST: u32 = 0;
 
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
     fn shfl_sync_bfly_i32(mask: u32, value: u32, lane_mask: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
+    fn shfl_sync_up_i32(mask: u32, value: u32, distance: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+    fn shfl_sync_down_i32(mask: u32, value: u32, distance: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    fn shfl_sync_idx_i32(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
     #[link_name = "llvm.nvvm.vote.ballot.sync"]
     fn vote_ballot_sync(mask: u32, predicate: bool) -> u32;
+    #[link_name = "llvm.nvvm.vote.all.sync"]
+    fn vote_all_sync(mask: u32, predicate: bool) -> bool;
     #[link_name = "llvm.nvvm.bar.warp.sync"]
     fn bar_warp_sync(mask: u32);
 }
@@ -74,6 +83,36 @@ pub unsafe fn shuffle_xor<T: Shuffle>(value: T, lane_mask: u32) -> T {
     T::from_bits(unsafe { shfl_sync_bfly_i32(FULL_MASK, value.to_bits(), lane_mask, CLAMP_LAST) })
 }
 
+/// `shfl.sync.up.b32`: the value of the lane `distance` lanes below; the first lanes get their own.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn shuffle_up<T: Shuffle>(value: T, distance: u32) -> T {
+    // SAFETY: the caller promises that every lane of the mask takes part.
+    T::from_bits(unsafe { shfl_sync_up_i32(FULL_MASK, value.to_bits(), distance, CLAMP_FIRST) })
+}
+
+/// `shfl.sync.down.b32`: the value of the lane `distance` lanes above; the last lanes get their own.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn shuffle_down<T: Shuffle>(value: T, distance: u32) -> T {
+    // SAFETY: the caller promises that every lane of the mask takes part.
+    T::from_bits(unsafe { shfl_sync_down_i32(FULL_MASK, value.to_bits(), distance, CLAMP_LAST) })
+}
+
+/// `shfl.sync.idx.b32`: the value of lane `lane`.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn shuffle_idx<T: Shuffle>(value: T, lane: u32) -> T {
+    // SAFETY: the caller promises that every lane of the mask takes part.
+    T::from_bits(unsafe { shfl_sync_idx_i32(FULL_MASK, value.to_bits(), lane, CLAMP_LAST) })
+}
+
 /// `vote.sync.ballot.b32`: a bit for each lane whose predicate holds.
 ///
 /// # Safety
@@ -82,6 +121,16 @@ pub unsafe fn shuffle_xor<T: Shuffle>(value: T, lane_mask: u32) -> T {
 pub unsafe fn ballot(predicate: bool) -> u32 {
     // SAFETY: the caller promises that every lane of the mask takes part.
     unsafe { vote_ballot_sync(FULL_MASK, predicate) }
+}
+
+/// `vote.sync.all.pred`: whether the predicate holds in every lane.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn all(predicate: bool) -> bool {
+    // SAFETY: the caller promises that every lane of the mask takes part.
+    unsafe { vote_all_sync(FULL_MASK, predicate) }
 }
 
 /// `bar.warp.sync`: waits for all lanes of the warp and orders their memory accesses.

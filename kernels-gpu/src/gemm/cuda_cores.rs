@@ -8,8 +8,8 @@ use halfgnn_contract::gemm::{STEP_VECTORS, THREADS_PER_CTA, Tile, swizzle};
 
 use super::operand::Layout;
 use super::pipeline::{Layouts, Multiplier};
-use super::registers::unroll;
 use crate::device::float::mul_add;
+use crate::device::registers::unroll;
 use crate::device::shared::Shared;
 use crate::device::thread::thread_idx_x;
 

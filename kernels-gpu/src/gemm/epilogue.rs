@@ -4,9 +4,9 @@ use halfgnn_contract::gemm::{Element, GemmParams, RELU, matrix_vector, workspace
 use halfgnn_contract::{VECTOR_BYTES, WARP};
 
 use super::pipeline::{Layouts, Multiplier, Origin};
-use super::registers::unroll;
 use crate::device::global::{Access, Global};
 use crate::device::half::Half2;
+use crate::device::registers::unroll;
 use crate::device::shared::Shared;
 use crate::device::warp::{lane_id, sync_warp, warp_id};
 

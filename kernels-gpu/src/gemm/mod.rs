@@ -21,7 +21,6 @@ mod epilogue;
 mod operand;
 mod pipeline;
 mod reduce;
-mod registers;
 mod tensor_cores;
 
 use cuda_cores::CudaCores;

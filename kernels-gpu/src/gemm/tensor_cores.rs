@@ -7,8 +7,8 @@ use halfgnn_contract::gemm::{STEP_VECTORS, Tile, WARPS_PER_CTA, swizzle};
 
 use super::operand::Layout;
 use super::pipeline::{Layouts, Multiplier};
-use super::registers::{recomputed, unroll};
 use crate::device::mma::{self, FragmentB, FragmentC};
+use crate::device::registers::{recomputed, unroll};
 use crate::device::shared::Shared;
 use crate::device::warp::{lane_id, warp_id};
 

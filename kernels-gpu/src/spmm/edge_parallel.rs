@@ -1,15 +1,19 @@
 //! The edge-parallel kernel: two stages, then a merge inside the CTA.
 
+use super::empty;
 use super::policy::{Accumulate, Scaling, Weights};
+use super::rows::{Rows, Starts};
 use crate::device::global::Global;
 use crate::device::shared::Shared;
-use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x};
-use crate::device::vector::{Floats, Vector, without_padding};
+use crate::device::thread::{
+    block_idx_x, block_idx_y, block_idx_z, sync_threads, thread_idx_x, thread_idx_x_anew,
+};
+use crate::device::vector::{Floats, Vector};
 use crate::device::warp::{lane_id, sync_warp, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{
-    EDGES_PER_CTA, EDGES_PER_WARP, STAGED_END, STAGED_TAIL, SpmmParams, THREADS_PER_CTA,
-    WARPS_PER_CTA, merge_bytes, shared, staging_index,
+    STAGED_END, STAGED_TAIL, SpmmParams, THREADS_PER_CTA, WARPS_PER_CTA, merge_bytes, shared,
+    staging_index,
 };
 
 /// Edges whose features a sub-warp has in flight at once.
@@ -18,10 +22,6 @@ const _: () = assert!(
     IN_FLIGHT == 4,
     "one 16-byte load of shared memory gives the columns of a step"
 );
-const _: () = assert!(
-    EDGES_PER_WARP == 4 * WARP,
-    "stage 1 loads four edges a lane"
-);
 
 /// A sub-warp's last row goes on after its share of the edges.
 const OPEN: u32 = 1;
@@ -29,33 +29,40 @@ const OPEN: u32 = 1;
 const THROUGH: u32 = 2;
 
 /// # Safety
-/// The launch contract of [`SpmmParams`]: `ctas` × feature tiles CTAs of [`THREADS_PER_CTA`] threads.
+/// The launch contract of [`SpmmParams`]: CTAs of [`THREADS_PER_CTA`] threads, in x `ctas` and those for the rows without
+/// edges, in y the feature tiles, in z the heads.
 #[inline(always)]
 pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &SpmmParams) {
-    let tile = Tile::<V>::new(params);
-    // SAFETY: all threads of the CTA come through here; the barriers below order the accesses to shared memory.
+    let tile = Tile::<V>::new::<W>(params);
+    // SAFETY: all threads of the CTA take the same way; the barriers below order the accesses to shared memory.
     unsafe {
-        tile.cache_edges::<W, S>(params);
+        if block_idx_x() >= params.ctas {
+            return empty::clear::<V>(
+                params,
+                block_idx_x() - params.ctas,
+                tile.load as u64,
+                tile.active,
+            );
+        }
+        tile.cache_edges::<W>(params);
         sync_warp();
         let ended = tile.walk::<W, S, A>(params);
-        sync_threads();
-        tile.merge::<S>(params, ended);
+        if !S::ATOMIC {
+            sync_threads();
+            tile.merge::<S>(params, ended);
+        }
     }
 }
 
 /// What one lane works on: its sub-warp's share of the edges, and one load of their features.
 struct Tile<V: Vector> {
     memory: Shared,
-    /// First edge of the warp.
-    base: u64,
-    /// Edges of the warp.
-    count: u32,
-    /// Sub-warp in the CTA.
-    sub_warp: u32,
-    /// First edge of the sub-warp, and the end of its share, counted from `base`.
+    /// First edge of the warp, and the end of its edges.
+    warp: (u32, u32),
+    /// First edge of the sub-warp, and the end of its share.
     share: (u32, u32),
     /// Which load of a row is the lane's.
-    load: u64,
+    load: u32,
     /// Whether the row has such a load; idle lanes read another's and write nothing.
     active: bool,
     vector: core::marker::PhantomData<V>,
@@ -64,7 +71,7 @@ struct Tile<V: Vector> {
 /// The row that a sub-warp is adding up.
 #[derive(Clone, Copy)]
 struct Segment<T> {
-    row: u32,
+    rows: Rows,
     /// It began before the share.
     head: bool,
     /// An earlier row of the share did, and ended in it.
@@ -86,53 +93,70 @@ impl<V: Vector> Tile<V> {
     const ONES: [u32; 4] = [0; 4];
 
     #[inline(always)]
-    fn new(params: &SpmmParams) -> Self {
+    fn new<W: Weights>(params: &SpmmParams) -> Self {
         let lanes = 1 << params.lanes_log2;
-        let base =
-            block_idx_x() as u64 * EDGES_PER_CTA as u64 + (warp_id() * EDGES_PER_WARP) as u64;
-        let count = (params.edges as u64)
-            .saturating_sub(base)
-            .min(EDGES_PER_WARP as u64) as u32;
-        let edges = EDGES_PER_WARP / WARP * lanes;
-        let first = ((lane_id() >> params.lanes_log2) * edges).min(count);
+        let warp_edges = (1 << params.cta_edges_log2) / WARPS_PER_CTA;
+        // No sum leaves 32 bits, unless the last edges do.
+        let base = (block_idx_x() << params.cta_edges_log2) + warp_id() * warp_edges;
+        let warp_end = base.saturating_add(warp_edges).min(params.edges);
+        let edges = (warp_edges << params.lanes_log2) / WARP;
+        let first = base
+            .saturating_add((lane_id() >> params.lanes_log2) * edges)
+            .min(warp_end);
         let load = block_idx_y() * lanes + (thread_idx_x() & (lanes - 1));
+        let (head, loads) = if W::BY_HEAD {
+            (block_idx_z() * params.head_loads, params.head_loads)
+        } else {
+            (0, params.feature_loads)
+        };
         Self {
             memory: Shared::base(),
-            base,
-            count,
-            sub_warp: thread_idx_x() >> params.lanes_log2,
-            share: (first, (first + edges).min(count)),
-            load: load.min(params.feature_loads - 1) as u64,
-            active: load < params.feature_loads,
+            warp: (base, warp_end),
+            share: (first, first.saturating_add(edges).min(warp_end)),
+            load: head + load.min(loads - 1),
+            active: load < loads,
             vector: core::marker::PhantomData,
         }
     }
 
-    /// Word `edge` (counted from the warp's first) of one of the arrays of [`shared`].
+    /// Where the column of an edge of the warp is cached.
     #[inline(always)]
-    fn cached(&self, array: u32, edge: u32) -> Shared {
-        self.memory
-            .offset(array + (warp_id() * EDGES_PER_WARP + edge) * 4)
+    fn column(&self, params: &SpmmParams, edge: u32) -> Shared {
+        self.of_edge(params, shared::columns(V::WIDTH), edge)
     }
 
-    /// The row of an edge of the warp.
-    ///
-    /// # Safety
-    /// `edge < self.count`, after stage 1.
+    /// Where its weight is.
     #[inline(always)]
-    unsafe fn row(&self, edge: u32) -> u32 {
-        // SAFETY: stage 1 wrote it.
-        unsafe { self.cached(shared::ROWS, edge).load_u32() }
+    fn weight(&self, params: &SpmmParams, edge: u32) -> Shared {
+        self.of_edge(
+            params,
+            shared::weights(V::WIDTH, params.cta_edges_log2),
+            edge,
+        )
     }
 
-    /// The factor of an edge's row.
-    ///
-    /// # Safety
-    /// `edge < self.count`, after stage 1.
     #[inline(always)]
-    unsafe fn scale(&self, edge: u32) -> f32 {
-        // SAFETY: stage 1 wrote it.
-        unsafe { self.cached(shared::SCALES, edge).load_f32() }
+    fn of_edge(&self, params: &SpmmParams, array: u32, edge: u32) -> Shared {
+        let first = block_idx_x() << params.cta_edges_log2;
+        self.memory.offset(array + edge.wrapping_sub(first) * 4)
+    }
+
+    /// Word of the sub-warp in one of the arrays of [`shared`] that have one for each.
+    #[inline(always)]
+    fn of_sub_warp(&self, array: u32, sub_warp: u32) -> Shared {
+        self.memory.offset(array + sub_warp * 4)
+    }
+
+    /// The lane's sub-warp in the CTA.
+    #[inline(always)]
+    fn sub_warp(&self, params: &SpmmParams) -> u32 {
+        thread_idx_x_anew() >> params.lanes_log2
+    }
+
+    /// Whether the lane is the first of its sub-warp.
+    #[inline(always)]
+    fn leads(&self, params: &SpmmParams) -> bool {
+        thread_idx_x_anew() & ((1 << params.lanes_log2) - 1) == 0
     }
 
     /// Stage 1: the warp's edges go to shared memory, four a lane, each array read once and in whole lines.
@@ -140,48 +164,47 @@ impl<V: Vector> Tile<V> {
     /// # Safety
     /// The launch contract.
     #[inline(always)]
-    unsafe fn cache_edges<W: Weights, S: Scaling>(&self, params: &SpmmParams) {
-        let edge = lane_id() * 4;
-        let at = self.base + edge as u64;
-        let rows = Global::<u32>::new(params.rows).at(at);
-        let columns = Global::<u32>::new(params.columns).at(at);
-        let row_scale = Global::<f32>::new(params.row_scale);
-        // SAFETY: edges below `count` are edges of the graph, arrays of edges are 16-byte aligned, `edge` is a multiple
-        // of 4, and no other lane writes these words.
-        unsafe {
-            let scale = |row: u32| {
-                if row_scale.is_null() {
-                    params.scale
-                } else {
-                    params.scale * row_scale.at(row as u64).read()
-                }
-            };
-            if edge + 4 <= self.count {
-                let rows: [u32; 4] = Global::<[u32; 4]>::cast(rows).read();
-                let columns: [u32; 4] = Global::<[u32; 4]>::cast(columns).read();
-                self.cached(shared::ROWS, edge).store_u32x4(rows);
-                self.cached(shared::COLUMNS, edge).store_u32x4(columns);
-                if W::WEIGHTED {
-                    self.cached(shared::WEIGHTS, edge)
-                        .store_u32x4(W::four::<V>(params, at, columns));
-                }
-                self.cached(shared::SCALES, edge)
-                    .store_u32x4(rows.map(|row| scale(row).to_bits()));
-            } else {
-                let mut i = 0;
-                while edge + i < self.count {
-                    let row = rows.at(i as u64).read();
-                    let column = columns.at(i as u64).read();
-                    self.cached(shared::ROWS, edge + i).store_u32(row);
-                    self.cached(shared::COLUMNS, edge + i).store_u32(column);
+    unsafe fn cache_edges<W: Weights>(&self, params: &SpmmParams) {
+        let (base, end) = self.warp;
+        let mut edge = base.saturating_add(lane_id() * 4);
+        while edge < end {
+            let at = edge as u64;
+            let columns = Global::<u32>::new(params.columns).at(at);
+            let rows = Global::<u32>::new(params.rows).at(at);
+            // SAFETY: edges before `end` are edges of the graph, arrays of edges are 16-byte aligned, `edge` is a
+            // multiple of 4, and no other lane writes these words.
+            unsafe {
+                if end - edge >= 4 {
+                    let columns: [u32; 4] = Global::<[u32; 4]>::cast(columns).read();
+                    self.column(params, edge).store_u32x4(columns);
                     if W::WEIGHTED {
-                        self.cached(shared::WEIGHTS, edge + i)
-                            .store_u32(W::one::<V>(params, at + i as u64, column));
+                        let rows = if W::OF_ROWS {
+                            Global::<[u32; 4]>::cast(rows).read()
+                        } else {
+                            [0; 4]
+                        };
+                        let weights = W::four::<V>(params, at, rows, columns);
+                        self.weight(params, edge).store_u32x4(weights);
                     }
-                    self.cached(shared::SCALES, edge + i).store_f32(scale(row));
-                    i += 1;
+                } else {
+                    let mut i = 0;
+                    while i < end - edge {
+                        let column = columns.at(i as u64).read();
+                        self.column(params, edge + i).store_u32(column);
+                        if W::WEIGHTED {
+                            let row = if W::OF_ROWS {
+                                rows.at(i as u64).read()
+                            } else {
+                                0
+                            };
+                            let weight = W::one::<V>(params, at + i as u64, row, column);
+                            self.weight(params, edge + i).store_u32(weight);
+                        }
+                        i += 1;
+                    }
                 }
             }
+            edge = edge.saturating_add(4 * WARP);
         }
     }
 
@@ -199,77 +222,70 @@ impl<V: Vector> Tile<V> {
                 open: false,
             };
         }
-        let x = Global::<V::Bits>::new(params.x).at(self.load);
+        let x = Global::<V::Bits>::new(params.x).at(self.load as u64);
         let x_stride = (params.x_stride * V::PER_16_BYTES) as u64;
         let fetch = |column: u32| {
             // SAFETY: the host validated the columns, and the lane's load is one of the row's.
-            V::from_bits(unsafe { x.at(column as u64 * x_stride).read() })
+            V::from_bits(unsafe { x.at(column as u64 * x_stride).load() })
         };
-        // SAFETY: `first` and `end - 1` are edges of the warp; neighbours are read where they are edges of the graph.
+        // SAFETY: `first` and `end - 1` are edges of the warp, and past the last edge there is one more start.
         unsafe {
-            let row = self.row(first);
-            let head = self.base + first as u64 > 0 && self.row_before(params, first) == row;
+            let (mut starts, index) = Starts::at(params, first);
             let mut segment = Segment::<A::Sum> {
-                row,
-                head,
+                rows: Rows::at(params, index),
+                head: !starts.take(),
                 ended_head: false,
                 sum: A::zero(),
             };
             let mut edge = first;
-            while edge + IN_FLIGHT <= end {
-                let columns = self.cached(shared::COLUMNS, edge).load_u32x4();
+            // Shares begin at multiples of a step; no sum here leaves 32 bits.
+            while edge < end & !(IN_FLIGHT - 1) {
+                let columns = self.column(params, edge).load_u32x4();
                 let [a, b, c, d] = columns.map(fetch);
-                let rows = self.cached(shared::ROWS, edge).load_u32x4();
                 let weights = if W::WEIGHTED {
-                    self.cached(shared::WEIGHTS, edge).load_u32x4()
+                    self.weight(params, edge).load_u32x4()
                 } else {
                     Self::ONES
                 };
-                // Rows ascend: where the last is the same, all are.
-                if rows[3] == segment.row {
-                    segment.sum = self.add::<W, S, A>(segment.sum, edge, weights[0], a);
-                    segment.sum = self.add::<W, S, A>(segment.sum, edge + 1, weights[1], b);
-                    segment.sum = self.add::<W, S, A>(segment.sum, edge + 2, weights[2], c);
-                    segment.sum = self.add::<W, S, A>(segment.sum, edge + 3, weights[3], d);
-                } else {
-                    segment = self.step::<W, S, A>(params, segment, edge, rows[0], weights[0], a);
-                    segment =
-                        self.step::<W, S, A>(params, segment, edge + 1, rows[1], weights[1], b);
-                    segment =
-                        self.step::<W, S, A>(params, segment, edge + 2, rows[2], weights[2], c);
-                    segment =
-                        self.step::<W, S, A>(params, segment, edge + 3, rows[3], weights[3], d);
-                }
+                // Sub-warps of a warp end rows at different edges. They part only where one does, and add together: a way of
+                // its own for steps without a start would be walked beside this one.
+                let starting = starts.four();
+                segment = self.step::<W, S, A>(params, segment, starting & 1, weights[0], a);
+                segment = self.step::<W, S, A>(params, segment, starting & 2, weights[1], b);
+                segment = self.step::<W, S, A>(params, segment, starting & 4, weights[2], c);
+                segment = self.step::<W, S, A>(params, segment, starting & 8, weights[3], d);
                 edge += IN_FLIGHT;
+                starts.pass(params, IN_FLIGHT, edge, edge < end);
             }
             while edge < end {
-                let value = fetch(self.cached(shared::COLUMNS, edge).load_u32());
+                let value = fetch(self.column(params, edge).load_u32());
                 let weight = if W::WEIGHTED {
-                    self.cached(shared::WEIGHTS, edge).load_u32()
+                    self.weight(params, edge).load_u32()
                 } else {
                     Self::ONES[0]
                 };
-                segment =
-                    self.step::<W, S, A>(params, segment, edge, self.row(edge), weight, value);
+                segment = self.step::<W, S, A>(params, segment, starts.one(), weight, value);
                 edge += 1;
+                starts.pass(params, 1, edge, edge < end);
             }
-            let open = self.base + (end as u64) < params.edges as u64
-                && self.row_after(params, end) == segment.row;
-            if open {
-                let sum = S::leave(A::finish(segment.sum), self.scale(end - 1));
+            let open = starts.one() == 0;
+            if open && S::ATOMIC {
+                let sum = S::leave(A::finish(segment.sum), segment.rows.scale);
+                self.add_to_output(params, segment.rows.row, sum);
+            } else if open {
+                let sum = S::leave(A::finish(segment.sum), segment.rows.scale);
                 self.put(shared::MERGE + merge_bytes(V::WIDTH), sum);
             } else {
-                self.flush::<S, A>(params, &segment, end);
+                self.flush::<S, A>(params, &segment);
                 segment.ended_head |= segment.head;
             }
-            if thread_idx_x() & ((1 << params.lanes_log2) - 1) == 0 {
+            if self.leads(params) {
                 let flags = if open {
                     OPEN | if segment.head { THROUGH } else { 0 }
                 } else {
                     0
                 };
-                self.memory
-                    .offset(shared::FLAGS + self.sub_warp * 4)
+                self.of_sub_warp(shared::FLAGS, self.sub_warp(params))
                     .store_u32(flags);
             }
             Ends {
@@ -279,60 +295,52 @@ impl<V: Vector> Tile<V> {
         }
     }
 
-    /// `sum` with one more edge.
-    ///
-    /// # Safety
-    /// `edge < self.count`, after stage 1.
+    /// The segment's sum with one more edge.
     #[inline(always)]
-    unsafe fn add<W: Weights, S: Scaling, A: Accumulate<V>>(
-        &self,
-        sum: A::Sum,
-        edge: u32,
+    fn add<W: Weights, S: Scaling, A: Accumulate<V>>(
+        segment: &Segment<A::Sum>,
         weight: u32,
         value: V,
     ) -> A::Sum {
         if S::EACH_PRODUCT {
-            // SAFETY: the caller's promise.
-            A::add_scaled::<W>(sum, weight, unsafe { self.scale(edge) }, value)
+            A::add_scaled::<W>(segment.sum, weight, segment.rows.scale, value)
         } else if W::WEIGHTED {
-            A::add_weighted::<W>(sum, weight, value)
+            A::add_weighted::<W>(segment.sum, weight, value)
         } else {
-            A::add(sum, value)
+            A::add(segment.sum, value)
         }
     }
 
-    /// One more edge, which may begin a new row.
+    /// One more edge, which begins a new row where `starts` is not zero.
     ///
     /// # Safety
-    /// As [`Tile::walk`]; `edge` follows those of the segment.
+    /// As [`Tile::walk`]; the edge follows those of the segment.
     #[inline(always)]
     unsafe fn step<W: Weights, S: Scaling, A: Accumulate<V>>(
         &self,
         params: &SpmmParams,
         mut segment: Segment<A::Sum>,
-        edge: u32,
-        row: u32,
+        starts: u32,
         weight: u32,
         value: V,
     ) -> Segment<A::Sum> {
         // SAFETY: the caller's promise.
         unsafe {
-            if row != segment.row {
-                self.flush::<S, A>(params, &segment, edge);
-                let ended_head = segment.ended_head | segment.head;
+            if starts != 0 {
+                self.flush::<S, A>(params, &segment);
                 segment = Segment {
-                    row,
+                    rows: segment.rows.next(params),
                     head: false,
-                    ended_head,
+                    ended_head: segment.ended_head | segment.head,
                     sum: A::zero(),
                 };
             }
-            segment.sum = self.add::<W, S, A>(segment.sum, edge, weight, value);
+            segment.sum = Self::add::<W, S, A>(&segment, weight, value);
         }
         segment
     }
 
-    /// Ends a row whose last edge is `end - 1`: to the output, or to the first merge area where it began before the share.
+    /// Ends a row: to the output, or to the first merge area where it began before the share.
     ///
     /// # Safety
     /// As [`Tile::walk`].
@@ -341,52 +349,23 @@ impl<V: Vector> Tile<V> {
         &self,
         params: &SpmmParams,
         segment: &Segment<A::Sum>,
-        end: u32,
     ) {
+        let Rows { row, scale, .. } = segment.rows;
+        let sum = S::leave(A::finish(segment.sum), scale);
         // SAFETY: the caller's promise; a row that lies inside the share is completed by nobody else.
         unsafe {
-            let scale = self.scale(end - 1);
-            let sum = S::leave(A::finish(segment.sum), scale);
-            if segment.head {
+            if segment.head && S::ATOMIC {
+                self.add_to_output(params, row, sum);
+            } else if segment.head {
                 self.put(shared::MERGE, sum);
+                if self.leads(params) {
+                    self.of_sub_warp(shared::HEAD_ROWS, self.sub_warp(params))
+                        .store_u32(row);
+                    self.of_sub_warp(shared::HEAD_SCALES, self.sub_warp(params))
+                        .store_f32(scale);
+                }
             } else {
-                self.write(params, segment.row, S::complete(sum, scale));
-            }
-        }
-    }
-
-    /// The row of the edge before `edge`.
-    ///
-    /// # Safety
-    /// There is such an edge in the graph; after stage 1.
-    #[inline(always)]
-    unsafe fn row_before(&self, params: &SpmmParams, edge: u32) -> u32 {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if edge > 0 {
-                self.row(edge - 1)
-            } else {
-                Global::<u32>::new(params.rows)
-                    .at(self.base + edge as u64 - 1)
-                    .read()
-            }
-        }
-    }
-
-    /// The row of `edge`, which may be the next warp's.
-    ///
-    /// # Safety
-    /// There is such an edge in the graph; after stage 1.
-    #[inline(always)]
-    unsafe fn row_after(&self, params: &SpmmParams, edge: u32) -> u32 {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if edge < self.count {
-                self.row(edge)
-            } else {
-                Global::<u32>::new(params.rows)
-                    .at(self.base + edge as u64)
-                    .read()
+                self.write(params, row, S::complete(sum, scale));
             }
         }
     }
@@ -397,11 +376,12 @@ impl<V: Vector> Tile<V> {
     /// `area` is one of the two.
     #[inline(always)]
     unsafe fn put(&self, area: u32, sum: V::Floats) {
+        let thread = thread_idx_x_anew();
         let mut i = 0;
         while i < V::WIDTH {
             // SAFETY: the area has a word for each element of each thread; consecutive lanes use consecutive banks.
             unsafe {
-                let word = i * THREADS_PER_CTA + thread_idx_x();
+                let word = i * THREADS_PER_CTA + thread;
                 self.memory
                     .offset(area + word * 4)
                     .store_f32(sum.get(i as usize));
@@ -416,8 +396,8 @@ impl<V: Vector> Tile<V> {
     /// It did, before the CTA's barrier.
     #[inline(always)]
     unsafe fn get(&self, params: &SpmmParams, area: u32, sub_warp: u32) -> V::Floats {
-        let thread =
-            (sub_warp << params.lanes_log2) | (thread_idx_x() & ((1 << params.lanes_log2) - 1));
+        let thread = (sub_warp << params.lanes_log2)
+            | (thread_idx_x_anew() & ((1 << params.lanes_log2) - 1));
         let mut sum = V::Floats::ZERO;
         let mut i = 0;
         while i < V::WIDTH {
@@ -433,6 +413,16 @@ impl<V: Vector> Tile<V> {
         sum
     }
 
+    /// The lane's part of a row of the output, and what is to stand there, rounded. Idle lanes have none.
+    #[inline(always)]
+    fn output(&self, params: &SpmmParams, row: u32, sum: V::Floats) -> (Global<V::Bits>, V) {
+        let stride = (params.y_stride * V::PER_16_BYTES) as u64;
+        let place = Global::new(params.y).at(row as u64 * stride + self.load as u64);
+        // A NaN or an infinite factor made more than zeros of the padding.
+        let value = V::narrow(sum).within((self.load * V::WIDTH) as u64, params.features);
+        (place, value)
+    }
+
     /// Writes the lane's part of a complete row to the output, rounded.
     ///
     /// # Safety
@@ -440,15 +430,22 @@ impl<V: Vector> Tile<V> {
     #[inline(always)]
     unsafe fn write(&self, params: &SpmmParams, row: u32, sum: V::Floats) {
         if self.active {
-            let at = row as u64 * (params.y_stride * V::PER_16_BYTES) as u64 + self.load;
-            // A NaN or an infinite factor made more than zeros of the padding.
-            let sum = without_padding::<V>(sum, self.load * V::WIDTH as u64, params.features);
+            let (place, value) = self.output(params, row, sum);
             // SAFETY: the caller's promise; an active lane's load is one of the row's.
-            unsafe {
-                Global::<V::Bits>::new(params.y)
-                    .at(at)
-                    .store(V::narrow(sum).to_bits())
-            };
+            unsafe { place.store(value.to_bits()) };
+        }
+    }
+
+    /// Adds the lane's part of a row to the output, rounded before and after.
+    ///
+    /// # Safety
+    /// `row` is a row of the output that no sub-warp writes in another way.
+    #[inline(always)]
+    unsafe fn add_to_output(&self, params: &SpmmParams, row: u32, sum: V::Floats) {
+        if self.active {
+            let (place, value) = self.output(params, row, sum);
+            // SAFETY: the caller's promise; an active lane's load is one of the row's.
+            unsafe { value.add_to(place) };
         }
     }
 
@@ -463,7 +460,7 @@ impl<V: Vector> Tile<V> {
         params: &SpmmParams,
         mut sum: V::Floats,
     ) -> (V::Floats, bool) {
-        let mut sub_warp = self.sub_warp;
+        let mut sub_warp = self.sub_warp(params);
         loop {
             if sub_warp == 0 {
                 return (sum, true);
@@ -475,7 +472,7 @@ impl<V: Vector> Tile<V> {
                     self.get(params, shared::MERGE + merge_bytes(V::WIDTH), sub_warp),
                     sum,
                 );
-                if self.memory.offset(shared::FLAGS + sub_warp * 4).load_u32() & THROUGH == 0 {
+                if self.of_sub_warp(shared::FLAGS, sub_warp).load_u32() & THROUGH == 0 {
                     return (sum, false);
                 }
             }
@@ -491,23 +488,29 @@ impl<V: Vector> Tile<V> {
         // SAFETY: the caller's promise; each row is completed or staged by the one sub-warp in which it ends.
         unsafe {
             if ended.head {
-                let (sum, from_before) =
-                    self.gather::<S>(params, self.get(params, shared::MERGE, self.sub_warp));
+                let (sum, from_before) = self.gather::<S>(
+                    params,
+                    self.get(params, shared::MERGE, self.sub_warp(params)),
+                );
                 if from_before {
                     self.stage(params, STAGED_END, sum);
                 } else {
-                    let first = self.share.0;
-                    self.write(params, self.row(first), S::complete(sum, self.scale(first)));
+                    let row = self
+                        .of_sub_warp(shared::HEAD_ROWS, self.sub_warp(params))
+                        .load_u32();
+                    let scale = self
+                        .of_sub_warp(shared::HEAD_SCALES, self.sub_warp(params))
+                        .load_f32();
+                    self.write(params, row, S::complete(sum, scale));
                 }
             }
-            let last = self.sub_warp + 1 == (WARPS_PER_CTA * WARP) >> params.lanes_log2;
+            let last = self.sub_warp(params) + 1 == (WARPS_PER_CTA * WARP) >> params.lanes_log2;
             if last && ended.open {
                 let area = shared::MERGE + merge_bytes(V::WIDTH);
                 let flags = self
-                    .memory
-                    .offset(shared::FLAGS + self.sub_warp * 4)
+                    .of_sub_warp(shared::FLAGS, self.sub_warp(params))
                     .load_u32();
-                let own = self.get(params, area, self.sub_warp);
+                let own = self.get(params, area, self.sub_warp(params));
                 let (sum, _) = if flags & THROUGH != 0 {
                     self.gather::<S>(params, own)
                 } else {
@@ -526,7 +529,7 @@ impl<V: Vector> Tile<V> {
     unsafe fn stage(&self, params: &SpmmParams, slot: u32, sum: V::Floats) {
         if self.active {
             let features = params.feature_loads * V::WIDTH;
-            let at = staging_index(block_idx_x(), slot, features) + self.load * V::WIDTH as u64;
+            let at = staging_index(block_idx_x(), slot, features) + (self.load * V::WIDTH) as u64;
             // SAFETY: the staging buffer has a row for each slot of each CTA.
             unsafe { sum.store(Global::<f32>::new(params.staging).at(at)) };
         }

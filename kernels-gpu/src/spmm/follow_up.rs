@@ -1,44 +1,132 @@
-//! The follow-up kernel: rows that cross CTAs, and rows without edges.
+//! The follow-up kernel: rows that cross CTAs.
 
 use super::policy::Scaling;
+use super::rows::scale_of;
 use crate::device::global::Global;
-use crate::device::thread::{block_idx_x, block_idx_y, thread_idx_x};
-use crate::device::vector::{Floats, Vector, without_padding};
-use crate::device::warp::{lane_id, shuffle_xor, warp_id};
+use crate::device::thread::{block_idx_x, block_idx_y, block_idx_z, thread_idx_x};
+use crate::device::vector::{Floats, Vector};
+use crate::device::warp::{ballot, lane_id, shuffle_xor, warp_id};
 use halfgnn_contract::WARP;
-use halfgnn_contract::spmm::{
-    EDGES_PER_CTA, EMPTY_ROWS_PER_CTA, STAGED_END, STAGED_TAIL, SpmmParams, THREADS_PER_CTA,
-    WARPS_PER_CTA, staging_index,
-};
+use halfgnn_contract::spmm::{STAGED_END, STAGED_TAIL, SpmmParams, WARPS_PER_CTA, staging_index};
 
 /// Partial rows that a sub-warp has in flight at once.
 const IN_FLIGHT: u32 = 4;
 
+/// Partial rows that one sub-warp adds up alone; the warp shares longer rows out to all of its sub-warps.
+const ALONE: u32 = 2 * IN_FLIGHT;
+
+/// One sub-warp for each CTA of the edge-parallel kernel but the first: it completes the row that began before that CTA
+/// and ends in it, where there is one.
+///
 /// # Safety
-/// The launch contract of [`SpmmParams`]: `follow_up_ctas` × feature tiles CTAs of [`THREADS_PER_CTA`] threads, after the
-/// edge-parallel kernel.
+/// The launch contract of [`SpmmParams`]: `follow_up_ctas` CTAs in x, feature tiles in y, heads in z, of
+/// `THREADS_PER_CTA` threads, after the edge-parallel kernel.
 #[inline(always)]
 pub unsafe fn run<V: Vector, S: Scaling>(params: &SpmmParams) {
     let lanes = 1 << params.lanes_log2;
     let load = block_idx_y() * lanes + (thread_idx_x() & (lanes - 1));
     let lane = Lane {
-        load: load.min(params.feature_loads - 1) as u64,
-        active: load < params.feature_loads,
+        load: (block_idx_z() * params.head_loads + load.min(params.head_loads - 1)) as u64,
+        active: load < params.head_loads,
         sub_warp: lane_id() >> params.lanes_log2,
         sub_warps: WARP >> params.lanes_log2,
     };
-    let walkers = params.ctas.div_ceil(WARPS_PER_CTA);
-    // SAFETY: the caller's promise; the two kinds of CTA write different rows.
+    let first = 1 + (block_idx_x() * WARPS_PER_CTA + warp_id()) * lane.sub_warps;
+    // SAFETY: the caller's promise; all lanes of a warp come to the shuffles of a shared row together, since the bits of
+    // a ballot are the same for all.
     unsafe {
-        if block_idx_x() < walkers {
-            complete::<V, S>(params, &lane, block_idx_x() * WARPS_PER_CTA + warp_id());
-        } else {
-            clear::<V>(
-                params,
-                &lane,
-                (block_idx_x() - walkers) * EMPTY_ROWS_PER_CTA,
-            );
+        let crossing = Crossing::into(params, first + lane.sub_warp);
+        let shared = crossing.parts() > ALONE;
+        let mut left = ballot(shared);
+        if crossing.parts() > 0 && !shared {
+            let sum = lane.add::<V, S>(params, crossing.begin, 1, crossing.end);
+            lane.complete::<V, S>(params, &crossing, sum);
         }
+        while left != 0 {
+            let sub_warp = left.trailing_zeros() >> params.lanes_log2;
+            left &= !((u32::MAX >> (WARP - lanes)) << (sub_warp << params.lanes_log2));
+            let crossing = Crossing::into(params, first + sub_warp);
+            let begin = crossing.begin + lane.sub_warp;
+            let mut sum = lane.add::<V, S>(params, begin, lane.sub_warps, crossing.end);
+            let mut distance = WARP / 2;
+            while distance >= lanes {
+                let mut other = V::Floats::ZERO;
+                let mut i = 0;
+                while i < V::WIDTH as usize {
+                    other = other.with(i, shuffle_xor(sum.get(i), distance));
+                    i += 1;
+                }
+                sum = S::merge(sum, other);
+                distance /= 2;
+            }
+            if lane.sub_warp == 0 {
+                lane.complete::<V, S>(params, &crossing, sum);
+            }
+        }
+    }
+}
+
+/// A row that crosses CTAs of the edge-parallel kernel, as the CTA sees it in which it ends.
+struct Crossing {
+    row: u32,
+    /// The CTA in which it began.
+    begin: u32,
+    /// The CTA in which it ends, or `begin` where there is no such row.
+    end: u32,
+}
+
+impl Crossing {
+    const NONE: Self = Self {
+        row: 0,
+        begin: 0,
+        end: 0,
+    };
+
+    /// The row that began before `cta` and ends in it.
+    ///
+    /// # Safety
+    /// The launch contract.
+    #[inline(always)]
+    unsafe fn into(params: &SpmmParams, cta: u32) -> Self {
+        if cta >= params.ctas {
+            return Self::NONE;
+        }
+        let starts = Global::<[u32; 2]>::new(params.starts);
+        // The first word of a CTA; a CTA has more than one.
+        let word = |cta: u32| {
+            let word = (cta as u64) << (params.cta_edges_log2 - 5);
+            // SAFETY: `cta` is at most the last CTA, whose first edge is an edge.
+            unsafe { starts.at(word).read() }
+        };
+        let [bits, rank] = word(cta);
+        if bits & 1 != 0 {
+            return Self::NONE;
+        }
+        if cta + 1 < params.ctas {
+            let [bits, later] = word(cta + 1);
+            // No row starts in the CTA, nor right after it.
+            if bits & 1 == 0 && later == rank {
+                return Self::NONE;
+            }
+        }
+        // SAFETY: the row crosses from one CTA to the next, so there is one.
+        unsafe {
+            let row = Global::<u32>::new(params.filled_rows)
+                .at(rank as u64 - 1)
+                .read();
+            let first = Global::<u64>::new(params.offsets).at(row as u64).read();
+            Self {
+                row,
+                begin: (first >> params.cta_edges_log2) as u32,
+                end: cta,
+            }
+        }
+    }
+
+    /// CTAs that left it to the next one.
+    #[inline(always)]
+    fn parts(&self) -> u32 {
+        self.end - self.begin
     }
 }
 
@@ -53,121 +141,81 @@ struct Lane {
     sub_warps: u32,
 }
 
-/// Completes the row that began before CTA `cta` of the first kernel and ends in it, where there is one.
-///
-/// # Safety
-/// The launch contract; all lanes of the warp come with the same `cta`.
-#[inline(always)]
-unsafe fn complete<V: Vector, S: Scaling>(params: &SpmmParams, lane: &Lane, cta: u32) {
-    if cta == 0 || cta >= params.ctas {
-        return;
+impl Lane {
+    /// The lane's part of what CTA `cta` staged.
+    ///
+    /// # Safety
+    /// It did.
+    #[inline(always)]
+    unsafe fn staged<V: Vector>(&self, params: &SpmmParams, cta: u32, slot: u32) -> V::Floats {
+        let features = params.feature_loads * V::WIDTH;
+        let at = staging_index(cta, slot, features) + self.load * V::WIDTH as u64;
+        // SAFETY: the caller's promise.
+        unsafe { V::Floats::load(Global::<f32>::new(params.staging).at(at)) }
     }
-    let rows = Global::<u32>::new(params.rows);
-    let edges = params.edges as u64;
-    let first = cta as u64 * EDGES_PER_CTA as u64;
-    let end = (first + EDGES_PER_CTA as u64).min(edges);
-    // SAFETY: `first` and `end - 1` are edges, and so is `end` where it is read; staged rows were staged by the first
-    // kernel, because the row crosses each CTA from its first to this one.
-    unsafe {
-        let row = rows.at(first).read();
-        let began_before = rows.at(first - 1).read() == row;
-        let goes_on = end < edges && rows.at(end).read() == row;
-        if !began_before || goes_on {
+
+    /// The tails of every `stride`-th CTA from `at` to before `end`.
+    ///
+    /// # Safety
+    /// Each of them staged one.
+    #[inline(always)]
+    unsafe fn add<V: Vector, S: Scaling>(
+        &self,
+        params: &SpmmParams,
+        mut at: u32,
+        stride: u32,
+        end: u32,
+    ) -> V::Floats {
+        let mut sum = V::Floats::ZERO.map(|_| S::IDENTITY);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let tail = |cta: u32| self.staged::<V>(params, cta, STAGED_TAIL);
+            while at + (IN_FLIGHT - 1) * stride < end {
+                let parts = [
+                    tail(at),
+                    tail(at + stride),
+                    tail(at + 2 * stride),
+                    tail(at + 3 * stride),
+                ];
+                let mut i = 0;
+                while i < IN_FLIGHT as usize {
+                    sum = S::merge(sum, parts[i]);
+                    i += 1;
+                }
+                at += IN_FLIGHT * stride;
+            }
+            while at < end {
+                sum = S::merge(sum, tail(at));
+                at += stride;
+            }
+        }
+        sum
+    }
+
+    /// Writes the row whose tails add up to `sum`.
+    ///
+    /// # Safety
+    /// Its last CTA staged the end of it, and no other thread writes the lane's part of the row.
+    #[inline(always)]
+    unsafe fn complete<V: Vector, S: Scaling>(
+        &self,
+        params: &SpmmParams,
+        crossing: &Crossing,
+        sum: V::Floats,
+    ) {
+        if !self.active {
             return;
         }
-        let begin = (Global::<u64>::new(params.offsets).at(row as u64).read()
-            / EDGES_PER_CTA as u64) as u32;
-        let features = params.feature_loads * V::WIDTH;
-        let staging = Global::<f32>::new(params.staging).at(lane.load * V::WIDTH as u64);
-        let tail =
-            |cta: u32| V::Floats::load(staging.at(staging_index(cta, STAGED_TAIL, features)));
-
-        // Each sub-warp adds up every `sub_warps`-th CTA, then the sub-warps are added up as a tree.
-        let mut sum = V::Floats::ZERO;
-        let mut at = begin + lane.sub_warp;
-        let stride = lane.sub_warps;
-        while at + (IN_FLIGHT - 1) * stride < cta {
-            let parts = [
-                tail(at),
-                tail(at + stride),
-                tail(at + 2 * stride),
-                tail(at + 3 * stride),
-            ];
-            let mut i = 0;
-            while i < IN_FLIGHT as usize {
-                sum = S::merge(sum, parts[i]);
-                i += 1;
-            }
-            at += IN_FLIGHT * stride;
-        }
-        while at < cta {
-            sum = S::merge(sum, tail(at));
-            at += stride;
-        }
-        let mut distance = WARP / 2;
-        while distance >= 1 << params.lanes_log2 {
-            let mut other = V::Floats::ZERO;
-            let mut i = 0;
-            while i < V::WIDTH as usize {
-                other = other.with(i, shuffle_xor(sum.get(i), distance));
-                i += 1;
-            }
-            sum = S::merge(sum, other);
-            distance /= 2;
-        }
-        sum = S::merge(
-            sum,
-            V::Floats::load(staging.at(staging_index(cta, STAGED_END, features))),
-        );
-
-        if lane.sub_warp == 0 && lane.active {
-            let row_scale = Global::<f32>::new(params.row_scale);
-            let scale = if row_scale.is_null() {
-                params.scale
-            } else {
-                params.scale * row_scale.at(row as u64).read()
-            };
-            let sum = without_padding::<V>(
-                S::complete(sum, scale),
-                lane.load * V::WIDTH as u64,
-                params.features,
-            );
-            store::<V>(params, lane, row, V::narrow(sum));
+        // SAFETY: the caller's promise; an active lane's load is one of the row's.
+        unsafe {
+            let end = self.staged::<V>(params, crossing.end, STAGED_END);
+            let scale = scale_of(params, crossing.row);
+            let sum = S::complete(S::merge(sum, end), scale);
+            let value = V::narrow(sum).within(self.load * V::WIDTH as u64, params.features);
+            let stride = (params.y_stride * V::PER_16_BYTES) as u64;
+            Global::<V::Bits>::new(params.y)
+                .at(crossing.row as u64 * stride + self.load)
+                .store(value.to_bits());
         }
     }
-}
-
-/// Writes zeros to the rows without edges from the `first`-th on.
-///
-/// # Safety
-/// The launch contract.
-#[inline(always)]
-unsafe fn clear<V: Vector>(params: &SpmmParams, lane: &Lane, first: u32) {
-    let end = first
-        .saturating_add(EMPTY_ROWS_PER_CTA)
-        .min(params.empty_count);
-    let mut at = first + (thread_idx_x() >> params.lanes_log2);
-    while at < end {
-        if lane.active {
-            // SAFETY: `at` is below the number of empty rows, each of which stands once in the list.
-            unsafe {
-                let row = Global::<u32>::new(params.empty_rows).at(at as u64).read();
-                store::<V>(params, lane, row, V::zero());
-            }
-        }
-        at += THREADS_PER_CTA >> params.lanes_log2;
-    }
-}
-
-/// # Safety
-/// `row` is a row of the output, and no other thread writes the lane's part of it.
-#[inline(always)]
-unsafe fn store<V: Vector>(params: &SpmmParams, lane: &Lane, row: u32, value: V) {
-    let at = row as u64 * (params.y_stride * V::PER_16_BYTES) as u64 + lane.load;
-    // SAFETY: the caller's promise.
-    unsafe {
-        Global::<V::Bits>::new(params.y)
-            .at(at)
-            .store(value.to_bits())
-    };
 }

@@ -8,22 +8,27 @@
 //! ```
 //!
 //! - [`policy`]: what a variant is made of: weights, scaling, accumulation.
+//! - [`rows`]: which row an edge is in.
 //! - [`edge_parallel`]: stage 1 caches the edges in shared memory, stage 2 walks them, then the CTA merges what its
 //!   sub-warps could not write.
-//! - [`follow_up`]: completes the rows that cross CTAs, and writes zeros to the rows without edges.
+//! - [`empty`]: rows without edges, which CTAs of the same launch write.
+//! - [`follow_up`]: completes the rows that cross CTAs.
 //!
 //! Each row is added up in an order that depends on the graph alone, so results repeat bit for bit.
 
 mod edge_parallel;
+mod empty;
 mod follow_up;
 mod policy;
+mod rows;
 
 use crate::device::vector::{
     Float4, HalfVector2 as Half2, HalfVector4 as Half4, HalfVector8 as Half8,
 };
 use halfgnn_contract::spmm::SpmmParams;
 use policy::{
-    ColumnScale, Discretized, EdgeFeatures, InFloat, InHalf, Ones, PostReduction, PreReduction,
+    Atomic, Attention, ColumnScale, Discretized, EdgeFeatures, InFloat, InHalf, Largest, Maximum,
+    Ones, PostReduction, PreReduction,
 };
 
 macro_rules! edge_parallel_entries {

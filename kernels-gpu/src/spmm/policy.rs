@@ -1,8 +1,10 @@
 //! What an SpMM variant is made of. Each is a type without values; a kernel names one of each kind.
 
-use crate::device::float::mul_add;
+use crate::attention::weight::Ends;
+use crate::device::float::{self, mul_add};
 use crate::device::global::Global;
 use crate::device::half;
+use crate::device::thread::block_idx_z;
 use crate::device::vector::{Floats, Vector};
 use halfgnn_contract::spmm::SpmmParams;
 
@@ -13,17 +15,26 @@ pub trait Weights {
     const WEIGHTED: bool;
     /// Whether the word holds a float whatever the element.
     const IN_FLOAT: bool;
+    /// Whether each head has its own.
+    const BY_HEAD: bool;
+    /// Whether they depend on the row, which else need not be known here.
+    const OF_ROWS: bool = false;
 
-    /// The weights of edges `edge .. edge + 4`, which have these columns.
+    /// The weights of edges `edge .. edge + 4`, which have these rows and columns.
     ///
     /// # Safety
     /// The edges are edges of the graph, and `edge` is a multiple of 4.
-    unsafe fn four<V: Vector>(params: &SpmmParams, edge: u64, columns: [u32; 4]) -> [u32; 4];
+    unsafe fn four<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        rows: [u32; 4],
+        columns: [u32; 4],
+    ) -> [u32; 4];
     /// The weight of one edge.
     ///
     /// # Safety
     /// It is an edge of the graph.
-    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, column: u32) -> u32;
+    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32;
 }
 
 /// All ones, and no array at all: SpMMv.
@@ -37,12 +48,13 @@ impl Ones {
 impl Weights for Ones {
     const WEIGHTED: bool = false;
     const IN_FLOAT: bool = false;
+    const BY_HEAD: bool = false;
     #[inline(always)]
-    unsafe fn four<V: Vector>(_: &SpmmParams, _: u64, _: [u32; 4]) -> [u32; 4] {
+    unsafe fn four<V: Vector>(_: &SpmmParams, _: u64, _: [u32; 4], _: [u32; 4]) -> [u32; 4] {
         [Self::WORD; 4]
     }
     #[inline(always)]
-    unsafe fn one<V: Vector>(_: &SpmmParams, _: u64, _: u32) -> u32 {
+    unsafe fn one<V: Vector>(_: &SpmmParams, _: u64, _: u32, _: u32) -> u32 {
         Self::WORD
     }
 }
@@ -53,15 +65,29 @@ pub struct EdgeFeatures;
 impl Weights for EdgeFeatures {
     const WEIGHTED: bool = true;
     const IN_FLOAT: bool = false;
+    const BY_HEAD: bool = true;
     #[inline(always)]
-    unsafe fn four<V: Vector>(params: &SpmmParams, edge: u64, _: [u32; 4]) -> [u32; 4] {
-        // SAFETY: the array is as long as there are edges and 16-byte aligned, and `edge` is a multiple of 4.
-        unsafe { V::weights(Global::new(params.edge_weights).at(edge)) }
+    unsafe fn four<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        _: [u32; 4],
+        _: [u32; 4],
+    ) -> [u32; 4] {
+        // SAFETY: a plane is as long as there are edges and 16-byte aligned, and `edge` is a multiple of 4.
+        unsafe { V::weights(Self::plane(params).at(edge)) }
     }
     #[inline(always)]
-    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, _: u32) -> u32 {
-        // SAFETY: the array is as long as there are edges.
-        unsafe { V::weight(Global::new(params.edge_weights).at(edge)) }
+    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, _: u32, _: u32) -> u32 {
+        // SAFETY: a plane is as long as there are edges.
+        unsafe { V::weight(Self::plane(params).at(edge)) }
+    }
+}
+
+impl EdgeFeatures {
+    /// The features of the CTA's head.
+    #[inline(always)]
+    fn plane<T>(params: &SpmmParams) -> Global<T> {
+        Global::new(params.edge_weights).at(block_idx_z() as u64 * params.edge_plane_stride)
     }
 }
 
@@ -71,13 +97,19 @@ pub struct ColumnScale;
 impl Weights for ColumnScale {
     const WEIGHTED: bool = true;
     const IN_FLOAT: bool = true;
+    const BY_HEAD: bool = false;
     #[inline(always)]
-    unsafe fn four<V: Vector>(params: &SpmmParams, edge: u64, columns: [u32; 4]) -> [u32; 4] {
+    unsafe fn four<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        _: [u32; 4],
+        columns: [u32; 4],
+    ) -> [u32; 4] {
         // SAFETY: the caller's promise.
-        columns.map(|column| unsafe { Self::one::<V>(params, edge, column) })
+        columns.map(|column| unsafe { Self::one::<V>(params, edge, 0, column) })
     }
     #[inline(always)]
-    unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, column: u32) -> u32 {
+    unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, _: u32, column: u32) -> u32 {
         // SAFETY: the array is as long as there are columns, and the host validated the columns.
         unsafe {
             Global::<f32>::new(params.column_scale)
@@ -88,10 +120,52 @@ impl Weights for ColumnScale {
     }
 }
 
+/// Attention of the CTA's head, computed in float from scores and statistics of the two vertices: no array of edges is
+/// read or written.
+pub struct Attention;
+
+impl Weights for Attention {
+    const OF_ROWS: bool = true;
+    const WEIGHTED: bool = true;
+    const IN_FLOAT: bool = true;
+    const BY_HEAD: bool = true;
+    #[inline(always)]
+    unsafe fn four<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        rows: [u32; 4],
+        columns: [u32; 4],
+    ) -> [u32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            [
+                Self::one::<V>(params, edge, rows[0], columns[0]),
+                Self::one::<V>(params, edge, rows[1], columns[1]),
+                Self::one::<V>(params, edge, rows[2], columns[2]),
+                Self::one::<V>(params, edge, rows[3], columns[3]),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, row: u32, column: u32) -> u32 {
+        let of = &params.attention;
+        let ends = Ends::new(of, block_idx_z(), row, column);
+        // SAFETY: planes have a number for each vertex, and the host validated rows and columns.
+        unsafe {
+            let weight = ends.weight(of, ends.sum_of_scores(of));
+            ends.dropout(of, weight).to_bits()
+        }
+    }
+}
+
 /// Where the factor of a row is multiplied (HalfGNN §4.3.1).
 pub trait Scaling {
     /// Whether each product is scaled before it is added.
     const EACH_PRODUCT: bool;
+    /// Whether parts of a row are added to the output by atomics, and not merged.
+    const ATOMIC: bool = false;
+    /// What changes nothing when it is merged.
+    const IDENTITY: f32 = 0.0;
     /// What a batch's sum is when it leaves the batch.
     fn leave<F: Floats>(sum: F, scale: f32) -> F;
     /// Two partial sums of one row as one.
@@ -121,6 +195,47 @@ impl Scaling for Discretized {
     #[inline(always)]
     fn complete<F: Floats>(sum: F, _: f32) -> F {
         sum
+    }
+}
+
+/// Each batch is scaled in float, and what is not the whole of a row is added to the output by atomics, in the output's
+/// precision: for comparison (HalfGNN §5.3.2).
+pub struct Atomic;
+
+impl Scaling for Atomic {
+    const EACH_PRODUCT: bool = false;
+    const ATOMIC: bool = true;
+    #[inline(always)]
+    fn leave<F: Floats>(sum: F, scale: f32) -> F {
+        sum.map(|value| value * scale)
+    }
+    #[inline(always)]
+    fn merge<F: Floats>(a: F, b: F) -> F {
+        a.zip(b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn complete<F: Floats>(sum: F, _: f32) -> F {
+        sum
+    }
+}
+
+/// No sum but the largest product, scaled once. A maximum is exact in every precision and order.
+pub struct Maximum;
+
+impl Scaling for Maximum {
+    const EACH_PRODUCT: bool = false;
+    const IDENTITY: f32 = f32::NEG_INFINITY;
+    #[inline(always)]
+    fn leave<F: Floats>(largest: F, _: f32) -> F {
+        largest
+    }
+    #[inline(always)]
+    fn merge<F: Floats>(a: F, b: F) -> F {
+        a.zip(b, float::max)
+    }
+    #[inline(always)]
+    fn complete<F: Floats>(largest: F, scale: f32) -> F {
+        largest.map(|value| value * scale)
     }
 }
 
@@ -162,7 +277,7 @@ impl Scaling for PreReduction {
     }
 }
 
-/// What a batch is added up in.
+/// What a batch is added up in, or how its largest is found.
 pub trait Accumulate<V: Vector> {
     /// The sum of a batch so far.
     type Sum: Copy;
@@ -249,5 +364,33 @@ impl<V: Vector> Accumulate<V> for InFloat {
     #[inline(always)]
     fn finish(sum: V::Floats) -> V::Floats {
         sum
+    }
+}
+
+/// The largest product so far, in the elements' own precision.
+pub struct Largest;
+
+impl<V: Vector> Accumulate<V> for Largest {
+    type Sum = V;
+    #[inline(always)]
+    fn zero() -> V {
+        V::lowest()
+    }
+    #[inline(always)]
+    fn add(largest: V, x: V) -> V {
+        largest.max(x)
+    }
+    #[inline(always)]
+    fn add_weighted<W: Weights>(largest: V, weight: u32, x: V) -> V {
+        const { assert!(!W::IN_FLOAT, "products are rounded to the elements") };
+        largest.max(x.scale(weight))
+    }
+    #[inline(always)]
+    fn add_scaled<W: Weights>(largest: V, weight: u32, scale: f32, x: V) -> V {
+        largest.max(if W::WEIGHTED { x.scale(weight) } else { x }.scale(V::weight_from_f32(scale)))
+    }
+    #[inline(always)]
+    fn finish(largest: V) -> V::Floats {
+        largest.widen()
     }
 }

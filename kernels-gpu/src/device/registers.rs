@@ -35,4 +35,4 @@ macro_rules! unroll {
     };
 }
 
-pub(super) use unroll;
+pub(crate) use unroll;

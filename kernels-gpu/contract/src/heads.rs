@@ -1,0 +1,210 @@
+//! What attention does to features of vertices, head by head: dots with vectors, their gradients, and means over heads.
+//!
+//! A matrix of features has `heads` heads of `head_vectors` 16-byte vectors each, side by side; its rows are `stride`
+//! vectors apart. An element is widened to float, computed with, and rounded once. Numbers of vertices are planes of
+//! floats, one a head, `rows` long. Pointers are as in [`crate::dense`]: a `DevicePtr<HalfBits>` is of halves for the
+//! entries that end in `_f16`, of floats for those in `_f32`, and matrices are aligned to 16 bytes.
+
+use crate::spmm::lanes_log2;
+use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
+
+/// Threads of a CTA, in every kernel of this family.
+pub const THREADS_PER_CTA: u32 = 128;
+
+/// Items, heads of rows, that each sub-warp works on, at least.
+const ITEMS_PER_SUB_WARP: u32 = 4;
+
+param_struct! {
+    /// How heads of rows are dealt out: a sub-warp each.
+    pub struct Heads {
+        /// Rows.
+        pub rows: u64,
+        /// Number of heads, at least 1.
+        pub heads: u32,
+        /// Vectors of a head, at least 1.
+        pub head_vectors: u32,
+        /// Distance of two rows in 16-byte vectors.
+        pub stride: u32,
+        /// Base-2 logarithm of the lanes of a sub-warp.
+        pub lanes_log2: u32,
+        /// Rows of a CTA.
+        pub rows_per_cta: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+impl Heads {
+    /// The geometry of `rows` rows of `heads` heads.
+    pub const fn new(rows: u64, heads: u32, head_vectors: u32, stride: u32) -> Self {
+        let lanes_log2 = lanes_log2(head_vectors);
+        let items = (THREADS_PER_CTA >> lanes_log2) * ITEMS_PER_SUB_WARP;
+        Self {
+            rows,
+            heads,
+            head_vectors,
+            stride,
+            lanes_log2,
+            rows_per_cta: if heads < items { items / heads } else { 1 },
+            reserved: 0,
+        }
+    }
+
+    /// CTAs in x.
+    pub const fn ctas(&self) -> u64 {
+        self.rows.div_ceil(self.rows_per_cta as u64)
+    }
+
+    /// Rounds that every sub-warp takes part in, with an item or without.
+    pub const fn rounds(&self) -> u32 {
+        (self.rows_per_cta * self.heads).div_ceil(THREADS_PER_CTA >> self.lanes_log2)
+    }
+}
+
+param_struct! {
+    /// Parameters of `head_scores`: two dots of each head of each row, with its part of each row of `vectors`.
+    pub struct HeadScoresParams {
+        /// How the work is dealt out.
+        pub heads: Heads,
+        /// Features.
+        pub x: DevicePtr<HalfBits>,
+        /// Two rows, the stride of `x`.
+        pub vectors: DevicePtr<HalfBits>,
+        /// Dots with the first row; a plane a head.
+        pub destination: DevicePtr<f32>,
+        /// Dots with the second row; a plane a head.
+        pub source: DevicePtr<f32>,
+    }
+}
+
+param_struct! {
+    /// Parameters of `head_dots`: `y = a · (beta · b + gamma · c) + delta · u · v`, of each head of each row.
+    pub struct HeadDotsParams {
+        /// How the work is dealt out.
+        pub heads: Heads,
+        /// Features.
+        pub a: DevicePtr<HalfBits>,
+        /// Features of the same shape.
+        pub b: DevicePtr<HalfBits>,
+        /// Features of the same shape, or null for none.
+        pub c: DevicePtr<HalfBits>,
+        /// Numbers of vertices, or null for none.
+        pub u: DevicePtr<f32>,
+        /// Numbers of vertices, or null for 1.
+        pub v: DevicePtr<f32>,
+        /// Output, numbers of vertices.
+        pub y: DevicePtr<f32>,
+        /// Factor of `b`.
+        pub beta: f32,
+        /// Factor of `c`.
+        pub gamma: f32,
+        /// Factor of `u · v`.
+        pub delta: f32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `head_outer`: `x += d · vectors[0] + s · vectors[1]`, of each head of each row, where `d` and `s` are
+    /// the row's numbers.
+    ///
+    /// And of `head_sums`: row `c` of `sums` becomes, of the CTA's rows, `Σ d · x` and then `Σ s · x`.
+    pub struct HeadOuterParams {
+        /// Features; the output of `head_outer`.
+        pub x: DevicePtr<HalfBits>,
+        /// Two rows, the stride of `x`. For `head_outer`.
+        pub vectors: DevicePtr<HalfBits>,
+        /// Number of each vertex as destination; a plane a head.
+        pub destination: DevicePtr<f32>,
+        /// Number of each vertex as source; a plane a head.
+        pub source: DevicePtr<f32>,
+        /// Output of `head_sums`: a row a CTA in x, of two rows of `sum_stride` floats. What lies past the columns is
+        /// written as zero.
+        pub sums: DevicePtr<f32>,
+        /// Rows.
+        pub rows: u64,
+        /// Rows of a CTA: [`crate::dense::rows_per_cta`] or [`crate::dense::sum_rows_per_cta`].
+        pub rows_per_cta: u32,
+        /// Vectors of a head, at least 1.
+        pub head_vectors: u32,
+        /// Distance of two rows in 16-byte vectors.
+        pub stride: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
+        /// Distance of two rows of `sums` in floats.
+        pub sum_stride: u32,
+        /// [`crate::dense::reciprocal`] of `stride`. For `head_outer`.
+        pub reciprocal: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `head_mean`, `y = scale · Σ_heads x`, and of its gradient `head_mean_backward`, which writes
+    /// `scale · y` to each head of `x`.
+    pub struct HeadMeanParams {
+        /// Features with heads.
+        pub x: DevicePtr<HalfBits>,
+        /// One head; rows are `head_vectors` apart.
+        pub y: DevicePtr<HalfBits>,
+        /// Rows.
+        pub rows: u64,
+        /// Number of heads, at least 1.
+        pub heads: u32,
+        /// Vectors of a head, at least 1.
+        pub head_vectors: u32,
+        /// Distance of two rows of `x` in 16-byte vectors.
+        pub stride: u32,
+        /// Columns of `y`, padding not counted.
+        pub columns: u32,
+        /// Rows of a CTA: [`crate::dense::rows_per_cta`] of `head_vectors`.
+        pub rows_per_cta: u32,
+        /// [`crate::dense::reciprocal`] of `head_vectors`.
+        pub reciprocal: u32,
+        /// Factor of everything.
+        pub scale: f32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+/// Vectors of a row that a CTA of `head_sums` covers, and so CTAs in y.
+pub const SUM_VECTORS: u32 = 16;
+
+/// Bytes of dynamic shared memory of `head_sums`: two sums of eight floats a thread.
+pub const SUM_SHARED_BYTES: u32 = THREADS_PER_CTA * 8 * 4 * 2;
+
+const _: () = assert!(WARP <= THREADS_PER_CTA);
+
+macro_rules! names {
+    ($params:ident: $($entry:ident),+) => {
+        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<$params>() }),*]
+    };
+}
+
+/// The entries of this family.
+pub const ENTRIES: &[&[EntrySpec]] = &[
+    names!(HeadScoresParams: head_scores_f16, head_scores_f32),
+    names!(HeadDotsParams: head_dots_f16, head_dots_f32),
+    names!(HeadOuterParams: head_outer_f16, head_outer_f32, head_sums_f16, head_sums_f32),
+    names!(HeadMeanParams: head_mean_f16, head_mean_f32, head_mean_backward_f16, head_mean_backward_f32),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_head_of_every_row_has_its_turn() {
+        for heads in [1, 2, 3, 8, 511, 512, 513, 70_000] {
+            for head_vectors in [1, 2, 3, 8, 31, 32, 33, 1000] {
+                let geometry = Heads::new(1000, heads, head_vectors, heads * head_vectors);
+                let sub_warps = THREADS_PER_CTA >> geometry.lanes_log2;
+                assert!(geometry.rows_per_cta >= 1);
+                assert!(geometry.rounds() * sub_warps >= geometry.rows_per_cta * heads);
+                assert!(geometry.ctas() * geometry.rows_per_cta as u64 >= 1000);
+            }
+        }
+        assert_eq!(Heads::new(u64::MAX, 1, 8, 8).rows_per_cta, 64);
+    }
+}

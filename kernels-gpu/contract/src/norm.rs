@@ -1,0 +1,306 @@
+//! Batch normalisation, and weighted sums of two matrices.
+//!
+//! Matrices and the words "vector", "padding" and "CTA" are those of [`crate::dense`], as are its rules on pointers. A row
+//! of parameters (scale, shift, a plane of statistics) is a row of a float matrix: aligned to 16 bytes and padded with
+//! zeros to `float_vectors` vectors.
+//!
+//! Statistics are float throughout. A column is summed up about its first element, so that a mean which is large beside
+//! the deviation costs no digits (Chan, Golub and LeVeque, The American Statistician 37, 1983, §2).
+
+use crate::dense::THREADS_PER_CTA;
+use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
+
+/// Bit of the flags: the output is `max(0, ·)` of what is normalised.
+pub const RELU: u32 = 1;
+/// Bit of [`MomentsParams::flags`]: the second plane is of `d` times the normalised `x`; without it, of `d · x`.
+pub const NORMALIZED: u32 = 2;
+
+param_struct! {
+    /// Parameters of `moments` and `moments_backward`: a CTA adds up its rows and leaves two planes of sums.
+    ///
+    /// - `moments`: `x - x[0]` and its square.
+    /// - `moments_backward`: `d`, zero where the output was cut off by [`RELU`], and its product with `x` or, with
+    ///   [`NORMALIZED`], with the normalised `x`.
+    pub struct MomentsParams {
+        /// What is, or was, normalised.
+        pub x: DevicePtr<HalfBits>,
+        /// Gradient of the output, the shape and stride of `x`. `moments` does not use it.
+        pub d: DevicePtr<HalfBits>,
+        /// Two planes of `float_vectors` vectors for each CTA in x.
+        pub partials: DevicePtr<f32>,
+        /// Mean and reciprocal deviation, a row each. Used with [`NORMALIZED`].
+        pub statistics: DevicePtr<f32>,
+        /// Scale of each column. Used with [`RELU`].
+        pub weight: DevicePtr<f32>,
+        /// Shift of each column. Used with [`RELU`].
+        pub bias: DevicePtr<f32>,
+        /// Rows.
+        pub rows: u64,
+        /// Rows of a CTA: [`crate::dense::sum_rows_per_cta`].
+        pub rows_per_cta: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
+        /// Distance of two rows of `x` and `d` in 16-byte vectors.
+        pub vectors: u32,
+        /// Distance of two planes and of two rows of parameters in 16-byte vectors.
+        pub float_vectors: u32,
+        /// [`RELU`], [`NORMALIZED`].
+        pub flags: u32,
+        /// Base-2 logarithm of the vectors of a row that a CTA covers: [`lanes_log2`].
+        pub lanes_log2: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `finish_statistics`, `finish_gradients` and `finish_dot`, which add up the planes that CTAs left, and
+    /// of `running_statistics`, which has none to add up.
+    pub struct FinishParams {
+        /// What `moments` or `moments_backward` left.
+        pub partials: DevicePtr<f32>,
+        /// The matrix of `moments`: its first row is the shift. For `finish_statistics` only.
+        pub x: DevicePtr<HalfBits>,
+        /// Mean and reciprocal deviation, a row each: written by `finish_statistics` and `running_statistics`.
+        pub statistics: DevicePtr<f32>,
+        /// Running mean and variance, a row each: read by `running_statistics`, carried on by `finish_statistics` unless
+        /// the statistics of the batch are not finite.
+        pub running: DevicePtr<f32>,
+        /// The first plane's sums, a row: written by `finish_gradients`.
+        pub first: DevicePtr<f32>,
+        /// The second plane's sums, a row: written by `finish_gradients`. For `finish_dot` one float, `factor` times the sum of
+        /// them.
+        pub second: DevicePtr<f32>,
+        /// Rows of the matrix.
+        pub rows: u64,
+        /// Partial results: CTAs in x of the first kernel.
+        pub ctas: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
+        /// Distance of two planes in 16-byte vectors.
+        pub float_vectors: u32,
+        /// Added to a variance before its root is taken.
+        pub epsilon: f32,
+        /// Weight of the new in the running statistics.
+        pub momentum: f32,
+        /// Factor of the result. For `finish_dot` only.
+        pub factor: f32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `normalize` and `normalize_backward`.
+    ///
+    /// - `normalize`: `y` becomes `weight · (x − mean) · deviation⁻¹ + bias`, cut off by [`RELU`].
+    /// - `normalize_backward`: `y` holds the gradient of the output and becomes that of `x`.
+    pub struct NormalizeParams {
+        /// What is, or was, normalised.
+        pub x: DevicePtr<HalfBits>,
+        /// Output, or gradient: the shape and stride of `x`.
+        pub y: DevicePtr<HalfBits>,
+        /// Mean and reciprocal deviation, a row each.
+        pub statistics: DevicePtr<f32>,
+        /// Scale of each column.
+        pub weight: DevicePtr<f32>,
+        /// Shift of each column.
+        pub bias: DevicePtr<f32>,
+        /// Gradient of `weight`. For `normalize_backward` only.
+        pub weight_gradient: DevicePtr<f32>,
+        /// Gradient of `bias`. For `normalize_backward` only.
+        pub bias_gradient: DevicePtr<f32>,
+        /// Rows.
+        pub rows: u64,
+        /// Rows of a CTA: [`rows_per_cta`].
+        pub rows_per_cta: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
+        /// Distance of two rows in 16-byte vectors, for both matrices.
+        pub vectors: u32,
+        /// Distance of two rows of parameters in 16-byte vectors.
+        pub float_vectors: u32,
+        /// [`RELU`].
+        pub flags: u32,
+        /// Base-2 logarithm of the vectors of a row that a CTA covers: [`lanes_log2`].
+        pub lanes_log2: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `combine`: `y = x_factor · (1 + epsilon) · x + y_factor · y`.
+    pub struct CombineParams {
+        /// The other matrix.
+        pub x: DevicePtr<HalfBits>,
+        /// Input and output, the shape and stride of `x`.
+        pub y: DevicePtr<HalfBits>,
+        /// One float, or null for 0.
+        pub epsilon: DevicePtr<f32>,
+        /// Rows.
+        pub rows: u64,
+        /// Rows of a CTA: [`rows_per_cta`].
+        pub rows_per_cta: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
+        /// Distance of two rows in 16-byte vectors, for both matrices.
+        pub vectors: u32,
+        /// Base-2 logarithm of the vectors of a row that a CTA covers: [`lanes_log2`].
+        pub lanes_log2: u32,
+        /// Factor of `x`.
+        pub x_factor: f32,
+        /// Factor of `y`; where it is 0, `y` is not read.
+        pub y_factor: f32,
+    }
+}
+
+/// An element of [`CombineParams`]: `x_factor · x + y_factor · y`.
+#[inline]
+pub fn combine(x_factor: f32, x: f32, y_factor: f32, y: f32) -> f32 {
+    x_factor * x + y_factor * y
+}
+
+/// Mean and variance (biased) of `count` numbers from the sums of them about `shift`.
+#[inline]
+pub fn moments(sum: f32, squares: f32, shift: f32, count: f32) -> [f32; 2] {
+    let mean = sum / count;
+    let variance = squares / count - mean * mean;
+    // Rounding may make it a little less than nothing. Not `max`, which would make a zero of a NaN.
+    [shift + mean, if variance < 0.0 { 0.0 } else { variance }]
+}
+
+/// The reciprocal deviation. `sqrt` is the correctly rounded square root, which `core` has no name for.
+#[inline]
+pub fn reciprocal_deviation(variance: f32, epsilon: f32, sqrt: impl Fn(f32) -> f32) -> f32 {
+    1.0 / sqrt(variance + epsilon)
+}
+
+/// Running mean and variance after a batch of `count`, as PyTorch's `BatchNorm1d` carries them on: the variance that
+/// it remembers is the unbiased one. A batch whose statistics are not finite, of a step that an overflow spoilt, leaves
+/// them as they are.
+#[inline]
+pub fn carry_on(
+    running: [f32; 2],
+    [mean, variance]: [f32; 2],
+    count: f32,
+    momentum: f32,
+) -> [f32; 2] {
+    let unbiased = if count > 1.0 {
+        variance * (count / (count - 1.0))
+    } else {
+        variance
+    };
+    let next = [
+        (1.0 - momentum) * running[0] + momentum * mean,
+        (1.0 - momentum) * running[1] + momentum * unbiased,
+    ];
+    if next[0].is_finite() && next[1].is_finite() {
+        next
+    } else {
+        running
+    }
+}
+
+/// What is known of a column when an element of it is normalised.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its mean.
+    pub mean: f32,
+    /// The reciprocal of its deviation.
+    pub reciprocal: f32,
+    /// Its scale.
+    pub weight: f32,
+    /// Its shift.
+    pub bias: f32,
+}
+
+impl Column {
+    /// The element in deviations from the mean.
+    #[inline]
+    pub fn normalized(&self, x: f32) -> f32 {
+        (x - self.mean) * self.reciprocal
+    }
+
+    /// The output, before it is cut off.
+    #[inline]
+    pub fn output(&self, x: f32) -> f32 {
+        // One factor, which a loop over a column computes once.
+        (x - self.mean) * (self.reciprocal * self.weight) + self.bias
+    }
+
+    /// The gradient of `x` from `dy`, that of the output, and the sums over the column of `dy` and of its product with
+    /// the normalised elements, divided by their number.
+    #[inline]
+    pub fn gradient(&self, x: f32, dy: f32, [mean_dy, mean_product]: [f32; 2]) -> f32 {
+        (self.weight * self.reciprocal) * (dy - mean_dy - self.normalized(x) * mean_product)
+    }
+}
+
+/// Vectors of a row that a CTA covers, as a power of two: all of a narrow row, so that few threads are idle, and at most
+/// [`crate::dense::SUM_VECTORS`]. A thread stays in its columns, whose parameters it reads once.
+pub const fn lanes_log2(vectors: u32) -> u32 {
+    let mut log2 = 0;
+    while (1 << log2) < vectors && (1 << log2) < crate::dense::SUM_VECTORS {
+        log2 += 1;
+    }
+    log2
+}
+
+/// Rows that a CTA of `normalize`, `normalize_backward` and `combine` works on: eight a thread.
+pub const fn rows_per_cta(lanes_log2: u32) -> u32 {
+    8 * (THREADS_PER_CTA >> lanes_log2)
+}
+
+/// CTAs in y of every kernel that walks a matrix of rows of `vectors` vectors.
+pub const fn ctas_y(vectors: u32) -> u32 {
+    vectors.div_ceil(1 << lanes_log2(vectors))
+}
+
+/// Bytes of dynamic shared memory of `moments`: two planes of eight floats a thread.
+pub const MOMENTS_SHARED_BYTES: u32 = THREADS_PER_CTA * 2 * 8 * 4;
+
+/// Bytes of dynamic shared memory of the kernels that finish: two planes of four floats a thread.
+pub const FINISH_SHARED_BYTES: u32 = THREADS_PER_CTA * 2 * 4 * 4;
+
+macro_rules! names {
+    ($params:ident: $($entry:ident),+) => {
+        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<$params>() }),*]
+    };
+}
+
+/// The entries of this family.
+pub const ENTRIES: &[&[EntrySpec]] = &[
+    names!(MomentsParams: moments_f16, moments_f32, moments_backward_f16, moments_backward_f32),
+    names!(FinishParams: finish_statistics_f16, finish_statistics_f32, finish_gradients, finish_dot, running_statistics),
+    names!(NormalizeParams: normalize_f16, normalize_f32, normalize_backward_f16, normalize_backward_f32),
+    names!(CombineParams: combine_f16, combine_f32),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_about_a_shift() {
+        // 5, 6, 7, 8 about 5.
+        let [mean, variance] = moments(6.0, 14.0, 5.0, 4.0);
+        assert_eq!((mean, variance), (6.5, 1.25));
+        assert_eq!(
+            moments(3.0, 2.999_999_8, 0.0, 3.0)[1],
+            0.0,
+            "never negative"
+        );
+        assert!(moments(f32::NAN, f32::NAN, 0.0, 2.0)[1].is_nan());
+    }
+
+    #[test]
+    fn an_overflow_leaves_the_running_statistics() {
+        assert_eq!(carry_on([0.0, 1.0], [2.0, 3.0], 4.0, 0.5), [1.0, 2.5]);
+        for bad in [f32::NAN, f32::INFINITY] {
+            assert_eq!(carry_on([0.5, 2.0], [bad, 1.0], 4.0, 0.1), [0.5, 2.0]);
+            assert_eq!(carry_on([0.5, 2.0], [1.0, bad], 4.0, 0.1), [0.5, 2.0]);
+        }
+        assert_eq!(carry_on([0.0, 1.0], [2.0, 0.0], 1.0, 1.0), [2.0, 0.0]);
+    }
+
+    #[test]
+    fn a_cta_covers_a_narrow_row() {
+        let lanes: [u32; 7] = [0, 1, 2, 3, 8, 9, 1000].map(lanes_log2);
+        assert_eq!(lanes, [0, 0, 1, 2, 3, 4, 4]);
+    }
+}

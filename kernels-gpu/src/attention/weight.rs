@@ -1,0 +1,92 @@
+//! The weight of an edge by attention, in float, from the scores and the statistics of its two ends.
+
+use crate::device::global::Global;
+use crate::device::integer::wide_product;
+use halfgnn_contract::attention::{self, DROPOUT, EdgeAttention, POSITIVE, TRANSPOSED};
+use halfgnn_contract::rng::{edge_dropout_counter, philox_by};
+
+/// The two ends of an edge, for one head.
+#[derive(Clone, Copy)]
+pub struct Ends {
+    head: u32,
+    destination: u32,
+    source: u32,
+}
+
+impl Ends {
+    /// The ends of an edge of this row and column.
+    #[inline(always)]
+    pub fn new(of: &EdgeAttention, head: u32, row: u32, column: u32) -> Self {
+        let (destination, source) = if of.flags & TRANSPOSED == 0 {
+            (row, column)
+        } else {
+            (column, row)
+        };
+        Self {
+            head,
+            destination,
+            source,
+        }
+    }
+
+    /// Where numbers of the destination stand in planes of numbers of vertices.
+    #[inline(always)]
+    pub fn destination_at(&self, of: &EdgeAttention) -> u64 {
+        self.head as u64 * of.vertices as u64 + self.destination as u64
+    }
+
+    /// The sum of the scores of both.
+    ///
+    /// # Safety
+    /// Both are vertices, and the planes are as long as there are vertices.
+    #[inline(always)]
+    pub unsafe fn sum_of_scores(&self, of: &EdgeAttention) -> f32 {
+        let source_at = self.head as u64 * of.vertices as u64 + self.source as u64;
+        // SAFETY: the caller's promise.
+        unsafe {
+            Global::<f32>::new(of.destination)
+                .at(self.destination_at(of))
+                .read()
+                + Global::<f32>::new(of.source).at(source_at).read()
+        }
+    }
+
+    /// `α` of the edge, whose scores have this sum: 0 where the flags take only positive ones and it is not.
+    ///
+    /// # Safety
+    /// As [`Ends::sum_of_scores`], for the statistics.
+    #[inline(always)]
+    pub unsafe fn weight(&self, of: &EdgeAttention, sum_of_scores: f32) -> f32 {
+        if of.flags & POSITIVE != 0 && sum_of_scores <= 0.0 {
+            return 0.0;
+        }
+        // SAFETY: the caller's promise.
+        let statistics: [u32; 2] = unsafe {
+            Global::new(of.statistics)
+                .at(self.destination_at(of))
+                .read()
+        };
+        attention::weight(sum_of_scores, of.slope, statistics.map(f32::from_bits))
+    }
+
+    /// What becomes of the edge's weight, or of a gradient of it, by dropout.
+    ///
+    /// # Safety
+    /// The step is there where there is dropout.
+    #[inline(always)]
+    pub unsafe fn dropout(&self, of: &EdgeAttention, weight: f32) -> f32 {
+        if of.flags & DROPOUT == 0 {
+            return weight;
+        }
+        // SAFETY: the caller's promise.
+        let step = unsafe { Global::<u32>::new(of.step).read() };
+        let counter = edge_dropout_counter(step, self.head, self.destination, self.source);
+        // Word by word: as a whole the key would go through local memory.
+        let key = [of.key[0], of.key[1]];
+        if philox_by(key, counter, wide_product)[0] < of.threshold {
+            0.0
+        } else {
+            weight * of.keep_scale
+        }
+    }
+}

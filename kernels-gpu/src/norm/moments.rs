@@ -1,0 +1,161 @@
+//! Sums over columns, a block of rows a CTA: of elements and their squares, or of gradients and their products.
+
+use super::walk::{Columns, Walk};
+use crate::device::global::Global;
+use crate::device::shared::Shared;
+use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
+use crate::device::vector::{Floats, Vector};
+use halfgnn_contract::dense::THREADS_PER_CTA;
+use halfgnn_contract::norm::{MomentsParams, NORMALIZED, RELU};
+
+/// Sums of `x - x[0]` and of its square.
+///
+/// # Safety
+/// The launch contract of [`MomentsParams`].
+#[inline(always)]
+pub unsafe fn forward<V: Vector>(params: &MomentsParams) {
+    let walk = Walk::new(params.rows, params.rows_per_cta, params.lanes_log2);
+    let mut sums = [V::Floats::ZERO; 2];
+    if walk.vector < params.vectors {
+        let x = Global::<V::Bits>::new(params.x).at(walk.vector as u64);
+        // SAFETY: a vector of the first row; a CTA without rows is not launched.
+        let shift = V::from_bits(unsafe { x.read() }).widen();
+        let mut row = walk.first;
+        while row < walk.end {
+            // SAFETY: `row` is a row of the CTA.
+            let values = V::from_bits(unsafe { x.at(row * params.vectors as u64).read() }).widen();
+            let values = values.zip(shift, |value, shift| value - shift);
+            sums[0] = sums[0].zip(values, |sum, value| sum + value);
+            sums[1] = sums[1].zip(values, |sum, value| sum + value * value);
+            row += walk.groups as u64;
+        }
+    }
+    // SAFETY: every thread of the CTA comes through here.
+    unsafe { leave::<V>(params, &walk, sums) }
+}
+
+/// Sums of `d`, where the output was not cut off, and of its product with `x` as it is or normalised.
+///
+/// # Safety
+/// The launch contract of [`MomentsParams`].
+#[inline(always)]
+pub unsafe fn backward<V: Vector>(params: &MomentsParams) {
+    let walk = Walk::new(params.rows, params.rows_per_cta, params.lanes_log2);
+    let mut sums = [V::Floats::ZERO; 2];
+    if walk.vector < params.vectors {
+        let x = Global::<V::Bits>::new(params.x).at(walk.vector as u64);
+        let d = Global::<V::Bits>::new(params.d).at(walk.vector as u64);
+        let normalized = params.flags & NORMALIZED != 0;
+        // Without statistics there are no rows of them to read.
+        let float_vectors = if normalized { params.float_vectors } else { 0 };
+        // SAFETY: the launch contract.
+        let columns = unsafe {
+            Columns::<V>::read(
+                [params.statistics, params.weight, params.bias],
+                walk.vector,
+                float_vectors,
+            )
+        };
+        let relu = params.flags & RELU != 0;
+        let mut row = walk.first;
+        while row < walk.end {
+            let at = row * params.vectors as u64;
+            // SAFETY: `row` is a row of the CTA.
+            let (values, gradients) = unsafe {
+                (
+                    V::from_bits(x.at(at).read()).widen(),
+                    V::from_bits(d.at(at).read()).widen(),
+                )
+            };
+            let mut i = 0;
+            while i < V::WIDTH as usize {
+                let (column, value) = (columns.get(i), values.get(i));
+                let mut dy = gradients.get(i);
+                if relu && !(column.output(value) > 0.0) {
+                    dy = 0.0;
+                }
+                let factor = if normalized {
+                    column.normalized(value)
+                } else {
+                    value
+                };
+                sums[0] = sums[0].with(i, sums[0].get(i) + dy);
+                sums[1] = sums[1].with(i, sums[1].get(i) + dy * factor);
+                i += 1;
+            }
+            row += walk.groups as u64;
+        }
+    }
+    // SAFETY: every thread of the CTA comes through here.
+    unsafe { leave::<V>(params, &walk, sums) }
+}
+
+/// Adds up what the threads of a vector have, in their order, and writes the CTA's two planes.
+///
+/// # Safety
+/// The launch contract of [`MomentsParams`], and every thread of the CTA calls it.
+#[inline(always)]
+unsafe fn leave<V: Vector>(params: &MomentsParams, walk: &Walk, mut sums: [V::Floats; 2]) {
+    let mut i = 0;
+    while i < V::WIDTH {
+        // SAFETY: two words for each element of each thread.
+        unsafe {
+            word(i, thread_idx_x()).store_f32(sums[0].get(i as usize));
+            word(V::WIDTH + i, thread_idx_x()).store_f32(sums[1].get(i as usize));
+        }
+        i += 1;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { sync_threads() };
+    if walk.group > 0 || walk.vector >= params.vectors {
+        return;
+    }
+    let lanes = 1 << params.lanes_log2;
+    let mut other = thread_idx_x() + lanes;
+    while other < THREADS_PER_CTA {
+        let mut i = 0;
+        while i < V::WIDTH {
+            let at = i as usize;
+            // SAFETY: the thread stored them before the barrier.
+            let [first, second] = unsafe {
+                [
+                    word(i, other).load_f32(),
+                    word(V::WIDTH + i, other).load_f32(),
+                ]
+            };
+            sums[0] = sums[0].with(at, sums[0].get(at) + first);
+            sums[1] = sums[1].with(at, sums[1].get(at) + second);
+            i += 1;
+        }
+        other += lanes;
+    }
+    let plane = params.float_vectors as u64 * 4;
+    let out = Global::<f32>::new(params.partials).at(2 * block_idx_x() as u64 * plane);
+    let mut i = 0;
+    while i < V::WIDTH {
+        let column = walk.column::<V>() + i as u64;
+        // A float row may be shorter than a half row's padding, which is zero in every operand.
+        if column < plane {
+            let known = column < params.columns as u64;
+            let [first, second] = [0, 1].map(|plane: usize| {
+                if known {
+                    sums[plane].get(i as usize)
+                } else {
+                    0.0
+                }
+            });
+            // SAFETY: the thread's own elements of the CTA's planes.
+            unsafe {
+                out.at(column).store(first);
+                out.at(plane + column).store(second);
+            }
+        }
+        i += 1;
+    }
+}
+
+/// The shared word of one element of one thread; consecutive threads use consecutive banks.
+#[inline(always)]
+fn word(element: u32, thread: u32) -> Shared {
+    Shared::base().offset((element * THREADS_PER_CTA + thread) * 4)
+}
