@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{Failure, setup, test, verify_ptx, workspace};
+use crate::{Failure, fuzz, package, setup, test, verify_ptx, workspace};
 
 /// The feature that a machine without a CUDA toolkit must build as well.
 const CUDA: [&str; 2] = [
@@ -16,12 +16,14 @@ type Step = fn() -> Result<(), Failure>;
 
 /// Runs every step in order and stops at the first that fails.
 pub fn run() -> Result<(), Failure> {
-    let steps: [(&str, Step); 5] = [
+    let steps: [(&str, Step); 7] = [
         ("format", format),
         ("lints", lints),
         ("documentation", documentation),
         ("PTX", ptx),
         ("tests", tests),
+        ("packages", packages),
+        ("fuzzing", fuzzing),
     ];
     let start = Instant::now();
     for (name, step) in steps {
@@ -40,12 +42,20 @@ fn cargo(arguments: &[&str]) -> Command {
 
 fn format() -> Result<(), Failure> {
     workspace::run(&mut cargo(&["fmt", "--all", "--check"]))?;
-    workspace::run(&mut cargo(&[
-        "fmt",
-        "--manifest-path",
-        "kernels-gpu/Cargo.toml",
-        "--check",
-    ]))
+    for apart in [
+        "kernels-gpu",
+        "examples/own_kernels",
+        "examples/own_kernels/kernels",
+    ] {
+        let manifest = format!("{apart}/Cargo.toml");
+        workspace::run(&mut cargo(&[
+            "fmt",
+            "--manifest-path",
+            &manifest,
+            "--check",
+        ]))?;
+    }
+    Ok(())
 }
 
 fn lints() -> Result<(), Failure> {
@@ -73,4 +83,14 @@ fn ptx() -> Result<(), Failure> {
 
 fn tests() -> Result<(), Failure> {
     test::run(&test::Options::default())
+}
+
+/// What would be published, and a crate that is built from it as a stranger's would be.
+fn packages() -> Result<(), Failure> {
+    package::run(&package::Options::checked())
+}
+
+/// A minute, with another seed each time: what is the same every time is among the tests.
+fn fuzzing() -> Result<(), Failure> {
+    fuzz::run(&fuzz::Options::default())
 }

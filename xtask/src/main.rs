@@ -1,10 +1,12 @@
-//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | demo | ci`.
+//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | fuzz | demo | package | ci`.
 //!
 //! One file a task; this one is the command line.
 
 mod build_ptx;
 mod ci;
 mod demo;
+mod fuzz;
+mod package;
 mod setup;
 mod test;
 mod verify_ptx;
@@ -32,8 +34,12 @@ enum Task {
     VerifyPtx(verify_ptx::Options),
     /// Build the PTX and run all tests
     Test(test::Options),
+    /// Feed what reads files and texts with mutated ones
+    Fuzz(fuzz::Options),
     /// Build the PTX and train on the best device there is, in half and in float
     Demo(demo::Options),
+    /// Pack the crates as they would be published, the PTX inside, and build from them with --check
+    Package(package::Options),
     /// All that must pass before a change goes in
     Ci,
 }
@@ -47,7 +53,9 @@ fn main() -> ExitCode {
         Task::BuildPtx(options) => build_ptx::run(&options),
         Task::VerifyPtx(options) => verify_ptx::run(&options),
         Task::Test(options) => test::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Demo(options) => demo::run(&options),
+        Task::Package(options) => package::run(&options),
         Task::Ci => ci::run(),
     };
     match result {

@@ -1,0 +1,49 @@
+//! `cargo xtask fuzz`: what reads files and texts, fed with what no writer would write.
+
+use clap::Args;
+use std::path::PathBuf;
+
+use crate::{Failure, workspace};
+
+/// Options of `fuzz`.
+#[derive(Args)]
+pub struct Options {
+    /// Targets; all of them by default
+    targets: Vec<String>,
+    /// Seconds in all, shared by the targets
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Decides the inputs; another one each time by default
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Feeds this file alone
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            seconds: 60,
+            seed: None,
+            input: None,
+        }
+    }
+}
+
+/// Builds the fuzzer as the tests are built, with checks of overflow, and runs it.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let mut fuzz = workspace::cargo();
+    fuzz.args(["run", "--quiet", "--package", "halfgnn-fuzz", "--"]);
+    fuzz.args(&options.targets);
+    fuzz.arg("--seconds").arg(options.seconds.to_string());
+    if let Some(seed) = options.seed {
+        fuzz.arg("--seed").arg(seed.to_string());
+    }
+    if let Some(input) = &options.input {
+        // cargo starts it in the workspace's root.
+        fuzz.arg("--input").arg(std::path::absolute(input)?);
+    }
+    workspace::run(&mut fuzz)
+}

@@ -1,0 +1,167 @@
+//! `cargo xtask package`: the crates as they would be published, the kernels' PTX inside, and a program built from them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+
+use crate::{Failure, build_ptx, workspace};
+
+/// What is published, in the order in which one depends on the other.
+const PACKAGES: [&str; 5] = [
+    "halfgnn-contract",
+    "ptx-emulator",
+    "halfgnn-builder",
+    "halfgnn-cuda-loader",
+    "halfgnn",
+];
+
+/// Files without which a package is not whole.
+const WANTED: [(&str, &[&str]); 5] = [
+    ("halfgnn-contract", &["src/lib.rs", "LICENSE-MIT"]),
+    ("ptx-emulator", &["src/lib.rs", "LICENSE-MIT"]),
+    ("halfgnn-builder", &["src/lib.rs", "LICENSE-MIT"]),
+    (
+        "halfgnn-cuda-loader",
+        &["src/lib.rs", "link-stub/lib64/libcuda.so", "LICENSE-MIT"],
+    ),
+    (
+        "halfgnn",
+        &[
+            "src/lib.rs",
+            "build.rs",
+            "README.md",
+            "LICENSE-MIT",
+            "examples/spmm.rs",
+            "ptx/halfgnn-sm_80.ptx",
+            "ptx/halfgnn-sm_90.ptx",
+        ],
+    ),
+];
+
+/// What crates.io takes, in bytes.
+const LARGEST: u64 = 10 << 20;
+
+/// Options of `package`.
+#[derive(Args, Default)]
+pub struct Options {
+    #[command(flatten)]
+    build: build_ptx::Options,
+    /// Also build and run `examples/own_kernels` from the packages, without the network
+    #[arg(long)]
+    check: bool,
+}
+
+impl Options {
+    /// With the check that the packages can be built from.
+    pub fn checked() -> Self {
+        Self {
+            check: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// Builds the PTX, packs, looks at what was packed, and builds from it if asked to.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    pack(&options.build)?;
+    let unpacked = unpack()?;
+    if options.check {
+        build_from(&unpacked)?;
+    }
+    Ok(())
+}
+
+/// The PTX in the host's package, for as long as this lives.
+struct PackedPtx(Vec<PathBuf>);
+
+impl PackedPtx {
+    fn put(options: &build_ptx::Options) -> Result<Self, Failure> {
+        let mut packed = PackedPtx(Vec::new());
+        for file in build_ptx::builder(options)?.build()?.files {
+            let name = file.path.file_name().ok_or("PTX without a name")?;
+            let place = workspace::root().join("host/ptx").join(name);
+            fs::copy(&file.path, &place)?;
+            packed.0.push(place);
+        }
+        Ok(packed)
+    }
+}
+
+impl Drop for PackedPtx {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            // A file that stays would be embedded by the next build, and hide fresher PTX.
+            if let Err(error) = fs::remove_file(file) {
+                eprintln!("{}: {error}; remove it", file.display());
+            }
+        }
+    }
+}
+
+fn pack(options: &build_ptx::Options) -> Result<(), Failure> {
+    let _ptx = PackedPtx::put(options)?;
+    let mut cargo = workspace::cargo();
+    // What is built from them is built below; the PTX is not tracked, which is what --allow-dirty is for.
+    cargo.args(["package", "--no-verify", "--allow-dirty", "--quiet"]);
+    for package in PACKAGES {
+        cargo.args(["--package", package]);
+    }
+    workspace::run(&mut cargo)
+}
+
+/// Unpacks every package beside itself; the folder of each.
+fn unpack() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    let folder = workspace::target_dir().join("package");
+    let mut unpacked = Vec::new();
+    for (package, wanted) in WANTED {
+        let name = format!("{package}-{}", env!("CARGO_PKG_VERSION"));
+        let archive = folder.join(format!("{name}.crate"));
+        let place = folder.join("unpacked").join(&name);
+        if place.exists() {
+            fs::remove_dir_all(&place)?;
+        }
+        fs::create_dir_all(folder.join("unpacked"))?;
+        let mut tar = Command::new("tar");
+        tar.arg("-xzf").arg(&archive);
+        tar.arg("-C").arg(folder.join("unpacked"));
+        workspace::run(&mut tar)?;
+        if let Some(missing) = wanted.iter().find(|file| !place.join(file).is_file()) {
+            return Err(format!("{name} lacks {missing}").into());
+        }
+        let bytes = fs::metadata(&archive)?.len();
+        if bytes > LARGEST {
+            return Err(format!("{name} has {bytes} bytes, crates.io takes {LARGEST}").into());
+        }
+        println!("{} ({} KiB)", archive.display(), bytes.div_ceil(1024));
+        unpacked.push((package, place));
+    }
+    Ok(unpacked)
+}
+
+/// Runs the example that is a crate of its own, with the packages in the place of the clone.
+fn build_from(unpacked: &[(&'static str, PathBuf)]) -> Result<(), Failure> {
+    let example = workspace::root().join("examples/own_kernels");
+    // The versions that the workspace was tested with, which have been downloaded.
+    fs::copy(
+        workspace::root().join("Cargo.lock"),
+        example.join("Cargo.lock"),
+    )?;
+    let mut cargo = workspace::cargo();
+    cargo.args(["run", "--offline", "--manifest-path"]);
+    cargo.arg(example.join("Cargo.toml"));
+    cargo.env("CARGO_TARGET_DIR", workspace::target_dir().join("embed"));
+    // The PTX is in the package.
+    cargo.env_remove("HALFGNN_PTX_DIR");
+    for (package, place) in unpacked {
+        cargo.arg("--config").arg(patch(package, place));
+    }
+    workspace::run(&mut cargo)
+}
+
+/// A setting that makes cargo take a package from a folder.
+fn patch(package: &str, place: &Path) -> String {
+    // Quoted as Rust does it, a path is a TOML string as well, but for characters that no one's folder has.
+    format!("patch.crates-io.{package}.path={place:?}")
+}
