@@ -46,6 +46,9 @@ pub enum DataProblem {
     /// The file cannot be opened or read.
     #[error("cannot be read: {0}")]
     Io(std::io::Error),
+    /// The file cannot be written.
+    #[error("cannot be written: {0}; name a file in a folder that can be")]
+    CannotWrite(std::io::Error),
     /// There is nothing in the file.
     #[error("the file is empty")]
     Empty,
@@ -54,6 +57,94 @@ pub enum DataProblem {
     UnknownFormat {
         /// The formats, in words.
         known: String,
+    },
+    /// A format that has no features and labels, where a dataset is wanted.
+    #[error(
+        "is {format}: a graph without features and labels; a dataset to train on is one of: {known}"
+    )]
+    NotLabelled {
+        /// What the file is.
+        format: &'static str,
+        /// The formats that have labels, in words.
+        known: String,
+    },
+    /// A format in which something cannot be written.
+    #[error("{format} cannot hold {what}; choose another format")]
+    NotWritten {
+        /// The format.
+        format: &'static str,
+        /// What it cannot hold.
+        what: &'static str,
+    },
+    /// Bytes of one file, where a format has several.
+    #[error("{format} is several files; open their folder")]
+    SeveralFiles {
+        /// The format.
+        format: &'static str,
+    },
+    /// A folder with several datasets.
+    #[error("holds {}; name one by its file, {example}", names.join(" and "))]
+    SeveralDatasets {
+        /// Their names.
+        names: Vec<String>,
+        /// A file of the first.
+        example: String,
+    },
+    /// A name that is neither a file nor a dataset below `HALFGNN_DATA`.
+    #[error("there is no such file or folder, and {looked}")]
+    NotFound {
+        /// Where else was looked.
+        looked: String,
+    },
+    /// A file of a folder's is not there.
+    #[error("has no file {file}; {layout}")]
+    MissingFile {
+        /// The file.
+        file: String,
+        /// Which files belong there.
+        layout: &'static str,
+    },
+    /// A line of a text cannot be understood.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Its number, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The gzip stream around a text is broken.
+    #[error("cannot be unpacked: {reason}")]
+    Gzip {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A Python pickle is broken, or holds something else than it should.
+    #[error("as a Python pickle: {reason}")]
+    Pickle {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A raw CSR file whose header and length do not agree.
+    #[error(
+        "the header says {vertices} vertices and {edges} edges, which is not a file of {bytes} bytes; is it raw CSR?"
+    )]
+    RawHeader {
+        /// Vertices that the header tells of.
+        vertices: i64,
+        /// Edges that the header tells of.
+        edges: i64,
+        /// Length of the file.
+        bytes: u64,
+    },
+    /// A header that promises far more vertices than a file of this size can tell of.
+    #[error(
+        "the header promises {promised} vertices, more than the {most} that are believed of a file of this size"
+    )]
+    TooManyPromised {
+        /// The number in the header.
+        promised: u64,
+        /// The most that would be believed.
+        most: u64,
     },
     /// The zip archive around the arrays is broken.
     #[error("is not a whole .npz archive ({reason}); fetch or write it again")]
@@ -173,6 +264,13 @@ impl DataProblem {
             index,
             value: value.to_string(),
             why: why.into(),
+        }
+    }
+
+    pub(crate) fn line(line: u64, reason: impl Into<String>) -> Self {
+        Self::Line {
+            line,
+            reason: reason.into(),
         }
     }
 

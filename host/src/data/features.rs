@@ -112,6 +112,19 @@ impl Features {
         }
     }
 
+    /// The numbers that are stored: all of them, or those that are not zero.
+    pub(crate) fn stored(&self) -> &[f32] {
+        match self {
+            Self::Dense(dense) => &dense.values,
+            Self::Sparse(sparse) => &sparse.values,
+        }
+    }
+
+    /// Whether no number is negative, as where words are counted.
+    pub(crate) fn could_be_counts(&self) -> bool {
+        self.stored().par_iter().all(|&value| value >= 0.0)
+    }
+
     /// The bytes on the host.
     pub fn bytes(&self) -> u64 {
         match self {
@@ -202,7 +215,29 @@ impl Features {
     }
 }
 
+impl DenseFeatures {
+    /// The numbers, row-major.
+    pub(crate) fn values(&self) -> &[f32] {
+        &self.values
+    }
+}
+
 impl SparseFeatures {
+    /// Where the entries of each row start, and where the last one's end.
+    pub(crate) fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// The column of each entry.
+    pub(crate) fn indices(&self) -> &[u32] {
+        &self.indices
+    }
+
+    /// The number of each entry.
+    pub(crate) fn values(&self) -> &[f32] {
+        &self.values
+    }
+
     fn range(&self, vertex: usize) -> std::ops::Range<usize> {
         self.offsets[vertex] as usize..self.offsets[vertex + 1] as usize
     }

@@ -1,5 +1,22 @@
 //! Labelled graphs to train on: opened from a file, made from a seed, or put together from arrays.
 //!
+//! [`Dataset::open`] and [`Graph::open`](crate::graph::Graph::open) take any format, which the content tells:
+//!
+//! | format | files | labels | written |
+//! |---|---|---|---|
+//! | [`Format::GnnBenchmark`] | `.npz`: `adj_indptr`, `adj_indices`, `attr_…`, `labels`, `train_idx` or `train_mask`, … | yes | yes |
+//! | [`Format::Planetoid`] | `ind.NAME.{allx,ally,tx,ty,y,graph,test.index}` | yes | |
+//! | [`Format::Ogb`] | `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz`, `raw/num-node-list.csv.gz`, `split/` | yes | |
+//! | [`Format::DglReddit`] | `reddit_data.npz`, `reddit_graph.npz` | yes | |
+//! | [`Format::ScipySparse`] | `.npz` of `scipy.sparse.save_npz`: CSR, CSC, COO | | yes |
+//! | [`Format::MatrixMarket`] | `.mtx`, `.mtx.gz` | | yes |
+//! | [`Format::EdgeList`] | `.txt`, `.txt.gz`: `from to` in each line | | yes |
+//! | [`Format::RawCsr`] | `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]` | | yes |
+//!
+//! Formats of matrices give the adjacency as it stands: entry (i, j) is an edge from j to i. Formats of edges name the
+//! source first: `a b` is an edge from a to b, which b's row lists. [`Recipe`] makes datasets, [`Synthetic`] the one of the
+//! demonstration; [`HalfRange`] tells where plain sums in half would go wrong; [`locate`] finds a dataset by its name.
+//!
 //! ```
 //! use halfgnn::data::{Dataset, Features, Splits};
 //! use halfgnn::graph::Graph;
@@ -15,23 +32,33 @@
 
 mod error;
 mod features;
+mod folder;
 mod format;
-mod gnn_benchmark;
-mod npy;
-mod npz;
+mod half_range;
+mod input;
+mod known;
+mod open;
+mod read;
+mod recipe;
 mod splits;
 mod synthetic;
 #[cfg(test)]
 mod testing;
+mod text;
 mod upload;
-
-use std::path::Path;
+mod write;
 
 pub use error::{DataError, DataProblem};
 pub use features::{DenseFeatures, Features, SparseFeatures};
-pub use format::{Format, OpenOptions};
-pub use splits::Splits;
+pub use format::Format;
+pub use half_range::HalfRange;
+pub use input::Progress;
+pub use known::{DATA_VARIABLE, Known, locate};
+pub use open::OpenOptions;
+pub use recipe::{Recipe, RecipeError};
+pub use splits::{SplitRule, Splits};
 pub use synthetic::Synthetic;
+pub use write::WriteOptions;
 
 use crate::graph::Graph;
 
@@ -96,23 +123,6 @@ impl Dataset {
             }
             Err(problem) => Err(DataError::new(name, problem)),
         }
-    }
-
-    /// Opens a file, whose format its content tells; bags of words are divided by their sums, as is customary
-    /// ([`Features::normalize_rows`]).
-    ///
-    /// # Errors
-    /// A [`DataError`] that names the file and, in it, the array, the position and the value.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, DataError> {
-        Self::open_with(path, &OpenOptions::default())
-    }
-
-    /// Opens a file as `options` say.
-    ///
-    /// # Errors
-    /// As [`Dataset::open`].
-    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, DataError> {
-        format::open(path.as_ref(), options)
     }
 
     /// The synthetic dataset of the demonstration: [`Synthetic::default`] with seed 0.

@@ -4,7 +4,7 @@ use halfgnn_contract::rng;
 use rayon::prelude::*;
 
 use super::{DataError, DataProblem, Dataset, Features, Splits};
-use crate::graph::generate::{BlockModel, draw, stream};
+use crate::graph::generate::{BlockModel, below, draw, stream};
 
 /// A [`BlockModel`] with features that say little about one vertex's class and much about its neighbourhood's.
 ///
@@ -59,18 +59,51 @@ impl Synthetic {
             .graph
             .generate(seed)
             .map_err(|error| refuse(DataProblem::graph("block model", error)))?;
-        let features = self.features_of(&labels, seed).map_err(refuse)?;
+        let features = ClassFeatures {
+            features: self.features,
+            signal: self.signal,
+            offset: self.offset,
+            scale: self.scale,
+            label_noise: 0.0,
+        };
+        let features = features.generate(&labels, seed).map_err(refuse)?;
         let splits = Splits::per_class(&labels, self.train_per_class, self.val_per_class, seed);
         Dataset::new(NAME, graph, features, labels, splits)
     }
+}
 
-    fn features_of(&self, labels: &[u32], seed: u64) -> Result<Features, DataProblem> {
+/// Features that say little about one vertex's class and much about its neighbourhood's; [`Synthetic`] tells how.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct ClassFeatures {
+    pub features: usize,
+    pub signal: f32,
+    pub offset: f32,
+    pub scale: f32,
+    /// The share of vertices whose label is another than their class: no model can be right about those.
+    pub label_noise: f64,
+}
+
+impl Default for ClassFeatures {
+    fn default() -> Self {
+        Self {
+            features: 64,
+            signal: 0.2,
+            offset: 0.15,
+            scale: 32.0,
+            label_noise: 0.0,
+        }
+    }
+}
+
+impl ClassFeatures {
+    /// The features of vertices of these classes.
+    pub fn generate(&self, classes: &[u32], seed: u64) -> Result<Features, DataProblem> {
         let too_large = || DataProblem::TooLarge {
             what: "features",
-            rows: labels.len() as u64,
+            rows: classes.len() as u64,
             columns: self.features as u64,
         };
-        let len = labels
+        let len = classes
             .len()
             .checked_mul(self.features)
             .ok_or_else(too_large)?;
@@ -84,11 +117,11 @@ impl Synthetic {
         );
         values
             .par_chunks_mut(self.features.max(1))
-            .zip(labels)
+            .zip(classes)
             .enumerate()
-            .for_each(|(vertex, (row, &label))| {
+            .for_each(|(vertex, (row, &class))| {
                 for (feature, value) in row.iter_mut().enumerate() {
-                    let [sign, ..] = draw(signs, label.into(), feature as u32);
+                    let [sign, ..] = draw(signs, class.into(), feature as u32);
                     let signal = if sign & 1 == 0 {
                         self.signal
                     } else {
@@ -99,6 +132,25 @@ impl Synthetic {
                 }
             });
         Features::dense(self.features, values)
+    }
+
+    /// The labels of vertices of these classes: the class, but for a few, which get any label.
+    pub fn labels(&self, mut classes: Vec<u32>, seed: u64) -> Vec<u32> {
+        let limit = (self.label_noise * 4_294_967_296.0) as u64;
+        if limit > 0 {
+            let count = classes.iter().max().map_or(0, |&last| u64::from(last) + 1);
+            let key = rng::key(seed, stream::LABELS);
+            classes
+                .par_iter_mut()
+                .enumerate()
+                .for_each(|(vertex, class)| {
+                    let [is_noise, high, low, _] = draw(key, vertex as u64, 0);
+                    if u64::from(is_noise) < limit {
+                        *class = below(count, high, low) as u32;
+                    }
+                });
+        }
+        classes
     }
 }
 

@@ -135,3 +135,10 @@ impl Folder {
         path
     }
 }
+
+/// Bytes as `gzip` packs them.
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(bytes).expect("memory takes bytes");
+    packed.finish().expect("the stream ends")
+}

@@ -46,10 +46,10 @@ impl Csr {
         Self::from_source(vertices, &Pairs { rows, cols })
     }
 
-    /// From a source whose edges are known to be in range.
+    /// From a source whose edges are known to be in range; one that is given away is dropped as early as can be.
     pub(crate) fn from_source(
         vertices: usize,
-        source: &impl EdgeSource,
+        source: impl EdgeSource,
     ) -> Result<Self, GraphError> {
         check_vertices(vertices as u64)?;
         let (offsets, cols) = sort_by_row(vertices, source, WithinRow::Sorted)?;

@@ -47,7 +47,7 @@ impl Graph {
     /// # Errors
     /// [`GraphError::TooManyEdges`], counted before the duplicates go.
     pub fn to_undirected(&self) -> Result<Self, GraphError> {
-        let both = Csr::from_source(self.vertices(), &Both(self.csr()))?;
+        let both = Csr::from_source(self.vertices(), Both(self.csr()))?;
         Ok(Self::with_symmetry(both, Symmetry::Known(true)).deduplicated())
     }
 

@@ -38,8 +38,9 @@ mod edit;
 mod error;
 pub mod generate;
 pub mod index;
-mod raw;
+pub mod reorder;
 pub(crate) mod sort;
+mod starts;
 mod transpose;
 
 use std::sync::OnceLock;
@@ -47,7 +48,8 @@ use std::sync::OnceLock;
 pub use csr::{Csr, edge_order};
 pub use degree::DegreeStats;
 pub use error::{GraphError, OffsetRule};
-pub use raw::RawError;
+pub(crate) use sort::EdgeSource;
+pub use starts::Starts;
 pub use transpose::Transpose;
 
 /// A graph: an adjacency, and what follows from it.

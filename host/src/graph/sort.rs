@@ -39,6 +39,16 @@ pub(crate) trait EdgeSource: Sync {
     fn emit(&self, items: Range<u64>, sink: impl FnMut(u32, u32));
 }
 
+impl<S: EdgeSource> EdgeSource for &S {
+    fn items(&self) -> u64 {
+        S::items(self)
+    }
+
+    fn emit(&self, items: Range<u64>, sink: impl FnMut(u32, u32)) {
+        S::emit(self, items, sink);
+    }
+}
+
 /// In what order the columns of one row come out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WithinRow {
@@ -48,13 +58,14 @@ pub(crate) enum WithinRow {
     AsEmitted,
 }
 
-/// The row offsets (`vertices + 1`) and the columns of a source's edges in row order.
+/// The row offsets (`vertices + 1`) and the columns of a source's edges in row order. A source that is given away is
+/// dropped once its edges lie in their buckets, before the columns are made.
 ///
 /// # Errors
 /// [`GraphError::TooManyEdges`].
 pub(crate) fn sort_by_row(
     vertices: usize,
-    source: &impl EdgeSource,
+    source: impl EdgeSource,
     within: WithinRow,
 ) -> Result<(Vec<u64>, Vec<u32>), GraphError> {
     let shift = bucket_shift(vertices as u64, MAX_BUCKETS);
@@ -76,7 +87,8 @@ pub(crate) fn sort_by_row(
     check_edges(edges)?;
 
     let mut keys = vec![0_u64; edges as usize];
-    place_in_buckets(source, shift, &counts, &mut keys);
+    place_in_buckets(&source, shift, &counts, &mut keys);
+    drop(source);
 
     let mut offsets = vec![0_u64; vertices + 1];
     let mut columns = vec![0_u32; edges as usize];
@@ -312,7 +324,7 @@ mod tests {
         let edges = (0..300_000_u32)
             .map(|k| (1, k.wrapping_mul(2_654_435_761) >> 8, 1))
             .collect();
-        let (offsets, columns) = sort_by_row(3, &Listed(edges), WithinRow::Sorted).unwrap();
+        let (offsets, columns) = sort_by_row(3, Listed(edges), WithinRow::Sorted).unwrap();
         assert_eq!(offsets, [0, 0, 300_000, 300_000]);
         assert!(columns.is_sorted());
         assert!(rows_of(&offsets).iter().all(|&row| row == 1));

@@ -49,7 +49,7 @@ fn by_column(csr: &Csr) -> (Vec<u64>, Vec<u32>) {
         }
     }
     // Edges come by ascending row, so keeping their order sorts each column by row, and equal edges by position.
-    match sort_by_row(csr.vertices(), &Columns(csr.cols()), WithinRow::AsEmitted) {
+    match sort_by_row(csr.vertices(), Columns(csr.cols()), WithinRow::AsEmitted) {
         Ok(sorted) => sorted,
         Err(error) => unreachable!("a pattern that exists has few enough edges: {error}"),
     }

@@ -36,6 +36,8 @@ pub(crate) mod stream {
     pub const FEATURES: u32 = 0x6665_6174;
     /// What the classes have in common.
     pub const CLASSES: u32 = 0x636c_6173;
+    /// Labels that are not the vertex's class.
+    pub const LABELS: u32 = 0x6c61_6265;
     /// Which vertices are trained on.
     pub const SPLIT: u32 = 0x7370_6c69;
 }

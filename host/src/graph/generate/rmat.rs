@@ -82,9 +82,7 @@ impl Rmat {
             levels: u64::BITS - (self.vertices - 1).leading_zeros(),
             upper: threshold(a + b),
             left: [threshold(a / (a + b)), threshold(c / (c + d))],
-            names: self
-                .renamed
-                .then(|| shuffled(self.vertices as usize, rng::key(seed, stream::NAMES))),
+            names: self.names(seed),
         };
         let symmetry = if self.undirected {
             Symmetry::Known(true)
@@ -95,6 +93,14 @@ impl Rmat {
             Csr::from_source(self.vertices as usize, &source)?,
             symmetry,
         ))
+    }
+}
+
+impl Rmat {
+    /// What vertices are renamed to, by the id that the recursion gave them.
+    pub(crate) fn names(&self, seed: u64) -> Option<Vec<u32>> {
+        let key = rng::key(seed, stream::NAMES);
+        self.renamed.then(|| shuffled(self.vertices as usize, key))
     }
 }
 

@@ -7,59 +7,47 @@
 //! | `adj_data` | edge weights | all 1 |
 //! | `attr_shape`, `attr_indptr`, `attr_indices`, `attr_data` | features as compressed rows | `attr_matrix` |
 //! | `attr_matrix` | features as a matrix | refused |
-//! | `labels` | the class of each vertex | refused |
+//! | `labels` | the class of each vertex, -1 where it has none | refused |
 //! | `train_idx`, `val_idx`, `test_idx` | splits as lists of vertices | `…_mask` |
 //! | `train_mask`, `val_mask`, `test_mask` | splits as truths | 20 and 30 of each class, the rest to test |
 //!
-//! Other arrays (`node_names`, `class_names`, …) are left alone.
+//! Features without a negative number are taken for counts of words, which are divided by their sums by default. Other
+//! arrays (`node_names`, `class_names`, …) are left alone.
 
-use std::path::Path;
-
-use super::error::DataProblem;
-use super::format::{OpenOptions, Parts};
-use super::npz::{Npz, Values};
-use super::{Features, MAX_CLASSES, Splits};
-use crate::graph::index::MAX_VERTICES;
+use super::npz::{Npz, Values, expect_len};
+use super::scipy::square;
+use crate::data::error::DataProblem;
+use crate::data::open::Parts;
+use crate::data::{Features, MAX_CLASSES, Splits};
 use crate::graph::{Graph, edge_order};
 
-/// Vertices of each class that a file without splits gives to training and to validation.
-const TRAIN_PER_CLASS: usize = 20;
-const VAL_PER_CLASS: usize = 30;
-
 /// Reads a file.
-pub(super) fn read(path: &Path, options: &OpenOptions) -> Result<Parts, DataProblem> {
-    let npz = &mut Npz::open(path)?;
+pub(in crate::data) fn read(npz: &mut Npz<'_>) -> Result<Parts, DataProblem> {
     let (graph, edge_weights) = adjacency(npz)?;
     let vertices = graph.vertices();
-    let mut features = features(npz, vertices)?;
-    if options.normalize_features.unwrap_or(true) {
-        features.normalize_rows();
-    }
-    let labels = npz
-        .ids("labels", MAX_CLASSES.into(), "classes at most")?
-        .line("labels")?;
+    let features = features(npz, vertices)?;
+    let are_counts = features.could_be_counts();
+    let labels = npz.labels("labels", MAX_CLASSES)?.line("labels")?;
     expect_len("labels", labels.len(), vertices, "a label for each vertex")?;
-    let splits = splits(npz, &labels, options.split_seed)?;
+    let splits = splits(npz, vertices)?;
     Ok(Parts {
         graph,
         edge_weights,
         features,
         labels,
         splits,
+        are_counts,
     })
 }
 
+/// Reads the graph of a file and nothing else.
+pub(in crate::data) fn read_graph(npz: &mut Npz<'_>) -> Result<Graph, DataProblem> {
+    adjacency(npz).map(|(graph, _)| graph)
+}
+
 /// The graph, and its weights where they are not all 1.
-fn adjacency(npz: &mut Npz) -> Result<(Graph, Option<Vec<f32>>), DataProblem> {
-    let [vertices, columns] = shape(npz, "adj_shape")?;
-    if vertices != columns || vertices > MAX_VERTICES {
-        return Err(DataProblem::value(
-            "adj_shape",
-            0,
-            format!("{vertices} of ({vertices}, {columns})"),
-            format!("but an adjacency is square, of at most {MAX_VERTICES} vertices"),
-        ));
-    }
+fn adjacency(npz: &mut Npz<'_>) -> Result<(Graph, Option<Vec<f32>>), DataProblem> {
+    let vertices = square(npz, "adj_shape")?;
     let offsets = npz.counts("adj_indptr")?.line("adj_indptr")?;
     expect_len(
         "adj_indptr",
@@ -93,7 +81,7 @@ fn adjacency(npz: &mut Npz) -> Result<(Graph, Option<Vec<f32>>), DataProblem> {
     Ok((graph, Some(sorted)))
 }
 
-fn features(npz: &mut Npz, vertices: usize) -> Result<Features, DataProblem> {
+fn features(npz: &mut Npz<'_>, vertices: usize) -> Result<Features, DataProblem> {
     if npz.has("attr_matrix") && !npz.has("attr_data") {
         let Values { shape, values } = npz.floats("attr_matrix")?;
         return match shape[..] {
@@ -107,7 +95,7 @@ fn features(npz: &mut Npz, vertices: usize) -> Result<Features, DataProblem> {
             )),
         };
     }
-    let [rows, columns] = shape(npz, "attr_shape")?;
+    let [rows, columns] = npz.shape("attr_shape")?;
     if rows != vertices as u64 || columns == 0 || columns > u64::from(u32::MAX) {
         let why = format!(
             "but ({vertices}, 1 to {}) is wanted, a row for each vertex",
@@ -151,15 +139,14 @@ fn rename(features: Result<Features, DataProblem>, key: &str) -> Result<Features
     })
 }
 
-/// The splits of the file, or of a seed where it has none at all.
-fn splits(npz: &mut Npz, labels: &[u32], seed: u64) -> Result<Splits, DataProblem> {
+/// The splits of the file; `None` where it has none at all.
+fn splits(npz: &mut Npz<'_>, vertices: usize) -> Result<Option<Splits>, DataProblem> {
     const NAMES: [&str; 3] = ["train", "val", "test"];
-    let has = |npz: &Npz, suffix: &str| {
+    let has = |npz: &Npz<'_>, suffix: &str| {
         NAMES
             .iter()
             .any(|name| npz.has(&format!("{name}_{suffix}")))
     };
-    let vertices = labels.len();
     let lists = if has(npz, "idx") {
         NAMES.map(|name| {
             let key = format!("{name}_idx");
@@ -177,40 +164,14 @@ fn splits(npz: &mut Npz, labels: &[u32], seed: u64) -> Result<Splits, DataProble
                 .collect())
         })
     } else {
-        return Ok(Splits::per_class(
-            labels,
-            TRAIN_PER_CLASS,
-            VAL_PER_CLASS,
-            seed,
-        ));
+        return Ok(None);
     };
     let [train, val, test] = lists;
-    Ok(Splits {
+    Ok(Some(Splits {
         train: train?,
         val: val?,
         test: test?,
-    })
-}
-
-/// A shape that stands in an array of its own.
-fn shape(npz: &mut Npz, key: &str) -> Result<[u64; 2], DataProblem> {
-    let shape = npz.counts(key)?.line(key)?;
-    let len = [shape.len() as u64];
-    shape
-        .try_into()
-        .map_err(|_| DataProblem::shape(key, &len, "(2), rows and columns"))
-}
-
-fn expect_len(key: &str, len: usize, wanted: usize, why: &str) -> Result<(), DataProblem> {
-    if len == wanted {
-        Ok(())
-    } else {
-        Err(DataProblem::shape(
-            key,
-            &[len as u64],
-            format!("({wanted}), {why}"),
-        ))
-    }
+    }))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::super::testing::{Array, Folder, archive};
-use super::super::{DataError, Dataset, Format, OpenOptions};
 use super::*;
+use crate::data::testing::{Array, Folder, archive};
+use crate::data::{DataError, Dataset, Format, OpenOptions};
 
 type Entries = Vec<(&'static str, Array)>;
 
@@ -104,6 +104,10 @@ fn features_are_left_alone_on_request() {
         normalize_features: Some(false),
         ..OpenOptions::default()
     };
+    assert_eq!(
+        Graph::open(&path).unwrap(),
+        Dataset::open(&path).unwrap().graph
+    );
     let dataset = Dataset::open_with(&path, &options).unwrap();
     assert_eq!(dataset.features.to_dense().unwrap()[..3], [1.0, 0.0, 3.0]);
     assert_eq!(Format::detect(&path).unwrap(), Format::GnnBenchmark);
@@ -243,12 +247,17 @@ fn a_file_that_is_not_there_or_is_something_else() {
         Dataset::open(folder.path())
             .unwrap_err()
             .to_string()
-            .contains("cannot be read")
+            .contains("is in no format that is known")
     );
     assert_eq!(refusal(open_bytes(b"")), "the file is empty");
     assert!(
-        refusal(open_bytes(b"1 2\n2 3\n"))
+        refusal(open_bytes(b"\x89PNG"))
             .starts_with("is in no format that is known; it should be one of: a gnn-")
+    );
+    assert!(
+        refusal(open_bytes(b"1 2\n2 3\n")).starts_with(
+            "is an edge list (.txt, .txt.gz): a graph without features and labels; a dataset to train on is one of: a gnn-"
+        )
     );
     assert!(refusal(open_bytes(b"PK\x03\x04")).starts_with("is not a whole .npz archive ("));
     assert!(
@@ -324,7 +333,7 @@ fn an_index_out_of_range() {
     );
     assert_eq!(
         refusal(open(&with("labels", Array::i64(&[0, 1, -7, 1])))),
-        "labels[2] is -7, but there are 65536 classes at most, numbered from 0"
+        "labels[2] is -7, but there are 65536 classes at most, numbered from 0 (-1 for none)"
     );
     assert!(
         refusal(open(&with("labels", Array::i64(&[0, 1, 65_536, 1]))))

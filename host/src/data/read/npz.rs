@@ -1,53 +1,63 @@
 //! numpy's archives (`.npz`): a zip file of arrays, each named by its key.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::Path;
 
 use zip::ZipArchive;
 use zip::read::ZipFile;
 
-use super::error::DataProblem;
 use super::npy::{Dtype, Header, Kind, Number};
+use crate::data::UNLABELLED;
+use crate::data::error::DataProblem;
+use crate::data::input::Input;
 
 /// The most that deflate can shrink data, 1032 to 1 (zlib, "Technical details"); what claims more is lying.
 const MAX_RATIO: u64 = 1032;
 
 /// The arrays of an archive, each read when it is asked for.
-pub(crate) struct Npz {
-    archive: ZipArchive<BufReader<File>>,
+pub(in crate::data) struct Npz<'a> {
+    archive: ZipArchive<BufReader<Input<'a>>>,
     /// The bytes of the whole file.
     bytes: u64,
 }
 
 /// An array: its shape, and its elements with the last index changing fastest.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Values<T> {
+pub(in crate::data) struct Values<T> {
     pub shape: Vec<u64>,
     pub values: Vec<T>,
 }
 
-impl Npz {
+impl<'a> Npz<'a> {
     /// Whether a file that starts with `head` is a zip archive. An empty one starts differently.
     pub fn recognises(head: &[u8]) -> bool {
         head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06")
     }
 
-    /// Opens an archive and reads its directory.
-    pub fn open(path: &Path) -> Result<Self, DataProblem> {
-        let file = File::open(path)?;
-        let bytes = file.metadata()?.len();
+    /// Reads the directory of an archive.
+    pub fn open(input: Input<'a>) -> Result<Self, DataProblem> {
+        let bytes = input.len();
+        let reader = BufReader::with_capacity(1 << 16, input);
         Ok(Self {
-            archive: ZipArchive::new(BufReader::new(file)).map_err(broken)?,
+            archive: ZipArchive::new(reader).map_err(broken)?,
             bytes,
         })
     }
 
-    /// The keys.
+    /// The most vertices that an archive of this size may claim to have, where it lists edges only.
+    pub fn most_vertices(&self) -> u64 {
+        self.bytes.saturating_mul(32).max(1 << 20)
+    }
+
+    /// The keys, as an error can show them: a name may hold anything, line ends included.
     pub fn keys(&self) -> Vec<String> {
         let names = self.archive.file_names().flatten();
         let mut keys: Vec<_> = names
-            .map(|name| name.strip_suffix(".npy").unwrap_or(&name).to_string())
+            .map(|name| {
+                name.strip_suffix(".npy")
+                    .unwrap_or(&name)
+                    .escape_debug()
+                    .to_string()
+            })
             .collect();
         keys.sort();
         keys
@@ -76,6 +86,30 @@ impl Npz {
                     .ok_or_else(|| refuse(index, &id))
             },
         )
+    }
+
+    /// Labels below `limit`, and -1 for none.
+    pub fn labels(&mut self, key: &str, limit: u32) -> Result<Values<u32>, DataProblem> {
+        let kinds = [Kind::Signed, Kind::Unsigned];
+        self.read(key, &kinds, "whole numbers", |index, number| {
+            let label = match number {
+                Number::Signed(-1) => return Ok(UNLABELLED),
+                other => whole(other),
+            };
+            let fits = |label: &u64| *label < limit.into();
+            label
+                .as_ref()
+                .ok()
+                .filter(|label| fits(label))
+                .map(|&label| label as u32)
+                .ok_or_else(|| {
+                    let shown = label.map_or_else(|text| text, |label| label.to_string());
+                    let why = format!(
+                        "but there are {limit} classes at most, numbered from 0 (-1 for none)"
+                    );
+                    DataProblem::value(key, index, shown, why)
+                })
+        })
     }
 
     /// Whole numbers from 0.
@@ -133,6 +167,55 @@ impl Npz {
         })
     }
 
+    /// A short text, as numpy stores a string of Python's.
+    pub fn word(&mut self, key: &str) -> Result<String, DataProblem> {
+        const LONGEST: usize = 64;
+        let mut entry = self.entry(key)?;
+        let header = Header::read(&mut entry).map_err(|reason| DataProblem::Header {
+            key: key.into(),
+            reason,
+        })?;
+        // '|S3' has a byte for each letter, '<U3' four.
+        let (kind, letters) = header.descr.split_at_checked(2).unwrap_or_default();
+        let width = match kind {
+            "|S" => 1,
+            "<U" | ">U" => 4,
+            _ => 0,
+        };
+        let letters = letters
+            .parse()
+            .ok()
+            .filter(|&letters: &usize| letters <= LONGEST);
+        let (Some(letters), 1 | 4) = (letters, width) else {
+            return Err(DataProblem::Dtype {
+                key: key.into(),
+                dtype: header.descr,
+                wanted: "letters of a short word",
+            });
+        };
+        if header.len() != Some(1) {
+            return Err(DataProblem::shape(key, &header.shape, "(), one word"));
+        }
+        let mut bytes = vec![0; letters * width];
+        entry
+            .read_exact(&mut bytes)
+            .map_err(|error| DataProblem::Archive {
+                reason: format!("{key}: {error}"),
+            })?;
+        // Letters of ASCII are the only bytes that are not zero, in either order of bytes.
+        bytes.retain(|&byte| byte != 0);
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// A shape that stands in an array of its own.
+    pub fn shape(&mut self, key: &str) -> Result<[u64; 2], DataProblem> {
+        let shape = self.counts(key)?.line(key)?;
+        let len = [shape.len() as u64];
+        shape
+            .try_into()
+            .map_err(|_| DataProblem::shape(key, &len, "(2), rows and columns"))
+    }
+
     /// An array whose type is one of `kinds`, each element by way of `convert`.
     fn read<T: Copy>(
         &mut self,
@@ -187,7 +270,7 @@ impl Npz {
         })
     }
 
-    fn entry(&mut self, key: &str) -> Result<ZipFile<'_, BufReader<File>>, DataProblem> {
+    fn entry(&mut self, key: &str) -> Result<ZipFile<'_, BufReader<Input<'a>>>, DataProblem> {
         if !self.has(key) {
             let keys = self.keys();
             let present = if keys.is_empty() {
@@ -249,6 +332,21 @@ fn whole(number: Number) -> Result<u64, String> {
 fn broken(error: impl ToString) -> DataProblem {
     DataProblem::Archive {
         reason: error.to_string(),
+    }
+}
+
+/// That an array has the length that another asks of it.
+pub(super) fn expect_len(
+    key: &str,
+    len: usize,
+    wanted: usize,
+    why: &str,
+) -> Result<(), DataProblem> {
+    if len == wanted {
+        Ok(())
+    } else {
+        let wanted = format!("({wanted}), {why}");
+        Err(DataProblem::shape(key, &[len as u64], wanted))
     }
 }
 

@@ -103,7 +103,7 @@ impl Header {
 
 impl Dtype {
     /// The type that numpy writes as `descr`, if it is a number's.
-    fn parse(descr: &str) -> Option<Self> {
+    pub fn parse(descr: &str) -> Option<Self> {
         let (order, rest) = descr.split_at_checked(1)?;
         let (kind, size) = rest.split_at_checked(1)?;
         let big_endian = match order {
@@ -127,7 +127,7 @@ impl Dtype {
     }
 
     /// The number in `bytes`, which are `size` many.
-    fn number(self, bytes: &[u8]) -> Number {
+    pub fn number(self, bytes: &[u8]) -> Number {
         let mut word = [0_u8; 8];
         for (to, at) in word.iter_mut().zip(0..self.size) {
             *to = bytes[if self.big_endian {

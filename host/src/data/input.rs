@@ -1,0 +1,143 @@
+//! Where bytes come from: a file or anything that can be read and searched, its length known, its progress told.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+
+use super::error::DataProblem;
+use super::text::Text;
+
+/// Told how far a long reading has come; a progress bar, say.
+///
+/// The calls of one reading come in order, though from different threads.
+pub trait Progress: Send + Sync {
+    /// Something begins that takes `steps` steps, bytes where a file is read; 0 where nobody knows.
+    fn begin(&self, what: &str, steps: u64);
+    /// So many steps have been done since the last call.
+    fn advance(&self, steps: u64);
+}
+
+/// Nobody is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Silent;
+
+impl Progress for Silent {
+    fn begin(&self, _: &str, _: u64) {}
+    fn advance(&self, _: u64) {}
+}
+
+/// What a packed text may come to: this much in any case, and more than that by this ratio to what is packed. Deflate
+/// goes up to 1032 to 1, which only a text that repeats one line reaches; edge lists are packed 3 to 20 to 1.
+const UNPACKED_ALWAYS: u64 = 64 << 20;
+const UNPACKED_RATIO: u64 = 200;
+
+/// The most that a text of `packed` bytes may come to once it is unpacked.
+fn most_unpacked(packed: u64) -> u64 {
+    packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_ALWAYS)
+}
+
+trait Source: Read + Seek + Send {}
+impl<T: Read + Seek + Send> Source for T {}
+
+/// A file, or bytes that stand for one.
+pub(crate) struct Input<'a> {
+    source: Box<dyn Source + 'a>,
+    len: u64,
+    progress: &'a dyn Progress,
+}
+
+impl<'a> Input<'a> {
+    /// Opens a file.
+    pub fn open(path: &Path, progress: &'a dyn Progress) -> Result<Self, DataProblem> {
+        let file = File::open(path)?;
+        if file.metadata()?.is_dir() {
+            let is_folder = io::Error::new(io::ErrorKind::IsADirectory, "it is a folder");
+            return Err(is_folder.into());
+        }
+        let input = Self::new(file, progress)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        progress.begin(&name, input.len);
+        Ok(input)
+    }
+
+    /// Takes a source from its beginning.
+    pub fn new(
+        mut source: impl Read + Seek + Send + 'a,
+        progress: &'a dyn Progress,
+    ) -> Result<Self, DataProblem> {
+        let len = source.seek(SeekFrom::End(0))?;
+        source.rewind()?;
+        Ok(Self {
+            source: Box::new(source),
+            len,
+            progress,
+        })
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The first bytes, at most `bytes` of them; reading starts over afterwards.
+    pub fn head(&mut self, bytes: u64) -> Result<Vec<u8>, DataProblem> {
+        let mut head = Vec::new();
+        (&mut self.source).take(bytes).read_to_end(&mut head)?;
+        self.source.rewind()?;
+        Ok(head)
+    }
+
+    /// The content as text, unpacked where it is gzip.
+    pub fn text(mut self) -> Result<Text<'a>, DataProblem> {
+        let len = self.len;
+        if is_gzip(&self.head(2)?) {
+            let left = most_unpacked(len);
+            let unpacked = Unpacked {
+                inner: MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, self)),
+                left,
+            };
+            Ok(Text::new(Box::new(unpacked), len, true))
+        } else {
+            Ok(Text::new(Box::new(self), len, false))
+        }
+    }
+}
+
+/// Whether a file that starts with `head` is gzip.
+pub(crate) fn is_gzip(head: &[u8]) -> bool {
+    head.starts_with(b"\x1f\x8b")
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.progress.advance(read as u64);
+        Ok(read)
+    }
+}
+
+impl Seek for Input<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.source.seek(to)
+    }
+}
+
+/// What is unpacked, up to a limit.
+struct Unpacked<R> {
+    inner: MultiGzDecoder<R>,
+    left: u64,
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            io::Error::other(format!(
+                "it unpacks to more than {UNPACKED_RATIO} times its size; if that is meant, unpack it first with gunzip"
+            ))
+        })?;
+        Ok(read)
+    }
+}

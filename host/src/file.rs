@@ -1,0 +1,151 @@
+//! Files that appear whole or not at all.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A file in the making: written beside its place, and moved there when it is whole.
+#[derive(Debug)]
+pub struct WholeFile {
+    temporary: NamedTempFile,
+    place: PathBuf,
+}
+
+impl WholeFile {
+    /// A file that will be at `path`; what is there stays until [`WholeFile::finish`], and stays for good where that is
+    /// not called.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written to, or a file that is there must not be.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let place = match path.metadata() {
+            Ok(found) => existing(path, &found)?,
+            Err(_) => path.to_owned(),
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".halfgnn-").suffix(".part");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // As any other file: the umask takes away what it takes away.
+            builder.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        let temporary = builder.tempfile_in(folder(&place))?;
+        Ok(Self { temporary, place })
+    }
+
+    /// Moves the file to its place. When this returns, the file is there whole even if the machine stops.
+    ///
+    /// # Errors
+    /// Where it cannot be written; then what was there before stays.
+    pub fn finish(self) -> io::Result<()> {
+        self.temporary.as_file().sync_all()?;
+        self.temporary
+            .persist(&self.place)
+            .map_err(|error| error.error)?;
+        // The name as well.
+        #[cfg(unix)]
+        File::open(folder(&self.place))?.sync_all()?;
+        Ok(())
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.temporary.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.temporary.flush()
+    }
+}
+
+/// For archives, whose directory tells where their members lie.
+impl Seek for WholeFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.temporary.seek(to)
+    }
+}
+
+/// Writes a file at `path` that is there whole or not at all.
+///
+/// # Errors
+/// Those of [`WholeFile`].
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = WholeFile::create(path)?;
+    file.write_all(bytes)?;
+    file.finish()
+}
+
+fn folder(place: &Path) -> &Path {
+    place
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// Where the file at `path` really lies: a link stays a link. One that must not be written must not be replaced either.
+fn existing(path: &Path, found: &Metadata) -> io::Result<PathBuf> {
+    if !found.is_file() {
+        let kind = if found.is_dir() {
+            "a folder"
+        } else {
+            "no file"
+        };
+        return Err(io::Error::other(format!("it is {kind}")));
+    }
+    File::options().append(true).open(path)?;
+    path.canonicalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+        let mut names: Vec<_> = entries
+            .map(|entry| name(entry).to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_there_when_it_is_finished_and_not_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        write(&path, b"old").expect("it is written");
+        let mut file = WholeFile::create(&path).expect("it can be written");
+        file.write_all(b"new").expect("room");
+        assert_eq!(std::fs::read(&path).expect("a file"), b"old");
+        drop(file);
+        assert_eq!(names(folder.path()), ["a"], "nothing is left behind");
+        write(&path, b"newer").expect("it is written");
+        assert_eq!(std::fs::read(&path).expect("a file"), b"newer");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let error = write(folder.path(), b"").expect_err("a folder");
+        assert_eq!(error.to_string(), "it is a folder");
+        let missing = folder.path().join("none").join("a");
+        assert!(write(&missing, b"").is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_stays_a_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, link) = (folder.path().join("a"), folder.path().join("link"));
+        write(&path, b"old").expect("it is written");
+        std::os::unix::fs::symlink(&path, &link).expect("links are there");
+        write(&link, b"new").expect("it is written");
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&path).expect("a file"), b"new");
+    }
+}
