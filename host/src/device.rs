@@ -2,6 +2,10 @@
 //!
 //! Everything else is generic over [`Backend`], so what is to be done there is a [`Task`].
 
+mod survey;
+
+pub use survey::{CudaDriver, Processor, cuda_driver};
+
 use crate::backend::Backend;
 use crate::backend::cpu::Cpu;
 use crate::backend::gpu::Gpu;
@@ -98,7 +102,13 @@ fn cuda() -> Result<Device<Gpu<crate::driver::cuda::Cuda>>, Error> {
 /// That the program was built without CUDA.
 #[cfg(not(feature = "cuda"))]
 fn cuda() -> Result<Device<Cpu>, Error> {
+    Err(built_without_cuda().into())
+}
+
+/// Why there is no card without the feature `cuda`.
+#[cfg(not(feature = "cuda"))]
+fn built_without_cuda() -> crate::driver::DriverError {
     let reason = "the program was built without CUDA; build it with \
                   `cargo build --release -p halfgnn --features cuda`";
-    Err(crate::driver::DriverError::Unavailable(reason.into()).into())
+    crate::driver::DriverError::Unavailable(reason.into())
 }

@@ -1,39 +1,115 @@
 //! Where the kernels' PTX is, and which of it a card can run.
+//!
+//! A package made by `cargo xtask package` has the PTX inside, and the crate embeds it: a program that depends on the
+//! package needs no device toolchain and carries no file along. A clone of the repository looks for the files that
+//! `cargo xtask build-ptx` made, at run time.
 
 use crate::error::Error;
+use std::borrow::Cow;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The folder that is looked at first.
+/// The folder that is looked at before anything else.
 pub const DIRECTORY_VARIABLE: &str = "HALFGNN_PTX_DIR";
 
-/// The PTX for a card of compute capability `capability`: of the files `halfgnn-sm_NN.ptx` that are there, the one for
-/// the newest architecture that the card has. `None` takes the newest of all.
+/// PTX that is part of the program: architecture as a number, text. Empty where the package had none.
+const EMBEDDED: &[(u32, &str)] = include!(concat!(env!("OUT_DIR"), "/embedded_ptx.rs"));
+
+/// Where PTX was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Source {
+    /// In the program itself.
+    Embedded {
+        /// The architecture it was built for: 90 for sm_90.
+        arch: u32,
+    },
+    /// In a file.
+    File(PathBuf),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Embedded { arch } => write!(f, "built in, for sm_{arch}"),
+            Source::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Source {
+    /// The text.
+    ///
+    /// # Errors
+    /// [`Error::Contract`] where the file cannot be read.
+    pub fn read(&self) -> Result<Cow<'static, str>, Error> {
+        match self {
+            Source::Embedded { arch } => EMBEDDED
+                .iter()
+                .find(|(embedded, _)| embedded == arch)
+                .map(|(_, text)| Cow::Borrowed(*text))
+                .ok_or_else(|| Error::Contract(format!("no PTX for sm_{arch} is built in"))),
+            Source::File(path) => std::fs::read_to_string(path)
+                .map(Cow::Owned)
+                .map_err(|error| Error::Contract(format!("{}: {error}", path.display()))),
+        }
+    }
+}
+
+/// The PTX for a card of compute capability `capability`: of what is there, that for the newest architecture that the
+/// card has. `None` takes the newest of all.
 ///
-/// Files are looked for in the folder that [`DIRECTORY_VARIABLE`] names, or else in the folder `ptx` beside the program
-/// and in each folder above it; there `cargo xtask build-ptx` puts them.
+/// The folder that [`DIRECTORY_VARIABLE`] names comes first, and alone, where the variable is set; then what is built
+/// in; then files `halfgnn-sm_NN.ptx` in the folder `ptx` beside the program and in each folder above it, where
+/// `cargo xtask build-ptx` puts them.
 ///
 /// # Errors
 /// [`Error::Contract`] where there is none, with the folders that were looked at.
-pub fn find(capability: Option<(u32, u32)>) -> Result<PathBuf, Error> {
-    let directories = match std::env::var_os(DIRECTORY_VARIABLE) {
-        Some(directory) => vec![PathBuf::from(directory)],
-        None => std::env::current_exe()
-            .map(|program| {
-                program
-                    .ancestors()
-                    .skip(1)
-                    .map(|directory| directory.join("ptx"))
-                    .collect()
-            })
-            .unwrap_or_default(),
-    };
+pub fn find(capability: Option<(u32, u32)>) -> Result<Source, Error> {
     let newest = capability.map_or(u32::MAX, |(major, minor)| major * 10 + minor);
-    let mut too_new = None;
-    for directory in &directories {
+    match std::env::var_os(DIRECTORY_VARIABLE) {
+        Some(directory) => find_in(&[], &[directory.into()], newest),
+        None => find_in(EMBEDDED, &folders(), newest),
+    }
+}
+
+/// The text of the PTX that [`find`] finds.
+///
+/// # Errors
+/// Those of [`find`], and [`Error::Contract`] where the file cannot be read.
+pub fn read(capability: Option<(u32, u32)>) -> Result<Cow<'static, str>, Error> {
+    find(capability)?.read()
+}
+
+/// The folders `ptx` beside the program and above it.
+fn folders() -> Vec<PathBuf> {
+    std::env::current_exe()
+        .map(|program| {
+            program
+                .ancestors()
+                .skip(1)
+                .map(|directory| directory.join("ptx"))
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+/// The newest PTX of architectures up to `newest`, of `embedded` or else of the first folder that has one.
+fn find_in(
+    embedded: &[(u32, &str)],
+    directories: &[PathBuf],
+    newest: u32,
+) -> Result<Source, Error> {
+    let runs = |arch: &u32| *arch <= newest;
+    if let Some(arch) = embedded.iter().map(|(arch, _)| *arch).filter(runs).max() {
+        return Ok(Source::Embedded { arch });
+    }
+    let mut too_new = embedded.iter().map(|(arch, _)| *arch).min();
+    for directory in directories {
         let mut files = architectures(directory);
         files.sort_unstable();
-        if let Some((_, file)) = files.iter().rev().find(|(arch, _)| *arch <= newest) {
-            return Ok(file.clone());
+        if let Some((_, file)) = files.iter().rev().find(|(arch, _)| runs(arch)) {
+            return Ok(Source::File(file.clone()));
         }
         too_new = too_new.or(files.first().map(|(arch, _)| *arch));
     }
@@ -48,16 +124,6 @@ pub fn find(capability: Option<(u32, u32)>) -> Result<PathBuf, Error> {
         }
         None => format!("there is no PTX (halfgnn-sm_NN.ptx) in {looked}"),
     }))
-}
-
-/// The text of the PTX that [`find`] finds.
-///
-/// # Errors
-/// Those of [`find`], and [`Error::Contract`] where the file cannot be read.
-pub fn read(capability: Option<(u32, u32)>) -> Result<String, Error> {
-    let file = find(capability)?;
-    std::fs::read_to_string(&file)
-        .map_err(|error| Error::Contract(format!("{}: {error}", file.display())))
 }
 
 /// The architectures, as numbers, for which a folder has PTX.
@@ -84,8 +150,7 @@ fn architectures(directory: &Path) -> Vec<(u32, PathBuf)> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_files_of_the_kernels_count() {
+    fn folder() -> tempfile::TempDir {
         let directory = tempfile::tempdir().expect("a temporary folder");
         for name in [
             "halfgnn-sm_80.ptx",
@@ -93,8 +158,14 @@ mod tests {
             "halfgnn-sm_90.cubin",
             "other-sm_70.ptx",
         ] {
-            std::fs::write(directory.path().join(name), "").expect("the folder takes files");
+            std::fs::write(directory.path().join(name), name).expect("the folder takes files");
         }
+        directory
+    }
+
+    #[test]
+    fn only_files_of_the_kernels_count() {
+        let directory = folder();
         let mut found: Vec<u32> = architectures(directory.path())
             .into_iter()
             .map(|(arch, _)| arch)
@@ -102,5 +173,36 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, [80, 90]);
         assert!(architectures(Path::new("/no/such/folder")).is_empty());
+    }
+
+    #[test]
+    fn the_newest_that_the_card_runs_is_taken() {
+        let directory = folder();
+        let places = [
+            PathBuf::from("/no/such/folder"),
+            directory.path().to_owned(),
+        ];
+        for (card, arch) in [(80, 80), (89, 80), (90, 90), (120, 90), (u32::MAX, 90)] {
+            let source = find_in(&[], &places, card).expect("there is one");
+            let name = format!("halfgnn-sm_{arch}.ptx");
+            assert_eq!(source, Source::File(directory.path().join(&name)), "{card}");
+            assert_eq!(source.read().expect("it can be read"), name);
+        }
+        let error = find_in(&[], &places, 75).expect_err("none is old enough");
+        assert!(error.to_string().contains("sm_80"), "{error}");
+        let error = find_in(&[], &places[..1], 90).expect_err("the folder is not there");
+        assert!(error.to_string().contains("/no/such/folder"), "{error}");
+    }
+
+    #[test]
+    fn what_is_built_in_comes_before_files() {
+        let directory = folder();
+        let places = [directory.path().to_owned()];
+        let embedded = [(80, "a"), (86, "b")];
+        let found = |card| find_in(&embedded, &places, card).expect("there is one");
+        assert_eq!(found(90), Source::Embedded { arch: 86 });
+        assert_eq!(found(80), Source::Embedded { arch: 80 });
+        let error = find_in(&embedded, &[], 75).expect_err("none is old enough");
+        assert!(error.to_string().contains("sm_80"), "{error}");
     }
 }

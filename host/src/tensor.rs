@@ -4,15 +4,17 @@
 //! a row of 41 halves takes the place of 48 (the paper's feature padding, HalfGNN §4.1.1, taken to the width of half8).
 //! Padding is always zero, and no public function shows it.
 
-use crate::backend::{Backend, MemoryKind};
+use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
 use bytemuck::Pod;
 use half::f16;
 use halfgnn_contract::VECTOR_BYTES;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The number format of features, activations and the weights that kernels read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Precision {
     /// IEEE 754 binary16.
     Half,
@@ -72,12 +74,12 @@ pub fn padded<E: Element>(columns: usize) -> usize {
 
 /// `len` plain values on a backend.
 #[derive(Debug)]
-pub struct Array<B: Backend, T: Pod> {
+pub struct Array<B: Storage, T: Pod> {
     pub(crate) buffer: B::Buffer<T>,
     len: usize,
 }
 
-impl<B: Backend, T: Pod + Send + Sync> Array<B, T> {
+impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
     /// Zeros (all bytes zero).
     ///
     /// # Errors
@@ -131,13 +133,13 @@ impl<B: Backend, T: Pod + Send + Sync> Array<B, T> {
 
 /// A row-major matrix on a backend.
 #[derive(Debug)]
-pub struct Matrix<B: Backend, E: Element> {
+pub struct Matrix<B: Storage, E: Element> {
     pub(crate) buffer: B::Buffer<E>,
     rows: usize,
     columns: usize,
 }
 
-impl<B: Backend, E: Element> Matrix<B, E> {
+impl<B: Storage, E: Element> Matrix<B, E> {
     /// `rows` × `columns` zeros.
     ///
     /// # Errors

@@ -1,33 +1,38 @@
 //! A graph on a backend: the arrays that SpMM and SDDMM kernels read.
 
-use super::{Backend, MemoryKind};
+use super::{MemoryKind, Storage};
 use crate::error::Error;
-use crate::graph::{Csr, Graph};
+use crate::graph::{Csr, Graph, Starts};
 use crate::tensor::Array;
 
-/// One edge order of a graph: row ids, column ids and row offsets.
+/// One edge order of a graph: row ids, column ids and row offsets, and where rows start ([`Starts`]).
 #[derive(Debug)]
-pub struct Adjacency<B: Backend> {
+pub struct Adjacency<B: Storage> {
     vertices: usize,
     pub(crate) rows: Array<B, u32>,
     pub(crate) columns: Array<B, u32>,
     pub(crate) offsets: Array<B, u64>,
     pub(crate) empty_rows: Array<B, u32>,
+    pub(crate) starts: Array<B, [u32; 2]>,
+    pub(crate) filled_rows: Array<B, u32>,
 }
 
-impl<B: Backend> Adjacency<B> {
+impl<B: Storage> Adjacency<B> {
     /// Copies an adjacency to the backend.
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
     pub fn new(backend: &B, csr: &Csr) -> Result<Self, Error> {
         let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Graph);
+        let starts = Starts::new(csr);
         Ok(Self {
             vertices: csr.vertices(),
             rows: upload(csr.rows())?,
             columns: upload(csr.cols())?,
             offsets: Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?,
             empty_rows: upload(&csr.empty_rows())?,
+            starts: Array::from_slice(backend, &starts.words, MemoryKind::Graph)?,
+            filled_rows: upload(&starts.filled)?,
         })
     }
 
@@ -44,12 +49,12 @@ impl<B: Backend> Adjacency<B> {
 
 /// A graph on a backend, in both edge orders; a symmetric graph has one.
 #[derive(Debug)]
-pub struct DeviceGraph<B: Backend> {
+pub struct DeviceGraph<B: Storage> {
     forward: Adjacency<B>,
     backward: Option<Adjacency<B>>,
 }
 
-impl<B: Backend> DeviceGraph<B> {
+impl<B: Storage> DeviceGraph<B> {
     /// Copies a graph and, unless it is symmetric, its transpose to the backend.
     ///
     /// # Errors

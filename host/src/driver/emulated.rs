@@ -3,10 +3,12 @@
 //! A launch is run to its end before [`Driver::launch`] returns, and a fault (an access out of bounds, a read of memory
 //! that nothing wrote, a race, a barrier that not all threads reach …) is that launch's error.
 
+use super::capture::Captures;
 use super::{DeviceBuffer, DeviceInfo, Driver, DriverError, LaunchConfig, MemoryUse};
 use ptx_emulator::{
     Device, DeviceOptions, LaunchError, LaunchOptions, LaunchReport, MemoryError, Module,
 };
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -24,7 +26,7 @@ pub struct Launched {
 /// How an [`Emulated`] device behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The order of blocks and warps, and what is checked.
+    /// What is checked, and the order of blocks and warps until [`Emulated::set_seed`] changes it.
     pub launch: LaunchOptions,
     /// Multiprocessors that it claims to have; operators split their work by it.
     pub multiprocessors: u32,
@@ -49,7 +51,9 @@ pub struct Emulated {
     device: Arc<Device>,
     info: DeviceInfo,
     options: Options,
+    seed: AtomicU64,
     launches: Mutex<Vec<Launched>>,
+    captures: Captures<EmulatedGraph>,
 }
 
 impl Emulated {
@@ -68,14 +72,22 @@ impl Emulated {
             l2_bytes: 0,
             memory_bytes: device.memory,
             max_shared_bytes: 227 * 1024,
+            memory_bytes_per_second: None,
             driver_version: None,
         };
         Self {
             device: Arc::new(Device::new(device)),
             info,
+            seed: AtomicU64::new(options.launch.seed),
             options,
             launches: Mutex::default(),
+            captures: Captures::default(),
         }
+    }
+
+    /// From the next launch on, blocks and warps run in the order of this seed; 0 is the grid's own order.
+    pub fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Relaxed);
     }
 
     /// The launches since the last call, if they are recorded.
@@ -118,6 +130,12 @@ impl Drop for EmulatedBuffer {
     }
 }
 
+/// Launches that were recorded.
+#[derive(Debug, Default)]
+pub struct EmulatedGraph {
+    launches: Vec<(EmulatedFunction, LaunchConfig, Vec<u8>)>,
+}
+
 /// An entry of a module.
 #[derive(Clone, Debug)]
 pub struct EmulatedFunction {
@@ -147,12 +165,14 @@ impl Driver for Emulated {
     type Module = Arc<Module>;
     type Function = EmulatedFunction;
     type Event = Instant;
+    type Graph = EmulatedGraph;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
     fn alloc(&self, bytes: usize) -> Result<EmulatedBuffer, DriverError> {
+        self.captures.refuse("an allocation")?;
         let address = if bytes == 0 {
             0
         } else {
@@ -173,6 +193,7 @@ impl Driver for Emulated {
         offset: usize,
         source: &[u8],
     ) -> Result<(), DriverError> {
+        self.captures.refuse("a copy or a fill")?;
         DriverError::check_range(offset, source.len(), buffer.len)?;
         if source.is_empty() {
             return Ok(());
@@ -187,6 +208,7 @@ impl Driver for Emulated {
         offset: usize,
         target: &mut [u8],
     ) -> Result<(), DriverError> {
+        self.captures.refuse("a copy or a fill")?;
         DriverError::check_range(offset, target.len(), buffer.len)?;
         if target.is_empty() {
             return Ok(());
@@ -196,6 +218,7 @@ impl Driver for Emulated {
     }
 
     fn fill(&self, buffer: &EmulatedBuffer, byte: u8) -> Result<(), DriverError> {
+        self.captures.refuse("a copy or a fill")?;
         if buffer.len == 0 {
             return Ok(());
         }
@@ -225,21 +248,27 @@ impl Driver for Emulated {
         config: LaunchConfig,
         params: &[u8],
     ) -> Result<(), DriverError> {
+        let recorded = self.captures.with(|graph| {
+            graph
+                .launches
+                .push((function.clone(), config, params.to_vec()));
+        });
+        if recorded.is_some() {
+            return Ok(());
+        }
         let LaunchConfig {
             grid,
             block,
             shared_bytes,
         } = config;
         let EmulatedFunction { module, name } = function;
-        let launched = self.device.launch(
-            module,
-            name,
-            grid,
-            block,
-            shared_bytes,
-            params,
-            &self.options.launch,
-        );
+        let options = LaunchOptions {
+            seed: self.seed.load(Relaxed),
+            ..self.options.launch.clone()
+        };
+        let launched =
+            self.device
+                .launch(module, name, grid, block, shared_bytes, params, &options);
         let report = launched.map_err(|error| match error {
             LaunchError::UnknownEntry { name, .. } => DriverError::NoEntry(name),
             error => DriverError::Launch {
@@ -258,11 +287,28 @@ impl Driver for Emulated {
         Ok(())
     }
 
-    fn synchronize(&self) -> Result<(), DriverError> {
+    fn capture<E: From<DriverError>>(
+        &self,
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<EmulatedGraph, E> {
+        self.captures.record(EmulatedGraph::default(), work)
+    }
+
+    unsafe fn replay(&self, graph: &EmulatedGraph) -> Result<(), DriverError> {
+        self.captures.refuse("a replay")?;
+        for (function, config, params) in &graph.launches {
+            // SAFETY: what this method asks of its caller.
+            unsafe { self.launch(function, *config, params)? };
+        }
         Ok(())
     }
 
+    fn synchronize(&self) -> Result<(), DriverError> {
+        self.captures.refuse("a wait")
+    }
+
     fn record(&self) -> Result<Instant, DriverError> {
+        self.captures.refuse("an event")?;
         Ok(Instant::now())
     }
 
@@ -279,5 +325,48 @@ impl Driver for Emulated {
 
     fn reset_peak(&self) {
         self.device.reset_peak();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A launch's last block leaves its number.
+    #[test]
+    fn a_seed_changes_the_order_of_the_launches_behind_it() {
+        let driver = Emulated::new();
+        let module = driver
+            .load(
+                ".version 8.0 .target sm_80 .address_size 64
+                 .visible .entry last(.param .u64 to) {
+                     .reg .b32 %r<2>; .reg .b64 %rd<1>;
+                     ld.param.b64 %rd0, [to];
+                     mov.u32 %r0, %ctaid.x;
+                     atom.global.exch.b32 %r1, [%rd0], %r0;
+                     ret;
+                 }",
+            )
+            .unwrap();
+        let function = driver.function(&module, "last").unwrap();
+        let buffer = driver.alloc(4).unwrap();
+        driver.fill(&buffer, 0).unwrap();
+        let config = LaunchConfig {
+            grid: [100, 1, 1],
+            block: [1, 1, 1],
+            shared_bytes: 0,
+        };
+        let last = |seed| {
+            driver.set_seed(seed);
+            // SAFETY: the kernel's parameter is the address of one word, which `buffer` has.
+            unsafe { driver.launch(&function, config, &buffer.address().to_le_bytes()) }.unwrap();
+            let mut word = [0; 4];
+            driver.download(&buffer, 0, &mut word).unwrap();
+            u32::from_le_bytes(word)
+        };
+        assert_eq!(last(0), 99);
+        let others: Vec<u32> = (1..4).map(last).collect();
+        assert!(others.iter().any(|block| *block != 99), "{others:?}");
+        assert_eq!((1..4).map(last).collect::<Vec<_>>(), others);
     }
 }

@@ -3,10 +3,12 @@
 //! [`Driver`] is the lowest layer of the crate and the only one that knows whether kernels run on a CUDA card
 //! (`cuda`, feature `cuda`) or on the PTX emulator ([`emulated`]). Everything above it is written once.
 
+mod capture;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod emulated;
 
+use bytemuck::NoUninit;
 use std::fmt;
 
 /// What a device says of itself.
@@ -24,6 +26,9 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// The most shared memory a CTA may have, in bytes, static and dynamic together.
     pub max_shared_bytes: u32,
+    /// The most that the memory can deliver, in bytes a second, from its clock and the width of its bus; `None` where the
+    /// device does not say.
+    pub memory_bytes_per_second: Option<u64>,
     /// CUDA version that the driver supports, as `(major, minor)`; `None` for the emulator.
     pub driver_version: Option<(u32, u32)>,
 }
@@ -37,6 +42,30 @@ pub struct LaunchConfig {
     pub block: [u32; 3],
     /// Dynamic shared memory of a CTA in bytes.
     pub shared_bytes: u32,
+}
+
+impl LaunchConfig {
+    /// CTAs of `block` threads in one dimension, as few as have a thread for each of `elements`; none for no element.
+    /// The last threads of the last CTA have none: the kernel must see to that.
+    ///
+    /// ```
+    /// use halfgnn::driver::LaunchConfig;
+    ///
+    /// assert_eq!(LaunchConfig::linear(1000, 256).map(|config| config.grid), Some([4, 1, 1]));
+    /// ```
+    ///
+    /// `None` where `block` is not from 1 to 1,024, or more CTAs would be needed than a grid may have, 2³¹ − 1.
+    pub fn linear(elements: usize, block: u32) -> Option<Self> {
+        if !(1..=1024).contains(&block) {
+            return None;
+        }
+        let ctas = i32::try_from(elements.div_ceil(block as usize)).ok()?;
+        Some(Self {
+            grid: [ctas.unsigned_abs(), 1, 1],
+            block: [block, 1, 1],
+            shared_bytes: 0,
+        })
+    }
 }
 
 /// How much device memory is in use and was at most, in bytes.
@@ -70,6 +99,8 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     type Function: fmt::Debug + Clone + Send + Sync + 'static;
     /// A point in the stream.
     type Event: fmt::Debug + 'static;
+    /// Launches that were recorded, to be made all at once; keeps what it needs of their modules alive.
+    type Graph: fmt::Debug + Send + Sync + 'static;
 
     /// What the device says of itself.
     fn info(&self) -> &DeviceInfo;
@@ -134,6 +165,49 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         config: LaunchConfig,
         params: &[u8],
     ) -> Result<(), DriverError>;
+
+    /// [`Driver::launch`] with a struct for the entry's parameter; nothing where the grid is empty.
+    ///
+    /// The struct is the one that the kernel declares, `#[repr(C)]` and without padding bytes; `examples/own_kernels` in
+    /// the repository compiles one definition into both sides.
+    ///
+    /// # Safety
+    /// As for [`Driver::launch`].
+    ///
+    /// # Errors
+    /// Those of [`Driver::launch`].
+    unsafe fn launch_with<P: NoUninit>(
+        &self,
+        function: &Self::Function,
+        config: LaunchConfig,
+        params: &P,
+    ) -> Result<(), DriverError> {
+        if config.grid.contains(&0) {
+            return Ok(());
+        }
+        // SAFETY: what this function asks of its caller; without padding, the bytes are the struct's fields.
+        unsafe { self.launch(function, config, bytemuck::bytes_of(params)) }
+    }
+
+    /// Records the launches that this thread makes in `work`, in their order, instead of making them. Launches of other
+    /// threads are made as ever.
+    ///
+    /// # Errors
+    /// [`DriverError::Recording`] from every other method that `work` calls on this driver, and where this thread records
+    /// already; those of `work` and of the device.
+    fn capture<E: From<DriverError>>(
+        &self,
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Self::Graph, E>;
+
+    /// Makes the launches of `graph`, in their order.
+    ///
+    /// # Safety
+    /// What [`Driver::launch`] asks of its caller holds again for each of them.
+    ///
+    /// # Errors
+    /// Those of [`Driver::launch`].
+    unsafe fn replay(&self, graph: &Self::Graph) -> Result<(), DriverError>;
 
     /// Waits until all work is done.
     ///
@@ -203,6 +277,14 @@ pub enum DriverError {
         /// What the device or the emulator said.
         reason: String,
     },
+    /// A call that cannot be recorded, made where launches are.
+    #[error(
+        "{call} cannot be part of a recorded step: whatever a step needs must be there before it is recorded"
+    )]
+    Recording {
+        /// The call.
+        call: &'static str,
+    },
     /// Any other failure, with the call that reported it.
     #[error("the device failed in {call}: {reason}")]
     Device {
@@ -224,5 +306,26 @@ impl DriverError {
                 len,
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_grid_covers_its_elements_and_knows_its_limits() {
+        let ctas =
+            |elements, block| LaunchConfig::linear(elements, block).map(|config| config.grid[0]);
+        assert_eq!(ctas(0, 128), Some(0));
+        assert_eq!(ctas(1, 128), Some(1));
+        assert_eq!(ctas(128, 128), Some(1));
+        assert_eq!(ctas(129, 128), Some(2));
+        let most = i32::MAX as usize;
+        assert_eq!(ctas(most * 1024, 1024), Some(i32::MAX as u32));
+        assert_eq!(ctas(most * 1024 + 1, 1024), None);
+        assert_eq!(ctas(usize::MAX, 1), None);
+        assert_eq!(ctas(1, 0), None);
+        assert_eq!(ctas(1, 1025), None);
     }
 }

@@ -1,11 +1,27 @@
 //! The operators: shapes are checked here, once for every backend, and nothing is launched where they do not fit.
 
+mod attention;
+mod normalize;
+mod sddmm;
+pub mod shadow;
+
+pub use attention::{
+    Attention, AttentionBackward, attention_gradient_sums, attention_statistics, edge_softmax,
+    edge_softmax_backward, edge_step, edge_values, head_dots, head_mean, head_mean_backward,
+    head_outer, head_scores, head_sums, segment_reduce,
+};
+pub use normalize::{
+    batch_statistics, combine, dot, normalize, normalize_backward, running_statistics,
+};
+pub use sddmm::{combine_edges, sddmm};
+
 use crate::backend::{
-    Activation, AdamHyper, Adjacency, Backend, EdgeWeights, Epilogue, Form, LossScaling,
+    Activation, AdamHyper, Adjacency, Backend, Dropout, EdgeWeights, Epilogue, Form, LossScaling,
     MemoryKind, OptimizerSnapshot, OptimizerState, ParameterMut, Spmm,
 };
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
+use halfgnn_contract::attention::edge_plane_stride;
 
 fn expect_shape<B: Backend, E: Element>(
     operator: &'static str,
@@ -44,7 +60,7 @@ fn expect_classes<B: Backend, E: Element>(
 
 /// Sparse times dense (HalfGNN §4.3): `y[i] = scale · s[i] · Σ_j w(i,j) · x[j]` over the edges of row `i`.
 ///
-/// `x` and `y` are vertices × F, for any F. A row without edges becomes zero. In half precision and with the default
+/// `x` and `y` are vertices × F, for any F; several heads must be equally wide and begin at 16 bytes. A row without edges becomes zero. In half precision and with the default
 /// policy every batch of edges is summed up and scaled in float, and the row is rounded once.
 ///
 /// # Errors
@@ -74,12 +90,48 @@ pub fn spmm<B: Backend, E: Element>(
         EdgeWeights::Features(weights) => {
             Error::expect(NAME, "edge weights", a.edges(), weights.len())?
         }
+        EdgeWeights::Planes { values, heads } => {
+            check_heads::<E>(NAME, heads, x.columns())?;
+            let plane = edge_plane_stride(a.edges() as u64) as usize;
+            Error::expect(NAME, "edge weights", heads * plane, values.len())?
+        }
         EdgeWeights::Columns(scale) => {
             Error::expect(NAME, "column factors", a.vertices(), scale.len())?
+        }
+        EdgeWeights::Attention(of) => {
+            check_heads::<E>(NAME, of.heads, x.columns())?;
+            let planes = of.heads * a.vertices();
+            Error::expect(NAME, "scores of destinations", planes, of.destination.len())?;
+            Error::expect(NAME, "scores of sources", planes, of.source.len())?;
+            Error::expect(NAME, "statistics", planes, of.statistics.len())?;
+            check_dropout(NAME, of.dropout)?;
         }
     }
     expect_len(NAME, "row factors", a.vertices(), op.row_scale)?;
     backend.spmm(a, op, x, y)
+}
+
+/// Refuses heads into which `columns` cannot be cut.
+fn check_heads<E: Element>(
+    operator: &'static str,
+    heads: usize,
+    columns: usize,
+) -> Result<(), Error> {
+    let legal = match heads {
+        0 => false,
+        1 => true,
+        _ => (columns / E::LANES).is_multiple_of(heads) && columns.is_multiple_of(E::LANES),
+    };
+    if legal {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        operator,
+        reason: format!(
+            "{columns} columns cannot be cut into {heads} heads of whole vectors of {} elements",
+            E::LANES
+        ),
+    })
 }
 
 /// Dense product of two matrices in one of three forms, with an epilogue; see [`Form`] and [`Epilogue`].
@@ -128,7 +180,14 @@ fn check_activation<B: Backend>(
     columns: usize,
 ) -> Result<(), Error> {
     expect_bias(operator, columns, op.bias)?;
-    match op.dropout {
+    check_dropout(operator, op.dropout)
+}
+
+fn check_dropout<B: Backend>(
+    operator: &'static str,
+    dropout: Option<Dropout<'_, B>>,
+) -> Result<(), Error> {
+    match dropout {
         Some(dropout) if !(0.0..1.0).contains(&dropout.probability) => Err(Error::Unsupported {
             operator,
             reason: format!(
@@ -274,7 +333,7 @@ pub fn check_finite<B: Backend>(
     backend.check_finite(gradients, state)
 }
 
-/// One step of Adam for all `parameters`; see [`Backend::adam`].
+/// One step of Adam for all `parameters`; see [`OptimizerOperators::adam`](crate::backend::OptimizerOperators::adam).
 ///
 /// # Errors
 /// [`Error::Shape`] where the matrices of a parameter differ in shape; then no parameter is changed.
@@ -320,7 +379,7 @@ pub fn adam<B: Backend, E: Element>(
     backend.adam(hyper, state, parameters)
 }
 
-/// Ends an optimiser step; see [`Backend::end_step`].
+/// Ends an optimiser step; see [`OptimizerOperators::end_step`](crate::backend::OptimizerOperators::end_step).
 ///
 /// # Errors
 /// Those of the device.
@@ -358,6 +417,7 @@ impl<B: Backend> OptimizerState<B> {
             snapshot.skipped,
             snapshot.since_change,
             0,
+            snapshot.steps.wrapping_add(snapshot.skipped),
         ];
         Ok(Self {
             words: Array::from_slice(backend, &words, MemoryKind::Weights)?,

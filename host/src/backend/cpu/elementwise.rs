@@ -2,10 +2,12 @@
 //!
 //! A row is widened to float, computed with, and rounded once.
 
+use super::Cpu;
 use super::convert::{round, widen, widened};
 use super::matmul::{View, ViewMut};
 use crate::backend::Dropout;
 use crate::tensor::Element;
+use halfgnn_contract::dense::state;
 use halfgnn_contract::rng;
 use rayon::prelude::*;
 
@@ -19,12 +21,11 @@ const SUM_ROWS: usize = 256;
 pub(super) struct Steps<'a> {
     pub(super) bias: Option<&'a [f32]>,
     pub(super) relu: bool,
-    pub(super) dropout: Option<Dropout>,
+    pub(super) mask: Option<Mask>,
 }
 
 /// `y = dropout(relu(x + bias))`; in place where `x` is absent.
 pub(super) fn activate<E: Element>(steps: &Steps<'_>, x: Option<&[E]>, y: ViewMut<'_, E>) {
-    let mask = steps.dropout.map(Mask::new);
     for_rows(y, |row, columns, y, floats| {
         let source = x.map_or(&*y, |x| &x[row * y.len()..(row + 1) * y.len()]);
         widen(source, floats);
@@ -37,7 +38,7 @@ pub(super) fn activate<E: Element>(steps: &Steps<'_>, x: Option<&[E]>, y: ViewMu
                 *value = 0.0;
             }
         }
-        if let Some(mask) = &mask {
+        if let Some(mask) = &steps.mask {
             mask.apply(row, &mut floats[..columns]);
         }
         round(floats, y);
@@ -51,14 +52,13 @@ pub(super) fn activate_backward<E: Element>(
     row_scale: Option<&[f32]>,
     d: ViewMut<'_, E>,
 ) {
-    let mask = steps.dropout.map(Mask::new);
     for_rows(d, |row, columns, d, floats| {
         widen(d, floats);
         let floats_row = &mut floats[..columns];
         match (steps.relu, y) {
             // What ReLU or dropout made zero says so by itself: no mask is drawn again.
             (true, Some(y)) => {
-                let scale = mask.as_ref().map_or(1.0, |mask| mask.scale);
+                let scale = steps.mask.as_ref().map_or(1.0, |mask| mask.scale);
                 let y = &y[row * d.len()..(row + 1) * d.len()];
                 for (value, y) in floats_row.iter_mut().zip(y) {
                     *value = if y.to_f32() > 0.0 {
@@ -69,7 +69,7 @@ pub(super) fn activate_backward<E: Element>(
                 }
             }
             _ => {
-                if let Some(mask) = &mask {
+                if let Some(mask) = &steps.mask {
                     mask.apply(row, floats_row);
                 }
             }
@@ -82,7 +82,7 @@ pub(super) fn activate_backward<E: Element>(
 }
 
 /// Calls `f(row, columns, elements, floats)` for every row, with the padding in `elements` and `floats`.
-fn for_rows<E: Element>(
+pub(super) fn for_rows<E: Element>(
     matrix: ViewMut<'_, E>,
     f: impl Fn(usize, usize, &mut [E], &mut [f32]) + Sync,
 ) {
@@ -102,7 +102,7 @@ fn for_rows<E: Element>(
 }
 
 /// Which elements dropout keeps.
-struct Mask {
+pub(super) struct Mask {
     key: [u32; 2],
     step: u32,
     threshold: u32,
@@ -110,12 +110,24 @@ struct Mask {
 }
 
 impl Mask {
-    fn new(dropout: Dropout) -> Self {
+    pub(super) fn new(dropout: Dropout<'_, Cpu>) -> Self {
         Self {
             key: rng::key(dropout.seed, dropout.stream),
-            step: dropout.step,
+            step: dropout.state.words.buffer.read()[state::ATTEMPTS],
             threshold: rng::threshold(dropout.probability),
             scale: 1.0 / (1.0 - dropout.probability),
+        }
+    }
+
+    /// What becomes of the weight of the edge from `source` to `destination`.
+    pub(super) fn edge(&self, weight: f32, head: usize, destination: usize, source: usize) -> f32 {
+        // Ids are 32 bits wide, and there are no more heads than columns.
+        let [head, destination, source] = [head, destination, source].map(|id| id as u32);
+        let counter = rng::edge_dropout_counter(self.step, head, destination, source);
+        if rng::philox(self.key, counter)[0] >= self.threshold {
+            weight * self.scale
+        } else {
+            0.0
         }
     }
 

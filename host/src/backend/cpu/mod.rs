@@ -4,12 +4,16 @@
 //! the surrounding rayon pool in pieces that depend on shapes alone, and sums are merged in a fixed order, so that a
 //! result has the same bits for any number of threads.
 
+mod attention;
 mod buffer;
 mod convert;
 mod elementwise;
 mod loss;
 mod matmul;
+mod normalize;
 mod optimizer;
+mod sddmm;
+mod shadow;
 mod spmm;
 #[cfg(test)]
 mod tests;
@@ -17,14 +21,16 @@ mod tests;
 pub use buffer::Buffer;
 
 use super::{
-    Activation, AdamHyper, Adjacency, Backend, EdgeWeights, Epilogue, Form, Ledger, LossScaling,
-    MemoryKind, MemoryReport, OptimizerState, ParameterMut, Spmm,
+    Activation, AdamHyper, Adjacency, DenseOperators, EdgeCombine, EdgeWeights, Epilogue, Form,
+    Ledger, LossOperators, LossScaling, MemoryKind, MemoryReport, OptimizerOperators,
+    OptimizerState, ParameterMut, Sddmm, SddmmOperators, SparseOperators, Spmm, Storage,
 };
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 use buffer::Reading;
 use bytemuck::Pod;
 use matmul::{Finish, View, ViewMut};
+use std::convert::Infallible;
 
 /// The CPU of this machine, through the threads of the surrounding rayon pool.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +45,9 @@ impl Cpu {
     }
 }
 
-impl Backend for Cpu {
+impl Storage for Cpu {
     type Buffer<T: Pod> = Buffer<T>;
+    type Recording = Infallible;
 
     fn name(&self) -> String {
         format!("CPU ({} threads)", rayon::current_num_threads())
@@ -56,6 +63,18 @@ impl Backend for Cpu {
 
     fn download<T: Pod>(&self, buffer: &Buffer<T>, target: &mut [T]) -> Result<(), Error> {
         Ok(buffer.copy_to(target)?)
+    }
+
+    /// A call costs nothing here.
+    fn record(
+        &self,
+        _work: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Option<Infallible>, Error> {
+        Ok(None)
+    }
+
+    fn replay(&self, recording: &Infallible) -> Result<(), Error> {
+        match *recording {}
     }
 
     fn synchronize(&self) -> Result<(), Error> {
@@ -75,7 +94,9 @@ impl Backend for Cpu {
     fn reset_peak(&self) {
         self.ledger.reset_peak();
     }
+}
 
+impl SparseOperators for Cpu {
     fn spmm<E: Element>(
         &self,
         a: &Adjacency<Self>,
@@ -83,16 +104,30 @@ impl Backend for Cpu {
         x: &Matrix<Self, E>,
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
-        let (edge_weights, column_scale);
+        let (edge_weights, column_scale, attention);
+        let mut heads = 1;
         let weights = match op.weights {
             EdgeWeights::Ones => spmm::Weights::Ones,
             EdgeWeights::Features(array) => {
                 edge_weights = array.buffer.read();
                 spmm::Weights::Edges(&edge_weights)
             }
+            EdgeWeights::Planes {
+                values,
+                heads: planes,
+            } => {
+                edge_weights = values.buffer.read();
+                heads = planes;
+                spmm::Weights::Edges(&edge_weights)
+            }
             EdgeWeights::Columns(array) => {
                 column_scale = array.buffer.read();
                 spmm::Weights::Columns(&column_scale)
+            }
+            EdgeWeights::Attention(of) => {
+                attention = spmm::Attention::new(of, a.vertices());
+                heads = of.heads;
+                spmm::Weights::Attention(&attention)
             }
         };
         let row_scale = read(op.row_scale);
@@ -100,15 +135,51 @@ impl Backend for Cpu {
             offsets: &a.offsets.buffer.read(),
             columns: &a.columns.buffer.read(),
             weights,
+            heads,
             row_scale: row_scale.as_deref(),
             scale: op.scale,
+            aggregation: op.aggregation,
             x: &x.buffer.read(),
             stride: x.stride(),
         };
         spmm::spmm(&operands, op.policy, x.columns(), y.buffer.get_mut());
         Ok(())
     }
+}
 
+impl SddmmOperators for Cpu {
+    fn sddmm<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: &Sddmm,
+        u: &Matrix<Self, E>,
+        v: &Matrix<Self, E>,
+        e: &mut Array<Self, E>,
+    ) -> Result<(), Error> {
+        let operands = sddmm::Operands {
+            rows: &a.rows.buffer.read(),
+            columns: &a.columns.buffer.read(),
+            u: &u.buffer.read(),
+            v: &v.buffer.read(),
+            stride: u.stride(),
+        };
+        sddmm::sddmm(&operands, op, u.columns() / op.heads, e.buffer.get_mut());
+        Ok(())
+    }
+
+    fn combine_edges<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        _heads: usize,
+        op: &EdgeCombine<'_, Self, E>,
+        e: &mut Array<Self, E>,
+    ) -> Result<(), Error> {
+        sddmm::combine(a, op, e.buffer.get_mut());
+        Ok(())
+    }
+}
+
+impl DenseOperators for Cpu {
     fn matmul<E: Element, O: Element>(
         &self,
         form: Form,
@@ -175,7 +246,9 @@ impl Backend for Cpu {
         elementwise::column_sums(view(x, &x.buffer.read()), sums.buffer.get_mut());
         Ok(())
     }
+}
 
+impl LossOperators for Cpu {
     fn cross_entropy<E: Element>(
         &self,
         logits: &Matrix<Self, E>,
@@ -210,7 +283,9 @@ impl Backend for Cpu {
         correct.buffer.get_mut().copy_from_slice(&counts);
         Ok(())
     }
+}
 
+impl OptimizerOperators for Cpu {
     fn check_finite(
         &self,
         gradients: &[&Matrix<Self, f32>],
@@ -284,6 +359,6 @@ fn steps<'a>(op: &Activation<'_, Cpu>, bias: Option<&'a [f32]>) -> elementwise::
     elementwise::Steps {
         bias,
         relu: op.relu,
-        dropout: op.dropout,
+        mask: op.dropout.map(elementwise::Mask::new),
     }
 }

@@ -13,10 +13,14 @@
 //! Rows are shared out to threads, and a row longer than [`CHUNK_EDGES`] is cut into chunks of that length, whose sums
 //! are added in their order. Chunks depend on the row alone, so that the result does not depend on the threads.
 
+use super::Cpu;
+use super::buffer::Reading;
 use super::convert::{round, round_in_place, widen};
-use crate::backend::{Accumulate, Scaling, SpmmPolicy};
+use super::elementwise::Mask;
+use crate::backend::{Accumulate, Aggregation, EdgeAttention, Scaling, SpmmPolicy};
 use crate::tensor::{Element, Precision};
 use half::f16;
+use halfgnn_contract::attention::{edge_plane_stride, weight};
 use halfgnn_contract::spmm::EDGES_PER_WARP;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -30,17 +34,66 @@ const CHUNK_EDGES: usize = 32 * BATCH_EDGES;
 /// Weights of the edges, as slices.
 pub(super) enum Weights<'a, E> {
     Ones,
+    /// One an edge, a plane a head.
     Edges(&'a [E]),
     Columns(&'a [f32]),
+    Attention(&'a Attention<'a>),
+}
+
+/// Scores and statistics of the vertices, in planes.
+pub(super) struct Attention<'a> {
+    destination: Reading<'a, f32>,
+    source: Reading<'a, f32>,
+    statistics: Reading<'a, [f32; 2]>,
+    vertices: usize,
+    slope: f32,
+    transposed: bool,
+    positive_only: bool,
+    dropout: Option<Mask>,
+}
+
+impl<'a> Attention<'a> {
+    pub(super) fn new(of: &EdgeAttention<'a, Cpu>, vertices: usize) -> Self {
+        let dropout = of.dropout.filter(|dropout| dropout.probability > 0.0);
+        Self {
+            destination: of.destination.buffer.read(),
+            source: of.source.buffer.read(),
+            statistics: of.statistics.buffer.read(),
+            vertices,
+            slope: of.slope,
+            transposed: of.transposed,
+            positive_only: of.positive_only,
+            dropout: dropout.map(Mask::new),
+        }
+    }
+
+    fn of(&self, row: usize, column: usize, head: usize) -> f32 {
+        let (destination, source) = if self.transposed {
+            (column, row)
+        } else {
+            (row, column)
+        };
+        let plane = head * self.vertices;
+        let sum = self.destination[plane + destination] + self.source[plane + source];
+        if self.positive_only && sum <= 0.0 {
+            return 0.0;
+        }
+        let weight = weight(sum, self.slope, self.statistics[plane + destination]);
+        match &self.dropout {
+            Some(mask) => mask.edge(weight, head, destination, source),
+            None => weight,
+        }
+    }
 }
 
 impl<E: Element> Weights<'_, E> {
     #[inline]
-    fn of(&self, edge: usize, column: usize) -> f32 {
+    fn of(&self, edge: usize, row: usize, column: usize, head: usize, plane: usize) -> f32 {
         match self {
             Weights::Ones => 1.0,
-            Weights::Edges(weights) => weights[edge].to_f32(),
+            Weights::Edges(values) => values[head * plane + edge].to_f32(),
             Weights::Columns(scale) => scale[column],
+            Weights::Attention(attention) => attention.of(row, column, head),
         }
     }
 }
@@ -50,8 +103,11 @@ pub(super) struct Operands<'a, E> {
     pub(super) offsets: &'a [u64],
     pub(super) columns: &'a [u32],
     pub(super) weights: Weights<'a, E>,
+    /// Parts of a row of `x`, each with weights of its own.
+    pub(super) heads: usize,
     pub(super) row_scale: Option<&'a [f32]>,
     pub(super) scale: f32,
+    pub(super) aggregation: Aggregation,
     pub(super) x: &'a [E],
     pub(super) stride: usize,
 }
@@ -91,6 +147,7 @@ impl Plan {
         let SpmmPolicy {
             scaling,
             accumulate,
+            ..
         } = policy;
         // Frameworks that scale before or after the sum add up in half; that is what these policies show.
         let in_half = scaling != Scaling::Discretized || accumulate == Accumulate::Half;
@@ -146,8 +203,11 @@ impl<E: Element> Operands<'_, E> {
             return y.fill(E::zeroed());
         }
         let factor = self.row_scale.map_or(1.0, |scale| scale[row]) * self.scale;
+        if self.aggregation == Aggregation::Max {
+            return self.largest(row, edges, factor, scratch, y);
+        }
         if edges.len() <= plan.chunk() {
-            self.chunk(edges, factor, plan, scratch);
+            self.chunk(row, edges, factor, plan, scratch);
         } else {
             let starts = edges.clone().step_by(plan.chunk());
             let chunks: Vec<Vec<f32>> = starts
@@ -156,7 +216,7 @@ impl<E: Element> Operands<'_, E> {
                 .map(|start| {
                     let mut scratch = Scratch::new(self.stride);
                     let end = edges.end.min(start + plan.chunk());
-                    self.chunk(start..end, factor, plan, &mut scratch);
+                    self.chunk(row, start..end, factor, plan, &mut scratch);
                     scratch.merged
                 })
                 .collect();
@@ -168,15 +228,22 @@ impl<E: Element> Operands<'_, E> {
         round(&scratch.merged, y);
     }
 
-    /// Leaves the scaled sum of `edges` in `scratch.merged`.
-    fn chunk(&self, edges: Range<usize>, factor: f32, plan: Plan, scratch: &mut Scratch) {
+    /// Leaves the scaled sum of `edges`, which are edges of `row`, in `scratch.merged`.
+    fn chunk(
+        &self,
+        row: usize,
+        edges: Range<usize>,
+        factor: f32,
+        plan: Plan,
+        scratch: &mut Scratch,
+    ) {
         scratch.merged.fill(0.0);
         let mut start = edges.start;
         while start < edges.end {
             let end = edges.end.min(start.saturating_add(plan.batch()));
             scratch.batch.fill(0.0);
             for edge in start..end {
-                self.add_edge(edge, factor, plan, scratch);
+                self.add_edge(row, edge, factor, plan, scratch);
             }
             let scale = match plan.scaling {
                 Scaling::Discretized | Scaling::PostReduction => factor,
@@ -189,8 +256,45 @@ impl<E: Element> Operands<'_, E> {
         }
     }
 
+    /// The largest product of each column, NaN where one is, times the factor.
+    fn largest(
+        &self,
+        row: usize,
+        edges: Range<usize>,
+        factor: f32,
+        scratch: &mut Scratch,
+        y: &mut [E],
+    ) {
+        let Scratch { input, batch, .. } = scratch;
+        batch.fill(f32::NEG_INFINITY);
+        let plane = edge_plane_stride(self.columns.len() as u64) as usize;
+        for edge in edges {
+            let column = self.columns[edge] as usize;
+            widen(
+                &self.x[column * self.stride..(column + 1) * self.stride],
+                input,
+            );
+            for (head, (batch, input)) in batch
+                .chunks_exact_mut(self.stride / self.heads)
+                .zip(input.chunks_exact(self.stride / self.heads))
+                .enumerate()
+            {
+                let weight = self.weights.of(edge, row, column, head, plane);
+                for (largest, value) in batch.iter_mut().zip(input) {
+                    // Rounded as the product of two elements is.
+                    let value = E::from_f32(weight * value).to_f32();
+                    if value > *largest || value.is_nan() {
+                        *largest = value;
+                    }
+                }
+            }
+        }
+        batch.iter_mut().for_each(|value| *value *= factor);
+        round(batch, y);
+    }
+
     /// Adds `w · x` of one edge to the batch.
-    fn add_edge(&self, edge: usize, factor: f32, plan: Plan, scratch: &mut Scratch) {
+    fn add_edge(&self, row: usize, edge: usize, factor: f32, plan: Plan, scratch: &mut Scratch) {
         let Scratch {
             input,
             batch,
@@ -202,10 +306,14 @@ impl<E: Element> Operands<'_, E> {
             &self.x[column * self.stride..(column + 1) * self.stride],
             input,
         );
-        let weight = self.weights.of(edge, column);
+        let width = self.stride / self.heads;
+        let plane = edge_plane_stride(self.columns.len() as u64) as usize;
+        let weight = |head| self.weights.of(edge, row, column, head, plane);
         if plan.scaling == Scaling::PreReduction {
-            let weight = weight * factor;
-            input.iter_mut().for_each(|value| *value *= weight);
+            for (head, part) in input.chunks_exact_mut(width).enumerate() {
+                let weight = weight(head) * factor;
+                part.iter_mut().for_each(|value| *value *= weight);
+            }
             if plan.in_half {
                 round_in_place(input, halves);
             }
@@ -213,8 +321,12 @@ impl<E: Element> Operands<'_, E> {
         } else if matches!(self.weights, Weights::Ones) {
             add(batch, input);
         } else {
-            for (sum, value) in batch.iter_mut().zip(&*input) {
-                *sum += weight * value;
+            let parts = batch.chunks_exact_mut(width).zip(input.chunks_exact(width));
+            for (head, (batch, input)) in parts.enumerate() {
+                let weight = weight(head);
+                for (sum, value) in batch.iter_mut().zip(input) {
+                    *sum += weight * value;
+                }
             }
         }
         if plan.in_half {

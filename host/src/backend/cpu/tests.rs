@@ -3,8 +3,8 @@
 
 use super::Cpu;
 use crate::backend::{
-    Accumulate, Adjacency, Backend, EdgeWeights, Epilogue, Form, MemoryKind, Scaling, Spmm,
-    SpmmPolicy,
+    Accumulate, Adjacency, EdgeWeights, Epilogue, Form, MemoryKind, Scaling, Spmm, SpmmPolicy,
+    Storage,
 };
 use crate::graph::Csr;
 use crate::ops;
@@ -78,6 +78,7 @@ fn spmm_has_the_same_bits_on_any_number_of_threads() {
         let policy = SpmmPolicy {
             scaling: Scaling::Discretized,
             accumulate,
+            ..SpmmPolicy::DEFAULT
         };
         let op = Spmm {
             weights: EdgeWeights::Features(&half),

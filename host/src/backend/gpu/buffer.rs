@@ -1,16 +1,36 @@
 //! Device memory of one element type.
 
+use super::recording::Retired;
 use crate::backend::{Ledger, MemoryKind, Tracked};
 use crate::driver::{DeviceBuffer, Driver};
 use crate::error::Error;
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Memory of the driver's, counted.
+#[derive(Debug)]
+pub(super) struct Memory<D: Driver> {
+    buffer: D::Buffer,
+    _bytes: Tracked,
+}
+
+/// What a buffer is allocated from and returns to.
+#[derive(Debug)]
+pub(super) struct Allocator<'a, D: Driver> {
+    pub(super) driver: &'a D,
+    pub(super) ledger: &'a Ledger,
+    pub(super) retired: &'a Arc<Retired<D>>,
+}
 
 /// Memory on the device of a [`Gpu`](super::Gpu), for elements of type `T`.
 pub struct Buffer<D: Driver, T> {
-    memory: D::Buffer,
-    _bytes: Tracked,
+    /// There until the buffer is dropped.
+    memory: Option<Memory<D>>,
+    address: u64,
+    bytes: usize,
+    retired: Arc<Retired<D>>,
     element: PhantomData<fn() -> T>,
 }
 
@@ -23,29 +43,32 @@ impl<D: Driver, T> fmt::Debug for Buffer<D, T> {
 impl<D: Driver, T: Pod> Buffer<D, T> {
     /// `len` elements, all bytes zero.
     pub(super) fn zeroed(
-        driver: &D,
+        allocator: &Allocator<'_, D>,
         len: usize,
-        ledger: &Ledger,
         kind: MemoryKind,
     ) -> Result<Self, Error> {
-        let buffer = Self::uninitialised(driver, len, ledger, kind)?;
-        driver.fill(&buffer.memory, 0)?;
+        let buffer = Self::uninitialised(allocator, len, kind)?;
+        allocator.driver.fill(buffer.memory(), 0)?;
         Ok(buffer)
     }
 
     /// `len` elements of any content.
     pub(super) fn uninitialised(
-        driver: &D,
+        allocator: &Allocator<'_, D>,
         len: usize,
-        ledger: &Ledger,
         kind: MemoryKind,
     ) -> Result<Self, Error> {
         // More bytes than an address has are more than the device has, which says so.
         let bytes = len.saturating_mul(size_of::<T>());
-        let memory = driver.alloc(bytes)?;
+        let buffer = allocator.driver.alloc(bytes)?;
         Ok(Self {
-            memory,
-            _bytes: ledger.track(bytes as u64, kind),
+            address: buffer.address(),
+            bytes,
+            memory: Some(Memory {
+                buffer,
+                _bytes: allocator.ledger.track(bytes as u64, kind),
+            }),
+            retired: Arc::clone(allocator.retired),
             element: PhantomData,
         })
     }
@@ -53,17 +76,28 @@ impl<D: Driver, T: Pod> Buffer<D, T> {
 
 impl<D: Driver, T> Buffer<D, T> {
     /// The driver's buffer.
-    pub(super) fn memory(&self) -> &D::Buffer {
-        &self.memory
+    pub(crate) fn memory(&self) -> &D::Buffer {
+        match &self.memory {
+            Some(memory) => &memory.buffer,
+            None => unreachable!("only dropping a buffer takes its memory"),
+        }
     }
 
     /// Address on the device.
-    pub(super) fn address(&self) -> u64 {
-        self.memory.address()
+    pub(crate) fn address(&self) -> u64 {
+        self.address
     }
 
     /// Length in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.memory.len()
+        self.bytes
+    }
+}
+
+impl<D: Driver, T> Drop for Buffer<D, T> {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.retired.retire(memory);
+        }
     }
 }

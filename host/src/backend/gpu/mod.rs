@@ -3,25 +3,36 @@
 //! - `kernels`: a module of PTX, compared with the launch contract before anything is launched.
 //! - one file an operator family: what the kernel is told.
 
+mod address;
+mod attention;
 mod buffer;
 mod dense;
 mod kernels;
+mod loss;
 mod matmul;
+mod normalize;
+mod optimizer;
+#[doc(hidden)]
+pub mod peers;
+mod recording;
+mod sddmm;
+mod shadow;
 mod spmm;
 mod workspace;
 
 pub use buffer::Buffer;
+pub use recording::Recording;
 
-use super::{
-    Activation, AdamHyper, Adjacency, Backend, Epilogue, Form, Ledger, LossScaling, MemoryKind,
-    MemoryReport, OptimizerState, ParameterMut, Spmm,
-};
-use crate::driver::Driver;
+use super::{Ledger, MemoryKind, MemoryReport, Storage};
+use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix};
+use crate::tensor::{Array, Element, Matrix, Precision};
+use buffer::Allocator;
 use bytemuck::Pod;
 use halfgnn_contract::DevicePtr;
 use kernels::Kernels;
+use recording::Retired;
+use std::sync::Arc;
 use workspace::Workspace;
 
 /// A backend that launches kernels.
@@ -31,6 +42,7 @@ pub struct Gpu<D: Driver> {
     kernels: Kernels<D>,
     workspace: Workspace<D>,
     ledger: Ledger,
+    retired: Arc<Retired<D>>,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -41,11 +53,13 @@ impl<D: Driver> Gpu<D> {
     /// [`Error::Driver`] where it does not load.
     pub fn new(driver: D, ptx: &str) -> Result<Self, Error> {
         let kernels = Kernels::load(&driver, ptx)?;
+        let retired = Arc::default();
         Ok(Self {
             driver,
             kernels,
-            workspace: Workspace::default(),
+            workspace: Workspace::new(Arc::clone(&retired)),
             ledger: Ledger::default(),
+            retired,
         })
     }
 
@@ -93,15 +107,21 @@ fn narrow(operator: &'static str, what: &'static str, value: usize) -> Result<u3
     })
 }
 
-impl<D: Driver> Backend for Gpu<D> {
+impl<D: Driver> Storage for Gpu<D> {
     type Buffer<T: Pod> = Buffer<D, T>;
+    type Recording = Recording<D>;
 
     fn name(&self) -> String {
         self.driver.info().name.clone()
     }
 
     fn alloc<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Buffer<D, T>, Error> {
-        Buffer::zeroed(&self.driver, len, &self.ledger, kind)
+        let allocator = Allocator {
+            driver: &self.driver,
+            ledger: &self.ledger,
+            retired: &self.retired,
+        };
+        Buffer::zeroed(&allocator, len, kind)
     }
 
     fn upload<T: Pod>(&self, buffer: &Buffer<D, T>, source: &[T]) -> Result<(), Error> {
@@ -114,6 +134,17 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok(self
             .driver
             .download(buffer.memory(), 0, bytemuck::cast_slice_mut(target))?)
+    }
+
+    fn record(
+        &self,
+        work: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Option<Recording<D>>, Error> {
+        self.record_operators(work).map(Some)
+    }
+
+    fn replay(&self, recording: &Recording<D>) -> Result<(), Error> {
+        self.replay_operators(recording)
     }
 
     fn synchronize(&self) -> Result<(), Error> {
@@ -135,99 +166,31 @@ impl<D: Driver> Backend for Gpu<D> {
         self.ledger.reset_peak();
         self.driver.reset_peak();
     }
+}
 
-    fn spmm<E: Element>(
-        &self,
-        a: &Adjacency<Self>,
-        op: &Spmm<'_, Self, E>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
-    ) -> Result<(), Error> {
-        self.launch_spmm(a, op, x, y)
+/// The entry for halves, or the one for floats.
+fn entry<E: Element>(half: &'static str, float: &'static str) -> &'static str {
+    match E::PRECISION {
+        Precision::Half => half,
+        Precision::Float => float,
     }
+}
 
-    fn matmul<E: Element, O: Element>(
-        &self,
-        form: Form,
-        a: &Matrix<Self, E>,
-        b: &Matrix<Self, E>,
-        epilogue: &Epilogue<'_, Self>,
-        c: &mut Matrix<Self, O>,
-    ) -> Result<(), Error> {
-        self.launch_matmul(form, a, b, epilogue, c)
-    }
-
-    fn activate<E: Element>(
-        &self,
-        op: &Activation<'_, Self>,
-        x: Option<&Matrix<Self, E>>,
-        y: &mut Matrix<Self, E>,
-    ) -> Result<(), Error> {
-        self.launch_activate(op, x, y)
-    }
-
-    fn activate_backward<E: Element>(
-        &self,
-        op: &Activation<'_, Self>,
-        y: Option<&Matrix<Self, E>>,
-        row_scale: Option<&Array<Self, f32>>,
-        d: &mut Matrix<Self, E>,
-    ) -> Result<(), Error> {
-        self.launch_activate_backward(op, y, row_scale, d)
-    }
-
-    fn column_sums<E: Element>(
-        &self,
-        x: &Matrix<Self, E>,
-        sums: &mut Matrix<Self, f32>,
-    ) -> Result<(), Error> {
-        self.launch_column_sums(x, sums)
-    }
-
-    fn cross_entropy<E: Element>(
-        &self,
-        logits: &Matrix<Self, E>,
-        targets: &Array<Self, u32>,
-        count: usize,
-        state: &OptimizerState<Self>,
-        gradient: &mut Matrix<Self, E>,
-        loss: &mut Array<Self, f32>,
-    ) -> Result<(), Error> {
-        self.launch_cross_entropy(logits, targets, count, state, gradient, loss)
-    }
-
-    fn count_correct<E: Element>(
-        &self,
-        logits: &Matrix<Self, E>,
-        labels: &Array<Self, u32>,
-        splits: &Array<Self, u32>,
-        correct: &mut Array<Self, u32>,
-    ) -> Result<(), Error> {
-        self.launch_count_correct(logits, labels, splits, correct)
-    }
-
-    fn check_finite(
-        &self,
-        gradients: &[&Matrix<Self, f32>],
-        state: &mut OptimizerState<Self>,
-    ) -> Result<(), Error> {
-        self.launch_check_finite(gradients, state)
-    }
-
-    fn adam<E: Element>(
-        &self,
-        hyper: &AdamHyper,
-        state: &OptimizerState<Self>,
-        parameters: &mut [ParameterMut<'_, Self, E>],
-    ) -> Result<(), Error> {
-        self.launch_adam(hyper, state, parameters)
-    }
-
-    fn end_step(
-        &self,
-        scaling: &LossScaling,
-        state: &mut OptimizerState<Self>,
-    ) -> Result<(), Error> {
-        self.launch_end_step(scaling, state)
-    }
+/// CTAs in x, and in y, of the threads that this family has.
+fn dense_config(
+    operator: &'static str,
+    ctas: u64,
+    ctas_y: u32,
+    shared_bytes: u32,
+) -> Result<LaunchConfig, Error> {
+    let ctas = narrow(
+        operator,
+        "CTAs",
+        usize::try_from(ctas).unwrap_or(usize::MAX),
+    )?;
+    Ok(LaunchConfig {
+        grid: [ctas, ctas_y, 1],
+        block: [halfgnn_contract::dense::THREADS_PER_CTA, 1, 1],
+        shared_bytes,
+    })
 }

@@ -1,17 +1,21 @@
 //! SpMM: two launches, the edge-parallel kernel and its follow-up.
 
+use super::attention::edge_attention;
 use super::{Gpu, array, matrix, narrow, optional_array, stride_vectors};
-use crate::backend::{Accumulate, Adjacency, EdgeWeights, Scaling, Spmm};
+use crate::backend::{
+    Accumulate, Adjacency, Aggregation, EdgeWeights, Scaling, SparseOperators, Spmm, Write,
+};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix, Precision};
 use halfgnn_contract::DevicePtr;
+use halfgnn_contract::attention::{EdgeAttention, edge_plane_stride};
 use halfgnn_contract::spmm::{self as contract, Load, Scale, SpmmParams, Weights};
 
 const NAME: &str = "spmm";
 
-impl<D: Driver> Gpu<D> {
-    pub(super) fn launch_spmm<E: Element>(
+impl<D: Driver> SparseOperators for Gpu<D> {
+    fn spmm<E: Element>(
         &self,
         a: &Adjacency<Self>,
         op: &Spmm<'_, Self, E>,
@@ -28,17 +32,39 @@ impl<D: Driver> Gpu<D> {
         let load = first.load;
         // A row is read to the end of its padding, in as many loads as fit into its 16-byte vectors.
         let feature_loads = x_stride * E::LANES as u32 / load.width();
-        let lanes_log2 = contract::lanes_log2(feature_loads);
-        let tiles = contract::feature_tiles(feature_loads);
-        let ctas = contract::ctas(edges);
+        let heads = match op.weights {
+            EdgeWeights::Ones | EdgeWeights::Columns(_) | EdgeWeights::Features(_) => 1,
+            EdgeWeights::Planes { heads, .. } => heads,
+            EdgeWeights::Attention(of) => of.heads,
+        };
+        let heads = narrow(NAME, "heads", heads)?;
+        let head_loads = feature_loads / heads;
+        let lanes_log2 = contract::lanes_log2(head_loads);
+        let tiles = contract::feature_tiles(head_loads);
+        let work = Work {
+            edges,
+            rows: narrow(NAME, "rows", a.vertices() - a.empty_rows.len())?,
+            lanes_log2,
+            passes: tiles * heads,
+        };
+        let cta_edges_log2 = match op.policy.edges_per_warp {
+            Some(edges) => forced(edges, lanes_log2)?,
+            None => choose(&work, self.driver.info().multiprocessors),
+        };
+        let ctas = contract::ctas(edges, cta_edges_log2);
         let floats = contract::staging_floats(ctas, feature_loads * load.width());
         let staging = self.workspace.floats(&self.driver, &self.ledger, floats)?;
 
         let (mut edge_weights, mut column_scale) = (DevicePtr::NULL, DevicePtr::NULL);
+        let mut attention = EdgeAttention::NONE;
         match op.weights {
             EdgeWeights::Ones => {}
             EdgeWeights::Features(weights) => edge_weights = array(weights),
             EdgeWeights::Columns(scale) => column_scale = array(scale),
+            EdgeWeights::Planes { values, .. } => edge_weights = array(values),
+            EdgeWeights::Attention(of) => {
+                attention = edge_attention(of, a)?;
+            }
         }
         let params = SpmmParams {
             rows: array(&a.rows),
@@ -50,6 +76,8 @@ impl<D: Driver> Gpu<D> {
             x: matrix(x),
             y: matrix(y),
             staging: DevicePtr::new(staging.address()),
+            starts: array(&a.starts),
+            filled_rows: array(&a.filled_rows),
             empty_rows: array(&a.empty_rows),
             edges,
             empty_count,
@@ -59,71 +87,209 @@ impl<D: Driver> Gpu<D> {
             features: narrow(NAME, "feature length", x.columns())?,
             lanes_log2,
             ctas,
-            scale: op.scale,
+            cta_edges_log2,
             reserved: 0,
+            scale: op.scale,
+            head_loads,
+            edge_plane_stride: edge_plane_stride(u64::from(edges)),
+            attention,
         };
         let config = |ctas, shared_bytes| LaunchConfig {
-            grid: [ctas, tiles, 1],
+            grid: [ctas, tiles, heads],
             block: [contract::THREADS_PER_CTA, 1, 1],
             shared_bytes,
         };
         // SAFETY: the operator checked that `x`, `y`, weights and factors fit the graph, whose arrays were checked when
         // it was made; the staging buffer has `staging_floats`.
         unsafe {
-            self.kernels.launch(
-                &self.driver,
-                first.name,
-                config(ctas, contract::shared_bytes(load.width())),
-                &params,
-            )?;
-            // One CTA leaves nothing to complete.
-            let follow_up = contract::follow_up_ctas(if ctas > 1 { ctas } else { 0 }, empty_count);
-            let params = SpmmParams {
-                ctas: if ctas > 1 { ctas } else { 0 },
-                ..params
+            let weighted = first.weights != Weights::Ones;
+            let shared_bytes = contract::shared_bytes(load.width(), cta_edges_log2, weighted);
+            // Atomics add to zeros, and so does nothing to the rows without edges.
+            let clearing = if second.is_some() {
+                empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
+            } else {
+                self.driver.fill(y.buffer.memory(), 0)?;
+                0
             };
+            let config_of_first = config(ctas + clearing, shared_bytes);
+            self.kernels
+                .launch(&self.driver, first.name, config_of_first, &params)?;
+            let Some(second) = second else {
+                return Ok(());
+            };
+            // One CTA leaves nothing to complete.
+            let follow_up = contract::follow_up_ctas(ctas, lanes_log2);
             self.kernels
                 .launch(&self.driver, second.name, config(follow_up, 0), &params)
         }
     }
 }
 
-/// The two entries for what is asked.
+/// The entry for what is asked, and its follow-up if it leaves anything to complete.
 fn entries<D: Driver, E: Element>(
     op: &Spmm<'_, Gpu<D>, E>,
 ) -> Result<
     (
         &'static contract::SpmmEntry,
-        &'static contract::FollowUpEntry,
+        Option<&'static contract::FollowUpEntry>,
     ),
     Error,
 > {
     let weights = match op.weights {
         EdgeWeights::Ones => Weights::Ones,
-        EdgeWeights::Features(_) => Weights::EdgeFeatures,
+        EdgeWeights::Features(_) | EdgeWeights::Planes { .. } => Weights::EdgeFeatures,
         EdgeWeights::Columns(_) => Weights::ColumnScale,
+        EdgeWeights::Attention(_) => Weights::Attention,
     };
-    let (load, accumulate) = match (E::PRECISION, op.policy.accumulate) {
-        (Precision::Float, _) => (Load::Float4, contract::Accumulate::InFloat),
-        // Column factors are float, and so is what is added up with them.
-        (Precision::Half, Accumulate::Half) if weights != Weights::ColumnScale => {
-            (Load::Half8, contract::Accumulate::InHalf)
-        }
-        (Precision::Half, _) => (Load::Half8, contract::Accumulate::InFloat),
+    let load = match E::PRECISION {
+        Precision::Half => Load::Half8,
+        Precision::Float => Load::Float4,
     };
-    let scale = match op.policy.scaling {
-        Scaling::Discretized => Scale::Discretized,
-        Scaling::PostReduction => Scale::PostReduction,
-        Scaling::PreReduction => Scale::PreReduction,
+    // Column factors and attention are float, and so is what is added up with them.
+    let in_half = E::PRECISION == Precision::Half
+        && op.policy.accumulate == Accumulate::Half
+        && matches!(weights, Weights::Ones | Weights::EdgeFeatures);
+    let accumulate = match op.aggregation {
+        Aggregation::Max => contract::Accumulate::Largest,
+        Aggregation::Sum if in_half => contract::Accumulate::InHalf,
+        Aggregation::Sum => contract::Accumulate::InFloat,
     };
-    contract::spmm(load, weights, scale, accumulate).zip(contract::follow_up(load, scale)).ok_or_else(|| {
-        Error::Unsupported {
+    let scale = match (op.aggregation, op.policy.scaling, op.policy.write) {
+        (Aggregation::Max, ..) => Some(Scale::Maximum),
+        (_, Scaling::Discretized, Write::Staged) => Some(Scale::Discretized),
+        (_, Scaling::Discretized, Write::Atomic) => Some(Scale::Atomic),
+        (_, Scaling::PostReduction, Write::Staged) => Some(Scale::PostReduction),
+        (_, Scaling::PreReduction, Write::Staged) => Some(Scale::PreReduction),
+        _ => None,
+    };
+    let first = scale.and_then(|scale| contract::spmm(load, weights, scale, accumulate));
+    let Some(first) = first else {
+        return Err(Error::Unsupported {
             operator: NAME,
             reason: format!(
-                "no kernel is built for {} with {weights:?}, {scale:?} and {accumulate:?}; discretized scaling and \
-                 float accumulation have one for every input",
-                E::PRECISION
+                "no kernel is built for the {:?} in {} with {weights:?} and {:?}; discretized scaling, float accumulation \
+                 and the staged write have one for every sum",
+                op.aggregation,
+                E::PRECISION,
+                op.policy
             ),
-        }
+        });
+    };
+    Ok((first, contract::follow_up(load, first.scale)))
+}
+
+/// What an SpMM has to share out.
+struct Work {
+    edges: u32,
+    /// Rows that have edges.
+    rows: u32,
+    /// Base-2 logarithm of the lanes of a sub-warp.
+    lanes_log2: u32,
+    /// How often the edges are walked: feature tiles times heads.
+    passes: u32,
+}
+
+/// CTAs that a multiprocessor holds at once, of 48 registers a thread.
+const CTAS_PER_MULTIPROCESSOR: u64 = 10;
+
+/// Waves of CTAs under which smaller CTAs are better: with fewer the last, partial one is too large a part of all.
+const WAVES: u64 = 4;
+
+/// Mean edges of a row, of those that have some, under which a CTA has no more than [`contract::EDGES_PER_CTA`]. In
+/// shorter rows there is little to merge, and the gathered rows of fewer edges fit the first-level cache.
+const LONG_ROWS: u64 = 12;
+
+/// Edges of a CTA as a base-2 logarithm: the most that still make [`WAVES`] full waves on a card of so many
+/// multiprocessors (HP-SpMM's dynamic task partition). The more edges a CTA has the fewer rows cross CTAs and the less
+/// the merge costs an edge; but too few CTAs leave multiprocessors idle at the end, or from the start on.
+fn choose(work: &Work, multiprocessors: u32) -> u32 {
+    let enough = WAVES * CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
+    let fewest = contract::cta_edges_log2_min(work.lanes_log2);
+    let most = if u64::from(work.edges) < LONG_ROWS * u64::from(work.rows) {
+        contract::EDGES_PER_CTA.ilog2()
+    } else {
+        contract::CTA_EDGES_LOG2_MAX
+    };
+    (fewest..=most)
+        .rev()
+        .find(|&log2| {
+            u64::from(contract::ctas(work.edges, log2)) * u64::from(work.passes) >= enough
+        })
+        .unwrap_or(fewest)
+}
+
+/// Edges of a CTA as a base-2 logarithm, for warps of so many as a caller wants.
+fn forced(edges_per_warp: u32, lanes_log2: u32) -> Result<u32, Error> {
+    let fewest = contract::cta_edges_log2_min(lanes_log2);
+    let most = contract::CTA_EDGES_LOG2_MAX;
+    let log2 = (edges_per_warp.max(1) * contract::WARPS_PER_CTA).ilog2();
+    if edges_per_warp.is_power_of_two() && (fewest..=most).contains(&log2) {
+        return Ok(log2);
+    }
+    let warp = |log2: u32| (1 << log2) / contract::WARPS_PER_CTA;
+    Err(Error::Unsupported {
+        operator: NAME,
+        reason: format!(
+            "{edges_per_warp} edges a warp; rows of this length want a power of two from {} to {}",
+            warp(fewest),
+            warp(most)
+        ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(edges: u32, lanes_log2: u32, passes: u32) -> u32 {
+        let work = Work {
+            edges,
+            rows: edges / 32,
+            lanes_log2,
+            passes,
+        };
+        choose(&work, 132)
+    }
+
+    #[test]
+    fn large_graphs_get_large_ctas_and_small_ones_enough_of_them() {
+        assert_eq!(chosen(u32::MAX, 3, 1), contract::CTA_EDGES_LOG2_MAX);
+        assert_eq!(chosen(67_108_864, 2, 1), contract::CTA_EDGES_LOG2_MAX);
+        // A graph that a card cannot be filled with.
+        assert_eq!(chosen(13_264, 3, 1), contract::cta_edges_log2_min(3));
+        assert_eq!(chosen(0, 5, 1), contract::cta_edges_log2_min(5));
+        assert_eq!(chosen(13_264, 0, 1), contract::cta_edges_log2_min(0));
+        for edges in [1 << 20, 3 << 20, 1 << 22, 5 << 20] {
+            let log2 = chosen(edges, 3, 1);
+            let enough = WAVES * CTAS_PER_MULTIPROCESSOR * 132;
+            assert!(u64::from(contract::ctas(edges, log2)) >= enough);
+            assert!(u64::from(contract::ctas(edges, log2 + 1)) < enough);
+            // Every further pass is as good as further edges.
+            assert_eq!(chosen(edges, 3, 2), log2 + 1);
+        }
+    }
+
+    #[test]
+    fn short_rows_get_no_large_ctas() {
+        let work = Work {
+            edges: 1 << 27,
+            rows: 1 << 25,
+            lanes_log2: 3,
+            passes: 1,
+        };
+        assert_eq!(1 << choose(&work, 132), contract::EDGES_PER_CTA);
+    }
+
+    #[test]
+    fn what_is_forced_is_checked() {
+        assert_eq!(forced(128, 0).expect("legal"), 9);
+        assert_eq!(forced(256, 0).expect("legal"), 10);
+        assert_eq!(forced(16, 3).expect("legal"), 6);
+        for (edges, lanes_log2) in [(0, 3), (8, 5), (16, 2), (100, 3), (512, 3)] {
+            let message = forced(edges, lanes_log2)
+                .expect_err("no legal size")
+                .to_string();
+            assert!(message.contains("edges a warp"), "{message}");
+        }
+    }
 }

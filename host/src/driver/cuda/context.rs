@@ -8,8 +8,10 @@ use cust::stream::{Stream, StreamFlags};
 use cust::sys::{self, CUdevice_attribute, CUresult};
 
 use super::error::{check, check_cust, words};
+use super::graph::Capture;
 use super::pool::{Block, Pool, size_class};
 use super::staging::{self, Staging};
+use crate::driver::capture::Captures;
 use crate::driver::{DeviceInfo, DriverError, MemoryUse};
 
 /// The oldest compute capability that the kernels run on: sm_80 brought the tensor-core products and the asynchronous
@@ -29,6 +31,8 @@ pub(super) struct Context {
     pooled: bool,
     pool: Mutex<Pool>,
     staging: Mutex<Staging>,
+    captures: Captures<Capture>,
+    graph_launches: Mutex<()>,
     // Fields are dropped in this order: the stream before the context that it belongs to.
     stream: Stream,
     primary: PrimaryContext,
@@ -37,9 +41,7 @@ pub(super) struct Context {
 impl Context {
     /// Finds the driver and card `ordinal` of the visible ones, retains its primary context, and makes a stream.
     pub(super) fn open(ordinal: u32) -> Result<Self, DriverError> {
-        let library = halfgnn_cuda_loader::load()
-            .map_err(|error| DriverError::Unavailable(error.to_string()))?
-            .library();
+        let library = load()?;
         let device = find(library, ordinal)?;
         let info = describe(device)?;
         if info.compute_capability < MINIMUM_CAPABILITY {
@@ -69,6 +71,8 @@ impl Context {
             pooled,
             pool: Mutex::default(),
             staging,
+            captures: Captures::default(),
+            graph_launches: Mutex::default(),
             stream,
             primary,
         })
@@ -90,6 +94,18 @@ impl Context {
     /// The stream that all work goes to.
     pub(super) fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// The threads whose launches are recorded.
+    pub(super) fn captures(&self) -> &Captures<Capture> {
+        &self.captures
+    }
+
+    /// The right to launch a graph, of which the driver wants one thread at a time.
+    pub(super) fn graph_launches(&self) -> MutexGuard<'_, ()> {
+        self.graph_launches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the stream.
@@ -214,6 +230,25 @@ impl Context {
         queued.and(done)
     }
 
+    /// Copies `len` bytes on the card.
+    ///
+    /// # Safety
+    /// The `len` bytes from `source` on and from `target` on lie in buffers of this context.
+    pub(super) unsafe fn copy(
+        &self,
+        source: u64,
+        target: u64,
+        len: usize,
+    ) -> Result<(), DriverError> {
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: what this function asks of its caller.
+        check("cuMemcpyDtoDAsync", unsafe {
+            sys::cuMemcpyDtoDAsync_v2(target, source, len, self.stream.as_inner())
+        })
+    }
+
     /// Sets `len` bytes.
     ///
     /// # Safety
@@ -260,20 +295,41 @@ impl Drop for Context {
     }
 }
 
-/// Card `ordinal` of the visible ones, or why there is none.
-fn find(library: &str, ordinal: u32) -> Result<Device, DriverError> {
+/// The driver's library, and what it says of every card that is visible, without making any of them ready for work.
+pub(super) fn survey() -> Result<(&'static str, Vec<DeviceInfo>), DriverError> {
+    let library = load()?;
+    let cards = (0..count(library)?)
+        .map(|ordinal| {
+            let device = check_cust("cuDeviceGet", Device::get_device(ordinal))?;
+            describe(device)
+        })
+        .collect::<Result<_, _>>()?;
+    Ok((library, cards))
+}
+
+/// Opens the driver's library; its name.
+fn load() -> Result<&'static str, DriverError> {
+    halfgnn_cuda_loader::load()
+        .map(|driver| driver.library())
+        .map_err(|error| DriverError::Unavailable(error.to_string()))
+}
+
+/// Starts the driver and counts the visible cards, which may be none.
+fn count(library: &str) -> Result<u32, DriverError> {
     // SAFETY: may be called at any time; zero is the only legal argument.
     match unsafe { sys::cuInit(0) } {
-        CUresult::CUDA_SUCCESS => {}
-        CUresult::CUDA_ERROR_NO_DEVICE => return Err(no_card(library)),
-        failure => {
-            return Err(DriverError::Unavailable(format!(
-                "{library} does not start: {}",
-                words(failure)
-            )));
-        }
+        CUresult::CUDA_SUCCESS => check_cust("cuDeviceGetCount", Device::num_devices()),
+        CUresult::CUDA_ERROR_NO_DEVICE => Ok(0),
+        failure => Err(DriverError::Unavailable(format!(
+            "{library} does not start: {}",
+            words(failure)
+        ))),
     }
-    match check_cust("cuDeviceGetCount", Device::num_devices())? {
+}
+
+/// Card `ordinal` of the visible ones, or why there is none.
+fn find(library: &str, ordinal: u32) -> Result<Device, DriverError> {
+    match count(library)? {
         0 => Err(no_card(library)),
         count if ordinal >= count => Err(DriverError::Unavailable(format!(
             "there is no card {ordinal}: {count} visible{}, counted from 0",
@@ -315,7 +371,10 @@ fn describe(device: Device) -> Result<DeviceInfo, DriverError> {
             device.as_raw(),
         )
     })?;
+    let memory_clock = device.get_attribute(DeviceAttribute::MemoryClockRate);
+    let bus_bits = device.get_attribute(DeviceAttribute::GlobalMemoryBusWidth);
     Ok(DeviceInfo {
+        memory_bytes_per_second: memory_rate(memory_clock.unwrap_or(0), bus_bits.unwrap_or(0)),
         name: check_cust("cuDeviceGetName", device.name())?,
         compute_capability: (
             attribute(DeviceAttribute::ComputeCapabilityMajor)?,
@@ -330,6 +389,17 @@ fn describe(device: Device) -> Result<DeviceInfo, DriverError> {
             version.minor().unsigned_abs(),
         )),
     })
+}
+
+/// Bytes a second of a memory with this clock in kHz, which transfers twice a cycle over a bus of so many bits. `None`
+/// where the driver gave no such numbers.
+fn memory_rate(kilohertz: i32, bits: i32) -> Option<u64> {
+    let (hertz, bits) = (
+        u64::try_from(kilohertz).ok()?.checked_mul(1000)?,
+        u64::try_from(bits).ok()?,
+    );
+    let rate = hertz.checked_mul(2 * (bits / 8))?;
+    (rate > 0).then_some(rate)
 }
 
 /// Bytes free and in all, of the card whose context is current.

@@ -28,6 +28,11 @@ pub(super) unsafe fn launch(
     params: &[u8],
 ) -> Result<(), DriverError> {
     prepare(context, function, config)?;
+    // A thread that records launches into a stream of its own, which makes none of them.
+    let recording = context
+        .captures()
+        .with(|capture| capture.stream_for(function));
+    let stream = recording.unwrap_or(context.stream().as_inner());
     // One pointer for each parameter of the kernel, and each of ours has one: the struct.
     let mut param: [*mut c_void; 1] = [params.as_ptr().cast_mut().cast()];
     let LaunchConfig {
@@ -48,7 +53,7 @@ pub(super) unsafe fn launch(
             block[1],
             block[2],
             shared_bytes,
-            context.stream().as_inner(),
+            stream,
             param.as_mut_ptr(),
             ptr::null_mut(),
         )

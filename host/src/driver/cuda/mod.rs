@@ -16,6 +16,7 @@
 mod buffer;
 mod context;
 mod error;
+mod graph;
 mod launch;
 mod module;
 mod pool;
@@ -28,6 +29,7 @@ use context::Context;
 
 pub use buffer::CudaBuffer;
 pub use context::{MINIMUM_CAPABILITY, NO_POOL_VARIABLE};
+pub use graph::CudaGraph;
 pub use launch::CudaEvent;
 pub use module::{CudaFunction, CudaModule};
 
@@ -47,6 +49,16 @@ impl Cuda {
         Ok(Self {
             context: Arc::new(Context::open(ordinal)?),
         })
+    }
+
+    /// The driver's library, and the cards that `CUDA_VISIBLE_DEVICES` leaves visible, too old ones among them. No card is
+    /// made ready for work.
+    ///
+    /// # Errors
+    /// [`DriverError::Unavailable`] where there is no driver or it does not start; [`DriverError::Device`] where a card
+    /// does not answer.
+    pub fn survey() -> Result<(&'static str, Vec<DeviceInfo>), DriverError> {
+        context::survey()
     }
 
     /// Bytes of the card's memory that are free, and all of them. What the pool keeps for reuse is not free.
@@ -70,9 +82,35 @@ impl Cuda {
     /// The address of byte `offset` of `buffer`, and this context made the thread's, for work on `count` bytes.
     fn place(&self, buffer: &CudaBuffer, offset: usize, count: usize) -> Result<u64, DriverError> {
         DriverError::check_range(offset, count, buffer.len())?;
+        self.context.captures().refuse("a copy or a fill")?;
         buffer.check_owner(&self.context)?;
         self.context.enter()?;
         Ok(buffer.address() + offset as u64)
+    }
+
+    /// Copies one buffer to another, as much as both have.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn copy(&self, from: &CudaBuffer, to: &CudaBuffer) -> Result<(), DriverError> {
+        let bytes = from.len().min(to.len());
+        let (source, target) = (self.place(from, 0, bytes)?, self.place(to, 0, bytes)?);
+        // SAFETY: `place` has checked both ranges.
+        unsafe { self.context.copy(source, target, bytes) }
+    }
+
+    /// Makes the card's primary context the calling thread's, for libraries that work in whichever is.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn make_current(&self) -> Result<(), DriverError> {
+        self.context.enter()
+    }
+
+    /// The stream that all work goes to, as `CUstream`, for libraries that are to queue theirs behind it. It lives as
+    /// long as a clone of this driver.
+    pub(crate) fn raw_stream(&self) -> *mut std::ffi::c_void {
+        self.context.stream().as_inner().cast()
     }
 
     /// How many CTAs of `block_threads` threads with `shared_bytes` of dynamic shared memory fit on one multiprocessor
@@ -96,12 +134,14 @@ impl Driver for Cuda {
     type Module = CudaModule;
     type Function = CudaFunction;
     type Event = CudaEvent;
+    type Graph = CudaGraph;
 
     fn info(&self) -> &DeviceInfo {
         self.context.info()
     }
 
     fn alloc(&self, bytes: usize) -> Result<CudaBuffer, DriverError> {
+        self.context.captures().refuse("an allocation")?;
         CudaBuffer::new(&self.context, bytes)
     }
 
@@ -129,6 +169,7 @@ impl Driver for Cuda {
     }
 
     fn load(&self, ptx: &str) -> Result<CudaModule, DriverError> {
+        self.context.captures().refuse("a module")?;
         CudaModule::load(&self.context, ptx)
     }
 
@@ -147,12 +188,26 @@ impl Driver for Cuda {
         unsafe { launch::launch(&self.context, function, config, params) }
     }
 
+    fn capture<E: From<DriverError>>(
+        &self,
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<CudaGraph, E> {
+        CudaGraph::capture(&self.context, work)
+    }
+
+    unsafe fn replay(&self, graph: &CudaGraph) -> Result<(), DriverError> {
+        // SAFETY: what this method asks of its caller.
+        unsafe { graph.launch(&self.context) }
+    }
+
     fn synchronize(&self) -> Result<(), DriverError> {
+        self.context.captures().refuse("a wait")?;
         self.context.enter()?;
         self.context.synchronize()
     }
 
     fn record(&self) -> Result<CudaEvent, DriverError> {
+        self.context.captures().refuse("an event")?;
         CudaEvent::record(&self.context)
     }
 

@@ -1,0 +1,245 @@
+//! Attention over the edges of a graph: softmax of scores, its weights and their gradients.
+//!
+//! Numbers of vertices lie in planes of floats, one a head: head `h`, vertex `v` at `h · vertices + v`. Numbers of edges
+//! lie in planes of elements, [`edge_plane_stride`](halfgnn_contract::attention::edge_plane_stride) apart, in the order
+//! of the adjacency. Features have their heads side by side, each as wide as the columns over the heads.
+
+use super::{Adjacency, Dropout, Storage};
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+
+/// Weights of edges by attention: `α(i,j) = softmax_j(LeakyReLU(destination[i] + source[j]))`, computed where they are
+/// used, so that no array of edges is stored. Scores and statistics are planes, one a head, of one float (two for the
+/// statistics) a vertex: head `h`, vertex `v` at `h · vertices + v`.
+#[derive(Debug)]
+pub struct EdgeAttention<'a, B: Storage> {
+    /// Number of heads.
+    pub heads: usize,
+    /// Score of each vertex as destination.
+    pub destination: &'a Array<B, f32>,
+    /// Score of each vertex as source.
+    pub source: &'a Array<B, f32>,
+    /// Maximum and reciprocal sum of exponentials of each vertex as destination.
+    pub statistics: &'a Array<B, [f32; 2]>,
+    /// Slope of the LeakyReLU below zero.
+    pub slope: f32,
+    /// Whether the adjacency is the transposed one: rows are sources, columns destinations.
+    pub transposed: bool,
+    /// Whether edges whose sum of scores is not positive weigh nothing, as a LeakyReLU's gradient wants it.
+    pub positive_only: bool,
+    /// Which weights are dropped, by the edge's end points; the others are divided by `1 − probability`.
+    pub dropout: Option<Dropout<'a, B>>,
+}
+
+/// What the scores of edges are made of: `LeakyReLU(destination[i] + source[j])` for the edge from `j` to `i`.
+#[derive(Debug)]
+pub struct AttentionScores<'a, B: Storage> {
+    /// Number of heads.
+    pub heads: usize,
+    /// Score of each vertex as destination.
+    pub destination: &'a Array<B, f32>,
+    /// Score of each vertex as source.
+    pub source: &'a Array<B, f32>,
+    /// Slope of the LeakyReLU below zero.
+    pub slope: f32,
+}
+
+impl<B: Storage> Clone for AttentionScores<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Storage> Copy for AttentionScores<'_, B> {}
+
+/// What a segment reduction makes of the values of a row's edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentReduction {
+    /// The sum, in float; 0 of a row without edges.
+    Sum,
+    /// The largest, NaN if there is one; −∞ of a row without edges.
+    Max,
+}
+
+/// The values that a segment reduction reduces: planes of edges.
+#[derive(Debug)]
+pub enum EdgeValues<'a, B: Storage, E: Element> {
+    /// A value a edge.
+    Plane(&'a Array<B, E>),
+    /// The product of two, not rounded.
+    Product(&'a Array<B, E>, &'a Array<B, E>),
+    /// The value of another edge, that which the map names: values of one edge order, reduced in the other.
+    Gathered(&'a Array<B, E>, &'a Array<B, u32>),
+}
+
+/// One step of an edge softmax or of its gradient, from planes of edges to planes of edges, each number computed in
+/// float and rounded once. `x` absent means in place.
+#[derive(Debug)]
+pub enum EdgeStep<'a, B: Storage, E: Element> {
+    /// The score of each edge.
+    Scores(AttentionScores<'a, B>),
+    /// Times the derivative of the score's LeakyReLU.
+    ScoresBackward(AttentionScores<'a, B>),
+    /// `exp(x − row)`
+    Exp {
+        /// A number a row.
+        row: &'a Array<B, f32>,
+    },
+    /// `x / row`, 0 where `row` is.
+    Divide {
+        /// A number a row.
+        row: &'a Array<B, f32>,
+    },
+    /// `factor · (x − row)`
+    SoftmaxBackward {
+        /// A number a edge.
+        factor: &'a Array<B, E>,
+        /// A number a row.
+        row: &'a Array<B, f32>,
+    },
+    /// 0 where the edge is dropped, by its end points and its head; else divided by `1 − probability`.
+    Dropout(Dropout<'a, B>),
+}
+
+/// `a · (beta · b + gamma · c) + delta · u · v`, of each head of each row.
+#[derive(Debug)]
+pub struct HeadDots<'a, B: Storage, E: Element> {
+    /// Number of heads.
+    pub heads: usize,
+    /// Features.
+    pub a: &'a Matrix<B, E>,
+    /// Features, and their factor.
+    pub b: (f32, &'a Matrix<B, E>),
+    /// Features, and their factor.
+    pub c: Option<(f32, &'a Matrix<B, E>)>,
+    /// Numbers of vertices, and their factor.
+    pub u: Option<(f32, &'a Array<B, f32>)>,
+    /// Numbers of vertices that `u` is multiplied by.
+    pub v: Option<&'a Array<B, f32>>,
+}
+
+/// Softmax over the edges of each row, and what attention does to features.
+pub trait AttentionOperators: Storage {
+    /// Of each row and head the largest score and the reciprocal of `Σ exp(score − largest)`; zeros for a row without
+    /// edges. `positive_share` becomes the sum of the weights `α` of the edges whose `destination + source` is positive.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn attention_statistics(
+        &self,
+        a: &Adjacency<Self>,
+        scores: &AttentionScores<'_, Self>,
+        statistics: &mut Array<Self, [f32; 2]>,
+        positive_share: Option<&mut Array<Self, f32>>,
+    ) -> Result<(), Error>;
+
+    /// `sums[row] = Σ LeakyReLU'(score) · α · v[destination]` over the edges of each row.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn attention_gradient_sums(
+        &self,
+        a: &Adjacency<Self>,
+        attention: &EdgeAttention<'_, Self>,
+        v: &Array<Self, f32>,
+        sums: &mut Array<Self, f32>,
+    ) -> Result<(), Error>;
+
+    /// Reduces the values of the edges of each row.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn segment_reduce<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        heads: usize,
+        reduction: SegmentReduction,
+        values: &EdgeValues<'_, Self, E>,
+        result: &mut Array<Self, f32>,
+    ) -> Result<(), Error>;
+
+    /// One step of an edge softmax.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn edge_map<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        heads: usize,
+        step: &EdgeStep<'_, Self, E>,
+        x: Option<&Array<Self, E>>,
+        y: &mut Array<Self, E>,
+    ) -> Result<(), Error>;
+
+    /// The dots of each head of each row with its part of the two rows of `vectors`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn head_scores<E: Element>(
+        &self,
+        heads: usize,
+        x: &Matrix<Self, E>,
+        vectors: &Matrix<Self, E>,
+        destination: &mut Array<Self, f32>,
+        source: &mut Array<Self, f32>,
+    ) -> Result<(), Error>;
+
+    /// Dots of heads; see [`HeadDots`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn head_dots<E: Element>(
+        &self,
+        op: &HeadDots<'_, Self, E>,
+        y: &mut Array<Self, f32>,
+    ) -> Result<(), Error>;
+
+    /// Adds `destination · vectors[0] + source · vectors[1]` to each head of each row of `x`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn head_outer<E: Element>(
+        &self,
+        heads: usize,
+        destination: &Array<Self, f32>,
+        source: &Array<Self, f32>,
+        vectors: &Matrix<Self, E>,
+        x: &mut Matrix<Self, E>,
+    ) -> Result<(), Error>;
+
+    /// `sums[0] = Σ destination · x` and `sums[1] = Σ source · x` over the rows, head by head, in float and in a fixed
+    /// order.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn head_sums<E: Element>(
+        &self,
+        heads: usize,
+        x: &Matrix<Self, E>,
+        destination: &Array<Self, f32>,
+        source: &Array<Self, f32>,
+        sums: &mut Matrix<Self, f32>,
+    ) -> Result<(), Error>;
+
+    /// `y` = the mean of the heads of `x`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn head_mean<E: Element>(
+        &self,
+        heads: usize,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error>;
+
+    /// The gradient of [`AttentionOperators::head_mean`]: each head of `dx` becomes `dy` over the heads.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn head_mean_backward<E: Element>(
+        &self,
+        heads: usize,
+        dy: &Matrix<Self, E>,
+        dx: &mut Matrix<Self, E>,
+    ) -> Result<(), Error>;
+}

@@ -1,0 +1,228 @@
+//! Batch normalisation, and weighted sums of two matrices.
+//!
+//! Columns are summed up in blocks of rows, and the blocks in their order, so that a sum has the same bits on any number
+//! of threads.
+
+use super::convert::{round, widen};
+use super::elementwise::for_rows;
+use super::matmul::View;
+use super::{Cpu, view, view_mut};
+use crate::backend::{
+    BatchNorm, Combine, Normalization, NormalizationGradients, NormalizeOperators,
+};
+use crate::error::Error;
+use crate::tensor::{Element, Matrix};
+use halfgnn_contract::norm::{self, Column};
+use rayon::prelude::*;
+
+/// Rows whose sums are added up before they are added to those of others.
+const SUM_ROWS: usize = 256;
+
+impl NormalizeOperators for Cpu {
+    fn combine<E: Element>(
+        &self,
+        op: &Combine<'_, Self>,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        let epsilon = op.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
+        let x_factor = epsilon.map_or(op.x_factor, |epsilon| op.x_factor * (1.0 + epsilon));
+        let x = x.buffer.read();
+        for_rows(view_mut(y), |row, columns, y, floats| {
+            let mut others = vec![0.0; y.len()];
+            widen(&x[row * y.len()..(row + 1) * y.len()], &mut others);
+            if op.y_factor != 0.0 {
+                widen(y, floats);
+            } else {
+                floats.fill(0.0);
+            }
+            for (value, other) in floats[..columns].iter_mut().zip(others) {
+                *value = norm::combine(x_factor, other, op.y_factor, *value);
+            }
+            round(floats, y);
+        });
+        Ok(())
+    }
+
+    fn batch_statistics<E: Element>(
+        &self,
+        op: &BatchNorm,
+        x: &Matrix<Self, E>,
+        running: &mut Matrix<Self, f32>,
+        statistics: &mut Matrix<Self, f32>,
+    ) -> Result<(), Error> {
+        let values = x.buffer.read();
+        let x = view(x, &values);
+        let mut shift = vec![0.0; x.stride];
+        widen(&x.values[..x.stride], &mut shift);
+        let sums = sums_of_pairs(x, |_, values, column| {
+            let value = values[column] - shift[column];
+            [value, value * value]
+        });
+        let count = x.rows as f32;
+        let (row, running) = (statistics.stride(), running.buffer.get_mut());
+        for (column, [sum, squares]) in sums.into_iter().enumerate() {
+            let batch = norm::moments(sum, squares, shift[column], count);
+            write_statistics(op, statistics, column, batch);
+            let before = [running[column], running[row + column]];
+            let after = norm::carry_on(before, batch, count, op.momentum);
+            [running[column], running[row + column]] = after;
+        }
+        Ok(())
+    }
+
+    fn running_statistics(
+        &self,
+        op: &BatchNorm,
+        running: &Matrix<Self, f32>,
+        statistics: &mut Matrix<Self, f32>,
+    ) -> Result<(), Error> {
+        let (values, row) = (running.buffer.read(), running.stride());
+        for column in 0..running.columns() {
+            let known = [values[column], values[row + column]];
+            write_statistics(op, statistics, column, known);
+        }
+        Ok(())
+    }
+
+    fn normalize<E: Element>(
+        &self,
+        op: &Normalization<'_, Self>,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        let (known, x) = (columns(op), x.buffer.read());
+        for_rows(view_mut(y), |row, columns, y, floats| {
+            widen(&x[row * y.len()..(row + 1) * y.len()], floats);
+            for (value, column) in floats[..columns].iter_mut().zip(&known) {
+                *value = column.output(*value);
+                // Not `max`, which would make a zero of a NaN.
+                if op.relu && *value < 0.0 {
+                    *value = 0.0;
+                }
+            }
+            round(floats, y);
+        });
+        Ok(())
+    }
+
+    fn normalize_backward<E: Element>(
+        &self,
+        op: &Normalization<'_, Self>,
+        x: &Matrix<Self, E>,
+        d: &mut Matrix<Self, E>,
+        gradients: NormalizationGradients<'_, Self>,
+    ) -> Result<(), Error> {
+        let (known, values) = (columns(op), x.buffer.read());
+        let passes = |column: usize, x: f32| !op.relu || known[column].output(x) > 0.0;
+        let gradient = d.buffer.read();
+        let sums = sums_of_pairs(view(x, &values), |row, values, column| {
+            let (x, dy) = (values[column], gradient[row * d.stride() + column].to_f32());
+            let dy = if passes(column, x) { dy } else { 0.0 };
+            [dy, dy * known[column].normalized(x)]
+        });
+        drop(gradient);
+        let count = x.rows() as f32;
+        for (column, [dy, product]) in sums.iter().enumerate() {
+            gradients.bias.buffer.get_mut()[column] = *dy;
+            gradients.weight.buffer.get_mut()[column] = *product;
+        }
+        for_rows(view_mut(d), |row, columns, d, floats| {
+            let mut inputs = vec![0.0; d.len()];
+            widen(&values[row * d.len()..(row + 1) * d.len()], &mut inputs);
+            widen(d, floats);
+            for (column, value) in floats[..columns].iter_mut().enumerate() {
+                let x = inputs[column];
+                let dy = if passes(column, x) { *value } else { 0.0 };
+                let means = sums[column].map(|sum| sum / count);
+                *value = known[column].gradient(x, dy, means);
+            }
+            round(floats, d);
+        });
+        Ok(())
+    }
+
+    fn dot<E: Element>(
+        &self,
+        factor: f32,
+        x: &Matrix<Self, E>,
+        y: &Matrix<Self, E>,
+        result: &mut Matrix<Self, f32>,
+    ) -> Result<(), Error> {
+        let (values, others) = (x.buffer.read(), y.buffer.read());
+        let sums = sums_of_pairs(view(x, &values), |row, values, column| {
+            [
+                0.0,
+                values[column] * others[row * y.stride() + column].to_f32(),
+            ]
+        });
+        let sum: f32 = sums.iter().map(|[_, sum]| sum).sum();
+        result.buffer.get_mut()[0] = factor * sum;
+        Ok(())
+    }
+}
+
+fn write_statistics(
+    op: &BatchNorm,
+    statistics: &mut Matrix<Cpu, f32>,
+    column: usize,
+    [mean, variance]: [f32; 2],
+) {
+    let row = statistics.stride();
+    let statistics = statistics.buffer.get_mut();
+    statistics[column] = mean;
+    statistics[row + column] = norm::reciprocal_deviation(variance, op.epsilon, f32::sqrt);
+}
+
+/// What is known of each column.
+fn columns(op: &Normalization<'_, Cpu>) -> Vec<Column> {
+    let (row, statistics) = (op.statistics.stride(), op.statistics.buffer.read());
+    let (weight, bias) = (op.weight.buffer.read(), op.bias.buffer.read());
+    (0..op.statistics.columns())
+        .map(|column| Column {
+            mean: statistics[column],
+            reciprocal: statistics[row + column],
+            weight: weight[column],
+            bias: bias[column],
+        })
+        .collect()
+}
+
+/// The sums over the rows of `terms(row, the row in float, column)`, for each column.
+fn sums_of_pairs<E: Element>(
+    x: View<'_, E>,
+    terms: impl Fn(usize, &[f32], usize) -> [f32; 2] + Sync,
+) -> Vec<[f32; 2]> {
+    let mut sums = vec![[0.0; 2]; x.columns];
+    if x.columns == 0 {
+        return sums;
+    }
+    let blocks: Vec<Vec<[f32; 2]>> = x
+        .values
+        .par_chunks(SUM_ROWS * x.stride)
+        .enumerate()
+        .map(|(block, values)| {
+            let mut sums = vec![[0.0; 2]; x.columns];
+            let mut floats = vec![0.0; x.stride];
+            for (row, values) in values.chunks_exact(x.stride).enumerate() {
+                widen(values, &mut floats);
+                let row = block * SUM_ROWS + row;
+                for (column, sum) in sums.iter_mut().enumerate() {
+                    add(sum, terms(row, &floats, column));
+                }
+            }
+            sums
+        })
+        .collect();
+    for block in &blocks {
+        for (sum, &terms) in sums.iter_mut().zip(block) {
+            add(sum, terms);
+        }
+    }
+    sums
+}
+
+fn add(sum: &mut [f32; 2], terms: [f32; 2]) {
+    sum[0] += terms[0];
+    sum[1] += terms[1];
+}

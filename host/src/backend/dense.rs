@@ -1,0 +1,124 @@
+//! Dense operators: matrix products, what follows them element by element, and sums of columns.
+
+use super::{OptimizerState, Storage};
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+
+/// Operators on dense matrices.
+pub trait DenseOperators: Storage {
+    /// `c = epilogue(a · b)` in one of three forms, accumulated in float and rounded once.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn matmul<E: Element, O: Element>(
+        &self,
+        form: Form,
+        a: &Matrix<Self, E>,
+        b: &Matrix<Self, E>,
+        epilogue: &Epilogue<'_, Self>,
+        c: &mut Matrix<Self, O>,
+    ) -> Result<(), Error>;
+
+    /// `y = dropout(relu(x + bias))`, each part where `op` has it, element by element. `x` absent means in place.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn activate<E: Element>(
+        &self,
+        op: &Activation<'_, Self>,
+        x: Option<&Matrix<Self, E>>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error>;
+
+    /// The gradient of [`DenseOperators::activate`] in place: `d` holds dL/dy and becomes dL/dx, times `row_scale` where it is
+    /// given. `y` is the stored output, wanted where the activation has a ReLU.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn activate_backward<E: Element>(
+        &self,
+        op: &Activation<'_, Self>,
+        y: Option<&Matrix<Self, E>>,
+        row_scale: Option<&Array<Self, f32>>,
+        d: &mut Matrix<Self, E>,
+    ) -> Result<(), Error>;
+
+    /// `sums[0, c] = Σ_r x[r, c]` in float, in a fixed order.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn column_sums<E: Element>(
+        &self,
+        x: &Matrix<Self, E>,
+        sums: &mut Matrix<Self, f32>,
+    ) -> Result<(), Error>;
+}
+
+/// Which operand of a product is transposed. Sizes are those of the product: `c` is M × N, the sum runs over K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// `a` is M × K, `b` is K × N: the forward product of a linear layer.
+    NN,
+    /// `a` is M × K, `b` is N × K: the gradient of its input.
+    NT,
+    /// `a` is K × M, `b` is K × N: the gradient of its weights.
+    TN,
+}
+
+/// What becomes of the sums of a matrix product before they are rounded: `relu(alpha · row_scale[m] · sum + bias[n])`.
+#[derive(Debug)]
+pub struct Epilogue<'a, B: Storage> {
+    /// Factor of everything.
+    pub alpha: f32,
+    /// Factor of each row of the result.
+    pub row_scale: Option<&'a Array<B, f32>>,
+    /// Added to each row: 1 × N.
+    pub bias: Option<&'a Matrix<B, f32>>,
+    /// Whether negative results become zero.
+    pub relu: bool,
+}
+
+impl<B: Storage> Default for Epilogue<'_, B> {
+    /// The sums as they are.
+    fn default() -> Self {
+        Self {
+            alpha: 1.0,
+            row_scale: None,
+            bias: None,
+            relu: false,
+        }
+    }
+}
+
+/// Dropout: which elements are kept is a function of seed, stream, step and the element's place alone, so that every
+/// backend keeps the same.
+#[derive(Debug)]
+pub struct Dropout<'a, B: Storage> {
+    /// Probability of an element to be dropped, in [0, 1).
+    pub probability: f32,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Tells the dropouts of one model apart.
+    pub stream: u32,
+    /// Counts the steps, on the device: no two drop alike, and the forward and the backward pass of one do.
+    pub state: &'a OptimizerState<B>,
+}
+
+impl<B: Storage> Clone for Dropout<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Storage> Copy for Dropout<'_, B> {}
+
+/// Bias, ReLU and dropout, in this order.
+#[derive(Debug)]
+pub struct Activation<'a, B: Storage> {
+    /// Added to each row: 1 × N.
+    pub bias: Option<&'a Matrix<B, f32>>,
+    /// Whether negative elements become zero.
+    pub relu: bool,
+    /// Which elements are dropped; the others are divided by `1 − probability`.
+    pub dropout: Option<Dropout<'a, B>>,
+}

@@ -1,0 +1,42 @@
+//! Shadow operators, a launch each.
+
+use super::{Gpu, dense_config, entry, matrix, narrow, stride_vectors};
+use crate::backend::{Shadow, ShadowOperators};
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::tensor::{Element, Matrix};
+use halfgnn_contract::heads::Heads;
+use halfgnn_contract::shadow::ShadowParams;
+
+const NAME: &str = "shadow operator";
+
+impl<D: Driver> ShadowOperators for Gpu<D> {
+    fn shadow<E: Element>(
+        &self,
+        op: Shadow,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        let stride = stride_vectors(NAME, x)?;
+        let rows = Heads::new(x.rows() as u64, 1, stride, stride);
+        let params = ShadowParams {
+            rows,
+            x: matrix(x),
+            y: matrix(y),
+            columns: narrow(NAME, "columns", x.columns())?,
+            scale: match op {
+                Shadow::Mean => 1.0 / x.columns() as f32,
+                _ => 1.0,
+            },
+        };
+        let name = match op {
+            Shadow::Exp => entry::<E>("shadow_exp_f16", "shadow_exp_f32"),
+            Shadow::Softmax => entry::<E>("shadow_softmax_f16", "shadow_softmax_f32"),
+            Shadow::LogSoftmax => entry::<E>("shadow_log_softmax_f16", "shadow_log_softmax_f32"),
+            Shadow::Sum | Shadow::Mean => entry::<E>("shadow_sum_f16", "shadow_sum_f32"),
+        };
+        let config = dense_config(NAME, rows.ctas(), 1, 0)?;
+        // SAFETY: the operator checked that `y` has the rows of `x`, and its columns or one.
+        unsafe { self.kernels.launch(&self.driver, name, config, &params) }
+    }
+}

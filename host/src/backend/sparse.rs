@@ -1,0 +1,142 @@
+//! Sparse operators, over the edges of a graph: SpMM.
+
+use super::{Adjacency, EdgeAttention, Storage};
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+use serde::{Deserialize, Serialize};
+
+/// Operators over the edges of a graph.
+pub trait SparseOperators: Storage {
+    /// `y = scale · S · (A_w x)` with the weights, the row factors `S` and the policy of `op`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn spmm<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: &Spmm<'_, Self, E>,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error>;
+}
+
+/// Weights of the edges of an SpMM.
+#[derive(Debug)]
+pub enum EdgeWeights<'a, B: Storage, E: Element> {
+    /// All ones, and no array at all: SpMMv.
+    Ones,
+    /// One an edge, in the order of the adjacency: SpMMve.
+    Features(&'a Array<B, E>),
+    /// One an edge and head. The columns of `x` are cut into heads of equal width, and each has a plane of edge features,
+    /// of which the next begins [`edge_plane_stride`](halfgnn_contract::attention::edge_plane_stride) elements later.
+    Planes {
+        /// The features, plane by plane.
+        values: &'a Array<B, E>,
+        /// Number of heads.
+        heads: usize,
+    },
+    /// One a column of the adjacency: the left degree norm without a pass over `x`.
+    Columns(&'a Array<B, f32>),
+    /// The attention of each edge and head, computed in float where it is used.
+    Attention(&'a EdgeAttention<'a, B>),
+}
+
+/// Where the row factors of an SpMM are multiplied (HalfGNN §4.3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scaling {
+    /// After each batch of a row; batches are merged in float. Neither overflows nor underflows.
+    #[default]
+    Discretized,
+    /// Once a row is summed up in half, as frameworks do: overflows past 65,504, saturates at 2,048 ones.
+    PostReduction,
+    /// On each product before it is added in half: may underflow.
+    PreReduction,
+}
+
+/// What a batch of edges is summed up in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accumulate {
+    /// half2 arithmetic, as in the paper; an infinity where a batch's own sum leaves the range of half.
+    Half,
+    /// Float.
+    #[default]
+    Float,
+}
+
+/// How what a row has in several sub-warps comes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Write {
+    /// Merged inside the CTA, and across CTAs through the staging buffer (HalfGNN §4.3.2): each element is written once,
+    /// and results repeat bit for bit.
+    #[default]
+    Staged,
+    /// Added to the output by atomics, each addition rounded to the output's precision: for comparison. The CPU, which has
+    /// no parts to add, computes as with [`Write::Staged`].
+    Atomic,
+}
+
+/// What becomes of the products of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Aggregation {
+    /// Their sum. A mean is the sum with 1/degree as [`Spmm::row_scale`], which is multiplied batch by batch.
+    #[default]
+    Sum,
+    /// The largest of each column, exactly; then times the row's factor. The policy has no meaning.
+    Max,
+}
+
+/// How an SpMM computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SpmmPolicy {
+    /// Where the row factors are multiplied.
+    pub scaling: Scaling,
+    /// What a batch is summed up in. Without meaning in float precision.
+    pub accumulate: Accumulate,
+    /// How the parts of a row come together.
+    #[serde(default)]
+    pub write: Write,
+    /// Edges of a warp: a power of two from 16 to 256, and no fewer than four for each of its sub-warps. By itself a card
+    /// chooses from the number of edges and of multiprocessors; the CPU has no warps.
+    #[serde(default)]
+    pub edges_per_warp: Option<u32>,
+}
+
+impl SpmmPolicy {
+    /// [`SpmmPolicy::default`], for constants.
+    pub const DEFAULT: Self = Self {
+        scaling: Scaling::Discretized,
+        accumulate: Accumulate::Float,
+        write: Write::Staged,
+        edges_per_warp: None,
+    };
+}
+
+/// An SpMM: what is multiplied with what, and how.
+#[derive(Debug)]
+pub struct Spmm<'a, B: Storage, E: Element> {
+    /// Weights of the edges.
+    pub weights: EdgeWeights<'a, B, E>,
+    /// What becomes of the products of a row.
+    pub aggregation: Aggregation,
+    /// Factor of each row; 1 where absent.
+    pub row_scale: Option<&'a Array<B, f32>>,
+    /// Factor of the whole product.
+    pub scale: f32,
+    /// How it computes.
+    pub policy: SpmmPolicy,
+}
+
+impl<B: Storage, E: Element> Default for Spmm<'_, B, E> {
+    /// The plain sum of the neighbours' rows.
+    fn default() -> Self {
+        Self {
+            weights: EdgeWeights::Ones,
+            aggregation: Aggregation::Sum,
+            row_scale: None,
+            scale: 1.0,
+            policy: SpmmPolicy::default(),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Memory and time of a device.
+
+use super::{MemoryKind, MemoryReport};
+use crate::error::Error;
+use bytemuck::Pod;
+use std::fmt;
+
+/// A place where matrices lie and operators run, in the order of the calls.
+pub trait Storage: fmt::Debug + Send + Sync + Sized + 'static {
+    /// Memory for elements of one type.
+    type Buffer<T: Pod>: fmt::Debug + Send + Sync + 'static;
+
+    /// Operators that were recorded; they keep the memory that they use.
+    type Recording: fmt::Debug + Send + Sync + 'static;
+
+    /// The name a person knows the device by.
+    fn name(&self) -> String;
+
+    /// Memory for `len` elements, all bytes zero.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough.
+    fn alloc<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Self::Buffer<T>, Error>;
+
+    /// Copies `source` to the start of `buffer`.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where it does not fit.
+    fn upload<T: Pod>(&self, buffer: &Self::Buffer<T>, source: &[T]) -> Result<(), Error>;
+
+    /// Copies from the start of `buffer`, after all operators before it are done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where the buffer is shorter, or with the failure of an earlier operator.
+    fn download<T: Pod>(&self, buffer: &Self::Buffer<T>, target: &mut [T]) -> Result<(), Error>;
+
+    /// Records the operators that `work` calls instead of running them, to be run again and again at the cost of one call
+    /// ([`Storage::replay`]). They read and write the same memory each time, and memory that is freed while the recording
+    /// lives is not used again before it is dropped. `None` where a device gains nothing by it: then `work` is not called.
+    ///
+    /// # Errors
+    /// Those of `work`, and [`DriverError::Recording`](crate::driver::DriverError::Recording) where it allocates, copies
+    /// or waits.
+    fn record(
+        &self,
+        work: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Option<Self::Recording>, Error>;
+
+    /// Runs the operators of `recording`, in their order.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    fn replay(&self, recording: &Self::Recording) -> Result<(), Error>;
+
+    /// Waits until all operators are done.
+    ///
+    /// # Errors
+    /// The failure of an earlier operator.
+    fn synchronize(&self) -> Result<(), Error>;
+
+    /// Milliseconds that the operators called by `work` take on the device, by its own clock where it has one.
+    ///
+    /// # Errors
+    /// Those of `work`, and the failure of an earlier operator.
+    fn timed(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error>;
+
+    /// Memory in use by kind, and its peak.
+    fn memory(&self) -> MemoryReport;
+
+    /// Makes the present use the peak.
+    fn reset_peak(&self);
+}
