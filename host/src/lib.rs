@@ -1,12 +1,9 @@
 //! Graph neural networks in half precision, on GPU kernels written in Rust.
 //!
-//! - [`graph`] and [`data`]: graphs, labelled datasets, generators, readers.
-//! - [`tensor`]: matrices and arrays on a backend, in [`half::f16`] or `f32`.
-//! - [`ops`]: the operators, which check shapes once for every backend. SpMM scales and merges batches of edges in float,
-//!   so that a hub's mean neither overflows nor stops growing (HalfGNN §4.3.1).
-//! - [`backend`]: where operators run: [`backend::cpu::Cpu`], or [`backend::gpu::Gpu`] over any [`driver::Driver`]: a CUDA
-//!   card (feature `cuda`) or the PTX emulator.
-//! - [`nn`] and [`train`]: models with explicit forward and backward, and training in mixed precision.
+//! The crate trains on a CUDA card, on the CPU, or on a PTX emulator that runs the card's kernels where there is none. It
+//! is written once for all three: pick a *backend*, put matrices on it, call operators.
+//!
+//! # An SpMM
 //!
 //! The mean of 65,536 neighbours, in half:
 //!
@@ -35,15 +32,109 @@
 //! assert_eq!(y.to_f32(&backend)?[..features], [3.0; 41]); // summed up in half first, it would be 0.125
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! An operator checks shapes and policies and gives an [`Error`] in words; it neither panics nor launches what does not
+//! fit. Feature lengths may be odd: rows are padded to 16 bytes, and padding is never visible.
+//!
+//! # On whatever device there is
+//!
+//! A program that is told at run time where to run hands its work over as a [`device::Task`], generic over the backend:
+//!
+//! ```
+//! use halfgnn::backend::Backend;
+//! use halfgnn::device::{self, Choice, Device, Task};
+//!
+//! struct Name;
+//!
+//! impl Task for Name {
+//!     type Output = String;
+//!
+//!     fn run<B: Backend>(self, device: &Device<B>) -> String {
+//!         device.backend.name()
+//!     }
+//! }
+//!
+//! // `Choice::Auto` takes a card if one can be used, else the CPU.
+//! let name = device::open(Choice::Cpu, Name)?;
+//! assert!(name.starts_with("CPU"));
+//! # Ok::<(), halfgnn::Error>(())
+//! ```
+//!
+//! # Training
+//!
+//! ```no_run
+//! use half::f16;
+//! use halfgnn::backend::cpu::Cpu;
+//! use halfgnn::data::Dataset;
+//! use halfgnn::nn::{ModelConfig, Network, Propagation};
+//! use halfgnn::tensor::Precision;
+//! use halfgnn::train::{Objective, TrainConfig, Trainer};
+//! use std::ops::ControlFlow;
+//!
+//! let data = Dataset::open("cora.npz")?;
+//! let backend = Cpu::new();
+//! let shape = ModelConfig::gcn(data.feature_len(), data.classes);
+//! let graph = shape.prepare(&data.graph)?;
+//! let objective = Objective::<_, f16>::new(
+//!     &backend,
+//!     Propagation::new(&backend, &graph, shape.norm())?,
+//!     data.upload_features(&backend)?,
+//!     &data.labels,
+//!     data.classes,
+//!     [&data.train, &data.val, &data.test],
+//! )?;
+//! let model = Network::new(&backend, graph.vertices(), shape, 0)?;
+//! let mut trainer = Trainer::new(&backend, &objective, model, TrainConfig::new(Precision::Half))?;
+//! let run = trainer.run(|epoch| {
+//!     println!("epoch {}: loss {:.4}", epoch.epoch, epoch.loss);
+//!     ControlFlow::Continue(())
+//! })?;
+//! println!("test accuracy {:.1} %", run.test_accuracy());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where things are
+//!
+//! - [`graph`] and [`data`]: graphs, labelled datasets, generators, readers.
+//! - [`tensor`]: matrices and arrays on a backend, in [`half::f16`] or `f32`.
+//! - [`ops`]: the operators, which check shapes once for every backend. SpMM scales and merges batches of edges in float,
+//!   so that a hub's mean neither overflows nor stops growing (HalfGNN §4.3.1).
+//! - [`backend`]: where operators run: [`backend::cpu::Cpu`], or [`backend::gpu::Gpu`] over any [`driver::Driver`]: a CUDA
+//!   card (feature `cuda`) or the PTX emulator.
+//! - [`nn`] and [`train`]: models with explicit forward and backward, and training in mixed precision.
+//! - [`device`] and [`ptx`]: what a machine offers, and the kernels that a card is given.
+//!
+//! The [examples](https://github.com/halfgnn/halfgnn-rs/tree/main/host/examples) write a layer from the operators, take
+//! arrays of `ndarray`, and [launch kernels of their
+//! own](https://github.com/halfgnn/halfgnn-rs/tree/main/examples/own_kernels) between the crate's.
+//!
+//! # Features
+//!
+//! | feature | default | what it brings |
+//! |---|---|---|
+//! | `cli` | yes | the program `halfgnn` and what it depends on; a library wants `default-features = false` |
+//! | `cuda` | no | CUDA cards, through `cust`, opened at run time: a program built with it starts where there is no driver |
+//!
+//! To build with `cuda` where there is no CUDA toolkit, set `CUDA_LIBRARY_PATH` to a folder that holds an empty
+//! `lib64/libcuda.so` with the text `INPUT()`, such as `link-stub` of the package `halfgnn-cuda-loader`.
+//!
+//! # What is stable
+//!
+//! The crate follows semantic versioning; below 1.0 a minor version may change the interface. Enums that may grow are
+//! `#[non_exhaustive]`. The kernels and their parameters are no interface: PTX and host are one build, which is checked.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod backend;
 pub mod data;
 pub mod device;
 pub mod driver;
 mod error;
+pub mod file;
 pub mod graph;
 pub mod nn;
 pub mod ops;
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+pub mod peers;
 pub mod ptx;
 pub mod tensor;
 pub mod train;

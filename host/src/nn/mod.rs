@@ -9,19 +9,31 @@
 //! A model holds its parameters and what the backward pass wants to see again. Everything else is borrowed from a
 //! [`Pool`] for the length of an operator, so that a step allocates nothing once the first one is done.
 
+mod batch_norm;
+mod config;
+mod convolution;
+mod gat;
 mod gcn;
+mod gin;
 mod init;
+mod memory;
+mod network;
 mod parameter;
 mod pool;
+mod precision;
 mod propagation;
+mod sage;
 
-pub use gcn::{Gcn, GcnConfig};
+pub use config::{Aggregate, ConvolutionConfig, ModelConfig, Statistics};
 pub use init::glorot_uniform;
+use memory::MemoryPlan;
+pub use network::Network;
 pub use parameter::Parameter;
 pub use pool::Pool;
+pub use precision::kept_as;
 pub use propagation::{Norm, Propagation};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, OptimizerState};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix};
 use std::fmt;
@@ -46,18 +58,26 @@ impl<B: Backend, E: Element> Clone for Inputs<'_, B, E> {
 impl<B: Backend, E: Element> Copy for Inputs<'_, B, E> {}
 
 /// What a forward pass is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+#[derive(Debug)]
+pub enum Mode<'a, B: Backend> {
     /// Dropout is on: a function of the seed, the step and the place alone.
     Train {
         /// Seed of the run.
         seed: u64,
-        /// Which step this is; no two forward passes of a run drop alike.
-        step: u32,
+        /// Counts the steps, on the device; no two steps of a run drop alike.
+        state: &'a OptimizerState<B>,
     },
     /// Dropout is off.
     Evaluate,
 }
+
+impl<B: Backend> Clone for Mode<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Backend> Copy for Mode<'_, B> {}
 
 /// A model that gives each vertex one logit a class.
 pub trait Model<B: Backend, E: Element>: fmt::Debug {
@@ -65,7 +85,7 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Shape`] where the model does not fit the inputs, and those of the device.
-    fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode) -> Result<(), Error>;
+    fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
 
     /// The logits of the last forward pass, vertices × classes.
     fn logits(&self) -> &Matrix<B, E>;
@@ -78,7 +98,25 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     ///
     /// # Errors
     /// Those of the device.
-    fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode) -> Result<(), Error>;
+    fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
+
+    /// The first tensor of the last forward and backward pass, in the order in which they were computed, that holds an
+    /// infinity or a NaN: what an overflow that skipped a step began with. Slow: for when there was one.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn first_non_finite(&self, backend: &B) -> Result<Option<String>, Error>;
+
+    /// What is neither a parameter nor computed anew in every step, by name: the running statistics of a batch
+    /// normalisation. A checkpoint holds them beside the parameters.
+    fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {
+        Vec::new()
+    }
+
+    /// The same, in the same order.
+    fn buffers_mut(&mut self) -> Vec<(String, &mut Matrix<B, f32>)> {
+        Vec::new()
+    }
 
     /// The parameters, in a fixed order.
     fn parameters(&self) -> Vec<&Parameter<B, E>>;

@@ -109,6 +109,11 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         &mut self.gradient
     }
 
+    /// The float master weights, and where a backward pass writes their gradient.
+    pub(crate) fn master_and_gradient(&mut self) -> (&Matrix<B, f32>, &mut Matrix<B, f32>) {
+        (&self.master, &mut self.gradient)
+    }
+
     /// Replaces the values, row-major; the moments stay.
     ///
     /// # Errors
@@ -119,6 +124,26 @@ impl<B: Backend, E: Element> Parameter<B, E> {
             Some(rounded) => rounded.write_f32(backend, values),
             None => Ok(()),
         }
+    }
+
+    /// Adam's first and second moment.
+    pub fn moments(&self) -> [&Matrix<B, f32>; 2] {
+        [&self.first_moment, &self.second_moment]
+    }
+
+    /// Replaces the values and the moments, row-major.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where a length is another.
+    pub fn restore(
+        &mut self,
+        backend: &B,
+        values: &[f32],
+        [first_moment, second_moment]: [&[f32]; 2],
+    ) -> Result<(), Error> {
+        self.write(backend, values)?;
+        self.first_moment.write_f32(backend, first_moment)?;
+        self.second_moment.write_f32(backend, second_moment)
     }
 
     /// The parameter as the optimiser wants it.

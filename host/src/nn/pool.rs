@@ -2,15 +2,17 @@
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::tensor::{Element, Matrix};
+use crate::tensor::{Array, Element, Matrix};
 
-/// Lends matrices with one row a vertex, and keeps those that come back for the next who asks for their width.
+/// Lends matrices with one row a vertex and arrays of floats, and keeps those that come back for the next who asks for
+/// their size.
 ///
 /// A model asks for the same widths in the same order in every step, so from the second step on nothing is allocated.
 #[derive(Debug)]
 pub struct Pool<B: Backend, E: Element> {
     rows: usize,
     free: Vec<Matrix<B, E>>,
+    free_numbers: Vec<Array<B, f32>>,
 }
 
 impl<B: Backend, E: Element> Pool<B, E> {
@@ -19,6 +21,7 @@ impl<B: Backend, E: Element> Pool<B, E> {
         Self {
             rows,
             free: Vec::new(),
+            free_numbers: Vec::new(),
         }
     }
 
@@ -41,5 +44,25 @@ impl<B: Backend, E: Element> Pool<B, E> {
     pub fn give(&mut self, matrix: Matrix<B, E>) {
         debug_assert_eq!(matrix.rows(), self.rows);
         self.free.push(matrix);
+    }
+
+    /// An array of `len` floats with any content.
+    ///
+    /// # Errors
+    /// Those of [`Array::zeros`].
+    pub fn take_numbers(&mut self, backend: &B, len: usize) -> Result<Array<B, f32>, Error> {
+        match self
+            .free_numbers
+            .iter()
+            .rposition(|array| array.len() == len)
+        {
+            Some(index) => Ok(self.free_numbers.swap_remove(index)),
+            None => Array::zeros(backend, len, MemoryKind::Activations),
+        }
+    }
+
+    /// Takes an array back.
+    pub fn give_numbers(&mut self, array: Array<B, f32>) {
+        self.free_numbers.push(array);
     }
 }

@@ -4,13 +4,15 @@ use crate::backend::{Adjacency, Backend, DeviceGraph, MemoryKind};
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::tensor::Array;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
 /// Degree norm of an aggregation (HalfGNN eq. 1): which powers of the degrees scale its input and output.
 ///
 /// `D_in` counts the edges of a row, `D_out` those of a column. A vertex of degree 0 has the factor 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Norm {
     /// `D_in^-1/2 · A · D_out^-1/2`, symmetric (Kipf and Welling, ICLR 2017).
     #[default]
@@ -41,6 +43,7 @@ pub struct Propagation<B: Backend> {
     graph: DeviceGraph<B>,
     row_scale: Option<Arc<Array<B, f32>>>,
     column_scale: Option<Arc<Array<B, f32>>>,
+    largest_degree: u32,
 }
 
 impl<B: Backend> Propagation<B> {
@@ -83,6 +86,7 @@ impl<B: Backend> Propagation<B> {
             graph: DeviceGraph::new(backend, graph)?,
             row_scale,
             column_scale,
+            largest_degree: graph.in_degrees().into_iter().max().unwrap_or(0),
         })
     }
 
@@ -104,6 +108,11 @@ impl<B: Backend> Propagation<B> {
     /// Factor of what each vertex sends.
     pub fn column_scale(&self) -> Option<&Array<B, f32>> {
         self.column_scale.as_deref()
+    }
+
+    /// The most edges that a row has.
+    pub fn largest_degree(&self) -> u32 {
+        self.largest_degree
     }
 
     /// Number of vertices.

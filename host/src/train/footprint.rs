@@ -1,11 +1,13 @@
 //! How much memory a run will take, before any of it is asked for.
 
 use crate::backend::MemoryKind;
+use crate::backend::cpu::Cpu;
 use crate::driver::DriverError;
 use crate::error::Error;
-use crate::graph::{Csr, Graph};
-use crate::nn::{Norm, matrix_bytes};
-use crate::tensor::Element;
+use crate::graph::{Csr, Graph, Starts};
+use crate::nn::{ModelConfig, Network, Norm, matrix_bytes};
+use crate::tensor::{Element, padded};
+use halfgnn_contract::spmm::{CTA_EDGES_LOG2_MIN, EDGES_PER_CTA};
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +20,10 @@ impl Footprint {
     /// its own to say.
     pub fn of_task<E: Element>(graph: &Graph, norm: Norm, features: usize) -> Self {
         let vertices = graph.vertices() as u64;
-        let order = |csr: &Csr| csr.bytes() + 4 * csr.empty_rows().len() as u64;
+        let order = |csr: &Csr| {
+            let empty = csr.empty_rows().len();
+            csr.bytes() + 4 * empty as u64 + Starts::bytes(csr.edges(), csr.vertices() - empty)
+        };
         let transposed = if graph.is_symmetric() {
             0
         } else {
@@ -40,6 +45,25 @@ impl Footprint {
         );
         // Labels, splits and targets.
         footprint.add(MemoryKind::Features, 3 * 4 * vertices);
+        footprint
+    }
+
+    /// All that training a model of `config` takes on a card, on `graph` as [`ModelConfig::prepare`] makes it: the task, the
+    /// activations, the parameters, and the staging buffer of the widest SpMM, which on a large graph is the largest of
+    /// what shares the workspace. On the CPU there is no such buffer.
+    pub fn of_training<E: Element>(graph: &Graph, config: &ModelConfig) -> Self {
+        let mut footprint = Self::of_task::<E>(graph, config.norm(), config.features);
+        // The same for every backend.
+        let (activations, parameters) = Network::<Cpu, E>::bytes(graph.vertices(), config);
+        footprint.add(MemoryKind::Activations, activations);
+        footprint.add(MemoryKind::Weights, parameters);
+        // Two rows of floats a CTA: what of its first and of its last row belongs to others.
+        let row = 2 * size_of::<f32>() * padded::<E>(config.aggregated_width());
+        // A small graph is cut finer, until there are CTAs enough for a card of two hundred multiprocessors.
+        let edges = graph.edges() as u64;
+        let fine = edges.div_ceil(1 << CTA_EDGES_LOG2_MIN).min(16_000);
+        let ctas = edges.div_ceil(EDGES_PER_CTA.into()).max(fine);
+        footprint.add(MemoryKind::Workspace, ctas.saturating_mul(row as u64));
         footprint
     }
 

@@ -5,12 +5,19 @@
 //! the loss scale there ([`OptimizerState`](crate::backend::OptimizerState)), and the loss is read only when it is asked
 //! for.
 
+pub mod checkpoint;
 mod footprint;
 mod objective;
+mod progress;
+mod recorded;
+mod snapshot;
 mod summary;
 mod trainer;
 
+pub use checkpoint::{Checkpoint, CheckpointError};
 pub use footprint::{Footprint, host_memory};
 pub use objective::{Objective, Split};
+pub use progress::Progress;
+pub use snapshot::{Snapshot, Tensor, Tensors, load_weights};
 pub use summary::{Accuracy, EpochReport, RunSummary, Spread, Status};
 pub use trainer::{TrainConfig, Trainer, loss_scaling};

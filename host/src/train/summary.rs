@@ -2,9 +2,10 @@
 
 use super::Split;
 use crate::backend::OptimizerSnapshot;
+use serde::{Deserialize, Serialize};
 
 /// Correct predictions in percent, by split.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accuracy {
     percent: [f64; 3],
 }
@@ -25,11 +26,12 @@ impl Accuracy {
 }
 
 /// One epoch: a training step, and the evaluation after it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochReport {
     /// Which epoch, from 1.
     pub epoch: u32,
     /// Mean cross-entropy of the training vertices in the step, with dropout.
+    #[serde(with = "super::checkpoint::any_f32")]
     pub loss: f32,
     /// Accuracy after the step, without dropout.
     pub accuracy: Accuracy,
@@ -46,6 +48,8 @@ pub enum Status {
     Finished,
     /// It was told to stop.
     Stopped,
+    /// The validation accuracy had not become better for as many epochs as were allowed.
+    EarlyStopped,
     /// The loss was not finite for too many epochs in a row.
     Diverged {
         /// The first epoch of the row, from 1.

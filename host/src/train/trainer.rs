@@ -1,6 +1,9 @@
 //! The training loop.
 
-use super::{Accuracy, EpochReport, Objective, RunSummary, Status};
+use super::progress::{self, StepTimes};
+use super::recorded::Recorded;
+use super::snapshot;
+use super::{Accuracy, EpochReport, Objective, Progress, RunSummary, Tensors};
 use crate::backend::{
     AdamHyper, Backend, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState,
 };
@@ -8,11 +11,12 @@ use crate::error::Error;
 use crate::nn::{Mode, Model};
 use crate::ops;
 use crate::tensor::{Array, Element, Precision};
+use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// How to train.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainConfig {
     /// Training steps, each on the whole graph.
     pub epochs: u32,
@@ -22,6 +26,12 @@ pub struct TrainConfig {
     pub scaling: LossScaling,
     /// Seed of the dropout masks.
     pub seed: u64,
+    /// Whether a step is recorded once and replayed, where the device gains by it. The results are the same.
+    pub record: bool,
+    /// Epochs without a better validation accuracy after which a run ends; at least one.
+    pub early_stopping: Option<u32>,
+    /// Whether the weights of the best validation epoch are kept on the host, for a [`Snapshot`](super::Snapshot).
+    pub keep_best: bool,
     /// Epochs in a row without a finite loss after which a run is given up.
     pub patience_non_finite: u32,
 }
@@ -37,6 +47,9 @@ impl TrainConfig {
             },
             scaling: loss_scaling(precision),
             seed: 0,
+            record: true,
+            early_stopping: None,
+            keep_best: false,
             patience_non_finite: 10,
         }
     }
@@ -61,14 +74,19 @@ pub fn loss_scaling(precision: Precision) -> LossScaling {
 /// A model in training.
 #[derive(Debug)]
 pub struct Trainer<'a, B: Backend, E: Element, M: Model<B, E>> {
-    backend: &'a B,
+    pub(super) backend: &'a B,
     objective: &'a Objective<B, E>,
-    model: M,
-    config: TrainConfig,
-    optimizer: OptimizerState<B>,
+    pub(super) model: M,
+    pub(super) config: TrainConfig,
+    pub(super) optimizer: OptimizerState<B>,
     loss: Array<B, f32>,
     correct: Array<B, u32>,
-    step: u32,
+    recorded_step: Recorded<B>,
+    recorded_evaluation: Recorded<B>,
+    pub(super) progress: Progress,
+    times: StepTimes,
+    /// The weights at the best validation epoch.
+    pub(super) best: Option<Tensors>,
 }
 
 impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
@@ -97,7 +115,11 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
             optimizer: OptimizerState::new(backend, &config.scaling)?,
             loss: Array::zeros(backend, 1, MemoryKind::Workspace)?,
             correct: Array::zeros(backend, 3, MemoryKind::Workspace)?,
-            step: 0,
+            recorded_step: Recorded::new(config.record),
+            recorded_evaluation: Recorded::new(config.record),
+            progress: Progress::default(),
+            times: StepTimes::default(),
+            best: None,
         })
     }
 
@@ -108,6 +130,9 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
 
     /// The model, to change it between steps.
     pub fn model_mut(&mut self) -> &mut M {
+        // It may be given other matrices than those that were recorded.
+        self.recorded_step = Recorded::new(self.config.record);
+        self.recorded_evaluation = Recorded::new(self.config.record);
         &mut self.model
     }
 
@@ -116,8 +141,18 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// # Errors
     /// Those of the device.
     pub fn step(&mut self) -> Result<(), Error> {
-        self.gradients()?;
-        self.update()
+        let mut recorded = std::mem::take(&mut self.recorded_step);
+        let done = recorded.run(self.backend, || {
+            self.gradients()?;
+            self.update()
+        });
+        self.recorded_step = recorded;
+        done
+    }
+
+    /// Whether steps are replayed by now.
+    pub fn is_recorded(&self) -> bool {
+        matches!(self.recorded_step, Recorded::Ready(_))
     }
 
     /// The first half of a step: loss and gradients at the present weights.
@@ -137,7 +172,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
         let inputs = objective.inputs(backend);
         let mode = Mode::Train {
             seed: config.seed,
-            step: self.step,
+            state: optimizer,
         };
         model.forward(inputs, mode)?;
         let (logits, gradient) = model.loss_operands();
@@ -175,9 +210,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
             &self.optimizer,
             &mut parameters,
         )?;
-        ops::end_step(self.backend, &self.config.scaling, &mut self.optimizer)?;
-        self.step += 1;
-        Ok(())
+        ops::end_step(self.backend, &self.config.scaling, &mut self.optimizer)
     }
 
     /// The loss of the last step: the mean cross-entropy of the training vertices.
@@ -201,6 +234,18 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// # Errors
     /// Those of the device.
     pub fn evaluate(&mut self) -> Result<Accuracy, Error> {
+        let mut recorded = std::mem::take(&mut self.recorded_evaluation);
+        let done = recorded.run(self.backend, || self.count_correct());
+        self.recorded_evaluation = recorded;
+        done?;
+        let counts = self.correct.to_vec(self.backend)?;
+        Ok(Accuracy::new(
+            [counts[0], counts[1], counts[2]],
+            self.objective.sizes,
+        ))
+    }
+
+    fn count_correct(&mut self) -> Result<(), Error> {
         let Self {
             backend,
             objective,
@@ -215,76 +260,78 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
             &objective.labels,
             &objective.splits,
             correct,
-        )?;
-        let counts = self.correct.to_vec(self.backend)?;
-        Ok(Accuracy::new(
-            [counts[0], counts[1], counts[2]],
-            self.objective.sizes,
-        ))
+        )
     }
 
-    /// Trains, evaluates after every epoch, and reports each to `observe`, which may end the run.
+    /// How far the run has come.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// A training step, timed, and the evaluation after it; `None` where the run has ended.
     ///
     /// # Errors
-    /// Those of the device. A loss that is not finite is none: see [`Status::Diverged`].
+    /// Those of the device. A loss that is not finite is none: see [`Status::Diverged`](super::Status).
+    pub fn next_epoch(&mut self) -> Result<Option<EpochReport>, Error> {
+        if self.progress.end(&self.config).is_some() {
+            return Ok(None);
+        }
+        self.backend.synchronize()?;
+        let start = Instant::now();
+        self.step()?;
+        self.backend.synchronize()?;
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+
+        let epoch = self.progress.epoch + 1;
+        let optimizer = self.optimizer()?;
+        self.tell_overflow(epoch, &optimizer)?;
+        let report = EpochReport {
+            epoch,
+            loss: self.loss()?,
+            accuracy: self.evaluate()?,
+            ms,
+            optimizer,
+        };
+        self.times.add(ms);
+        if self.progress.add(report) && self.config.keep_best {
+            self.best = Some(snapshot::weights(self.backend, &self.model)?);
+        }
+        Ok(Some(report))
+    }
+
+    /// Says what an overflow of the last step began with, if there was one and somebody listens. The evaluation that
+    /// follows overwrites it.
+    fn tell_overflow(&self, epoch: u32, now: &OptimizerSnapshot) -> Result<(), Error> {
+        let before = self.progress.last.map_or(0, |last| last.optimizer.skipped);
+        if now.skipped > before && tracing::enabled!(tracing::Level::INFO) {
+            let first = self.model.first_non_finite(self.backend)?;
+            let scale = now.loss_scale;
+            tracing::info!(
+                "epoch {epoch}: an overflow in {}; the step was skipped, the loss scale is {scale} now",
+                first.as_deref().unwrap_or("a gradient")
+            );
+        }
+        Ok(())
+    }
+
+    /// What the run has come to so far.
+    pub fn summary(&self) -> RunSummary {
+        progress::summary(&self.progress, &self.config, &self.times)
+    }
+
+    /// Trains to the end, evaluates after every epoch, and reports each to `observe`, which may end the run.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::next_epoch`].
     pub fn run(
         &mut self,
         mut observe: impl FnMut(&EpochReport) -> ControlFlow<()>,
     ) -> Result<RunSummary, Error> {
-        let mut summary = RunSummary {
-            status: Status::Finished,
-            best: None,
-            last: None,
-            ms_per_epoch: 0.0,
-        };
-        let mut later_ms = 0.0;
-        let mut non_finite_since = None;
-        for epoch in 1..=self.config.epochs {
-            self.backend.synchronize()?;
-            let start = Instant::now();
-            self.step()?;
-            self.backend.synchronize()?;
-            let ms = start.elapsed().as_secs_f64() * 1e3;
-
-            let report = EpochReport {
-                epoch,
-                loss: self.loss()?,
-                accuracy: self.evaluate()?,
-                ms,
-                optimizer: self.optimizer()?,
-            };
-            if epoch == 1 {
-                summary.ms_per_epoch = ms;
-            } else {
-                later_ms += ms;
-                summary.ms_per_epoch = later_ms / f64::from(epoch - 1);
-            }
-            summary.last = Some(report);
-            let validation = |report: &EpochReport| report.accuracy.of(super::Split::Validation);
-            if summary
-                .best
-                .is_none_or(|best| validation(&report) > validation(&best))
-            {
-                summary.best = Some(report);
-            }
-
+        while let Some(report) = self.next_epoch()? {
             if observe(&report).is_break() {
-                // Told to stop after the last epoch is nothing but finished.
-                if epoch < self.config.epochs {
-                    summary.status = Status::Stopped;
-                }
-                break;
-            }
-            if report.loss.is_finite() {
-                non_finite_since = None;
-                continue;
-            }
-            let since = *non_finite_since.get_or_insert(epoch);
-            if epoch - since + 1 >= self.config.patience_non_finite {
-                summary.status = Status::Diverged { since };
                 break;
             }
         }
-        Ok(summary)
+        Ok(self.summary())
     }
 }

@@ -1,0 +1,216 @@
+//! What a layer does with the graph: the linear part of it, and what models of every kind share.
+
+use super::{Inputs, MemoryPlan, Mode, Parameter, Pool, Propagation};
+use crate::backend::{Backend, Dropout, EdgeWeights, Spmm, SpmmPolicy};
+use crate::error::Error;
+use crate::ops;
+use crate::tensor::{Element, Matrix};
+use std::fmt;
+
+/// What a convolution computes with.
+pub(super) struct Context<'a, B: Backend, E: Element> {
+    pub(super) backend: &'a B,
+    pub(super) graph: &'a Propagation<B>,
+    pub(super) mode: Mode<'a, B>,
+    pub(super) pool: &'a mut Pool<B, E>,
+}
+
+impl<'a, B: Backend, E: Element> Context<'a, B, E> {
+    pub(super) fn new(
+        inputs: Inputs<'a, B, E>,
+        mode: Mode<'a, B>,
+        pool: &'a mut Pool<B, E>,
+    ) -> Self {
+        Self {
+            backend: inputs.backend,
+            graph: inputs.graph,
+            mode,
+            pool,
+        }
+    }
+
+    /// A matrix with one row a vertex, to give back to the pool.
+    pub(super) fn take(&mut self, columns: usize) -> Result<Matrix<B, E>, Error> {
+        self.pool.take(self.backend, columns)
+    }
+}
+
+/// A graph convolution: vertices × inputs to vertices × outputs. Bias, activation and dropout come after it and are not
+/// its own.
+pub(super) trait Convolution<B: Backend, E: Element>: fmt::Debug + Send + Sync {
+    /// Computes `y` from `x`, or [`Convolution::output`], and keeps what [`Convolution::backward`] wants to see again.
+    fn forward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error>;
+
+    /// The gradients of the parameters and, where it is wanted, of `x`, in a matrix of the pool, from `d`, the gradient
+    /// of `y`, which may be overwritten.
+    fn backward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        d: &mut Matrix<B, E>,
+        wants_input: bool,
+    ) -> Result<Option<Matrix<B, E>>, Error>;
+
+    /// The output, where the convolution keeps it for its backward pass and leaves `y` alone.
+    fn output(&self) -> Option<&Matrix<B, E>> {
+        None
+    }
+
+    /// The parameters, in a fixed order.
+    fn parameters(&self) -> Vec<&Parameter<B, E>>;
+
+    /// The parameters, in the same order.
+    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>>;
+
+    /// Running statistics and the like, by name: see [`Model::buffers`](super::Model::buffers).
+    fn buffers(&self) -> Vec<(&'static str, &Matrix<B, f32>)> {
+        Vec::new()
+    }
+
+    /// The same, in the same order.
+    fn buffers_mut(&mut self) -> Vec<(&'static str, &mut Matrix<B, f32>)> {
+        Vec::new()
+    }
+
+    /// What is kept of the last forward pass, by name, in the order in which it was computed.
+    fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)>;
+}
+
+/// A convolution before it is made: how much memory it will take. Each method makes the calls on the plan that the
+/// method of the same name of the convolution makes on a backend or a pool.
+pub(super) trait Blueprint {
+    /// What it keeps, parameters included.
+    fn keeps(&self, plan: &mut MemoryPlan);
+    /// What [`Convolution::forward`] borrows.
+    fn forward(&self, plan: &mut MemoryPlan);
+    /// What [`Convolution::backward`] borrows; the gradient of the input stays taken.
+    fn backward(&self, plan: &mut MemoryPlan, wants_input: bool);
+}
+
+/// A sum over neighbours with the degree norms of a [`Propagation`]: `factor · R · A · C · x`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aggregation {
+    pub(super) policy: SpmmPolicy,
+    pub(super) factor: f32,
+}
+
+impl Aggregation {
+    /// `y = factor · R · A · C · x`; `scaled` where `x` is multiplied by `C` already.
+    pub(super) fn forward<B: Backend, E: Element>(
+        self,
+        at: &Context<'_, B, E>,
+        scaled: bool,
+        x: &Matrix<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let columns = at.graph.column_scale().filter(|_| !scaled);
+        let op = Spmm {
+            weights: columns.map_or(EdgeWeights::Ones, EdgeWeights::Columns),
+            row_scale: at.graph.row_scale(),
+            scale: self.factor,
+            policy: self.policy,
+            ..Spmm::default()
+        };
+        ops::spmm(at.backend, at.graph.forward(), &op, x, y)
+    }
+
+    /// The gradient: through the transposed adjacency the two norms change places, `dx = factor · C · Aᵀ · R · d`;
+    /// `scaled` where `d` is multiplied by `R` already.
+    pub(super) fn backward<B: Backend, E: Element>(
+        self,
+        at: &Context<'_, B, E>,
+        scaled: bool,
+        d: &Matrix<B, E>,
+        dx: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let rows = at.graph.row_scale().filter(|_| !scaled);
+        let op = Spmm {
+            weights: rows.map_or(EdgeWeights::Ones, EdgeWeights::Columns),
+            row_scale: at.graph.column_scale(),
+            scale: self.factor,
+            policy: self.policy,
+            ..Spmm::default()
+        };
+        ops::spmm(at.backend, at.graph.backward(), &op, d, dx)
+    }
+}
+
+/// Which of a convolution's two linear maps comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// `A · (H · W)`: the aggregation sees the layer's outputs.
+    TransformFirst,
+    /// `(A · H) · W`: the aggregation sees the layer's inputs, and its result is stored for the gradient of `W`.
+    AggregateFirst,
+}
+
+impl Order {
+    /// The order whose aggregation is narrower. Aggregating first wants the column factors inside the SpMM, which only
+    /// the default policy has kernels for.
+    pub(super) fn choose(inputs: usize, outputs: usize, policy: SpmmPolicy) -> Self {
+        if inputs < outputs && policy == SpmmPolicy::default() {
+            Order::AggregateFirst
+        } else {
+            Order::TransformFirst
+        }
+    }
+}
+
+/// Tags the random numbers of dropout, so that initial weights share none with them.
+const DROPOUT_STREAM: u32 = 0x6472_6f70;
+
+/// The dropout number `number` of a model; none in evaluation, or where nothing is dropped.
+pub(super) fn dropout<B: Backend>(
+    probability: f32,
+    number: u32,
+    mode: Mode<'_, B>,
+) -> Option<Dropout<'_, B>> {
+    match mode {
+        Mode::Train { seed, state } if probability > 0.0 => Some(Dropout {
+            probability,
+            seed,
+            stream: DROPOUT_STREAM.wrapping_add(number),
+            state,
+        }),
+        _ => None,
+    }
+}
+
+/// Where a layer stands in its model, and what its parameters are made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) layer: usize,
+    pub(super) vertices: usize,
+    pub(super) seed: u64,
+}
+
+impl Place {
+    /// The name of one of the layer's parameters.
+    pub(super) fn name(self, parameter: &str) -> String {
+        format!("layers.{}.{parameter}", self.layer)
+    }
+
+    /// Initial weights of a linear map, the `number`-th of the layer.
+    pub(super) fn weights<B: Backend, E: Element>(
+        self,
+        backend: &B,
+        name: &str,
+        (inputs, outputs): (usize, usize),
+        number: u32,
+    ) -> Result<Parameter<B, E>, Error> {
+        Parameter::weights(backend, self.name(name), (inputs, outputs), || {
+            self.glorot((inputs, outputs), number)
+        })
+    }
+
+    /// The initial values of [`Place::weights`].
+    pub(super) fn glorot(self, (inputs, outputs): (usize, usize), number: u32) -> Vec<f32> {
+        let stream = (self.layer as u32) | number << 16;
+        super::glorot_uniform(inputs, outputs, self.seed, stream)
+    }
+}

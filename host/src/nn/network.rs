@@ -1,0 +1,390 @@
+//! A model: graph convolutions one after the other, with bias, ReLU and dropout between them.
+//!
+//! A layer is `H' = dropout(relu(convolution(H) + b))`, with `+ H` inside the ReLU where the model is residual and the
+//! widths agree; the last one has neither ReLU nor dropout, and the features pass a dropout of their own first. The
+//! backward pass mirrors the forward pass. Of what follows a convolution only the output is stored: an element of it is
+//! positive exactly where ReLU and dropout let it through.
+
+use super::config::ConvolutionConfig;
+use super::convolution::{Blueprint, Context, Convolution, Place, dropout};
+use super::gat::GatBlueprint;
+use super::gcn::GcnBlueprint;
+use super::gin::GinBlueprint;
+use super::sage::SageBlueprint;
+use super::{Inputs, MemoryPlan, Mode, Model, ModelConfig, Parameter, Pool};
+use crate::backend::{Activation, Backend, Combine, MemoryKind};
+use crate::error::Error;
+use crate::ops;
+use crate::tensor::{Element, Matrix};
+use std::ops::Deref;
+
+/// A graph neural network.
+///
+/// A function of its configuration and the seed alone: every backend starts from the same weights.
+#[derive(Debug)]
+pub struct Network<B: Backend, E: Element> {
+    config: ModelConfig,
+    layers: Vec<Layer<B, E>>,
+    /// The features after their dropout; absent where nothing is dropped.
+    dropped: Option<Matrix<B, E>>,
+    gradient: Matrix<B, E>,
+    pool: Pool<B, E>,
+}
+
+#[derive(Debug)]
+struct Layer<B: Backend, E: Element> {
+    convolution: Box<dyn Convolution<B, E>>,
+    bias: Parameter<B, E>,
+    output: Matrix<B, E>,
+}
+
+/// A convolution of each kind, before it is made.
+enum AnyBlueprint {
+    Gat(GatBlueprint),
+    Gcn(GcnBlueprint),
+    Gin(GinBlueprint),
+    Sage(SageBlueprint),
+}
+
+impl AnyBlueprint {
+    fn of(config: &ModelConfig, vertices: usize, layer: usize) -> Self {
+        let (inputs, outputs) = config.layer(layer);
+        let policy = config.policy;
+        match config.convolution {
+            ConvolutionConfig::Gcn { .. } => AnyBlueprint::Gcn(GcnBlueprint {
+                inputs,
+                outputs,
+                policy,
+            }),
+            ConvolutionConfig::Gat {
+                heads,
+                slope,
+                attention_dropout,
+            } => AnyBlueprint::Gat(GatBlueprint {
+                inputs,
+                outputs,
+                vertices,
+                heads,
+                averaged: layer + 1 == config.layers,
+                slope,
+                dropout: attention_dropout,
+                policy,
+            }),
+            ConvolutionConfig::Gin {
+                aggregate,
+                lambda,
+                epsilon,
+                learn_epsilon,
+                statistics,
+            } => AnyBlueprint::Gin(GinBlueprint {
+                inputs,
+                hidden: config.hidden,
+                outputs,
+                policy,
+                aggregate,
+                lambda,
+                epsilon,
+                learn_epsilon,
+                recompute: config.recompute,
+                statistics,
+            }),
+            ConvolutionConfig::Sage => AnyBlueprint::Sage(SageBlueprint {
+                inputs,
+                outputs,
+                policy,
+            }),
+        }
+    }
+
+    fn make<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        place: Place,
+    ) -> Result<Box<dyn Convolution<B, E>>, Error> {
+        Ok(match self {
+            AnyBlueprint::Gat(blueprint) => Box::new(blueprint.make(backend, place)?),
+            AnyBlueprint::Gcn(blueprint) => Box::new(blueprint.make(backend, place)?),
+            AnyBlueprint::Gin(blueprint) => Box::new(blueprint.make(backend, place)?),
+            AnyBlueprint::Sage(blueprint) => Box::new(blueprint.make(backend, place)?),
+        })
+    }
+}
+
+impl Deref for AnyBlueprint {
+    type Target = dyn Blueprint;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            AnyBlueprint::Gat(blueprint) => blueprint,
+            AnyBlueprint::Gcn(blueprint) => blueprint,
+            AnyBlueprint::Gin(blueprint) => blueprint,
+            AnyBlueprint::Sage(blueprint) => blueprint,
+        }
+    }
+}
+
+impl<B: Backend, E: Element> Network<B, E> {
+    /// A model for a graph of `vertices` vertices, with the weights of `seed`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a configuration that makes no model, [`Error::TooLarge`] and [`Error::Driver`] where
+    /// there is not enough memory.
+    pub fn new(
+        backend: &B,
+        vertices: usize,
+        config: ModelConfig,
+        seed: u64,
+    ) -> Result<Self, Error> {
+        config.check()?;
+        let activations =
+            |columns| Matrix::zeros(backend, vertices, columns, MemoryKind::Activations);
+        let layers = (0..config.layers)
+            .map(|layer| {
+                let place = Place {
+                    layer,
+                    vertices,
+                    seed,
+                };
+                let (_, outputs) = config.layer(layer);
+                let blueprint = AnyBlueprint::of(&config, vertices, layer);
+                Ok(Layer {
+                    convolution: blueprint.make(backend, place)?,
+                    bias: Parameter::bias(backend, place.name("bias"), outputs)?,
+                    output: activations(outputs)?,
+                })
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(Self {
+            layers,
+            dropped: if config.dropout > 0.0 {
+                Some(activations(config.features)?)
+            } else {
+                None
+            },
+            gradient: activations(config.classes)?,
+            pool: Pool::new(vertices),
+            config,
+        })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The most bytes that the activations and the parameters of a model in training take, in this order.
+    pub fn bytes(vertices: usize, config: &ModelConfig) -> (u64, u64) {
+        let mut plan = MemoryPlan::new::<E>(vertices);
+        plan.keep(config.classes);
+        if config.dropout > 0.0 {
+            plan.keep(config.features);
+        }
+        let layers: Vec<_> = (0..config.layers)
+            .map(|layer| {
+                (
+                    config.layer(layer),
+                    AnyBlueprint::of(config, vertices, layer),
+                )
+            })
+            .collect();
+        for ((_, outputs), blueprint) in &layers {
+            blueprint.keeps(&mut plan);
+            plan.bias(*outputs);
+            plan.keep(*outputs);
+        }
+        for (_, blueprint) in &layers {
+            blueprint.forward(&mut plan);
+        }
+        for (index, (widths, blueprint)) in layers.iter().enumerate().rev() {
+            let residual = index > 0 && config.is_residual(*widths);
+            if residual {
+                plan.take(widths.1);
+            }
+            blueprint.backward(&mut plan, index > 0);
+            if residual {
+                plan.give(widths.1);
+            }
+            if index + 1 < config.layers {
+                plan.give(widths.1);
+            }
+        }
+        plan.bytes()
+    }
+
+    /// What follows the convolution of layer `layer`, but for the bias.
+    fn activation<'a>(&self, layer: usize, mode: Mode<'a, B>) -> Activation<'a, B> {
+        let last = layer + 1 == self.config.layers;
+        Activation {
+            bias: None,
+            relu: !last,
+            dropout: if last {
+                None
+            } else {
+                dropout(self.config.dropout, layer as u32 + 1, mode)
+            },
+        }
+    }
+}
+
+impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
+    fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
+        let input_dropout = dropout(self.config.dropout, 0, mode);
+        if let (Some(dropped), dropout @ Some(_)) = (&mut self.dropped, input_dropout) {
+            let op = Activation {
+                bias: None,
+                relu: false,
+                dropout,
+            };
+            ops::activate(inputs.backend, &op, Some(inputs.features), dropped)?;
+        }
+        for index in 0..self.layers.len() {
+            let activation = self.activation(index, mode);
+            let (before, rest) = self.layers.split_at_mut(index);
+            let x = match before.last() {
+                Some(layer) => &layer.output,
+                None if input_dropout.is_some() => self.dropped.as_ref().unwrap_or(inputs.features),
+                None => inputs.features,
+            };
+            let layer = &mut rest[0];
+            let mut at = Context::new(inputs, mode, &mut self.pool);
+            layer.convolution.forward(&mut at, x, &mut layer.output)?;
+            let mut kept = layer.convolution.output();
+            let widths = (x.columns(), layer.output.columns());
+            if self.config.is_residual(widths) {
+                if let Some(kept) = kept.take() {
+                    ops::combine(inputs.backend, &Combine::copy(), kept, &mut layer.output)?;
+                }
+                ops::combine(inputs.backend, &Combine::sum(), x, &mut layer.output)?;
+            }
+            let activation = Activation {
+                bias: Some(layer.bias.master()),
+                ..activation
+            };
+            ops::activate(inputs.backend, &activation, kept, &mut layer.output)?;
+        }
+        Ok(())
+    }
+
+    fn logits(&self) -> &Matrix<B, E> {
+        &self.layers[self.layers.len() - 1].output
+    }
+
+    fn loss_operands(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, E>) {
+        (
+            &self.layers[self.layers.len() - 1].output,
+            &mut self.gradient,
+        )
+    }
+
+    fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
+        // The gradient of what the layers after have read; none before the last layer, whose gradient is the model's.
+        let mut lent: Option<Matrix<B, E>> = None;
+        for index in (0..self.layers.len()).rev() {
+            let activation = self.activation(index, mode);
+            let (before, rest) = self.layers.split_at_mut(index);
+            let x = match before.last() {
+                Some(layer) => &layer.output,
+                None => match (&self.dropped, mode) {
+                    (Some(dropped), Mode::Train { .. }) => dropped,
+                    _ => inputs.features,
+                },
+            };
+            let layer = &mut rest[0];
+            let d = lent.as_mut().unwrap_or(&mut self.gradient);
+            if activation.relu || activation.dropout.is_some() {
+                ops::activate_backward(inputs.backend, &activation, Some(&layer.output), None, d)?;
+            }
+            ops::column_sums(inputs.backend, d, layer.bias.gradient_mut())?;
+            let residual = index > 0 && self.config.is_residual((x.columns(), d.columns()));
+            // The convolution may overwrite `d`.
+            let skipped = if residual {
+                let mut copy = self.pool.take(inputs.backend, d.columns())?;
+                ops::combine(inputs.backend, &Combine::copy(), d, &mut copy)?;
+                Some(copy)
+            } else {
+                None
+            };
+            let mut at = Context::new(inputs, mode, &mut self.pool);
+            let mut next = layer.convolution.backward(&mut at, x, d, index > 0)?;
+            if let (Some(skipped), Some(dx)) = (skipped, &mut next) {
+                ops::combine(inputs.backend, &Combine::sum(), &skipped, dx)?;
+                self.pool.give(skipped);
+            }
+            if let Some(done) = std::mem::replace(&mut lent, next) {
+                self.pool.give(done);
+            }
+        }
+        Ok(())
+    }
+
+    fn first_non_finite(&self, backend: &B) -> Result<Option<String>, Error> {
+        let spoilt = |matrix: &Matrix<B, E>| {
+            // An infinity or a NaN stays one in its column's sum, in float.
+            let mut sums = Matrix::zeros(backend, 1, matrix.columns(), MemoryKind::Workspace)?;
+            ops::column_sums(backend, matrix, &mut sums)?;
+            Ok::<_, Error>(!sums.to_f32(backend)?.iter().all(|sum| sum.is_finite()))
+        };
+        for (index, layer) in self.layers.iter().enumerate() {
+            for (name, matrix) in layer.convolution.kept() {
+                if spoilt(matrix)? {
+                    return Ok(Some(format!("layers.{index}.{name}")));
+                }
+            }
+            if spoilt(&layer.output)? {
+                return Ok(Some(format!("layers.{index}.output")));
+            }
+        }
+        // Backward, the last layer comes first.
+        for parameter in self.parameters().into_iter().rev() {
+            let gradient = parameter.gradient().to_f32(backend)?;
+            if !gradient.iter().all(|value| value.is_finite()) {
+                return Ok(Some(format!("the gradient of {}", parameter.name())));
+            }
+        }
+        Ok(None)
+    }
+
+    fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {
+        self.layers
+            .iter()
+            .enumerate()
+            .flat_map(|(index, layer)| {
+                let buffers = layer.convolution.buffers().into_iter();
+                buffers.map(move |(name, buffer)| (format!("layers.{index}.{name}"), buffer))
+            })
+            .collect()
+    }
+
+    fn buffers_mut(&mut self) -> Vec<(String, &mut Matrix<B, f32>)> {
+        self.layers
+            .iter_mut()
+            .enumerate()
+            .flat_map(|(index, layer)| {
+                let buffers = layer.convolution.buffers_mut().into_iter();
+                buffers.map(move |(name, buffer)| (format!("layers.{index}.{name}"), buffer))
+            })
+            .collect()
+    }
+
+    fn parameters(&self) -> Vec<&Parameter<B, E>> {
+        self.layers
+            .iter()
+            .flat_map(|layer| {
+                let mut all = layer.convolution.parameters();
+                all.push(&layer.bias);
+                all
+            })
+            .collect()
+    }
+
+    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
+        self.layers
+            .iter_mut()
+            .flat_map(|layer| {
+                let mut all = layer.convolution.parameters_mut();
+                all.push(&mut layer.bias);
+                all
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,500 @@
+//! Checkpoints: what is needed to go on with a run, or to predict with its model, in one file.
+//!
+//! A checkpoint is a [safetensors](https://github.com/huggingface/safetensors) file. Its tensors are those of a
+//! [`Snapshot`], in float; under their plain names stand the parameters of the best validation epoch, so that any reader
+//! of the format finds the model. Its metadata has one entry, `halfgnn`: the configuration, as JSON. A file is written
+//! beside its place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same
+//! state gives the same bytes.
+
+use super::{Progress, Snapshot, Tensor, Tensors, TrainConfig};
+use crate::backend::OptimizerSnapshot;
+use crate::data::Dataset;
+use crate::file;
+use crate::nn::ModelConfig;
+use crate::tensor::Precision;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+
+/// Of the layout of the file; another number is another layout.
+const FORMAT: u32 = 1;
+/// The entry of the metadata.
+const ENTRY: &str = "halfgnn";
+/// No header is longer: the limit of the format.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+/// A run that is put aside: the model, how it is trained, and on what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// What it is trained on.
+    pub task: TaskIdentity,
+    /// The model's configuration.
+    pub model: ModelConfig,
+    /// Precision of state tensors.
+    pub precision: Precision,
+    /// How it is trained.
+    pub train: TrainConfig,
+    /// How far it has come.
+    pub snapshot: Snapshot,
+}
+
+/// What tells a dataset from others, without being one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskIdentity {
+    /// The dataset's name.
+    pub name: String,
+    /// Vertices.
+    pub vertices: usize,
+    /// Edges, self-loops that the model adds not counted.
+    pub edges: usize,
+    /// Input features.
+    pub features: usize,
+    /// Classes.
+    pub classes: usize,
+    /// A hash of labels and splits, in hexadecimal.
+    pub labels: String,
+}
+
+impl TaskIdentity {
+    /// Of a dataset.
+    pub fn of(dataset: &Dataset) -> Self {
+        let lists = [&dataset.labels, &dataset.train, &dataset.val, &dataset.test];
+        // FNV-1a, whose values do not change from one release to the next. The length parts a list from the next.
+        let words = lists.into_iter().flat_map(|list| {
+            std::iter::once(list.len() as u64).chain(list.iter().map(|&x| x.into()))
+        });
+        let hash = words.fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
+            (hash ^ word).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self {
+            name: dataset.name.clone(),
+            vertices: dataset.graph.vertices(),
+            edges: dataset.graph.edges(),
+            features: dataset.feature_len(),
+            classes: dataset.classes,
+            labels: format!("{hash:016x}"),
+        }
+    }
+
+    /// What `other` has that this has not, if anything but the name.
+    fn difference(&self, other: &Self) -> Option<String> {
+        let figures = [
+            ("vertices", self.vertices, other.vertices),
+            ("edges", self.edges, other.edges),
+            ("features", self.features, other.features),
+            ("classes", self.classes, other.classes),
+        ];
+        let differing = figures.into_iter().find(|(_, mine, its)| mine != its);
+        match differing {
+            Some((what, mine, its)) => Some(format!(
+                "it was trained on {} with {mine} {what}, and {} has {its}",
+                self.name, other.name
+            )),
+            None => (self.labels != other.labels).then(|| {
+                format!(
+                    "it was trained on {} with other labels or splits than {} has",
+                    self.name, other.name
+                )
+            }),
+        }
+    }
+}
+
+/// What the metadata of a file says.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: u32,
+    version: String,
+    task: TaskIdentity,
+    model: ModelConfig,
+    precision: Precision,
+    train: TrainConfig,
+    optimizer: OptimizerSnapshot,
+    progress: Progress,
+}
+
+/// The part of a header that every format has.
+#[derive(Deserialize)]
+struct AnyHeader {
+    format: u32,
+    version: String,
+}
+
+/// Why a checkpoint cannot be written, read or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// It cannot be written.
+    #[error("{}: cannot be written: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// It cannot be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// It is no checkpoint.
+    #[error("{}: it is no checkpoint: {reason}; name a file that --save has written", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It is one of another run.
+    #[error("{}: {reason}; name the dataset that it was trained on", path.display())]
+    OtherTask {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        reason: String,
+    },
+}
+
+impl Checkpoint {
+    /// Writes the file, whole or not at all.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Write`]; then the file that was there before stays.
+    pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
+        self.to_bytes()
+            .and_then(|bytes| file::write(path, &bytes))
+            .map_err(|source| CheckpointError::Write {
+                path: path.to_owned(),
+                source,
+            })
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Read`], and [`CheckpointError::Format`] where it is no checkpoint, or one of another format.
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let bytes = read(path)?;
+        Self::from_bytes(&bytes).map_err(|reason| CheckpointError::Format {
+            path: path.to_owned(),
+            reason,
+        })
+    }
+
+    /// That the run in the file at `path` can go on with `dataset`.
+    ///
+    /// # Errors
+    /// [`CheckpointError::OtherTask`] where it was trained on another.
+    pub fn check_task(&self, path: &Path, dataset: &Dataset) -> Result<(), CheckpointError> {
+        match self.task.difference(&TaskIdentity::of(dataset)) {
+            None => Ok(()),
+            Some(reason) => Err(CheckpointError::OtherTask {
+                path: path.to_owned(),
+                reason,
+            }),
+        }
+    }
+
+    fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let header = Header {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").into(),
+            task: self.task.clone(),
+            model: self.model.clone(),
+            precision: self.precision,
+            train: self.train,
+            optimizer: self.snapshot.optimizer,
+            progress: self.snapshot.progress,
+        };
+        let metadata = HashMap::from([(ENTRY.to_owned(), serde_json::to_string(&header)?)]);
+        let bytes = |tensor: &Tensor| -> Vec<u8> {
+            tensor.values.iter().flat_map(|v| v.to_le_bytes()).collect()
+        };
+        let tensors: Vec<_> = self
+            .snapshot
+            .tensors
+            .iter()
+            .map(|(name, tensor)| (name, [tensor.rows, tensor.columns], bytes(tensor)))
+            .collect();
+        let views = tensors
+            .iter()
+            .map(|(name, shape, bytes)| {
+                Ok((name, TensorView::new(Dtype::F32, shape.to_vec(), bytes)?))
+            })
+            .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()
+            .map_err(io::Error::other)?;
+        safetensors::serialize(views, Some(metadata)).map_err(io::Error::other)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let (_, metadata) = SafeTensors::read_metadata(bytes)
+            .map_err(|error| format!("it is no safetensors file ({error})"))?;
+        let text = metadata
+            .metadata()
+            .as_ref()
+            .and_then(|entries| entries.get(ENTRY))
+            .ok_or("its metadata has no `halfgnn`, so another program wrote it")?;
+        let header = |error: serde_json::Error| format!("its metadata cannot be read ({error})");
+        let any: AnyHeader = serde_json::from_str(text).map_err(header)?;
+        if any.format != FORMAT {
+            return Err(format!(
+                "it has format {} of version {}, and this program reads format {FORMAT}",
+                any.format, any.version
+            ));
+        }
+        let header: Header = serde_json::from_str(text).map_err(header)?;
+        let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+        let tensors = file
+            .iter()
+            .map(|(name, view)| Ok((name.to_owned(), tensor(name, &view)?)))
+            .collect::<Result<Tensors, String>>()?;
+        Ok(Self {
+            task: header.task,
+            model: header.model,
+            precision: header.precision,
+            train: header.train,
+            snapshot: Snapshot {
+                progress: header.progress,
+                optimizer: header.optimizer,
+                tensors,
+            },
+        })
+    }
+}
+
+/// A tensor of a file.
+fn tensor(name: &str, view: &TensorView<'_>) -> Result<Tensor, String> {
+    let &[rows, columns] = view.shape() else {
+        return Err(format!("tensor `{name}` is no matrix"));
+    };
+    if view.dtype() != Dtype::F32 {
+        return Err(format!("tensor `{name}` is of {}, not F32", view.dtype()));
+    }
+    let values = view
+        .data()
+        .chunks_exact(size_of::<f32>())
+        .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        .collect();
+    Ok(Tensor {
+        rows,
+        columns,
+        values,
+    })
+}
+
+/// The bytes of a file that begins as a safetensors file does: what is something else is not read whole.
+fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
+    let failed = |source| CheckpointError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let no_checkpoint = |reason: &str| CheckpointError::Format {
+        path: path.to_owned(),
+        reason: reason.into(),
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(no_checkpoint("it is no file"));
+    }
+    let mut length = [0; 8];
+    if metadata.len() < 8 {
+        return Err(no_checkpoint("it is shorter than any"));
+    }
+    file.read_exact(&mut length).map_err(failed)?;
+    let header = u64::from_le_bytes(length);
+    if header > LONGEST_HEADER || header > metadata.len() - 8 {
+        return Err(no_checkpoint(
+            "it is no safetensors file (it begins with no length of a header)",
+        ));
+    }
+    file.rewind().map_err(failed)?;
+    let mut bytes = Vec::new();
+    usize::try_from(metadata.len())
+        .ok()
+        .and_then(|len| bytes.try_reserve_exact(len).ok())
+        .ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// Floats of any kind in JSON, which has no word for those that are not finite.
+pub(super) mod any_f32 {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Any {
+        Finite(f32),
+        Other(String),
+    }
+
+    pub fn serialize<S: Serializer>(value: &f32, serializer: S) -> Result<S::Ok, S::Error> {
+        let any = if value.is_finite() {
+            Any::Finite(*value)
+        } else {
+            Any::Other(value.to_string())
+        };
+        any.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+        match Any::deserialize(deserializer)? {
+            Any::Finite(value) => Ok(value),
+            Any::Other(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::{Accuracy, EpochReport};
+
+    fn checkpoint() -> Checkpoint {
+        let report = |epoch, loss| EpochReport {
+            epoch,
+            loss,
+            // Numbers that no short decimal names.
+            accuracy: Accuracy::new([1, 1, 2], [3, 7, 11]),
+            ms: 0.1 + 0.2,
+            optimizer: OptimizerSnapshot {
+                loss_scale: 1024.0,
+                steps: 3,
+                skipped: 1,
+                since_change: 2,
+            },
+        };
+        let matrix = |values: &[f32]| Tensor {
+            rows: 2,
+            columns: values.len() / 2,
+            values: values.to_vec(),
+        };
+        Checkpoint {
+            task: TaskIdentity {
+                name: "toy".into(),
+                vertices: 3,
+                edges: 4,
+                features: 2,
+                classes: 2,
+                labels: "00".into(),
+            },
+            model: ModelConfig::gcn(2, 2),
+            precision: Precision::Half,
+            train: TrainConfig::new(Precision::Half),
+            snapshot: Snapshot {
+                progress: Progress {
+                    epoch: 4,
+                    best: Some(report(2, 0.1)),
+                    last: Some(report(4, f32::NAN)),
+                    non_finite_since: Some(4),
+                },
+                optimizer: report(4, 0.0).optimizer,
+                tensors: Tensors::from([
+                    ("a".into(), matrix(&[1.0, -0.0, f32::INFINITY, 1e-45])),
+                    ("resume.a".into(), matrix(&[])),
+                ]),
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_bit_for_bit() {
+        let written = checkpoint();
+        let bytes = written.to_bytes().expect("it is written");
+        assert_eq!(written.to_bytes().expect("again"), bytes, "the same bytes");
+        let read = Checkpoint::from_bytes(&bytes).expect("it is read");
+        assert!(
+            read.snapshot
+                .progress
+                .last
+                .is_some_and(|last| last.loss.is_nan())
+        );
+        let without_nan = |mut checkpoint: Checkpoint| {
+            checkpoint.snapshot.progress.last = None;
+            checkpoint
+        };
+        assert_eq!(without_nan(read), without_nan(written));
+    }
+
+    #[test]
+    fn every_float_survives_json() {
+        for bits in (0..u32::MAX).step_by(999_983) {
+            #[derive(Serialize, Deserialize)]
+            struct One(#[serde(with = "any_f32")] f32);
+            let text = serde_json::to_string(&One(f32::from_bits(bits))).expect("JSON");
+            let One(read) = serde_json::from_str(&text).expect(&text);
+            assert!(read.to_bits() == bits || read.is_nan() && f32::from_bits(bits).is_nan());
+        }
+    }
+
+    #[test]
+    fn what_is_no_checkpoint_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let refused = |bytes: &[u8]| {
+            let path = folder.path().join("x.safetensors");
+            std::fs::write(&path, bytes).expect("room");
+            let error = Checkpoint::open(&path).expect_err("refused").to_string();
+            assert!(
+                error.contains("x.safetensors") && !error.contains('\n'),
+                "{error}"
+            );
+            error
+        };
+        assert!(refused(b"").contains("shorter than any"));
+        assert!(refused(&[0xff; 64]).contains("no length of a header"));
+        let whole = checkpoint().to_bytes().expect("it is written");
+        for length in (0..whole.len()).step_by(7) {
+            refused(&whole[..length]);
+        }
+        for at in 0..whole.len().min(600) {
+            // No byte of the header makes it panic; some do not matter.
+            let mut changed = whole.clone();
+            changed[at] ^= 0x15;
+            let _ = Checkpoint::from_bytes(&changed);
+        }
+        let other = safetensors::serialize(Vec::<(String, TensorView<'_>)>::new(), None);
+        assert!(refused(&other.expect("a file")).contains("another program"));
+        let entry = HashMap::from([(
+            ENTRY.to_owned(),
+            r#"{"format": 9, "version": "7.0", "more": 1}"#.to_owned(),
+        )]);
+        let newer = safetensors::serialize(Vec::<(String, TensorView<'_>)>::new(), Some(entry));
+        assert!(refused(&newer.expect("a file")).contains("format 9 of version 7.0"));
+        let missing = Checkpoint::open(&folder.path().join("none")).expect_err("no file");
+        assert!(matches!(missing, CheckpointError::Read { .. }));
+    }
+
+    #[test]
+    fn another_task_is_told_with_both_figures() {
+        let task = checkpoint().task;
+        let other = TaskIdentity {
+            name: "other".into(),
+            edges: 5,
+            ..task.clone()
+        };
+        assert_eq!(
+            task.difference(&other).as_deref(),
+            Some("it was trained on toy with 4 edges, and other has 5")
+        );
+        let relabelled = TaskIdentity {
+            labels: "01".into(),
+            ..task.clone()
+        };
+        assert!(
+            task.difference(&relabelled)
+                .is_some_and(|text| text.contains("other labels"))
+        );
+        let renamed = TaskIdentity {
+            name: "renamed".into(),
+            ..task.clone()
+        };
+        assert_eq!(task.difference(&renamed), None);
+    }
+}

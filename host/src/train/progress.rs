@@ -1,0 +1,201 @@
+//! How far a run has come.
+
+use super::{EpochReport, RunSummary, Split, Status, TrainConfig};
+use serde::{Deserialize, Serialize};
+
+/// How far a run has come: what decides over its end, and what its summary tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Epochs that were trained.
+    pub epoch: u32,
+    /// The first epoch with the best validation accuracy.
+    pub best: Option<EpochReport>,
+    /// The last epoch.
+    pub last: Option<EpochReport>,
+    /// The first of the last epochs, all without a finite loss.
+    pub non_finite_since: Option<u32>,
+}
+
+impl Progress {
+    /// Counts an epoch; whether it is the best so far.
+    pub fn add(&mut self, report: EpochReport) -> bool {
+        let validation = |report: &EpochReport| report.accuracy.of(Split::Validation);
+        self.epoch = report.epoch;
+        self.last = Some(report);
+        self.non_finite_since = if report.loss.is_finite() {
+            None
+        } else {
+            self.non_finite_since.or(Some(report.epoch))
+        };
+        let best = self
+            .best
+            .is_none_or(|best| validation(&report) > validation(&best));
+        if best {
+            self.best = Some(report);
+        }
+        best
+    }
+
+    /// How the run has ended, if it has.
+    pub fn end(&self, config: &TrainConfig) -> Option<Status> {
+        let since_best = self.best.map(|best| self.epoch - best.epoch);
+        match self.non_finite_since {
+            Some(since) if self.epoch - since + 1 >= config.patience_non_finite => {
+                Some(Status::Diverged { since })
+            }
+            _ if self.epoch >= config.epochs => Some(Status::Finished),
+            _ if config
+                .early_stopping
+                .zip(since_best)
+                .is_some_and(|(patience, since)| since >= patience.max(1)) =>
+            {
+                Some(Status::EarlyStopped)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Milliseconds of steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StepTimes {
+    count: u32,
+    first: f64,
+    later: f64,
+}
+
+impl StepTimes {
+    /// Counts a step.
+    pub(super) fn add(&mut self, ms: f64) {
+        if self.count == 0 {
+            self.first = ms;
+        } else {
+            self.later += ms;
+        }
+        self.count += 1;
+    }
+
+    /// See [`RunSummary::ms_per_epoch`].
+    pub(super) fn mean(&self) -> f64 {
+        match self.count {
+            0 | 1 => self.first,
+            count => self.later / f64::from(count - 1),
+        }
+    }
+}
+
+/// The summary of a run that has come so far.
+pub(super) fn summary(progress: &Progress, config: &TrainConfig, times: &StepTimes) -> RunSummary {
+    RunSummary {
+        status: progress.end(config).unwrap_or(Status::Stopped),
+        best: progress.best,
+        last: progress.last,
+        ms_per_epoch: times.mean(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::OptimizerSnapshot;
+    use crate::tensor::Precision;
+    use crate::train::Accuracy;
+
+    fn report(epoch: u32, loss: f32, validation: u32) -> EpochReport {
+        EpochReport {
+            epoch,
+            loss,
+            accuracy: Accuracy::new([0, validation, 0], [1, 100, 1]),
+            ms: 1.0,
+            optimizer: OptimizerSnapshot {
+                loss_scale: 1.0,
+                steps: epoch,
+                skipped: 0,
+                since_change: 0,
+            },
+        }
+    }
+
+    fn config(epochs: u32, early_stopping: Option<u32>) -> TrainConfig {
+        TrainConfig {
+            epochs,
+            early_stopping,
+            patience_non_finite: 2,
+            ..TrainConfig::new(Precision::Half)
+        }
+    }
+
+    /// The epoch after which the run ends, and how.
+    fn end(config: &TrainConfig, epochs: &[(f32, u32)]) -> Option<(u32, Status)> {
+        let mut progress = Progress::default();
+        for (epoch, &(loss, validation)) in (1..).zip(epochs) {
+            progress.add(report(epoch, loss, validation));
+            if let Some(status) = progress.end(config) {
+                return Some((epoch, status));
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_run_ends_with_its_last_epoch_or_when_nothing_gets_better() {
+        let falling = [
+            (1.0, 50),
+            (1.0, 60),
+            (1.0, 60),
+            (1.0, 59),
+            (1.0, 70),
+            (1.0, 1),
+        ];
+        assert_eq!(end(&config(9, None), &falling), None);
+        assert_eq!(end(&config(6, None), &falling), Some((6, Status::Finished)));
+        assert_eq!(
+            end(&config(6, Some(2)), &falling),
+            Some((4, Status::EarlyStopped))
+        );
+        assert_eq!(
+            end(&config(6, Some(3)), &falling),
+            Some((6, Status::Finished))
+        );
+        assert_eq!(
+            end(&config(4, Some(2)), &falling),
+            Some((4, Status::Finished))
+        );
+        assert_eq!(
+            end(&config(6, Some(0)), &falling),
+            Some((3, Status::EarlyStopped)),
+            "no patience at all is that of one epoch"
+        );
+    }
+
+    #[test]
+    fn only_a_row_of_losses_that_are_no_numbers_ends_a_run() {
+        let nan = f32::NAN;
+        let status = Status::Diverged { since: 4 };
+        let losses = [(1.0, 0), (nan, 0), (1.0, 0), (nan, 0), (nan, 0)];
+        assert_eq!(end(&config(9, None), &losses), Some((5, status)));
+        assert_eq!(end(&config(9, None), &losses[..4]), None);
+    }
+
+    #[test]
+    fn the_first_of_equals_is_best() {
+        let mut progress = Progress::default();
+        let better: Vec<bool> = [10, 30, 30, 20, 31]
+            .into_iter()
+            .zip(1..)
+            .map(|(validation, epoch)| progress.add(report(epoch, 1.0, validation)))
+            .collect();
+        assert_eq!(better, [true, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_step_that_allocates_is_no_measure() {
+        let mut times = StepTimes::default();
+        assert_eq!(times.mean(), 0.0);
+        times.add(9.0);
+        assert_eq!(times.mean(), 9.0);
+        times.add(1.0);
+        times.add(2.0);
+        assert_eq!(times.mean(), 1.5);
+    }
+}

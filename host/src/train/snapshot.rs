@@ -1,0 +1,177 @@
+//! A trainer's state on the host: read from a device, and put back on any.
+//!
+//! | tensor | holds |
+//! |---|---|
+//! | `layers.0.weight`, … | parameters and buffers at the best validation epoch, in float |
+//! | `resume.layers.0.weight` | the float master weights, and buffers, as they are |
+//! | `resume.layers.0.weight.first_moment`, `….second_moment` | what Adam keeps of them |
+//!
+//! The copies in half that kernels read are rounded from the master weights, so they need not be kept.
+
+use super::{Progress, Trainer};
+use crate::backend::{Backend, OptimizerSnapshot, OptimizerState};
+use crate::error::Error;
+use crate::nn::Model;
+use crate::tensor::{Element, Matrix};
+use std::collections::BTreeMap;
+
+/// A matrix on the host, row-major, without padding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// `rows · columns` values.
+    pub values: Vec<f32>,
+}
+
+/// Tensors by name.
+pub type Tensors = BTreeMap<String, Tensor>;
+
+/// All that a trainer carries from one epoch to the next: with the same configuration and task it goes on with the same
+/// bits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// How far the run has come.
+    pub progress: Progress,
+    /// Loss scale and step count; dropout draws its numbers by the count.
+    pub optimizer: OptimizerSnapshot,
+    /// Weights, moments, buffers: see the table of this module.
+    pub tensors: Tensors,
+}
+
+const RESUME: &str = "resume.";
+const MOMENTS: [&str; 2] = [".first_moment", ".second_moment"];
+
+fn download<B: Backend>(backend: &B, matrix: &Matrix<B, f32>) -> Result<Tensor, Error> {
+    Ok(Tensor {
+        rows: matrix.rows(),
+        columns: matrix.columns(),
+        values: matrix.to_f32(backend)?,
+    })
+}
+
+fn refuse<T>(reason: String) -> Result<T, Error> {
+    Err(Error::Unsupported {
+        operator: "checkpoint",
+        reason,
+    })
+}
+
+/// The values of the tensor `name`, which must have the shape `rows` × `columns`.
+fn find<'a>(
+    tensors: &'a Tensors,
+    name: &str,
+    (rows, columns): (usize, usize),
+) -> Result<&'a [f32], Error> {
+    match tensors.get(name) {
+        None => refuse(format!(
+            "it has no tensor `{name}`, so it is of another model"
+        )),
+        Some(tensor) if (tensor.rows, tensor.columns) != (rows, columns) => refuse(format!(
+            "tensor `{name}` is {} x {} and the model's is {rows} x {columns}, so it is of another shape of model",
+            tensor.rows, tensor.columns
+        )),
+        Some(tensor) => Ok(&tensor.values),
+    }
+}
+
+/// The parameters and buffers of a model as they are, by name.
+pub(super) fn weights<B: Backend, E: Element>(
+    backend: &B,
+    model: &impl Model<B, E>,
+) -> Result<Tensors, Error> {
+    let parameters = model.parameters();
+    let parameters = parameters
+        .iter()
+        .map(|parameter| (parameter.name().to_owned(), parameter.master()));
+    parameters
+        .chain(model.buffers())
+        .map(|(name, matrix)| Ok((name, download(backend, matrix)?)))
+        .collect()
+}
+
+/// Gives a model the parameters and buffers that `tensors` has under their names; the optimiser's moments stay.
+///
+/// # Errors
+/// [`Error::Unsupported`] where one is missing or has another shape; then part of the model may have been written.
+pub fn load_weights<B: Backend, E: Element>(
+    backend: &B,
+    model: &mut impl Model<B, E>,
+    tensors: &Tensors,
+) -> Result<(), Error> {
+    for parameter in model.parameters_mut() {
+        let values = find(tensors, parameter.name(), parameter.shape())?;
+        parameter.write(backend, values)?;
+    }
+    for (name, matrix) in model.buffers_mut() {
+        let values = find(tensors, &name, matrix.shape())?;
+        matrix.write_f32(backend, values)?;
+    }
+    Ok(())
+}
+
+impl<B: Backend, E: Element, M: Model<B, E>> Trainer<'_, B, E, M> {
+    /// The state after the last epoch, once all work on the backend is done. The weights at the best validation epoch are
+    /// among it where [`TrainConfig::keep_best`](super::TrainConfig) is set; else the present ones stand in for them.
+    ///
+    /// # Errors
+    /// The failure of an earlier operator.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        let now = weights(self.backend, &self.model)?;
+        let mut tensors = Tensors::new();
+        for parameter in self.model.parameters() {
+            for (moment, suffix) in parameter.moments().into_iter().zip(MOMENTS) {
+                let name = format!("{RESUME}{}{suffix}", parameter.name());
+                tensors.insert(name, download(self.backend, moment)?);
+            }
+        }
+        tensors.extend(self.best.clone().unwrap_or_else(|| now.clone()));
+        tensors.extend(
+            now.into_iter()
+                .map(|(name, tensor)| (format!("{RESUME}{name}"), tensor)),
+        );
+        Ok(Snapshot {
+            progress: self.progress,
+            optimizer: self.optimizer()?,
+            tensors,
+        })
+    }
+
+    /// Goes on from `snapshot`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the snapshot is of another model; then the trainer is of no use any more.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let backend = self.backend;
+        let tensors = &snapshot.tensors;
+        let mut best = Tensors::new();
+        let mut keep = |name: &str, shape: (usize, usize)| {
+            find(tensors, name, shape)?;
+            best.insert(name.to_owned(), tensors[name].clone());
+            Ok::<(), Error>(())
+        };
+        let model = self.model_mut();
+        for parameter in model.parameters_mut() {
+            let (name, shape) = (parameter.name().to_owned(), parameter.shape());
+            keep(&name, shape)?;
+            let [first, second] = MOMENTS.map(|suffix| format!("{RESUME}{name}{suffix}"));
+            let moments = [
+                find(tensors, &first, shape)?,
+                find(tensors, &second, shape)?,
+            ];
+            let master = find(tensors, &format!("{RESUME}{name}"), shape)?;
+            parameter.restore(backend, master, moments)?;
+        }
+        for (name, matrix) in model.buffers_mut() {
+            keep(&name, matrix.shape())?;
+            let values = find(tensors, &format!("{RESUME}{name}"), matrix.shape())?;
+            matrix.write_f32(backend, values)?;
+        }
+        self.best = self.config.keep_best.then_some(best);
+        self.optimizer = OptimizerState::resume(backend, &snapshot.optimizer)?;
+        self.progress = snapshot.progress;
+        Ok(())
+    }
+}
