@@ -26,6 +26,7 @@ fn the_cuda_driver_on_a_stand_in() {
     launches_run_or_say_why();
     what_is_queued_runs_although_its_owners_go();
     any_thread_may_call();
+    launches_are_recorded_and_replayed();
     // The last, since a fault stays.
     a_fault_shows_when_it_is_waited_for();
 }
@@ -93,6 +94,15 @@ fn cards_are_described_or_refused() {
         (50 << 20, 64 << 20, 232_448)
     );
     assert_eq!(info.driver_version, Some((13, 1)));
+    // 3.2 GHz, two transfers a cycle, 768 bytes wide.
+    assert_eq!(info.memory_bytes_per_second, Some(4_916_736_000_000));
+
+    let (library, cards) = Cuda::survey().expect("the driver answers");
+    assert!(library.ends_with("libhalfgnn_fake_cuda.so.1"), "{library}");
+    assert_eq!(cards.len(), 2);
+    assert_eq!(&cards[0], info);
+    assert_eq!(cards[1].compute_capability, (7, 5));
+    assert_eq!(cards[1].memory_bytes_per_second, None);
 
     for (ordinal, parts) in [
         (1, ["Fake T4", "7.5", "8.0"]),
@@ -377,6 +387,58 @@ fn any_thread_may_call() {
             });
         }
     });
+}
+
+/// What a thread launches while it records is made by replays alone, and what other threads launch meanwhile at once.
+fn launches_are_recorded_and_replayed() {
+    let cuda = open();
+    let module = cuda.load(PTX).expect("it loads");
+    let add_one = cuda.function(&module, "add_one").expect("it is there");
+    let [recorded, direct] = [(); 2].map(|()| cuda.alloc(3).expect("it fits"));
+    cuda.fill(&recorded, 0).expect("it fills");
+    cuda.fill(&direct, 0).expect("it fills");
+    let launch = |buffer: &_| {
+        // SAFETY: these are the entry's parameters, of a buffer that outlives the test's work.
+        unsafe { cuda.launch(&add_one, threads(32, 0), &params(buffer)) }
+    };
+    let bytes = |buffer: &_| {
+        let mut bytes = [0; 3];
+        cuda.download(buffer, 0, &mut bytes).expect("it downloads");
+        bytes
+    };
+    let graph = cuda.capture::<DriverError>(|| {
+        launch(&recorded)?;
+        std::thread::scope(|scope| scope.spawn(|| launch(&direct)).join()).expect("no panic")?;
+        launch(&recorded)
+    });
+    let graph = graph.expect("launches can be recorded");
+    assert_eq!((bytes(&recorded), bytes(&direct)), ([0; 3], [1; 3]));
+    // The module lives as long as what was recorded of it.
+    drop((add_one.clone(), module));
+    for made in 1..=3 {
+        // SAFETY: the buffers live.
+        unsafe { cuda.replay(&graph) }.expect("it is launched");
+        assert_eq!(bytes(&recorded), [2 * made; 3]);
+    }
+    assert_eq!(bytes(&direct), [1; 3]);
+
+    let refused = cuda.capture::<DriverError>(|| cuda.alloc(8).map(drop));
+    assert!(
+        matches!(
+            refused,
+            Err(DriverError::Recording {
+                call: "an allocation"
+            })
+        ),
+        "{refused:?}"
+    );
+    cuda.alloc(8).expect("nothing is recorded any more");
+    let other = open();
+    // SAFETY: nothing is launched.
+    let error = unsafe { other.replay(&graph) }
+        .expect_err("refused")
+        .to_string();
+    assert!(error.contains("another driver"), "{error}");
 }
 
 fn a_fault_shows_when_it_is_waited_for() {

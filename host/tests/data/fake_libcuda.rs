@@ -16,12 +16,15 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const CARD_BYTES: usize = 64 << 20;
 const SHARED_BYTES: c_int = 232_448;
 const HANDLE: usize = 0x1000;
 
 type Work = Box<dyn FnOnce() -> c_uint + Send>;
+/// A launch, to be made any number of times.
+type Launch = fn(AddOne) -> c_uint;
 
 #[derive(Default)]
 struct State {
@@ -29,6 +32,9 @@ struct State {
     fault: c_uint,
     allocated: Option<HashMap<u64, usize>>,
     dynamic_shared: c_int,
+    /// The launches into each stream that is being captured, and of each graph, by handle.
+    captures: Option<HashMap<usize, Vec<(Launch, AddOne)>>>,
+    graphs: Option<HashMap<usize, Vec<(Launch, AddOne)>>>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
@@ -36,6 +42,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     fault: 0,
     allocated: None,
     dynamic_shared: 49_152,
+    captures: None,
+    graphs: None,
 });
 thread_local!(static CURRENT: Cell<bool> = const { Cell::new(false) });
 
@@ -64,6 +72,12 @@ fn drain(state: &mut State) -> c_uint {
         state.fault = state.fault.max(work());
     }
     state.fault
+}
+
+/// A handle that nothing else has.
+fn new_handle() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(HANDLE + 1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 fn layout(bytes: usize) -> Layout {
@@ -131,6 +145,8 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
 ) -> c_uint {
     let known = match attribute {
         16 => 132,
+        36 => [3_201_000, 0][device as usize],
+        37 => 6_144,
         38 => 50 << 20,
         75 => [9, 7][device as usize],
         76 => [0, 5][device as usize],
@@ -171,14 +187,99 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(
     _priority: c_int,
 ) -> c_uint {
     with(|_| {
-        unsafe { stream.write(HANDLE) };
+        unsafe { stream.write(new_handle()) };
+        0
+    })
+}
+
+/// Ends a capture under way, as the real driver does.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamDestroy_v2(stream: usize) -> c_uint {
+    STATE
+        .lock()
+        .unwrap()
+        .captures
+        .get_or_insert_default()
+        .remove(&stream);
+    0
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamBeginCapture_v2(stream: usize, _mode: c_uint) -> c_uint {
+    with(|state| {
+        state
+            .captures
+            .get_or_insert_default()
+            .insert(stream, Vec::new());
         0
     })
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuStreamDestroy_v2(_stream: usize) -> c_uint {
-    0
+pub unsafe extern "C" fn cuStreamEndCapture(stream: usize, graph: *mut usize) -> c_uint {
+    with(|state| {
+        let Some(launches) = state.captures.get_or_insert_default().remove(&stream) else {
+            return 1;
+        };
+        let handle = new_handle();
+        state.graphs.get_or_insert_default().insert(handle, launches);
+        unsafe { graph.write(handle) };
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
+    executable: *mut usize,
+    graph: usize,
+    _flags: u64,
+) -> c_uint {
+    with(|state| {
+        let graphs = state.graphs.get_or_insert_default();
+        let Some(launches) = graphs.get(&graph).cloned() else {
+            return 1;
+        };
+        let handle = new_handle();
+        graphs.insert(handle, launches);
+        unsafe { executable.write(handle) };
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphDestroy(graph: usize) -> c_uint {
+    with(|state| {
+        u32::from(
+            state
+                .graphs
+                .get_or_insert_default()
+                .remove(&graph)
+                .is_none(),
+        )
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphExecDestroy(executable: usize) -> c_uint {
+    cuGraphDestroy(executable)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphLaunch(executable: usize, _stream: usize) -> c_uint {
+    with(|state| {
+        let Some(launches) = state
+            .graphs
+            .get_or_insert_default()
+            .get(&executable)
+            .cloned()
+        else {
+            return 1;
+        };
+        for (launch, params) in launches {
+            state.queue.push(Box::new(move || launch(params)));
+        }
+        0
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -400,26 +501,32 @@ pub unsafe extern "C" fn cuLaunchKernel(
     _block_y: c_uint,
     _block_z: c_uint,
     shared_bytes: c_uint,
-    _stream: usize,
+    stream: usize,
     params: *const *const AddOne,
     _extra: usize,
 ) -> c_uint {
-    if function == 2 {
-        return enqueue(|| 700);
-    }
     let dynamic_shared = STATE.lock().unwrap().dynamic_shared;
     if shared_bytes as c_int > dynamic_shared {
         return 1;
     }
+    let launch: Launch = if function == 2 { |_| 700 } else { add_one };
     // Read now, as the real driver does: the caller may reuse them.
-    let AddOne { bytes, len } = unsafe { (*params).read_unaligned() };
-    enqueue(move || {
-        let bytes = unsafe { std::slice::from_raw_parts_mut(bytes as *mut u8, len as usize) };
-        bytes
-            .iter_mut()
-            .for_each(|byte| *byte = byte.wrapping_add(1));
+    let params = unsafe { (*params).read_unaligned() };
+    with(|state| {
+        match state.captures.get_or_insert_default().get_mut(&stream) {
+            Some(capture) => capture.push((launch, params)),
+            None => state.queue.push(Box::new(move || launch(params))),
+        }
         0
     })
+}
+
+fn add_one(AddOne { bytes, len }: AddOne) -> c_uint {
+    let bytes = unsafe { std::slice::from_raw_parts_mut(bytes as *mut u8, len as usize) };
+    bytes
+        .iter_mut()
+        .for_each(|byte| *byte = byte.wrapping_add(1));
+    0
 }
 
 #[unsafe(no_mangle)]

@@ -1,10 +1,17 @@
 //! The command line.
 
+use crate::bench::args::BenchCommand;
+use crate::bench::graphs::GraphName;
+use crate::checkpoint::CheckpointArgs;
+use crate::dataset::source::{OpenArgs, SourceName};
+use crate::dataset::{self, DatasetArgs};
+use crate::help;
+use crate::model::ModelArgs;
+use crate::predict::PredictArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use halfgnn::device;
 use halfgnn::tensor::Precision;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// Graph neural networks in half precision, on GPU kernels written in Rust
 #[derive(Parser)]
@@ -12,7 +19,8 @@ use std::str::FromStr;
     name = "halfgnn",
     version,
     propagate_version = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = help::PROGRAM
 )]
 pub struct Cli {
     /// What to do
@@ -29,15 +37,85 @@ pub enum Command {
     /// Train a model on a labelled graph and tell how well it predicts
     #[command(after_help = TRAIN_EXAMPLES)]
     Train(TrainArgs),
+    /// Write what a trained model predicts for the vertices of a graph
+    #[command(after_help = help::PREDICT)]
+    Predict(PredictArgs),
     /// Train a GCN in half, in float and with plain half sums on a graph with hubs, and compare
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
-    /// Time SpMM on a graph, checked before it is timed
-    #[command(after_help = BENCH_EXAMPLES)]
-    Bench(BenchArgs),
+    /// Time an operator on a graph, checked before it is timed, beside what a user would pick instead
+    #[command(subcommand, after_help = help::BENCH)]
+    Bench(BenchCommand),
     /// Count what the kernels of an SpMM do, on the emulator: instructions, sectors, conflicts, shuffles
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),
+    /// Make figures and tables of what --json wrote, in one HTML file
+    #[command(after_help = help::REPORT)]
+    Report(ReportArgs),
+    /// Tell what is in a dataset, convert it, make one, or print where to get one
+    #[command(after_help = dataset::EXAMPLES)]
+    Dataset(DatasetArgs),
+    /// Tell what this machine offers to run on, and why a device cannot be used
+    #[command(after_help = help::DEVICE)]
+    Device(DeviceArgs),
+    /// Write the completions of a shell to stdout
+    #[command(after_help = help::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Write the man pages
+    #[command(after_help = help::MAN)]
+    Man(ManArgs),
+}
+
+/// Options of `report`.
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Files that --json of bench, train or demo wrote; `-` is stdin
+    #[arg(value_name = "FILE", required_unless_present = "run")]
+    pub files: Vec<PathBuf>,
+    /// Also run a small benchmark and the demo, now and here
+    #[arg(long)]
+    pub run: bool,
+    /// Where --run runs; auto takes a CUDA card if one can be used, else the CPU
+    #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
+    pub device: DeviceName,
+    /// The page [default: report.html, or none with --svg alone]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write each figure as an SVG file into DIR
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
+    /// What stands over the page
+    #[arg(long, value_name = "TEXT", default_value = "HalfGNN report")]
+    pub title: String,
+    /// Write what was written as JSON to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Options of `device`.
+#[derive(Args)]
+pub struct DeviceArgs {
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Options of `completions`.
+#[derive(Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `man`.
+#[derive(Args)]
+pub struct ManArgs {
+    /// The command to write the page of; the program's own without it
+    pub command: Option<String>,
+    /// Write the pages of the program and of every command into DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub dir: Option<PathBuf>,
 }
 
 const TRAIN_EXAMPLES: &str = "\
@@ -45,23 +123,17 @@ Examples:
   halfgnn train --dataset synthetic
   halfgnn train --dataset cora.npz --seeds 10
   halfgnn train --dataset cora.npz --precision float --device cpu --json runs.jsonl
+  halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
+  halfgnn train --dataset cora.npz --resume cora.safetensors --epochs 400 --save cora.safetensors
   halfgnn train --dataset cora.npz --json - | jq 'select(.event == \"summary\").test_accuracy'
 
-Ctrl-C ends the run with the summary so far; a second Ctrl-C ends the program.
+Ctrl-C ends the run with the summary so far, and keeps it where --save says; a second Ctrl-C ends the program.
 Exit status: 0 trained (or stopped), 1 the run failed, 2 wrong usage or input.";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
   halfgnn demo
   halfgnn demo --device cpu --epochs 10 --json -";
-
-const BENCH_EXAMPLES: &str = "\
-Examples:
-  halfgnn bench --graph kron:18
-  halfgnn bench --graph web.csr --features 32,64 --precision half,float --json -
-
-A graph is kron:SCALE (Graph500's, 2^SCALE vertices) or a raw CSR file:
-  i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]";
 
 const PROFILE_EXAMPLES: &str = "\
 Examples:
@@ -90,55 +162,6 @@ pub struct ProfileArgs {
     pub json: Option<PathBuf>,
 }
 
-/// Options of `bench`.
-#[derive(Args)]
-pub struct BenchArgs {
-    /// Graphs to time on; may be repeated
-    #[arg(long = "graph", value_name = "FILE|kron:SCALE", required = true)]
-    pub graphs: Vec<GraphName>,
-    /// Feature lengths
-    #[arg(long, value_name = "F", value_delimiter = ',', default_values_t = [32, 64], value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub features: Vec<u32>,
-    /// Precisions
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PrecisionName::Half, PrecisionName::Float])]
-    pub precision: Vec<PrecisionName>,
-    /// What a batch of edges is added up in, in half precision
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [AccumulateName::Half, AccumulateName::Float])]
-    pub accumulate: Vec<AccumulateName>,
-    /// Timed runs of each; the median is told
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
-    pub runs: u32,
-    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
-    #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
-    pub device: DeviceName,
-    /// Write one JSON object a line to FILE, or to stdout for `-`
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-}
-
-/// Which graph to time on.
-#[derive(Clone, Debug)]
-pub enum GraphName {
-    /// Graph500's Kronecker graph of this scale.
-    Kronecker(u32),
-    /// One in a raw CSR file.
-    File(PathBuf),
-}
-
-impl FromStr for GraphName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.strip_prefix("kron:") {
-            Some(scale) => match scale.parse() {
-                Ok(scale @ 1..=30) => Ok(GraphName::Kronecker(scale)),
-                _ => Err(format!("`{scale}` is no scale from 1 to 30")),
-            },
-            None => Ok(GraphName::File(text.into())),
-        }
-    }
-}
-
 /// What a batch of edges is added up in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AccumulateName {
@@ -151,36 +174,38 @@ pub enum AccumulateName {
 /// Options of `train`.
 #[derive(Args)]
 pub struct TrainArgs {
-    /// A graph with features, labels and splits (.npz), or `synthetic` for one that the program makes
-    #[arg(long, value_name = "PATH|synthetic")]
-    pub dataset: DatasetName,
-    /// Model to train
-    #[arg(long, value_enum, default_value_t = ModelName::Gcn)]
-    pub model: ModelName,
+    /// A graph with features and labels: file, folder, name below HALFGNN_DATA, or a recipe such as `synthetic`
+    #[arg(long, value_name = "DATASET")]
+    pub dataset: SourceName,
+    #[command(flatten)]
+    pub open: OpenArgs,
+    /// Which model
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// What features, activations and the weights that kernels read are stored in
     #[arg(long, value_enum, default_value_t = PrecisionName::Half)]
     pub precision: PrecisionName,
     /// Where to train; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
-    /// Number of layers
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub layers: u32,
-    /// Width of the hidden layers
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    pub hidden: u32,
-    /// Training steps, each on the whole graph
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
-    pub epochs: u32,
+    /// Training steps, each on the whole graph [default: 200, or as many as the run to resume was to have]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub epochs: Option<u32>,
+    /// End a run when validation has not become better for N epochs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub early_stopping: Option<u32>,
+    /// What is kept of the run
+    #[command(flatten)]
+    pub checkpoint: CheckpointArgs,
+    /// Draw loss and accuracy by epoch
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
     /// Learning rate of Adam
     #[arg(long, value_name = "X", default_value = "0.01", value_parser = positive)]
     pub lr: f32,
-    /// L2 penalty, added to the gradients
-    #[arg(long, value_name = "X", default_value = "5e-4", value_parser = not_negative)]
-    pub weight_decay: f32,
-    /// Probability of an input of a layer to be dropped in training
-    #[arg(long, value_name = "P", default_value = "0.5", value_parser = probability)]
-    pub dropout: f32,
+    /// L2 penalty, added to the gradients [default: 5e-4; GIN 1e-2]
+    #[arg(long, value_name = "X", value_parser = not_negative)]
+    pub weight_decay: Option<f32>,
     /// Seed of initial weights and dropout
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -204,42 +229,6 @@ pub struct DemoArgs {
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
-}
-
-/// Which graph to train on.
-#[derive(Clone, Debug)]
-pub enum DatasetName {
-    /// One that the program makes.
-    Synthetic,
-    /// One in a file.
-    File(PathBuf),
-}
-
-impl FromStr for DatasetName {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "synthetic" => DatasetName::Synthetic,
-            path => DatasetName::File(path.into()),
-        })
-    }
-}
-
-/// Which model to train.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum ModelName {
-    /// Graph convolutional network (Kipf and Welling)
-    Gcn,
-}
-
-impl ModelName {
-    /// The name, as it is typed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ModelName::Gcn => "gcn",
-        }
-    }
 }
 
 /// [`device::Choice`], as it is typed.
@@ -295,11 +284,11 @@ fn positive(text: &str) -> Result<f32, String> {
     number(text, |value| value > 0.0, "a number above 0")
 }
 
-fn not_negative(text: &str) -> Result<f32, String> {
+pub fn not_negative(text: &str) -> Result<f32, String> {
     number(text, |value| value >= 0.0, "0 or a number above it")
 }
 
-fn probability(text: &str) -> Result<f32, String> {
+pub fn probability(text: &str) -> Result<f32, String> {
     number(
         text,
         |value| (0.0..1.0).contains(&value),
@@ -318,6 +307,24 @@ mod tests {
     }
 
     #[test]
+    fn every_command_teaches_by_examples() {
+        let mut program = Cli::command();
+        program.build();
+        let mut commands: Vec<&mut clap::Command> = program.get_subcommands_mut().collect();
+        while let Some(command) = commands.pop() {
+            if command.get_name() == "help" {
+                continue;
+            }
+            // As it is typed: with the name of the family before it.
+            let name = command.get_bin_name().unwrap_or_default().to_owned();
+            let help = command.render_help().to_string();
+            assert!(help.contains("Examples:"), "{name}: {help}");
+            assert!(help.contains(&name), "{name}: {help}");
+            commands.extend(command.get_subcommands_mut());
+        }
+    }
+
+    #[test]
     fn the_defaults_are_those_of_the_literature() {
         let cli = Cli::try_parse_from(["halfgnn", "train", "--dataset", "x.npz"])
             .ok()
@@ -325,14 +332,11 @@ mod tests {
         let Command::Train(args) = cli.command else {
             panic!("not train")
         };
+        assert_eq!((args.epochs, args.seed, args.seeds), (None, 0, 1));
         assert_eq!(
-            (args.layers, args.hidden, args.epochs, args.seed, args.seeds),
-            (2, 64, 200, 0, 1)
+            (args.lr, args.weight_decay, args.model.dropout),
+            (0.01, None, None)
         );
-        assert_eq!(
-            (args.lr, args.weight_decay, args.dropout),
-            (0.01, 5e-4, 0.5)
-        );
-        assert!(matches!(args.dataset, DatasetName::File(path) if path.as_os_str() == "x.npz"));
+        assert!(matches!(args.dataset, SourceName::File(path) if path.as_os_str() == "x.npz"));
     }
 }

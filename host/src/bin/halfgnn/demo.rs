@@ -1,16 +1,17 @@
 //! `halfgnn demo`: why discretized reduction, on a graph with hubs.
 
-use crate::args::{DatasetName, DemoArgs};
+use crate::args::DemoArgs;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::screen::bytes;
 use crate::session::{Outcome, Plan, Session};
-use crate::train::{describe, open_dataset};
+use crate::train::describe;
 use halfgnn::backend::{Accumulate, Scaling, SpmmPolicy};
+use halfgnn::data::Dataset;
 use halfgnn::device;
-use halfgnn::nn::Norm;
+use halfgnn::nn::{ConvolutionConfig, ModelConfig, Norm};
 use halfgnn::tensor::Precision;
-use halfgnn::train::Status;
+use halfgnn::train::{Status, TrainConfig};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -18,25 +19,28 @@ use std::sync::atomic::AtomicBool;
 const PLAIN: SpmmPolicy = SpmmPolicy {
     scaling: Scaling::PostReduction,
     accumulate: Accumulate::Half,
+    ..SpmmPolicy::DEFAULT
 };
 
 /// Trains the same model three times and compares.
 pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut recorder = Recorder::new(args.json.as_deref(), args.epochs, stop)?;
-    let dataset = open_dataset(&DatasetName::Synthetic)?;
+    let dataset = Dataset::synthetic().map_err(|error| Failure::Input(error.to_string()))?;
     let plan = |label, precision, policy| Plan {
         label,
         precision,
-        policy,
-        norm: Norm::Right,
-        layers: 2,
-        hidden: 64,
-        dropout: 0.5,
-        epochs: args.epochs,
-        learning_rate: 0.01,
-        weight_decay: 5e-4,
-        seed: 0,
+        model: ModelConfig {
+            policy,
+            convolution: ConvolutionConfig::Gcn { norm: Norm::Right },
+            ..ModelConfig::gcn(dataset.feature_len(), dataset.classes)
+        },
+        train: TrainConfig {
+            epochs: args.epochs,
+            ..TrainConfig::new(precision)
+        },
         seeds: 1,
+        saving: None,
+        resume: None,
     };
     let plans = [
         plan("discretized half", Precision::Half, SpmmPolicy::default()),
@@ -83,13 +87,15 @@ fn what_happened(outcome: &Outcome) -> String {
     match outcome.status() {
         Status::Diverged { since } => format!("the loss is not a number from epoch {since} on"),
         Status::Stopped => "stopped".into(),
-        Status::Finished => match outcome.runs.last().and_then(|(_, run)| run.last) {
-            Some(last) => format!(
-                "loss {:.3}, {} steps skipped",
-                last.loss, last.optimizer.skipped
-            ),
-            None => "no epoch".into(),
-        },
+        Status::Finished | Status::EarlyStopped => {
+            match outcome.runs.last().and_then(|(_, run)| run.last) {
+                Some(last) => format!(
+                    "loss {:.3}, {} steps skipped",
+                    last.loss, last.optimizer.skipped
+                ),
+                None => "no epoch".into(),
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a session tells: JSON lines for programs, a screen for people.
 
+use crate::curves::Curves;
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::Screen;
@@ -76,7 +77,7 @@ pub enum Event<'a> {
         model: &'a str,
         /// The run's seed.
         seed: u64,
-        /// `finished`, `stopped` or `diverged`.
+        /// `finished`, `stopped`, `early_stopped` or `diverged`.
         status: &'static str,
         /// Epochs that were trained.
         epochs: u32,
@@ -99,7 +100,7 @@ pub enum Event<'a> {
         precision: String,
         /// `discretized`, `post_reduction` or `pre_reduction`.
         scaling: &'static str,
-        /// `finished`, `stopped` or `diverged`.
+        /// `finished`, `stopped`, `early_stopped` or `diverged`.
         status: &'static str,
         /// Runs that were begun.
         runs: usize,
@@ -151,6 +152,7 @@ fn status(status: Status) -> &'static str {
     match status {
         Status::Finished => "finished",
         Status::Stopped => "stopped",
+        Status::EarlyStopped => "early_stopped",
         Status::Diverged { .. } => "diverged",
     }
 }
@@ -167,10 +169,10 @@ impl<'a> Event<'a> {
             classes: dataset.classes,
             model: plan.label,
             precision: plan.precision.to_string(),
-            layers: plan.layers,
-            hidden: plan.hidden,
-            epochs: plan.epochs,
-            seed: plan.seed,
+            layers: plan.model.layers,
+            hidden: plan.model.hidden,
+            epochs: plan.train.epochs,
+            seed: plan.train.seed,
             seeds: plan.seeds,
         }
     }
@@ -186,7 +188,7 @@ impl<'a> Event<'a> {
             model: plan.label,
             device: &outcome.device,
             precision: plan.precision.to_string(),
-            scaling: match plan.policy.scaling {
+            scaling: match plan.model.policy.scaling {
                 Scaling::Discretized => "discretized",
                 Scaling::PostReduction => "post_reduction",
                 Scaling::PreReduction => "pre_reduction",
@@ -211,6 +213,7 @@ pub struct Recorder {
     /// What a person sees.
     pub screen: Screen,
     json: JsonLines,
+    curves: Option<Curves>,
     stop: Arc<AtomicBool>,
     label: String,
 }
@@ -223,9 +226,20 @@ impl Recorder {
         Ok(Self {
             screen,
             json,
+            curves: None,
             stop: Arc::clone(stop),
             label: String::new(),
         })
+    }
+
+    /// Draws the curves of what is to come.
+    pub fn draw(&mut self, curves: Option<Curves>) {
+        self.curves = curves;
+    }
+
+    /// The curves of what came.
+    pub fn take_curves(&mut self) -> Option<Curves> {
+        self.curves.take()
     }
 
     /// Writes a JSON line.
@@ -265,6 +279,9 @@ impl Observer for Recorder {
             accuracy(Split::Test)
         );
         self.screen.epoch(&self.label, report.epoch, &message);
+        if let Some(curves) = &mut self.curves {
+            curves.add(report);
+        }
         self.record(&Event::Epoch {
             model: plan.label,
             seed,

@@ -1,11 +1,12 @@
-//! Metrics as JSON lines.
+//! Metrics as JSON lines, the first of which says what machine and command they are of.
 
 use crate::failure::Failure;
+use crate::machine::Machine;
+use halfgnn::file::WholeFile;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// Where JSON lines go.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ enum Target {
     Stream(File),
     /// A file: written beside its place and moved there when it is whole.
     File {
-        temporary: BufWriter<NamedTempFile>,
+        file: BufWriter<WholeFile>,
         place: PathBuf,
     },
 }
@@ -25,20 +26,18 @@ enum Target {
 #[derive(Debug)]
 pub struct JsonLines {
     target: Target,
+    /// Whether the first line is written.
+    begun: bool,
 }
 
 impl JsonLines {
     /// Opens what `--json` names, so that a place that cannot be written is found out before anything is computed.
     pub fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else {
-            return Ok(Self {
-                target: Target::Nowhere,
-            });
+            return Ok(Self::to(Target::Nowhere));
         };
         if path.as_os_str() == "-" {
-            return Ok(Self {
-                target: Target::Stdout,
-            });
+            return Ok(Self::to(Target::Stdout));
         }
         let refuse = |reason: &dyn std::fmt::Display| {
             Failure::Input(format!(
@@ -54,29 +53,19 @@ impl JsonLines {
                     .open(path)
                     .map_err(|error| refuse(&error))?,
             ),
-            found => {
-                // A file that must not be written must not be replaced either, and a link stays a link.
-                let place = if found.is_ok() {
-                    File::options()
-                        .append(true)
-                        .open(path)
-                        .map_err(|error| refuse(&error))?;
-                    path.canonicalize().map_err(|error| refuse(&error))?
-                } else {
-                    path.to_owned()
-                };
-                let folder = place
-                    .parent()
-                    .filter(|folder| !folder.as_os_str().is_empty());
-                let temporary = temporary_in(folder.unwrap_or(Path::new(".")))
-                    .map_err(|error| refuse(&error))?;
-                Target::File {
-                    temporary: BufWriter::new(temporary),
-                    place,
-                }
-            }
+            _ => Target::File {
+                file: BufWriter::new(WholeFile::create(path).map_err(|error| refuse(&error))?),
+                place: path.to_owned(),
+            },
         };
-        Ok(Self { target })
+        Ok(Self::to(target))
+    }
+
+    fn to(target: Target) -> Self {
+        Self {
+            target,
+            begun: false,
+        }
     }
 
     /// Whether stdout is taken by JSON.
@@ -84,13 +73,21 @@ impl JsonLines {
         matches!(self.target, Target::Stdout)
     }
 
-    /// Writes a line.
+    /// Writes a line; before the first, one on the machine.
     pub fn write(&mut self, event: &impl Serialize) -> io::Result<()> {
+        if !self.begun && !matches!(self.target, Target::Nowhere) {
+            self.begun = true;
+            self.put(&Machine::survey())?;
+        }
+        self.put(event)
+    }
+
+    fn put(&mut self, event: &impl Serialize) -> io::Result<()> {
         let writer: &mut dyn Write = match &mut self.target {
             Target::Nowhere => return Ok(()),
             Target::Stdout => &mut io::stdout().lock(),
             Target::Stream(file) => file,
-            Target::File { temporary, .. } => temporary,
+            Target::File { file, .. } => file,
         };
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
@@ -105,30 +102,12 @@ impl JsonLines {
 
     /// Puts the file in its place.
     pub fn finish(self) -> Result<(), Failure> {
-        let Target::File { temporary, place } = self.target else {
+        let Target::File { file, place } = self.target else {
             return Ok(());
         };
-        let failed =
-            |error: io::Error| Failure::Run(format!("--json {}: {error}", place.display()));
-        let temporary = temporary
-            .into_inner()
-            .map_err(|error| failed(error.into_error()))?;
-        temporary.as_file().sync_all().map_err(failed)?;
-        temporary
-            .persist(&place)
-            .map_err(|error| failed(error.error))?;
-        Ok(())
+        file.into_inner()
+            .map_err(|error| error.into_error())
+            .and_then(WholeFile::finish)
+            .map_err(|error| Failure::Run(format!("--json {}: {error}", place.display())))
     }
-}
-
-fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".halfgnn-").suffix(".jsonl");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As any other file: the umask takes away what it takes away.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
 }

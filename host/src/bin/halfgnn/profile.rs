@@ -1,7 +1,6 @@
 //! `halfgnn profile`: what the kernels of an SpMM do, counted by the emulator.
 
 use crate::args::{AccumulateName, ProfileArgs};
-use crate::bench;
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::bytes;
@@ -41,7 +40,7 @@ struct Row<'a> {
 /// Runs one SpMM of ones and prints what its kernels did.
 pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let mut json = JsonLines::open(args.json.as_deref())?;
-    let (label, graph) = bench::open(&args.graph)?;
+    let (label, graph) = args.graph.open_first()?;
     let driver = Emulated::with_options(Options {
         record: true,
         ..Options::default()

@@ -94,6 +94,36 @@ impl Screen {
     }
 }
 
+/// Plain text for a person, on stdout, or on stderr where stdout carries JSON.
+pub struct Page {
+    to_stderr: bool,
+    /// Whether the reader has left (`| head`): what follows goes nowhere, which is no failure.
+    left: bool,
+}
+
+impl Page {
+    /// A page beside JSON that goes to stdout, or does not.
+    pub fn new(to_stderr: bool) -> Self {
+        Self {
+            to_stderr,
+            left: false,
+        }
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, line: &dyn Display) {
+        if self.left {
+            return;
+        }
+        let written = if self.to_stderr {
+            writeln!(io::stderr(), "{line}")
+        } else {
+            writeln!(io::stdout(), "{line}")
+        };
+        self.left = written.is_err();
+    }
+}
+
 /// Bytes as a person reads them.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -1,15 +1,15 @@
 //! Training on a device that is not known before the program runs.
 
+use crate::checkpoint::{Run, Saving};
+use crate::failure::Failure;
 use half::f16;
-use halfgnn::Error;
-use halfgnn::backend::{AdamHyper, Backend, MemoryKind, MemoryReport, SpmmPolicy};
+use halfgnn::backend::{Backend, MemoryReport};
 use halfgnn::data::Dataset;
 use halfgnn::device::{Device, Task};
-use halfgnn::graph::Graph;
-use halfgnn::nn::{Gcn, GcnConfig, Norm, Propagation};
+use halfgnn::nn::{ModelConfig, Network, Propagation, kept_as};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::{
-    EpochReport, Footprint, Objective, RunSummary, Spread, Status, TrainConfig, Trainer,
+    Checkpoint, EpochReport, Footprint, Objective, RunSummary, Spread, Status, TrainConfig, Trainer,
 };
 
 use std::ops::ControlFlow;
@@ -21,26 +21,16 @@ pub struct Plan {
     pub label: &'static str,
     /// Precision of state tensors.
     pub precision: Precision,
-    /// How aggregations sum up.
-    pub policy: SpmmPolicy,
-    /// Degree norm.
-    pub norm: Norm,
-    /// Number of layers.
-    pub layers: usize,
-    /// Width of the hidden layers.
-    pub hidden: usize,
-    /// Dropout probability.
-    pub dropout: f32,
-    /// Steps of a run.
-    pub epochs: u32,
-    /// Learning rate.
-    pub learning_rate: f32,
-    /// L2 penalty.
-    pub weight_decay: f32,
-    /// Seed of the first run.
-    pub seed: u64,
+    /// The model.
+    pub model: ModelConfig,
+    /// How it is trained; the seed is that of the first run.
+    pub train: TrainConfig,
     /// Number of runs.
     pub seeds: u32,
+    /// Where the run is kept.
+    pub saving: Option<Saving>,
+    /// The run to go on with.
+    pub resume: Option<Checkpoint>,
 }
 
 /// What came of a [`Plan`].
@@ -108,19 +98,14 @@ pub struct Session<'a> {
 }
 
 impl Task for Session<'_> {
-    type Output = Result<Vec<Outcome>, Error>;
+    type Output = Result<Vec<Outcome>, Failure>;
 
     fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
-        let graph = self.dataset.graph.with_self_loops()?;
         let mut outcomes = Vec::new();
         for plan in self.plans {
             let outcome = match plan.precision {
-                Precision::Half => {
-                    carry_out::<B, f16>(device, self.dataset, &graph, plan, self.observer)
-                }
-                Precision::Float => {
-                    carry_out::<B, f32>(device, self.dataset, &graph, plan, self.observer)
-                }
+                Precision::Half => carry_out::<B, f16>(device, self.dataset, plan, self.observer),
+                Precision::Float => carry_out::<B, f32>(device, self.dataset, plan, self.observer),
             }?;
             let stopped = outcome.status() == Status::Stopped;
             outcomes.push(outcome);
@@ -135,29 +120,24 @@ impl Task for Session<'_> {
 fn carry_out<B: Backend, E: Element>(
     device: &Device<B>,
     dataset: &Dataset,
-    graph: &Graph,
     plan: &Plan,
     observer: &mut dyn Observer,
-) -> Result<Outcome, Error> {
+) -> Result<Outcome, Failure> {
     let backend = &device.backend;
-    let config = GcnConfig {
-        features: dataset.feature_len(),
-        hidden: plan.hidden,
-        classes: dataset.classes,
-        layers: plan.layers,
-        dropout: plan.dropout,
-        policy: plan.policy,
-    };
-    let mut footprint = Footprint::of_task::<E>(graph, plan.norm, dataset.feature_len());
-    let (activations, weights) = Gcn::<B, E>::bytes(graph.vertices(), &config);
-    footprint.add(MemoryKind::Activations, activations);
-    footprint.add(MemoryKind::Weights, weights);
-    footprint.check(device.memory)?;
+    let config = &plan.model;
+    for (tensor, kept) in kept_as(plan.precision) {
+        tracing::info!("kept in {kept}: {tensor}");
+    }
+    let graph = &*config
+        .prepare(&dataset.graph)
+        .map_err(halfgnn::Error::from)?;
+    let norm = config.norm();
+    Footprint::of_training::<E>(graph, config).check(device.memory)?;
 
     backend.reset_peak();
     let objective = Objective::new(
         backend,
-        Propagation::new(backend, graph, plan.norm)?,
+        Propagation::new(backend, graph, norm)?,
         dataset.upload_features(backend)?,
         &dataset.labels,
         dataset.classes,
@@ -165,25 +145,42 @@ fn carry_out<B: Backend, E: Element>(
     )?;
     let device_name = backend.name();
     let mut runs = Vec::new();
-    for seed in (0..plan.seeds).map(|run| plan.seed.wrapping_add(run.into())) {
+    for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &device_name, seed);
-        let train = TrainConfig {
-            epochs: plan.epochs,
-            adam: AdamHyper {
-                learning_rate: plan.learning_rate,
-                weight_decay: plan.weight_decay,
-                ..AdamHyper::default()
-            },
-            seed,
-            ..TrainConfig::new(plan.precision)
+        let train = TrainConfig { seed, ..plan.train };
+        let model = Network::<B, E>::new(backend, graph.vertices(), config.clone(), seed)?;
+        let mut trainer = Trainer::new(backend, &objective, model, train)?;
+        if let Some(checkpoint) = &plan.resume {
+            trainer.restore(&checkpoint.snapshot)?;
+        }
+        let keep = |trainer: &Trainer<'_, B, E, _>, saving: &Saving| {
+            let run = Run {
+                dataset,
+                model: config,
+                precision: plan.precision,
+                train: &train,
+            };
+            saving.keep(run, trainer)
         };
-        let model = Gcn::<B, E>::new(backend, graph.vertices(), config.clone(), seed)?;
-        let mut stopped = false;
-        let run = Trainer::new(backend, &objective, model, train)?.run(|report| {
-            let flow = observer.epoch(plan, seed, report);
-            stopped |= flow.is_break();
-            flow
-        })?;
+        let (mut stopped, mut kept) = (false, None);
+        while let Some(report) = trainer.next_epoch()? {
+            if let Some(saving) = &plan.saving
+                && saving.is_due(trainer.progress())
+            {
+                keep(&trainer, saving)?;
+                kept = Some(report.epoch);
+            }
+            if observer.epoch(plan, seed, &report).is_break() {
+                stopped = true;
+                break;
+            }
+        }
+        if let Some(saving) = &plan.saving
+            && kept != Some(trainer.progress().epoch)
+        {
+            keep(&trainer, saving)?;
+        }
+        let run = trainer.summary();
         observer.run_ends(plan, seed, &run);
         runs.push((seed, run));
         if stopped {

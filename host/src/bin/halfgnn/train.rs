@@ -1,36 +1,27 @@
 //! `halfgnn train`.
 
-use crate::args::{DatasetName, TrainArgs};
+use crate::args::TrainArgs;
+use crate::checkpoint::Saving;
+use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
-use halfgnn::backend::{MemoryKind, SpmmPolicy};
+use halfgnn::backend::{AdamHyper, MemoryKind};
 use halfgnn::data::Dataset;
 use halfgnn::device;
-use halfgnn::nn::Norm;
-use halfgnn::train::{Spread, Status};
+use halfgnn::train::{Spread, Status, TrainConfig};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Trains, and tells how it went.
 pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let mut recorder = Recorder::new(args.json.as_deref(), args.epochs, stop)?;
-    let dataset = open_dataset(&args.dataset)?;
-    let plan = Plan {
-        label: args.model.as_str(),
-        precision: args.precision.into(),
-        policy: SpmmPolicy::default(),
-        norm: Norm::Both,
-        layers: args.layers as usize,
-        hidden: args.hidden as usize,
-        dropout: args.dropout,
-        epochs: args.epochs,
-        learning_rate: args.lr,
-        weight_decay: args.weight_decay,
-        seed: args.seed,
-        seeds: args.seeds,
-    };
+    let saving = args.checkpoint.saving()?;
+    let curves = args.plot.as_deref().map(Curves::new).transpose()?;
+    let dataset = args.open.dataset(&args.dataset)?;
+    let plan = plan(args, &dataset, saving)?;
+    let mut recorder = Recorder::new(args.json.as_deref(), plan.train.epochs, stop)?;
+    recorder.draw(curves);
     recorder.screen.line(&describe(&dataset));
     recorder.record(&Event::start(&dataset, &plan));
     let session = Session {
@@ -43,6 +34,14 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         print(&mut recorder, &plan, outcome);
         recorder.record(&Event::summary(&plan, outcome));
     }
+    if let Some(curves) = recorder.take_curves() {
+        curves.finish(&format!(
+            "{} in {} on {}",
+            plan.label.to_uppercase(),
+            plan.precision,
+            dataset.name
+        ))?;
+    }
     recorder.finish()?;
     match outcomes.last().map(Outcome::status) {
         Some(Status::Diverged { since }) => Err(Failure::Run(format!(
@@ -52,13 +51,43 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     }
 }
 
-/// Opens or makes the dataset that was asked for.
-pub fn open_dataset(name: &DatasetName) -> Result<Dataset, Failure> {
-    let input = |error: halfgnn::data::DataError| Failure::Input(error.to_string());
-    match name {
-        DatasetName::Synthetic => Dataset::synthetic().map_err(input),
-        DatasetName::File(path) => Dataset::open(path).map_err(input),
-    }
+/// What was asked for, or what the run that goes on was.
+fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<Plan, Failure> {
+    let resume = args.checkpoint.open(dataset)?;
+    let (precision, model, mut train) = match &resume {
+        Some(checkpoint) => (
+            checkpoint.precision,
+            checkpoint.model.clone(),
+            checkpoint.train,
+        ),
+        None => {
+            let precision = args.precision.into();
+            let defaults = TrainConfig::new(precision);
+            let model = args.model.config(dataset.feature_len(), dataset.classes)?;
+            let train = TrainConfig {
+                adam: AdamHyper {
+                    learning_rate: args.lr,
+                    weight_decay: args.weight_decay.unwrap_or(model.weight_decay()),
+                    ..defaults.adam
+                },
+                seed: args.seed,
+                ..defaults
+            };
+            (precision, model, train)
+        }
+    };
+    train.epochs = args.epochs.unwrap_or(train.epochs);
+    train.early_stopping = args.early_stopping.or(train.early_stopping);
+    train.keep_best = saving.is_some();
+    Ok(Plan {
+        label: model.convolution.name(),
+        precision,
+        model,
+        train,
+        seeds: args.seeds,
+        saving,
+        resume,
+    })
 }
 
 /// One line on a dataset.
@@ -80,12 +109,15 @@ pub fn describe(dataset: &Dataset) -> String {
 fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
     let done = outcome.runs.len();
     let mut seeds = match plan.seeds {
-        1 => format!("seed {}", plan.seed),
+        1 => format!("seed {}", plan.train.seed),
         all => format!("{done} of {all} seeds, mean ± standard deviation"),
     };
     if let (Status::Stopped, Some((_, run))) = (outcome.status(), outcome.runs.last()) {
         let epoch = run.last.map_or(0, |last| last.epoch);
-        seeds.push_str(&format!(", stopped at epoch {epoch} of {}", plan.epochs));
+        seeds.push_str(&format!(
+            ", stopped at epoch {epoch} of {}",
+            plan.train.epochs
+        ));
     }
     let screen = &mut recorder.screen;
     screen.line(&format_args!(

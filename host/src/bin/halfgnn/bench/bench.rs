@@ -1,0 +1,236 @@
+//! One operator on one graph: peers first, then every policy that was asked for.
+
+use super::args::{Common, PeerName, ReorderName};
+use super::measure::Times;
+use super::operator::Operator;
+use super::peers::{PeerTime, Peers};
+use super::table::{PRECISIONS, Row, Table};
+use crate::failure::Failure;
+use half::f16;
+use halfgnn::backend::{Backend, DeviceGraph};
+use halfgnn::device::{Device, Task};
+use halfgnn::graph::Graph;
+use halfgnn::graph::reorder::{by_degree, louvain};
+use halfgnn::tensor::{Element, Precision};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// An operator to be timed on one graph.
+pub struct Bench<'a, 'b, O: Operator> {
+    pub common: &'a Common,
+    pub policies: &'a [O::Policy],
+    pub label: &'a str,
+    pub graph: &'a Graph,
+    pub table: &'a mut Table<'b>,
+    pub stop: &'a AtomicBool,
+}
+
+/// What is known before anything of ours is timed.
+struct Beside {
+    peers: Vec<PeerTime>,
+    /// Bytes a second of a copy, read and written together.
+    copy: Option<f64>,
+}
+
+impl<O: Operator> Task for Bench<'_, '_, O> {
+    type Output = Result<(), Failure>;
+
+    fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
+        let backend = &device.backend;
+        let peers = self.peers(backend);
+        let copy = match &peers {
+            Some(peers) if self.wants(PeerName::Gather) => Some(peers.copy_bandwidth()?),
+            _ => None,
+        };
+        let reordered;
+        let graph = match self.common.reorder {
+            Some(order) => {
+                reordered = self.reordered(order)?;
+                &reordered
+            }
+            None => self.graph,
+        };
+        let mut bench = Bench::<O> {
+            common: self.common,
+            policies: self.policies,
+            label: self.label,
+            graph,
+            table: &mut *self.table,
+            stop: self.stop,
+        };
+        bench.every_combination(backend, peers.as_ref(), copy)
+    }
+}
+
+impl<O: Operator> Bench<'_, '_, O> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn wants(&self, peer: PeerName) -> bool {
+        self.common.against.contains(&peer)
+    }
+
+    /// The peers of the backend; what is missing is said.
+    fn peers<'p, B: Backend>(&self, backend: &'p B) -> Option<Peers<'p>> {
+        if self.common.against.is_empty() {
+            return None;
+        }
+        let peers = Peers::of(backend)
+            .map_err(|reason| self.table.say(&format!("no peers: {reason}")))
+            .ok()?;
+        match peers.cusparse() {
+            Err(reason) if self.wants(PeerName::Cusparse) => {
+                self.table.say(&format!("no cuSPARSE: {reason}"));
+            }
+            _ => {}
+        }
+        Some(peers)
+    }
+
+    /// The graph in another order, and how long that took.
+    fn reordered(&self, order: ReorderName) -> Result<Graph, Failure> {
+        let start = Instant::now();
+        let permutation = match order {
+            ReorderName::Degree => by_degree(self.graph),
+            ReorderName::Louvain => louvain(self.graph),
+        };
+        let found = start.elapsed();
+        let graph = self
+            .graph
+            .permuted(permutation.new_of_old())
+            .map_err(halfgnn::Error::from)?;
+        self.table.say(&format!(
+            "{}: in the order of {order:?} after {:.2} s, renamed after another {:.2} s",
+            self.label,
+            found.as_secs_f64(),
+            (start.elapsed() - found).as_secs_f64()
+        ));
+        Ok(graph)
+    }
+
+    fn every_combination<B: Backend>(
+        &mut self,
+        backend: &B,
+        peers: Option<&Peers<'_>>,
+        copy: Option<f64>,
+    ) -> Result<(), Failure> {
+        let graph = DeviceGraph::new(backend, self.graph)?;
+        for &features in &self.common.features {
+            let mut beside = Beside {
+                peers: Vec::new(),
+                copy,
+            };
+            if let Some(peers) = peers {
+                for precision in PRECISIONS {
+                    let timed = match precision {
+                        Precision::Half => self.peer::<B, f16>(backend, &graph, features, peers),
+                        Precision::Float => self.peer::<B, f32>(backend, &graph, features, peers),
+                    }?;
+                    beside.peers.extend(timed);
+                }
+            }
+            for &precision in &self.common.precision {
+                match precision.into() {
+                    Precision::Half => {
+                        for &policy in self.policies {
+                            self.time::<B, f16>(backend, &graph, features, policy, &beside)?;
+                        }
+                    }
+                    Precision::Float => {
+                        self.time::<B, f32>(backend, &graph, features, O::IN_FLOAT, &beside)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Times the peers in one precision.
+    fn peer<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        graph: &DeviceGraph<B>,
+        features: u32,
+        peers: &Peers<'_>,
+    ) -> Result<Vec<PeerTime>, Failure> {
+        let mut timed = Vec::new();
+        if self.stopped() {
+            return Ok(timed);
+        }
+        let (adjacency, runs) = (graph.forward(), self.common.runs);
+        let mut operands = O::operands::<B, E>(backend, self.graph, features as usize)?;
+        if self.wants(PeerName::Cusparse) && peers.cusparse().is_ok() {
+            match O::cusparse(peers, adjacency, self.graph.csr(), &mut operands, runs) {
+                Ok(peer) => timed.push(peer),
+                Err(reason) => self.table.say(&format!(
+                    "{}: no cuSPARSE in {}: {reason}",
+                    self.label,
+                    E::PRECISION
+                )),
+            }
+        }
+        if self.wants(PeerName::Dgl) {
+            match O::dgl(peers, adjacency, self.graph.csr(), &mut operands, runs) {
+                Ok(peer) => timed.extend(peer),
+                Err(reason) => self.table.say(&format!("{}: no dgl: {reason}", self.label)),
+            }
+        }
+        if self.wants(PeerName::Gather) {
+            timed.push(peers.gather(adjacency, O::gathered(&operands), runs)?);
+        }
+        for peer in &timed {
+            self.table.peer(self.label, features, peer);
+        }
+        Ok(timed)
+    }
+
+    fn time<B: Backend, E: Element>(
+        &mut self,
+        backend: &B,
+        graph: &DeviceGraph<B>,
+        features: u32,
+        policy: O::Policy,
+        beside: &Beside,
+    ) -> Result<(), Failure> {
+        if self.stopped() {
+            return Ok(());
+        }
+        let columns = features as usize;
+        let mut operands = O::operands::<B, E>(backend, self.graph, columns)?;
+        O::call(backend, graph.forward(), policy, &mut operands)?;
+        let largest_error = O::check(backend, self.graph.csr(), &operands).map_err(|wrong| {
+            Failure::Run(format!("{}: {wrong}; {} is not timed", self.label, O::NAME))
+        })?;
+        let times = Times::of(backend, self.common.runs, || {
+            O::call(backend, graph.forward(), policy, &mut operands)
+        })?;
+        let (vertices, edges) = (self.graph.vertices(), self.graph.edges());
+        let gathered = edges as f64 * (columns * size_of::<E>() + 4) as f64;
+        let written = O::results(vertices, edges, columns) * size_of::<E>();
+        let gather = beside
+            .peers
+            .iter()
+            .find(|peer| peer.is_gather(E::PRECISION));
+        let bound = gather
+            .zip(beside.copy)
+            .map(|(gather, copy)| gather.times.ms + written as f64 / copy * 1e3);
+        self.table.push(Row {
+            event: O::NAME,
+            graph: self.label.into(),
+            device: backend.name(),
+            vertices,
+            edges,
+            features,
+            precision: E::PRECISION.to_string(),
+            policy: O::name(policy).into(),
+            times,
+            gathered_tb_per_s: gathered / times.ms / 1e9,
+            largest_error,
+            peers: beside.peers.clone(),
+            speedup: BTreeMap::new(),
+            over_bound: bound.map(|bound| times.ms / bound),
+        })
+    }
+}

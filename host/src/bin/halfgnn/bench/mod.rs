@@ -1,0 +1,55 @@
+//! `halfgnn bench`: how long an operator takes, and how long what a user would pick instead.
+
+pub mod args;
+#[allow(clippy::module_inception)] // what the folder is about
+mod bench;
+pub mod graphs;
+mod measure;
+mod operator;
+mod peers;
+mod table;
+pub mod train;
+
+use crate::failure::Failure;
+use crate::json::JsonLines;
+use args::{BenchCommand, Common};
+use bench::Bench;
+use halfgnn::device;
+use operator::{Operator, SddmmOperator, SpmmOperator};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use table::Table;
+
+/// Times every combination that was asked for.
+pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    match command {
+        BenchCommand::Train(args) => train::run(args, stop),
+        BenchCommand::Spmm(args) => time::<SpmmOperator>(&args.common, &args.policy, stop),
+        BenchCommand::Sddmm(args) => time::<SddmmOperator>(&args.common, &args.policy, stop),
+    }
+}
+
+fn time<O: Operator>(
+    common: &Common,
+    policies: &[O::Policy],
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let mut json = JsonLines::open(common.json.as_deref())?;
+    let mut table = Table::new(&mut json);
+    for name in &common.graphs {
+        for opened in name.open() {
+            let (label, graph) = opened?;
+            let bench = Bench::<O> {
+                common,
+                policies,
+                label: &label,
+                graph: &graph,
+                table: &mut table,
+                stop,
+            };
+            device::open(common.device.into(), bench)??;
+        }
+    }
+    table.summarise()?;
+    json.finish()
+}

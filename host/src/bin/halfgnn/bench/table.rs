@@ -1,0 +1,192 @@
+//! Rows as a person and as JSON read them, and what comes of all of them.
+
+use super::measure::Times;
+use super::peers::{CUSPARSE, GATHER, PeerTime};
+use crate::failure::Failure;
+use crate::json::JsonLines;
+use crate::screen::count;
+use halfgnn::tensor::Precision;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One timed operator, with the peers of the same run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The operator.
+    pub event: &'static str,
+    pub graph: String,
+    pub device: String,
+    pub vertices: usize,
+    pub edges: usize,
+    pub features: u32,
+    pub precision: String,
+    pub policy: String,
+    #[serde(flatten)]
+    pub times: Times,
+    /// Bytes of each edge's indices and rows, over the time.
+    pub gathered_tb_per_s: f64,
+    /// Largest |error| over Σ|terms| on the rows that were checked.
+    pub largest_error: f64,
+    /// What else was timed on this graph and feature length.
+    pub peers: Vec<PeerTime>,
+    /// How many times faster than each peer: `cusparse half`, `cusparse float`, `cusparse` (the better of the two) …
+    pub speedup: BTreeMap<String, f64>,
+    /// Time over the bound: reading indices and rows, and writing the result as fast as a copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_bound: Option<f64>,
+}
+
+impl Row {
+    /// Computes how many times faster it is than each of its peers.
+    pub fn compare(&mut self) {
+        let mut best = f64::INFINITY;
+        // The bound is nothing that could be picked instead.
+        for peer in self.peers.iter().filter(|peer| peer.peer != GATHER) {
+            let ratio = peer.times.ms / self.times.ms;
+            self.speedup
+                .insert(format!("{} {}", peer.peer, peer.precision), ratio);
+            if peer.peer == CUSPARSE {
+                best = best.min(ratio);
+            }
+        }
+        if best.is_finite() {
+            self.speedup.insert(CUSPARSE.into(), best);
+        }
+    }
+}
+
+/// All rows of a command.
+pub struct Table<'a> {
+    json: &'a mut JsonLines,
+    rows: Vec<Row>,
+}
+
+impl<'a> Table<'a> {
+    /// A table whose rows also go to `json`.
+    pub fn new(json: &'a mut JsonLines) -> Self {
+        Self {
+            json,
+            rows: Vec::new(),
+        }
+    }
+
+    /// A line that is not a row.
+    pub fn say(&self, line: &str) {
+        if self.json.is_stdout() {
+            eprintln!("{line}");
+        } else {
+            println!("{line}");
+        }
+    }
+
+    /// Adds a row and shows it.
+    pub fn push(&mut self, mut row: Row) -> Result<(), Failure> {
+        row.compare();
+        if !self.json.is_stdout() {
+            let mut line = format!(
+                "{:<16} {:>11} edges  F={:<4} {:<5} {:<18} {:>9.4} ms ({:.4} to {:.4})  {:>6.2} TB/s gathered  error {:.1e}",
+                row.graph,
+                count(row.edges),
+                row.features,
+                row.precision,
+                row.policy,
+                row.times.ms,
+                row.times.ms_fastest,
+                row.times.ms_slowest,
+                row.gathered_tb_per_s,
+                row.largest_error,
+            );
+            for (peer, ratio) in &row.speedup {
+                line += &format!("  {ratio:.2}x {peer}");
+            }
+            if let Some(over) = row.over_bound {
+                line += &format!("  {over:.2} of the bound");
+            }
+            println!("{line}");
+        }
+        self.json
+            .write(&row)
+            .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Shows a peer's time.
+    pub fn peer(&self, graph: &str, features: u32, peer: &PeerTime) {
+        self.say(&format!(
+            "{graph:<16} {:>17}  F={features:<4} {:<5} {:<18} {:>9.4} ms ({:.4} to {:.4})",
+            "",
+            peer.precision,
+            match peer.algorithm {
+                Some(algorithm) => format!("{} {algorithm}", peer.peer),
+                None => peer.peer.into(),
+            },
+            peer.times.ms,
+            peer.times.ms_fastest,
+            peer.times.ms_slowest,
+        ));
+    }
+
+    /// Shows the geometric mean and the worst of each ratio over the graphs, where there are several.
+    pub fn summarise(&mut self) -> Result<(), Failure> {
+        #[derive(Serialize)]
+        struct Summary {
+            event: &'static str,
+            operator: &'static str,
+            precision: String,
+            policy: String,
+            features: u32,
+            against: String,
+            graphs: usize,
+            geometric_mean: f64,
+            worst: f64,
+        }
+        let mut ratios: BTreeMap<(String, String, u32, String), Vec<f64>> = BTreeMap::new();
+        for row in &self.rows {
+            for (peer, &ratio) in &row.speedup {
+                let key = (
+                    row.precision.clone(),
+                    row.policy.clone(),
+                    row.features,
+                    peer.clone(),
+                );
+                ratios.entry(key).or_default().push(ratio);
+            }
+        }
+        for ((precision, policy, features, against), ratios) in ratios {
+            if ratios.len() < 2 {
+                continue;
+            }
+            let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+            let summary = Summary {
+                event: "speedup",
+                operator: self.rows[0].event,
+                precision,
+                policy,
+                features,
+                against,
+                graphs: ratios.len(),
+                geometric_mean: (logs / ratios.len() as f64).exp(),
+                worst: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+            };
+            self.say(&format!(
+                "{} {} {} F={}: {:.2}x {} in the geometric mean of {} graphs, {:.2}x on the worst",
+                summary.operator,
+                summary.precision,
+                summary.policy,
+                summary.features,
+                summary.geometric_mean,
+                summary.against,
+                summary.graphs,
+                summary.worst,
+            ));
+            self.json
+                .write(&summary)
+                .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// Both precisions, in which peers are timed whatever was asked for: a user may pick either.
+pub const PRECISIONS: [Precision; 2] = [Precision::Half, Precision::Float];

@@ -1,0 +1,318 @@
+//! `halfgnn dataset info`.
+
+use super::InfoArgs;
+use super::source::Opened;
+use crate::failure::Failure;
+use crate::json::JsonLines;
+use crate::screen::{Page, bytes, count};
+use halfgnn::data::{Dataset, Features, HalfRange, UNLABELLED};
+use halfgnn::graph::{DegreeStats, Graph};
+use rayon::prelude::*;
+use serde::Serialize;
+
+/// Quantiles of the degrees that are told.
+const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
+
+/// What is told about a graph or dataset.
+#[derive(Debug, Serialize)]
+struct Info {
+    event: &'static str,
+    name: String,
+    vertices: usize,
+    edges: usize,
+    symmetric: bool,
+    self_loops: usize,
+    duplicate_edges: usize,
+    rows_without_edges: usize,
+    mean_degree: f64,
+    degree_quantiles: Vec<Quantile>,
+    /// Rows of degree 0, 1, 2–3, 4–7, and so on.
+    degree_histogram: Vec<usize>,
+    graph_bytes: u64,
+    labels: Option<Labels>,
+    half: Half,
+}
+
+#[derive(Debug, Serialize)]
+struct Quantile {
+    share: f64,
+    degree: u32,
+}
+
+/// What is told about features, labels and splits.
+#[derive(Debug, Serialize)]
+struct Labels {
+    features: usize,
+    /// `dense` or `sparse`.
+    stored: &'static str,
+    feature_bytes: u64,
+    classes: usize,
+    /// Labelled vertices of each class.
+    class_sizes: Vec<usize>,
+    unlabelled: usize,
+    train: usize,
+    validation: usize,
+    test: usize,
+    /// The share of edges between labelled vertices whose ends are of one class.
+    homophily: Option<f64>,
+}
+
+/// [`HalfRange`].
+#[derive(Debug, Serialize)]
+struct Half {
+    largest_degree: u32,
+    rows_past_2048: usize,
+    largest_feature: Option<f32>,
+    infinite_features: Option<usize>,
+    rows_at_risk: Option<usize>,
+    checked_rows: Option<usize>,
+    overflowing_rows: Option<usize>,
+    largest_sum: Option<f32>,
+}
+
+/// Opens what was named and tells about it.
+pub fn run(args: &InfoArgs) -> Result<(), Failure> {
+    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut page = Page::new(json.is_stdout());
+    let opened = args.open.any(&args.source)?;
+    let info = Info::of(&opened);
+    info.print(&mut page);
+    json.write(&info)
+        .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+    json.finish()
+}
+
+impl Info {
+    fn of(opened: &Opened) -> Self {
+        let graph = opened.graph();
+        let stats = graph.degree_stats();
+        let dataset = match opened {
+            Opened::Graph(..) => None,
+            Opened::Dataset(dataset) => Some(&**dataset),
+        };
+        Self {
+            event: "dataset",
+            name: opened.name().into(),
+            vertices: graph.vertices(),
+            edges: graph.edges(),
+            symmetric: graph.is_symmetric(),
+            self_loops: self_loops(graph),
+            duplicate_edges: duplicates(graph),
+            rows_without_edges: stats.vertices() - stats.at_least(1),
+            mean_degree: stats.mean(),
+            degree_quantiles: quantiles(&stats),
+            degree_histogram: stats.histogram(),
+            graph_bytes: graph.bytes(),
+            labels: dataset.map(Labels::of),
+            half: Half::of(graph, dataset.map(|dataset| &dataset.features)),
+        }
+    }
+
+    fn print(&self, page: &mut Page) {
+        page.line(&format_args!("{}", self.name));
+        let mut row = |name: &str, value: String| page.line(&format_args!("  {name:<34} {value}"));
+        row("vertices", count(self.vertices));
+        row("edges", count(self.edges));
+        row(
+            "symmetric",
+            if self.symmetric {
+                "yes"
+            } else {
+                "no: --undirected adds the missing directions"
+            }
+            .into(),
+        );
+        row("self-loops", count(self.self_loops));
+        row("duplicate edges", count(self.duplicate_edges));
+        row("rows without edges", count(self.rows_without_edges));
+        row("memory of the graph", bytes(self.graph_bytes));
+        let quantiles: Vec<String> = self
+            .degree_quantiles
+            .iter()
+            .map(|quantile| match quantile.share {
+                1.0 => format!("largest {}", count(quantile.degree as usize)),
+                share => format!("{} % ≤ {}", share * 100.0, count(quantile.degree as usize)),
+            })
+            .collect();
+        row(
+            "degrees",
+            format!("mean {:.1}, {}", self.mean_degree, quantiles.join(", ")),
+        );
+        let largest = self
+            .degree_histogram
+            .iter()
+            .copied()
+            .max()
+            .unwrap_or(0)
+            .max(1);
+        for (bin, &rows) in self.degree_histogram.iter().enumerate() {
+            let range = match bin {
+                0 => "0".into(),
+                1 => "1".into(),
+                _ => format!("{}–{}", 1_u64 << (bin - 1), (1_u64 << bin) - 1),
+            };
+            let bar = "█".repeat((rows * 30).div_ceil(largest));
+            row(
+                &format!("  degree {range}"),
+                format!("{:>12} {bar}", count(rows)),
+            );
+        }
+        if let Some(labels) = &self.labels {
+            labels.print(&mut row);
+        }
+        self.half.print(&mut row);
+    }
+}
+
+impl Labels {
+    fn of(dataset: &Dataset) -> Self {
+        let mut class_sizes = vec![0; dataset.classes];
+        for &label in dataset.labels.iter().filter(|&&label| label != UNLABELLED) {
+            class_sizes[label as usize] += 1;
+        }
+        Self {
+            features: dataset.feature_len(),
+            stored: match dataset.features {
+                Features::Dense(_) => "dense",
+                Features::Sparse(_) => "sparse",
+            },
+            feature_bytes: dataset.features.bytes(),
+            classes: dataset.classes,
+            unlabelled: dataset.labels.len() - class_sizes.iter().sum::<usize>(),
+            class_sizes,
+            train: dataset.train.len(),
+            validation: dataset.val.len(),
+            test: dataset.test.len(),
+            homophily: homophily(dataset),
+        }
+    }
+
+    fn print(&self, row: &mut impl FnMut(&str, String)) {
+        row(
+            "features",
+            format!(
+                "{}, {}, {}",
+                count(self.features),
+                self.stored,
+                bytes(self.feature_bytes)
+            ),
+        );
+        let (smallest, largest) = (self.class_sizes.iter().min(), self.class_sizes.iter().max());
+        let sizes = format!(
+            "of {} to {} vertices",
+            count(*smallest.unwrap_or(&0)),
+            count(*largest.unwrap_or(&0))
+        );
+        row("classes", format!("{}, {sizes}", count(self.classes)));
+        row("vertices without a label", count(self.unlabelled));
+        let [train, validation, test] = [self.train, self.validation, self.test].map(count);
+        row(
+            "splits",
+            format!("{train} to train on, {validation} to validate, {test} to test"),
+        );
+        if let Some(homophily) = self.homophily {
+            row(
+                "edges within one class",
+                format!("{:.1} %", homophily * 100.0),
+            );
+        }
+    }
+}
+
+impl Half {
+    fn of(graph: &Graph, features: Option<&Features>) -> Self {
+        let range = HalfRange::of(graph, features);
+        let known = features.is_some();
+        Self {
+            largest_degree: range.largest_degree,
+            rows_past_2048: range.saturating_rows,
+            largest_feature: known.then_some(range.largest_feature),
+            infinite_features: known.then_some(range.infinite_features),
+            rows_at_risk: known.then_some(range.rows_at_risk),
+            checked_rows: known.then_some(range.checked_rows),
+            overflowing_rows: known.then_some(range.overflowing_rows),
+            largest_sum: known.then_some(range.largest_sum),
+        }
+    }
+
+    fn print(&self, row: &mut impl FnMut(&str, String)) {
+        row("plain sums in half", String::new());
+        let saturating = match self.rows_past_2048 {
+            0 => format!(
+                "in no row: the largest degree is {}",
+                count(self.largest_degree as usize)
+            ),
+            rows => format!("in {} rows of more than 2,048 edges", count(rows)),
+        };
+        row("  a sum of ones stops growing", saturating);
+        let (Some(feature), Some(at_risk), Some(checked), Some(overflowing), Some(sum)) = (
+            self.largest_feature,
+            self.rows_at_risk,
+            self.checked_rows,
+            self.overflowing_rows,
+            self.largest_sum,
+        ) else {
+            return;
+        };
+        let product = f64::from(feature) * f64::from(self.largest_degree);
+        row(
+            "  largest feature × largest degree",
+            format!(
+                "{feature} × {} = {product:.0}, half holds 65,504",
+                count(self.largest_degree as usize)
+            ),
+        );
+        if let Some(infinite @ 1..) = self.infinite_features {
+            row("  features that are infinite in half", count(infinite));
+        }
+        let verdict = match (at_risk, checked) {
+            (0, _) => "of no row can".into(),
+            (_, 0) => format!(
+                "of up to {} rows may; none was summed up, they are too long",
+                count(at_risk)
+            ),
+            _ => format!(
+                "of {} rows do, of {} that could ({} summed up); the largest is {sum:.0}",
+                count(overflowing),
+                count(at_risk),
+                count(checked)
+            ),
+        };
+        row("  sums of features that overflow", verdict);
+    }
+}
+
+fn quantiles(stats: &DegreeStats) -> Vec<Quantile> {
+    let of = |share| Quantile {
+        share,
+        degree: stats.quantile(share),
+    };
+    QUANTILES.map(of).into()
+}
+
+fn self_loops(graph: &Graph) -> usize {
+    let edges = graph.rows().par_iter().zip(graph.cols());
+    edges.filter(|(row, col)| row == col).count()
+}
+
+fn duplicates(graph: &Graph) -> usize {
+    let csr = graph.csr();
+    let repeated = |row| {
+        csr.row(row)
+            .windows(2)
+            .filter(|pair| pair[0] == pair[1])
+            .count()
+    };
+    (0..csr.vertices()).into_par_iter().map(repeated).sum()
+}
+
+fn homophily(dataset: &Dataset) -> Option<f64> {
+    let label = |vertex: u32| dataset.labels[vertex as usize];
+    let edges = dataset.graph.rows().par_iter().zip(dataset.graph.cols());
+    let labelled =
+        edges.filter(|&(&row, &col)| label(row) != UNLABELLED && label(col) != UNLABELLED);
+    let (same, all) = labelled
+        .map(|(&row, &col)| (usize::from(label(row) == label(col)), 1_usize))
+        .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    (all > 0).then(|| same as f64 / all as f64)
+}

@@ -1,0 +1,269 @@
+//! Where a command's graph or dataset comes from: a file, a folder, a name below `HALFGNN_DATA`, a recipe.
+
+use crate::failure::Failure;
+use clap::Args;
+use halfgnn::data::{
+    DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenOptions, Progress, Recipe,
+    RecipeError, SplitRule, locate,
+};
+use halfgnn::graph::Graph;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Which graph or dataset.
+#[derive(Clone, Debug)]
+pub enum SourceName {
+    /// One that the program makes.
+    Made(Recipe),
+    /// One in a file or folder, or of this name below `HALFGNN_DATA`.
+    File(PathBuf),
+}
+
+impl FromStr for SourceName {
+    type Err = RecipeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(recipe) => Ok(Self::Made(recipe)),
+            // A file may have any name, and a recipe's mistakes are told only where there is no such file.
+            Err(RecipeError::Numbers { .. }) if Path::new(text).exists() => {
+                Ok(Self::File(text.into()))
+            }
+            Err(RecipeError::Unknown(_)) => Ok(Self::File(text.into())),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// How to open a graph or dataset.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OpenArgs {
+    /// Format of the file; its content tells it otherwise
+    #[arg(long, value_name = "FORMAT", help_heading = "Reading")]
+    pub format: Option<Format>,
+    /// Add the reverse of every edge that has none
+    #[arg(long, help_heading = "Reading")]
+    pub undirected: bool,
+    /// Add a self-loop to every vertex that has none
+    #[arg(long, help_heading = "Reading")]
+    pub self_loops: bool,
+    /// Divide each row of features by its sum, or do not; bags of words are divided unless this says `false`
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Reading")]
+    pub normalize_features: Option<bool>,
+    /// Split anew: per-class:20,30 or public:20,500,1000 or fractions:0.6,0.2; per-class:20,30 where the file has no splits
+    #[arg(long, value_name = "RULE", help_heading = "Reading")]
+    pub split: Option<SplitRule>,
+    /// Seed of splits and graphs that are made
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Reading")]
+    pub data_seed: u64,
+}
+
+/// A graph, and the rest of a dataset where there is more.
+pub enum Opened {
+    /// A graph by its name.
+    Graph(String, Box<Graph>),
+    /// A graph with features and labels.
+    Dataset(Box<Dataset>),
+}
+
+impl Opened {
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        match self {
+            Opened::Graph(_, graph) => graph,
+            Opened::Dataset(dataset) => &dataset.graph,
+        }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        match self {
+            Opened::Graph(name, _) => name,
+            Opened::Dataset(dataset) => &dataset.name,
+        }
+    }
+}
+
+impl OpenArgs {
+    fn options(&self) -> OpenOptions {
+        let mut options = OpenOptions::default();
+        options.format = self.format;
+        options.undirected = self.undirected;
+        options.self_loops = self.self_loops;
+        options.normalize_features = self.normalize_features;
+        options.split = self.split;
+        options.split_seed = self.data_seed;
+        options.progress = Bar::on_terminal();
+        options
+    }
+
+    /// Opens or makes a dataset with labels.
+    pub fn dataset(&self, name: &SourceName) -> Result<Dataset, Failure> {
+        match name {
+            SourceName::Made(recipe) => recipe
+                .dataset(self.data_seed)
+                .and_then(|dataset| self.finish(dataset))
+                .map_err(refuse),
+            SourceName::File(path) => find(path)
+                .and_then(|path| Dataset::open_with(path, &self.options()))
+                .map_err(refuse),
+        }
+    }
+
+    /// Opens or makes what there is: a dataset where it has labels, else a graph. Features of a file stay as they are
+    /// unless they are to be normalised.
+    pub fn any(&self, name: &SourceName) -> Result<Opened, Failure> {
+        let SourceName::File(path) = name else {
+            return self
+                .dataset(name)
+                .map(|made| Opened::Dataset(Box::new(made)));
+        };
+        let open = || {
+            let path = find(path)?;
+            let mut options = self.options();
+            options.normalize_features = Some(self.normalize_features.unwrap_or(false));
+            let format = self.format.map_or_else(|| Format::detect(&path), Ok)?;
+            if format.is_labelled() {
+                return Dataset::open_with(path, &options)
+                    .map(|read| Opened::Dataset(Box::new(read)));
+            }
+            let graph = Graph::open_with(&path, &options)?;
+            Ok(Opened::Graph(stem(&path), Box::new(graph)))
+        };
+        open().map_err(refuse)
+    }
+
+    /// What the options say about a dataset that was made.
+    fn finish(&self, dataset: Dataset) -> Result<Dataset, DataError> {
+        let place = dataset.name.clone();
+        let in_graph = |error| {
+            DataError::new(
+                &place,
+                DataProblem::Graph {
+                    key: "edges".into(),
+                    error,
+                },
+            )
+        };
+        let mut dataset = dataset;
+        if self.self_loops {
+            dataset.graph = dataset.graph.with_self_loops().map_err(in_graph)?;
+        }
+        if self.normalize_features == Some(true) {
+            dataset.features.normalize_rows();
+        }
+        if let Some(rule) = self.split {
+            let splits = rule.split(&dataset.labels, self.data_seed);
+            (dataset.train, dataset.val, dataset.test) = (splits.train, splits.val, splits.test);
+        }
+        Ok(dataset)
+    }
+}
+
+/// Opens or makes a graph and tells its name, for a command without the options of reading.
+pub fn graph(name: &Path) -> Result<(String, Graph), Failure> {
+    let source: SourceName = match name.to_str() {
+        Some(text) => text.parse().map_err(refuse)?,
+        None => SourceName::File(name.into()),
+    };
+    let args = OpenArgs::default();
+    match source {
+        SourceName::Made(recipe) => {
+            let graph = recipe.graph(args.data_seed).map_err(refuse)?;
+            Ok((recipe.to_string(), graph))
+        }
+        SourceName::File(path) => {
+            let open = || {
+                let path = find(&path)?;
+                Ok((stem(&path), Graph::open_with(&path, &args.options())?))
+            };
+            open().map_err(|error: DataError| refuse(error))
+        }
+    }
+}
+
+/// The name of a file without its extensions.
+fn stem(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let stem = Path::new(name).file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+fn find(path: &Path) -> Result<PathBuf, DataError> {
+    let root = std::env::var_os(DATA_VARIABLE).map(PathBuf::from);
+    locate(path, root.as_deref())
+}
+
+/// What is wrong with a file is the input's fault.
+pub fn refuse(error: impl std::fmt::Display) -> Failure {
+    Failure::Input(error.to_string())
+}
+
+/// A progress bar on stderr, where that is a terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn on_terminal() -> Option<Arc<dyn Progress>> {
+        // What takes less than a blink is not worth a bar: indicatif draws nothing before its first tick.
+        std::io::stderr()
+            .is_terminal()
+            .then(|| Arc::new(Self(ProgressBar::no_length())) as Arc<dyn Progress>)
+    }
+}
+
+impl Progress for Bar {
+    fn begin(&self, what: &str, steps: u64) {
+        let template = match steps {
+            0 => "{spinner} {msg} {elapsed}",
+            _ => "{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} left",
+        };
+        self.0.reset();
+        self.0.set_style(
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        self.0.set_message(what.to_string());
+        match steps {
+            0 => self.0.unset_length(),
+            steps => self.0.set_length(steps),
+        }
+        self.0.enable_steady_tick(Duration::from_millis(200));
+    }
+
+    fn advance(&self, steps: u64) {
+        self.0.inc(steps);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipes_and_files_are_told_apart() {
+        assert!(matches!(
+            "kron:10".parse(),
+            Ok(SourceName::Made(Recipe::Kronecker { scale: 10 }))
+        ));
+        assert!(
+            matches!("cora.npz".parse(), Ok(SourceName::File(path)) if path.as_os_str() == "cora.npz")
+        );
+        assert!(
+            "kron:99"
+                .parse::<SourceName>()
+                .unwrap_err()
+                .to_string()
+                .contains("from 1 to 30")
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! `halfgnn device`: what a command could run on, and why a device cannot be used.
+
+use crate::args::DeviceArgs;
+use crate::failure::Failure;
+use crate::json::JsonLines;
+use crate::machine::{Card, Machine};
+use crate::screen::{Page, bytes};
+use halfgnn::backend::Backend;
+use halfgnn::device::{self, Choice, Device, Task};
+use halfgnn::ptx;
+use serde::Serialize;
+use std::time::Instant;
+
+/// What came of opening a device as a command would.
+#[derive(Debug, Serialize)]
+struct Tried {
+    event: &'static str,
+    /// What `--device` takes.
+    device: &'static str,
+    /// Whether it works.
+    usable: bool,
+    /// What it calls itself.
+    name: Option<String>,
+    /// Which PTX it runs.
+    ptx: Option<String>,
+    /// Bytes of its memory that are free.
+    free_memory_bytes: Option<u64>,
+    /// Milliseconds that it took to open it and to load the kernels.
+    ms: f64,
+    /// Why it does not work.
+    reason: Option<String>,
+    /// Whether `--device auto` takes it.
+    auto: bool,
+}
+
+/// Looks at what there is, and tries each device.
+pub fn run(args: &DeviceArgs) -> Result<(), Failure> {
+    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut page = Page::new(json.is_stdout());
+    let machine = Machine::survey();
+    describe(&mut page, &machine);
+
+    let mut tried = [
+        attempt("cuda", Choice::Cuda, &machine),
+        attempt("emulator", Choice::Emulator, &machine),
+        attempt("cpu", Choice::Cpu, &machine),
+    ];
+    let chosen = if tried[0].usable { 0 } else { 2 };
+    tried[chosen].auto = true;
+
+    page.line(&"");
+    for device in &tried {
+        let name = device.name.as_deref().unwrap_or("");
+        let verdict = match (&device.reason, &device.ptx) {
+            (Some(reason), _) => format!("no: {reason}"),
+            (None, Some(ptx)) => format!("yes: {name}, kernels {ptx}"),
+            (None, None) => format!("yes: {name}"),
+        };
+        page.line(&format_args!("--device {:<9} {verdict}", device.device));
+    }
+    page.line(&format_args!(
+        "--device auto      takes --device {}",
+        tried[chosen].device
+    ));
+    for device in &tried {
+        json.write(device)
+            .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+    }
+    json.finish()
+}
+
+/// Program, CPU, driver, cards.
+fn describe(page: &mut Page, machine: &Machine) {
+    page.line(&format_args!(
+        "halfgnn {}, built {} CUDA",
+        machine.version,
+        if machine.built_with_cuda {
+            "with"
+        } else {
+            "without"
+        }
+    ));
+    let memory = match (machine.memory_bytes, machine.free_memory_bytes) {
+        (Some(total), Some(free)) => {
+            format!(", {} of memory, {} free", bytes(total), bytes(free))
+        }
+        _ => String::new(),
+    };
+    page.line(&format_args!(
+        "CPU      {}, {} threads{memory}",
+        machine.cpu.as_deref().unwrap_or(std::env::consts::ARCH),
+        machine.threads
+    ));
+    if let Some(library) = &machine.driver_library {
+        let release = machine.driver.as_deref().unwrap_or("of unknown release");
+        let cuda = machine
+            .cuda
+            .as_ref()
+            .map(|version| format!(", CUDA {version}"))
+            .unwrap_or_default();
+        page.line(&format_args!("driver   {release}{cuda}, {library}"));
+    }
+    page.line(&format_args!(
+        "visible  {}",
+        match std::env::var_os("CUDA_VISIBLE_DEVICES") {
+            Some(value) => format!(
+                "the cards that CUDA_VISIBLE_DEVICES=\"{}\" leaves",
+                value.to_string_lossy()
+            ),
+            None => "every card (CUDA_VISIBLE_DEVICES is not set)".to_owned(),
+        }
+    ));
+    for (ordinal, card) in machine.gpus.iter().enumerate() {
+        page.line(&format_args!("card {ordinal}   {}", in_words(card)));
+    }
+}
+
+fn in_words(card: &Card) -> String {
+    let rate = card
+        .memory_tb_per_s
+        .map(|rate| format!(" at {rate:.2} TB/s"))
+        .unwrap_or_default();
+    format!(
+        "{}: compute capability {}, {} SMs, {} of memory{rate}, {} of L2",
+        card.name,
+        card.compute_capability,
+        card.multiprocessors,
+        bytes(card.memory_bytes),
+        bytes(card.l2_bytes)
+    )
+}
+
+/// Opens a device and loads its kernels, as every other command does.
+fn attempt(name: &'static str, choice: Choice, machine: &Machine) -> Tried {
+    let start = Instant::now();
+    let opened = device::open(choice, Opened);
+    let mut tried = Tried {
+        event: "device",
+        device: name,
+        usable: opened.is_ok(),
+        name: None,
+        ptx: None,
+        free_memory_bytes: None,
+        ms: start.elapsed().as_secs_f64() * 1e3,
+        reason: None,
+        auto: false,
+    };
+    match opened {
+        Ok((name, memory)) => {
+            tried.name = Some(name);
+            tried.free_memory_bytes = memory.map(|(free, _)| free);
+            tried.ptx = kernels(choice, machine).map(|source| source.to_string());
+        }
+        Err(error) => tried.reason = Some(Failure::from(error).to_string()),
+    }
+    tried
+}
+
+/// The PTX that a device was given.
+fn kernels(choice: Choice, machine: &Machine) -> Option<ptx::Source> {
+    let capability = match choice {
+        Choice::Cuda => {
+            let (major, minor) = machine.gpus.first()?.compute_capability.split_once('.')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        }
+        Choice::Emulator => None,
+        Choice::Auto | Choice::Cpu => return None,
+    };
+    ptx::find(capability).ok()
+}
+
+/// Says what was opened: its name, free and total memory.
+struct Opened;
+
+impl Task for Opened {
+    type Output = (String, Option<(u64, u64)>);
+
+    fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
+        (device.backend.name(), device.memory)
+    }
+}

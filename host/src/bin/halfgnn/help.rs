@@ -1,0 +1,77 @@
+//! The longer texts of `--help`: what a command is for, by examples.
+
+/// Of the program itself.
+pub const PROGRAM: &str = "\
+Examples:
+  halfgnn device                                        what this machine offers
+  halfgnn demo                                          half, float and plain half sums, side by side
+  halfgnn train --dataset cora.npz --seeds 10           train on a graph of your own
+  halfgnn bench spmm --graph kron:18 --json spmm.jsonl  time the kernels
+  halfgnn report spmm.jsonl                             and look at the figures
+
+`halfgnn COMMAND --help` has examples of each command.
+
+Exit status:
+  0    done, or ended by Ctrl-C with what there was to tell
+  1    the run failed: the device, a launch, a loss that is not a number
+  2    wrong usage or input: a flag, a file, a model that does not fit
+  130  ended by a second Ctrl-C
+
+Environment:
+  CUDA_VISIBLE_DEVICES  cards that the driver shows; the first is taken
+  HALFGNN_DATA          folder of datasets, where a name that is no file is looked for
+  HALFGNN_PTX_DIR       folder of the kernels' PTX
+  HALFGNN_LIBCUDA       the driver's library, where it is not found by its name
+  RAYON_NUM_THREADS     threads of the CPU backend and of the emulator
+  RUST_LOG              what is logged to stderr, such as halfgnn=debug; goes before -v
+  NO_COLOR              no colours";
+
+/// Of `predict`.
+pub const PREDICT: &str = "\
+Examples:
+  halfgnn train --dataset cora.npz --save cora.safetensors
+  halfgnn predict --model cora.safetensors --dataset cora.npz --out classes.npy
+  halfgnn predict --model cora.safetensors --dataset other.npz --out logits.npy --logits
+
+The graph may be another than the model was trained on, if its vertices have as many features.";
+
+/// Of `bench`, which is a family.
+pub const BENCH: &str = "\
+Examples:
+  halfgnn bench spmm --graph kron:18
+  halfgnn bench sddmm --graph kron:18 --json sddmm.jsonl
+  halfgnn bench spmm --help";
+
+/// Of `report`.
+pub const REPORT: &str = "\
+Examples:
+  halfgnn report --run
+  halfgnn bench spmm --graph kron:18 --json bench.jsonl && halfgnn report bench.jsonl --output bench.html
+  halfgnn report half.jsonl float.jsonl --title 'Cora, ten seeds' --svg figures
+  halfgnn train --dataset cora.npz --json - | halfgnn report - --output cora.html
+
+The page holds its figures itself and loads nothing. With each figure stands the command and the machine that gave it.";
+
+/// Of `device`.
+pub const DEVICE: &str = "\
+Examples:
+  halfgnn device
+  CUDA_VISIBLE_DEVICES=1 halfgnn device
+  halfgnn device --json - | jq 'select(.event == \"device\" and .auto).device'
+
+Each device is opened as the other commands open it, and its kernels are loaded. A device that cannot be used is no
+failure of this command: exit status 0.";
+
+/// Of `completions`.
+pub const COMPLETIONS: &str = "\
+Examples:
+  halfgnn completions bash > ~/.local/share/bash-completion/completions/halfgnn
+  halfgnn completions zsh > ~/.zfunc/_halfgnn
+  halfgnn completions fish > ~/.config/fish/completions/halfgnn.fish";
+
+/// Of `man`.
+pub const MAN: &str = "\
+Examples:
+  halfgnn man | man -l -
+  halfgnn man train | man -l -
+  halfgnn man --dir ~/.local/share/man/man1";

@@ -1,0 +1,197 @@
+//! `halfgnn predict`: what a trained model says of the vertices of a graph.
+
+use crate::args::DeviceName;
+use crate::dataset::source::{OpenArgs, SourceName};
+use crate::failure::Failure;
+use crate::train::describe;
+use clap::Args;
+use half::f16;
+use halfgnn::backend::Backend;
+use halfgnn::data::Dataset;
+use halfgnn::device::{self, Device, Task};
+use halfgnn::file;
+use halfgnn::nn::{Inputs, Mode, Model, Network, Propagation};
+use halfgnn::tensor::{Element, Precision};
+use halfgnn::train::{Checkpoint, Footprint, load_weights};
+use std::path::{Path, PathBuf};
+
+/// Options of `predict`.
+#[derive(Args)]
+pub struct PredictArgs {
+    /// A checkpoint that `train --save` wrote; the weights of its best validation epoch are taken
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// A graph with as many features as the model was trained with: file, folder, name below HALFGNN_DATA, or recipe
+    #[arg(long, value_name = "DATASET")]
+    pub dataset: SourceName,
+    #[command(flatten)]
+    pub open: OpenArgs,
+    /// Where to write what is predicted: a NumPy array, the class of each vertex as u32
+    #[arg(long, value_name = "FILE.npy")]
+    pub out: PathBuf,
+    /// Write the logits instead, vertices x classes, as f32
+    #[arg(long)]
+    pub logits: bool,
+    /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
+    #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
+    pub device: DeviceName,
+}
+
+/// Predicts, and tells how well where the classes are known.
+pub fn run(args: &PredictArgs) -> Result<(), Failure> {
+    let checkpoint = Checkpoint::open(&args.model)?;
+    // Before anything is computed: that it can be written.
+    let refuse = |error| Failure::Input(cannot_write(&args.out, &error));
+    drop(file::WholeFile::create(&args.out).map_err(refuse)?);
+    let dataset = args.open.dataset(&args.dataset)?;
+    let (features, own) = (dataset.feature_len(), checkpoint.model.features);
+    if features != own {
+        return Err(Failure::Input(format!(
+            "{}: its model was trained on {own} features, and {} has {features}",
+            args.model.display(),
+            dataset.name
+        )));
+    }
+    println!("{}", describe(&dataset));
+    let prediction = Prediction {
+        checkpoint: &checkpoint,
+        dataset: &dataset,
+    };
+    let logits = device::open(args.device.into(), prediction)??;
+
+    let columns = checkpoint.model.classes;
+    let classes: Vec<u32> = logits.chunks_exact(columns).map(class).collect();
+    let bytes = if args.logits {
+        npy(
+            "<f4",
+            &[classes.len(), columns],
+            logits.iter().map(|x| x.to_le_bytes()),
+        )
+    } else {
+        npy(
+            "<u4",
+            &[classes.len()],
+            classes.iter().map(|x| x.to_le_bytes()),
+        )
+    };
+    file::write(&args.out, &bytes)
+        .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
+    println!(
+        "{} of {} vertices written to {}",
+        if args.logits { "logits" } else { "classes" },
+        classes.len(),
+        args.out.display()
+    );
+    if !dataset.test.is_empty() {
+        let right = |&&vertex: &&u32| classes[vertex as usize] == dataset.labels[vertex as usize];
+        let right = dataset.test.iter().filter(right).count();
+        println!(
+            "test accuracy {:.2} %",
+            100.0 * right as f64 / dataset.test.len() as f64
+        );
+    }
+    Ok(())
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> String {
+    format!(
+        "--out {}: cannot be written: {error}; name a file in a folder that can be",
+        path.display()
+    )
+}
+
+/// The class with the largest logit, the lowest of equals.
+fn class(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    for (class, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] || logits[best].is_nan() {
+            best = class;
+        }
+    }
+    best as u32
+}
+
+/// A file in NumPy's format, version 1.0.
+fn npy<const N: usize>(
+    kind: &str,
+    shape: &[usize],
+    elements: impl Iterator<Item = [u8; N]>,
+) -> Vec<u8> {
+    let shape: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    // The whole header is a multiple of 64 bytes and ends with a line break.
+    const BEFORE: usize = 10;
+    let length = (BEFORE + header.len() + 1).next_multiple_of(64) - BEFORE - 1;
+    header = format!("{header:<length$}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    // A shape of two numbers is far below 64 KiB.
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(elements.flatten());
+    bytes
+}
+
+/// A forward pass, on a device that is not known before the program runs.
+struct Prediction<'a> {
+    checkpoint: &'a Checkpoint,
+    dataset: &'a Dataset,
+}
+
+impl Task for Prediction<'_> {
+    type Output = Result<Vec<f32>, Failure>;
+
+    fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
+        match self.checkpoint.precision {
+            Precision::Half => self.logits::<B, f16>(device),
+            Precision::Float => self.logits::<B, f32>(device),
+        }
+    }
+}
+
+impl Prediction<'_> {
+    /// The logits, row-major.
+    fn logits<B: Backend, E: Element>(&self, device: &Device<B>) -> Result<Vec<f32>, Failure> {
+        let (backend, config) = (&device.backend, &self.checkpoint.model);
+        let graph = &*config
+            .prepare(&self.dataset.graph)
+            .map_err(halfgnn::Error::from)?;
+        Footprint::of_training::<E>(graph, config).check(device.memory)?;
+
+        let mut model = Network::<B, E>::new(backend, graph.vertices(), config.clone(), 0)?;
+        load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
+        let inputs = Inputs {
+            backend,
+            graph: &Propagation::new(backend, graph, config.norm())?,
+            features: &self.dataset.upload_features(backend)?,
+        };
+        model.forward(inputs, Mode::Evaluate)?;
+        Ok(model.logits().to_f32(backend)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_logit_is_the_class() {
+        assert_eq!(class(&[0.0, 2.0, 1.0]), 1);
+        assert_eq!(class(&[3.0, 3.0]), 0);
+        assert_eq!(class(&[f32::NAN, -1.0, 5.0]), 2);
+        assert_eq!(class(&[f32::NAN; 2]), 1);
+    }
+
+    #[test]
+    fn the_header_is_numpys() {
+        let bytes = npy("<u4", &[2], [1_u32, 7].into_iter().map(u32::to_le_bytes));
+        assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
+        let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+        assert_eq!((10 + length) % 64, 0);
+        let header = std::str::from_utf8(&bytes[10..10 + length]).expect("text");
+        assert_eq!(
+            header.trim_end(),
+            "{'descr': '<u4', 'fortran_order': False, 'shape': (2, ), }"
+        );
+        assert_eq!(bytes[10 + length..], [1, 0, 0, 0, 7, 0, 0, 0]);
+    }
+}

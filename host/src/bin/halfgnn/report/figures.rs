@@ -1,0 +1,601 @@
+//! Which figures follow from the records: data alone, drawn by `plot`.
+
+use super::records::{Records, Timing, Training};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The kinds of memory, in the order in which they are stacked, as `--json` names them.
+const KINDS: [&str; 5] = ["graph", "features", "activations", "weights", "workspace"];
+
+/// A figure: what stands over it and what is drawn.
+#[derive(Debug, PartialEq)]
+pub struct Figure {
+    /// A name for a file.
+    pub name: String,
+    /// One line over it.
+    pub title: String,
+    /// What it shows and how to read it.
+    pub caption: String,
+    /// The data.
+    pub data: Data,
+}
+
+/// What is drawn.
+#[derive(Debug, PartialEq)]
+pub enum Data {
+    /// Bars side by side, a group for each graph.
+    Bars(Bars),
+    /// Curves.
+    Lines(Lines),
+    /// Bars upon each other.
+    Stack(Bars),
+    /// A point for each run, and mean and deviation of each group.
+    Spread(Spread),
+}
+
+/// Values by group and series.
+#[derive(Debug, Default, PartialEq)]
+pub struct Bars {
+    /// What the values are.
+    pub unit: String,
+    /// Names under the axis.
+    pub groups: Vec<String>,
+    /// Names in the legend, each with a value a group.
+    pub series: Vec<(String, Vec<Option<f64>>)>,
+    /// A line across, at this value.
+    pub reference: Option<f64>,
+}
+
+/// Curves over one axis.
+#[derive(Debug, Default, PartialEq)]
+pub struct Lines {
+    /// What the horizontal axis is.
+    pub x: String,
+    /// What the vertical axis is.
+    pub y: String,
+    /// Whether the horizontal axis doubles at each step.
+    pub doubling: bool,
+    /// Names in the legend, each with its points.
+    pub series: Vec<(String, Vec<Point>)>,
+    /// A line across with its name.
+    pub ceiling: Option<(String, f64)>,
+}
+
+/// A point of a curve, with the range that it stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Where.
+    pub x: f64,
+    /// The mean.
+    pub y: f64,
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}
+
+impl Point {
+    /// Mean and range of values at `x`; none of no values.
+    pub fn of(x: f64, values: &[f64]) -> Option<Self> {
+        (!values.is_empty()).then(|| Self {
+            x,
+            y: mean(values),
+            low: values.iter().copied().fold(f64::INFINITY, f64::min),
+            high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+}
+
+/// Values of runs by group.
+#[derive(Debug, Default, PartialEq)]
+pub struct Spread {
+    /// What the values are.
+    pub unit: String,
+    /// Names under the axis, each with the value of each run.
+    pub groups: Vec<(String, Vec<f64>)>,
+}
+
+/// Every figure that the records have data for.
+pub fn all(records: &Records) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    figures.extend(speedups(records));
+    figures.extend(half_against_float(records));
+    figures.extend(rooflines(records));
+    figures.extend(curves(
+        records,
+        "accuracy",
+        "Test accuracy by epoch",
+        "test accuracy (%)",
+        |epoch| epoch.test_accuracy,
+    ));
+    figures.extend(curves(
+        records,
+        "loss",
+        "Training loss by epoch",
+        "loss (mean cross-entropy)",
+        |epoch| epoch.loss,
+    ));
+    figures.extend(accuracies(records));
+    figures.extend(memory(records));
+    figures
+}
+
+/// The word for an operator in a title.
+fn spelled(operator: &str) -> &str {
+    match operator {
+        "spmm" => "SpMM",
+        "sddmm" => "SDDMM",
+        "train" | "bench_train" | "training" => "training step",
+        other => other,
+    }
+}
+
+/// What tells a timing from others on the same graph.
+fn variant(timing: &Timing, with_features: bool) -> String {
+    let mut words: Vec<String> = Vec::new();
+    words.extend(timing.model.clone());
+    words.extend(timing.precision.clone());
+    match timing.policy.as_deref() {
+        // Of float nothing else is summed up in.
+        Some("float") if timing.precision.as_deref() == Some("float") => {}
+        Some(sums @ ("half" | "float")) => words.push(format!("sums in {sums}")),
+        other => words.extend(other.map(str::to_owned)),
+    }
+    if let (true, Some(features)) = (with_features, timing.features) {
+        words.push(format!("F={features}"));
+    }
+    words.join(", ")
+}
+
+/// The distinct values of `of`, in the order in which they come.
+fn distinct<'a, T: 'a, K: PartialEq>(
+    items: impl IntoIterator<Item = &'a T>,
+    of: impl Fn(&'a T) -> K,
+) -> Vec<K> {
+    let mut seen = Vec::new();
+    for item in items {
+        let key = of(item);
+        if !seen.contains(&key) {
+            seen.push(key);
+        }
+    }
+    seen
+}
+
+/// A value for each graph and variant; the last where there are several.
+fn table(
+    timings: &[&Timing],
+    groups: &[String],
+    with_features: bool,
+    value: impl Fn(&Timing) -> Option<f64>,
+) -> Vec<(String, Vec<Option<f64>>)> {
+    let mut series: Vec<(String, Vec<Option<f64>>)> = Vec::new();
+    for timing in timings {
+        let Some(value) = value(timing).filter(|value| value.is_finite() && *value > 0.0) else {
+            continue;
+        };
+        let name = variant(timing, with_features);
+        let place = series.iter().position(|(known, _)| *known == name);
+        let place = place.unwrap_or_else(|| {
+            series.push((name, vec![None; groups.len()]));
+            series.len() - 1
+        });
+        if let Some(group) = groups.iter().position(|group| *group == timing.graph) {
+            series[place].1[group] = Some(value);
+        }
+    }
+    series
+}
+
+/// Timings of one operator, by operator.
+fn by_operator(records: &Records) -> impl Iterator<Item = (String, Vec<&Timing>)> {
+    distinct(&records.timings, |timing| timing.operator.clone())
+        .into_iter()
+        .map(|operator| {
+            let timings = records
+                .timings
+                .iter()
+                .filter(|timing| timing.operator == operator)
+                .collect();
+            (operator, timings)
+        })
+}
+
+/// One figure an operator and peer: how many times faster, by graph.
+fn speedups(records: &Records) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (operator, timings) in by_operator(records) {
+        let peers: BTreeSet<String> = timings
+            .iter()
+            .flat_map(|timing| timing.ratios().into_keys())
+            .collect();
+        for peer in peers {
+            let compared: Vec<&Timing> = timings
+                .iter()
+                .copied()
+                .filter(|timing| timing.ratios().contains_key(&peer))
+                .collect();
+            let groups = distinct(compared.iter().copied(), |timing| timing.graph.clone());
+            let series = table(&compared, &groups, true, |timing| {
+                timing.ratios().get(&peer).copied()
+            });
+            figures.push(Figure {
+                name: file_name(&["speedup", &operator, &peer]),
+                title: format!("{}: times faster than {peer}", spelled(&operator)),
+                caption:
+                    "Above 1 is faster. Both were timed by the same command on the same graph."
+                        .into(),
+                data: Data::Bars(Bars {
+                    unit: format!("time of {peer} over ours"),
+                    groups,
+                    series,
+                    reference: Some(1.0),
+                }),
+            });
+        }
+    }
+    figures
+}
+
+/// One figure an operator: float's time over half's, where both were timed on one graph by one command.
+fn half_against_float(records: &Records) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (operator, timings) in by_operator(records) {
+        let fastest_float = |half: &Timing| {
+            timings
+                .iter()
+                .filter(|float| {
+                    float.precision.as_deref() == Some("float")
+                        && (float.source, &float.graph, float.features, &float.model)
+                            == (half.source, &half.graph, half.features, &half.model)
+                })
+                .filter_map(|float| float.ms)
+                .min_by(f64::total_cmp)
+        };
+        let halves: Vec<&Timing> = timings
+            .iter()
+            .copied()
+            .filter(|timing| timing.precision.as_deref() == Some("half"))
+            .filter(|timing| fastest_float(timing).is_some())
+            .collect();
+        if halves.is_empty() {
+            continue;
+        }
+        let groups = distinct(halves.iter().copied(), |timing| timing.graph.clone());
+        let series = table(&halves, &groups, true, |half| {
+            Some(fastest_float(half)? / half.ms?)
+        });
+        figures.push(Figure {
+            name: file_name(&["half-against-float", &operator]),
+            title: format!("{}: half against our own float", spelled(&operator)),
+            caption: "Time in float over time in half; above 1 half is faster. Half moves half the bytes: 2 is what memory alone would give."
+                .into(),
+            data: Data::Bars(Bars {
+                unit: "time in float over time in half".into(),
+                groups,
+                series,
+                reference: Some(1.0),
+            }),
+        });
+    }
+    figures
+}
+
+/// One figure an operator: bytes gathered a second by feature length, under what the card's memory delivers.
+fn rooflines(records: &Records) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (operator, timings) in by_operator(records) {
+        let mut series: Vec<(String, BTreeMap<u32, f64>)> = Vec::new();
+        let mut ceiling: Option<(String, f64)> = None;
+        for timing in timings {
+            let (Some(features), Some(rate)) = (timing.features, timing.gathered_tb_per_s) else {
+                continue;
+            };
+            let name = format!("{}, {}", timing.graph, variant(timing, false));
+            let place = series.iter().position(|(known, _)| *known == name);
+            let place = place.unwrap_or_else(|| {
+                series.push((name, BTreeMap::new()));
+                series.len() - 1
+            });
+            series[place].1.insert(features, rate);
+            let card = records.sources[timing.source]
+                .gpus
+                .iter()
+                .find(|gpu| gpu.name == timing.device);
+            if let Some((card, rate)) = card.and_then(|card| Some((card, card.memory_tb_per_s?))) {
+                ceiling.get_or_insert_with(|| (format!("memory of {}", card.name), rate));
+            }
+        }
+        // A curve wants two feature lengths.
+        if distinct(
+            series.iter().flat_map(|(_, points)| points.keys()),
+            |features| *features,
+        )
+        .len()
+            < 2
+        {
+            continue;
+        }
+        figures.push(Figure {
+            name: file_name(&["roofline", &operator]),
+            title: format!("{}: bytes gathered a second", spelled(&operator)),
+            caption: "Each edge's indices and its rows, over the time. Above the memory's own rate, rows come from the caches."
+                .into(),
+            data: Data::Lines(Lines {
+                x: "feature length F".into(),
+                y: "gathered TB/s".into(),
+                doubling: true,
+                series: series
+                    .into_iter()
+                    .map(|(name, points)| (name, points.into_iter().map(exact).collect()))
+                    .collect(),
+                ceiling,
+            }),
+        });
+    }
+    figures
+}
+
+/// A point that stands for itself.
+fn exact((x, y): (u32, f64)) -> Point {
+    Point {
+        x: x.into(),
+        y,
+        low: y,
+        high: y,
+    }
+}
+
+/// Trainings of one graph, by graph; those whose graph was not told make a group of their own for each command.
+fn by_dataset(records: &Records) -> Vec<(String, Vec<&Training>)> {
+    let key = |training: &Training| match &training.dataset {
+        Some(dataset) => (dataset.clone(), None),
+        None => ("synthetic".to_owned(), Some(training.source)),
+    };
+    distinct(&records.trainings, key)
+        .into_iter()
+        .map(|wanted| {
+            let trainings = records
+                .trainings
+                .iter()
+                .filter(|training| key(training) == wanted)
+                .collect();
+            (wanted.0, trainings)
+        })
+        .collect()
+}
+
+/// One figure a graph: a value of each epoch, mean and range over the seeds.
+fn curves(
+    records: &Records,
+    name: &str,
+    title: &str,
+    unit: &str,
+    value: impl Fn(&super::records::Epoch) -> Option<f64>,
+) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (dataset, trainings) in by_dataset(records) {
+        let series: Vec<(String, Vec<Point>)> = trainings
+            .iter()
+            .map(|training| (training.label(), curve(training, &value)))
+            .filter(|(_, points)| points.len() > 1)
+            .collect();
+        if series.is_empty() {
+            continue;
+        }
+        figures.push(Figure {
+            name: file_name(&[name, &dataset]),
+            title: format!("{title}, {dataset}"),
+            caption: "A curve is the mean over the seeds, the band reaches from the lowest to the highest. A curve that ends early is of a training whose loss was not a number."
+                .into(),
+            data: Data::Lines(Lines {
+                x: "epoch".into(),
+                y: unit.into(),
+                series,
+                ..Lines::default()
+            }),
+        });
+    }
+    figures
+}
+
+/// Mean, least and most of a value over the seeds, by epoch.
+fn curve(training: &Training, value: impl Fn(&super::records::Epoch) -> Option<f64>) -> Vec<Point> {
+    let mut by_epoch: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for epoch in training.runs.values().flatten() {
+        if let Some(value) = value(epoch).filter(|value| value.is_finite()) {
+            by_epoch.entry(epoch.epoch).or_default().push(value);
+        }
+    }
+    by_epoch
+        .into_iter()
+        .filter_map(|(epoch, values)| Point::of(epoch.into(), &values))
+        .collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// One figure a graph with several seeds: the accuracy of each run.
+fn accuracies(records: &Records) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (dataset, trainings) in by_dataset(records) {
+        let groups: Vec<(String, Vec<f64>)> = trainings
+            .iter()
+            .map(|training| {
+                let values = training.accuracies.values().copied();
+                (training.label(), values.collect())
+            })
+            .filter(|(_, values): &(String, Vec<f64>)| !values.is_empty())
+            .collect();
+        if groups.iter().all(|(_, values)| values.len() < 2) {
+            continue;
+        }
+        figures.push(Figure {
+            name: file_name(&["accuracy-of-runs", &dataset]),
+            title: format!("Test accuracy of each run, {dataset}"),
+            caption: "At the best validation epoch: a point for each seed, a line for the mean, a bar for one standard deviation either side."
+                .into(),
+            data: Data::Spread(Spread {
+                unit: "test accuracy (%)".into(),
+                groups,
+            }),
+        });
+    }
+    figures
+}
+
+/// One figure a graph: memory at its peak, by kind.
+fn memory(records: &Records) -> Vec<Figure> {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let mut figures = Vec::new();
+    for (dataset, trainings) in by_dataset(records) {
+        let told: Vec<(String, &BTreeMap<String, f64>)> = trainings
+            .iter()
+            .filter_map(|training| {
+                let kinds = &training.summary.as_ref()?.peak_bytes_by_kind;
+                (!kinds.is_empty()).then(|| (training.label(), kinds))
+            })
+            .collect();
+        if told.is_empty() {
+            continue;
+        }
+        let mut kinds: Vec<&str> = KINDS.to_vec();
+        let others = told.iter().flat_map(|(_, kinds)| kinds.keys());
+        kinds.extend(distinct(others, |kind| kind.as_str()));
+        let kinds = distinct(&kinds, |kind| *kind);
+        let series = kinds
+            .iter()
+            .map(|kind| {
+                let values = told
+                    .iter()
+                    .map(|(_, kinds)| kinds.get(*kind).map(|bytes| bytes / MIB));
+                ((*kind).to_owned(), values.collect())
+            })
+            .collect();
+        figures.push(Figure {
+            name: file_name(&["memory", &dataset]),
+            title: format!("Memory at its peak, {dataset}"),
+            caption: "The most bytes of each kind. Kinds need not be at their peak at one moment, so a bar may be higher than the peak of all."
+                .into(),
+            data: Data::Stack(Bars {
+                unit: "MiB".into(),
+                groups: told.into_iter().map(|(label, _)| label).collect(),
+                series,
+                reference: None,
+            }),
+        });
+    }
+    figures
+}
+
+/// Words as the name of a file: lower case, hyphens.
+fn file_name(words: &[&str]) -> String {
+    let text = words.join("-").to_lowercase();
+    let parts: Vec<&str> = text
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::records::Source;
+
+    fn timing(graph: &str, precision: &str, features: u32, ms: f64) -> Timing {
+        Timing {
+            operator: "spmm".into(),
+            graph: graph.into(),
+            precision: Some(precision.into()),
+            features: Some(features),
+            ms: Some(ms),
+            gathered_tb_per_s: Some(1.0 / ms),
+            ..Timing::default()
+        }
+    }
+
+    fn records(timings: Vec<Timing>) -> Records {
+        Records {
+            sources: vec![Source::default()],
+            timings,
+            ..Records::default()
+        }
+    }
+
+    #[test]
+    fn half_is_set_against_the_float_of_the_same_graph_and_length() {
+        let figures = all(&records(vec![
+            timing("a", "half", 32, 1.0),
+            timing("a", "float", 32, 1.5),
+            timing("b", "half", 64, 2.0),
+            timing("b", "float", 64, 5.0),
+            timing("c", "half", 64, 2.0),
+            timing("c", "float", 32, 5.0),
+        ]));
+        let Data::Bars(bars) = &figures[0].data else {
+            panic!("{figures:?}")
+        };
+        assert_eq!(figures[0].name, "half-against-float-spmm");
+        assert_eq!(bars.groups, ["a", "b"]);
+        assert_eq!(
+            bars.series,
+            [
+                ("half, F=32".to_owned(), vec![Some(1.5), None]),
+                ("half, F=64".to_owned(), vec![None, Some(2.5)]),
+            ]
+        );
+        let Data::Lines(lines) = &figures[1].data else {
+            panic!("{figures:?}")
+        };
+        assert_eq!(lines.series.len(), 6);
+        assert_eq!(lines.ceiling, None);
+    }
+
+    #[test]
+    fn a_peer_gets_a_figure_of_the_graphs_that_have_it() {
+        let mut rows = vec![timing("a", "half", 32, 1.0), timing("b", "half", 32, 1.0)];
+        rows[1].speedup.insert("cusparse half".into(), 3.0);
+        let figures = all(&records(rows));
+        assert_eq!(figures.len(), 1, "{figures:?}");
+        assert_eq!(figures[0].name, "speedup-spmm-cusparse-half");
+        let Data::Bars(bars) = &figures[0].data else {
+            panic!("{figures:?}")
+        };
+        assert_eq!(bars.groups, ["b"]);
+    }
+
+    #[test]
+    fn a_curve_is_mean_and_range_over_seeds_and_ends_with_the_numbers() {
+        let epoch = |epoch, loss| super::super::records::Epoch {
+            epoch,
+            loss,
+            test_accuracy: None,
+        };
+        let training = Training {
+            runs: BTreeMap::from([
+                (0, vec![epoch(1, Some(1.0)), epoch(2, None)]),
+                (1, vec![epoch(1, Some(4.0)), epoch(2, Some(f64::NAN))]),
+            ]),
+            ..Training::default()
+        };
+        let points = curve(&training, |epoch| epoch.loss);
+        let only = Point {
+            x: 1.0,
+            y: 2.5,
+            low: 1.0,
+            high: 4.0,
+        };
+        assert_eq!(points, [only]);
+    }
+
+    #[test]
+    fn nothing_gives_no_figure() {
+        assert_eq!(all(&Records::default()), []);
+        assert_eq!(
+            file_name(&["speedup", "SpMM", "cuSPARSE half (COO)"]),
+            "speedup-spmm-cusparse-half-coo"
+        );
+    }
+}

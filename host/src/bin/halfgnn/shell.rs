@@ -1,0 +1,67 @@
+//! `halfgnn completions` and `halfgnn man`: what a shell and `man` know of the program, from the command line's own
+//! definition.
+
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::failure::Failure;
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes the completions of a shell to stdout.
+pub fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "halfgnn", &mut script);
+    put(&script)
+}
+
+/// Writes a man page to stdout, or all of them into a folder.
+pub fn man(args: &ManArgs) -> Result<(), Failure> {
+    let mut program = Cli::command();
+    program.build();
+    match (&args.dir, &args.command) {
+        (Some(folder), _) => write_all(&program, folder),
+        (None, None) => put(&page(&program)?),
+        (None, Some(name)) => match program.find_subcommand(name) {
+            Some(command) => put(&page(command)?),
+            None => Err(Failure::Input(format!(
+                "man: there is no command `{name}`; `halfgnn --help` lists them"
+            ))),
+        },
+    }
+}
+
+/// One file for the program, and one for each command (and each of its commands).
+fn write_all(program: &Command, folder: &Path) -> Result<(), Failure> {
+    let refuse = |error: io::Error| Failure::Input(format!("--dir {}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(refuse)?;
+    let mut commands = vec![program];
+    while let Some(command) = commands.pop() {
+        let name = command.get_display_name().unwrap_or(command.get_name());
+        std::fs::write(folder.join(format!("{name}.1")), page(command)?).map_err(refuse)?;
+        commands.extend(
+            command
+                .get_subcommands()
+                .filter(|command| command.get_name() != "help"),
+        );
+    }
+    Ok(())
+}
+
+fn page(command: &Command) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    Man::new(command.clone())
+        .render(&mut text)
+        .map_err(|error| Failure::Run(format!("man: {error}")))?;
+    Ok(text)
+}
+
+/// Writes to stdout; a reader who leaves (`| head`) is no failure.
+fn put(text: &[u8]) -> Result<(), Failure> {
+    match io::stdout().write_all(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("cannot write: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

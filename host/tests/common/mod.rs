@@ -1,0 +1,49 @@
+//! The program, run, and what it says read back.
+#![allow(dead_code)] // each test file uses its part
+
+pub mod ring;
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// The program with these arguments, and nothing of the caller's settings.
+pub fn halfgnn(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_halfgnn"));
+    command
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .env_remove("NO_COLOR");
+    command
+}
+
+/// What a program wrote, which is UTF-8.
+pub fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// JSON lines after the first, which is on the machine.
+pub fn events(bytes: &[u8]) -> Vec<Value> {
+    let mut events: Vec<Value> = text(bytes)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    let machine = events.remove(0);
+    assert_eq!(machine["event"], "machine", "{machine}");
+    assert_eq!(machine["version"], env!("CARGO_PKG_VERSION"));
+    assert!(machine["threads"].as_u64().unwrap() > 0, "{machine}");
+    let command = machine["command"].as_str().unwrap();
+    assert!(command.starts_with("halfgnn "), "{command}");
+    events
+}
+
+/// That the program refused in one line which has all of `words`; gives the line.
+pub fn refused(output: &Output, status: i32, words: &[&str]) -> String {
+    let error = text(&output.stderr).trim_end().to_owned();
+    assert_eq!(output.status.code(), Some(status), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.starts_with("halfgnn: "), "{error}");
+    for word in words {
+        assert!(error.contains(word), "`{word}` is not in: {error}");
+    }
+    error
+}

@@ -1,0 +1,170 @@
+//! The habits of a shell: help, version, completions, man pages, logs, colours, exit statuses, and what the machine
+//! offers.
+#![cfg(feature = "cli")]
+
+mod common;
+
+use common::{events, halfgnn, refused, text};
+use std::process::Output;
+
+fn run(arguments: &[&str]) -> Output {
+    halfgnn(arguments).output().unwrap()
+}
+
+/// The names of all commands, as the program lists them.
+fn commands() -> Vec<String> {
+    let help = run(&["--help"]);
+    let names: Vec<String> = text(&help.stdout)
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split_whitespace().next().unwrap().to_owned())
+        .filter(|name| name != "help")
+        .collect();
+    assert!(names.len() >= 7, "{names:?}");
+    names
+}
+
+#[test]
+fn help_teaches() {
+    let help = run(&["--help"]);
+    assert!(help.status.success());
+    for word in [
+        "Examples:",
+        "Exit status:",
+        "130",
+        "CUDA_VISIBLE_DEVICES",
+        "NO_COLOR",
+        "RUST_LOG",
+    ] {
+        assert!(text(&help.stdout).contains(word), "{word}");
+    }
+    for name in commands() {
+        let help = run(&[&name, "--help"]);
+        assert!(help.status.success(), "{name}");
+        assert!(text(&help.stdout).contains("Examples:"), "{name}");
+    }
+    // Without a command: the help, as an error.
+    let nothing = run(&[]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(text(&nothing.stderr).contains("Usage: halfgnn"));
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let version = concat!("halfgnn ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(text(&run(&["--version"]).stdout), version);
+    assert_eq!(text(&run(&["-V"]).stdout), version);
+}
+
+#[test]
+fn every_shell_gets_completions_of_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = run(&["completions", shell]);
+        assert!(script.status.success(), "{shell}");
+        let script = text(&script.stdout);
+        for name in commands() {
+            assert!(script.contains(&name), "{shell} does not know {name}");
+        }
+        assert!(script.contains("weight-decay"), "{shell}");
+    }
+    let unknown = run(&["completions", "cmd.exe"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+#[test]
+fn man_pages_are_written_one_or_all() {
+    let page = run(&["man"]);
+    let page = text(&page.stdout);
+    assert!(page.contains(".TH halfgnn 1"), "{page}");
+    assert!(page.contains("Exit status"), "{page}");
+    let train = run(&["man", "train"]);
+    assert!(text(&train.stdout).contains("weight"));
+    refused(&run(&["man", "trian"]), 2, &["trian", "--help"]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("new/man1");
+    let all = run(&["man", "--dir", place.to_str().unwrap()]);
+    assert!(all.status.success(), "{}", text(&all.stderr));
+    for name in commands() {
+        let page = std::fs::read_to_string(place.join(format!("halfgnn-{name}.1"))).unwrap();
+        assert!(page.contains(&format!(".TH halfgnn-{name} 1")), "{page}");
+    }
+    assert!(place.join("halfgnn.1").exists());
+}
+
+#[test]
+fn devices_are_tried_and_told() {
+    let output = halfgnn(&["device", "--json", "-"])
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .env("HALFGNN_PTX_DIR", "/nowhere")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let devices = events(&output.stdout);
+    let named = |name: &str| {
+        devices
+            .iter()
+            .find(|event| event["device"] == name)
+            .unwrap_or_else(|| panic!("{name}"))
+    };
+    assert_eq!(devices.len(), 3);
+    assert_eq!(named("cpu")["usable"], true);
+    assert_eq!(named("cpu")["auto"], true);
+    assert!(
+        named("cpu")["name"].as_str().unwrap().contains("CPU"),
+        "{devices:?}"
+    );
+    for name in ["cuda", "emulator"] {
+        assert_eq!(named(name)["usable"], false, "{name}");
+        assert_eq!(named(name)["auto"], false, "{name}");
+    }
+    assert!(named("cuda")["reason"].as_str().unwrap().contains("CUDA"));
+    let reason = named("emulator")["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("/nowhere") && reason.contains("build-ptx"),
+        "{reason}"
+    );
+    // In words, on the other stream.
+    let words = text(&output.stderr);
+    for part in [
+        "CUDA_VISIBLE_DEVICES=\"\"",
+        "--device cpu       yes",
+        "--device cuda      no: ",
+        "takes --device cpu",
+    ] {
+        assert!(words.contains(part), "`{part}` is not in: {words}");
+    }
+}
+
+#[test]
+fn logs_are_as_loud_as_asked_and_have_no_colour_in_a_file() {
+    let train = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = halfgnn(&["train", "--dataset", "synthetic", "--epochs", "1"]);
+        command
+            .args(["--device", "auto", "--hidden", "8"])
+            .args(arguments)
+            .env("CUDA_VISIBLE_DEVICES", "")
+            .envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr).to_owned()
+    };
+    assert_eq!(train(&[], &[]), "");
+    for log in [
+        train(&["-v"], &[]),
+        train(&[], &[("RUST_LOG", "halfgnn=info")]),
+        train(&["-v"], &[("NO_COLOR", "1")]),
+    ] {
+        assert!(log.contains("on the CPU"), "{log}");
+        assert!(!log.contains('\u{1b}'), "{log}");
+    }
+    assert_eq!(train(&["-v"], &[("RUST_LOG", "off")]), "");
+
+    let wrong = halfgnn(&["device"])
+        .env("RUST_LOG", "halfgnn=loud")
+        .output()
+        .unwrap();
+    refused(&wrong, 2, &["RUST_LOG", "halfgnn=loud"]);
+}
