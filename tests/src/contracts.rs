@@ -246,12 +246,13 @@ pub fn values_are_checked<B: Backend>(backend: &B, _: Scale) {
     assert!(matches!(enormous, Err(Error::TooLarge { columns: 9, .. })));
 
     let mut y = matrix::<B, f16>(backend, (1, 2), &[1.0, 2.0]);
+    let state = OptimizerState::new(backend, &SCALING).expect("memory");
     for probability in [1.0, 1.5, -0.1, f32::NAN] {
         let dropout = Some(Dropout {
             probability,
             seed: 0,
             stream: 0,
-            step: 0,
+            state: &state,
         });
         let op = Activation {
             bias: None,

@@ -4,7 +4,7 @@ use crate::Scale;
 use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::f16;
-use halfgnn::backend::{Activation, Backend, Dropout};
+use halfgnn::backend::{Activation, Backend, Dropout, OptimizerSnapshot, OptimizerState};
 use halfgnn::ops;
 use halfgnn::tensor::Element;
 use halfgnn_contract::rng;
@@ -12,7 +12,16 @@ use halfgnn_contract::rng;
 /// Lengths of a row around the widths of loads.
 const COLUMNS: [usize; 9] = [1, 2, 3, 7, 8, 9, 41, 64, 130];
 
-const DROPOUT: Dropout = Dropout {
+/// A [`Dropout`] without the device that counts its steps.
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    probability: f32,
+    seed: u64,
+    stream: u32,
+    step: u32,
+}
+
+const DROPOUT: Drawn = Drawn {
     probability: 0.4,
     seed: 0x0123_4567_89ab_cdef,
     stream: 3,
@@ -20,7 +29,7 @@ const DROPOUT: Dropout = Dropout {
 };
 
 /// What dropout makes of an element.
-fn dropped(dropout: Option<Dropout>, row: usize, column: usize, value: f32) -> f32 {
+fn dropped(dropout: Option<Drawn>, row: usize, column: usize, value: f32) -> f32 {
     let Some(dropout) = dropout else {
         return value;
     };
@@ -47,7 +56,7 @@ fn forward(steps: &Steps, row: usize, column: usize, x: f32) -> f32 {
 struct Steps {
     bias: Option<Vec<f32>>,
     relu: bool,
-    dropout: Option<Dropout>,
+    dropout: Option<Drawn>,
 }
 
 impl Steps {
@@ -71,7 +80,8 @@ impl Steps {
             .bias
             .as_ref()
             .map(|bias| matrix(backend, (1, shape.1), bias));
-        let op = self.op(bias.as_ref());
+        let state = self.state(backend);
+        let op = self.op(bias.as_ref(), &state);
         let x = matrix::<B, E>(backend, shape, x);
         let (mut y, x) = if in_place {
             (x, None)
@@ -85,12 +95,31 @@ impl Steps {
     fn op<'a, B: Backend>(
         &self,
         bias: Option<&'a halfgnn::tensor::Matrix<B, f32>>,
+        state: &'a OptimizerState<B>,
     ) -> Activation<'a, B> {
         Activation {
             bias,
             relu: self.relu,
-            dropout: self.dropout,
+            dropout: self.dropout.map(|drawn| Dropout {
+                probability: drawn.probability,
+                seed: drawn.seed,
+                stream: drawn.stream,
+                state,
+            }),
         }
+    }
+
+    /// The optimiser at the step of the dropout.
+    fn state<B: Backend>(&self, backend: &B) -> OptimizerState<B> {
+        let step = self.dropout.map_or(0, |drawn| drawn.step);
+        let snapshot = OptimizerSnapshot {
+            loss_scale: 1.0,
+            // Skipped steps count as well.
+            steps: step / 2,
+            skipped: step - step / 2,
+            since_change: 0,
+        };
+        OptimizerState::resume(backend, &snapshot).expect("memory")
     }
 }
 
@@ -137,22 +166,22 @@ pub fn dropout_follows_the_counter<B: Backend>(backend: &B, scale: Scale) {
         );
         assert_eq!(first, run(DROPOUT));
         for other in [
-            Dropout {
+            Drawn {
                 seed: DROPOUT.seed + 1,
                 ..DROPOUT
             },
-            Dropout {
+            Drawn {
                 stream: DROPOUT.stream + 1,
                 ..DROPOUT
             },
-            Dropout {
+            Drawn {
                 step: DROPOUT.step + 1,
                 ..DROPOUT
             },
         ] {
             assert_ne!(first, run(other), "{other:?}");
         }
-        let nothing = run(Dropout {
+        let nothing = run(Drawn {
             probability: 0.0,
             ..DROPOUT
         });
@@ -229,8 +258,14 @@ pub fn gradients<B: Backend>(backend: &B, scale: Scale) {
                 let mut d = matrix::<B, E>(backend, shape, &dy);
                 let output = matrix::<B, E>(backend, shape, &y);
                 let output = steps.relu.then_some(&output);
-                ops::activate_backward(backend, &steps.op(None), output, factors.as_ref(), &mut d)
-                    .expect("a legal gradient");
+                ops::activate_backward(
+                    backend,
+                    &steps.op(None, &steps.state(backend)),
+                    output,
+                    factors.as_ref(),
+                    &mut d,
+                )
+                .expect("a legal gradient");
                 let expected = expected::<E>(shape.1, &dy, |row, column, dy| {
                     let passed = !steps.relu || y[row * shape.1 + column] > 0.0;
                     let gradient = if passed {

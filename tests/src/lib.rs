@@ -5,6 +5,9 @@
 //! the depth of the sums ([`mod@reference`]), or with `==` where the numbers are small integers that half holds exactly.
 //! Outputs start as NaN, and padding must be zero afterwards.
 
+pub mod attention;
+pub mod attention_heads;
+pub mod checkpoint;
 pub mod contracts;
 pub mod elementwise;
 pub mod graphs;
@@ -12,12 +15,22 @@ pub mod hardware;
 pub mod input;
 pub mod loss;
 pub mod matmul;
+pub mod normalize;
 pub mod optimizer;
 pub mod properties;
+pub mod recording;
 pub mod reference;
+pub mod sddmm;
+pub mod sddmm_combine;
+pub mod sddmm_values;
+pub mod segment;
+pub mod shadow;
 pub mod spmm;
 pub mod spmm_algebra;
+pub mod spmm_heads;
 pub mod spmm_values;
+pub mod task;
+pub mod toy;
 pub mod training;
 
 /// How large a suite's cases may be.
@@ -47,18 +60,35 @@ impl Scale {
 macro_rules! conformance {
     ($open:expr, $scale:expr) => {
         $crate::conformance! { @cases $open, $scale;
-            spmm: every_graph, every_feature_length, edge_weights, column_factors, rows_that_cross_boundaries;
+            spmm: every_graph, every_feature_length, edge_weights, column_factors, rows_that_cross_boundaries,
+                edges_per_warp, atomic_writes, maxima;
             spmm_values: integers_are_exact, hubs_average_to_one, sums_that_leave_half, factors_that_underflow,
                 empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept,
                 padding_stays_zero;
+            spmm_heads: planes_of_edge_features, attention, misfits_are_refused;
             spmm_algebra: adjoint, permutations_commute, linear, repeatable;
+            sddmm: every_graph, rows_that_cross_boundaries, every_number_of_edges, every_feature_length, heads, factors,
+                misfits_are_refused;
+            sddmm_combine: every_operator, misfits_are_refused;
+            sddmm_values: integers_are_exact, infinities_stay_in_their_edges, subnormals_are_kept, symmetric,
+                adjoint_of_spmm, repeatable;
+            segment: sums_and_maxima, sums_are_close_and_repeat, nan_stays_in_its_row, softmax_statistics,
+                softmax_of_extremes, gradient_sums, misfits_are_refused;
+            attention: fused, unfused, repeatable, softmax_of_extremes, weights_sum_to_one, misfits_are_refused;
+            shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
+            attention_heads: scores, dots, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
             matmul: every_shape, integers_are_exact, epilogues, nan_passes_through_relu, repeatable,
                 padding_stays_zero;
             elementwise: dropout_follows_the_counter, bias_and_relu, in_place_is_out_of_place, gradients,
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
+            normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
+                weighted_sums, dots, shapes_are_checked;
             optimizer: adam_follows_float64, overflow_skips_a_step, the_loss_scale_follows;
             contracts: shapes_are_checked, values_are_checked, memory_is_counted;
+            recording: recorded_steps_are_the_same_steps, a_changed_model_is_recorded_anew, recorded_memory_stays,
+                what_cannot_be_recorded_is_refused;
+            checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
             properties: spmm_agrees, matmul_agrees;
         }
     };

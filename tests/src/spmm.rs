@@ -5,7 +5,9 @@ use crate::graphs;
 use crate::input::{Random, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, SpmmReference, assert_close};
 use half::f16;
-use halfgnn::backend::{Accumulate, Adjacency, Backend, EdgeWeights, Scaling, Spmm, SpmmPolicy};
+use halfgnn::backend::{
+    Accumulate, Adjacency, Aggregation, Backend, EdgeWeights, Scaling, Spmm, SpmmPolicy, Write,
+};
 use halfgnn::graph::Csr;
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Element, Precision};
@@ -14,21 +16,25 @@ use halfgnn::tensor::{Array, Element, Precision};
 pub const IN_FLOAT: SpmmPolicy = SpmmPolicy {
     scaling: Scaling::Discretized,
     accumulate: Accumulate::Float,
+    ..SpmmPolicy::DEFAULT
 };
 /// The paper's: batches in half2 arithmetic, scaled and merged in float.
 pub const IN_HALF: SpmmPolicy = SpmmPolicy {
     scaling: Scaling::Discretized,
     accumulate: Accumulate::Half,
+    ..SpmmPolicy::DEFAULT
 };
 /// Sums in half that are scaled at their end.
 pub const POST: SpmmPolicy = SpmmPolicy {
     scaling: Scaling::PostReduction,
     accumulate: Accumulate::Half,
+    ..SpmmPolicy::DEFAULT
 };
 /// Sums in half of scaled products.
 pub const PRE: SpmmPolicy = SpmmPolicy {
     scaling: Scaling::PreReduction,
     accumulate: Accumulate::Half,
+    ..SpmmPolicy::DEFAULT
 };
 
 /// The policies that every backend has for edges without weights.
@@ -77,6 +83,8 @@ pub struct Case<'a> {
     pub scale: f32,
     /// How it computes.
     pub policy: SpmmPolicy,
+    /// What becomes of the products of a row.
+    pub aggregation: Aggregation,
 }
 
 impl<'a> Case<'a> {
@@ -91,6 +99,7 @@ impl<'a> Case<'a> {
             row_scale: None,
             scale: 1.0,
             policy,
+            aggregation: Aggregation::Sum,
         }
     }
 
@@ -146,6 +155,7 @@ impl<'a> Case<'a> {
             row_scale: row_scale.as_ref(),
             scale: self.scale,
             policy: self.policy,
+            aggregation: self.aggregation,
         };
         ops::spmm(backend, &graph, &op, &x, &mut y).expect("a legal product");
         read(backend, &y)
@@ -183,7 +193,7 @@ impl<'a> Case<'a> {
     }
 
     fn allowed<E: Element>(&self, degree: usize) -> Allowed {
-        let in_half = E::PRECISION == Precision::Half && self.policy != IN_FLOAT;
+        let in_half = E::PRECISION == Precision::Half && self.policy.accumulate == Accumulate::Half;
         let roundings = if self.weighted == Weighted::Ones {
             0
         } else {
@@ -192,7 +202,7 @@ impl<'a> Case<'a> {
         match self.policy.scaling {
             _ if !in_half => Allowed::float(degree),
             // A batch is a warp's edges at most; what is merged is merged in float.
-            Scaling::Discretized => Allowed::half(degree.min(128), roundings),
+            Scaling::Discretized => Allowed::half(degree.min(256), roundings),
             Scaling::PostReduction => Allowed::half(degree, roundings + 1),
             Scaling::PreReduction => Allowed::half(degree, roundings + 2),
         }
@@ -282,4 +292,95 @@ pub fn column_factors<B: Backend>(backend: &B, scale: Scale) {
     let graph = graphs::power_law(90, scale.pick(1_100, 30_000), Random(22));
     check::<B, f16>(backend, &graph);
     check::<B, f32>(backend, &graph);
+}
+
+/// Every number of edges a warp, on rows that end around the boundaries that it makes.
+pub fn edges_per_warp<B: Backend>(backend: &B, scale: Scale) {
+    let degrees = [
+        0, 7, 1, 0, 15, 16, 17, 31, 33, 64, 1, 127, 129, 255, 257, 513, 2, 1100, 3,
+    ];
+    for repeat in [1, scale.pick(2, 9)] {
+        let graph = graphs::from_degrees(&degrees.repeat(repeat), Random(23));
+        for edges in [16, 32, 64, 128, 256] {
+            for accumulate in [Accumulate::Float, Accumulate::Half] {
+                let policy = SpmmPolicy {
+                    accumulate,
+                    edges_per_warp: Some(edges),
+                    ..SpmmPolicy::DEFAULT
+                };
+                // Rows of so many loads that a sub-warp of the smallest warp has four edges.
+                for features in [57, 130, 300] {
+                    Case::random::<f16>(&graph, features, policy)
+                        .averaged()
+                        .weighted::<f16>(Weighted::Edges)
+                        .check::<B, f16>(backend, &format!("{edges} edges a warp"));
+                }
+                Case::random::<f32>(&graph, 30, policy)
+                    .averaged()
+                    .check::<B, f32>(backend, &format!("{edges} edges a warp"));
+            }
+        }
+    }
+}
+
+/// Parts of rows that are added to the output by atomics: integers that half holds exactly, in any order.
+pub fn atomic_writes<B: Backend>(backend: &B, _: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, policy: SpmmPolicy, name: &str) {
+        let policy = SpmmPolicy {
+            write: Write::Atomic,
+            ..policy
+        };
+        let mut case = Case::random::<E>(graph, 11, policy);
+        let longest = graph.row_degrees().into_iter().max().unwrap_or(0).max(1);
+        case.x = Random(24).integers((2047 / longest).min(30), case.x.len());
+        case.check::<B, E>(backend, name);
+    }
+    for (name, graph) in graphs::odd(Scale::Small) {
+        check::<B, f16>(backend, &graph, IN_FLOAT, name);
+        check::<B, f16>(backend, &graph, IN_HALF, name);
+        check::<B, f32>(backend, &graph, IN_FLOAT, name);
+    }
+}
+
+/// The largest of each column: exactly, NaN where one is, zero where there is no edge.
+pub fn maxima<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, name: &str) {
+        for weighted in [Weighted::Ones, Weighted::Edges] {
+            for features in [5, 64] {
+                let mut case = Case::random::<E>(graph, features, IN_FLOAT).weighted::<E>(weighted);
+                case.aggregation = Aggregation::Max;
+                case.scale = -0.5;
+                if let Some(value) = case.x.get_mut(3 * features) {
+                    *value = f32::NAN;
+                }
+                let actual = case.run::<B, E>(backend);
+                for (row, actual) in actual.chunks_exact(features).enumerate() {
+                    for (column, &actual) in actual.iter().enumerate() {
+                        let mut largest = None::<f32>;
+                        for edge in graph.row_range(row) {
+                            let x = case.x[graph.cols()[edge] as usize * features + column];
+                            let weight = case.weights.get(edge).map_or(1.0, |&weight| weight);
+                            let product = rounded::<E>(weight * x);
+                            largest = Some(match largest {
+                                Some(largest) if product.is_nan() || largest.is_nan() => f32::NAN,
+                                Some(largest) => largest.max(product),
+                                None => product,
+                            });
+                        }
+                        let expected = rounded::<E>(largest.map_or(0.0, |largest| -0.5 * largest));
+                        assert!(
+                            actual == expected || actual.is_nan() && expected.is_nan(),
+                            "{name}, row {row}, column {column}: {actual} for {expected}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    for (name, graph) in graphs::odd(scale) {
+        check::<B, f16>(backend, &graph, name);
+        check::<B, f32>(backend, &graph, name);
+    }
+    let giant = graphs::from_degrees(&[3, scale.pick(9_000, 90_000), 1, 0], Random(25));
+    check::<B, f16>(backend, &giant, "a row of many CTAs");
 }

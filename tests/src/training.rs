@@ -1,71 +1,66 @@
 //! Training steps on any backend, to compare what they make of the same weights.
 
-use halfgnn::backend::{Backend, MemoryKind};
-use halfgnn::graph::Graph;
-use halfgnn::nn::{Gcn, GcnConfig, Model, Norm, Propagation};
-use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{Objective, TrainConfig, Trainer};
-use halfgnn_contract::rng;
+use crate::task;
+use halfgnn::backend::Backend;
+use halfgnn::nn::{Aggregate, ConvolutionConfig, ModelConfig, Statistics};
+use halfgnn::tensor::Element;
+use halfgnn::train::TrainConfig;
 use std::ops::ControlFlow;
 
-const VERTICES: usize = 90;
-const EDGES: u64 = 1100;
-const FEATURES: usize = 19;
-const CLASSES: usize = 5;
-
-/// The parameters of a GCN after `epochs` training steps on a directed graph with a hub whose row crosses CTAs.
-pub fn parameters_after<B: Backend, E: Element>(backend: &B, epochs: u32) -> Vec<Vec<f32>> {
-    let draw = |index: u64, stream: u32| rng::uniform_u32(rng::key(7, stream), index);
-    // Every second edge ends in the hub.
-    let row = |k: u64| {
-        if k.is_multiple_of(2) {
-            3
-        } else {
-            draw(k, 0) % VERTICES as u32
-        }
-    };
-    let rows: Vec<u32> = (0..EDGES).map(row).collect();
-    let columns: Vec<u32> = (0..EDGES).map(|k| draw(k, 1) % VERTICES as u32).collect();
-    let graph = Graph::from_edges(VERTICES, &rows, &columns).expect("ids are in range");
-    let value = |k: usize| 2.0 * rng::unit_f32(draw(k as u64, 2)) - 1.0;
-    let features: Vec<f32> = (0..VERTICES * FEATURES).map(value).collect();
-    let labels: Vec<u32> = (0..VERTICES as u64)
-        .map(|k| draw(k, 3) % CLASSES as u32)
-        .collect();
-    let ids: Vec<u32> = (0..VERTICES as u32).collect();
-
-    let kind = MemoryKind::Features;
-    let features =
-        Matrix::<B, E>::from_f32(backend, VERTICES, FEATURES, &features, kind).expect("room");
-    let propagation = Propagation::new(backend, &graph, Norm::Both).expect("room");
-    let splits = [&ids[..50], &ids[50..70], &ids[70..]];
-    let objective = Objective::new(backend, propagation, features, &labels, CLASSES, splits)
-        .expect("a whole task");
-    let config = GcnConfig {
+/// Models of every kind, with dropout: their names, and their shapes.
+pub fn models() -> Vec<(&'static str, ModelConfig)> {
+    let of = |model: ModelConfig| ModelConfig {
         hidden: 24,
-        layers: 2,
-        dropout: 0.5,
-        ..GcnConfig::new(FEATURES, CLASSES)
+        layers: 3,
+        residual: true,
+        ..model
     };
+    let heads = ModelConfig {
+        hidden: 32,
+        convolution: ConvolutionConfig::Gat {
+            heads: 2,
+            slope: 0.2,
+            attention_dropout: 0.3,
+        },
+        ..of(ModelConfig::gat(task::FEATURES, task::CLASSES))
+    };
+    let gin = ModelConfig::gin(task::FEATURES, task::CLASSES);
+    let sum = ModelConfig {
+        convolution: ConvolutionConfig::Gin {
+            aggregate: Aggregate::Sum,
+            lambda: 1.0,
+            epsilon: 0.0,
+            learn_epsilon: true,
+            statistics: Statistics::Batch,
+        },
+        ..gin.clone()
+    };
+    vec![
+        ("gcn", task::model()),
+        ("gat", of(ModelConfig::gat(task::FEATURES, task::CLASSES))),
+        ("gat-heads", heads),
+        ("gin", of(gin)),
+        ("gin-sum", of(sum)),
+        ("sage", of(ModelConfig::sage(task::FEATURES, task::CLASSES))),
+    ]
+}
+
+/// The parameters of a model after `epochs` training steps.
+pub fn parameters_after<B: Backend, E: Element>(
+    backend: &B,
+    model: &ModelConfig,
+    epochs: u32,
+) -> Vec<Vec<f32>> {
+    let objective = task::objective::<B, E>(backend, model.norm());
     let train = TrainConfig {
         epochs,
         ..TrainConfig::new(E::PRECISION)
     };
-    let model = Gcn::new(backend, objective.vertices(), config, train.seed).expect("room");
-    let mut trainer = Trainer::new(backend, &objective, model, train).expect("room");
+    let mut trainer = task::trainer(backend, &objective, model.clone(), train);
     trainer
         .run(|_| ControlFlow::Continue(()))
         .expect("the run ends");
-    let parameters = trainer.model().parameters();
-    parameters
-        .iter()
-        .map(|parameter| {
-            parameter
-                .master()
-                .to_f32(backend)
-                .expect("no failure before")
-        })
-        .collect()
+    task::weights(backend, trainer.model())
 }
 
 /// Asserts that two backends' parameters agree: a step of Adam is at most the learning rate a weight, and rounding may

@@ -4,7 +4,7 @@ use half::f16;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{Accumulate, Scaling, SpmmPolicy};
 use halfgnn::data::Dataset;
-use halfgnn::nn::{Gcn, GcnConfig, Norm, Propagation};
+use halfgnn::nn::{ConvolutionConfig, ModelConfig, Network, Norm, Propagation};
 use halfgnn::tensor::Element;
 use halfgnn::train::{Objective, RunSummary, Status, TrainConfig, Trainer};
 use std::ops::ControlFlow;
@@ -29,15 +29,16 @@ fn train<E: Element>(dataset: &Dataset, norm: Norm, policy: SpmmPolicy, epochs: 
         splits,
     )
     .expect("a whole dataset");
-    let config = GcnConfig {
+    let config = ModelConfig {
         policy,
-        ..GcnConfig::new(dataset.feature_len(), dataset.classes)
+        convolution: ConvolutionConfig::Gcn { norm },
+        ..ModelConfig::gcn(dataset.feature_len(), dataset.classes)
     };
     let train = TrainConfig {
         epochs,
         ..TrainConfig::new(E::PRECISION)
     };
-    let model = Gcn::new(&backend, graph.vertices(), config, train.seed).expect("room");
+    let model = Network::new(&backend, graph.vertices(), config, train.seed).expect("room");
     let mut trainer = Trainer::new(&backend, &objective, model, train).expect("room");
     trainer
         .run(|_| ControlFlow::Continue(()))
@@ -68,6 +69,7 @@ fn hubs_break_plain_half_and_not_discretized_half() {
     let plain = SpmmPolicy {
         scaling: Scaling::PostReduction,
         accumulate: Accumulate::Half,
+        ..SpmmPolicy::DEFAULT
     };
     let broken = train::<f16>(&dataset, Norm::Right, plain, 20);
     assert!(

@@ -2,12 +2,16 @@
 
 use half::f16;
 use halfgnn::backend::gpu::Gpu;
-use halfgnn::backend::{Backend, DeviceGraph, EdgeWeights, MemoryKind, Spmm};
+use halfgnn::backend::{
+    DeviceGraph, EdgeWeights, HalfLoad, MemoryKind, Reduction, Sddmm, SddmmPolicy, Spmm,
+    SpmmPolicy, Storage, edge_plane,
+};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Matrix};
+use halfgnn_contract::sddmm::TILE_EDGES;
 use halfgnn_contract::spmm::{EDGES_PER_CTA, EDGES_PER_WARP};
 
 /// Bytes of a sector, the unit in which global memory is counted.
@@ -47,6 +51,11 @@ fn spmm(gpu: &Gpu<Emulated>, graph: &Graph, features: usize, weighted: bool) -> 
         } else {
             EdgeWeights::Ones
         },
+        // As on a graph that fills a card.
+        policy: SpmmPolicy {
+            edges_per_warp: Some(EDGES_PER_WARP),
+            ..SpmmPolicy::DEFAULT
+        },
         ..Spmm::default()
     };
     gpu.driver().take_launches();
@@ -81,10 +90,11 @@ fn an_edge_costs_its_indices_and_its_row() {
     let edges = graph.edges() as u64;
     let launches = spmm(&gpu, &graph, 64, false);
     let counts = &launches[0].report.counts;
-    let indices = 2 * edges * 4;
+    // A column an edge, and a word for 32 edges that says where rows start.
+    let indices = edges * 4 + edges / 32 * 8;
     let rows = edges * 64 * 2;
-    // Beside them, a warp looks at the rows of the edges before and after its own, a sector each.
-    let neighbours = 2 * (edges / u64::from(EDGES_PER_WARP)) * SECTOR * 4;
+    // Beside them, each sub-warp looks at the word after its own, at its row and at the one after that.
+    let neighbours = edges / 32 * SECTOR * 3;
     let loaded = counts.global_loads.sectors * SECTOR;
     assert!(
         loaded >= indices + rows,
@@ -112,4 +122,85 @@ fn edge_features_are_read_once() {
         (sectors(true) - sectors(false)) * SECTOR,
         graph.edges() as u64 * 2
     );
+}
+
+/// The one launch of an SDDMM of `features` halves under a policy.
+fn sddmm(gpu: &Gpu<Emulated>, graph: &Graph, features: usize, policy: SddmmPolicy) -> Launched {
+    let device = DeviceGraph::new(gpu, graph).expect("room for the graph");
+    let (vertices, kind) = (graph.vertices(), MemoryKind::Features);
+    let ones = vec![1.0; vertices * features];
+    let u = Matrix::<_, f16>::from_f32(gpu, vertices, features, &ones, kind).expect("room");
+    let v = Matrix::<_, f16>::from_f32(gpu, vertices, features, &ones, kind).expect("room");
+    let mut e = Array::zeros(gpu, edge_plane(graph.edges()), kind).expect("room");
+    let op = Sddmm {
+        policy,
+        ..Sddmm::default()
+    };
+    gpu.driver().take_launches();
+    ops::sddmm(gpu, device.forward(), &op, &u, &v, &mut e).expect("a legal SDDMM");
+    gpu.synchronize().expect("no failure");
+    let mut launches = gpu.driver().take_launches();
+    assert_eq!(launches.len(), 1);
+    launches.remove(0)
+}
+
+/// HalfGNN §4.2: with half8 a dot product of 32 features takes two rounds of shuffles, with half2 four. A tree serves four
+/// edges: 2 + 1 shuffles in the first two rounds, one in each after.
+#[test]
+fn half8_needs_two_rounds_of_shuffles_where_half2_needs_four() {
+    let gpu = open();
+    let graph = ring(8 * TILE_EDGES, 64);
+    let shuffles = |load| {
+        let policy = SddmmPolicy {
+            reduction: Reduction::Shuffles,
+            load,
+            ..SddmmPolicy::default()
+        };
+        let launched = sddmm(&gpu, &graph, 32, policy);
+        // Beside them, one with which a warp learns its number.
+        let warps = u64::from(launched.config.grid[0] * launched.config.block[0] / 32);
+        launched.report.counts.shuffles() - warps
+    };
+    let edges = graph.edges() as u64;
+    // Four lanes an edge: a warp has 32 edges at once, four a sub-warp. Sixteen lanes: eight edges.
+    assert_eq!(shuffles(HalfLoad::Half8), edges / 32 * (2 + 1));
+    assert_eq!(shuffles(HalfLoad::Half2), edges / 8 * (2 + 1 + 1 + 1));
+}
+
+/// On tensor cores no shuffle is left where four lanes have a row, and one an edge where eight have.
+#[test]
+fn tensor_cores_spare_the_shuffles() {
+    let gpu = open();
+    let graph = ring(8 * TILE_EDGES, 64);
+    for (features, per_step) in [(32, 0), (64, 4)] {
+        let launched = sddmm(&gpu, &graph, features, SddmmPolicy::default());
+        let warps = u64::from(launched.config.grid[0] * launched.config.block[0] / 32);
+        let steps = graph.edges() as u64 * features as u64 / (32 * 32);
+        let counts = &launched.report.counts;
+        assert_eq!(
+            counts.shuffles() - warps,
+            steps * per_step,
+            "F = {features}"
+        );
+    }
+}
+
+/// Each index is read once, the features of each edge's column once, and those of a row once by each sub-warp for all its
+/// edges in a tile; results are written in whole sectors; and no warp waits for another.
+#[test]
+fn an_sddmm_reads_what_it_needs_once() {
+    let gpu = open();
+    // As many vertices as a row has edges: its columns are all different.
+    let graph = ring(TILE_EDGES * TILE_EDGES, TILE_EDGES);
+    let (edges, features) = (graph.edges() as u64, 64);
+    let launched = sddmm(&gpu, &graph, features, SddmmPolicy::default());
+    let counts = &launched.report.counts;
+    let row = features as u64 * 2;
+    let (indices, columns) = (2 * edges * 4, edges * row);
+    // Four sub-warps of eight lanes.
+    let rows = edges / u64::from(TILE_EDGES) * 4 * row;
+    assert_eq!(counts.global_loads.bytes, indices + columns + rows);
+    assert_eq!(counts.global_stores.bytes, edges * 2);
+    assert_eq!(counts.global_stores.sectors * SECTOR, edges * 2);
+    assert_eq!((counts.atomics(), counts.block_barriers), (0, 0));
 }

@@ -7,7 +7,7 @@ use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::cuda::Cuda;
 use halfgnn::driver::{Driver, DriverError};
 use halfgnn_tests::Scale;
-use halfgnn_tests::training::{assert_agree, parameters_after};
+use halfgnn_tests::training::{assert_agree, models, parameters_after};
 use std::sync::LazyLock;
 
 static CARD: LazyLock<Option<Gpu<Cuda>>> = LazyLock::new(|| {
@@ -29,17 +29,22 @@ halfgnn_tests::conformance!(|| CARD.as_ref(), Scale::Full);
 fn training_follows_the_cpu() {
     let Some(card) = CARD.as_ref() else { return };
     let cpu = Cpu::new();
-    let expected = parameters_after::<_, f16>(&cpu, 1);
-    assert_agree(&expected, &parameters_after::<_, f16>(card, 1), 1e-6, 0.02);
-    let expected = parameters_after::<_, f32>(&cpu, 20);
-    assert_agree(&expected, &parameters_after::<_, f32>(card, 20), 1e-3, 0.1);
+    for (name, model) in models() {
+        println!("{name}");
+        let expected = parameters_after::<_, f16>(&cpu, &model, 1);
+        let actual = parameters_after::<_, f16>(card, &model, 1);
+        assert_agree(&expected, &actual, 1e-5, 0.02);
+        let expected = parameters_after::<_, f32>(&cpu, &model, 6);
+        let actual = parameters_after::<_, f32>(card, &model, 6);
+        assert_agree(&expected, &actual, 1e-3, 0.1);
+    }
 }
 
 #[test]
 fn training_repeats_bit_for_bit() {
     let Some(card) = CARD.as_ref() else { return };
-    assert_eq!(
-        parameters_after::<_, f16>(card, 5),
-        parameters_after::<_, f16>(card, 5)
-    );
+    for (name, model) in models() {
+        let first = parameters_after::<_, f16>(card, &model, 5);
+        assert_eq!(first, parameters_after::<_, f16>(card, &model, 5), "{name}");
+    }
 }

@@ -2,15 +2,18 @@
 //!
 //! ```text
 //! cargo run --release -p halfgnn-tests --features cuda --bin record_hardware -- tests/data/hardware
-//! record_hardware --print-ptx      every kernel as one module, for an assembler; needs no card
+//! record_hardware FOLDER --operators   only the library's own operators, into FOLDER/operators; they want the PTX
+//! record_hardware --print-ptx          every kernel as one module, for an assembler; needs no card
 //! ```
 //!
 //! A case that the card's compiler or the card refuses is reported and left out, and the exit code is then 1.
 
+use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::cuda::Cuda;
-use halfgnn::driver::{DeviceBuffer as _, Driver, DriverError, LaunchConfig};
+use halfgnn::driver::{DeviceBuffer as _, DeviceInfo, Driver, DriverError, LaunchConfig};
 use halfgnn_tests::hardware::store::{self, Record};
-use halfgnn_tests::hardware::{BLOCK, Case, PARAM_BYTES, all_ptx, cases};
+use halfgnn_tests::hardware::{BLOCK, Case, PARAM_BYTES, all_ptx, cases, operators};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,28 +24,81 @@ fn main() -> ExitCode {
             println!("{}", all_ptx(&cases()));
             ExitCode::SUCCESS
         }
-        [folder] if !folder.starts_with('-') => match record(Path::new(folder)) {
-            Ok(code) => code,
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-        },
+        [folder] if !folder.starts_with('-') => tell(|| {
+            let instructions = record_instructions(Path::new(folder))?;
+            Ok(record_operators(Path::new(folder))? && instructions)
+        }),
+        [folder, flag] if flag == "--operators" => tell(|| record_operators(Path::new(folder))),
         _ => {
-            eprintln!("usage: record_hardware FOLDER | --print-ptx");
+            eprintln!("usage: record_hardware FOLDER [--operators] | --print-ptx");
             ExitCode::from(2)
         }
     }
 }
 
-fn record(folder: &Path) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let driver = Cuda::open(0)?;
-    let info = driver.info();
-    let (major, minor) = info.compute_capability;
-    let mut device = format!("{}, compute capability {major}.{minor}", info.name);
-    if let Some((major, minor)) = info.driver_version {
-        device += &format!(", driver for CUDA {major}.{minor}");
+/// The exit code of a recording, which is whole or not.
+fn tell(record: impl FnOnce() -> Result<bool, Box<dyn std::error::Error>>) -> ExitCode {
+    match record() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// The card and its driver, in a line.
+fn describe(info: &DeviceInfo) -> String {
+    let (major, minor) = info.compute_capability;
+    let multiprocessors = info.multiprocessors;
+    let driver = info.driver_version.map_or(String::new(), |(major, minor)| {
+        format!(", driver for CUDA {major}.{minor}")
+    });
+    format!(
+        "{}, compute capability {major}.{minor}, {multiprocessors} multiprocessors{driver}",
+        info.name
+    )
+}
+
+/// Records every operator's case; whether all of them.
+fn record_operators(folder: &Path) -> Result<bool, Box<dyn std::error::Error>> {
+    let driver = Cuda::open(0)?;
+    let device = describe(driver.info());
+    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability))?;
+    let backend = Gpu::new(driver, &ptx)?;
+    let cases = operators::cases();
+    let mut records = Vec::new();
+    for case in &cases {
+        let outcomes = catch_unwind(AssertUnwindSafe(|| {
+            [case.run(&backend), case.run(&backend)]
+        }));
+        match outcomes {
+            Ok([first, second]) if first.results.to_bytes() == second.results.to_bytes() => {
+                records.push(Record {
+                    name: case.name.clone(),
+                    fingerprint: first.fingerprint,
+                    bytes: first.results.to_bytes(),
+                });
+            }
+            Ok(_) => eprintln!("{}: left out: two runs gave different results", case.name),
+            Err(_) => eprintln!("{}: left out: it failed, as told above", case.name),
+        }
+    }
+    let folder = folder.join("operators");
+    store::write(&folder, &device, &records)?;
+    let (stored, all) = (records.len(), cases.len());
+    println!(
+        "{device}: {stored} of {all} operators' cases are in {}",
+        folder.display()
+    );
+    Ok(stored == all)
+}
+
+/// Records every instruction's case; whether all of them.
+fn record_instructions(folder: &Path) -> Result<bool, Box<dyn std::error::Error>> {
+    let driver = Cuda::open(0)?;
+    let device = describe(driver.info());
     let cases = cases();
     let mut records = Vec::new();
     for case in &cases {
@@ -62,11 +118,7 @@ fn record(folder: &Path) -> Result<ExitCode, Box<dyn std::error::Error>> {
         cases.len(),
         folder.display()
     );
-    Ok(if records.len() == cases.len() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(records.len() == cases.len())
 }
 
 /// The results of one case; of two runs, which must be the same.

@@ -3,7 +3,8 @@
 //! A [`Case`] is one instruction, or a few that belong together, in a kernel of its own: each lane loads its operands,
 //! executes the instruction and stores the result. Operands are drawn from the case's name ([`values`]), so only results
 //! are stored ([`store`]). `record_hardware` runs the cases on a card and writes the results; the test `hardware_truth`
-//! runs them on the emulator and compares ([`agreement`]).
+//! runs them on the emulator and compares ([`agreement`]). The same for whole operators, with the kernels of this
+//! library, is in [`operators`].
 //!
 //! ```text
 //!            ┌ record_hardware ── card ──────▶ tests/data/hardware
@@ -18,6 +19,7 @@ mod half_float;
 mod integer;
 mod matrix;
 mod memory;
+pub mod operators;
 pub mod store;
 pub mod values;
 mod warp;

@@ -1,0 +1,594 @@
+//! Attention as a whole, forward and backward, against float64; the unfused operators against the fused ones.
+//!
+//! The reference computes the gradient edge by edge from its definition, in float64; a test of its own compares it with
+//! finite differences of the forward pass.
+
+use crate::Scale;
+use crate::graphs::{from_degrees, from_edges, hub, power_law, transposed};
+use crate::input::{Random, elements, matrix, read, unwritten, words};
+use crate::reference::{Allowed, FLOAT, HALF, Sum, assert_close};
+use crate::segment::{SLOPE, planes, unwritten_numbers};
+use half::f16;
+use halfgnn::backend::{
+    Adjacency, AttentionScores, Backend, Dropout, EdgeStep, EdgeValues, EdgeWeights,
+    OptimizerSnapshot, OptimizerState, Sddmm, SegmentReduction, Spmm,
+};
+use halfgnn::graph::{Csr, Graph};
+use halfgnn::ops::{self, Attention, AttentionBackward};
+use halfgnn::tensor::{Array, Element, Precision};
+use halfgnn_contract::rng;
+
+const SEED: u64 = 11;
+const STREAM: u32 = 5;
+const STEP: u32 = 3;
+
+/// A layer of attention and the gradient of its output.
+#[derive(Clone)]
+pub(crate) struct Case<'a> {
+    graph: &'a Csr,
+    heads: usize,
+    width: usize,
+    dropout: f32,
+    pub(crate) h: Vec<f32>,
+    pub(crate) vectors: Vec<f32>,
+    pub(crate) dy: Vec<f32>,
+}
+
+impl<'a> Case<'a> {
+    pub(crate) fn random<E: Element>(
+        graph: &'a Csr,
+        heads: usize,
+        width: usize,
+        dropout: f32,
+    ) -> Self {
+        let (vertices, columns) = (graph.vertices(), heads * width);
+        Self {
+            graph,
+            heads,
+            width,
+            dropout,
+            h: Random(120).uniform::<E>(vertices * columns),
+            vectors: Random(121).uniform::<E>(2 * columns),
+            dy: Random(122).uniform::<E>(vertices * columns),
+        }
+    }
+
+    fn columns(&self) -> usize {
+        self.heads * self.width
+    }
+
+    /// What dropout multiplies an edge with.
+    fn kept(&self, head: usize, destination: u32, source: u32) -> f64 {
+        if self.dropout == 0.0 {
+            return 1.0;
+        }
+        let counter = rng::edge_dropout_counter(STEP, head as u32, destination, source);
+        if rng::philox(rng::key(SEED, STREAM), counter)[0] < rng::threshold(self.dropout) {
+            0.0
+        } else {
+            1.0 / (1.0 - f64::from(self.dropout))
+        }
+    }
+
+    fn state<B: Backend>(&self, backend: &B) -> OptimizerState<B> {
+        let snapshot = OptimizerSnapshot {
+            loss_scale: 1.0,
+            steps: STEP,
+            skipped: 0,
+            since_change: 0,
+        };
+        OptimizerState::resume(backend, &snapshot).expect("room for a state")
+    }
+
+    fn drops<'s, B: Backend>(&self, state: &'s OptimizerState<B>) -> Option<Dropout<'s, B>> {
+        (self.dropout > 0.0).then_some(Dropout {
+            probability: self.dropout,
+            seed: SEED,
+            stream: STREAM,
+            state,
+        })
+    }
+
+    /// The fused operators.
+    pub(crate) fn fused<B: Backend, E: Element>(&self, backend: &B) -> Outcome {
+        let shape = (self.graph.vertices(), self.columns());
+        let a = Adjacency::new(backend, self.graph).expect("room for a graph");
+        let back = Adjacency::new(backend, &transposed(self.graph)).expect("room for a graph");
+        let h = matrix::<B, E>(backend, shape, &self.h);
+        let vectors = matrix::<B, E>(backend, (2, shape.1), &self.vectors);
+        let dy = matrix::<B, E>(backend, shape, &self.dy);
+        let state = self.state(backend);
+        let mut attention =
+            Attention::new(backend, shape.0, self.heads, SLOPE).expect("room for attention");
+        let mut y = unwritten::<B, E>(backend, shape);
+        let dropout = self.drops(&state);
+        attention
+            .forward(backend, &a, &h, &vectors, dropout, &mut y)
+            .expect("a legal forward pass");
+        let mut lent = unwritten::<B, E>(backend, shape);
+        let mut dh = unwritten::<B, E>(backend, shape);
+        let mut d_vectors = unwritten::<B, f32>(backend, (2, shape.1));
+        let of = AttentionBackward {
+            h: &h,
+            vectors: &vectors,
+            y: &y,
+            dy: &dy,
+            dropout,
+            lent: &mut lent,
+            dh: &mut dh,
+            d_vectors: &mut d_vectors,
+        };
+        attention
+            .backward(backend, &a, &back, of)
+            .expect("a legal backward pass");
+        Outcome {
+            y: read(backend, &y),
+            dh: read(backend, &dh),
+            d_vectors: read(backend, &d_vectors),
+        }
+    }
+
+    /// The same from operators on arrays of edges, each in the run's precision.
+    pub(crate) fn unfused<B: Backend, E: Element>(&self, backend: &B) -> Outcome {
+        let (heads, shape) = (self.heads, (self.graph.vertices(), self.columns()));
+        let (vertices, rows, columns) = (shape.0, self.graph.rows(), self.graph.cols());
+        let graph = Graph::from_edges(vertices, rows, columns).expect("edges of a graph");
+        let back_csr = transposed(self.graph);
+        let a = Adjacency::new(backend, self.graph).expect("room for a graph");
+        let back = Adjacency::new(backend, &back_csr).expect("room for a graph");
+        let map = words(backend, graph.edge_map());
+        let h = matrix::<B, E>(backend, shape, &self.h);
+        let vectors = matrix::<B, E>(backend, (2, shape.1), &self.vectors);
+        let dy = matrix::<B, E>(backend, shape, &self.dy);
+        let state = self.state(backend);
+        let per_vertex = heads * shape.0;
+        let numbers = || unwritten_numbers(backend, per_vertex);
+        let (mut l, mut r, mut rows) = (numbers(), numbers(), numbers());
+        ops::head_scores(backend, heads, &h, &vectors, &mut l, &mut r).expect("legal scores");
+        let scores = AttentionScores {
+            heads,
+            destination: &l,
+            source: &r,
+            slope: SLOPE,
+        };
+        let edge_array = || planes::<B, E>(backend, heads, &vec![f32::NAN; heads * a.edges()]);
+        let step = |step, x: Option<&Array<B, E>>, y: &mut Array<B, E>| {
+            ops::edge_step(backend, &a, heads, &step, x, y).expect("a legal step");
+        };
+        let mut alpha = edge_array();
+        step(EdgeStep::Scores(scores), None, &mut alpha);
+        ops::edge_softmax(backend, &a, heads, &mut alpha, &mut rows).expect("a legal softmax");
+        let dropped = self.drops(&state).map(|dropout| {
+            let mut dropped = edge_array();
+            step(EdgeStep::Dropout(dropout), Some(&alpha), &mut dropped);
+            dropped
+        });
+        let weights = dropped.as_ref().unwrap_or(&alpha);
+        let spmm = |a: &Adjacency<B>, values: &Array<B, E>, x: &_, y: &mut _| {
+            let op = Spmm {
+                weights: EdgeWeights::Planes { values, heads },
+                ..Spmm::default()
+            };
+            ops::spmm(backend, a, &op, x, y).expect("a legal product");
+        };
+        let mut y = unwritten::<B, E>(backend, shape);
+        spmm(&a, weights, &h, &mut y);
+
+        let mut d = edge_array();
+        let sddmm = Sddmm {
+            heads,
+            ..Sddmm::default()
+        };
+        ops::sddmm(backend, &a, &sddmm, &dy, &h, &mut d).expect("legal dots");
+        if let Some(dropout) = self.drops(&state) {
+            step(EdgeStep::Dropout(dropout), None, &mut d);
+        }
+        ops::edge_softmax_backward(backend, &a, heads, &alpha, &mut d, &mut rows)
+            .expect("a legal gradient");
+        step(EdgeStep::ScoresBackward(scores), None, &mut d);
+        let (mut dl, mut dr) = (numbers(), numbers());
+        let sum = |a: &Adjacency<B>, values: EdgeValues<'_, B, E>, sums: &mut Array<B, f32>| {
+            ops::segment_reduce(backend, a, heads, SegmentReduction::Sum, &values, sums)
+                .expect("legal sums");
+        };
+        sum(&a, EdgeValues::Plane(&d), &mut dl);
+        sum(&back, EdgeValues::Gathered(&d, &map), &mut dr);
+        // Weights in the transposed order, moved on the host: each edge keeps its own.
+        let weights = weights.to_vec(backend).expect("no failure before");
+        let stride = weights.len() / heads;
+        let moved: Vec<f32> = (0..heads)
+            .flat_map(|head| {
+                let plane = &weights[head * stride..];
+                let moved = graph
+                    .edge_map()
+                    .iter()
+                    .map(|&edge| plane[edge as usize].to_f32());
+                moved.collect::<Vec<_>>()
+            })
+            .collect();
+        let mut dh = unwritten::<B, E>(backend, shape);
+        spmm(&back, &planes(backend, heads, &moved), &dy, &mut dh);
+        ops::head_outer(backend, heads, &dl, &dr, &vectors, &mut dh).expect("legal products");
+        let mut d_vectors = unwritten::<B, f32>(backend, (2, shape.1));
+        ops::head_sums(backend, heads, &h, &dl, &dr, &mut d_vectors).expect("legal sums");
+        Outcome {
+            y: read(backend, &y),
+            dh: read(backend, &dh),
+            d_vectors: read(backend, &d_vectors),
+        }
+    }
+
+    /// The forward pass in float64: `α` of each head and edge, and the output.
+    fn forward(&self) -> (Vec<f64>, Vec<f64>) {
+        let (vertices, edges, columns) =
+            (self.graph.vertices(), self.graph.edges(), self.columns());
+        let mut alpha = vec![0.0; self.heads * edges];
+        let mut y = vec![0.0; vertices * columns];
+        for head in 0..self.heads {
+            for row in 0..vertices {
+                let range = self.graph.row_range(row);
+                let score = |edge: usize| {
+                    let sum = self.sum_of_scores(head, edge);
+                    if sum > 0.0 {
+                        sum
+                    } else {
+                        f64::from(SLOPE) * sum
+                    }
+                };
+                let m = range.clone().map(score).fold(f64::MIN, f64::max);
+                let z: f64 = range.clone().map(|edge| (score(edge) - m).exp()).sum();
+                for edge in range {
+                    let weight = (score(edge) - m).exp() / z;
+                    alpha[head * edges + edge] = weight;
+                    let source = self.graph.cols()[edge];
+                    let kept = self.kept(head, row as u32, source);
+                    for f in head * self.width..(head + 1) * self.width {
+                        y[row * columns + f] +=
+                            weight * kept * f64::from(self.h[source as usize * columns + f]);
+                    }
+                }
+            }
+        }
+        (alpha, y)
+    }
+
+    /// `l + r` of an edge.
+    fn sum_of_scores(&self, head: usize, edge: usize) -> f64 {
+        let columns = self.columns();
+        let (row, column) = (self.graph.rows()[edge], self.graph.cols()[edge]);
+        (head * self.width..(head + 1) * self.width)
+            .map(|f| {
+                f64::from(self.vectors[f]) * f64::from(self.h[row as usize * columns + f])
+                    + f64::from(self.vectors[columns + f])
+                        * f64::from(self.h[column as usize * columns + f])
+            })
+            .sum()
+    }
+
+    /// Output and gradients in float64, edge by edge, with the sizes of what they are sums of.
+    fn reference(&self) -> Reference {
+        let (vertices, edges, columns) =
+            (self.graph.vertices(), self.graph.edges(), self.columns());
+        let (alpha, y) = self.forward();
+        let mut reference = Reference {
+            y: vec![Sum::default(); y.len()],
+            dh: vec![Sum::default(); y.len()],
+            d_vectors: vec![Sum::default(); 2 * columns],
+        };
+        for head in 0..self.heads {
+            let features = head * self.width..(head + 1) * self.width;
+            // Gradients of the scores of each vertex as destination and as source.
+            let mut scores = vec![[Sum::default(); 2]; vertices];
+            for edge in 0..edges {
+                let (i, j) = (self.graph.rows()[edge], self.graph.cols()[edge]);
+                let kept = self.kept(head, i, j);
+                let (i, j) = (i as usize, j as usize);
+                let weight = alpha[head * edges + edge];
+                let (mut through, mut inner) = (Sum::default(), Sum::default());
+                for f in features.clone() {
+                    let (g, h) = (
+                        f64::from(self.dy[i * columns + f]),
+                        f64::from(self.h[j * columns + f]),
+                    );
+                    through.add(g * h);
+                    inner.add(g * y[i * columns + f]);
+                    reference.y[i * columns + f].add(weight * kept * h);
+                    reference.dh[j * columns + f].add(weight * kept * g);
+                }
+                let slope = if self.sum_of_scores(head, edge) > 0.0 {
+                    1.0
+                } else {
+                    f64::from(SLOPE)
+                };
+                let size = weight * (kept * through.size + inner.size);
+                for (vertex, side) in [(i, 0), (j, 1)] {
+                    let sum = &mut scores[vertex][side];
+                    sum.value += slope * weight * (kept * through.value - inner.value);
+                    sum.size += size;
+                }
+            }
+            for (vertex, scores) in scores.iter().enumerate() {
+                for f in features.clone() {
+                    for (side, score) in scores.iter().enumerate() {
+                        let a = f64::from(self.vectors[side * columns + f]);
+                        let h = f64::from(self.h[vertex * columns + f]);
+                        for (sum, factor) in [
+                            (&mut reference.dh[vertex * columns + f], a),
+                            (&mut reference.d_vectors[side * columns + f], h),
+                        ] {
+                            sum.value += score.value * factor;
+                            sum.size += score.size * factor.abs();
+                        }
+                    }
+                }
+            }
+        }
+        reference
+    }
+}
+
+/// What a layer's forward and backward pass give.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Outcome {
+    pub(crate) y: Vec<f32>,
+    pub(crate) dh: Vec<f32>,
+    pub(crate) d_vectors: Vec<f32>,
+}
+
+struct Reference {
+    y: Vec<Sum>,
+    dh: Vec<Sum>,
+    d_vectors: Vec<Sum>,
+}
+
+impl Reference {
+    /// `roundings`: how many of the run's precision lie in a row one after the other, at most.
+    fn check<E: Element>(&self, what: &str, case: &Case<'_>, outcome: &Outcome, roundings: f64) {
+        let degrees = |graph: &Csr| {
+            let degree = |row| graph.row_range(row).len();
+            (0..graph.vertices()).map(degree).max().unwrap_or(0)
+        };
+        let terms = degrees(case.graph).max(degrees(&transposed(case.graph)));
+        let half = match E::PRECISION {
+            Precision::Half => roundings * HALF,
+            Precision::Float => 0.0,
+        };
+        let allowed = Allowed {
+            // Scores are sums over a head; an exponential turns their absolute error into a relative one.
+            relative: (terms + 4 * case.width + 200) as f64 * 2.0 * FLOAT + half,
+            absolute: if half > 0.0 {
+                terms as f64 * 2.0_f64.powi(-22)
+            } else {
+                0.0
+            },
+        };
+        let vectors = Allowed {
+            relative: allowed.relative + case.graph.vertices() as f64 * FLOAT,
+            absolute: allowed.absolute * case.graph.vertices() as f64,
+        };
+        let columns = case.columns();
+        let what = |part: &str| format!("{part} of {what}, {} heads of {}", case.heads, case.width);
+        assert_close::<E>(&what("y"), &outcome.y, &self.y, columns, |_| allowed);
+        assert_close::<E>(&what("dh"), &outcome.dh, &self.dh, columns, |_| allowed);
+        let d_vectors = &outcome.d_vectors;
+        assert_close::<f32>(&what("da"), d_vectors, &self.d_vectors, columns, |_| {
+            vectors
+        });
+    }
+}
+
+fn graphs(scale: Scale) -> Vec<(&'static str, Csr)> {
+    vec![
+        ("no vertices", from_edges(0, &[])),
+        ("no edges", from_edges(3, &[])),
+        ("one self-loop", from_edges(1, &[(0, 0)])),
+        ("duplicate edges", from_edges(2, &[(0, 1), (0, 1), (1, 1)])),
+        (
+            "rows of warps",
+            from_degrees(&[0, 200, 1, 128, 300, 0, 3], Random(123)),
+        ),
+        ("a hub", hub(scale.pick(1_500, 20_000))),
+        (
+            "power law",
+            power_law(80, scale.pick(1_000, 6_000), Random(124)),
+        ),
+    ]
+}
+
+fn cases<E: Element>(scale: Scale, check: impl Fn(&str, &Case<'_>)) {
+    for (name, graph) in graphs(scale) {
+        for (heads, width, dropout) in [(1, 7, 0.0), (1, 40, 0.4), (3, 8, 0.25)] {
+            check(name, &Case::random::<E>(&graph, heads, width, dropout));
+        }
+    }
+}
+
+/// Output and gradients of the fused operators against float64, with and without dropout.
+pub fn fused<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        cases::<E>(scale, |name, case| {
+            let outcome = case.fused::<B, E>(backend);
+            case.reference().check::<E>(name, case, &outcome, 6.0);
+        });
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
+/// Output and gradients of the operators on arrays of edges: the same, within what their roundings allow.
+pub fn unfused<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        cases::<E>(scale, |name, case| {
+            let outcome = case.unfused::<B, E>(backend);
+            // Scores of a size of 8 are off by 2 units of roundoff, exponentials and sums, weights and gradients by one.
+            let roundings = 24.0 + 2.0 * case.width as f64 / 8.0;
+            case.reference().check::<E>(name, case, &outcome, roundings);
+        });
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
+/// The same bits again.
+pub fn repeatable<B: Backend>(backend: &B, scale: Scale) {
+    let graph = power_law(70, scale.pick(1_500, 30_000), Random(125));
+    let case = Case::random::<f16>(&graph, 2, 16, 0.3);
+    let first = case.fused::<B, f16>(backend);
+    assert_eq!(case.fused::<B, f16>(backend), first);
+}
+
+/// Softmax of edges in the run's precision: all lowest, all the same, one edge, far apart. Rows sum to one.
+pub fn softmax_of_extremes<B: Backend>(backend: &B, _: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B) {
+        let graph = from_degrees(&[1, 200, 0, 130, 1, 9, 1024], Random(126));
+        let a = Adjacency::new(backend, &graph).expect("room for a graph");
+        let edges = graph.edges();
+        let far = |edge: usize| [-65_504.0, 65_504.0, 3.0, 65_504.0][edge % 4];
+        for (name, values) in [
+            ("all lowest", vec![-65_504.0; edges]),
+            ("all highest", vec![65_504.0; edges]),
+            ("all zero", vec![0.0; edges]),
+            ("far apart", (0..edges).map(far).collect()),
+            ("subnormal", vec![6e-8; edges]),
+        ] {
+            let mut x = planes::<B, E>(backend, 1, &values);
+            let mut rows = unwritten_numbers(backend, graph.vertices());
+            ops::edge_softmax(backend, &a, 1, &mut x, &mut rows).expect("a legal softmax");
+            let alpha: Vec<E> = x.to_vec(backend).expect("no failure before");
+            assert!(alpha[edges..].iter().all(|padding| padding.to_f32() == 0.0));
+            for row in 0..graph.vertices() {
+                let range = graph.row_range(row);
+                let largest = range
+                    .clone()
+                    .map(|edge| values[edge])
+                    .fold(f32::MIN, f32::max);
+                let many = range
+                    .clone()
+                    .filter(|&edge| values[edge] == largest)
+                    .count();
+                let mut sum = 0.0;
+                for edge in range.clone() {
+                    let expected = if values[edge] == largest {
+                        1.0 / many as f32
+                    } else {
+                        0.0
+                    };
+                    let alpha = alpha[edge].to_f32();
+                    assert_eq!(alpha, E::from_f32(expected).to_f32(), "{name}, edge {edge}");
+                    sum += alpha;
+                }
+                assert!(
+                    range.is_empty() || (sum - 1.0).abs() < 1e-3,
+                    "{name}: {sum}"
+                );
+            }
+        }
+    }
+    check::<B, f16>(backend);
+    check::<B, f32>(backend);
+}
+
+/// A feature that is 1 everywhere stays 1 in rows with edges: weights sum to one, whatever the scores.
+pub fn weights_sum_to_one<B: Backend>(backend: &B, scale: Scale) {
+    let graph = power_law(60, scale.pick(2_000, 80_000), Random(127));
+    for size in [0.0, 1.0, 60.0, 60_000.0] {
+        let mut case = Case::random::<f16>(&graph, 1, 9, 0.0);
+        for ones in case.h.chunks_exact_mut(9) {
+            ones[8] = 1.0;
+        }
+        case.vectors
+            .iter_mut()
+            .for_each(|a| *a = (*a * size).round());
+        // It does not take part in the scores.
+        (case.vectors[8], case.vectors[17]) = (0.0, 0.0);
+        let y = case.fused::<B, f16>(backend).y;
+        for (row, y) in y.chunks_exact(9).enumerate() {
+            let expected = if graph.row_range(row).is_empty() {
+                0.0
+            } else {
+                1.0
+            };
+            assert!(
+                (y[8] - expected).abs() <= HALF as f32,
+                "size {size}, row {row}: {}",
+                y[8]
+            );
+        }
+    }
+}
+
+/// What does not fit is refused before anything is launched.
+pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
+    let graph = from_degrees(&[2, 1], Random(129));
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    let h = matrix::<B, f16>(backend, (2, 16), &[1.0; 32]);
+    let vectors = matrix::<B, f16>(backend, (2, 16), &[1.0; 32]);
+    let mut y = unwritten::<B, f16>(backend, (2, 16));
+    let error = Attention::new(backend, 2, 0, SLOPE).expect_err("no heads");
+    assert!(error.to_string().contains("0 heads"), "{error}");
+    let mut run = |vertices, heads, vectors: &_| {
+        let mut attention = Attention::new(backend, vertices, heads, SLOPE).expect("room");
+        attention
+            .forward(backend, &a, &h, vectors, None, &mut y)
+            .map_err(|error| error.to_string())
+    };
+    run(2, 2, &vectors).expect("two heads of 8");
+    let error = run(3, 1, &vectors).expect_err("another graph");
+    assert!(error.contains("vertices"), "{error}");
+    let error = run(2, 4, &vectors).expect_err("heads of 4 halves");
+    assert!(error.contains("4 heads"), "{error}");
+    let one = matrix::<B, f16>(backend, (1, 16), &[1.0; 16]);
+    let error = run(2, 1, &one).expect_err("one vector");
+    assert!(error.contains("attention vectors"), "{error}");
+    let mut edges: Array<B, f16> = elements(backend, &[0.0; 3]);
+    let mut rows = unwritten_numbers(backend, 2);
+    let error = ops::edge_softmax(backend, &a, 1, &mut edges, &mut rows).expect_err("no padding");
+    assert!(error.to_string().contains('8'), "{error}");
+    assert_eq!(ops::edge_values(&a, 3), 24);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The gradient in float64 is that of the forward pass, by central differences.
+    #[test]
+    fn the_reference_is_right() {
+        let graph = from_degrees(&[3, 0, 5, 2, 4], Random(128));
+        let case = Case::random::<f32>(&graph, 2, 4, 0.25);
+        let loss = |case: &Case<'_>| -> f64 {
+            let y = case.forward().1;
+            y.iter()
+                .zip(&case.dy)
+                .map(|(y, dy)| y * f64::from(*dy))
+                .sum()
+        };
+        let reference = case.reference();
+        // Steps of a power of two are exact in the float inputs.
+        let step = 2.0_f32.powi(-12);
+        let difference = |change: &dyn Fn(&mut Case<'_>, f32)| {
+            let at = |step| {
+                let mut case = case.clone();
+                change(&mut case, step);
+                loss(&case)
+            };
+            (at(step) - at(-step)) / (2.0 * f64::from(step))
+        };
+        for i in 0..case.h.len() {
+            let slope = difference(&|case, step| case.h[i] += step);
+            let gradient = reference.dh[i].value;
+            assert!(
+                (slope - gradient).abs() < 1e-5,
+                "h {i}: {slope} for {gradient}"
+            );
+        }
+        for i in 0..case.vectors.len() {
+            let slope = difference(&|case, step| case.vectors[i] += step);
+            let gradient = reference.d_vectors[i].value;
+            assert!(
+                (slope - gradient).abs() < 1e-5,
+                "a {i}: {slope} for {gradient}"
+            );
+        }
+    }
+}

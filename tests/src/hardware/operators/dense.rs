@@ -1,0 +1,105 @@
+//! Products of every form, tile and pair of elements, and the element-wise operators.
+
+use super::sparse::after_steps;
+use super::{OperatorCase, Results, product_bound};
+use crate::input::{elements, matrix, read, unwritten};
+use crate::matmul::{Case, FORMS};
+use crate::reference::Sum;
+use half::f16;
+use halfgnn::backend::{Activation, Backend, Dropout, Form};
+use halfgnn::ops;
+use halfgnn::tensor::{Element, Precision};
+
+pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
+    let mut cases = Vec::new();
+    products::<B, f16, f16>(&mut cases);
+    products::<B, f16, f32>(&mut cases);
+    products::<B, f32, f32>(&mut cases);
+    element_wise::<B, f16>(&mut cases);
+    element_wise::<B, f32>(&mut cases);
+    cases
+}
+
+fn products<B: Backend + 'static, E: Element, O: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    // A tile's columns are 16, 32 or 64; the last shape's sum is so long that several CTAs share it.
+    let shapes = [[21, 13, 40], [21, 27, 40], [21, 50, 40], [9, 10, 1500]];
+    for form in FORMS {
+        for [m, n, k] in shapes {
+            let (input, output) = (E::PRECISION, O::PRECISION);
+            let name = format!("matmul {input} to {output} {form:?} {m} x {n} x {k}");
+            cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+                let mut case = Case::random::<E>(form, [m, n, k]);
+                // One row with corners: each of them reaches all of a row of the result.
+                case.a = operands.uniform::<E>(m * k);
+                case.b = operands.uniform::<E>(k * n);
+                let corners = operands.mixed::<E>(k);
+                for (l, corner) in corners.into_iter().enumerate() {
+                    let at = if form == Form::TN {
+                        l * m + 2
+                    } else {
+                        2 * k + l
+                    };
+                    case.a[at] = corner;
+                }
+                case.row_scale = Some(operands.uniform::<f32>(m));
+                case.bias = Some(operands.uniform::<f32>(n));
+                case.relu = n == 27;
+                let actual = case.run::<B, E, O>(backend);
+                if E::PRECISION == Precision::Float {
+                    return Results::rows(&actual, n);
+                }
+                let reference = case.reference();
+                let bound = |sum: &Sum| product_bound::<O>(k, sum.size);
+                Results::Near(actual, reference.iter().map(bound).collect())
+            }));
+        }
+    }
+}
+
+fn element_wise<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let (rows, columns) = (70, 37);
+    for (relu, dropped) in [(true, false), (false, true), (true, true)] {
+        let name = format!("activate {} relu {relu} dropout {dropped}", E::PRECISION);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let state = after_steps(backend, 3);
+            let bias = matrix(backend, (1, columns), &operands.mixed::<f32>(columns));
+            let op = Activation {
+                bias: Some(&bias),
+                relu,
+                dropout: dropped.then_some(Dropout {
+                    probability: 0.4,
+                    seed: 11,
+                    stream: 1,
+                    state: &state,
+                }),
+            };
+            let x = matrix::<B, E>(
+                backend,
+                (rows, columns),
+                &operands.mixed::<E>(rows * columns),
+            );
+            let mut y = unwritten::<B, E>(backend, (rows, columns));
+            ops::activate(backend, &op, Some(&x), &mut y).expect("a legal activation");
+            let factors = elements(backend, &operands.mixed::<f32>(rows));
+            let mut d = matrix::<B, E>(
+                backend,
+                (rows, columns),
+                &operands.mixed::<E>(rows * columns),
+            );
+            ops::activate_backward(backend, &op, relu.then_some(&y), Some(&factors), &mut d)
+                .expect("a legal gradient");
+            let forward = Results::rows(&read(backend, &y), columns);
+            forward.and(Results::rows(&read(backend, &d), columns))
+        }));
+    }
+    for rows in [40, 900] {
+        let name = format!("column_sums {} {rows} rows", E::PRECISION);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let values = operands.striped::<E>(rows, columns);
+            let x = matrix::<B, E>(backend, (rows, columns), &values);
+            let mut sums = unwritten::<B, f32>(backend, (1, columns));
+            ops::column_sums(backend, &x, &mut sums).expect("legal sums");
+            Results::rows(&read(backend, &sums), 1)
+        }));
+    }
+}

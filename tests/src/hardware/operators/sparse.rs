@@ -1,0 +1,191 @@
+//! SpMM and SDDMM: every weight and policy, on rows inside a sub-warp, a warp and a CTA, and across all of them.
+
+use super::{Operands, OperatorCase, Results, product_bound};
+use crate::graphs::{power_law, transposed};
+use crate::input::{KIND, Random, elements, matrix, read, unwritten};
+use crate::reference::Sum;
+use crate::sddmm;
+use crate::spmm::{self, Weighted, policies, weighted_policies};
+use half::f16;
+use halfgnn::backend::{
+    Adjacency, Backend, Dropout, EdgeAttention, EdgeWeights, OptimizerSnapshot, OptimizerState,
+    Reduction, Spmm, SpmmPolicy,
+};
+use halfgnn::graph::Csr;
+use halfgnn::ops;
+use halfgnn::tensor::{Array, Element, Precision};
+use halfgnn_contract::attention::edge_plane_stride;
+
+/// Some rows are empty, and the first has more edges than a CTA walks.
+pub(super) fn graph(operands: &mut Operands) -> Csr {
+    let graph = power_law(120, 2_500, Random(90));
+    for ids in [graph.rows(), graph.cols()] {
+        operands.noted(ids.to_vec(), u32::to_le_bytes);
+    }
+    graph
+}
+
+pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
+    let mut cases = Vec::new();
+    of_element::<B, f16>(&mut cases);
+    of_element::<B, f32>(&mut cases);
+    sddmms::<B, f16>(&mut cases);
+    sddmms::<B, f32>(&mut cases);
+    cases
+}
+
+fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let ones = policies::<E>()
+        .iter()
+        .map(|&policy| (Weighted::Ones, policy));
+    let edges = weighted_policies::<E>()
+        .iter()
+        .map(|&policy| (Weighted::Edges, policy));
+    let columns = [(Weighted::Columns, spmm::IN_FLOAT)];
+    for (weighted, policy) in ones.chain(edges).chain(columns) {
+        for (features, averaged) in [(13, true), (40, false), (136, true)] {
+            let SpmmPolicy {
+                scaling,
+                accumulate,
+                ..
+            } = policy;
+            let name = format!(
+                "spmm {} {weighted:?} {scaling:?} {accumulate:?} F={features}",
+                E::PRECISION
+            );
+            cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+                let graph = graph(operands);
+                let mut case = spmm::Case::random::<E>(&graph, features, policy);
+                case = case.weighted::<E>(weighted);
+                case.x = operands.striped::<E>(graph.vertices(), features);
+                case.weights = match weighted {
+                    Weighted::Columns => operands.mild::<f32>(case.weights.len()),
+                    _ => operands.mild::<E>(case.weights.len()),
+                };
+                if averaged {
+                    case = case.averaged();
+                }
+                Results::rows(&case.run::<B, E>(backend), features)
+            }));
+        }
+    }
+    for (heads, width) in [(1, 40), (4, 16)] {
+        let name = format!(
+            "spmm {} planes of edge features, {heads} x {width}",
+            E::PRECISION
+        );
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = graph(operands);
+            let plane = edge_plane_stride(graph.edges() as u64) as usize;
+            let values = elements(backend, &operands.mild::<E>(heads * plane));
+            let values = &values;
+            let weights = EdgeWeights::Planes { values, heads };
+            run::<B, E>(backend, operands, &graph, weights, heads * width)
+        }));
+        for (against, positive_only, dropped) in [(false, false, false), (true, true, true)] {
+            let name = format!(
+                "spmm {} attention, {heads} x {width}, transposed {against}, positive {positive_only}, dropout {dropped}",
+                E::PRECISION
+            );
+            cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+                let graph = match against {
+                    true => transposed(&graph(operands)),
+                    false => graph(operands),
+                };
+                let scores = heads * graph.vertices();
+                let [destination, source] =
+                    [(); 2].map(|()| elements(backend, &operands.mild::<f32>(scores)));
+                // A maximum that is none, and an inverse sum, finite so that most weights are.
+                let statistics: Vec<[f32; 2]> = operands
+                    .uniform::<f32>(scores)
+                    .into_iter()
+                    .map(|value| [2.0 + value, value.abs()])
+                    .collect();
+                let statistics = Array::from_slice(backend, &statistics, KIND).expect("room");
+                let state = after_steps(backend, 5);
+                let dropout = dropped.then_some(Dropout {
+                    probability: 0.3,
+                    seed: 7,
+                    stream: 2,
+                    state: &state,
+                });
+                let of = EdgeAttention {
+                    heads,
+                    destination: &destination,
+                    source: &source,
+                    statistics: &statistics,
+                    slope: 0.2,
+                    dropout,
+                    transposed: against,
+                    positive_only,
+                };
+                let weights = EdgeWeights::Attention(&of);
+                run::<B, E>(backend, operands, &graph, weights, heads * width)
+            }));
+        }
+    }
+}
+
+/// SDDMM by every policy; sums of a few features, and of so many that a lane takes several loads.
+fn sddmms<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    for &policy in sddmm::policies::<E>() {
+        for (heads, features) in [(1, 13), (1, 40), (2, 136)] {
+            let name = format!(
+                "sddmm {} {:?} {:?} {:?} {heads} x {features}",
+                E::PRECISION,
+                policy.accumulate,
+                policy.reduction,
+                policy.load
+            );
+            let on_tensor_cores =
+                E::PRECISION == Precision::Half && policy.reduction == Reduction::TensorCores;
+            cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+                let graph = graph(operands);
+                let mut case = sddmm::Case::random::<E>(&graph, heads, features, policy);
+                case.op.scale = 0.7;
+                // Rows with corners: a product of any vertex with another is one number.
+                let mixed = operands.mixed::<E>(case.u.len() / 8);
+                case.u = operands.uniform::<E>(case.u.len());
+                case.u[..mixed.len()].copy_from_slice(&mixed);
+                case.v = operands.mild::<E>(case.v.len());
+                let actual = case.run::<B, E>(backend);
+                if !on_tensor_cores {
+                    return Results::rows(&actual, graph.edges());
+                }
+                let bound = |sum: &Sum| product_bound::<E>(features, sum.size);
+                let bounds = case.reference().iter().map(bound).collect();
+                Results::Near(actual, bounds)
+            }));
+        }
+    }
+}
+
+fn run<B: Backend, E: Element>(
+    backend: &B,
+    operands: &mut Operands,
+    graph: &Csr,
+    weights: EdgeWeights<'_, B, E>,
+    features: usize,
+) -> Results {
+    let shape = (graph.vertices(), features);
+    let adjacency = Adjacency::new(backend, graph).expect("room for a graph");
+    let x = matrix::<B, E>(backend, shape, &operands.striped::<E>(shape.0, shape.1));
+    let mut y = unwritten::<B, E>(backend, shape);
+    let op = Spmm {
+        weights,
+        scale: 0.7,
+        ..Spmm::default()
+    };
+    ops::spmm(backend, &adjacency, &op, &x, &mut y).expect("a legal product");
+    Results::rows(&read(backend, &y), features)
+}
+
+pub(super) fn after_steps<B: Backend>(backend: &B, steps: u32) -> OptimizerState<B> {
+    let snapshot = OptimizerSnapshot {
+        loss_scale: 1024.0,
+        steps,
+        skipped: 0,
+        since_change: 0,
+    };
+    OptimizerState::resume(backend, &snapshot).expect("room for a state")
+}

@@ -1,0 +1,128 @@
+//! Loss, right answers, and a step of the optimiser.
+
+use super::sparse::after_steps;
+use super::{OperatorCase, Results};
+use crate::input::{KIND, matrix, read, unwritten, words};
+use half::f16;
+use halfgnn::backend::{AdamHyper, Backend, LossScaling, NO_TARGET, ParameterMut};
+use halfgnn::ops;
+use halfgnn::tensor::{Array, Element};
+
+const SCALING: LossScaling = LossScaling {
+    initial: 1024.0,
+    growth_interval: 3,
+    maximum: 4096.0,
+};
+
+pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
+    let mut cases = Vec::new();
+    of_element::<B, f16>(&mut cases);
+    of_element::<B, f32>(&mut cases);
+    cases
+}
+
+fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let precision = E::PRECISION;
+    for (rows, classes) in [(300, 7), (40, 131)] {
+        let name = format!("cross_entropy {precision} {rows} x {classes}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let mut targets = operands.below(classes as u32, rows);
+            targets
+                .iter_mut()
+                .step_by(5)
+                .for_each(|target| *target = NO_TARGET);
+            let count = targets
+                .iter()
+                .filter(|target| **target != NO_TARGET)
+                .count();
+            let targets = words(backend, &targets);
+            // Corners in few rows: the loss of any is the mean's.
+            let mut values = operands.uniform::<E>(rows * classes);
+            let corners = operands.mixed::<E>(classes * 10);
+            values[..classes * 10].copy_from_slice(&corners);
+            let logits = matrix::<B, E>(backend, (rows, classes), &values);
+            let mut gradient = unwritten::<B, E>(backend, (rows, classes));
+            let mut loss = Array::from_slice(backend, &[f32::NAN], KIND).expect("room");
+            let state = after_steps(backend, 0);
+            ops::cross_entropy(
+                backend,
+                &logits,
+                &targets,
+                count,
+                &state,
+                &mut gradient,
+                &mut loss,
+            )
+            .expect("a legal loss");
+            let loss = loss.to_vec(backend).expect("no failure before");
+            Results::rows(&read(backend, &gradient), classes).and(Results::rows(&loss, 1))
+        }));
+        let name = format!("count_correct {precision} {rows} x {classes}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let logits = operands.mixed::<E>(rows * classes);
+            let logits = matrix::<B, E>(backend, (rows, classes), &logits);
+            let labels = words(backend, &operands.below(classes as u32, rows));
+            let splits = words(backend, &operands.below(3, rows));
+            let mut correct = words(backend, &[u32::MAX; 3]);
+            ops::count_correct(backend, &logits, &labels, &splits, &mut correct)
+                .expect("legal counts");
+            Results::Bits(correct.to_vec(backend).expect("no failure before"))
+        }));
+    }
+    for overflows in [false, true] {
+        let name = format!("adam {precision} overflow {overflows}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let shape = (50, 19);
+            let len = shape.0 * shape.1;
+            let hyper = AdamHyper {
+                learning_rate: 0.01,
+                beta1: 0.9,
+                beta2: 0.999,
+                epsilon: 1e-8,
+                weight_decay: 5e-4,
+            };
+            let mut gradient = operands.mixed::<f32>(len);
+            if !overflows {
+                gradient
+                    .iter_mut()
+                    .filter(|g| !g.is_finite())
+                    .for_each(|g| *g = 1e-40);
+            }
+            let gradient = matrix::<B, f32>(backend, shape, &gradient);
+            let mut state = after_steps(backend, 41);
+            let [mut master, mut first_moment] =
+                [(); 2].map(|()| matrix::<B, f32>(backend, shape, &operands.uniform::<f32>(len)));
+            let squares: Vec<f32> = operands.uniform::<f32>(len).iter().map(|x| x * x).collect();
+            let mut second_moment = matrix::<B, f32>(backend, shape, &squares);
+            let zeros = vec![0.0; len];
+            let mut rounded = matrix::<B, E>(backend, shape, &zeros);
+            for _ in 0..2 {
+                let parameter = ParameterMut {
+                    gradient: &gradient,
+                    master: &mut master,
+                    first_moment: &mut first_moment,
+                    second_moment: &mut second_moment,
+                    rounded: Some(&mut rounded),
+                };
+                ops::check_finite(backend, &[&gradient], &mut state).expect("a legal check");
+                ops::adam(backend, &hyper, &state, &mut [parameter]).expect("a legal step");
+                ops::end_step(backend, &SCALING, &mut state).expect("a legal end");
+            }
+            let after = state.snapshot(backend).expect("no failure before");
+            let words = [
+                after.loss_scale.to_bits(),
+                after.steps,
+                after.skipped,
+                after.since_change,
+            ];
+            [&master, &first_moment, &second_moment]
+                .into_iter()
+                .map(|values| Results::rows(&read(backend, values), shape.1))
+                .fold(
+                    Results::rows(&read(backend, &rounded), shape.1),
+                    Results::and,
+                )
+                .and(Results::Bits(words.to_vec()))
+        }));
+    }
+}

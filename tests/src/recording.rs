@@ -1,0 +1,141 @@
+//! What is recorded and replayed does what it did when it was called: the same, and to no other memory.
+
+use crate::Scale;
+use crate::input::{matrix, read};
+use crate::task;
+use half::f16;
+use halfgnn::backend::{Activation, Backend, MemoryKind};
+use halfgnn::nn::{ModelConfig, Norm};
+use halfgnn::ops;
+use halfgnn::tensor::{Element, Matrix};
+use halfgnn::train::TrainConfig;
+
+/// `y = relu(x)`.
+fn relu<B: Backend>(
+    backend: &B,
+    x: &Matrix<B, f16>,
+    y: &mut Matrix<B, f16>,
+) -> Result<(), halfgnn::Error> {
+    let op = Activation {
+        bias: None,
+        relu: true,
+        dropout: None,
+    };
+    ops::activate(backend, &op, Some(x), y)
+}
+
+/// Weights, losses and accuracies are the same bits whether steps are recorded or called one by one: dropout draws anew in
+/// every step, and the loss scale and Adam's corrections move on.
+pub fn recorded_steps_are_the_same_steps<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, model: &ModelConfig, steps: usize) {
+        let objective = task::objective::<B, E>(backend, model.norm());
+        let train = |record: bool| {
+            let config = TrainConfig {
+                record,
+                ..TrainConfig::new(E::PRECISION)
+            };
+            let mut trainer = task::trainer(backend, &objective, model.clone(), config);
+            let mut told = Vec::new();
+            for _ in 0..steps {
+                trainer.step().expect("a step");
+                told.push((
+                    trainer.loss().expect("a loss").to_bits(),
+                    trainer.evaluate().expect("an accuracy"),
+                ));
+            }
+            let recorded = trainer.is_recorded();
+            (task::weights(backend, trainer.model()), told, recorded)
+        };
+        let (weights, told, recorded) = train(false);
+        assert!(!recorded);
+        let again = train(true);
+        assert_eq!((&again.0, &again.1), (&weights, &told));
+        let records = matches!(backend.record(|| Ok(())), Ok(Some(_)));
+        assert_eq!(again.2, records, "a device that records is used so");
+        assert!(
+            told.windows(2).all(|pair| pair[0].0 != pair[1].0),
+            "every step has a loss of its own: {told:?}"
+        );
+    }
+    for model in task::models() {
+        check::<B, f16>(backend, &model, scale.pick(3, 20));
+        check::<B, f32>(backend, &model, scale.pick(3, 20));
+    }
+}
+
+/// A model that is changed between steps is recorded anew.
+pub fn a_changed_model_is_recorded_anew<B: Backend>(backend: &B, _scale: Scale) {
+    let objective = task::objective::<B, f32>(backend, Norm::Both);
+    let config = TrainConfig::new(f32::PRECISION);
+    let mut trainer = task::trainer(backend, &objective, task::model(), config);
+    for _ in 0..2 {
+        trainer.step().expect("a step");
+    }
+    *trainer.model_mut() =
+        halfgnn::nn::Network::new(backend, task::VERTICES, task::model(), 9).expect("room");
+    assert!(!trainer.is_recorded());
+    trainer.step().expect("a step");
+    let after = task::weights(backend, trainer.model());
+    trainer.step().expect("a step");
+    assert_ne!(
+        task::weights(backend, trainer.model()),
+        after,
+        "the new model is trained"
+    );
+}
+
+/// Memory that a recording uses is not handed out again while it lives, though the matrix has gone.
+pub fn recorded_memory_stays<B: Backend>(backend: &B, _scale: Scale) {
+    let (shape, values) = ((7, 9), [-1.0, 2.0, 3.0].repeat(21));
+    let x = matrix::<B, f16>(backend, shape, &values);
+    let mut y = matrix::<B, f16>(backend, shape, &[0.0; 63]);
+    let Some(recording) = backend
+        .record(|| relu(backend, &x, &mut y))
+        .expect("a legal operator")
+    else {
+        return;
+    };
+    assert_eq!(read(backend, &y), [0.0; 63], "recorded, not run");
+    backend.replay(&recording).expect("a legal operator");
+    assert_eq!(read(backend, &y)[..3], [0.0, 2.0, 3.0]);
+
+    drop(y);
+    let fours = [4.0; 63];
+    let others: Vec<Matrix<B, f16>> = (0..3).map(|_| matrix(backend, shape, &fours)).collect();
+    drop(x);
+    backend
+        .replay(&recording)
+        .expect("its memory is still there");
+    backend.synchronize().expect("nothing failed");
+    for other in &others {
+        assert_eq!(read(backend, other), fours);
+    }
+}
+
+/// Inside a recording nothing can be allocated, copied or waited for; afterwards everything can.
+pub fn what_cannot_be_recorded_is_refused<B: Backend>(backend: &B, _scale: Scale) {
+    if !matches!(backend.record(|| Ok(())), Ok(Some(_))) {
+        return;
+    }
+    let mut x = matrix::<B, f16>(backend, (1, 2), &[1.0, 2.0]);
+    let refused = |work: &mut dyn FnMut() -> Result<(), halfgnn::Error>, call: &str| {
+        let error = backend.record(work).expect_err(call).to_string();
+        assert_eq!(
+            error,
+            format!(
+                "{call} cannot be part of a recorded step: whatever a step needs must be there before it is recorded"
+            )
+        );
+    };
+    refused(
+        &mut || Matrix::<B, f16>::zeros(backend, 1, 1, MemoryKind::Workspace).map(drop),
+        "an allocation",
+    );
+    refused(&mut || x.to_f32(backend).map(drop), "a copy or a fill");
+    refused(&mut || backend.synchronize(), "a wait");
+    refused(&mut || backend.record(|| Ok(())).map(drop), "a recording");
+    refused(&mut || backend.timed(|| Ok(())).map(drop), "an event");
+    x.write_f32(backend, &[3.0, 4.0])
+        .expect("nothing is recorded any more");
+    assert_eq!(read(backend, &x), [3.0, 4.0]);
+}

@@ -1,0 +1,320 @@
+//! SpMM whose weights differ between heads: planes of edge features, and attention that is computed edge by edge.
+
+use crate::Scale;
+use crate::graphs::{power_law, transposed};
+use crate::input::{KIND, Random, elements, matrix, read, rounded, unwritten};
+use crate::reference::{Allowed, SpmmReference, assert_close};
+use crate::spmm::{IN_FLOAT, IN_HALF};
+use half::f16;
+use halfgnn::backend::{
+    Accumulate, Adjacency, Backend, Dropout, EdgeAttention, EdgeWeights, OptimizerSnapshot,
+    OptimizerState, Spmm,
+};
+use halfgnn::graph::Csr;
+use halfgnn::ops;
+use halfgnn::tensor::{Array, Element};
+use halfgnn_contract::attention::edge_plane_stride;
+use halfgnn_contract::rng;
+
+const SLOPE: f32 = 0.2;
+const STEP: u32 = 7;
+
+/// Compares each head of a product with float64. `weight` is that of a head's edge.
+fn check<B: Backend, E: Element>(
+    backend: &B,
+    graph: &Csr,
+    (op, heads, width): (&Spmm<'_, B, E>, usize, usize),
+    weight: impl Fn(usize, usize) -> f32,
+    allowed: impl Fn(usize) -> Allowed,
+    what: &str,
+) {
+    let (vertices, features) = (graph.vertices(), heads * width);
+    let values = Random(70).uniform::<E>(vertices * features);
+    let adjacency = Adjacency::new(backend, graph).expect("room for a graph");
+    let x = matrix::<B, E>(backend, (vertices, features), &values);
+    let mut y = unwritten::<B, E>(backend, (vertices, features));
+    ops::spmm(backend, &adjacency, op, &x, &mut y).expect("a legal product");
+    let y = read(backend, &y);
+    for head in 0..heads {
+        let part = |rows: &[f32]| -> Vec<f32> {
+            let rows = rows.chunks_exact(features);
+            rows.flat_map(|row| row[head * width..(head + 1) * width].to_vec())
+                .collect()
+        };
+        let reference = SpmmReference {
+            graph,
+            weight: &|edge| weight(head, edge),
+            row_scale: None,
+            scale: op.scale,
+            features: width,
+        };
+        assert_close::<E>(
+            &format!("{what}, head {head} of {}, F = {features}", heads),
+            &part(&y),
+            &reference.of(&part(&values)),
+            width,
+            |row| allowed(graph.row_range(row).len()),
+        );
+    }
+}
+
+/// Planes of edge features, a plane a head.
+pub fn planes_of_edge_features<B: Backend>(backend: &B, scale: Scale) {
+    fn check_element<B: Backend, E: Element>(backend: &B, graph: &Csr) {
+        let plane = edge_plane_stride(graph.edges() as u64) as usize;
+        for (heads, width) in [(1, 5), (2, 8), (3, 24), (4, 64), (2, 264)] {
+            let weights = Random(71).uniform::<E>(heads * plane);
+            let array = elements(backend, &weights);
+            for policy in [IN_FLOAT, IN_HALF] {
+                let op = Spmm {
+                    weights: EdgeWeights::Planes {
+                        values: &array,
+                        heads,
+                    },
+                    scale: rounded::<f32>(0.7),
+                    policy,
+                    ..Spmm::default()
+                };
+                let in_half = E::LANES == 8 && policy.accumulate == Accumulate::Half;
+                check::<B, E>(
+                    backend,
+                    graph,
+                    (&op, heads, width),
+                    |head, edge| weights[head * plane + edge],
+                    |degree| match in_half {
+                        true => Allowed::half(degree.min(128), 1),
+                        false => Allowed::float(degree),
+                    },
+                    "edge features",
+                );
+            }
+        }
+    }
+    // No multiple of 8 edges, so that planes have room between them.
+    let graph = power_law(90, scale.pick(1_101, 20_003), Random(72));
+    check_element::<B, f16>(backend, &graph);
+    check_element::<B, f32>(backend, &graph);
+}
+
+/// Scores of the vertices, and the statistics of the rows that they make, a plane a head.
+struct Scores {
+    destinations: Vec<f32>,
+    sources: Vec<f32>,
+    statistics: Vec<[f32; 2]>,
+}
+
+impl Scores {
+    fn random(graph: &Csr, heads: usize) -> Self {
+        let vertices = graph.vertices();
+        let scores = |random| -> Vec<f32> {
+            let scores = Random(random).uniform::<f32>(heads * vertices);
+            scores.into_iter().map(|score| 3.0 * score).collect()
+        };
+        let (destinations, sources) = (scores(73), scores(74));
+        let mut statistics = Vec::new();
+        for head in 0..heads {
+            for row in 0..vertices {
+                let plane = head * vertices;
+                let score = |&column: &u32| {
+                    leaky(destinations[plane + row], sources[plane + column as usize])
+                };
+                let scores: Vec<f64> = graph.row(row).iter().map(score).collect();
+                let maximum = scores.iter().copied().fold(f64::MIN, f64::max);
+                let z: f64 = scores.iter().map(|score| (score - maximum).exp()).sum();
+                statistics.push(if scores.is_empty() {
+                    [0.0; 2]
+                } else {
+                    [maximum as f32, (1.0 / z) as f32]
+                });
+            }
+        }
+        Self {
+            destinations,
+            sources,
+            statistics,
+        }
+    }
+
+    /// The weight of an edge in float64, from the scores and statistics as they are in float.
+    fn weight<B: Backend>(
+        &self,
+        of: &EdgeAttention<'_, B>,
+        (destination, source): (usize, usize),
+        (head, vertices): (usize, usize),
+    ) -> f32 {
+        let plane = head * vertices;
+        let (l, r) = (
+            self.destinations[plane + destination],
+            self.sources[plane + source],
+        );
+        if of.positive_only && l + r <= 0.0 {
+            return 0.0;
+        }
+        let [maximum, inverse] = self.statistics[plane + destination].map(f64::from);
+        let kept = of.dropout.map_or(1.0, |dropout| {
+            let counter =
+                rng::edge_dropout_counter(STEP, head as u32, destination as u32, source as u32);
+            let bits = rng::philox(rng::key(dropout.seed, dropout.stream), counter)[0];
+            if rng::unit_f32(bits) < dropout.probability {
+                0.0
+            } else {
+                1.0 / (1.0 - f64::from(dropout.probability))
+            }
+        });
+        ((leaky(l, r) - maximum).exp() * inverse * kept) as f32
+    }
+}
+
+fn leaky(l: f32, r: f32) -> f64 {
+    let sum = f64::from(l) + f64::from(r);
+    if sum > 0.0 {
+        sum
+    } else {
+        sum * f64::from(SLOPE)
+    }
+}
+
+fn after_steps<B: Backend>(backend: &B, steps: u32) -> OptimizerState<B> {
+    let snapshot = OptimizerSnapshot {
+        loss_scale: 1.0,
+        steps,
+        skipped: 0,
+        since_change: 0,
+    };
+    OptimizerState::resume(backend, &snapshot).expect("room for a state")
+}
+
+/// Attention of every kind, along the edges and against them.
+pub fn attention<B: Backend>(backend: &B, scale: Scale) {
+    fn check_element<B: Backend, E: Element>(backend: &B, forward: &Csr) {
+        let backward = transposed(forward);
+        let vertices = forward.vertices();
+        let state = after_steps(backend, STEP);
+        for (heads, width) in [(1, 7), (1, 64), (2, 32), (8, 8), (3, 264)] {
+            let scores = Scores::random(forward, heads);
+            let destinations = elements(backend, &scores.destinations);
+            let sources = elements(backend, &scores.sources);
+            let statistics: Array<B, [f32; 2]> =
+                Array::from_slice(backend, &scores.statistics, KIND).expect("room");
+            // A quarter is a threshold that 24 bits and 32 bits tell alike.
+            let dropout = Some(Dropout {
+                probability: 0.25,
+                seed: 5,
+                stream: 6,
+                state: &state,
+            });
+            for (transposed, positive_only, dropout) in [
+                (false, false, None),
+                (true, false, None),
+                (false, true, dropout),
+                (true, true, dropout),
+                (true, false, dropout),
+            ] {
+                let of = EdgeAttention {
+                    heads,
+                    destination: &destinations,
+                    source: &sources,
+                    statistics: &statistics,
+                    slope: SLOPE,
+                    dropout,
+                    transposed,
+                    positive_only,
+                };
+                let op = Spmm {
+                    weights: EdgeWeights::Attention(&of),
+                    ..Spmm::default()
+                };
+                let graph = if transposed { &backward } else { forward };
+                let weight = |head, edge| {
+                    let row = graph.rows()[edge] as usize;
+                    let column = graph.cols()[edge] as usize;
+                    let ends = if transposed {
+                        (column, row)
+                    } else {
+                        (row, column)
+                    };
+                    scores.weight(&of, ends, (head, vertices))
+                };
+                check::<B, E>(
+                    backend,
+                    graph,
+                    (&op, heads, width),
+                    weight,
+                    // The argument of the exponential is at most 12 and rounded three times, the exponential twice.
+                    |degree| Allowed::float(degree + 48),
+                    &format!(
+                        "attention, transposed {transposed}, positive {positive_only}, dropout {}",
+                        dropout.is_some()
+                    ),
+                );
+            }
+        }
+    }
+    let graph = power_law(70, scale.pick(900, 9_000), Random(75));
+    check_element::<B, f16>(backend, &graph);
+    check_element::<B, f32>(backend, &graph);
+}
+
+/// Heads that do not fit the columns, planes of another length, impossible dropout.
+pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
+    let graph = power_law(10, 21, Random(76));
+    let adjacency = Adjacency::new(backend, &graph).expect("room for a graph");
+    let spmm = |op: &Spmm<'_, B, f16>, features: usize| {
+        let x = matrix::<B, f16>(backend, (10, features), &vec![1.0; 10 * features]);
+        let mut y = unwritten::<B, f16>(backend, (10, features));
+        let refusal = ops::spmm(backend, &adjacency, op, &x, &mut y);
+        refusal.expect_err("nothing that fits").to_string()
+    };
+    let weights = elements(backend, &[1.0; 48]);
+    let planes = |heads| Spmm {
+        weights: EdgeWeights::Planes {
+            values: &weights,
+            heads,
+        },
+        ..Spmm::default()
+    };
+    for (heads, features) in [(0, 16), (2, 12), (2, 24), (3, 16)] {
+        let message = spmm(&planes(heads), features);
+        assert!(
+            message.contains(&format!("into {heads} heads")),
+            "{message}"
+        );
+    }
+    let message = spmm(&planes(4), 32);
+    assert!(
+        message.contains("edge weights should be 96, is 48"),
+        "{message}"
+    );
+    let scores = elements(backend, &[1.0; 20]);
+    let statistics = Array::from_slice(backend, &[[0.0, 1.0]; 20], KIND).expect("room");
+    let state = after_steps(backend, 0);
+    let attention = |heads, probability| EdgeAttention {
+        heads,
+        destination: &scores,
+        source: &scores,
+        statistics: &statistics,
+        slope: SLOPE,
+        transposed: false,
+        positive_only: false,
+        dropout: Some(Dropout {
+            probability,
+            seed: 0,
+            stream: 0,
+            state: &state,
+        }),
+    };
+    let refusal = |of: EdgeAttention<'_, B>| {
+        let op = Spmm {
+            weights: EdgeWeights::Attention(&of),
+            ..Spmm::default()
+        };
+        spmm(&op, 16)
+    };
+    let message = refusal(attention(1, 0.5));
+    assert!(
+        message.contains("scores of destinations should be 10, is 20"),
+        "{message}"
+    );
+    let message = refusal(attention(2, 1.0));
+    assert!(message.contains("probability 1 is not in"), "{message}");
+}

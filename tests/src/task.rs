@@ -1,0 +1,120 @@
+//! A small task to train on: a directed graph with a hub whose row crosses CTAs, random features and labels.
+
+use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::graph::Graph;
+use halfgnn::nn::{
+    Aggregate, ConvolutionConfig, ModelConfig, Network, Norm, Propagation, Statistics,
+};
+use halfgnn::tensor::{Element, Matrix};
+use halfgnn::train::{Objective, TrainConfig, Trainer};
+use halfgnn_contract::rng;
+
+/// Vertices.
+pub const VERTICES: usize = 90;
+const EDGES: u64 = 1100;
+/// Features of a vertex.
+pub const FEATURES: usize = 19;
+/// Classes.
+pub const CLASSES: usize = 5;
+
+fn draw(index: u64, stream: u32) -> u32 {
+    rng::uniform_u32(rng::key(7, stream), index)
+}
+
+/// The graph; every second edge ends in the hub.
+pub fn graph() -> Graph {
+    let row = |k: u64| {
+        if k.is_multiple_of(2) {
+            3
+        } else {
+            draw(k, 0) % VERTICES as u32
+        }
+    };
+    let rows: Vec<u32> = (0..EDGES).map(row).collect();
+    let columns: Vec<u32> = (0..EDGES).map(|k| draw(k, 1) % VERTICES as u32).collect();
+    Graph::from_edges(VERTICES, &rows, &columns).expect("ids are in range")
+}
+
+/// The task on a backend, its graph with the degree norm `norm`.
+pub fn objective<B: Backend, E: Element>(backend: &B, norm: Norm) -> Objective<B, E> {
+    let value = |k: usize| 2.0 * rng::unit_f32(draw(k as u64, 2)) - 1.0;
+    let features: Vec<f32> = (0..VERTICES * FEATURES).map(value).collect();
+    let labels: Vec<u32> = (0..VERTICES as u64)
+        .map(|k| draw(k, 3) % CLASSES as u32)
+        .collect();
+    let ids: Vec<u32> = (0..VERTICES as u32).collect();
+    let features = Matrix::from_f32(backend, VERTICES, FEATURES, &features, MemoryKind::Features)
+        .expect("room");
+    let propagation = Propagation::new(backend, &graph(), norm).expect("room");
+    let splits = [&ids[..50], &ids[50..70], &ids[70..]];
+    Objective::new(backend, propagation, features, &labels, CLASSES, splits).expect("a whole task")
+}
+
+/// A GCN of two layers.
+pub fn model() -> ModelConfig {
+    ModelConfig {
+        hidden: 24,
+        layers: 2,
+        dropout: 0.5,
+        ..ModelConfig::gcn(FEATURES, CLASSES)
+    }
+}
+
+/// A model of every kind, with everything that draws random numbers or keeps statistics.
+pub fn models() -> Vec<ModelConfig> {
+    let shape = |config: ModelConfig| ModelConfig {
+        hidden: 16,
+        layers: 2,
+        ..config
+    };
+    let gat = ConvolutionConfig::Gat {
+        heads: 2,
+        slope: 0.2,
+        attention_dropout: 0.3,
+    };
+    let gin = ConvolutionConfig::Gin {
+        aggregate: Aggregate::Mean,
+        lambda: 0.1,
+        epsilon: 0.5,
+        learn_epsilon: true,
+        statistics: Statistics::Running,
+    };
+    let kind = |convolution, config| ModelConfig {
+        convolution,
+        ..shape(config)
+    };
+    vec![
+        shape(ModelConfig::gcn(FEATURES, CLASSES)),
+        shape(ModelConfig::sage(FEATURES, CLASSES)),
+        shape(ModelConfig::gin(FEATURES, CLASSES)),
+        ModelConfig {
+            recompute: true,
+            ..kind(gin, ModelConfig::gin(FEATURES, CLASSES))
+        },
+        kind(gat, ModelConfig::gat(FEATURES, CLASSES)),
+    ]
+}
+
+/// A trainer of `model` before its first step.
+pub fn trainer<'a, B: Backend, E: Element>(
+    backend: &'a B,
+    objective: &'a Objective<B, E>,
+    model: ModelConfig,
+    train: TrainConfig,
+) -> Trainer<'a, B, E, Network<B, E>> {
+    let model = Network::new(backend, objective.vertices(), model, train.seed).expect("room");
+    Trainer::new(backend, objective, model, train).expect("room")
+}
+
+/// The master weights of a model.
+pub fn weights<B: Backend, E: Element>(
+    backend: &B,
+    model: &impl halfgnn::nn::Model<B, E>,
+) -> Vec<Vec<f32>> {
+    let read = |parameter: &halfgnn::nn::Parameter<B, E>| parameter.master().to_f32(backend);
+    let parameters = model.parameters();
+    parameters
+        .into_iter()
+        .map(|parameter| read(parameter).expect("no failure before"))
+        .collect()
+}

@@ -1,0 +1,265 @@
+//! A task that is small enough for dense float64: what a model's loss is there, and what it becomes when a weight moves.
+
+use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::graph::Graph;
+use halfgnn::nn::{Aggregate, ConvolutionConfig, Model, ModelConfig, Norm, Propagation};
+use halfgnn::tensor::{Element, Matrix};
+use halfgnn::train::Objective;
+use halfgnn_contract::rng;
+use std::collections::HashMap;
+
+/// A task on a graph that is not symmetric, has a vertex that nobody hears from and one that hears from nobody.
+#[derive(Debug)]
+pub struct Toy {
+    /// The graph.
+    pub graph: Graph,
+    /// Features of the vertices, row-major.
+    pub features: Vec<f32>,
+    /// Features of a vertex.
+    pub width: usize,
+    /// The class of each vertex.
+    pub labels: Vec<u32>,
+    /// Number of classes.
+    pub classes: usize,
+    /// The vertices of each split.
+    pub splits: [Vec<u32>; 3],
+}
+
+/// The `index`-th number of a stream.
+pub fn random(index: u64, stream: u32) -> u32 {
+    rng::uniform_u32(rng::key(2024, stream), index)
+}
+
+impl Toy {
+    /// The task with `width` features.
+    pub fn new(width: usize) -> Self {
+        let vertices = 14;
+        let edges: Vec<(u32, u32)> = (0..60)
+            .map(|k| (random(k, 1) % 13, 1 + random(k, 2) % 13))
+            .chain([(5, 5), (5, 5)])
+            .collect();
+        let (rows, columns): (Vec<_>, Vec<_>) = edges.into_iter().unzip();
+        let features =
+            (0..vertices as u64 * width as u64).map(|k| 2.0 * rng::unit_f32(random(k, 3)) - 1.0);
+        Self {
+            graph: Graph::from_edges(vertices, &rows, &columns).expect("ids are in range"),
+            features: features.collect(),
+            width,
+            labels: (0..vertices as u64).map(|k| random(k, 4) % 3).collect(),
+            classes: 3,
+            splits: [vec![0, 3, 4, 5, 9, 13], vec![1, 2], vec![6, 7, 8]],
+        }
+    }
+
+    /// The task on a backend, with the degree norm that a model wants.
+    pub fn objective<B: Backend, E: Element>(&self, backend: &B, norm: Norm) -> Objective<B, E> {
+        let graph = Propagation::new(backend, &self.graph, norm).expect("room");
+        let (rows, kind) = (self.graph.vertices(), MemoryKind::Features);
+        let features =
+            Matrix::from_f32(backend, rows, self.width, &self.features, kind).expect("room");
+        let splits = self.splits.each_ref().map(Vec::as_slice);
+        Objective::new(backend, graph, features, &self.labels, self.classes, splits)
+            .expect("a whole task")
+    }
+}
+
+type Rows = Vec<Vec<f64>>;
+
+/// The parameters of a model in float64, by name.
+#[derive(Clone, Debug)]
+pub struct Parameters(HashMap<String, (Vec<f64>, usize)>);
+
+impl Parameters {
+    /// Those of a model as they are.
+    pub fn of<B: Backend, E: Element>(backend: &B, model: &impl Model<B, E>) -> Self {
+        let entry = |parameter: &halfgnn::nn::Parameter<B, E>| {
+            let values = parameter
+                .master()
+                .to_f32(backend)
+                .expect("no failure before");
+            let values = values.into_iter().map(f64::from).collect();
+            (parameter.name().to_owned(), (values, parameter.shape().1))
+        };
+        Self(model.parameters().into_iter().map(entry).collect())
+    }
+
+    /// A weight, to change it.
+    pub fn at(&mut self, name: &str, index: usize) -> &mut f64 {
+        &mut self.0.get_mut(name).expect("the model has it").0[index]
+    }
+
+    fn row(&self, name: &str) -> &[f64] {
+        &self.0[name].0
+    }
+
+    fn product(&self, x: &Rows, name: &str) -> Rows {
+        let (weights, columns) = &self.0[name];
+        let row = |row: &Vec<f64>| {
+            let mut y = vec![0.0; *columns];
+            for (x, weights) in row.iter().zip(weights.chunks(*columns)) {
+                y.iter_mut().zip(weights).for_each(|(y, w)| *y += x * w);
+            }
+            y
+        };
+        x.iter().map(row).collect()
+    }
+}
+
+/// The loss of a model in float64, from a dense adjacency, without dropout and with the statistics of the batch.
+pub fn reference_loss(toy: &Toy, config: &ModelConfig, parameters: &Parameters) -> f64 {
+    let rows = |values: &[f32]| values.iter().map(|&value| value.into()).collect();
+    let mut x: Rows = toy.features.chunks(toy.width).map(rows).collect();
+    for layer in 0..config.layers {
+        let name = |parameter: &str| format!("layers.{layer}.{parameter}");
+        let mut y = convolve(toy, config, parameters, &name, &x);
+        let bias = parameters.row(&name("bias"));
+        for (y, x) in y.iter_mut().zip(&x) {
+            for (n, value) in y.iter_mut().enumerate() {
+                *value += bias[n];
+                if config.residual && x.len() == bias.len() {
+                    *value += x[n];
+                }
+                if layer + 1 < config.layers {
+                    *value = value.max(0.0);
+                }
+            }
+        }
+        x = y;
+    }
+    let losses = toy.splits[0].iter().map(|&vertex| {
+        let logits = &x[vertex as usize];
+        logits.iter().map(|z| z.exp()).sum::<f64>().ln()
+            - logits[toy.labels[vertex as usize] as usize]
+    });
+    losses.sum::<f64>() / toy.splits[0].len() as f64
+}
+
+fn convolve(
+    toy: &Toy,
+    config: &ModelConfig,
+    parameters: &Parameters,
+    name: &dyn Fn(&str) -> String,
+    x: &Rows,
+) -> Rows {
+    let add = |a: Rows, b: Rows, factor: f64| -> Rows {
+        let row =
+            |(a, b): (Vec<f64>, Vec<f64>)| a.iter().zip(&b).map(|(a, b)| a + factor * b).collect();
+        a.into_iter().zip(b).map(row).collect()
+    };
+    match config.convolution {
+        ConvolutionConfig::Gcn { norm } => {
+            let product = parameters.product(x, &name("weight"));
+            aggregate(toy, norm, &product)
+        }
+        ConvolutionConfig::Sage => {
+            let itself = parameters.product(x, &name("self.weight"));
+            let neighbours = parameters.product(x, &name("neighbours.weight"));
+            add(itself, aggregate(toy, Norm::Right, &neighbours), 1.0)
+        }
+        ConvolutionConfig::Gin {
+            aggregate: form,
+            lambda,
+            epsilon,
+            learn_epsilon,
+            ..
+        } => {
+            let norm = match form {
+                Aggregate::Mean => Norm::Right,
+                Aggregate::Sum => Norm::None,
+            };
+            let epsilon = match learn_epsilon {
+                true => parameters.row(&name("epsilon"))[0],
+                false => epsilon.into(),
+            };
+            let nothing: Rows = vec![vec![0.0; x[0].len()]; x.len()];
+            let sum = add(nothing, x.clone(), 1.0 + epsilon);
+            let sum = add(sum, aggregate(toy, norm, x), lambda.into());
+            let mut between = parameters.product(&sum, &name("mlp.0.weight"));
+            let (weight, bias) = (
+                parameters.row(&name("norm.weight")),
+                parameters.row(&name("norm.bias")),
+            );
+            let count = between.len() as f64;
+            for column in 0..weight.len() {
+                let values: Vec<f64> = between.iter().map(|row| row[column]).collect();
+                let mean = values.iter().sum::<f64>() / count;
+                let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+                for row in &mut between {
+                    let normalized = (row[column] - mean) / (variance + 1e-5).sqrt();
+                    row[column] = (normalized * weight[column] + bias[column]).max(0.0);
+                }
+            }
+            parameters.product(&between, &name("mlp.1.weight"))
+        }
+        ConvolutionConfig::Gat { heads, slope, .. } => {
+            let h = parameters.product(x, &name("weight"));
+            let vectors = parameters.row(&name("attention"));
+            let outputs = parameters.row(&name("bias")).len();
+            attend(toy, heads, slope.into(), &h, vectors, outputs)
+        }
+        ref other => panic!("no reference for {other}"),
+    }
+}
+
+/// Attention with `heads` heads, whose mean has `outputs` columns where all together have more.
+fn attend(toy: &Toy, heads: usize, slope: f64, h: &Rows, vectors: &[f64], outputs: usize) -> Rows {
+    let (vertices, width) = (h.len(), h[0].len());
+    let distance = width / heads;
+    let dot = |v: usize, row: usize, head: usize| -> f64 {
+        let columns = head * distance..(head + 1) * distance;
+        columns.map(|c| h[v][c] * vectors[row * width + c]).sum()
+    };
+    let mut y = vec![vec![0.0; width]; vertices];
+    for head in 0..heads {
+        let score = |edge: usize| {
+            let (i, j) = (
+                toy.graph.rows()[edge] as usize,
+                toy.graph.cols()[edge] as usize,
+            );
+            let e = dot(i, 0, head) + dot(j, 1, head);
+            if e > 0.0 { e } else { slope * e }
+        };
+        let mut sums = vec![0.0; vertices];
+        for (edge, &i) in toy.graph.rows().iter().enumerate() {
+            sums[i as usize] += score(edge).exp();
+        }
+        for (edge, (&i, &j)) in toy.graph.rows().iter().zip(toy.graph.cols()).enumerate() {
+            let weight = score(edge).exp() / sums[i as usize];
+            for c in head * distance..(head + 1) * distance {
+                y[i as usize][c] += weight * h[j as usize][c];
+            }
+        }
+    }
+    let mean = |row: Vec<f64>| -> Vec<f64> {
+        let of = |c: usize| (0..heads).map(|head| row[head * distance + c]).sum::<f64>();
+        (0..outputs).map(|c| of(c) / heads as f64).collect()
+    };
+    if heads > 1 && outputs < width && outputs <= distance {
+        y = y.into_iter().map(mean).collect();
+    }
+    y
+}
+
+/// `R · A · C · x`.
+fn aggregate(toy: &Toy, norm: Norm, x: &Rows) -> Rows {
+    let power = |degree: u32, exponent: f64| match degree {
+        0 => 0.0,
+        degree => f64::from(degree).powf(exponent),
+    };
+    let (row_exponent, column_exponent) = match norm {
+        Norm::Both => (-0.5, -0.5),
+        Norm::Right => (-1.0, 0.0),
+        Norm::Left => (0.0, -1.0),
+        Norm::None => (0.0, 0.0),
+    };
+    let (rows, columns) = (toy.graph.in_degrees(), toy.graph.out_degrees());
+    let mut y = vec![vec![0.0; x[0].len()]; x.len()];
+    for (&row, &column) in toy.graph.rows().iter().zip(toy.graph.cols()) {
+        let (row, column) = (row as usize, column as usize);
+        let factor = power(rows[row], row_exponent) * power(columns[column], column_exponent);
+        for (y, x) in y[row].iter_mut().zip(&x[column]) {
+            *y += factor * x;
+        }
+    }
+    y
+}

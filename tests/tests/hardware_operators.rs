@@ -1,0 +1,109 @@
+//! The library's operators on the emulator give what they gave on a card: every case of
+//! [`halfgnn_tests::hardware::operators`], bit for bit, or within the bound of a tensor core's sums.
+
+use halfgnn::backend::gpu::Gpu;
+use halfgnn::driver::Driver;
+use halfgnn::driver::emulated::{Emulated, Options};
+use halfgnn_tests::hardware::operators::{OperatorCase, Outcome, cases, folder};
+use halfgnn_tests::hardware::store::{self, Recording};
+use ptx_emulator::Module;
+use rayon::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// How the recording is made again, after an operator's rounding or a case was changed on purpose.
+const AGAIN: &str = "cargo run --release -p halfgnn-tests --features cuda --bin record_hardware -- \
+                     tests/data/hardware --operators, on a card";
+
+/// Multiprocessors of the card, by which products are split.
+const MULTIPROCESSORS: u32 = 132;
+
+static PTX: LazyLock<String> = LazyLock::new(|| {
+    let newest = Emulated::new().info().compute_capability;
+    halfgnn::ptx::read(Some(newest))
+        .expect("the kernels' PTX")
+        .into_owned()
+});
+
+static BACKEND: LazyLock<Gpu<Emulated>> = LazyLock::new(|| {
+    let options = Options {
+        multiprocessors: MULTIPROCESSORS,
+        record: true,
+        ..Options::default()
+    };
+    Gpu::new(Emulated::with_options(options), &PTX).expect("the PTX fits this program")
+});
+
+/// What all cases gave, and the kernels that they launched.
+struct Ran {
+    outcomes: Vec<(String, Outcome)>,
+    kernels: BTreeSet<String>,
+}
+
+/// Once, in parallel.
+static RAN: LazyLock<Ran> = LazyLock::new(|| {
+    let run = |case: &OperatorCase<_>| (case.name.clone(), case.run(&*BACKEND));
+    let outcomes = cases().par_iter().map(run).collect();
+    let launches = BACKEND.driver().take_launches();
+    Ran {
+        outcomes,
+        kernels: launches.into_iter().map(|launch| launch.kernel).collect(),
+    }
+});
+
+fn recording() -> Recording {
+    store::read(&folder()).expect("results of a card, which the program record_hardware writes")
+}
+
+#[test]
+fn the_emulator_agrees_with_the_card() {
+    let recording = recording();
+    let card = format!(", {MULTIPROCESSORS} multiprocessors,");
+    assert!(recording.device.contains(&card), "{}", recording.device);
+    let mut reports = Vec::new();
+    for (name, outcome) in &RAN.outcomes {
+        let told = match recording.records.get(name) {
+            None => Some("it was not recorded".to_owned()),
+            Some(record) if record.fingerprint != outcome.fingerprint => {
+                Some("it was recorded with other operands".to_owned())
+            }
+            Some(record) => outcome.results.disagreement(&record.bytes),
+        };
+        reports.extend(told.map(|told| format!("{name}: {told}")));
+    }
+    let names: BTreeSet<&String> = RAN.outcomes.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), RAN.outcomes.len(), "two cases of one name");
+    let gone = recording
+        .records
+        .keys()
+        .filter(|name| !names.contains(name));
+    reports.extend(gone.map(|name| format!("{name}: it was recorded and is no case any more")));
+    assert!(
+        reports.is_empty(),
+        "{} cases:\n{}\nif this was intended, record again: {AGAIN}",
+        reports.len(),
+        reports.join("\n")
+    );
+}
+
+/// Kernels of the paper's comparison of loads, which no operator takes.
+const OF_NO_OPERATOR: [&str; 4] = [
+    "spmm_follow_up_half2_discretized",
+    "spmm_follow_up_half4_discretized",
+    "spmm_v_half2_discretized_half",
+    "spmm_v_half4_discretized_half",
+];
+
+#[test]
+fn every_kernel_is_launched() {
+    let module = Module::parse(&PTX).expect("PTX");
+    let entries: Vec<&str> = module.entries().map(|entry| entry.name.as_str()).collect();
+    let missing: Vec<&&str> = entries
+        .iter()
+        .filter(|name| !RAN.kernels.contains(**name) && !OF_NO_OPERATOR.contains(name))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "no operator's case launches {missing:?}"
+    );
+}
