@@ -1,6 +1,7 @@
 //! Options that say which model.
 
 use crate::args::{not_negative, probability};
+use crate::bench::args::SpmmPolicyName;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use halfgnn::nn::{Aggregate, ConvolutionConfig, ModelConfig, Statistics};
@@ -26,6 +27,10 @@ pub struct ModelArgs {
     /// Add the input of a layer to its output where they are of one width
     #[arg(long)]
     pub residual: bool,
+    /// How neighbours are summed up: post-half is the way of frameworks, which overflows; not of GAT [default:
+    /// discretized-float]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub policy: Option<SpmmPolicyName>,
     /// GAT: number of heads [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535))]
     pub heads: Option<u32>,
@@ -80,6 +85,13 @@ impl ModelArgs {
                 self.model.as_str(),
             )));
         }
+        if self.policy.is_some() && self.model == ModelName::Gat {
+            return Err(Failure::Input(
+                "--policy says how neighbours are summed up, and GAT's attention is always summed up in float; leave it \
+                 out, or take another --model"
+                    .to_owned(),
+            ));
+        }
         let mut config = self.model.config(features, classes);
         match &mut config.convolution {
             ConvolutionConfig::Gin {
@@ -116,6 +128,7 @@ impl ModelArgs {
             dropout: self.dropout.unwrap_or(config.dropout),
             residual: self.residual,
             recompute: self.recompute,
+            policy: self.policy.map_or(config.policy, Into::into),
             ..config
         })
     }
@@ -179,6 +192,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use clap::Parser;
+    use halfgnn::backend::Scaling;
 
     fn config(options: &[&str]) -> Result<ModelConfig, String> {
         let start = ["halfgnn", "train", "--dataset", "x.npz"];
@@ -208,6 +222,8 @@ mod tests {
             attention_dropout: 0.0,
         };
         assert_eq!(gat.convolution, expected);
+        let plain = config(&["--model", "gin", "--policy", "post-half"]).unwrap();
+        assert_eq!(plain.policy.scaling, Scaling::PostReduction);
         let sum = config(&["--model", "gin", "--aggregate", "sum", "--epsilon", "-0.5"]).unwrap();
         let expected = ConvolutionConfig::Gin {
             aggregate: Aggregate::Sum,
@@ -226,5 +242,7 @@ mod tests {
             message.contains("--lambda is an option of gin, and the model is gcn"),
             "{message}"
         );
+        let message = config(&["--model", "gat", "--policy", "post-half"]).unwrap_err();
+        assert!(message.contains("--policy"), "{message}");
     }
 }
