@@ -14,7 +14,7 @@ use halfgnn::backend::{
     OptimizerSnapshot, OptimizerState, Sddmm, SegmentReduction, Spmm,
 };
 use halfgnn::graph::{Csr, Graph};
-use halfgnn::ops::{self, Attention, AttentionBackward};
+use halfgnn::ops::{self, Attention, AttentionBackward, AttentionForward};
 use halfgnn::tensor::{Array, Element, Precision};
 use halfgnn_contract::rng;
 
@@ -100,26 +100,44 @@ impl<'a> Case<'a> {
         let state = self.state(backend);
         let mut attention =
             Attention::new(backend, shape.0, self.heads, SLOPE).expect("room for attention");
-        let mut y = unwritten::<B, E>(backend, shape);
+        let [mut y, mut positive, mut lent] = [(); 3].map(|()| unwritten::<B, E>(backend, shape));
         let dropout = self.drops(&state);
+        let of = |y, positive| AttentionForward {
+            h: &h,
+            vectors: &vectors,
+            dropout,
+            y,
+            positive,
+        };
+        let mut alone = unwritten::<B, E>(backend, shape);
         attention
-            .forward(backend, &a, &h, &vectors, dropout, &mut y)
+            .forward(backend, &a, of(&mut alone, None))
             .expect("a legal forward pass");
-        let mut lent = unwritten::<B, E>(backend, shape);
+        attention
+            .forward(backend, &a, of(&mut y, Some(&mut positive)))
+            .expect("a legal forward pass");
+        let y_alone = read(backend, &alone);
+        assert_eq!(
+            y_alone,
+            read(backend, &y),
+            "with the positive sum and without"
+        );
+        let mut numbers = [(); 3].map(|()| unwritten_numbers(backend, self.heads * shape.0));
         let mut dh = unwritten::<B, E>(backend, shape);
         let mut d_vectors = unwritten::<B, f32>(backend, (2, shape.1));
         let of = AttentionBackward {
             h: &h,
             vectors: &vectors,
             y: &y,
+            positive: &positive,
             dy: &dy,
             dropout,
-            lent: &mut lent,
+            lent: (&mut lent, numbers.each_mut()),
             dh: &mut dh,
             d_vectors: &mut d_vectors,
         };
         attention
-            .backward(backend, &a, &back, of)
+            .backward(backend, &back, of)
             .expect("a legal backward pass");
         Outcome {
             y: read(backend, &y),
@@ -528,8 +546,15 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     assert!(error.to_string().contains("0 heads"), "{error}");
     let mut run = |vertices, heads, vectors: &_| {
         let mut attention = Attention::new(backend, vertices, heads, SLOPE).expect("room");
+        let of = AttentionForward {
+            h: &h,
+            vectors,
+            dropout: None,
+            y: &mut y,
+            positive: None,
+        };
         attention
-            .forward(backend, &a, &h, vectors, None, &mut y)
+            .forward(backend, &a, of)
             .map_err(|error| error.to_string())
     };
     run(2, 2, &vectors).expect("two heads of 8");

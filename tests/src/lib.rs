@@ -65,7 +65,7 @@ macro_rules! conformance {
             spmm_values: integers_are_exact, hubs_average_to_one, sums_that_leave_half, factors_that_underflow,
                 empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept,
                 padding_stays_zero;
-            spmm_heads: planes_of_edge_features, attention, misfits_are_refused;
+            spmm_heads: planes_of_edge_features, attention, attention_pairs, misfits_are_refused;
             spmm_algebra: adjoint, permutations_commute, linear, repeatable;
             sddmm: every_graph, rows_that_cross_boundaries, every_number_of_edges, every_feature_length, heads, factors,
                 misfits_are_refused;
@@ -73,7 +73,7 @@ macro_rules! conformance {
             sddmm_values: integers_are_exact, infinities_stay_in_their_edges, subnormals_are_kept, symmetric,
                 adjoint_of_spmm, repeatable;
             segment: sums_and_maxima, sums_are_close_and_repeat, nan_stays_in_its_row, softmax_statistics,
-                softmax_of_extremes, gradient_sums, misfits_are_refused;
+                softmax_of_extremes, misfits_are_refused;
             attention: fused, unfused, repeatable, softmax_of_extremes, weights_sum_to_one, misfits_are_refused;
             shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
             attention_heads: scores, dots, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;

@@ -2,13 +2,11 @@
 //! boundary of lanes and warps and span many of them.
 
 use crate::Scale;
-use crate::graphs::{boundaries, from_degrees, hub, odd, power_law, transposed};
+use crate::graphs::{boundaries, from_degrees, hub, odd, power_law};
 use crate::input::{KIND, Random, elements, words};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::f16;
-use halfgnn::backend::{
-    Adjacency, AttentionScores, Backend, EdgeAttention, EdgeValues, SegmentReduction,
-};
+use halfgnn::backend::{Adjacency, AttentionScores, Backend, EdgeValues, SegmentReduction};
 use halfgnn::graph::Csr;
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Element};
@@ -311,69 +309,6 @@ pub fn softmax_of_extremes<B: Backend>(backend: &B, _: Scale) {
             source,
         };
         check_statistics(backend, name, &graph, 1, &scores);
-    }
-}
-
-/// `Σ LeakyReLU' · α · v` in the order of the rows and in the transposed one.
-pub fn gradient_sums<B: Backend>(backend: &B, scale: Scale) {
-    let forward = power_law(90, scale.pick(2_000, 30_000), Random(90));
-    let (heads, vertices) = (2, forward.vertices());
-    let scores = Scores::random(vertices, heads, 2.0, 91);
-    let v = Random(93).uniform::<f32>(heads * vertices);
-    let statistics: Vec<[f32; 2]> = (0..heads * vertices)
-        .map(|at| {
-            let [m, z, _] = scores.row(&forward, at / vertices, at % vertices);
-            if z == 0.0 {
-                [0.0; 2]
-            } else {
-                [m as f32, (1.0 / z) as f32]
-            }
-        })
-        .collect();
-    let destination = elements::<B, f32>(backend, &scores.destination);
-    let source = elements::<B, f32>(backend, &scores.source);
-    let statistics_array =
-        Array::from_slice(backend, &statistics, KIND).expect("room for statistics");
-    let v_array = elements::<B, f32>(backend, &v);
-    for is_transposed in [false, true] {
-        let graph = if is_transposed {
-            transposed(&forward)
-        } else {
-            forward.clone()
-        };
-        let a = Adjacency::new(backend, &graph).expect("room for a graph");
-        let attention = EdgeAttention {
-            heads,
-            destination: &destination,
-            source: &source,
-            statistics: &statistics_array,
-            slope: SLOPE,
-            transposed: is_transposed,
-            positive_only: false,
-            dropout: None,
-        };
-        let mut sums = unwritten_numbers(backend, heads * vertices);
-        ops::attention_gradient_sums(backend, &a, &attention, &v_array, &mut sums).expect("legal");
-        let sums = sums.to_vec(backend).expect("no failure before");
-        let mut expected = vec![Sum::default(); heads * vertices];
-        for head in 0..heads {
-            for (&row, &column) in graph.rows().iter().zip(graph.cols()) {
-                let (i, j) = if is_transposed {
-                    (column, row)
-                } else {
-                    (row, column)
-                };
-                let (i, j) = (head * vertices + i as usize, head * vertices + j as usize);
-                let sum = scores.destination[i] + scores.source[j];
-                let slope = if sum > 0.0 { 1.0 } else { f64::from(SLOPE) };
-                let [m, reciprocal] = statistics[i].map(f64::from);
-                let alpha = (f64::from(leaky_relu(sum, SLOPE)) - m).exp() * reciprocal;
-                expected[head * vertices + row as usize].add(slope * alpha * f64::from(v[i]));
-            }
-        }
-        assert_close::<f32>("gradient sums", &sums, &expected, 1, |at| {
-            Allowed::float(graph.row_range(at % vertices).len() + 16)
-        });
     }
 }
 

@@ -3,12 +3,13 @@
 use crate::Scale;
 use crate::graphs::{power_law, transposed};
 use crate::input::{KIND, Random, elements, matrix, read, rounded, unwritten};
-use crate::reference::{Allowed, SpmmReference, assert_close};
+use crate::reference::{Allowed, SpmmReference, Sum, assert_close};
+use crate::segment::unwritten_numbers;
 use crate::spmm::{IN_FLOAT, IN_HALF};
 use half::f16;
 use halfgnn::backend::{
-    Accumulate, Adjacency, Backend, Dropout, EdgeAttention, EdgeWeights, OptimizerSnapshot,
-    OptimizerState, Spmm,
+    Accumulate, Adjacency, AttentionPair, Backend, Dropout, EdgeAttention, EdgeWeights,
+    OptimizerSnapshot, OptimizerState, SoftmaxGradient, Spmm, SpmmPolicy,
 };
 use halfgnn::graph::Csr;
 use halfgnn::ops;
@@ -34,27 +35,63 @@ fn check<B: Backend, E: Element>(
     let x = matrix::<B, E>(backend, (vertices, features), &values);
     let mut y = unwritten::<B, E>(backend, (vertices, features));
     ops::spmm(backend, &adjacency, op, &x, &mut y).expect("a legal product");
-    let y = read(backend, &y);
-    for head in 0..heads {
-        let part = |rows: &[f32]| -> Vec<f32> {
-            let rows = rows.chunks_exact(features);
-            rows.flat_map(|row| row[head * width..(head + 1) * width].to_vec())
-                .collect()
-        };
-        let reference = SpmmReference {
+    let product = Product {
+        graph,
+        heads,
+        width,
+        scale: op.scale,
+        x: &values,
+    };
+    product.check::<E>(&read(backend, &y), weight, allowed, what);
+}
+
+/// What a product is one of.
+struct Product<'a> {
+    graph: &'a Csr,
+    heads: usize,
+    width: usize,
+    scale: f32,
+    x: &'a [f32],
+}
+
+impl Product<'_> {
+    /// Compares each head of `y` with float64.
+    fn check<E: Element>(
+        &self,
+        y: &[f32],
+        weight: impl Fn(usize, usize) -> f32,
+        allowed: impl Fn(usize) -> Allowed,
+        what: &str,
+    ) {
+        let &Self {
             graph,
-            weight: &|edge| weight(head, edge),
-            row_scale: None,
-            scale: op.scale,
-            features: width,
-        };
-        assert_close::<E>(
-            &format!("{what}, head {head} of {}, F = {features}", heads),
-            &part(&y),
-            &reference.of(&part(&values)),
+            heads,
             width,
-            |row| allowed(graph.row_range(row).len()),
-        );
+            scale,
+            x,
+        } = self;
+        let features = heads * width;
+        for head in 0..heads {
+            let part = |rows: &[f32]| -> Vec<f32> {
+                let rows = rows.chunks_exact(features);
+                rows.flat_map(|row| row[head * width..(head + 1) * width].to_vec())
+                    .collect()
+            };
+            let reference = SpmmReference {
+                graph,
+                weight: &|edge| weight(head, edge),
+                row_scale: None,
+                scale,
+                features: width,
+            };
+            assert_close::<E>(
+                &format!("{what}, head {head} of {}, F = {features}", heads),
+                &part(y),
+                &reference.of(&part(x)),
+                width,
+                |row| allowed(graph.row_range(row).len()),
+            );
+        }
     }
 }
 
@@ -142,15 +179,6 @@ impl Scores {
         (destination, source): (usize, usize),
         (head, vertices): (usize, usize),
     ) -> f32 {
-        let plane = head * vertices;
-        let (l, r) = (
-            self.destinations[plane + destination],
-            self.sources[plane + source],
-        );
-        if of.positive_only && l + r <= 0.0 {
-            return 0.0;
-        }
-        let [maximum, inverse] = self.statistics[plane + destination].map(f64::from);
         let kept = of.dropout.map_or(1.0, |dropout| {
             let counter =
                 rng::edge_dropout_counter(STEP, head as u32, destination as u32, source as u32);
@@ -161,7 +189,23 @@ impl Scores {
                 1.0 / (1.0 - f64::from(dropout.probability))
             }
         });
-        ((leaky(l, r) - maximum).exp() * inverse * kept) as f32
+        let (alpha, _) = self.alpha((destination, source), (head, vertices));
+        (alpha * kept) as f32
+    }
+
+    /// The weight of an edge before dropout, and whether the sum of its scores is positive.
+    fn alpha(
+        &self,
+        (destination, source): (usize, usize),
+        (head, vertices): (usize, usize),
+    ) -> (f64, bool) {
+        let plane = head * vertices;
+        let (l, r) = (
+            self.destinations[plane + destination],
+            self.sources[plane + source],
+        );
+        let [maximum, inverse] = self.statistics[plane + destination].map(f64::from);
+        ((leaky(l, r) - maximum).exp() * inverse, l + r > 0.0)
     }
 }
 
@@ -203,12 +247,11 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
                 stream: 6,
                 state: &state,
             });
-            for (transposed, positive_only, dropout) in [
-                (false, false, None),
-                (true, false, None),
-                (false, true, dropout),
-                (true, true, dropout),
-                (true, false, dropout),
+            for (transposed, dropout) in [
+                (false, None),
+                (true, None),
+                (false, dropout),
+                (true, dropout),
             ] {
                 let of = EdgeAttention {
                     heads,
@@ -218,7 +261,6 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
                     slope: SLOPE,
                     dropout,
                     transposed,
-                    positive_only,
                 };
                 let op = Spmm {
                     weights: EdgeWeights::Attention(&of),
@@ -243,10 +285,119 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
                     // The argument of the exponential is at most 12 and rounded three times, the exponential twice.
                     |degree| Allowed::float(degree + 48),
                     &format!(
-                        "attention, transposed {transposed}, positive {positive_only}, dropout {}",
+                        "attention, transposed {transposed}, dropout {}",
                         dropout.is_some()
                     ),
                 );
+            }
+        }
+    }
+    let graph = power_law(70, scale.pick(900, 9_000), Random(75));
+    check_element::<B, f16>(backend, &graph);
+    check_element::<B, f32>(backend, &graph);
+}
+
+/// Both sums of attention, along the edges and against them, and with them the sums of a softmax's gradient.
+pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
+    fn check_element<B: Backend, E: Element>(backend: &B, forward: &Csr) {
+        let backward = transposed(forward);
+        let vertices = forward.vertices();
+        let state = after_steps(backend, STEP);
+        for (heads, width) in [(1, 7), (1, 64), (2, 32), (8, 8), (3, 264)] {
+            let scores = Scores::random(forward, heads);
+            let destination = &elements(backend, &scores.destinations);
+            let source = &elements(backend, &scores.sources);
+            let statistics = &Array::from_slice(backend, &scores.statistics, KIND).expect("room");
+            let numbers = Random(77).uniform::<f32>(heads * vertices);
+            let values = elements::<B, f32>(backend, &numbers);
+            let dropout = Some(Dropout {
+                probability: 0.25,
+                seed: 5,
+                stream: 6,
+                state: &state,
+            });
+            for (is_transposed, dropout, wants_gradient) in [
+                (false, None, false),
+                (true, None, true),
+                (false, dropout, false),
+                (true, dropout, true),
+                (false, dropout, true),
+                (true, dropout, false),
+            ] {
+                let graph = if is_transposed { &backward } else { forward };
+                let features = heads * width;
+                let rows = Random(70).uniform::<E>(vertices * features);
+                let adjacency = Adjacency::new(backend, graph).expect("room for a graph");
+                let x = matrix::<B, E>(backend, (vertices, features), &rows);
+                let [mut all, mut positive] =
+                    [(); 2].map(|()| unwritten::<B, E>(backend, (vertices, features)));
+                let mut sums = unwritten_numbers(backend, heads * vertices);
+                let weights = EdgeAttention {
+                    heads,
+                    destination,
+                    source,
+                    statistics,
+                    slope: SLOPE,
+                    dropout,
+                    transposed: is_transposed,
+                };
+                let pair = AttentionPair {
+                    weights: &weights,
+                    policy: SpmmPolicy::default(),
+                    all: &mut all,
+                    positive: &mut positive,
+                    through: wants_gradient.then_some(SoftmaxGradient {
+                        values: &values,
+                        sums: &mut sums,
+                    }),
+                };
+                ops::attention_pair(backend, &adjacency, pair, &x).expect("a legal pair");
+
+                let what = format!("transposed {is_transposed}, dropout {}", dropout.is_some());
+                let ends = |edge: usize| {
+                    let (row, column) = (graph.rows()[edge] as usize, graph.cols()[edge] as usize);
+                    if is_transposed {
+                        (column, row)
+                    } else {
+                        (row, column)
+                    }
+                };
+                let weight = |head, edge| scores.weight(&weights, ends(edge), (head, vertices));
+                let positive_weight = |head, edge| {
+                    let (_, is_positive) = scores.alpha(ends(edge), (head, vertices));
+                    if is_positive { weight(head, edge) } else { 0.0 }
+                };
+                let product = Product {
+                    graph,
+                    heads,
+                    width,
+                    scale: 1.0,
+                    x: &rows,
+                };
+                let allowed = |degree| Allowed::float(degree + 48);
+                let (all, positive) = (read(backend, &all), read(backend, &positive));
+                product.check::<E>(&all, weight, allowed, &format!("all, {what}"));
+                let what = format!("positive, {what}");
+                product.check::<E>(&positive, positive_weight, allowed, &what);
+
+                let sums = sums.to_vec(backend).expect("no failure before");
+                if !wants_gradient {
+                    assert!(sums.iter().all(|sum| sum.is_nan()), "nobody asked for sums");
+                    continue;
+                }
+                let mut expected = vec![Sum::default(); heads * vertices];
+                for head in 0..heads {
+                    for edge in 0..graph.edges() {
+                        let (alpha, is_positive) = scores.alpha(ends(edge), (head, vertices));
+                        let slope = if is_positive { 1.0 } else { f64::from(SLOPE) };
+                        let value = numbers[head * vertices + ends(edge).0];
+                        expected[head * vertices + graph.rows()[edge] as usize]
+                            .add(slope * alpha * f64::from(value));
+                    }
+                }
+                assert_close::<f32>(&format!("sums, {what}"), &sums, &expected, 1, |at| {
+                    Allowed::float(graph.row_range(at % vertices).len() + 48)
+                });
             }
         }
     }
@@ -295,7 +446,6 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         statistics: &statistics,
         slope: SLOPE,
         transposed: false,
-        positive_only: false,
         dropout: Some(Dropout {
             probability,
             seed: 0,
@@ -317,4 +467,36 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     );
     let message = refusal(attention(2, 1.0));
     assert!(message.contains("probability 1 is not in"), "{message}");
+
+    let x = matrix::<B, f16>(backend, (10, 16), &[1.0; 160]);
+    let pair = |policy, positive_shape, numbers: usize| {
+        let of = attention(2, 0.5);
+        let mut all = unwritten::<B, f16>(backend, (10, 16));
+        let mut positive = unwritten::<B, f16>(backend, positive_shape);
+        let values = unwritten_numbers(backend, numbers);
+        let mut sums = unwritten_numbers(backend, 20);
+        let pair = AttentionPair {
+            weights: &of,
+            policy,
+            all: &mut all,
+            positive: &mut positive,
+            through: Some(SoftmaxGradient {
+                values: &values,
+                sums: &mut sums,
+            }),
+        };
+        ops::attention_pair(backend, &adjacency, pair, &x).map_err(|error| error.to_string())
+    };
+    let policy = SpmmPolicy::default();
+    pair(policy, (10, 16), 20).expect("a legal pair");
+    let message = pair(policy, (10, 8), 20).expect_err("a narrow output");
+    assert!(
+        message.contains("columns of the positive sum should be 16, is 8"),
+        "{message}"
+    );
+    let message = pair(policy, (10, 16), 10).expect_err("too few numbers");
+    assert!(
+        message.contains("numbers of vertices should be 20, is 10"),
+        "{message}"
+    );
 }

@@ -4,7 +4,7 @@
 //! lie in planes of elements, [`edge_plane_stride`](halfgnn_contract::attention::edge_plane_stride) apart, in the order
 //! of the adjacency. Features have their heads side by side, each as wide as the columns over the heads.
 
-use super::{Adjacency, Dropout, Storage};
+use super::{Adjacency, Dropout, SpmmPolicy, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
@@ -25,8 +25,6 @@ pub struct EdgeAttention<'a, B: Storage> {
     pub slope: f32,
     /// Whether the adjacency is the transposed one: rows are sources, columns destinations.
     pub transposed: bool,
-    /// Whether edges whose sum of scores is not positive weigh nothing, as a LeakyReLU's gradient wants it.
-    pub positive_only: bool,
     /// Which weights are dropped, by the edge's end points; the others are divided by `1 − probability`.
     pub dropout: Option<Dropout<'a, B>>,
 }
@@ -51,6 +49,33 @@ impl<B: Storage> Clone for AttentionScores<'_, B> {
 }
 
 impl<B: Storage> Copy for AttentionScores<'_, B> {}
+
+/// Two SpMMs in one walk over the edges, each of which gathers its row of `x` once: with the weights `α k` of all edges, and
+/// with those of the edges whose sum of scores is positive, which is what the gradient of a LeakyReLU wants. `k` are the
+/// factors of dropout.
+#[derive(Debug)]
+pub struct AttentionPair<'a, B: Storage, E: Element> {
+    /// The weights.
+    pub weights: &'a EdgeAttention<'a, B>,
+    /// How it computes, as of an SpMM with these weights.
+    pub policy: SpmmPolicy,
+    /// Becomes the sum over all edges of each row.
+    pub all: &'a mut Matrix<B, E>,
+    /// Becomes the sum over those of positive sum of scores.
+    pub positive: &'a mut Matrix<B, E>,
+    /// A third sum, of a number an edge.
+    pub through: Option<SoftmaxGradient<'a, B>>,
+}
+
+/// `sums[row] = Σ LeakyReLU'(score) · α · values[destination]` over the edges of each row, without dropout: what a softmax's
+/// gradient takes off that of the scores, where `values` are its inner sums. Planes of floats, a number a vertex.
+#[derive(Debug)]
+pub struct SoftmaxGradient<'a, B: Storage> {
+    /// Numbers of the vertices as destinations.
+    pub values: &'a Array<B, f32>,
+    /// Become the sums.
+    pub sums: &'a mut Array<B, f32>,
+}
 
 /// What a segment reduction makes of the values of a row's edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,16 +158,15 @@ pub trait AttentionOperators: Storage {
         positive_share: Option<&mut Array<Self, f32>>,
     ) -> Result<(), Error>;
 
-    /// `sums[row] = Σ LeakyReLU'(score) · α · v[destination]` over the edges of each row.
+    /// Two SpMMs of `x` in one walk over the edges.
     ///
     /// # Errors
-    /// Those of the device.
-    fn attention_gradient_sums(
+    /// Those of the device, and [`Error::Unsupported`] for a policy that no kernel is built for.
+    fn attention_pair<E: Element>(
         &self,
         a: &Adjacency<Self>,
-        attention: &EdgeAttention<'_, Self>,
-        v: &Array<Self, f32>,
-        sums: &mut Array<Self, f32>,
+        op: AttentionPair<'_, Self, E>,
+        x: &Matrix<Self, E>,
     ) -> Result<(), Error>;
 
     /// Reduces the values of the edges of each row.

@@ -20,8 +20,8 @@ mod storage;
 
 pub use adjacency::{Adjacency, DeviceGraph};
 pub use attention::{
-    AttentionOperators, AttentionScores, EdgeAttention, EdgeStep, EdgeValues, HeadDots,
-    SegmentReduction,
+    AttentionOperators, AttentionPair, AttentionScores, EdgeAttention, EdgeStep, EdgeValues,
+    HeadDots, SegmentReduction, SoftmaxGradient,
 };
 pub use dense::{Activation, DenseOperators, Dropout, Epilogue, Form};
 pub use ledger::{Ledger, MemoryKind, MemoryReport, Tracked};

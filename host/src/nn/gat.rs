@@ -4,25 +4,16 @@
 //! `h = H · W`, `e(i,j) = LeakyReLU(a_d · h_i + a_s · h_j)`, `α(i, ·) = softmax(e(i, ·))`, `y_i = Σ_j α(i,j) · h_j`, for
 //! several heads side by side, which are concatenated or, in the last layer, averaged.
 //!
-//! No array of edges is stored: the weights are computed inside the SpMM from a few floats a vertex. The gradient goes the
-//! same way. With `g` the gradient of `y`, `D_i = g_i · y_i` is the inner sum of the softmax's gradient (as in
-//! FlashAttention, Dao et al., NeurIPS 2022), and with `α⁺` the weights of the edges whose score is positive and `s` the
-//! slope below zero
-//!
-//! ```text
-//! dL/d(a_d · h_i) = (1 − s) · (g_i · Σ_j α⁺ h_j − D_i · Σ_j α⁺)
-//! dL/d(a_s · h_j) = h_j · (s · Σ_i α g_i + (1 − s) · Σ_i α⁺ g_i) − Σ_i LeakyReLU'(e) · α · D_i
-//! ```
+//! No array of edges is stored, neither here nor in the gradient: the weights are computed inside the SpMM from a few floats
+//! a vertex, by [`ops::Attention`], whose page has the formulas.
 
 use super::convolution::{Blueprint, Context, Convolution, Place, dropout};
 use super::{MemoryPlan, Mode, Parameter};
-use crate::backend::{
-    AttentionScores, Backend, EdgeAttention, EdgeWeights, Epilogue, Form, HeadDots, MemoryKind,
-    Spmm, SpmmPolicy,
-};
+use crate::backend::cpu::Cpu;
+use crate::backend::{Backend, Epilogue, Form, MemoryKind, SpmmPolicy};
 use crate::error::Error;
-use crate::ops;
-use crate::tensor::{Array, Element, Matrix, padded};
+use crate::ops::{self, Attention, AttentionBackward, AttentionForward};
+use crate::tensor::{Element, Matrix, padded};
 
 /// Tells attention's dropout from those of features.
 const ATTENTION_DROPOUT: u32 = 1 << 16;
@@ -79,14 +70,12 @@ impl GatBlueprint {
         let (kind, width) = (MemoryKind::Activations, self.width::<E>());
         let columns = self.heads * self.head();
         let features = || Matrix::zeros(backend, place.vertices, width, kind);
-        let planes = self.heads * place.vertices;
-        let numbers = || Array::zeros(backend, planes, kind);
         let weight =
             Parameter::weights(backend, place.name("weight"), (self.inputs, width), || {
                 let weights = place.glorot((self.inputs, columns), 0);
                 self.spread::<E>(self.inputs, &weights)
             })?;
-        let attention = Parameter::weights(backend, place.name("attention"), (2, width), || {
+        let vectors = Parameter::weights(backend, place.name("attention"), (2, width), || {
             // Of each end of an edge a matrix of heads × columns of a head.
             let vector = |number| place.glorot((self.heads, self.head()), number);
             self.spread::<E>(2, &[vector(1), vector(2)].concat())
@@ -94,19 +83,13 @@ impl GatBlueprint {
         Ok(GatConvolution {
             shape: *self,
             weight,
-            attention,
+            vectors,
             transformed: features()?,
             heard: features()?,
-            softmax: Softmax {
-                heads: self.heads,
-                slope: self.slope,
-                policy: self.policy,
-                dropout: (self.dropout, ATTENTION_DROPOUT + place.layer as u32),
-                destination: numbers()?,
-                source: numbers()?,
-                statistics: Array::zeros(backend, planes, kind)?,
-                positive_share: numbers()?,
-            },
+            positive: features()?,
+            softmax: Attention::new(backend, place.vertices, self.heads, self.slope)?
+                .with_policy(self.policy),
+            dropout: (self.dropout, ATTENTION_DROPOUT + place.layer as u32),
         })
     }
 }
@@ -116,9 +99,8 @@ impl Blueprint for GatBlueprint {
         let width = plan.heads(self.heads, self.head(), self.outputs);
         plan.weights(self.inputs, width);
         plan.weights(2, width);
-        plan.keep(width);
-        plan.keep(width);
-        plan.numbers(5 * self.heads * self.vertices);
+        (0..3).for_each(|_| plan.keep(width));
+        plan.numbers(Attention::<Cpu>::floats(self.vertices, self.heads));
     }
 
     fn forward(&self, _plan: &mut MemoryPlan) {}
@@ -129,11 +111,11 @@ impl Blueprint for GatBlueprint {
         if self.averaged && self.heads > 1 {
             plan.take(width);
         }
-        (0..4).for_each(|_| plan.take_numbers(planes));
+        (0..3).for_each(|_| plan.take_numbers(planes));
         plan.take(width);
         plan.take(width);
         plan.give(width);
-        (0..4).for_each(|_| plan.give_numbers(planes));
+        (0..3).for_each(|_| plan.give_numbers(planes));
         if self.averaged && self.heads > 1 {
             plan.give(width);
         }
@@ -148,116 +130,23 @@ impl Blueprint for GatBlueprint {
 pub(super) struct GatConvolution<B: Backend, E: Element> {
     shape: GatBlueprint,
     weight: Parameter<B, E>,
-    /// The vectors of destination and source, a row each.
-    attention: Parameter<B, E>,
+    /// The attention vectors of destination and source, a row each.
+    vectors: Parameter<B, E>,
     /// `H · W`
     transformed: Matrix<B, E>,
     /// What each vertex has heard, all heads side by side.
     heard: Matrix<B, E>,
-    softmax: Softmax<B>,
-}
-
-/// A few floats of each vertex and head, from which the weight of every edge is computed where it is used.
-#[derive(Debug)]
-struct Softmax<B: Backend> {
-    heads: usize,
-    slope: f32,
-    policy: SpmmPolicy,
+    /// What it has heard along the edges of positive sum of scores.
+    positive: Matrix<B, E>,
+    softmax: Attention<B>,
     /// Probability of an edge to be dropped, and what tells this dropout from others.
     dropout: (f32, u32),
-    /// Score of each vertex as destination, `a_d · h_i`.
-    destination: Array<B, f32>,
-    /// Score of each vertex as source, `a_s · h_j`.
-    source: Array<B, f32>,
-    statistics: Array<B, [f32; 2]>,
-    /// Sum of the weights of the edges whose score is positive.
-    positive_share: Array<B, f32>,
 }
 
 impl<B: Backend, E: Element> GatConvolution<B, E> {
     /// Whether the output is made from `heard`, and is not `heard` itself.
     fn is_averaged(&self) -> bool {
         self.shape.averaged && self.shape.heads > 1
-    }
-}
-
-impl<B: Backend> Softmax<B> {
-    /// Scores and statistics of the heads of `h`.
-    fn compute<E: Element>(
-        &mut self,
-        at: &Context<'_, B, E>,
-        h: &Matrix<B, E>,
-        vectors: &Matrix<B, E>,
-    ) -> Result<(), Error> {
-        let (backend, heads) = (at.backend, self.heads);
-        let (destination, source) = (&mut self.destination, &mut self.source);
-        ops::head_scores(backend, heads, h, vectors, destination, source)?;
-        let scores = AttentionScores {
-            heads,
-            destination: &self.destination,
-            source: &self.source,
-            slope: self.slope,
-        };
-        let share = Some(&mut self.positive_share);
-        ops::attention_statistics(
-            backend,
-            at.graph.forward(),
-            &scores,
-            &mut self.statistics,
-            share,
-        )
-    }
-
-    /// The weights of the edges, in the order of the rows.
-    fn weights<'a>(&'a self, mode: Mode<'a, B>) -> EdgeAttention<'a, B> {
-        let (probability, number) = self.dropout;
-        EdgeAttention {
-            heads: self.heads,
-            destination: &self.destination,
-            source: &self.source,
-            statistics: &self.statistics,
-            slope: self.slope,
-            transposed: false,
-            positive_only: false,
-            dropout: dropout(probability, number, mode),
-        }
-    }
-
-    /// The sum of rows of `x` with these weights.
-    fn aggregate<E: Element>(
-        &self,
-        at: &Context<'_, B, E>,
-        weights: &EdgeAttention<'_, B>,
-        x: &Matrix<B, E>,
-        y: &mut Matrix<B, E>,
-    ) -> Result<(), Error> {
-        let op = Spmm {
-            weights: EdgeWeights::Attention(weights),
-            policy: self.policy,
-            ..Spmm::default()
-        };
-        let edges = if weights.transposed {
-            at.graph.backward()
-        } else {
-            at.graph.forward()
-        };
-        ops::spmm(at.backend, edges, &op, x, y)
-    }
-}
-
-/// `factor · a · b` of each head.
-fn dots<'a, B: Backend, E: Element>(
-    heads: usize,
-    a: &'a Matrix<B, E>,
-    b: (f32, &'a Matrix<B, E>),
-) -> HeadDots<'a, B, E> {
-    HeadDots {
-        heads,
-        a,
-        b,
-        c: None,
-        u: None,
-        v: None,
     }
 }
 
@@ -272,10 +161,18 @@ impl<B: Backend, E: Element> Convolution<B, E> for GatConvolution<B, E> {
         let plain = Epilogue::default();
         let (weight, h) = (self.weight.values(), &mut self.transformed);
         ops::matmul(backend, Form::NN, x, weight, &plain, h)?;
-        self.softmax.compute(at, h, self.attention.values())?;
-        let weights = self.softmax.weights(at.mode);
-        self.softmax
-            .aggregate(at, &weights, &self.transformed, &mut self.heard)?;
+        let (probability, number) = self.dropout;
+        let of = AttentionForward {
+            h,
+            vectors: self.vectors.values(),
+            dropout: dropout(probability, number, at.mode),
+            y: &mut self.heard,
+            positive: match at.mode {
+                Mode::Train { .. } => Some(&mut self.positive),
+                Mode::Evaluate => None,
+            },
+        };
+        self.softmax.forward(backend, at.graph.forward(), of)?;
         if self.is_averaged() {
             ops::head_mean(backend, heads, &self.heard, y)?;
         }
@@ -300,55 +197,27 @@ impl<B: Backend, E: Element> Convolution<B, E> for GatConvolution<B, E> {
         };
         let g = spread.as_ref().unwrap_or(d);
         let planes = heads * g.rows();
-        let mut inner = at.pool.take_numbers(backend, planes)?;
-        let mut through = at.pool.take_numbers(backend, planes)?;
-        let mut d_destination = at.pool.take_numbers(backend, planes)?;
-        let mut d_source = at.pool.take_numbers(backend, planes)?;
+        let mut numbers = || at.pool.take_numbers(backend, planes);
+        let (mut inner, mut d_destination, mut through) = (numbers()?, numbers()?, numbers()?);
         let mut dh = at.take(width)?;
-        let mut positive = at.take(width)?;
+        let mut lent = at.take(width)?;
 
-        let h = &self.transformed;
-        let (slope, rest) = (self.shape.slope, 1.0 - self.shape.slope);
-        ops::head_dots(backend, &dots(heads, g, (1.0, &self.heard)), &mut inner)?;
-
-        let softmax = &self.softmax;
-        let forward = EdgeAttention {
-            positive_only: true,
-            ..softmax.weights(at.mode)
+        let (probability, number) = self.dropout;
+        let (vectors, d_vectors) = self.vectors.values_and_gradient();
+        let of = AttentionBackward {
+            h: &self.transformed,
+            vectors,
+            y: &self.heard,
+            positive: &self.positive,
+            dy: g,
+            dropout: dropout(probability, number, at.mode),
+            lent: (&mut lent, [&mut inner, &mut d_destination, &mut through]),
+            dh: &mut dh,
+            d_vectors,
         };
-        softmax.aggregate(at, &forward, h, &mut positive)?;
-        let of_destination = HeadDots {
-            u: Some((-rest, &inner)),
-            v: Some(&softmax.positive_share),
-            ..dots(heads, g, (rest, &positive))
-        };
-        ops::head_dots(backend, &of_destination, &mut d_destination)?;
-
-        let backward = EdgeAttention {
-            transposed: true,
-            ..softmax.weights(at.mode)
-        };
-        let positive_backward = EdgeAttention {
-            transposed: true,
-            ..forward
-        };
-        softmax.aggregate(at, &backward, g, &mut dh)?;
-        softmax.aggregate(at, &positive_backward, g, &mut positive)?;
-        let edges = at.graph.backward();
-        ops::attention_gradient_sums(backend, edges, &backward, &inner, &mut through)?;
-        let of_source = HeadDots {
-            c: Some((rest, &positive)),
-            u: Some((-1.0, &through)),
-            ..dots(heads, h, (slope, &dh))
-        };
-        ops::head_dots(backend, &of_source, &mut d_source)?;
-
-        let vectors = self.attention.values();
-        ops::head_outer(backend, heads, &d_destination, &d_source, vectors, &mut dh)?;
-        let gradient = self.attention.gradient_mut();
-        ops::head_sums(backend, heads, h, &d_destination, &d_source, gradient)?;
-        at.pool.give(positive);
-        for numbers in [inner, through, d_destination, d_source] {
+        self.softmax.backward(backend, at.graph.backward(), of)?;
+        at.pool.give(lent);
+        for numbers in [inner, d_destination, through] {
             at.pool.give_numbers(numbers);
         }
         if let Some(spread) = spread {
@@ -374,11 +243,11 @@ impl<B: Backend, E: Element> Convolution<B, E> for GatConvolution<B, E> {
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
-        vec![&self.weight, &self.attention]
+        vec![&self.weight, &self.vectors]
     }
 
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        vec![&mut self.weight, &mut self.attention]
+        vec![&mut self.weight, &mut self.vectors]
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {

@@ -67,7 +67,7 @@ pub enum Mode<'a, B: Backend> {
         /// Counts the steps, on the device; no two steps of a run drop alike.
         state: &'a OptimizerState<B>,
     },
-    /// Dropout is off.
+    /// Dropout is off, and what a backward pass would want is not kept.
     Evaluate,
 }
 
@@ -97,7 +97,7 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// must have had the same inputs and mode.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the device, and [`Error::Unsupported`] in [`Mode::Evaluate`].
     fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
 
     /// The first tensor of the last forward and backward pass, in the order in which they were computed, that holds an

@@ -277,6 +277,13 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
+        if let Mode::Evaluate = mode {
+            return Err(Error::Unsupported {
+                operator: "Model::backward",
+                reason: "a forward pass for evaluation keeps nothing for it; both want Mode::Train"
+                    .into(),
+            });
+        }
         // The gradient of what the layers after have read; none before the last layer, whose gradient is the model's.
         let mut lent: Option<Matrix<B, E>> = None;
         for index in (0..self.layers.len()).rev() {

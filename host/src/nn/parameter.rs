@@ -91,9 +91,22 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     /// # Panics
     /// On a bias in half precision, which kernels read in float.
     pub fn values(&self) -> &Matrix<B, E> {
-        match &self.rounded {
+        Self::as_kernels_read(&self.master, &self.rounded)
+    }
+
+    /// [`Parameter::values`], and where a backward pass writes the gradient.
+    pub(crate) fn values_and_gradient(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, f32>) {
+        let values = Self::as_kernels_read(&self.master, &self.rounded);
+        (values, &mut self.gradient)
+    }
+
+    fn as_kernels_read<'a>(
+        master: &'a Matrix<B, f32>,
+        rounded: &'a Option<Matrix<B, E>>,
+    ) -> &'a Matrix<B, E> {
+        match rounded {
             Some(rounded) => rounded,
-            None => (&self.master as &dyn Any)
+            None => (master as &dyn Any)
                 .downcast_ref()
                 .expect("kernels read a bias in float: see `master`"),
         }

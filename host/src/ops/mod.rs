@@ -6,9 +6,9 @@ mod sddmm;
 pub mod shadow;
 
 pub use attention::{
-    Attention, AttentionBackward, attention_gradient_sums, attention_statistics, edge_softmax,
-    edge_softmax_backward, edge_step, edge_values, head_dots, head_mean, head_mean_backward,
-    head_outer, head_scores, head_sums, segment_reduce,
+    Attention, AttentionBackward, AttentionForward, attention_pair, attention_statistics,
+    edge_softmax, edge_softmax_backward, edge_step, edge_values, head_dots, head_mean,
+    head_mean_backward, head_outer, head_scores, head_sums, segment_reduce,
 };
 pub use normalize::{
     batch_statistics, combine, dot, normalize, normalize_backward, running_statistics,
@@ -16,8 +16,8 @@ pub use normalize::{
 pub use sddmm::{combine_edges, sddmm};
 
 use crate::backend::{
-    Activation, AdamHyper, Adjacency, Backend, Dropout, EdgeWeights, Epilogue, Form, LossScaling,
-    MemoryKind, OptimizerSnapshot, OptimizerState, ParameterMut, Spmm,
+    Activation, AdamHyper, Adjacency, Backend, Dropout, EdgeAttention, EdgeWeights, Epilogue, Form,
+    LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState, ParameterMut, Spmm,
 };
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -100,15 +100,25 @@ pub fn spmm<B: Backend, E: Element>(
         }
         EdgeWeights::Attention(of) => {
             check_heads::<E>(NAME, of.heads, x.columns())?;
-            let planes = of.heads * a.vertices();
-            Error::expect(NAME, "scores of destinations", planes, of.destination.len())?;
-            Error::expect(NAME, "scores of sources", planes, of.source.len())?;
-            Error::expect(NAME, "statistics", planes, of.statistics.len())?;
-            check_dropout(NAME, of.dropout)?;
+            check_attention(NAME, a, of)?;
         }
     }
     expect_len(NAME, "row factors", a.vertices(), op.row_scale)?;
     backend.spmm(a, op, x, y)
+}
+
+/// Refuses weights that do not fit the graph.
+fn check_attention<B: Backend>(
+    operator: &'static str,
+    a: &Adjacency<B>,
+    of: &EdgeAttention<'_, B>,
+) -> Result<(), Error> {
+    let planes = of.heads * a.vertices();
+    let (destination, source) = (of.destination.len(), of.source.len());
+    Error::expect(operator, "scores of destinations", planes, destination)?;
+    Error::expect(operator, "scores of sources", planes, source)?;
+    Error::expect(operator, "statistics", planes, of.statistics.len())?;
+    check_dropout(operator, of.dropout)
 }
 
 /// Refuses heads into which `columns` cannot be cut.

@@ -5,9 +5,9 @@ use crate::backend::cpu::Cpu;
 use crate::driver::DriverError;
 use crate::error::Error;
 use crate::graph::{Csr, Graph, Starts};
-use crate::nn::{ModelConfig, Network, Norm, matrix_bytes};
+use crate::nn::{ConvolutionConfig, ModelConfig, Network, Norm, matrix_bytes};
 use crate::tensor::{Element, padded};
-use halfgnn_contract::spmm::{CTA_EDGES_LOG2_MIN, EDGES_PER_CTA};
+use halfgnn_contract::spmm::{CTA_EDGES_LOG2_MIN, EDGES_PER_CTA, STAGED_SLOTS, Sums, staged_row};
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,13 +57,24 @@ impl Footprint {
         let (activations, parameters) = Network::<Cpu, E>::bytes(graph.vertices(), config);
         footprint.add(MemoryKind::Activations, activations);
         footprint.add(MemoryKind::Weights, parameters);
-        // Two rows of floats a CTA: what of its first and of its last row belongs to others.
-        let row = 2 * size_of::<f32>() * padded::<E>(config.aggregated_width());
+        // Of each CTA what of its first and of its last row belongs to others. Attention has two sums of a row, and a record of
+        // each vertex and head beside the staging buffer.
+        let (sums, heads) = match config.convolution {
+            ConvolutionConfig::Gat { heads, .. } => (Sums::Both, heads),
+            _ => (Sums::One, 0),
+        };
+        let records = (heads as u64).saturating_mul(16 * graph.vertices() as u64);
+        let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX / 4);
+        let features = narrow(padded::<E>(config.aggregated_width()));
+        let row = u64::from(staged_row(features, sums, narrow(heads)))
+            * u64::from(STAGED_SLOTS)
+            * size_of::<f32>() as u64;
         // A small graph is cut finer, until there are CTAs enough for a card of two hundred multiprocessors.
         let edges = graph.edges() as u64;
         let fine = edges.div_ceil(1 << CTA_EDGES_LOG2_MIN).min(16_000);
         let ctas = edges.div_ceil(EDGES_PER_CTA.into()).max(fine);
-        footprint.add(MemoryKind::Workspace, ctas.saturating_mul(row as u64));
+        let staging = ctas.saturating_mul(row);
+        footprint.add(MemoryKind::Workspace, staging.saturating_add(records));
         footprint
     }
 

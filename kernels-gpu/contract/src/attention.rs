@@ -19,10 +19,8 @@ use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
 
 /// Edges of a row of the adjacency are those of a source: destination and source change places.
 pub const TRANSPOSED: u32 = 1;
-/// Edges whose `l + r` is not positive weigh nothing.
-pub const POSITIVE: u32 = 2;
 /// Weights are dropped.
-pub const DROPOUT: u32 = 4;
+pub const DROPOUT: u32 = 2;
 
 param_struct! {
     /// What the weight of an edge is made of; part of the parameters of the kernels that compute it.
@@ -40,7 +38,7 @@ param_struct! {
         pub vertices: u32,
         /// Slope of the LeakyReLU below zero.
         pub slope: f32,
-        /// [`TRANSPOSED`], [`POSITIVE`], [`DROPOUT`].
+        /// [`TRANSPOSED`], [`DROPOUT`].
         pub flags: u32,
         /// Key of the dropout's numbers.
         pub key: [u32; 2],
@@ -68,6 +66,24 @@ impl EdgeAttention {
         keep_scale: 1.0,
         reserved: 0,
     };
+}
+
+param_struct! {
+    /// Parameters of `attention_records`: what an edge wants to know of its destination, side by side, so that whoever comes
+    /// to destinations in no order reads 32 bytes of memory for each, not three times as many. Record `k` is
+    /// `[m, 1/z, l, v]`, with a thread of its own. Heads play no part: all planes are as long.
+    pub struct RecordsParams {
+        /// `m` and `1/z`.
+        pub statistics: DevicePtr<[f32; 2]>,
+        /// `l`, the scores as destination.
+        pub destination: DevicePtr<f32>,
+        /// Numbers `v` of the vertices as destinations.
+        pub values: DevicePtr<f32>,
+        /// The records; aligned to 16 bytes.
+        pub records: DevicePtr<[f32; 4]>,
+        /// Length of each array: vertices times heads.
+        pub len: u64,
+    }
 }
 
 /// Threads of a CTA of an `edge_` kernel; each takes one 16-byte vector of edges.
@@ -145,7 +161,13 @@ macro_rules! names {
 }
 
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[edge_map_entries!(names)];
+pub const ENTRIES: &[&[EntrySpec]] = &[
+    edge_map_entries!(names),
+    &[EntrySpec {
+        name: "attention_records",
+        param_bytes: size_of::<RecordsParams>(),
+    }],
+];
 
 /// Distance of two planes of numbers of edges, in numbers: the next multiple of 8, so that planes of halves start at
 /// 16-byte boundaries as well.

@@ -48,8 +48,6 @@ param_struct! {
         pub factors: DevicePtr<HalfBits>,
         /// Which value is that of each edge, for the entries that gather: `edges` long, 16-byte aligned, each below it.
         pub map: DevicePtr<u32>,
-        /// A number of each destination, for the entries that weight it by attention; a plane a head.
-        pub vertex_values: DevicePtr<f32>,
         /// Output, planes of one float a row; pairs of floats, `m` and `1/z`, of a softmax.
         pub result: DevicePtr<f32>,
         /// Output of a softmax: the share of the scores above zero in the weights of each row; or null.
@@ -124,14 +122,12 @@ pub const FLOAT_WORDS: u32 = 1;
 /// makes the entries and the host its table.
 ///
 /// - `Scores`: the scores of the edges, from the vertices' (attention).
-/// - `AttentionGradient`: `leaky' · α · v` of the destination, in any edge order.
 /// - `Plane`, `Product`, `Gathered`: edge values, products of two, and values picked by a map.
 #[macro_export]
 macro_rules! segment_entries {
     ($with:ident) => {
         $with! {
             segment_softmax: Scores, Softmax;
-            segment_attention_gradient: AttentionGradient, Sum;
             segment_max_half: Plane<Half8>, Max;
             segment_max_float: Plane<Float4>, Max;
             segment_sum_half: Plane<Half8>, Sum;

@@ -63,6 +63,13 @@ param_struct! {
         pub x: DevicePtr<HalfBits>,
         /// Output, one row a row of the matrix.
         pub y: DevicePtr<HalfBits>,
+        /// Second output, laid out as `y`, for the entries of two sums.
+        pub y_positive: DevicePtr<HalfBits>,
+        /// A number a row and head, for the entries whose edges have a term: the sum of the terms, a plane a head, each as long
+        /// as [`EdgeAttention::vertices`].
+        pub term_sums: DevicePtr<f32>,
+        /// A [record](crate::attention::RecordsParams) a vertex and head, for the same entries.
+        pub records: DevicePtr<[f32; 4]>,
         /// Partial rows of CTAs: [`staging_floats`] long.
         pub staging: DevicePtr<f32>,
         /// Bit `k % 32` of the first number of word `k / 32` is set where edge `k` is the first of its row, and past the last
@@ -90,8 +97,8 @@ param_struct! {
         pub ctas: u32,
         /// Base-2 logarithm of the edges of a CTA, from [`cta_edges_log2_min`] to [`CTA_EDGES_LOG2_MAX`].
         pub cta_edges_log2: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Floats of a staged row: [`staged_row`].
+        pub staged_row: u32,
         /// Factor of the whole product, such as GIN's λ.
         pub scale: f32,
         /// Loads of a head: [`SpmmParams::feature_loads`] over the heads, of which the grid has one in z.
@@ -132,15 +139,24 @@ pub const fn feature_tiles(loads: u32) -> u32 {
     loads.div_ceil(1 << lanes_log2(loads))
 }
 
-/// Floats of the staging buffer for `ctas` CTAs and rows of `features` elements (padding included).
-pub const fn staging_floats(ctas: u32, features: u32) -> u64 {
-    ctas as u64 * STAGED_SLOTS as u64 * features as u64
+/// Floats of a staged row: `features` of each output, padding included, and a number a head where edges have a term. Whole
+/// 16-byte vectors.
+pub const fn staged_row(features: u32, sums: Sums, heads: u32) -> u32 {
+    match sums {
+        Sums::One => features,
+        Sums::Both => 2 * features + heads.next_multiple_of(4),
+    }
+}
+
+/// Floats of the staging buffer for `ctas` CTAs and staged rows of `staged_row` floats.
+pub const fn staging_floats(ctas: u32, staged_row: u32) -> u64 {
+    ctas as u64 * STAGED_SLOTS as u64 * staged_row as u64
 }
 
 /// Index of the first float that CTA `cta` stages in `slot`.
 #[inline]
-pub const fn staging_index(cta: u32, slot: u32, features: u32) -> u64 {
-    (cta as u64 * STAGED_SLOTS as u64 + slot as u64) * features as u64
+pub const fn staging_index(cta: u32, slot: u32, staged_row: u32) -> u64 {
+    (cta as u64 * STAGED_SLOTS as u64 + slot as u64) * staged_row as u64
 }
 
 /// CTAs of the follow-up kernel: a sub-warp for each CTA of the first kernel but the first.
@@ -149,14 +165,14 @@ pub const fn follow_up_ctas(ctas: u32, lanes_log2: u32) -> u32 {
         .div_ceil(THREADS_PER_CTA >> lanes_log2)
 }
 
-/// Bytes of dynamic shared memory of the edge-parallel kernel for loads of `width` elements.
-pub const fn shared_bytes(width: u32, cta_edges_log2: u32, weighted: bool) -> u32 {
-    shared::MERGE + merge_bytes(width) * 2 + (4 << cta_edges_log2) * if weighted { 2 } else { 1 }
+/// Bytes of dynamic shared memory of the edge-parallel kernel, for [`Sums::floats`] of a lane and so many words of an edge.
+pub const fn shared_bytes(floats: u32, cta_edges_log2: u32, words: u32) -> u32 {
+    shared::of_edges(floats, cta_edges_log2, words)
 }
 
 /// Bytes of one merge area: the partial row of every lane of the CTA, in float.
-pub const fn merge_bytes(width: u32) -> u32 {
-    THREADS_PER_CTA * width * 4
+pub const fn merge_bytes(floats: u32) -> u32 {
+    THREADS_PER_CTA * floats * 4
 }
 
 /// Layout of the shared memory of the edge-parallel kernel, as byte offsets.
@@ -172,14 +188,16 @@ pub mod shared {
     /// The merge areas: partial rows that end in a sub-warp's share, then those that go on.
     pub const MERGE: u32 = HEAD_SCALES + THREADS_PER_CTA * 4;
 
-    /// Column ids of the CTA's edges.
-    pub const fn columns(width: u32) -> u32 {
-        MERGE + merge_bytes(width) * 2
-    }
+    /// The word of the CTA's edges in [`of_edges`] that is the column id.
+    pub const COLUMNS: u32 = 0;
+    /// That which is the weight: mirrored half2, or float.
+    pub const WEIGHTS: u32 = 1;
+    /// That which is the term, a float.
+    pub const TERMS: u32 = 2;
 
-    /// Edge weights: mirrored half2, or float.
-    pub const fn weights(width: u32, cta_edges_log2: u32) -> u32 {
-        columns(width) + (4 << cta_edges_log2)
+    /// Where word `word` of the CTA's edges begins, for `floats` floats of a lane in a merge area.
+    pub const fn of_edges(floats: u32, cta_edges_log2: u32, word: u32) -> u32 {
+        MERGE + merge_bytes(floats) * 2 + (word << (cta_edges_log2 + 2))
     }
 }
 
@@ -187,11 +205,12 @@ pub mod shared {
 /// from which the kernels crate makes the entries and the host its table.
 ///
 /// - element: what one lane loads: `Half2`, `Half4`, `Half8` or `Float4`.
-/// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `ColumnScale` or `Attention`.
+/// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `ColumnScale`, `Attention`, or with a sign that says whether the sum
+///   of scores is positive `SignedAttention` and, with a term beside the weight, `AttentionGradient`.
 /// - scale: `Discretized` (each batch, then merged in float), `Atomic` (each batch, then added to the output by atomics),
 ///   `PostReduction` (once a row, after merging in half), `PreReduction` (each product), or `Maximum` (no sums, and the
 ///   factor once a row).
-/// - accumulate, inside a batch: `InHalf` (half2 arithmetic), `InFloat`, or `Largest` for maxima.
+/// - accumulate, inside a batch: `InHalf` (half2 arithmetic), `InFloat`, `Largest` for maxima, or `BothInFloat` for two sums, of all edges and of those of positive sign.
 #[macro_export]
 macro_rules! spmm_entries {
     ($with:ident) => {
@@ -202,6 +221,8 @@ macro_rules! spmm_entries {
             spmm_ve_half8_discretized_float: Half8, EdgeFeatures, Discretized, InFloat;
             spmm_cs_half8_discretized_float: Half8, ColumnScale, Discretized, InFloat;
             spmm_at_half8_discretized_float: Half8, Attention, Discretized, InFloat;
+            spmm_at_half8_both: Half8, SignedAttention, Discretized, BothInFloat;
+            spmm_ag_half8_both: Half8, AttentionGradient, Discretized, BothInFloat;
             spmm_v_half8_post_half: Half8, Ones, PostReduction, InHalf;
             spmm_v_half8_pre_half: Half8, Ones, PreReduction, InHalf;
             spmm_ve_half8_post_half: Half8, EdgeFeatures, PostReduction, InHalf;
@@ -218,23 +239,27 @@ macro_rules! spmm_entries {
             spmm_ve_float4_discretized_float: Float4, EdgeFeatures, Discretized, InFloat;
             spmm_cs_float4_discretized_float: Float4, ColumnScale, Discretized, InFloat;
             spmm_at_float4_discretized_float: Float4, Attention, Discretized, InFloat;
+            spmm_at_float4_both: Float4, SignedAttention, Discretized, BothInFloat;
+            spmm_ag_float4_both: Float4, AttentionGradient, Discretized, BothInFloat;
         }
     };
 }
 
-/// Calls `$with! { entry: element, scale; … }` with every follow-up entry.
+/// Calls `$with! { entry: element, scale, sums; … }` with every follow-up entry.
 #[macro_export]
 macro_rules! spmm_follow_up_entries {
     ($with:ident) => {
         $with! {
-            spmm_follow_up_half8_discretized: Half8, Discretized;
-            spmm_follow_up_half8_post: Half8, PostReduction;
-            spmm_follow_up_half8_pre: Half8, PreReduction;
-            spmm_follow_up_half4_discretized: Half4, Discretized;
-            spmm_follow_up_half2_discretized: Half2, Discretized;
-            spmm_follow_up_float4_discretized: Float4, Discretized;
-            spmm_follow_up_half8_max: Half8, Maximum;
-            spmm_follow_up_float4_max: Float4, Maximum;
+            spmm_follow_up_half8_discretized: Half8, Discretized, One;
+            spmm_follow_up_half8_both: Half8, Discretized, Both;
+            spmm_follow_up_half8_post: Half8, PostReduction, One;
+            spmm_follow_up_half8_pre: Half8, PreReduction, One;
+            spmm_follow_up_half4_discretized: Half4, Discretized, One;
+            spmm_follow_up_half2_discretized: Half2, Discretized, One;
+            spmm_follow_up_float4_discretized: Float4, Discretized, One;
+            spmm_follow_up_float4_both: Float4, Discretized, Both;
+            spmm_follow_up_half8_max: Half8, Maximum, One;
+            spmm_follow_up_float4_max: Float4, Maximum, One;
         }
     };
 }
@@ -274,6 +299,24 @@ pub enum Weights {
     ColumnScale,
     /// Attention, computed in float from scores of the vertices.
     Attention,
+    /// The same, negative where the sum of scores is not positive.
+    SignedAttention,
+    /// The same from records of the destinations, and a term of each edge: its part of the gradient of the scores.
+    AttentionGradient,
+}
+
+impl Weights {
+    /// Words of an edge in shared memory: column, weight, term.
+    pub const fn words(self) -> u32 {
+        match self {
+            Weights::Ones => 1,
+            Weights::EdgeFeatures
+            | Weights::ColumnScale
+            | Weights::Attention
+            | Weights::SignedAttention => 2,
+            Weights::AttentionGradient => 3,
+        }
+    }
 }
 
 /// Where the factor of a row is multiplied.
@@ -300,6 +343,37 @@ pub enum Accumulate {
     InFloat,
     /// The largest, in the elements' own precision, which is exact.
     Largest,
+    /// Two sums in float: of all edges, and of those whose weight has a positive sign.
+    BothInFloat,
+}
+
+impl Accumulate {
+    /// What a row adds up to.
+    pub const fn sums(self) -> Sums {
+        match self {
+            Accumulate::InHalf | Accumulate::InFloat | Accumulate::Largest => Sums::One,
+            Accumulate::BothInFloat => Sums::Both,
+        }
+    }
+}
+
+/// What a row adds up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sums {
+    /// A row of the output.
+    One,
+    /// A row of each of two outputs, and the sum of the edges' terms.
+    Both,
+}
+
+impl Sums {
+    /// Floats of a lane in a merge area, for loads of `width` elements.
+    pub const fn floats(self, width: u32) -> u32 {
+        match self {
+            Sums::One => width,
+            Sums::Both => 2 * width + 1,
+        }
+    }
 }
 
 /// One built SpMM.
@@ -326,6 +400,8 @@ pub struct FollowUpEntry {
     pub load: Load,
     /// Where row factors are multiplied.
     pub scale: Scale,
+    /// What a row adds up to.
+    pub sums: Sums,
 }
 
 macro_rules! table {
@@ -338,8 +414,13 @@ macro_rules! table {
             accumulate: Accumulate::$accumulate,
         }),*]
     };
-    ($($entry:ident: $load:ident, $scale:ident;)*) => {
-        &[$(FollowUpEntry { name: stringify!($entry), load: Load::$load, scale: Scale::$scale }),*]
+    ($($entry:ident: $load:ident, $scale:ident, $sums:ident;)*) => {
+        &[$(FollowUpEntry {
+            name: stringify!($entry),
+            load: Load::$load,
+            scale: Scale::$scale,
+            sums: Sums::$sums,
+        }),*]
     };
 }
 
@@ -363,10 +444,10 @@ pub fn spmm(
 }
 
 /// The follow-up kernel of an SpMM of these policies, if it is built.
-pub fn follow_up(load: Load, scale: Scale) -> Option<&'static FollowUpEntry> {
+pub fn follow_up(load: Load, scale: Scale, sums: Sums) -> Option<&'static FollowUpEntry> {
     FOLLOW_UPS
         .iter()
-        .find(|entry| (entry.load, entry.scale) == (load, scale))
+        .find(|entry| (entry.load, entry.scale, entry.sums) == (load, scale, sums))
 }
 
 macro_rules! names {
@@ -434,7 +515,8 @@ mod tests {
     fn every_spmm_has_its_follow_up() {
         for entry in SPMMS {
             assert!(
-                entry.scale == Scale::Atomic || follow_up(entry.load, entry.scale).is_some(),
+                entry.scale == Scale::Atomic
+                    || follow_up(entry.load, entry.scale, entry.accumulate.sums()).is_some(),
                 "{}",
                 entry.name
             );
@@ -447,7 +529,11 @@ mod tests {
 
     #[test]
     fn shared_memory_fits_without_opting_in() {
-        assert!(shared_bytes(8, CTA_EDGES_LOG2_MAX, true) <= 48 * 1024);
+        for entry in SPMMS {
+            let floats = entry.accumulate.sums().floats(entry.load.width());
+            let bytes = shared_bytes(floats, CTA_EDGES_LOG2_MAX, entry.weights.words());
+            assert!(bytes <= 48 * 1024, "{}", entry.name);
+        }
         assert_eq!(shared::MERGE % 16, 0);
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! - [`weight`]: the weight of an edge from its two ends, for every kernel that computes it on the way.
 //! - [`edges`]: the steps of an edge softmax on arrays of edges, unfused.
+//! - [`records`]: what an edge wants to know of its destination, side by side.
 //! - [`heads`]: dots of features with attention vectors, their gradients, and means over heads.
 //!
 //! Row maxima, sums and softmax statistics are [`crate::segment`]'s.
 
 mod edges;
 pub mod heads;
+mod records;
 pub mod weight;
 
 use crate::device::vector::{Float4, HalfVector8 as Half8};
 use edges::{Divide, Dropout, Exp, Scores, ScoresBackward, SoftmaxBackward};
-use halfgnn_contract::attention::EdgeMapParams;
+use halfgnn_contract::attention::{EdgeMapParams, RecordsParams};
 use halfgnn_contract::heads::{HeadDotsParams, HeadMeanParams, HeadOuterParams, HeadScoresParams};
 
 macro_rules! edge_entries {
@@ -32,6 +34,8 @@ macro_rules! edge_entries {
 halfgnn_contract::edge_map_entries!(edge_entries);
 
 entries! {
+    /// Numbers of destinations, side by side.
+    attention_records(RecordsParams) = records::pack;
     /// Scores of vertices as destination and as source, from halves.
     head_scores_f16(HeadScoresParams) = heads::scores::<Half8>;
     /// Scores of vertices as destination and as source, from floats.

@@ -2,7 +2,7 @@
 
 use crate::device::global::Global;
 use crate::device::integer::wide_product;
-use halfgnn_contract::attention::{self, DROPOUT, EdgeAttention, POSITIVE, TRANSPOSED};
+use halfgnn_contract::attention::{self, DROPOUT, EdgeAttention, TRANSPOSED};
 use halfgnn_contract::rng::{edge_dropout_counter, philox_by};
 
 /// The two ends of an edge, for one head.
@@ -41,25 +41,32 @@ impl Ends {
     /// Both are vertices, and the planes are as long as there are vertices.
     #[inline(always)]
     pub unsafe fn sum_of_scores(&self, of: &EdgeAttention) -> f32 {
-        let source_at = self.head as u64 * of.vertices as u64 + self.source as u64;
         // SAFETY: the caller's promise.
         unsafe {
             Global::<f32>::new(of.destination)
                 .at(self.destination_at(of))
                 .read()
-                + Global::<f32>::new(of.source).at(source_at).read()
+                + self.source_score(of)
         }
     }
 
-    /// `α` of the edge, whose scores have this sum: 0 where the flags take only positive ones and it is not.
+    /// The score of the source.
+    ///
+    /// # Safety
+    /// As [`Ends::sum_of_scores`].
+    #[inline(always)]
+    pub unsafe fn source_score(&self, of: &EdgeAttention) -> f32 {
+        let at = self.head as u64 * of.vertices as u64 + self.source as u64;
+        // SAFETY: the caller's promise.
+        unsafe { Global::<f32>::new(of.source).at(at).read() }
+    }
+
+    /// `α` of the edge, whose scores have this sum.
     ///
     /// # Safety
     /// As [`Ends::sum_of_scores`], for the statistics.
     #[inline(always)]
     pub unsafe fn weight(&self, of: &EdgeAttention, sum_of_scores: f32) -> f32 {
-        if of.flags & POSITIVE != 0 && sum_of_scores <= 0.0 {
-            return 0.0;
-        }
         // SAFETY: the caller's promise.
         let statistics: [u32; 2] = unsafe {
             Global::new(of.statistics)

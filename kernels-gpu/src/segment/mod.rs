@@ -20,7 +20,7 @@ mod reduce;
 use crate::device::vector::{Float4, HalfVector8 as Half8};
 use halfgnn_contract::attention::Softmax;
 use halfgnn_contract::segment::SegmentParams;
-use policy::{AttentionGradient, Gathered, Max, Plane, Product, Scores, Sum};
+use policy::{Gathered, Max, Plane, Product, Scores, Sum};
 
 macro_rules! kernels {
     ($($entry:ident: $source:ident $(<$element:ident>)?, $monoid:ident;)*) => {$(

@@ -4,7 +4,7 @@ use crate::attention::weight::Ends;
 use crate::device::global::Global;
 use crate::device::vector::Vector;
 use core::marker::PhantomData;
-use halfgnn_contract::attention::{Softmax, leaky_relu_derivative};
+use halfgnn_contract::attention::Softmax;
 use halfgnn_contract::segment::{FLOAT_WORDS, SOFTMAX_WORDS, SegmentParams};
 use halfgnn_contract::{DevicePtr, HalfBits};
 
@@ -154,26 +154,6 @@ impl Source<Softmax> for Scores {
         // SAFETY: the caller's promise.
         let sum = unsafe { Ends::new(of, head, edge.row, edge.column).sum_of_scores(of) };
         Softmax::of(sum, of.slope)
-    }
-}
-
-/// `LeakyReLU'(s) · α · v` with the number `v` of the edge's destination.
-pub struct AttentionGradient;
-
-impl Source<Sum> for AttentionGradient {
-    const COLUMNS: bool = true;
-    #[inline(always)]
-    unsafe fn one(params: &SegmentParams, head: u32, edge: Edge) -> Sum {
-        let of = &params.attention;
-        let ends = Ends::new(of, head, edge.row, edge.column);
-        // SAFETY: the caller's promise; `v` has a plane a head.
-        unsafe {
-            let sum = ends.sum_of_scores(of);
-            let value = Global::<f32>::new(params.vertex_values)
-                .at(ends.destination_at(of))
-                .read();
-            Sum(leaky_relu_derivative(sum, of.slope) * ends.weight(of, sum) * value)
-        }
     }
 }
 

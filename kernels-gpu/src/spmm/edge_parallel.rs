@@ -3,17 +3,17 @@
 use super::empty;
 use super::policy::{Accumulate, Scaling, Weights};
 use super::rows::{Rows, Starts};
+use super::sums::Sums;
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{
     block_idx_x, block_idx_y, block_idx_z, sync_threads, thread_idx_x, thread_idx_x_anew,
 };
-use crate::device::vector::{Floats, Vector};
+use crate::device::vector::Vector;
 use crate::device::warp::{lane_id, sync_warp, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{
     STAGED_END, STAGED_TAIL, SpmmParams, THREADS_PER_CTA, WARPS_PER_CTA, merge_bytes, shared,
-    staging_index,
 };
 
 /// Edges whose features a sub-warp has in flight at once.
@@ -33,16 +33,12 @@ const THROUGH: u32 = 2;
 /// edges, in y the feature tiles, in z the heads.
 #[inline(always)]
 pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &SpmmParams) {
-    let tile = Tile::<V>::new::<W>(params);
+    let tile = Tile::<V, A::Sums>::new::<W>(params);
     // SAFETY: all threads of the CTA take the same way; the barriers below order the accesses to shared memory.
     unsafe {
         if block_idx_x() >= params.ctas {
-            return empty::clear::<V>(
-                params,
-                block_idx_x() - params.ctas,
-                tile.load as u64,
-                tile.active,
-            );
+            let cta = block_idx_x() - params.ctas;
+            return empty::clear::<V, A::Sums>(params, cta, tile.load, tile.active);
         }
         tile.cache_edges::<W>(params);
         sync_warp();
@@ -55,7 +51,7 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &
 }
 
 /// What one lane works on: its sub-warp's share of the edges, and one load of their features.
-struct Tile<V: Vector> {
+struct Tile<V: Vector, T: Sums<V>> {
     memory: Shared,
     /// First edge of the warp, and the end of its edges.
     warp: (u32, u32),
@@ -65,7 +61,7 @@ struct Tile<V: Vector> {
     load: u32,
     /// Whether the row has such a load; idle lanes read another's and write nothing.
     active: bool,
-    vector: core::marker::PhantomData<V>,
+    of: core::marker::PhantomData<(V, T)>,
 }
 
 /// The row that a sub-warp is adding up.
@@ -88,7 +84,7 @@ struct Ends {
     open: bool,
 }
 
-impl<V: Vector> Tile<V> {
+impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// The weights of edges where nothing reads them.
     const ONES: [u32; 4] = [0; 4];
 
@@ -115,29 +111,35 @@ impl<V: Vector> Tile<V> {
             share: (first, first.saturating_add(edges).min(warp_end)),
             load: head + load.min(loads - 1),
             active: load < loads,
-            vector: core::marker::PhantomData,
+            of: core::marker::PhantomData,
         }
     }
+
+    /// The merge area of rows that go on after a sub-warp's share; that of rows that end in it is the first.
+    const OPEN_AREA: u32 = shared::MERGE + merge_bytes(T::FLOATS);
 
     /// Where the column of an edge of the warp is cached.
     #[inline(always)]
     fn column(&self, params: &SpmmParams, edge: u32) -> Shared {
-        self.of_edge(params, shared::columns(V::WIDTH), edge)
+        self.of_edge(params, shared::COLUMNS, edge)
     }
 
     /// Where its weight is.
     #[inline(always)]
     fn weight(&self, params: &SpmmParams, edge: u32) -> Shared {
-        self.of_edge(
-            params,
-            shared::weights(V::WIDTH, params.cta_edges_log2),
-            edge,
-        )
+        self.of_edge(params, shared::WEIGHTS, edge)
+    }
+
+    /// Where its term is.
+    #[inline(always)]
+    fn term(&self, params: &SpmmParams, edge: u32) -> Shared {
+        self.of_edge(params, shared::TERMS, edge)
     }
 
     #[inline(always)]
-    fn of_edge(&self, params: &SpmmParams, array: u32, edge: u32) -> Shared {
+    fn of_edge(&self, params: &SpmmParams, word: u32, edge: u32) -> Shared {
         let first = block_idx_x() << params.cta_edges_log2;
+        let array = shared::of_edges(T::FLOATS, params.cta_edges_log2, word);
         self.memory.offset(array + edge.wrapping_sub(first) * 4)
     }
 
@@ -183,8 +185,21 @@ impl<V: Vector> Tile<V> {
                         } else {
                             [0; 4]
                         };
-                        let weights = W::four::<V>(params, at, rows, columns);
-                        self.weight(params, edge).store_u32x4(weights);
+                        if W::TERMED {
+                            let edges = [
+                                W::termed::<V>(params, at, rows[0], columns[0]),
+                                W::termed::<V>(params, at + 1, rows[1], columns[1]),
+                                W::termed::<V>(params, at + 2, rows[2], columns[2]),
+                                W::termed::<V>(params, at + 3, rows[3], columns[3]),
+                            ];
+                            let weights = edges.map(|(weight, _)| weight);
+                            let terms = edges.map(|(_, term)| term.to_bits());
+                            self.weight(params, edge).store_u32x4(weights);
+                            self.term(params, edge).store_u32x4(terms);
+                        } else {
+                            let weights = W::four::<V>(params, at, rows, columns);
+                            self.weight(params, edge).store_u32x4(weights);
+                        }
                     }
                 } else {
                     let mut i = 0;
@@ -197,8 +212,11 @@ impl<V: Vector> Tile<V> {
                             } else {
                                 0
                             };
-                            let weight = W::one::<V>(params, at + i as u64, row, column);
+                            let (weight, term) = W::termed::<V>(params, at + i as u64, row, column);
                             self.weight(params, edge + i).store_u32(weight);
+                            if W::TERMED {
+                                self.term(params, edge + i).store_f32(term);
+                            }
                         }
                         i += 1;
                     }
@@ -214,7 +232,10 @@ impl<V: Vector> Tile<V> {
     /// # Safety
     /// The launch contract, after stage 1 and a barrier of the warp.
     #[inline(always)]
-    unsafe fn walk<W: Weights, S: Scaling, A: Accumulate<V>>(&self, params: &SpmmParams) -> Ends {
+    unsafe fn walk<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
+        &self,
+        params: &SpmmParams,
+    ) -> Ends {
         let (first, end) = self.share;
         if first == end {
             return Ends {
@@ -247,13 +268,24 @@ impl<V: Vector> Tile<V> {
                 } else {
                     Self::ONES
                 };
+                let terms = if W::TERMED {
+                    self.term(params, edge).load_u32x4().map(f32::from_bits)
+                } else {
+                    [0.0; 4]
+                };
                 // Sub-warps of a warp end rows at different edges. They part only where one does, and add together: a way of
                 // its own for steps without a start would be walked beside this one.
                 let starting = starts.four();
-                segment = self.step::<W, S, A>(params, segment, starting & 1, weights[0], a);
-                segment = self.step::<W, S, A>(params, segment, starting & 2, weights[1], b);
-                segment = self.step::<W, S, A>(params, segment, starting & 4, weights[2], c);
-                segment = self.step::<W, S, A>(params, segment, starting & 8, weights[3], d);
+                let edges = [
+                    (weights[0], terms[0], a),
+                    (weights[1], terms[1], b),
+                    (weights[2], terms[2], c),
+                    (weights[3], terms[3], d),
+                ];
+                segment = self.step::<W, S, A>(params, segment, starting & 1, edges[0]);
+                segment = self.step::<W, S, A>(params, segment, starting & 2, edges[1]);
+                segment = self.step::<W, S, A>(params, segment, starting & 4, edges[2]);
+                segment = self.step::<W, S, A>(params, segment, starting & 8, edges[3]);
                 edge += IN_FLIGHT;
                 starts.pass(params, IN_FLIGHT, edge, edge < end);
             }
@@ -264,17 +296,23 @@ impl<V: Vector> Tile<V> {
                 } else {
                     Self::ONES[0]
                 };
-                segment = self.step::<W, S, A>(params, segment, starts.one(), weight, value);
+                let term = if W::TERMED {
+                    self.term(params, edge).load_f32()
+                } else {
+                    0.0
+                };
+                let edge_alone = (weight, term, value);
+                segment = self.step::<W, S, A>(params, segment, starts.one(), edge_alone);
                 edge += 1;
                 starts.pass(params, 1, edge, edge < end);
             }
             let open = starts.one() == 0;
             if open && S::ATOMIC {
-                let sum = S::leave(A::finish(segment.sum), segment.rows.scale);
-                self.add_to_output(params, segment.rows.row, sum);
+                let sums = A::finish(segment.sum).leave::<S>(segment.rows.scale);
+                self.add_to_output(params, segment.rows.row, sums);
             } else if open {
-                let sum = S::leave(A::finish(segment.sum), segment.rows.scale);
-                self.put(shared::MERGE + merge_bytes(V::WIDTH), sum);
+                let sums = A::finish(segment.sum).leave::<S>(segment.rows.scale);
+                self.put(Self::OPEN_AREA, sums);
             } else {
                 self.flush::<S, A>(params, &segment);
                 segment.ended_head |= segment.head;
@@ -297,32 +335,35 @@ impl<V: Vector> Tile<V> {
 
     /// The segment's sum with one more edge.
     #[inline(always)]
-    fn add<W: Weights, S: Scaling, A: Accumulate<V>>(
+    fn add<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
         segment: &Segment<A::Sum>,
-        weight: u32,
-        value: V,
+        (weight, term, value): (u32, f32, V),
     ) -> A::Sum {
-        if S::EACH_PRODUCT {
+        let sum = if S::EACH_PRODUCT {
             A::add_scaled::<W>(segment.sum, weight, segment.rows.scale, value)
         } else if W::WEIGHTED {
             A::add_weighted::<W>(segment.sum, weight, value)
         } else {
             A::add(segment.sum, value)
+        };
+        if W::TERMED {
+            A::add_term(sum, term)
+        } else {
+            sum
         }
     }
 
-    /// One more edge, which begins a new row where `starts` is not zero.
+    /// One more edge, of this weight, term and row of `x`, which begins a new row where `starts` is not zero.
     ///
     /// # Safety
     /// As [`Tile::walk`]; the edge follows those of the segment.
     #[inline(always)]
-    unsafe fn step<W: Weights, S: Scaling, A: Accumulate<V>>(
+    unsafe fn step<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
         &self,
         params: &SpmmParams,
         mut segment: Segment<A::Sum>,
         starts: u32,
-        weight: u32,
-        value: V,
+        edge: (u32, f32, V),
     ) -> Segment<A::Sum> {
         // SAFETY: the caller's promise.
         unsafe {
@@ -335,7 +376,7 @@ impl<V: Vector> Tile<V> {
                     sum: A::zero(),
                 };
             }
-            segment.sum = Self::add::<W, S, A>(&segment, weight, value);
+            segment.sum = Self::add::<W, S, A>(&segment, edge);
         }
         segment
     }
@@ -345,19 +386,19 @@ impl<V: Vector> Tile<V> {
     /// # Safety
     /// As [`Tile::walk`].
     #[inline(always)]
-    unsafe fn flush<S: Scaling, A: Accumulate<V>>(
+    unsafe fn flush<S: Scaling, A: Accumulate<V, Sums = T>>(
         &self,
         params: &SpmmParams,
         segment: &Segment<A::Sum>,
     ) {
         let Rows { row, scale, .. } = segment.rows;
-        let sum = S::leave(A::finish(segment.sum), scale);
+        let sums = A::finish(segment.sum).leave::<S>(scale);
         // SAFETY: the caller's promise; a row that lies inside the share is completed by nobody else.
         unsafe {
             if segment.head && S::ATOMIC {
-                self.add_to_output(params, row, sum);
+                self.add_to_output(params, row, sums);
             } else if segment.head {
-                self.put(shared::MERGE, sum);
+                self.put(shared::MERGE, sums);
                 if self.leads(params) {
                     self.of_sub_warp(shared::HEAD_ROWS, self.sub_warp(params))
                         .store_u32(row);
@@ -365,7 +406,7 @@ impl<V: Vector> Tile<V> {
                         .store_f32(scale);
                 }
             } else {
-                self.write(params, row, S::complete(sum, scale));
+                self.write(params, row, sums.complete::<S>(scale));
             }
         }
     }
@@ -375,19 +416,14 @@ impl<V: Vector> Tile<V> {
     /// # Safety
     /// `area` is one of the two.
     #[inline(always)]
-    unsafe fn put(&self, area: u32, sum: V::Floats) {
+    unsafe fn put(&self, area: u32, sums: T) {
         let thread = thread_idx_x_anew();
-        let mut i = 0;
-        while i < V::WIDTH {
-            // SAFETY: the area has a word for each element of each thread; consecutive lanes use consecutive banks.
-            unsafe {
-                let word = i * THREADS_PER_CTA + thread;
-                self.memory
-                    .offset(area + word * 4)
-                    .store_f32(sum.get(i as usize));
-            }
-            i += 1;
-        }
+        sums.map(|i, value| {
+            let word = i * THREADS_PER_CTA + thread;
+            // SAFETY: the area has a word for each float of each thread; consecutive lanes use consecutive banks.
+            unsafe { self.memory.offset(area + word * 4).store_f32(value) };
+            value
+        });
     }
 
     /// The part of a partial row that the same lane of sub-warp `sub_warp` put into a merge area.
@@ -395,32 +431,20 @@ impl<V: Vector> Tile<V> {
     /// # Safety
     /// It did, before the CTA's barrier.
     #[inline(always)]
-    unsafe fn get(&self, params: &SpmmParams, area: u32, sub_warp: u32) -> V::Floats {
+    unsafe fn get(&self, params: &SpmmParams, area: u32, sub_warp: u32) -> T {
         let thread = (sub_warp << params.lanes_log2)
             | (thread_idx_x_anew() & ((1 << params.lanes_log2) - 1));
-        let mut sum = V::Floats::ZERO;
-        let mut i = 0;
-        while i < V::WIDTH {
+        T::zero().map(|i, _| {
+            let word = i * THREADS_PER_CTA + thread;
             // SAFETY: the caller's promise.
-            let value = unsafe {
-                self.memory
-                    .offset(area + (i * THREADS_PER_CTA + thread) * 4)
-                    .load_f32()
-            };
-            sum = sum.with(i as usize, value);
-            i += 1;
-        }
-        sum
+            unsafe { self.memory.offset(area + word * 4).load_f32() }
+        })
     }
 
-    /// The lane's part of a row of the output, and what is to stand there, rounded. Idle lanes have none.
+    /// Whether the lane has what its sub-warp has in common of a row, such as the sum of the terms: one lane of each head.
     #[inline(always)]
-    fn output(&self, params: &SpmmParams, row: u32, sum: V::Floats) -> (Global<V::Bits>, V) {
-        let stride = (params.y_stride * V::PER_16_BYTES) as u64;
-        let place = Global::new(params.y).at(row as u64 * stride + self.load as u64);
-        // A NaN or an infinite factor made more than zeros of the padding.
-        let value = V::narrow(sum).within((self.load * V::WIDTH) as u64, params.features);
-        (place, value)
+    fn has_common(&self, params: &SpmmParams) -> bool {
+        block_idx_y() == 0 && self.leads(params)
     }
 
     /// Writes the lane's part of a complete row to the output, rounded.
@@ -428,11 +452,10 @@ impl<V: Vector> Tile<V> {
     /// # Safety
     /// `row` is a row of the output that no other sub-warp completes.
     #[inline(always)]
-    unsafe fn write(&self, params: &SpmmParams, row: u32, sum: V::Floats) {
+    unsafe fn write(&self, params: &SpmmParams, row: u32, sums: T) {
         if self.active {
-            let (place, value) = self.output(params, row, sum);
             // SAFETY: the caller's promise; an active lane's load is one of the row's.
-            unsafe { place.store(value.to_bits()) };
+            unsafe { sums.write(params, row, self.load, || self.has_common(params)) };
         }
     }
 
@@ -441,39 +464,33 @@ impl<V: Vector> Tile<V> {
     /// # Safety
     /// `row` is a row of the output that no sub-warp writes in another way.
     #[inline(always)]
-    unsafe fn add_to_output(&self, params: &SpmmParams, row: u32, sum: V::Floats) {
+    unsafe fn add_to_output(&self, params: &SpmmParams, row: u32, sums: T) {
         if self.active {
-            let (place, value) = self.output(params, row, sum);
+            let (place, value) = sums.output(params, 0, row, self.load);
             // SAFETY: the caller's promise; an active lane's load is one of the row's.
             unsafe { value.add_to(place) };
         }
     }
 
-    /// Adds the sums of earlier sub-warps to `sum`, back to the one in which the row began. Says whether it began before
+    /// Adds the sums of earlier sub-warps to `sums`, back to the one in which the row began. Says whether it began before
     /// the CTA.
     ///
     /// # Safety
-    /// After the CTA's barrier; the row of `sum` began before the share of this sub-warp.
+    /// After the CTA's barrier; the row of `sums` began before the share of this sub-warp.
     #[inline(always)]
-    unsafe fn gather<S: Scaling>(
-        &self,
-        params: &SpmmParams,
-        mut sum: V::Floats,
-    ) -> (V::Floats, bool) {
+    unsafe fn gather<S: Scaling>(&self, params: &SpmmParams, mut sums: T) -> (T, bool) {
         let mut sub_warp = self.sub_warp(params);
         loop {
             if sub_warp == 0 {
-                return (sum, true);
+                return (sums, true);
             }
             sub_warp -= 1;
             // SAFETY: the row comes from that sub-warp, which therefore left it open in the second merge area.
             unsafe {
-                sum = S::merge(
-                    self.get(params, shared::MERGE + merge_bytes(V::WIDTH), sub_warp),
-                    sum,
-                );
+                let before = self.get(params, Self::OPEN_AREA, sub_warp);
+                sums = before.merge::<S>(sums);
                 if self.of_sub_warp(shared::FLAGS, sub_warp).load_u32() & THROUGH == 0 {
-                    return (sum, false);
+                    return (sums, false);
                 }
             }
         }
@@ -488,12 +505,12 @@ impl<V: Vector> Tile<V> {
         // SAFETY: the caller's promise; each row is completed or staged by the one sub-warp in which it ends.
         unsafe {
             if ended.head {
-                let (sum, from_before) = self.gather::<S>(
+                let (sums, from_before) = self.gather::<S>(
                     params,
                     self.get(params, shared::MERGE, self.sub_warp(params)),
                 );
                 if from_before {
-                    self.stage(params, STAGED_END, sum);
+                    self.stage(params, STAGED_END, sums);
                 } else {
                     let row = self
                         .of_sub_warp(shared::HEAD_ROWS, self.sub_warp(params))
@@ -501,22 +518,21 @@ impl<V: Vector> Tile<V> {
                     let scale = self
                         .of_sub_warp(shared::HEAD_SCALES, self.sub_warp(params))
                         .load_f32();
-                    self.write(params, row, S::complete(sum, scale));
+                    self.write(params, row, sums.complete::<S>(scale));
                 }
             }
             let last = self.sub_warp(params) + 1 == (WARPS_PER_CTA * WARP) >> params.lanes_log2;
             if last && ended.open {
-                let area = shared::MERGE + merge_bytes(V::WIDTH);
                 let flags = self
                     .of_sub_warp(shared::FLAGS, self.sub_warp(params))
                     .load_u32();
-                let own = self.get(params, area, self.sub_warp(params));
-                let (sum, _) = if flags & THROUGH != 0 {
+                let own = self.get(params, Self::OPEN_AREA, self.sub_warp(params));
+                let (sums, _) = if flags & THROUGH != 0 {
                     self.gather::<S>(params, own)
                 } else {
                     (own, false)
                 };
-                self.stage(params, STAGED_TAIL, sum);
+                self.stage(params, STAGED_TAIL, sums);
             }
         }
     }
@@ -526,12 +542,11 @@ impl<V: Vector> Tile<V> {
     /// # Safety
     /// The launch contract; one sub-warp a slot.
     #[inline(always)]
-    unsafe fn stage(&self, params: &SpmmParams, slot: u32, sum: V::Floats) {
+    unsafe fn stage(&self, params: &SpmmParams, slot: u32, sums: T) {
         if self.active {
-            let features = params.feature_loads * V::WIDTH;
-            let at = staging_index(block_idx_x(), slot, features) + (self.load * V::WIDTH) as u64;
-            // SAFETY: the staging buffer has a row for each slot of each CTA.
-            unsafe { sum.store(Global::<f32>::new(params.staging).at(at)) };
+            let slot = (block_idx_x(), slot);
+            // SAFETY: the caller's promise; an active lane's load is one of the row's.
+            unsafe { sums.stage(params, slot, self.load, || self.has_common(params)) };
         }
     }
 }

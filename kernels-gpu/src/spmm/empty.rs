@@ -1,7 +1,8 @@
 //! Rows without edges.
 
+use super::sums::Sums;
 use crate::device::global::Global;
-use crate::device::thread::thread_idx_x;
+use crate::device::thread::{block_idx_y, thread_idx_x};
 use crate::device::vector::Vector;
 use halfgnn_contract::spmm::{EMPTY_ROWS_PER_CTA, SpmmParams, THREADS_PER_CTA};
 
@@ -10,21 +11,20 @@ use halfgnn_contract::spmm::{EMPTY_ROWS_PER_CTA, SpmmParams, THREADS_PER_CTA};
 /// # Safety
 /// The launch contract.
 #[inline(always)]
-pub unsafe fn clear<V: Vector>(params: &SpmmParams, cta: u32, load: u64, active: bool) {
+pub unsafe fn clear<V: Vector, T: Sums<V>>(params: &SpmmParams, cta: u32, load: u32, active: bool) {
     let first = cta * EMPTY_ROWS_PER_CTA;
     let end = first
         .saturating_add(EMPTY_ROWS_PER_CTA)
         .min(params.empty_count);
+    // Of each row one lane of each head.
+    let leads = || block_idx_y() == 0 && thread_idx_x() & ((1 << params.lanes_log2) - 1) == 0;
     let mut at = first + (thread_idx_x() >> params.lanes_log2);
     while at < end {
         if active {
             // SAFETY: `at` is below the number of empty rows, each of which stands once in the list.
             unsafe {
                 let row = Global::<u32>::new(params.empty_rows).at(at as u64).read();
-                let place = row as u64 * (params.y_stride * V::PER_16_BYTES) as u64 + load;
-                Global::<V::Bits>::new(params.y)
-                    .at(place)
-                    .store(V::zero().to_bits());
+                T::zero().write(params, row, load, leads);
             }
         }
         at += THREADS_PER_CTA >> params.lanes_log2;

@@ -2,12 +2,13 @@
 
 use super::policy::Scaling;
 use super::rows::scale_of;
+use super::sums::Sums;
 use crate::device::global::Global;
 use crate::device::thread::{block_idx_x, block_idx_y, block_idx_z, thread_idx_x};
-use crate::device::vector::{Floats, Vector};
+use crate::device::vector::Vector;
 use crate::device::warp::{ballot, lane_id, shuffle_xor, warp_id};
 use halfgnn_contract::WARP;
-use halfgnn_contract::spmm::{STAGED_END, STAGED_TAIL, SpmmParams, WARPS_PER_CTA, staging_index};
+use halfgnn_contract::spmm::{STAGED_END, STAGED_TAIL, SpmmParams, WARPS_PER_CTA};
 
 /// Partial rows that a sub-warp has in flight at once.
 const IN_FLIGHT: u32 = 4;
@@ -22,11 +23,12 @@ const ALONE: u32 = 2 * IN_FLIGHT;
 /// The launch contract of [`SpmmParams`]: `follow_up_ctas` CTAs in x, feature tiles in y, heads in z, of
 /// `THREADS_PER_CTA` threads, after the edge-parallel kernel.
 #[inline(always)]
-pub unsafe fn run<V: Vector, S: Scaling>(params: &SpmmParams) {
+pub unsafe fn run<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams) {
     let lanes = 1 << params.lanes_log2;
     let load = block_idx_y() * lanes + (thread_idx_x() & (lanes - 1));
     let lane = Lane {
-        load: (block_idx_z() * params.head_loads + load.min(params.head_loads - 1)) as u64,
+        load: block_idx_z() * params.head_loads + load.min(params.head_loads - 1),
+        leads: load == 0,
         active: load < params.head_loads,
         sub_warp: lane_id() >> params.lanes_log2,
         sub_warps: WARP >> params.lanes_log2,
@@ -39,28 +41,23 @@ pub unsafe fn run<V: Vector, S: Scaling>(params: &SpmmParams) {
         let shared = crossing.parts() > ALONE;
         let mut left = ballot(shared);
         if crossing.parts() > 0 && !shared {
-            let sum = lane.add::<V, S>(params, crossing.begin, 1, crossing.end);
-            lane.complete::<V, S>(params, &crossing, sum);
+            let sums = lane.add::<V, S, T>(params, crossing.begin, 1, crossing.end);
+            lane.complete::<V, S, T>(params, &crossing, sums);
         }
         while left != 0 {
             let sub_warp = left.trailing_zeros() >> params.lanes_log2;
             left &= !((u32::MAX >> (WARP - lanes)) << (sub_warp << params.lanes_log2));
             let crossing = Crossing::into(params, first + sub_warp);
             let begin = crossing.begin + lane.sub_warp;
-            let mut sum = lane.add::<V, S>(params, begin, lane.sub_warps, crossing.end);
+            let mut sums = lane.add::<V, S, T>(params, begin, lane.sub_warps, crossing.end);
             let mut distance = WARP / 2;
             while distance >= lanes {
-                let mut other = V::Floats::ZERO;
-                let mut i = 0;
-                while i < V::WIDTH as usize {
-                    other = other.with(i, shuffle_xor(sum.get(i), distance));
-                    i += 1;
-                }
-                sum = S::merge(sum, other);
+                let other = sums.map(|_, value| shuffle_xor(value, distance));
+                sums = sums.merge::<S>(other);
                 distance /= 2;
             }
             if lane.sub_warp == 0 {
-                lane.complete::<V, S>(params, &crossing, sum);
+                lane.complete::<V, S, T>(params, &crossing, sums);
             }
         }
     }
@@ -132,7 +129,9 @@ impl Crossing {
 
 struct Lane {
     /// Which load of a row is the lane's.
-    load: u64,
+    load: u32,
+    /// Whether that is the first of its head.
+    leads: bool,
     /// Whether the row has such a load.
     active: bool,
     /// Sub-warp in the warp.
@@ -142,34 +141,22 @@ struct Lane {
 }
 
 impl Lane {
-    /// The lane's part of what CTA `cta` staged.
-    ///
-    /// # Safety
-    /// It did.
-    #[inline(always)]
-    unsafe fn staged<V: Vector>(&self, params: &SpmmParams, cta: u32, slot: u32) -> V::Floats {
-        let features = params.feature_loads * V::WIDTH;
-        let at = staging_index(cta, slot, features) + self.load * V::WIDTH as u64;
-        // SAFETY: the caller's promise.
-        unsafe { V::Floats::load(Global::<f32>::new(params.staging).at(at)) }
-    }
-
     /// The tails of every `stride`-th CTA from `at` to before `end`.
     ///
     /// # Safety
     /// Each of them staged one.
     #[inline(always)]
-    unsafe fn add<V: Vector, S: Scaling>(
+    unsafe fn add<V: Vector, S: Scaling, T: Sums<V>>(
         &self,
         params: &SpmmParams,
         mut at: u32,
         stride: u32,
         end: u32,
-    ) -> V::Floats {
-        let mut sum = V::Floats::ZERO.map(|_| S::IDENTITY);
+    ) -> T {
+        let mut sums = T::zero().map(|_, _| S::IDENTITY);
         // SAFETY: the caller's promise.
         unsafe {
-            let tail = |cta: u32| self.staged::<V>(params, cta, STAGED_TAIL);
+            let tail = |cta: u32| T::staged(params, cta, STAGED_TAIL, self.load);
             while at + (IN_FLIGHT - 1) * stride < end {
                 let parts = [
                     tail(at),
@@ -179,43 +166,39 @@ impl Lane {
                 ];
                 let mut i = 0;
                 while i < IN_FLIGHT as usize {
-                    sum = S::merge(sum, parts[i]);
+                    sums = sums.merge::<S>(parts[i]);
                     i += 1;
                 }
                 at += IN_FLIGHT * stride;
             }
             while at < end {
-                sum = S::merge(sum, tail(at));
+                sums = sums.merge::<S>(tail(at));
                 at += stride;
             }
         }
-        sum
+        sums
     }
 
-    /// Writes the row whose tails add up to `sum`.
+    /// Writes the row whose tails add up to `sums`.
     ///
     /// # Safety
     /// Its last CTA staged the end of it, and no other thread writes the lane's part of the row.
     #[inline(always)]
-    unsafe fn complete<V: Vector, S: Scaling>(
+    unsafe fn complete<V: Vector, S: Scaling, T: Sums<V>>(
         &self,
         params: &SpmmParams,
         crossing: &Crossing,
-        sum: V::Floats,
+        sums: T,
     ) {
         if !self.active {
             return;
         }
         // SAFETY: the caller's promise; an active lane's load is one of the row's.
         unsafe {
-            let end = self.staged::<V>(params, crossing.end, STAGED_END);
+            let end = T::staged(params, crossing.end, STAGED_END, self.load);
             let scale = scale_of(params, crossing.row);
-            let sum = S::complete(S::merge(sum, end), scale);
-            let value = V::narrow(sum).within(self.load * V::WIDTH as u64, params.features);
-            let stride = (params.y_stride * V::PER_16_BYTES) as u64;
-            Global::<V::Bits>::new(params.y)
-                .at(crossing.row as u64 * stride + self.load)
-                .store(value.to_bits());
+            let sums = sums.merge::<S>(end).complete::<S>(scale);
+            sums.write(params, crossing.row, self.load, || self.leads);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! ```
 //!
 //! - [`policy`]: what a variant is made of: weights, scaling, accumulation.
+//! - [`sums`]: what a row adds up to, and where it goes.
 //! - [`rows`]: which row an edge is in.
 //! - [`edge_parallel`]: stage 1 caches the edges in shared memory, stage 2 walks them, then the CTA merges what its
 //!   sub-warps could not write.
@@ -21,15 +22,17 @@ mod empty;
 mod follow_up;
 mod policy;
 mod rows;
+mod sums;
 
 use crate::device::vector::{
     Float4, HalfVector2 as Half2, HalfVector4 as Half4, HalfVector8 as Half8,
 };
 use halfgnn_contract::spmm::SpmmParams;
 use policy::{
-    Atomic, Attention, ColumnScale, Discretized, EdgeFeatures, InFloat, InHalf, Largest, Maximum,
-    Ones, PostReduction, PreReduction,
+    Atomic, Attention, AttentionGradient, BothInFloat, ColumnScale, Discretized, EdgeFeatures,
+    InFloat, InHalf, Largest, Maximum, Ones, PostReduction, PreReduction, SignedAttention,
 };
+use sums::{Both, One};
 
 macro_rules! edge_parallel_entries {
     ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
@@ -46,15 +49,15 @@ macro_rules! edge_parallel_entries {
 }
 
 macro_rules! follow_up_entries {
-    ($($entry:ident: $element:ident, $scale:ident;)*) => {$(
-        #[doc = concat!("Follow-up of the SpMM: ", stringify!($element, $scale), ".")]
+    ($($entry:ident: $element:ident, $scale:ident, $sums:ident;)*) => {$(
+        #[doc = concat!("Follow-up of the SpMM: ", stringify!($element, $scale, $sums), ".")]
         ///
         /// # Safety
         /// The launch contract in `halfgnn_contract::spmm`, after the edge-parallel kernel of the same policies.
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
             // SAFETY: the host keeps the launch contract.
-            unsafe { follow_up::run::<$element, $scale>(&params) }
+            unsafe { follow_up::run::<$element, $scale, $sums<$element>>(&params) }
         }
     )*};
 }

@@ -1,11 +1,13 @@
 //! What an SpMM variant is made of. Each is a type without values; a kernel names one of each kind.
 
+use super::sums::{Both, One, Sums};
 use crate::attention::weight::Ends;
 use crate::device::float::{self, mul_add};
 use crate::device::global::Global;
 use crate::device::half;
 use crate::device::thread::block_idx_z;
 use crate::device::vector::{Floats, Vector};
+use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::spmm::SpmmParams;
 
 /// Where the weights of edges come from. A weight is a word as [`Vector::weights`] caches it, unless
@@ -19,6 +21,8 @@ pub trait Weights {
     const BY_HEAD: bool;
     /// Whether they depend on the row, which else need not be known here.
     const OF_ROWS: bool = false;
+    /// Whether each edge has a term beside its weight, a number that is added up with no row of `x`.
+    const TERMED: bool = false;
 
     /// The weights of edges `edge .. edge + 4`, which have these rows and columns.
     ///
@@ -35,6 +39,20 @@ pub trait Weights {
     /// # Safety
     /// It is an edge of the graph.
     unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32;
+    /// The weight of one edge, and its term.
+    ///
+    /// # Safety
+    /// As [`Weights::one`].
+    #[inline(always)]
+    unsafe fn termed<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        row: u32,
+        column: u32,
+    ) -> (u32, f32) {
+        // SAFETY: the caller's promise.
+        (unsafe { Self::one::<V>(params, edge, row, column) }, 0.0)
+    }
 }
 
 /// All ones, and no array at all: SpMMv.
@@ -137,14 +155,7 @@ impl Weights for Attention {
         columns: [u32; 4],
     ) -> [u32; 4] {
         // SAFETY: the caller's promise.
-        unsafe {
-            [
-                Self::one::<V>(params, edge, rows[0], columns[0]),
-                Self::one::<V>(params, edge, rows[1], columns[1]),
-                Self::one::<V>(params, edge, rows[2], columns[2]),
-                Self::one::<V>(params, edge, rows[3], columns[3]),
-            ]
-        }
+        unsafe { one_by_one::<V, Self>(params, edge, rows, columns) }
     }
     #[inline(always)]
     unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, row: u32, column: u32) -> u32 {
@@ -155,6 +166,111 @@ impl Weights for Attention {
             let weight = ends.weight(of, ends.sum_of_scores(of));
             ends.dropout(of, weight).to_bits()
         }
+    }
+}
+
+/// The sign of a weight that tells edges apart and is no part of it: set where the sum of scores is not positive.
+const SIGN: u32 = 1 << 31;
+
+/// `weight`, which is not negative, with the sign of the sum of scores. A NaN takes neither side: it is of both sums.
+#[inline(always)]
+fn signed(weight: f32, sum_of_scores: f32) -> u32 {
+    let sign = if sum_of_scores <= 0.0 { SIGN } else { 0 };
+    weight.to_bits() & !SIGN | sign
+}
+
+/// As [`Attention`], with the sign of the sum of scores.
+pub struct SignedAttention;
+
+impl Weights for SignedAttention {
+    const OF_ROWS: bool = true;
+    const WEIGHTED: bool = true;
+    const IN_FLOAT: bool = true;
+    const BY_HEAD: bool = true;
+    #[inline(always)]
+    unsafe fn four<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        rows: [u32; 4],
+        columns: [u32; 4],
+    ) -> [u32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { one_by_one::<V, Self>(params, edge, rows, columns) }
+    }
+    #[inline(always)]
+    unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, row: u32, column: u32) -> u32 {
+        let of = &params.attention;
+        let ends = Ends::new(of, block_idx_z(), row, column);
+        // SAFETY: planes have a number for each vertex, and the host validated rows and columns.
+        unsafe {
+            let sum = ends.sum_of_scores(of);
+            signed(ends.dropout(of, ends.weight(of, sum)), sum)
+        }
+    }
+}
+
+/// As [`SignedAttention`], from a record of the destination; an edge's term is `leaky' · α · v`, not dropped, with the
+/// number `v` of its destination.
+pub struct AttentionGradient;
+
+impl Weights for AttentionGradient {
+    const OF_ROWS: bool = true;
+    const WEIGHTED: bool = true;
+    const IN_FLOAT: bool = true;
+    const BY_HEAD: bool = true;
+    const TERMED: bool = true;
+    #[inline(always)]
+    unsafe fn four<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        rows: [u32; 4],
+        columns: [u32; 4],
+    ) -> [u32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { one_by_one::<V, Self>(params, edge, rows, columns) }
+    }
+    #[inline(always)]
+    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { Self::termed::<V>(params, edge, row, column) }.0
+    }
+    #[inline(always)]
+    unsafe fn termed<V: Vector>(params: &SpmmParams, _: u64, row: u32, column: u32) -> (u32, f32) {
+        let of = &params.attention;
+        let ends = Ends::new(of, block_idx_z(), row, column);
+        // SAFETY: planes have a number for each vertex, records one as well, and the host validated rows and columns.
+        unsafe {
+            let record: [u32; 4] = Global::new(params.records)
+                .at(ends.destination_at(of))
+                .read();
+            let [m, reciprocal_z, l, v] = record.map(f32::from_bits);
+            let sum = l + ends.source_score(of);
+            let alpha = weight(sum, of.slope, [m, reciprocal_z]);
+            let term = leaky_relu_derivative(sum, of.slope) * alpha * v;
+            (signed(ends.dropout(of, alpha), sum), term)
+        }
+    }
+}
+
+/// The weights of four edges, each by itself.
+///
+/// # Safety
+/// As [`Weights::four`].
+#[inline(always)]
+unsafe fn one_by_one<V: Vector, W: Weights>(
+    params: &SpmmParams,
+    edge: u64,
+    rows: [u32; 4],
+    columns: [u32; 4],
+) -> [u32; 4] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        [
+            W::one::<V>(params, edge, rows[0], columns[0]),
+            W::one::<V>(params, edge + 1, rows[1], columns[1]),
+            W::one::<V>(params, edge + 2, rows[2], columns[2]),
+            W::one::<V>(params, edge + 3, rows[3], columns[3]),
+        ]
     }
 }
 
@@ -281,6 +397,8 @@ impl Scaling for PreReduction {
 pub trait Accumulate<V: Vector> {
     /// The sum of a batch so far.
     type Sum: Copy;
+    /// What batches leave, and what a row adds up to.
+    type Sums: Sums<V>;
     /// The sum of no edge.
     fn zero() -> Self::Sum;
     /// One more edge of weight 1.
@@ -289,8 +407,13 @@ pub trait Accumulate<V: Vector> {
     fn add_weighted<W: Weights>(sum: Self::Sum, weight: u32, x: V) -> Self::Sum;
     /// One more edge, its product scaled and rounded before it is added.
     fn add_scaled<W: Weights>(sum: Self::Sum, weight: u32, scale: f32, x: V) -> Self::Sum;
+    /// The term of one more edge.
+    #[inline(always)]
+    fn add_term(sum: Self::Sum, _term: f32) -> Self::Sum {
+        sum
+    }
     /// The sum in float, exactly.
-    fn finish(sum: Self::Sum) -> V::Floats;
+    fn finish(sum: Self::Sum) -> Self::Sums;
 }
 
 /// In the element's own precision: half2 arithmetic, as in the paper.
@@ -298,6 +421,7 @@ pub struct InHalf;
 
 impl<V: Vector> Accumulate<V> for InHalf {
     type Sum = V;
+    type Sums = One<V>;
     #[inline(always)]
     fn zero() -> V {
         V::zero()
@@ -316,8 +440,8 @@ impl<V: Vector> Accumulate<V> for InHalf {
         sum.add(if W::WEIGHTED { x.scale(weight) } else { x }.scale(V::weight_from_f32(scale)))
     }
     #[inline(always)]
-    fn finish(sum: V) -> V::Floats {
-        sum.widen()
+    fn finish(sum: V) -> One<V> {
+        One(sum.widen())
     }
 }
 
@@ -335,6 +459,7 @@ pub struct InFloat;
 
 impl<V: Vector> Accumulate<V> for InFloat {
     type Sum = V::Floats;
+    type Sums = One<V>;
     #[inline(always)]
     fn zero() -> V::Floats {
         V::Floats::ZERO
@@ -362,7 +487,53 @@ impl<V: Vector> Accumulate<V> for InFloat {
         sum.zip(x.widen(), |sum, x| sum + x * weight * scale)
     }
     #[inline(always)]
-    fn finish(sum: V::Floats) -> V::Floats {
+    fn finish(sum: V::Floats) -> One<V> {
+        One(sum)
+    }
+}
+
+/// Two sums in float: of all edges, and of those whose weight has a positive sign.
+pub struct BothInFloat;
+
+impl<V: Vector> Accumulate<V> for BothInFloat {
+    type Sum = Both<V>;
+    type Sums = Both<V>;
+    #[inline(always)]
+    fn zero() -> Both<V> {
+        Sums::zero()
+    }
+    #[inline(always)]
+    fn add(sum: Both<V>, x: V) -> Both<V> {
+        let x = x.widen();
+        Both {
+            all: sum.all.zip(x, |sum, x| sum + x),
+            positive: sum.positive.zip(x, |sum, x| sum + x),
+            ..sum
+        }
+    }
+    #[inline(always)]
+    fn add_weighted<W: Weights>(sum: Both<V>, weight: u32, x: V) -> Both<V> {
+        const { assert!(W::IN_FLOAT, "a sign is told apart from a weight") };
+        let all = f32::from_bits(weight & !SIGN);
+        let positive = if weight & SIGN == 0 { all } else { 0.0 };
+        let x = x.widen();
+        Both {
+            all: sum.all.zip(x, |sum, x| mul_add(x, all, sum)),
+            positive: sum.positive.zip(x, |sum, x| mul_add(x, positive, sum)),
+            ..sum
+        }
+    }
+    #[inline(always)]
+    fn add_scaled<W: Weights>(sum: Both<V>, weight: u32, scale: f32, x: V) -> Both<V> {
+        let weight = f32::from_bits(weight) * scale;
+        Self::add_weighted::<W>(sum, weight.to_bits(), x)
+    }
+    #[inline(always)]
+    fn add_term(sum: Both<V>, term: f32) -> Both<V> {
+        sum.with_term(sum.term + term)
+    }
+    #[inline(always)]
+    fn finish(sum: Both<V>) -> Both<V> {
         sum
     }
 }
@@ -372,6 +543,7 @@ pub struct Largest;
 
 impl<V: Vector> Accumulate<V> for Largest {
     type Sum = V;
+    type Sums = One<V>;
     #[inline(always)]
     fn zero() -> V {
         V::lowest()
@@ -390,7 +562,7 @@ impl<V: Vector> Accumulate<V> for Largest {
         largest.max(if W::WEIGHTED { x.scale(weight) } else { x }.scale(V::weight_from_f32(scale)))
     }
     #[inline(always)]
-    fn finish(largest: V) -> V::Floats {
-        largest.widen()
+    fn finish(largest: V) -> One<V> {
+        One(largest.widen())
     }
 }

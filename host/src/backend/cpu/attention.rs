@@ -4,10 +4,10 @@
 
 use super::convert::{round, widen};
 use super::elementwise::Mask;
-use super::{Cpu, view, view_mut};
+use super::{Cpu, spmm, view, view_mut};
 use crate::backend::{
-    Adjacency, AttentionOperators, AttentionScores, EdgeAttention, EdgeStep, EdgeValues, HeadDots,
-    SegmentReduction,
+    Adjacency, Aggregation, AttentionOperators, AttentionPair, AttentionScores, EdgeStep,
+    EdgeValues, HeadDots, SegmentReduction, SoftmaxGradient,
 };
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -128,28 +128,46 @@ impl AttentionOperators for Cpu {
         Ok(())
     }
 
-    fn attention_gradient_sums(
+    fn attention_pair<E: Element>(
         &self,
         a: &Adjacency<Self>,
-        attention: &EdgeAttention<'_, Self>,
-        v: &Array<Self, f32>,
-        sums: &mut Array<Self, f32>,
+        op: AttentionPair<'_, Self, E>,
+        x: &Matrix<Self, E>,
     ) -> Result<(), Error> {
-        let of = AttentionScores {
-            heads: attention.heads,
-            destination: attention.destination,
-            source: attention.source,
-            slope: attention.slope,
+        let of = op.weights;
+        for (positive_only, y) in [(false, op.all), (true, op.positive)] {
+            let weights = spmm::Attention::new(of, a.vertices(), positive_only);
+            let operands = spmm::Operands {
+                offsets: &a.offsets.buffer.read(),
+                columns: &a.columns.buffer.read(),
+                weights: spmm::Weights::Attention(&weights),
+                heads: of.heads,
+                row_scale: None,
+                scale: 1.0,
+                aggregation: Aggregation::Sum,
+                x: &x.buffer.read(),
+                stride: x.stride(),
+            };
+            spmm::spmm(&operands, op.policy, x.columns(), y.buffer.get_mut());
+        }
+        let Some(SoftmaxGradient { values, sums }) = op.through else {
+            return Ok(());
         };
-        let (statistics, v) = (attention.statistics.buffer.read(), v.buffer.read());
+        let scores = AttentionScores {
+            heads: of.heads,
+            destination: of.destination,
+            source: of.source,
+            slope: of.slope,
+        };
+        let (statistics, values) = (of.statistics.buffer.read(), values.buffer.read());
         with_edges(a, |edges| {
-            with_scores(&of, a.vertices(), attention.transposed, |scores| {
+            with_scores(&scores, a.vertices(), of.transposed, |scores| {
                 edges.for_rows(sums.buffer.get_mut(), |head, row| {
                     let term = |edge: usize| {
                         let (sum, at) = scores.of(head, row, edges.columns[edge] as usize);
                         leaky_relu_derivative(sum, of.slope)
                             * weight(sum, of.slope, statistics[at])
-                            * v[at]
+                            * values[at]
                     };
                     edges.of_row(row).map(term).sum()
                 });

@@ -125,7 +125,7 @@ impl SparseOperators for Cpu {
                 spmm::Weights::Columns(&column_scale)
             }
             EdgeWeights::Attention(of) => {
-                attention = spmm::Attention::new(of, a.vertices());
+                attention = spmm::Attention::new(of, a.vertices(), false);
                 heads = of.heads;
                 spmm::Weights::Attention(&attention)
             }

@@ -53,7 +53,8 @@ pub(super) struct Attention<'a> {
 }
 
 impl<'a> Attention<'a> {
-    pub(super) fn new(of: &EdgeAttention<'a, Cpu>, vertices: usize) -> Self {
+    /// `positive_only` leaves weights to the edges whose sum of scores is positive.
+    pub(super) fn new(of: &EdgeAttention<'a, Cpu>, vertices: usize, positive_only: bool) -> Self {
         let dropout = of.dropout.filter(|dropout| dropout.probability > 0.0);
         Self {
             destination: of.destination.buffer.read(),
@@ -62,7 +63,7 @@ impl<'a> Attention<'a> {
             vertices,
             slope: of.slope,
             transposed: of.transposed,
-            positive_only: of.positive_only,
+            positive_only,
             dropout: dropout.map(Mask::new),
         }
     }

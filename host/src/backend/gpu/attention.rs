@@ -1,13 +1,14 @@
 //! Attention: segment reductions are two launches each, the steps on edges and on heads one.
 
 use super::optimizer::step;
+use super::spmm::Second;
 use super::{
     Gpu, array, dense_config, entry, matrix, narrow, optional_array, optional_matrix,
     stride_vectors,
 };
 use crate::backend::{
-    Adjacency, AttentionOperators, AttentionScores, Dropout, EdgeAttention, EdgeStep, EdgeValues,
-    HeadDots, SegmentReduction,
+    Adjacency, AttentionOperators, AttentionPair, AttentionScores, Dropout, EdgeAttention,
+    EdgeStep, EdgeValues, EdgeWeights, HeadDots, SegmentReduction, Spmm,
 };
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
@@ -60,7 +61,6 @@ pub(super) fn edge_attention<D: Driver>(
     of: &EdgeAttention<'_, Gpu<D>>,
     a: &Adjacency<Gpu<D>>,
 ) -> Result<contract::EdgeAttention, Error> {
-    let flag = |set: bool, flag: u32| if set { flag } else { 0 };
     let known = AttentionScores {
         heads: of.heads,
         destination: of.destination,
@@ -69,8 +69,11 @@ pub(super) fn edge_attention<D: Driver>(
     };
     let params = contract::EdgeAttention {
         statistics: array(of.statistics),
-        flags: flag(of.transposed, contract::TRANSPOSED)
-            | flag(of.positive_only, contract::POSITIVE),
+        flags: if of.transposed {
+            contract::TRANSPOSED
+        } else {
+            0
+        },
         ..scores(&known, a)?
     };
     Ok(with_dropout(params, of.dropout))
@@ -88,7 +91,6 @@ impl<D: Driver> Gpu<D> {
             values: DevicePtr::NULL,
             factors: DevicePtr::NULL,
             map: DevicePtr::NULL,
-            vertex_values: DevicePtr::NULL,
             result: DevicePtr::NULL,
             positive_share: DevicePtr::NULL,
             staging: DevicePtr::NULL,
@@ -180,22 +182,23 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         unsafe { self.reduce_segments(names, of.heads, segment::SOFTMAX_WORDS, params) }
     }
 
-    fn attention_gradient_sums(
+    fn attention_pair<E: Element>(
         &self,
         a: &Adjacency<Self>,
-        attention: &EdgeAttention<'_, Self>,
-        v: &Array<Self, f32>,
-        sums: &mut Array<Self, f32>,
+        op: AttentionPair<'_, Self, E>,
+        x: &Matrix<Self, E>,
     ) -> Result<(), Error> {
-        let params = SegmentParams {
-            attention: edge_attention(attention, a)?,
-            vertex_values: array(v),
-            result: array(sums),
-            ..self.segment_params(a)?
+        let spmm = Spmm {
+            weights: EdgeWeights::Attention(op.weights),
+            policy: op.policy,
+            ..Spmm::default()
         };
-        let names = ["segment_attention_gradient", "segment_follow_up_sum"];
-        // SAFETY: the operator checked that all planes have a number for each head of each vertex.
-        unsafe { self.reduce_segments(names, attention.heads, segment::FLOAT_WORDS, params) }
+        let second = Second {
+            positive: matrix(op.positive),
+            weights: op.weights,
+            through: op.through,
+        };
+        self.launch_spmm(a, &spmm, x, op.all, Some(second))
     }
 
     fn segment_reduce<E: Element>(

@@ -1,16 +1,18 @@
 //! SpMM: two launches, the edge-parallel kernel and its follow-up.
 
 use super::attention::edge_attention;
-use super::{Gpu, array, matrix, narrow, optional_array, stride_vectors};
+use super::{Gpu, array, dense_config, matrix, narrow, optional_array, stride_vectors};
 use crate::backend::{
-    Accumulate, Adjacency, Aggregation, EdgeWeights, Scaling, SparseOperators, Spmm, Write,
+    Accumulate, Adjacency, Aggregation, EdgeAttention, EdgeWeights, Scaling, SoftmaxGradient,
+    SparseOperators, Spmm, Write,
 };
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix, Precision};
-use halfgnn_contract::DevicePtr;
-use halfgnn_contract::attention::{EdgeAttention, edge_plane_stride};
+use halfgnn_contract::attention::{self, RecordsParams, edge_plane_stride};
+use halfgnn_contract::dense::THREADS_PER_CTA;
 use halfgnn_contract::spmm::{self as contract, Load, Scale, SpmmParams, Weights};
+use halfgnn_contract::{DevicePtr, HalfBits};
 
 const NAME: &str = "spmm";
 
@@ -22,10 +24,32 @@ impl<D: Driver> SparseOperators for Gpu<D> {
         x: &Matrix<Self, E>,
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
+        self.launch_spmm(a, op, x, y, None)
+    }
+}
+
+/// The second sum of an SpMM with the weights of attention: what [`crate::backend::AttentionPair`] has beside the first.
+pub(super) struct Second<'a, D: Driver> {
+    /// The output, of the shape of the first.
+    pub(super) positive: DevicePtr<HalfBits>,
+    pub(super) weights: &'a EdgeAttention<'a, Gpu<D>>,
+    pub(super) through: Option<SoftmaxGradient<'a, Gpu<D>>>,
+}
+
+impl<D: Driver> Gpu<D> {
+    /// An SpMM, of one sum or of two.
+    pub(super) fn launch_spmm<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: &Spmm<'_, Self, E>,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+        second_sum: Option<Second<'_, D>>,
+    ) -> Result<(), Error> {
         if y.rows() == 0 || y.columns() == 0 {
             return Ok(());
         }
-        let (first, second) = entries::<D, E>(op)?;
+        let (first, second) = entries::<D, E>(op, second_sum.as_ref())?;
         let edges = narrow(NAME, "edges", a.edges())?;
         let empty_count = narrow(NAME, "rows without edges", a.empty_rows.len())?;
         let x_stride = stride_vectors(NAME, x)?;
@@ -52,11 +76,17 @@ impl<D: Driver> SparseOperators for Gpu<D> {
             None => choose(&work, self.driver.info().multiprocessors),
         };
         let ctas = contract::ctas(edges, cta_edges_log2);
-        let floats = contract::staging_floats(ctas, feature_loads * load.width());
-        let staging = self.workspace.floats(&self.driver, &self.ledger, floats)?;
+        let sums = first.accumulate.sums();
+        let staged_row = contract::staged_row(feature_loads * load.width(), sums, heads);
+        let through = second_sum.as_ref().and_then(|of| of.through.as_ref());
+        // Records come first, since they are as long as vectors.
+        let records = through.map_or(0, |through| through.values.len() as u64);
+        let floats = 4 * records + contract::staging_floats(ctas, staged_row);
+        let workspace = self.workspace.floats(&self.driver, &self.ledger, floats)?;
+        let staging = DevicePtr::new(workspace.address() + 16 * records);
 
         let (mut edge_weights, mut column_scale) = (DevicePtr::NULL, DevicePtr::NULL);
-        let mut attention = EdgeAttention::NONE;
+        let mut attention = attention::EdgeAttention::NONE;
         match op.weights {
             EdgeWeights::Ones => {}
             EdgeWeights::Features(weights) => edge_weights = array(weights),
@@ -75,7 +105,12 @@ impl<D: Driver> SparseOperators for Gpu<D> {
             row_scale: optional_array(op.row_scale),
             x: matrix(x),
             y: matrix(y),
-            staging: DevicePtr::new(staging.address()),
+            y_positive: second_sum
+                .as_ref()
+                .map_or(DevicePtr::NULL, |of| of.positive),
+            term_sums: through.map_or(DevicePtr::NULL, |through| array(&*through.sums)),
+            records: DevicePtr::new(workspace.address()),
+            staging,
             starts: array(&a.starts),
             filled_rows: array(&a.filled_rows),
             empty_rows: array(&a.empty_rows),
@@ -88,7 +123,7 @@ impl<D: Driver> SparseOperators for Gpu<D> {
             lanes_log2,
             ctas,
             cta_edges_log2,
-            reserved: 0,
+            staged_row,
             scale: op.scale,
             head_loads,
             edge_plane_stride: edge_plane_stride(u64::from(edges)),
@@ -102,8 +137,16 @@ impl<D: Driver> SparseOperators for Gpu<D> {
         // SAFETY: the operator checked that `x`, `y`, weights and factors fit the graph, whose arrays were checked when
         // it was made; the staging buffer has `staging_floats`.
         unsafe {
-            let weighted = first.weights != Weights::Ones;
-            let shared_bytes = contract::shared_bytes(load.width(), cta_edges_log2, weighted);
+            let lane = sums.floats(load.width());
+            let shared_bytes = contract::shared_bytes(lane, cta_edges_log2, first.weights.words());
+            if let Some(Second {
+                weights,
+                through: Some(through),
+                ..
+            }) = &second_sum
+            {
+                self.pack_records(weights, through, params.records)?;
+            }
             // Atomics add to zeros, and so does nothing to the rows without edges.
             let clearing = if second.is_some() {
                 empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
@@ -125,9 +168,39 @@ impl<D: Driver> SparseOperators for Gpu<D> {
     }
 }
 
+impl<D: Driver> Gpu<D> {
+    /// Puts what an edge wants to know of its destination side by side.
+    ///
+    /// # Safety
+    /// The operator checked that all of it has a number for each head of each vertex; for so many records there is room.
+    unsafe fn pack_records(
+        &self,
+        of: &EdgeAttention<'_, Self>,
+        through: &SoftmaxGradient<'_, Self>,
+        records: DevicePtr<[f32; 4]>,
+    ) -> Result<(), Error> {
+        let len = through.values.len() as u64;
+        let params = RecordsParams {
+            statistics: array(of.statistics),
+            destination: array(of.destination),
+            values: array(through.values),
+            records,
+            len,
+        };
+        let ctas = len.div_ceil(THREADS_PER_CTA.into());
+        let config = dense_config(NAME, ctas, 1, 0)?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.kernels
+                .launch(&self.driver, "attention_records", config, &params)
+        }
+    }
+}
+
 /// The entry for what is asked, and its follow-up if it leaves anything to complete.
 fn entries<D: Driver, E: Element>(
     op: &Spmm<'_, Gpu<D>, E>,
+    second_sum: Option<&Second<'_, D>>,
 ) -> Result<
     (
         &'static contract::SpmmEntry,
@@ -139,7 +212,13 @@ fn entries<D: Driver, E: Element>(
         EdgeWeights::Ones => Weights::Ones,
         EdgeWeights::Features(_) | EdgeWeights::Planes { .. } => Weights::EdgeFeatures,
         EdgeWeights::Columns(_) => Weights::ColumnScale,
-        EdgeWeights::Attention(_) => Weights::Attention,
+        EdgeWeights::Attention(_) => match second_sum {
+            None => Weights::Attention,
+            Some(Second { through: None, .. }) => Weights::SignedAttention,
+            Some(Second {
+                through: Some(_), ..
+            }) => Weights::AttentionGradient,
+        },
     };
     let load = match E::PRECISION {
         Precision::Half => Load::Half8,
@@ -151,6 +230,7 @@ fn entries<D: Driver, E: Element>(
         && matches!(weights, Weights::Ones | Weights::EdgeFeatures);
     let accumulate = match op.aggregation {
         Aggregation::Max => contract::Accumulate::Largest,
+        Aggregation::Sum if second_sum.is_some() => contract::Accumulate::BothInFloat,
         Aggregation::Sum if in_half => contract::Accumulate::InHalf,
         Aggregation::Sum => contract::Accumulate::InFloat,
     };
@@ -175,7 +255,8 @@ fn entries<D: Driver, E: Element>(
             ),
         });
     };
-    Ok((first, contract::follow_up(load, first.scale)))
+    let follow_up = contract::follow_up(load, first.scale, first.accumulate.sums());
+    Ok((first, follow_up))
 }
 
 /// What an SpMM has to share out.

@@ -10,7 +10,7 @@
 //!
 //! It is never needed edge by edge, only its sums over rows and over columns. Let `leaky' = s + (1 − s) · [l + r > 0]`; the
 //! terms with `s` alone add up to zero in a row. What is left are products of a vertex's features with sums of its
-//! neighbours', each of them an SpMM whose weights are computed on the way, `+` marking weights of positive sums only:
+//! neighbours', whose weights are computed on the way, `+` marking weights of positive sums only:
 //!
 //! ```text
 //! P[i]  = Σ_j α⁺ k h[j]        p[i] = Σ_j α⁺
@@ -19,13 +19,17 @@
 //! dr[j] = h[j] · (s G[j] + (1 − s) Q[j]) − t[j]
 //! dh    = G + dl a_lᵀ + dr a_rᵀ        da_l = Σ_i dl[i] h[i]        da_r = Σ_j dr[j] h[j]
 //! ```
+//!
+//! `y` and `P` are sums of the same rows, and so are `G` and `Q`: the edges are walked once forward and once backward
+//! ([`attention_pair`]), each time with two sums, and the walk backward brings `t` along. So `P` is kept between the passes,
+//! and the backward pass never comes to the rows.
 
 use super::parts::{
-    attention_gradient_sums, attention_statistics, head_dots, head_outer, head_scores, head_sums,
+    attention_pair, attention_statistics, head_dots, head_outer, head_scores, head_sums,
 };
 use crate::backend::{
-    Adjacency, AttentionScores, Backend, Dropout, EdgeAttention, EdgeWeights, HeadDots, MemoryKind,
-    Spmm,
+    Adjacency, AttentionPair, AttentionScores, Backend, Dropout, EdgeAttention, EdgeWeights,
+    HeadDots, MemoryKind, SoftmaxGradient, Spmm, SpmmPolicy,
 };
 use crate::error::Error;
 use crate::ops::{expect_shape, spmm};
@@ -33,35 +37,42 @@ use crate::tensor::{Array, Element, Matrix};
 
 const NAME: &str = "attention";
 
-/// Attention of one layer: what its forward pass leaves for its backward pass, nine floats a vertex and head.
+/// Attention of one layer: what its forward pass leaves for its backward pass, five floats a vertex and head.
 ///
 /// Weights, their softmax and all sums are float in both precisions; features, outputs and their gradients are elements,
 /// rounded once each. Scores of any size are safe: `exp` is taken of nothing positive.
 #[derive(Debug)]
 pub struct Attention<B: Backend> {
     vertices: usize,
-    weights: Weights<B>,
-    /// `p`.
-    positive_share: Array<B, f32>,
-    /// `D`, then `dr`.
-    inner: Array<B, f32>,
-    /// `dl`.
-    destination_gradient: Array<B, f32>,
-    /// `t`.
-    edge_sums: Array<B, f32>,
-}
-
-/// What the weights of the edges are computed from.
-#[derive(Debug)]
-struct Weights<B: Backend> {
     heads: usize,
     slope: f32,
+    policy: SpmmPolicy,
+    /// `l`
     destination: Array<B, f32>,
+    /// `r`
     source: Array<B, f32>,
+    /// `m` and `1/z`.
     statistics: Array<B, [f32; 2]>,
+    /// `p`
+    positive_share: Array<B, f32>,
 }
 
-/// Operands of [`Attention::backward`].
+/// Operands of [`Attention::forward`].
+#[derive(Debug)]
+pub struct AttentionForward<'a, B: Backend, E: Element> {
+    /// Features, vertices × heads.
+    pub h: &'a Matrix<B, E>,
+    /// Row 0 is the attention vector of destinations, row 1 that of sources, each as wide as `h`.
+    pub vectors: &'a Matrix<B, E>,
+    /// Dropout of the weights.
+    pub dropout: Option<Dropout<'a, B>>,
+    /// Becomes the output, of the shape of `h`.
+    pub y: &'a mut Matrix<B, E>,
+    /// Becomes `P`, of the shape of `h`, which the backward pass wants; absent where none follows.
+    pub positive: Option<&'a mut Matrix<B, E>>,
+}
+
+/// Operands of [`Attention::backward`]. Matrices but the vectors and their gradient have the shape of `h`.
 #[derive(Debug)]
 pub struct AttentionBackward<'a, B: Backend, E: Element> {
     /// Features that the forward pass took.
@@ -70,12 +81,14 @@ pub struct AttentionBackward<'a, B: Backend, E: Element> {
     pub vectors: &'a Matrix<B, E>,
     /// Its output, before anything was added to it.
     pub y: &'a Matrix<B, E>,
+    /// What it left in [`AttentionForward::positive`].
+    pub positive: &'a Matrix<B, E>,
     /// Gradient of its output.
     pub dy: &'a Matrix<B, E>,
     /// Its dropout, at the same step.
     pub dropout: Option<Dropout<'a, B>>,
-    /// A matrix of the shape of `h` and any content; it is overwritten.
-    pub lent: &'a mut Matrix<B, E>,
+    /// A matrix and arrays of a float a vertex and head, of any content; they are overwritten.
+    pub lent: (&'a mut Matrix<B, E>, [&'a mut Array<B, f32>; 3]),
     /// Becomes the gradient of `h`.
     pub dh: &'a mut Matrix<B, E>,
     /// Becomes the gradient of `vectors`.
@@ -94,31 +107,29 @@ impl<B: Backend> Attention<B> {
         let numbers = || Array::zeros(backend, len, MemoryKind::Activations);
         Ok(Self {
             vertices,
-            weights: Weights {
-                heads,
-                slope,
-                destination: numbers()?,
-                source: numbers()?,
-                statistics: Array::zeros(backend, len, MemoryKind::Activations)?,
-            },
+            heads,
+            slope,
+            policy: SpmmPolicy::default(),
+            destination: numbers()?,
+            source: numbers()?,
+            statistics: Array::zeros(backend, len, MemoryKind::Activations)?,
             positive_share: numbers()?,
-            inner: numbers()?,
-            destination_gradient: numbers()?,
-            edge_sums: numbers()?,
         })
     }
 
-    /// Bytes that [`Attention::new`] allocates.
-    pub fn bytes(vertices: usize, heads: usize) -> u64 {
-        const FLOATS: u64 = 9;
-        (vertices as u64)
-            .saturating_mul(heads as u64)
-            .saturating_mul(FLOATS * size_of::<f32>() as u64)
+    /// The same with another policy of its SpMMs.
+    #[must_use]
+    pub fn with_policy(self, policy: SpmmPolicy) -> Self {
+        Self { policy, ..self }
     }
 
-    /// `y[i] = Σ_j α(i,j) k(i,j) h[j]` over the edges of row `i`, head by head, with the factors `k` of dropout. Row 0 of
-    /// `vectors` is the attention vector of destinations, row 1 that of sources, each as wide as `h`. A row without edges
-    /// becomes zero.
+    /// Floats that [`Attention::new`] allocates.
+    pub const fn floats(vertices: usize, heads: usize) -> usize {
+        vertices.saturating_mul(heads).saturating_mul(5)
+    }
+
+    /// `y[i] = Σ_j α(i,j) k(i,j) h[j]` over the edges of row `i`, head by head, with the factors `k` of dropout. A row
+    /// without edges becomes zero.
     ///
     /// # Errors
     /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where the columns are not so many heads.
@@ -126,41 +137,59 @@ impl<B: Backend> Attention<B> {
         &mut self,
         backend: &B,
         a: &Adjacency<B>,
-        h: &Matrix<B, E>,
-        vectors: &Matrix<B, E>,
-        dropout: Option<Dropout<'_, B>>,
-        y: &mut Matrix<B, E>,
+        of: AttentionForward<'_, B, E>,
     ) -> Result<(), Error> {
+        let AttentionForward {
+            h,
+            vectors,
+            dropout,
+            y,
+            positive,
+        } = of;
         Error::expect(NAME, "vertices of the graph", self.vertices, a.vertices())?;
-        let Weights {
-            heads,
-            slope,
-            destination,
-            source,
-            statistics,
-        } = &mut self.weights;
-        head_scores(backend, *heads, h, vectors, destination, source)?;
+        let heads = self.heads;
+        let (destination, source) = (&mut self.destination, &mut self.source);
+        head_scores(backend, heads, h, vectors, destination, source)?;
         let scores = AttentionScores {
-            heads: *heads,
-            destination,
-            source,
-            slope: *slope,
+            heads,
+            destination: &self.destination,
+            source: &self.source,
+            slope: self.slope,
         };
         let share = Some(&mut self.positive_share);
-        attention_statistics(backend, a, &scores, statistics, share)?;
-        let weights = self.weights.of(Side::Forward, false, dropout);
-        aggregate(backend, a, &weights, h, y)
+        attention_statistics(backend, a, &scores, &mut self.statistics, share)?;
+        let weights = &self.weights(false, dropout);
+        let policy = self.policy;
+        match positive {
+            Some(positive) => {
+                let pair = AttentionPair {
+                    weights,
+                    policy,
+                    all: y,
+                    positive,
+                    through: None,
+                };
+                attention_pair(backend, a, pair, h)
+            }
+            None => {
+                let op = Spmm {
+                    weights: EdgeWeights::Attention(weights),
+                    policy,
+                    ..Spmm::default()
+                };
+                spmm(backend, a, &op, h, y)
+            }
+        }
     }
 
     /// The gradients of the features and of the attention vectors; see the module's page. `transposed` is the transposed
-    /// adjacency of `a`.
+    /// adjacency of that of the forward pass.
     ///
     /// # Errors
     /// As [`Attention::forward`].
     pub fn backward<E: Element>(
-        &mut self,
+        &self,
         backend: &B,
-        a: &Adjacency<B>,
         transposed: &Adjacency<B>,
         of: AttentionBackward<'_, B, E>,
     ) -> Result<(), Error> {
@@ -168,16 +197,16 @@ impl<B: Backend> Attention<B> {
             h,
             vectors,
             y,
+            positive,
             dy,
             dropout,
-            lent,
+            lent: (lent, [inner, dl, through]),
             dh,
             d_vectors,
         } = of;
-        for a in [a, transposed] {
-            Error::expect(NAME, "vertices of the graph", self.vertices, a.vertices())?;
-        }
-        for matrix in [y, dy, lent, dh] {
+        let vertices = transposed.vertices();
+        Error::expect(NAME, "vertices of the graph", self.vertices, vertices)?;
+        for matrix in [y, positive, dy, lent, dh] {
             expect_shape(
                 NAME,
                 ["rows of an operand", "columns of an operand"],
@@ -185,44 +214,43 @@ impl<B: Backend> Attention<B> {
                 matrix,
             )?;
         }
-        let weights = &self.weights;
-        let (heads, slope, rest) = (weights.heads, weights.slope, 1.0 - weights.slope);
-        head_dots(backend, &dots(heads, dy, (1.0, y)), &mut self.inner)?;
-
-        let positive = weights.of(Side::Forward, true, dropout);
-        aggregate(backend, a, &positive, h, lent)?;
+        let (heads, slope, rest) = (self.heads, self.slope, 1.0 - self.slope);
+        head_dots(backend, &dots(heads, dy, (1.0, y)), inner)?;
         let op = HeadDots {
-            u: Some((-rest, &self.inner)),
+            u: Some((-rest, &*inner)),
             v: Some(&self.positive_share),
-            ..dots(heads, dy, (rest, lent))
+            ..dots(heads, dy, (rest, positive))
         };
-        head_dots(backend, &op, &mut self.destination_gradient)?;
+        head_dots(backend, &op, dl)?;
 
-        let all = weights.of(Side::Transposed, false, dropout);
-        let positive = weights.of(Side::Transposed, true, dropout);
-        let sums = &mut self.edge_sums;
-        attention_gradient_sums(backend, transposed, &all, &self.inner, sums)?;
-        aggregate(backend, transposed, &all, dy, dh)?;
-        aggregate(backend, transposed, &positive, dy, lent)?;
+        let pair = AttentionPair {
+            weights: &self.weights(true, dropout),
+            policy: self.policy,
+            all: &mut *dh,
+            positive: &mut *lent,
+            through: Some(SoftmaxGradient {
+                values: &*inner,
+                sums: &mut *through,
+            }),
+        };
+        attention_pair(backend, transposed, pair, dy)?;
         let op = HeadDots {
-            c: Some((rest, lent)),
-            u: Some((-1.0, sums)),
+            c: Some((rest, &*lent)),
+            u: Some((-1.0, &*through)),
             ..dots(heads, h, (slope, dh))
         };
-        head_dots(backend, &op, &mut self.inner)?;
+        // `D` was for `t` and `dl`.
+        let dr = inner;
+        head_dots(backend, &op, dr)?;
 
-        let (dl, dr) = (&self.destination_gradient, &self.inner);
         head_outer(backend, heads, dl, dr, vectors, dh)?;
         head_sums(backend, heads, h, dl, dr, d_vectors)
     }
-}
 
-impl<B: Backend> Weights<B> {
-    /// The weights of the edges in one order.
-    fn of<'a>(
+    /// The weights of the edges in one of the two orders.
+    fn weights<'a>(
         &'a self,
-        side: Side,
-        positive_only: bool,
+        transposed: bool,
         dropout: Option<Dropout<'a, B>>,
     ) -> EdgeAttention<'a, B> {
         EdgeAttention {
@@ -231,26 +259,10 @@ impl<B: Backend> Weights<B> {
             source: &self.source,
             statistics: &self.statistics,
             slope: self.slope,
-            transposed: side == Side::Transposed,
-            positive_only,
+            transposed,
             dropout,
         }
     }
-}
-
-/// `y` = the neighbours' rows times the weights.
-fn aggregate<B: Backend, E: Element>(
-    backend: &B,
-    a: &Adjacency<B>,
-    weights: &EdgeAttention<'_, B>,
-    x: &Matrix<B, E>,
-    y: &mut Matrix<B, E>,
-) -> Result<(), Error> {
-    let op = Spmm {
-        weights: EdgeWeights::Attention(weights),
-        ..Spmm::default()
-    };
-    spmm(backend, a, &op, x, y)
 }
 
 /// Dots of two matrices.
@@ -267,13 +279,4 @@ fn dots<'a, B: Backend, E: Element>(
         u: None,
         v: None,
     }
-}
-
-/// Which order of the edges an adjacency has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// Rows are destinations.
-    Forward,
-    /// Rows are sources.
-    Transposed,
 }

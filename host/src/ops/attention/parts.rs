@@ -2,11 +2,11 @@
 //! of features.
 
 use crate::backend::{
-    Adjacency, AttentionScores, Backend, EdgeAttention, EdgeStep, EdgeValues, HeadDots,
-    SegmentReduction, Storage,
+    Adjacency, AttentionPair, AttentionScores, Backend, EdgeStep, EdgeValues, HeadDots,
+    SegmentReduction, SoftmaxGradient, Storage,
 };
 use crate::error::Error;
-use crate::ops::{check_dropout, check_heads, expect_shape};
+use crate::ops::{check_attention, check_dropout, check_heads, expect_shape};
 use crate::tensor::{Array, Element, Matrix};
 use bytemuck::Pod;
 use halfgnn_contract::attention::edge_plane_stride;
@@ -150,31 +150,34 @@ pub fn attention_statistics<B: Backend>(
     backend.attention_statistics(a, scores, statistics, positive_share)
 }
 
-/// `sums[row] = Σ LeakyReLU'(score) · α · v[destination]` over the edges of each row, in float, with the weights `α` of
-/// `attention` before dropout: a part of the gradient of the scores, in any edge order.
+/// Two SpMMs of `x` in one walk over the edges: with all weights of attention, and with those of the edges whose sum of
+/// scores is positive; and, where asked for, the sums of a softmax's gradient. In float, each element rounded once; see
+/// [`AttentionPair`]. Rows without edges become zero.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] for no heads or too many.
-pub fn attention_gradient_sums<B: Backend>(
+/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] where the columns are not so many heads,
+/// for a dropout probability outside [0, 1), and for a policy that no kernel is built for.
+pub fn attention_pair<B: Backend, E: Element>(
     backend: &B,
     a: &Adjacency<B>,
-    attention: &EdgeAttention<'_, B>,
-    v: &Array<B, f32>,
-    sums: &mut Array<B, f32>,
+    op: AttentionPair<'_, B, E>,
+    x: &Matrix<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "attention_gradient_sums";
-    let (heads, vertices) = (attention.heads, a.vertices());
-    let scores = AttentionScores {
-        heads,
-        destination: attention.destination,
-        source: attention.source,
-        slope: attention.slope,
-    };
-    expect_scores(NAME, &scores, vertices)?;
-    expect_vertices(NAME, "statistics", heads, vertices, attention.statistics)?;
-    expect_vertices(NAME, "numbers of vertices", heads, vertices, v)?;
-    expect_vertices(NAME, "sums", heads, vertices, sums)?;
-    backend.attention_gradient_sums(a, attention, v, sums)
+    const NAME: &str = "attention_pair";
+    let (heads, vertices) = (op.weights.heads, a.vertices());
+    let shape = (vertices, x.columns());
+    expect_shape(NAME, ["rows of x", "columns of x"], shape, x)?;
+    let of_all = ["rows of the sum", "columns of the sum"];
+    expect_shape(NAME, of_all, shape, op.all)?;
+    let of_positive = ["rows of the positive sum", "columns of the positive sum"];
+    expect_shape(NAME, of_positive, shape, op.positive)?;
+    expect_width(NAME, heads, x)?;
+    check_attention(NAME, a, op.weights)?;
+    if let Some(SoftmaxGradient { values, sums }) = &op.through {
+        expect_vertices(NAME, "numbers of vertices", heads, vertices, values)?;
+        expect_vertices(NAME, "sums", heads, vertices, sums)?;
+    }
+    backend.attention_pair(a, op, x)
 }
 
 /// A number a row from the values of its edges: their sum, added up in float in a fixed order, or their maximum.

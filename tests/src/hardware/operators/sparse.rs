@@ -5,11 +5,12 @@ use crate::graphs::{power_law, transposed};
 use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use crate::reference::Sum;
 use crate::sddmm;
+use crate::segment::unwritten_numbers;
 use crate::spmm::{self, Weighted, policies, weighted_policies};
 use half::f16;
 use halfgnn::backend::{
-    Adjacency, Backend, Dropout, EdgeAttention, EdgeWeights, OptimizerSnapshot, OptimizerState,
-    Reduction, Spmm, SpmmPolicy,
+    Adjacency, AttentionPair, Backend, Dropout, EdgeAttention, EdgeWeights, OptimizerSnapshot,
+    OptimizerState, Reduction, SoftmaxGradient, Spmm, SpmmPolicy,
 };
 use halfgnn::graph::Csr;
 use halfgnn::ops;
@@ -82,46 +83,106 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
             let weights = EdgeWeights::Planes { values, heads };
             run::<B, E>(backend, operands, &graph, weights, heads * width)
         }));
-        for (against, positive_only, dropped) in [(false, false, false), (true, true, true)] {
+        for (against, dropped) in [(false, false), (true, true)] {
             let name = format!(
-                "spmm {} attention, {heads} x {width}, transposed {against}, positive {positive_only}, dropout {dropped}",
+                "spmm {} attention, {heads} x {width}, transposed {against}, dropout {dropped}",
                 E::PRECISION
             );
             cases.push(OperatorCase::new(name, move |backend: &B, operands| {
-                let graph = match against {
-                    true => transposed(&graph(operands)),
-                    false => graph(operands),
-                };
-                let scores = heads * graph.vertices();
-                let [destination, source] =
-                    [(); 2].map(|()| elements(backend, &operands.mild::<f32>(scores)));
-                // A maximum that is none, and an inverse sum, finite so that most weights are.
-                let statistics: Vec<[f32; 2]> = operands
-                    .uniform::<f32>(scores)
-                    .into_iter()
-                    .map(|value| [2.0 + value, value.abs()])
-                    .collect();
-                let statistics = Array::from_slice(backend, &statistics, KIND).expect("room");
-                let state = after_steps(backend, 5);
-                let dropout = dropped.then_some(Dropout {
-                    probability: 0.3,
-                    seed: 7,
-                    stream: 2,
-                    state: &state,
-                });
-                let of = EdgeAttention {
-                    heads,
-                    destination: &destination,
-                    source: &source,
-                    statistics: &statistics,
-                    slope: 0.2,
-                    dropout,
-                    transposed: against,
-                    positive_only,
-                };
+                let layer = Layer::<B>::random(backend, operands, heads, against);
+                let of = layer.attention(dropped);
                 let weights = EdgeWeights::Attention(&of);
-                run::<B, E>(backend, operands, &graph, weights, heads * width)
+                run::<B, E>(backend, operands, &layer.graph, weights, heads * width)
             }));
+            let name = format!(
+                "both sums of attention {}, {heads} x {width}, transposed {against}, dropout {dropped}",
+                E::PRECISION
+            );
+            cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+                let layer = Layer::<B>::random(backend, operands, heads, against);
+                let (vertices, features) = (layer.graph.vertices(), heads * width);
+                let adjacency = Adjacency::new(backend, &layer.graph).expect("room for a graph");
+                let x = operands.striped::<E>(vertices, features);
+                let x = matrix::<B, E>(backend, (vertices, features), &x);
+                let [mut all, mut positive] =
+                    [(); 2].map(|()| unwritten::<B, E>(backend, (vertices, features)));
+                let values = elements(backend, &operands.mild::<f32>(heads * vertices));
+                let mut sums = unwritten_numbers(backend, heads * vertices);
+                let pair = AttentionPair {
+                    weights: &layer.attention(dropped),
+                    policy: SpmmPolicy::default(),
+                    all: &mut all,
+                    positive: &mut positive,
+                    // As a layer asks: backwards.
+                    through: against.then_some(SoftmaxGradient {
+                        values: &values,
+                        sums: &mut sums,
+                    }),
+                };
+                ops::attention_pair(backend, &adjacency, pair, &x).expect("a legal pair");
+                let results = Results::rows(&read(backend, &all), features)
+                    .and(Results::rows(&read(backend, &positive), features));
+                if !against {
+                    return results;
+                }
+                let sums = sums.to_vec(backend).expect("no failure before");
+                results.and(Results::rows(&sums, vertices))
+            }));
+        }
+    }
+}
+
+/// What the weights of attention are made of, on a graph.
+struct Layer<B: Backend> {
+    graph: Csr,
+    heads: usize,
+    transposed: bool,
+    destination: Array<B, f32>,
+    source: Array<B, f32>,
+    statistics: Array<B, [f32; 2]>,
+    state: OptimizerState<B>,
+}
+
+impl<B: Backend> Layer<B> {
+    fn random(backend: &B, operands: &mut Operands, heads: usize, against: bool) -> Self {
+        let graph = match against {
+            true => transposed(&graph(operands)),
+            false => graph(operands),
+        };
+        let scores = heads * graph.vertices();
+        let [destination, source] =
+            [(); 2].map(|()| elements(backend, &operands.mild::<f32>(scores)));
+        // A maximum that is none, and an inverse sum, finite so that most weights are.
+        let statistics: Vec<[f32; 2]> = operands
+            .uniform::<f32>(scores)
+            .into_iter()
+            .map(|value| [2.0 + value, value.abs()])
+            .collect();
+        Self {
+            graph,
+            heads,
+            transposed: against,
+            destination,
+            source,
+            statistics: Array::from_slice(backend, &statistics, KIND).expect("room"),
+            state: after_steps(backend, 5),
+        }
+    }
+
+    fn attention(&self, dropped: bool) -> EdgeAttention<'_, B> {
+        EdgeAttention {
+            heads: self.heads,
+            destination: &self.destination,
+            source: &self.source,
+            statistics: &self.statistics,
+            slope: 0.2,
+            dropout: dropped.then_some(Dropout {
+                probability: 0.3,
+                seed: 7,
+                stream: 2,
+                state: &self.state,
+            }),
+            transposed: self.transposed,
         }
     }
 }

@@ -1,0 +1,261 @@
+//! What a row adds up to in one lane, and where it goes: one output, or two and a number.
+
+use super::policy::Scaling;
+use crate::device::global::Global;
+use crate::device::thread::block_idx_z;
+use crate::device::vector::{Floats, Vector};
+use halfgnn_contract::spmm::{SpmmParams, staging_index};
+
+/// The sums of a row, as far as they are one lane's: a vector of each output, and perhaps the sum of the edges' terms, which
+/// all lanes of a sub-warp have alike.
+pub trait Sums<V: Vector>: Copy {
+    /// Vectors.
+    const OUTPUTS: u32;
+    /// Whether there is a sum of terms.
+    const TERM: bool;
+    /// Floats of a lane.
+    const FLOATS: u32 = Self::OUTPUTS * V::WIDTH + if Self::TERM { 1 } else { 0 };
+
+    /// Zeros.
+    fn zero() -> Self;
+    /// The vector of an output.
+    fn vector(&self, output: u32) -> V::Floats;
+    /// With another vector of an output.
+    fn with_vector(self, output: u32, vector: V::Floats) -> Self;
+    /// The sum of the terms.
+    fn term(&self) -> f32;
+    /// With another sum of the terms.
+    fn with_term(self, term: f32) -> Self;
+
+    /// Each float of a function of its index and itself.
+    #[inline(always)]
+    fn map(mut self, mut f: impl FnMut(u32, f32) -> f32) -> Self {
+        let mut output = 0;
+        while output < Self::OUTPUTS {
+            let mut vector = self.vector(output);
+            let mut i = 0;
+            while i < V::WIDTH {
+                let value = f(output * V::WIDTH + i, vector.get(i as usize));
+                vector = vector.with(i as usize, value);
+                i += 1;
+            }
+            self = self.with_vector(output, vector);
+            output += 1;
+        }
+        if Self::TERM {
+            let term = f(Self::OUTPUTS * V::WIDTH, self.term());
+            self = self.with_term(term);
+        }
+        self
+    }
+
+    /// What a batch's sums are when they leave the batch. Terms have no factor.
+    #[inline(always)]
+    fn leave<S: Scaling>(mut self, scale: f32) -> Self {
+        let mut output = 0;
+        while output < Self::OUTPUTS {
+            self = self.with_vector(output, S::leave(self.vector(output), scale));
+            output += 1;
+        }
+        self
+    }
+
+    /// The sums of this one's edges and then the other's.
+    #[inline(always)]
+    fn merge<S: Scaling>(mut self, other: Self) -> Self {
+        let mut output = 0;
+        while output < Self::OUTPUTS {
+            let merged = S::merge(self.vector(output), other.vector(output));
+            self = self.with_vector(output, merged);
+            output += 1;
+        }
+        if Self::TERM {
+            self = self.with_term(self.term() + other.term());
+        }
+        self
+    }
+
+    /// The row, from all its sums.
+    #[inline(always)]
+    fn complete<S: Scaling>(mut self, scale: f32) -> Self {
+        let mut output = 0;
+        while output < Self::OUTPUTS {
+            self = self.with_vector(output, S::complete(self.vector(output), scale));
+            output += 1;
+        }
+        self
+    }
+
+    /// The place of load `load` of a row in an output, and what is to stand there, rounded.
+    #[inline(always)]
+    fn output(
+        &self,
+        params: &SpmmParams,
+        output: u32,
+        row: u32,
+        load: u32,
+    ) -> (Global<V::Bits>, V) {
+        let y = if output == 0 {
+            params.y
+        } else {
+            params.y_positive
+        };
+        let stride = (params.y_stride * V::PER_16_BYTES) as u64;
+        let place = Global::new(y).at(row as u64 * stride + load as u64);
+        // A NaN or an infinite factor made more than zeros of the padding.
+        let value =
+            V::narrow(self.vector(output)).within((load * V::WIDTH) as u64, params.features);
+        (place, value)
+    }
+
+    /// Writes load `load` of a complete row to the outputs, rounded, and the sum of the terms where the lane `leads`.
+    ///
+    /// # Safety
+    /// The launch contract; no other lane writes the load, and one alone leads, of those that write the row.
+    #[inline(always)]
+    unsafe fn write(&self, params: &SpmmParams, row: u32, load: u32, leads: impl Fn() -> bool) {
+        let mut output = 0;
+        while output < Self::OUTPUTS {
+            let (place, value) = self.output(params, output, row, load);
+            // SAFETY: the caller's promise.
+            unsafe { place.store(value.to_bits()) };
+            output += 1;
+        }
+        let sums = Global::<f32>::new(params.term_sums);
+        if Self::TERM && !sums.is_null() && leads() {
+            let at = block_idx_z() as u64 * params.attention.vertices as u64 + row as u64;
+            // SAFETY: the caller's promise; there is a number for each head of each row.
+            unsafe { sums.at(at).store(self.term()) };
+        }
+    }
+
+    /// Writes load `load` of a row that crosses CTAs to the staging buffer, and the sum of the terms where the lane `leads`.
+    ///
+    /// # Safety
+    /// As [`Sums::write`], of the slot.
+    #[inline(always)]
+    unsafe fn stage(
+        &self,
+        params: &SpmmParams,
+        (cta, slot): (u32, u32),
+        load: u32,
+        leads: impl Fn() -> bool,
+    ) {
+        let features = (params.feature_loads * V::WIDTH) as u64;
+        let row =
+            Global::<f32>::new(params.staging).at(staging_index(cta, slot, params.staged_row));
+        let mut output = 0;
+        while output < Self::OUTPUTS {
+            let place = row.at(output as u64 * features + (load * V::WIDTH) as u64);
+            // SAFETY: the staging buffer has a row for each slot of each CTA.
+            unsafe { self.vector(output).store(place) };
+            output += 1;
+        }
+        if Self::TERM && leads() {
+            // SAFETY: behind the outputs there is a number for each head.
+            unsafe {
+                row.at(Self::OUTPUTS as u64 * features + block_idx_z() as u64)
+                    .store(self.term());
+            }
+        }
+    }
+
+    /// What [`Sums::stage`] wrote.
+    ///
+    /// # Safety
+    /// It did.
+    #[inline(always)]
+    unsafe fn staged(params: &SpmmParams, cta: u32, slot: u32, load: u32) -> Self {
+        let features = (params.feature_loads * V::WIDTH) as u64;
+        let row =
+            Global::<f32>::new(params.staging).at(staging_index(cta, slot, params.staged_row));
+        let mut sums = Self::zero();
+        let mut output = 0;
+        while output < Self::OUTPUTS {
+            let place = row.at(output as u64 * features + (load * V::WIDTH) as u64);
+            // SAFETY: the caller's promise.
+            sums = sums.with_vector(output, unsafe { V::Floats::load(place) });
+            output += 1;
+        }
+        if Self::TERM {
+            let place = row.at(Self::OUTPUTS as u64 * features + block_idx_z() as u64);
+            // SAFETY: the caller's promise.
+            sums = sums.with_term(unsafe { place.load() });
+        }
+        sums
+    }
+}
+
+/// A row of the output.
+#[derive(Clone, Copy)]
+pub struct One<V: Vector>(pub V::Floats);
+
+impl<V: Vector> Sums<V> for One<V> {
+    const OUTPUTS: u32 = 1;
+    const TERM: bool = false;
+    #[inline(always)]
+    fn zero() -> Self {
+        Self(V::Floats::ZERO)
+    }
+    #[inline(always)]
+    fn vector(&self, _: u32) -> V::Floats {
+        self.0
+    }
+    #[inline(always)]
+    fn with_vector(self, _: u32, vector: V::Floats) -> Self {
+        Self(vector)
+    }
+    #[inline(always)]
+    fn term(&self) -> f32 {
+        0.0
+    }
+    #[inline(always)]
+    fn with_term(self, _: f32) -> Self {
+        self
+    }
+}
+
+/// A row of each of two outputs, and the sum of the terms.
+#[derive(Clone, Copy)]
+pub struct Both<V: Vector> {
+    /// Of all edges.
+    pub all: V::Floats,
+    /// Of those of positive sign.
+    pub positive: V::Floats,
+    /// Of the terms.
+    pub term: f32,
+}
+
+impl<V: Vector> Sums<V> for Both<V> {
+    const OUTPUTS: u32 = 2;
+    const TERM: bool = true;
+    #[inline(always)]
+    fn zero() -> Self {
+        Self {
+            all: V::Floats::ZERO,
+            positive: V::Floats::ZERO,
+            term: 0.0,
+        }
+    }
+    #[inline(always)]
+    fn vector(&self, output: u32) -> V::Floats {
+        if output == 0 { self.all } else { self.positive }
+    }
+    #[inline(always)]
+    fn with_vector(mut self, output: u32, vector: V::Floats) -> Self {
+        if output == 0 {
+            self.all = vector;
+        } else {
+            self.positive = vector;
+        }
+        self
+    }
+    #[inline(always)]
+    fn term(&self) -> f32 {
+        self.term
+    }
+    #[inline(always)]
+    fn with_term(self, term: f32) -> Self {
+        Self { term, ..self }
+    }
+}
