@@ -7,7 +7,10 @@ use crate::error::Error;
 use crate::graph::{Csr, Graph, Starts};
 use crate::nn::{ConvolutionConfig, ModelConfig, Network, Norm, matrix_bytes};
 use crate::tensor::{Element, padded};
-use halfgnn_contract::spmm::{CTA_EDGES_LOG2_MIN, EDGES_PER_CTA, STAGED_SLOTS, Sums, staged_row};
+use halfgnn_contract::spmm::{
+    CTA_EDGES_LOG2_MIN, EDGES_PER_CTA, STAGED_SLOTS, Sums, cta_edges_log2_min, lanes_log2,
+    staged_row,
+};
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +63,7 @@ impl Footprint {
         // Of each CTA what of its first and of its last row belongs to others. Attention has two sums of a row, and a record of
         // each vertex and head beside the staging buffer.
         let (sums, heads) = match config.convolution {
-            ConvolutionConfig::Gat { heads, .. } => (Sums::Both, heads),
+            ConvolutionConfig::Gat { heads, .. } => (Sums::Both, heads.max(1)),
             _ => (Sums::One, 0),
         };
         let records = (heads as u64).saturating_mul(16 * graph.vertices() as u64);
@@ -69,9 +72,17 @@ impl Footprint {
         let row = u64::from(staged_row(features, sums, narrow(heads)))
             * u64::from(STAGED_SLOTS)
             * size_of::<f32>() as u64;
-        // A small graph is cut finer, until there are CTAs enough for a card of two hundred multiprocessors.
+        // A small graph is cut finer, until there are CTAs enough for a card of two hundred multiprocessors. Narrow rows are not
+        // cut as fine as that; with one sum the difference stands for split products, which share the buffer.
         let edges = graph.edges() as u64;
-        let fine = edges.div_ceil(1 << CTA_EDGES_LOG2_MIN).min(16_000);
+        let finest = match sums {
+            Sums::One => CTA_EDGES_LOG2_MIN,
+            Sums::Both => {
+                let loads = features / E::LANES as u32 / narrow(heads);
+                cta_edges_log2_min(lanes_log2(loads))
+            }
+        };
+        let fine = edges.div_ceil(1 << finest).min(16_000);
         let ctas = edges.div_ceil(EDGES_PER_CTA.into()).max(fine);
         let staging = ctas.saturating_mul(row);
         footprint.add(MemoryKind::Workspace, staging.saturating_add(records));
