@@ -37,7 +37,8 @@ pub enum EdgeWeights<'a, B: Storage, E: Element> {
     },
     /// One a column of the adjacency: the left degree norm without a pass over `x`.
     Columns(&'a Array<B, f32>),
-    /// The attention of each edge and head, computed in float where it is used.
+    /// The attention of each edge and head, computed in float where it is used. Two such products at once are an
+    /// [`AttentionPair`](super::AttentionPair).
     Attention(&'a EdgeAttention<'a, B>),
 }
 

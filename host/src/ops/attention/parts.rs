@@ -128,7 +128,7 @@ fn expect_vectors<B: Backend, E: Element, V: Element>(
 }
 
 /// Softmax statistics of the scores `LeakyReLU(destination[i] + source[j])` of the edges of each row `i`: the largest
-/// score and the reciprocal of `Σ exp(score − largest)`, from which [`EdgeAttention`] has the weight of every edge, and, in
+/// score and the reciprocal of `Σ exp(score − largest)`, from which [`EdgeAttention`](crate::backend::EdgeAttention) has the weight of every edge, and, in
 /// `positive_share`, the sum of the weights of the edges whose `destination + source` is positive. One pass over the
 /// edges, in float; `exp` is taken of nothing positive, so scores of any size are safe. Zeros for a row without edges.
 ///
