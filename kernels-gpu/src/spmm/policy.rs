@@ -28,12 +28,23 @@ pub trait Weights {
     ///
     /// # Safety
     /// The edges are edges of the graph, and `edge` is a multiple of 4.
+    #[inline(always)]
     unsafe fn four<V: Vector>(
         params: &SpmmParams,
         edge: u64,
         rows: [u32; 4],
         columns: [u32; 4],
-    ) -> [u32; 4];
+    ) -> [u32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            [
+                Self::one::<V>(params, edge, rows[0], columns[0]),
+                Self::one::<V>(params, edge + 1, rows[1], columns[1]),
+                Self::one::<V>(params, edge + 2, rows[2], columns[2]),
+                Self::one::<V>(params, edge + 3, rows[3], columns[3]),
+            ]
+        }
+    }
     /// The weight of one edge.
     ///
     /// # Safety
@@ -67,10 +78,6 @@ impl Weights for Ones {
     const WEIGHTED: bool = false;
     const IN_FLOAT: bool = false;
     const BY_HEAD: bool = false;
-    #[inline(always)]
-    unsafe fn four<V: Vector>(_: &SpmmParams, _: u64, _: [u32; 4], _: [u32; 4]) -> [u32; 4] {
-        [Self::WORD; 4]
-    }
     #[inline(always)]
     unsafe fn one<V: Vector>(_: &SpmmParams, _: u64, _: u32, _: u32) -> u32 {
         Self::WORD
@@ -117,16 +124,6 @@ impl Weights for ColumnScale {
     const IN_FLOAT: bool = true;
     const BY_HEAD: bool = false;
     #[inline(always)]
-    unsafe fn four<V: Vector>(
-        params: &SpmmParams,
-        edge: u64,
-        _: [u32; 4],
-        columns: [u32; 4],
-    ) -> [u32; 4] {
-        // SAFETY: the caller's promise.
-        columns.map(|column| unsafe { Self::one::<V>(params, edge, 0, column) })
-    }
-    #[inline(always)]
     unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, _: u32, column: u32) -> u32 {
         // SAFETY: the array is as long as there are columns, and the host validated the columns.
         unsafe {
@@ -147,16 +144,6 @@ impl Weights for Attention {
     const WEIGHTED: bool = true;
     const IN_FLOAT: bool = true;
     const BY_HEAD: bool = true;
-    #[inline(always)]
-    unsafe fn four<V: Vector>(
-        params: &SpmmParams,
-        edge: u64,
-        rows: [u32; 4],
-        columns: [u32; 4],
-    ) -> [u32; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { one_by_one::<V, Self>(params, edge, rows, columns) }
-    }
     #[inline(always)]
     unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, row: u32, column: u32) -> u32 {
         let of = &params.attention;
@@ -188,16 +175,6 @@ impl Weights for SignedAttention {
     const IN_FLOAT: bool = true;
     const BY_HEAD: bool = true;
     #[inline(always)]
-    unsafe fn four<V: Vector>(
-        params: &SpmmParams,
-        edge: u64,
-        rows: [u32; 4],
-        columns: [u32; 4],
-    ) -> [u32; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { one_by_one::<V, Self>(params, edge, rows, columns) }
-    }
-    #[inline(always)]
     unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, row: u32, column: u32) -> u32 {
         let of = &params.attention;
         let ends = Ends::new(of, block_idx_z(), row, column);
@@ -220,16 +197,6 @@ impl Weights for AttentionGradient {
     const BY_HEAD: bool = true;
     const TERMED: bool = true;
     #[inline(always)]
-    unsafe fn four<V: Vector>(
-        params: &SpmmParams,
-        edge: u64,
-        rows: [u32; 4],
-        columns: [u32; 4],
-    ) -> [u32; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { one_by_one::<V, Self>(params, edge, rows, columns) }
-    }
-    #[inline(always)]
     unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32 {
         // SAFETY: the caller's promise.
         unsafe { Self::termed::<V>(params, edge, row, column) }.0
@@ -249,28 +216,6 @@ impl Weights for AttentionGradient {
             let term = leaky_relu_derivative(sum, of.slope) * alpha * v;
             (signed(ends.dropout(of, alpha), sum), term)
         }
-    }
-}
-
-/// The weights of four edges, each by itself.
-///
-/// # Safety
-/// As [`Weights::four`].
-#[inline(always)]
-unsafe fn one_by_one<V: Vector, W: Weights>(
-    params: &SpmmParams,
-    edge: u64,
-    rows: [u32; 4],
-    columns: [u32; 4],
-) -> [u32; 4] {
-    // SAFETY: the caller's promise.
-    unsafe {
-        [
-            W::one::<V>(params, edge, rows[0], columns[0]),
-            W::one::<V>(params, edge + 1, rows[1], columns[1]),
-            W::one::<V>(params, edge + 2, rows[2], columns[2]),
-            W::one::<V>(params, edge + 3, rows[3], columns[3]),
-        ]
     }
 }
 

@@ -14,6 +14,7 @@
 mod attention;
 mod dense;
 mod normalize;
+mod shadow;
 mod sparse;
 mod training;
 
@@ -73,6 +74,7 @@ pub fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     cases.extend(attention::cases());
     cases.extend(dense::cases());
     cases.extend(normalize::cases());
+    cases.extend(shadow::cases());
     cases.extend(training::cases());
     cases
 }
@@ -166,6 +168,12 @@ impl Operands {
                 *value = E::from_f32(corners[(bits / 24) as usize % corners.len()]).to_f32();
             }
         }
+        self.noted(values, f32::to_le_bytes)
+    }
+
+    /// Integers of at most `most`, of both signs.
+    fn integers(&mut self, most: u32, len: usize) -> Vec<f32> {
+        let values = self.next().integers(most, len);
         self.noted(values, f32::to_le_bytes)
     }
 

@@ -9,8 +9,9 @@ use crate::segment::unwritten_numbers;
 use crate::spmm::{self, Weighted, policies, weighted_policies};
 use half::f16;
 use halfgnn::backend::{
-    Adjacency, AttentionPair, Backend, Dropout, EdgeAttention, EdgeWeights, OptimizerSnapshot,
-    OptimizerState, Reduction, SoftmaxGradient, Spmm, SpmmPolicy,
+    Adjacency, Aggregation, AttentionPair, Backend, Dropout, EdgeAttention, EdgeCombine,
+    EdgeOperand, EdgeWeights, OptimizerSnapshot, OptimizerState, Reduction, SoftmaxGradient, Spmm,
+    SpmmPolicy, Write,
 };
 use halfgnn::graph::Csr;
 use halfgnn::ops;
@@ -32,6 +33,8 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     of_element::<B, f32>(&mut cases);
     sddmms::<B, f16>(&mut cases);
     sddmms::<B, f32>(&mut cases);
+    combinations::<B, f16>(&mut cases);
+    combinations::<B, f32>(&mut cases);
     cases
 }
 
@@ -70,6 +73,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
             }));
         }
     }
+    maxima_and_atomics::<B, E>(cases);
     for (heads, width) in [(1, 40), (4, 16)] {
         let name = format!(
             "spmm {} planes of edge features, {heads} x {width}",
@@ -132,6 +136,80 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
     }
 }
 
+/// Largest products, which are exact, and sums by atomics, of integers: any order of them gives the same bits.
+fn maxima_and_atomics<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    const FEATURES: usize = 40;
+    for weighted in [Weighted::Ones, Weighted::Edges] {
+        let name = format!("spmm {} {weighted:?} maximum F={FEATURES}", E::PRECISION);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = graph(operands);
+            let mut case = spmm::Case::random::<E>(&graph, FEATURES, spmm::IN_FLOAT);
+            case = case.weighted::<E>(weighted);
+            case.aggregation = Aggregation::Max;
+            case.x = operands.striped::<E>(graph.vertices(), FEATURES);
+            case.weights = operands.mild::<E>(case.weights.len());
+            Results::rows(&case.run::<B, E>(backend), FEATURES)
+        }));
+    }
+    let policies = match E::PRECISION {
+        Precision::Half => &[spmm::IN_FLOAT, spmm::IN_HALF][..],
+        Precision::Float => &[spmm::IN_FLOAT],
+    };
+    for &policy in policies {
+        let name = format!("spmm {} atomics {:?}", E::PRECISION, policy.accumulate);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = graph(operands);
+            let policy = SpmmPolicy {
+                write: Write::Atomic,
+                ..policy
+            };
+            let mut case = spmm::Case::random::<E>(&graph, FEATURES, policy);
+            case.x = operands.integers(1, case.x.len());
+            Results::rows(&case.run::<B, E>(backend), FEATURES)
+        }));
+    }
+}
+
+/// Every operator on numbers of two vertices or of an edge and a vertex.
+fn combinations<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    const HEADS: usize = 2;
+    type Combine<'a, B, E> =
+        fn(EdgeOperand<'a, B, E>, EdgeOperand<'a, B, E>) -> EdgeCombine<'a, B, E>;
+    fn all<'a, B: Backend, E: Element>() -> [(&'static str, Combine<'a, B, E>); 5] {
+        [
+            ("copy", |x, _| EdgeCombine::Copy(x)),
+            ("sum", EdgeCombine::Add),
+            ("difference", EdgeCombine::Subtract),
+            ("product", EdgeCombine::Multiply),
+            ("quotient", EdgeCombine::Divide),
+        ]
+    }
+    for (which, (name, _)) in all::<B, E>().into_iter().enumerate() {
+        let name = format!("{name} of numbers of vertices and edges {}", E::PRECISION);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = graph(operands);
+            let adjacency = Adjacency::new(backend, &graph).expect("room for a graph");
+            let len = HEADS * edge_plane_stride(graph.edges() as u64) as usize;
+            let [row, column]: [Array<B, f32>; 2] = [(); 2]
+                .map(|()| elements(backend, &operands.mixed::<f32>(HEADS * graph.vertices())));
+            let edge: Array<B, E> = elements(backend, &operands.mixed::<E>(len));
+            let operator = |x, y| all::<B, E>()[which].1(x, y);
+            let mut values = Vec::new();
+            for op in [
+                operator(EdgeOperand::Row(&row), EdgeOperand::Column(&column)),
+                operator(EdgeOperand::Edge(&edge), EdgeOperand::Row(&row)),
+            ] {
+                let mut e: Array<B, E> = elements(backend, &vec![f32::NAN; len]);
+                ops::combine_edges(backend, &adjacency, HEADS, &op, &mut e)
+                    .expect("legal operands");
+                let e = e.to_vec(backend).expect("no failure before");
+                values.extend(e.iter().map(|value| value.to_f32()));
+            }
+            Results::rows(&values, len)
+        }));
+    }
+}
+
 /// What the weights of attention are made of, on a graph.
 struct Layer<B: Backend> {
     graph: Csr,
@@ -190,7 +268,7 @@ impl<B: Backend> Layer<B> {
 /// SDDMM by every policy; sums of a few features, and of so many that a lane takes several loads.
 fn sddmms<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
     for &policy in sddmm::policies::<E>() {
-        for (heads, features) in [(1, 13), (1, 40), (2, 136)] {
+        for (heads, features) in [(1, 13), (1, 40), (2, 136), (1, 264)] {
             let name = format!(
                 "sddmm {} {:?} {:?} {:?} {heads} x {features}",
                 E::PRECISION,

@@ -71,6 +71,9 @@ pub struct TrainBenchArgs {
     /// Make activations again in the backward pass instead of storing them, where that is cheap
     #[arg(long)]
     pub recompute: bool,
+    /// Edges that a warp of an SpMM walks, a power of two from 16 to 256, instead of what suits graph and card
+    #[arg(long, value_name = "N")]
+    pub edges_per_warp: Option<u32>,
     /// Launch the kernels of a step one by one instead of replaying a recorded step
     #[arg(long)]
     pub no_record: bool,
@@ -239,6 +242,7 @@ impl OnGraph<'_, '_> {
             recompute: args.recompute,
             ..name.config(features, classes)
         };
+        config.policy.edges_per_warp = args.edges_per_warp;
         config.layers = args.layers.map_or(config.layers, |layers| layers as usize);
         let graph = &*config.prepare(self.graph).map_err(Error::from)?;
         let vertices = graph.vertices();
