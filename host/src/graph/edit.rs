@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::csr::Csr;
 use super::error::{GraphError, check_edges, check_ids, check_length};
 use super::sort::{EdgeSource, fill_rows, offsets_of};
+use super::undirected::with_reverse;
 use super::{Graph, Symmetry};
 
 impl Graph {
@@ -45,10 +48,11 @@ impl Graph {
     /// With every edge in both directions, and without duplicates; self-loops stay.
     ///
     /// # Errors
-    /// [`GraphError::TooManyEdges`], counted before the duplicates go.
+    /// [`GraphError::TooManyEdges`].
     pub fn to_undirected(&self) -> Result<Self, GraphError> {
-        let both = Csr::from_source(self.vertices(), Both(self.csr()))?;
-        Ok(Self::with_symmetry(both, Symmetry::Known(true)).deduplicated())
+        let (offsets, cols) = with_reverse(self.offsets(), self.cols())?;
+        let both = Csr::from_sorted(offsets, cols);
+        Ok(Self::with_symmetry(both, Symmetry::Known(true)))
     }
 
     /// With vertex `v` renamed to `permutation[v]`.
@@ -100,7 +104,8 @@ impl Graph {
             kept(row, &mut |_| count += 1);
             count
         };
-        let offsets = offsets_of((0..csr.vertices()).map(count));
+        let lengths: Vec<u64> = (0..csr.vertices()).into_par_iter().map(count).collect();
+        let offsets = offsets_of(lengths);
         self.with_rows(offsets, |row, out| {
             let mut out = out.iter_mut();
             kept(row, &mut |col| {
@@ -121,23 +126,6 @@ impl Graph {
             _ => Symmetry::Unknown,
         };
         Self::with_symmetry(Csr::from_sorted(offsets, cols), symmetry)
-    }
-}
-
-/// Each edge in both directions.
-struct Both<'a>(&'a Csr);
-
-impl EdgeSource for Both<'_> {
-    fn items(&self) -> u64 {
-        self.0.edges() as u64
-    }
-
-    fn emit(&self, items: Range<u64>, mut sink: impl FnMut(u32, u32)) {
-        for edge in items.start as usize..items.end as usize {
-            let (row, col) = (self.0.rows()[edge], self.0.cols()[edge]);
-            sink(row, col);
-            sink(col, row);
-        }
     }
 }
 

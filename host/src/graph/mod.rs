@@ -13,8 +13,8 @@
 //!       2  . . . .                     offsets  0  1    33     5    CSR: for row-parallel kernels
 //!       3  . 2 . .
 //! ```
-//! GNNOne calls this "COO arranged as CSR"; HalfGNN's kernels take their work from the edges, 128 a warp,
-//! and know rows by the row ids. Edges are sorted by row, then by column; duplicates are legal edges.
+//! GNNOne calls this "COO arranged as CSR"; HalfGNN's kernels take their work from the edges, whatever the
+//! degrees, and know where rows start by the row ids or by [`Starts`]. Edges are sorted by row, then by column; duplicates are legal edges.
 //!
 //! - [`Csr`]: the three arrays, checked when made and never changed.
 //! - [`Graph`]: a [`Csr`], and what follows from it, made when first asked for: whether it is symmetric, its
@@ -42,6 +42,7 @@ pub mod reorder;
 pub(crate) mod sort;
 mod starts;
 mod transpose;
+mod undirected;
 
 use std::sync::OnceLock;
 

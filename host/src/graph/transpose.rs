@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use super::csr::Csr;
 use super::sort::{EdgeSource, WithinRow, sort_by_row};
-use rayon::prelude::*;
 
 /// The transpose of an adjacency.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,23 +23,15 @@ impl Transpose {
         if symmetric {
             return Self::Symmetric;
         }
-        let (offsets, mut cols) = by_column(csr);
-        // The edge map becomes the transposed columns in place, rather than lying beside them.
-        cols.par_iter_mut()
-            .for_each(|edge| *edge = csr.rows()[*edge as usize]);
+        let (offsets, cols) = transposed(csr.offsets(), csr.cols());
         Self::Explicit(Csr::from_sorted(offsets, cols))
     }
 }
 
 /// Entry `k` is which edge of `csr` is edge `k` of the transpose.
 pub(crate) fn edge_map(csr: &Csr) -> Vec<u32> {
-    by_column(csr).1
-}
-
-/// The offsets of the transpose, and its edges as positions in `csr`.
-fn by_column(csr: &Csr) -> (Vec<u64>, Vec<u32>) {
-    struct Columns<'a>(&'a [u32]);
-    impl EdgeSource for Columns<'_> {
+    struct Positions<'a>(&'a [u32]);
+    impl EdgeSource for Positions<'_> {
         fn items(&self) -> u64 {
             self.0.len() as u64
         }
@@ -48,8 +39,36 @@ fn by_column(csr: &Csr) -> (Vec<u64>, Vec<u32>) {
             items.for_each(|edge| sink(self.0[edge as usize], edge as u32));
         }
     }
-    // Edges come by ascending row, so keeping their order sorts each column by row, and equal edges by position.
-    match sort_by_row(csr.vertices(), Columns(csr.cols()), WithinRow::AsEmitted) {
+    by_column(csr.vertices(), Positions(csr.cols())).1
+}
+
+/// The offsets and columns of the transpose of a pattern that is in order.
+pub(crate) fn transposed(offsets: &[u64], cols: &[u32]) -> (Vec<u64>, Vec<u32>) {
+    struct Reversed<'a> {
+        offsets: &'a [u64],
+        cols: &'a [u32],
+    }
+    impl EdgeSource for Reversed<'_> {
+        fn items(&self) -> u64 {
+            self.cols.len() as u64
+        }
+        fn emit(&self, items: Range<u64>, mut sink: impl FnMut(u32, u32)) {
+            let mut row = self.offsets.partition_point(|&start| start <= items.start) - 1;
+            for edge in items {
+                while self.offsets[row + 1] <= edge {
+                    row += 1;
+                }
+                sink(self.cols[edge as usize], row as u32);
+            }
+        }
+    }
+    by_column(offsets.len() - 1, Reversed { offsets, cols })
+}
+
+/// Offsets of the transpose, and what `edges`, which come by ascending row, give beside each column. Keeping their order
+/// sorts each column by row, and equal edges by position.
+fn by_column(vertices: usize, edges: impl EdgeSource) -> (Vec<u64>, Vec<u32>) {
+    match sort_by_row(vertices, edges, WithinRow::AsEmitted) {
         Ok(sorted) => sorted,
         Err(error) => unreachable!("a pattern that exists has few enough edges: {error}"),
     }

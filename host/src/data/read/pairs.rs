@@ -56,16 +56,16 @@ impl Pairs {
     ) -> Result<Graph, DataProblem> {
         progress.begin("bringing edges into row order", 0);
         let source = Mirrored {
-            mirrored: direction != Direction::AsListed,
+            mirrored: direction == Direction::Both,
             pairs: self,
         };
-        let csr = Csr::from_source(vertices, source)
-            .map_err(|error| DataProblem::graph("edges", error))?;
-        Ok(match direction {
-            Direction::AsListed => Graph::new(csr),
-            Direction::Both => Graph::with_symmetry(csr, Symmetry::Known(true)),
-            Direction::BothOnce => Graph::with_symmetry(csr, Symmetry::Known(true)).deduplicated(),
-        })
+        let graph = match direction {
+            Direction::AsListed => Csr::from_source(vertices, source).map(Graph::new),
+            Direction::Both => Csr::from_source(vertices, source)
+                .map(|csr| Graph::with_symmetry(csr, Symmetry::Known(true))),
+            Direction::BothOnce => Graph::undirected_from_source(vertices, source),
+        };
+        graph.map_err(|error| DataProblem::graph("edges", error))
     }
 }
 
