@@ -4,6 +4,7 @@
 mod common;
 
 use common::{events, halfgnn, refused, text};
+use serde_json::json;
 use std::path::Path;
 use std::process::Command;
 
@@ -99,6 +100,136 @@ fn a_page_has_the_figures_the_commands_and_nothing_from_elsewhere() {
         let file = folder.path().join(figure.as_str().unwrap());
         let svg = std::fs::read_to_string(file).unwrap();
         assert!(svg.starts_with("<svg"), "{figure}");
+    }
+}
+
+/// Lines as `bench spmm --against cusparse,gather` and `bench train --against pyg.jsonl` write them on a card.
+fn measured_on_a_card() -> String {
+    let machine = |command: &str| {
+        json!({"event": "machine", "version": "0.1.0", "command": command, "environment": [], "cpu": "x86",
+            "threads": 16, "driver": "580.1", "cuda": "13.0",
+            "gpus": [{"name": "NVIDIA X", "memory_tb_per_s": 4.8}]})
+    };
+    let mut lines = vec![machine(
+        "halfgnn bench spmm --graph road-like --graph kron21 --against cusparse,gather",
+    )];
+    for (graph, half, float) in [("road-like", 0.25, 0.5), ("kron21", 1.0, 2.0)] {
+        for (precision, ms) in [("half", half), ("float", float)] {
+            let peer = |precision, ms: f64| {
+                json!({"peer": "cusparse", "precision": precision, "algorithm": "csr2", "ms": ms,
+                    "ms_fastest": ms, "ms_slowest": ms})
+            };
+            lines.push(json!({"event": "spmm", "graph": graph, "device": "NVIDIA X", "vertices": 9, "edges": 99,
+                "features": 64, "precision": precision, "policy": "discretized-float", "ms": ms, "ms_fastest": ms,
+                "ms_slowest": ms, "gathered_tb_per_s": 3.0, "largest_error": 1e-4,
+                "peers": [peer("half", 1.0), peer("float", 2.0)],
+                "speedup": {"cusparse half": 1.0 / ms, "cusparse float": 2.0 / ms, "cusparse": 1.0 / ms},
+                "over_bound": 1.1}));
+        }
+        lines.push(json!({"event": "speedup", "operator": "spmm", "against": "cusparse", "geometric_mean": 2.0}));
+    }
+    lines.push(machine(
+        "halfgnn bench train --graph kron21 --graph reddit-like --against pyg.jsonl",
+    ));
+    for (graph, features) in [("kron21", 100), ("reddit-like", 602)] {
+        for (model, precision, ms, gib) in [
+            ("gcn", "half", 5.0, 1.0),
+            ("gcn", "float", 10.0, 2.0),
+            ("gin", "half", 20.0, 2.0),
+        ] {
+            lines.push(json!({"event": "train", "model": model, "graph": graph, "device": "NVIDIA X", "vertices": 9,
+                "edges": 99, "features": features, "classes": 41, "hidden": 64, "layers": 2, "precision": precision,
+                "recorded": true, "ms": ms, "gib": gib, "foretold_gib": gib, "loss": 1.5,
+                "against": [{"name": "PyG 2.8.0, float", "faster": 60.0 / ms, "smaller": 8.0 / gib}]}));
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn figures_of_a_card_set_ours_beside_the_peers() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("card.jsonl"), measured_on_a_card()).unwrap();
+    run(halfgnn(&[
+        "report",
+        "card.jsonl",
+        "--svg",
+        "figures",
+        "--output",
+        "page.html",
+    ])
+    .current_dir(folder.path()));
+    let has = |file: &str, words: &[&str]| {
+        let svg = std::fs::read_to_string(folder.path().join("figures").join(file)).expect(file);
+        for word in words {
+            let whole_text = format!("\n{word}\n");
+            assert!(
+                svg.contains(&whole_text),
+                "{file}: `{word}` is not in {svg}"
+            );
+        }
+    };
+    // A bar's value stands over it: cuSPARSE's best took 1 ms, ours 0.25 and 1.
+    has(
+        "speedup-spmm-cusparse.svg",
+        &[
+            "SpMM: times faster than cuSPARSE, the better of half and float",
+            "road-like",
+            "kron21",
+            "geometric mean",
+            "half, F=64",
+            "float, F=64",
+            "4.0",
+            "2.0",
+        ],
+    );
+    has(
+        "speedup-spmm-cusparse-half.svg",
+        &["SpMM: times faster than cuSPARSE in half"],
+    );
+    // Feature lengths are the graphs' own here, and tell nothing apart.
+    has(
+        "speedup-train-pyg-2-8-0-float.svg",
+        &[
+            "Training step: times faster than PyG 2.8.0, float",
+            "reddit-like",
+            "gcn, half",
+            "gcn, float",
+            "gin, half",
+            "geometric mean",
+            "12",
+            "6.0",
+            "3.0",
+        ],
+    );
+    has(
+        "memory-against-train-pyg-2-8-0-float.svg",
+        &[
+            "Training step: times less memory than PyG 2.8.0, float",
+            "8.0",
+            "4.0",
+        ],
+    );
+    has(
+        "memory-train.svg",
+        &[
+            "kron21 gcn",
+            "reddit-like gin",
+            "half",
+            "float",
+            "PyG 2.8.0, float",
+            "8.0",
+            "1.0",
+        ],
+    );
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    for part in [
+        "12.00 × PyG 2.8.0, float",
+        "8.0 × less memory",
+        "4.00 × cusparse",
+        "NVIDIA X, driver 580.1",
+    ] {
+        assert!(page.contains(part), "`{part}` is not in the page");
     }
 }
 

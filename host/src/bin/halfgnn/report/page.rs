@@ -178,13 +178,20 @@ fn timings(timings: &[Timing]) -> Table {
             (Some(fastest), Some(slowest)) => format!("{fastest:.4} to {slowest:.4}"),
             _ => "–".to_owned(),
         };
-        let ratios: Vec<String> = timing
-            .ratios()
+        let faster = timing.ratios();
+        let faster = faster
             .iter()
-            .map(|(peer, ratio)| format!("{ratio:.2} × {peer}"))
-            .collect();
+            .map(|(peer, ratio)| format!("{ratio:.2} × {peer}"));
+        let smaller = timing.memory_ratios();
+        let smaller = smaller
+            .iter()
+            .map(|(peer, ratio)| format!("{ratio:.1} × less memory than {peer}"));
+        let ratios: Vec<String> = faster.chain(smaller).collect();
         vec![
-            timing.operator.clone(),
+            match &timing.model {
+                Some(model) => format!("{} {model}", timing.operator),
+                None => timing.operator.clone(),
+            },
             timing.graph.clone(),
             size(timing.edges),
             timing
@@ -195,6 +202,7 @@ fn timings(timings: &[Timing]) -> Table {
             text(Some(timing.device.as_str()).filter(|device| !device.is_empty())),
             number(timing.ms, 4),
             range,
+            number(timing.gib, 3),
             number(timing.gathered_tb_per_s, 2),
             timing
                 .largest_error
@@ -219,6 +227,7 @@ fn timings(timings: &[Timing]) -> Table {
             "device",
             "ms",
             "fastest to slowest",
+            "peak GiB",
             "gathered TB/s",
             "error",
             "times as fast",

@@ -12,8 +12,17 @@ use std::fmt;
 /// Width and least height of a figure, in pixels at its own scale.
 const SIZE: (u32, u32) = (960, 440);
 
-/// Width of the legend, and height of one of its lines.
-const LEGEND: (u32, u32) = (240, 21);
+/// Widths that a legend may have, and the height of one of its lines.
+const LEGEND: (std::ops::RangeInclusive<u32>, u32) = (120..=340, 21);
+
+/// Size of the text beside a figure, and about how wide a letter of it is: an SVG does not know its reader's fonts.
+const TEXT: (u32, f64) = (16, 8.0);
+
+/// Size of the text over a bar, and about how wide a digit of it is.
+const SMALL_TEXT: (u32, f64) = (13, 7.0);
+
+/// Height under an axis for one line of names.
+const NAMES: u32 = 30;
 
 /// Colours that people who see few colours can tell apart (Okabe and Ito, 2008).
 const COLOURS: [RGBColor; 8] = [
@@ -61,7 +70,10 @@ fn draw(area: &Area<'_>, figure: &Figure) -> Drawn {
         .map_err(failed)?;
     let names = legend_of(&figure.data);
     if !names.is_empty() {
-        let (left, right) = area.split_horizontally(SIZE.0 - LEGEND.0);
+        let longest = names.iter().map(|(name, _)| name.chars().count()).max();
+        let wanted = 34.0 + TEXT.1 * longest.unwrap_or(0) as f64;
+        let width = (wanted as u32).clamp(*LEGEND.0.start(), *LEGEND.0.end());
+        let (left, right) = area.split_horizontally(SIZE.0 - width);
         write_legend(&right, &names)?;
         area = left;
     }
@@ -121,28 +133,84 @@ fn padded(low: f64, high: f64) -> std::ops::Range<f64> {
     }
 }
 
-/// Group names under the axis of a chart whose group `i` lies from `i` to `i + 1`.
-fn name_groups<'a, Y>(
-    area: &Area<'_>,
-    chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<Axis, Y>>,
-    names: impl IntoIterator<Item = &'a str>,
-    low: Y::ValueType,
-) -> Drawn
-where
-    Y: Ranged,
-    Y::ValueType: Clone,
-{
-    // Pixels are counted from the whole drawing's corner, text from the area's.
-    let (left, top) = area.get_base_pixel();
-    let style = ("sans-serif", 16)
+/// Names of groups in lines that fit under an axis of `width` pixels, each group's share being equal.
+fn broken_names<'a>(width: u32, names: impl ExactSizeIterator<Item = &'a str>) -> Vec<Vec<String>> {
+    let letters = f64::from(width) / names.len().max(1) as f64 / TEXT.1;
+    let broken = |name: &str| {
+        let mut lines = vec![String::new()];
+        for word in name.split_inclusive([' ', '-']) {
+            let line = lines.last_mut().filter(|line| {
+                line.is_empty() || (line.len() + word.trim_end().len()) as f64 <= letters
+            });
+            match line {
+                Some(line) => line.push_str(word),
+                None => lines.push(word.to_owned()),
+            }
+        }
+        lines
+    };
+    names.map(broken).collect()
+}
+
+/// A chart of groups, of which group `i` lies from `i` to `i + 1`, with their names under the axis.
+fn chart_of_groups<'a, 'b: 'a>(
+    area: &'a Area<'b>,
+    names: &[&str],
+    unit: &str,
+    heights: std::ops::Range<f64>,
+) -> Result<ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, RangedCoordf64>>, Failure> {
+    const MARGIN: u32 = 12;
+    const UNITS: u32 = 64;
+    let width = area.dim_in_pixel().0.saturating_sub(2 * MARGIN + UNITS);
+    let names = broken_names(width, names.iter().copied());
+    let lines = names.iter().map(Vec::len).max().unwrap_or(1) as u32;
+    let floor = heights.start;
+    let mut chart = ChartBuilder::on(area)
+        .margin(MARGIN)
+        .x_label_area_size(NAMES + (lines - 1) * (TEXT.0 + 2))
+        .y_label_area_size(UNITS)
+        .build_cartesian_2d(Axis(names.len() as f64), heights)
+        .map_err(failed)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .y_desc(unit)
+        .label_style(("sans-serif", TEXT.0))
+        .draw()
+        .map_err(failed)?;
+    let style = ("sans-serif", TEXT.0)
         .into_text_style(area)
         .pos(Pos::new(HPos::Center, VPos::Top));
-    for (index, name) in names.into_iter().enumerate() {
-        let (x, y) = chart.backend_coord(&(index as f64 + 0.5, low.clone()));
-        area.draw_text(name, &style, (x - left, y - top + 6))
-            .map_err(failed)?;
+    for (index, lines) in names.iter().enumerate() {
+        let (x, y) = place(area, &chart, (index as f64 + 0.5, floor));
+        for (line, text) in lines.iter().enumerate() {
+            let below = 6 + (line as u32 * (TEXT.0 + 2)) as i32;
+            area.draw_text(text.trim_end(), &style, (x, y + below))
+                .map_err(failed)?;
+        }
     }
-    Ok(())
+    Ok(chart)
+}
+
+/// Where a point of a chart is in its area. Pixels are counted from the whole drawing's corner, text from the area's.
+fn place(
+    area: &Area<'_>,
+    chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<Axis, RangedCoordf64>>,
+    point: (f64, f64),
+) -> (i32, i32) {
+    let (left, top) = area.get_base_pixel();
+    let (x, y) = chart.backend_coord(&point);
+    (x - left, y - top)
+}
+
+/// A value as it stands over its bar: two digits that count.
+fn short(value: f64) -> String {
+    match value {
+        value if value >= 9.95 => format!("{value:.0}"),
+        value if value >= 0.995 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
 }
 
 /// The horizontal axis of groups: nothing is written at its ticks.
@@ -170,20 +238,8 @@ fn grouped(area: &Area<'_>, bars: &Bars) -> Drawn {
     let most = values
         .copied()
         .fold(bars.reference.unwrap_or(0.0), f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .x_label_area_size(30)
-        .y_label_area_size(64)
-        .build_cartesian_2d(Axis(bars.groups.len() as f64), 0.0..most * 1.15)
-        .map_err(failed)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .y_desc(bars.unit.as_str())
-        .label_style(("sans-serif", 16))
-        .draw()
-        .map_err(failed)?;
+    let names: Vec<&str> = bars.groups.iter().map(String::as_str).collect();
+    let mut chart = chart_of_groups(area, &names, &bars.unit, 0.0..most * 1.15)?;
     let width = 0.84 / bars.series.len().max(1) as f64;
     for (index, (_, values)) in bars.series.iter().enumerate() {
         let fill = colour(index).filled();
@@ -193,13 +249,40 @@ fn grouped(area: &Area<'_>, bars: &Bars) -> Drawn {
         });
         chart.draw_series(rectangles).map_err(failed)?;
     }
+    write_values(area, &chart, bars, width)?;
     if let Some(reference) = bars.reference {
         let line = [(0.0, reference), (bars.groups.len() as f64, reference)];
         chart
             .draw_series(LineSeries::new(line, BLACK.stroke_width(1)))
             .map_err(failed)?;
     }
-    name_groups(area, &chart, bars.groups.iter().map(String::as_str), 0.0)
+    Ok(())
+}
+
+/// The value of each bar over it, where bars of `width` groups have room for that.
+fn write_values(
+    area: &Area<'_>,
+    chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<Axis, RangedCoordf64>>,
+    bars: &Bars,
+    width: f64,
+) -> Drawn {
+    let across = |x: f64| f64::from(place(area, chart, (x, 0.0)).0);
+    if across(width) - across(0.0) < 3.0 * SMALL_TEXT.1 {
+        return Ok(());
+    }
+    let style = ("sans-serif", SMALL_TEXT.0)
+        .into_text_style(area)
+        .pos(Pos::new(HPos::Center, VPos::Bottom));
+    for (index, (_, values)) in bars.series.iter().enumerate() {
+        for (group, value) in values.iter().enumerate() {
+            let Some(value) = *value else { continue };
+            let middle = group as f64 + 0.08 + width * (index as f64 + 0.46);
+            let (x, y) = place(area, chart, (middle, value));
+            area.draw_text(&short(value), &style, (x, y - 3))
+                .map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 fn stacked(area: &Area<'_>, bars: &Bars) -> Drawn {
@@ -208,20 +291,8 @@ fn stacked(area: &Area<'_>, bars: &Bars) -> Drawn {
         values.flatten().sum()
     };
     let most = (0..bars.groups.len()).map(total).fold(0.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .x_label_area_size(30)
-        .y_label_area_size(64)
-        .build_cartesian_2d(Axis(bars.groups.len() as f64), 0.0..most.max(1e-3) * 1.25)
-        .map_err(failed)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .y_desc(bars.unit.as_str())
-        .label_style(("sans-serif", 16))
-        .draw()
-        .map_err(failed)?;
+    let names: Vec<&str> = bars.groups.iter().map(String::as_str).collect();
+    let mut chart = chart_of_groups(area, &names, &bars.unit, 0.0..most.max(1e-3) * 1.25)?;
     let mut heights = vec![0.0; bars.groups.len()];
     for (index, (_, values)) in bars.series.iter().enumerate() {
         let fill = colour(index).filled();
@@ -235,7 +306,7 @@ fn stacked(area: &Area<'_>, bars: &Bars) -> Drawn {
         }
         chart.draw_series(rectangles).map_err(failed)?;
     }
-    name_groups(area, &chart, bars.groups.iter().map(String::as_str), 0.0)
+    Ok(())
 }
 
 fn curves(area: &Area<'_>, lines: &Lines) -> Drawn {
@@ -257,7 +328,12 @@ fn curves(area: &Area<'_>, lines: &Lines) -> Drawn {
         .y_label_area_size(64);
     if lines.doubling {
         let heights = 0.0..high * 1.15;
+        // Named are the lengths that were measured.
+        let mut lengths: Vec<f64> = all().map(|point| point.x).collect();
+        lengths.sort_by(f64::total_cmp);
+        lengths.dedup();
         let across = (left / 1.1..right * 1.1).log_scale().base(2.0);
+        let across = across.with_key_points(lengths);
         let mut chart = builder
             .build_cartesian_2d(across, heights)
             .map_err(failed)?;
@@ -322,21 +398,12 @@ fn points(area: &Area<'_>, spread: &Spread) -> Drawn {
     let all = || spread.groups.iter().flat_map(|(_, values)| values).copied();
     let low = all().fold(f64::INFINITY, f64::min);
     let heights = padded(low, all().fold(f64::NEG_INFINITY, f64::max));
-    let floor = heights.start;
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .x_label_area_size(30)
-        .y_label_area_size(64)
-        .build_cartesian_2d(Axis(spread.groups.len() as f64), heights)
-        .map_err(failed)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .y_desc(spread.unit.as_str())
-        .label_style(("sans-serif", 16))
-        .draw()
-        .map_err(failed)?;
+    let names: Vec<&str> = spread
+        .groups
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let mut chart = chart_of_groups(area, &names, &spread.unit, heights)?;
     for (index, (_, values)) in spread.groups.iter().enumerate() {
         let (middle, stroke) = (index as f64 + 0.5, colour(index));
         let count = values.len() as f64;
@@ -360,8 +427,7 @@ fn points(area: &Area<'_>, spread: &Spread) -> Drawn {
         });
         chart.draw_series(runs).map_err(failed)?;
     }
-    let names = spread.groups.iter().map(|(name, _)| name.as_str());
-    name_groups(area, &chart, names, floor)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -418,7 +484,7 @@ mod tests {
             (Data::Stack(bars()), &["left", "right", "one", "two"]),
             (
                 Data::Lines(lines(true)),
-                &["across", "up", "one", "ceiling", "32"],
+                &["across", "up", "one", "ceiling", "16", "64"],
             ),
             (
                 Data::Lines(lines(false)),

@@ -102,35 +102,59 @@ pub struct Timing {
     /// Milliseconds of each peer, where they are told by name.
     #[serde(deserialize_with = "tolerant")]
     pub peers: BTreeMap<String, f64>,
-    /// How many times faster than each peer a training step is.
-    #[serde(deserialize_with = "tolerant")]
-    pub against: BTreeMap<String, f64>,
+    /// How many times faster and smaller than each peer a training step is.
+    #[serde(deserialize_with = "tolerant_list")]
+    pub against: Vec<Against>,
+    /// The most memory of a training step at any moment, in GiB.
+    pub gib: Option<f64>,
 }
 
-/// A map of numbers, or a list of objects with a peer's `name` and how many times `faster` than it; anything else counts as none.
+/// A training step beside a peer's.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Against {
+    /// The peer.
+    pub name: String,
+    /// Its time over ours.
+    pub faster: Option<f64>,
+    /// Its memory over ours.
+    pub smaller: Option<f64>,
+}
+
+/// A map of numbers; anything else counts as none.
 fn tolerant<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
     let value = Value::deserialize(from)?;
     let numbers = value.as_object().into_iter().flatten();
     let numbers = numbers.filter_map(|(name, number)| Some((name.clone(), number.as_f64()?)));
+    Ok(numbers.collect())
+}
+
+/// A list of peers; what is none is passed over.
+fn tolerant_list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Against>, D::Error> {
+    let value = Value::deserialize(from)?;
     let listed = value.as_array().into_iter().flatten();
-    let listed = listed.filter_map(|peer| {
-        let name = peer["name"].as_str()?.to_owned();
-        Some((name, peer["faster"].as_f64()?))
-    });
-    Ok(numbers.chain(listed).collect())
+    Ok(listed
+        .filter_map(|peer| Against::deserialize(peer).ok())
+        .collect())
 }
 
 impl Timing {
     /// How many times faster it is than each peer.
     pub fn ratios(&self) -> BTreeMap<String, f64> {
         let mut ratios = self.speedup.clone();
-        ratios.extend(self.against.clone());
+        let told = |peer: &Against| Some((peer.name.clone(), peer.faster?));
+        ratios.extend(self.against.iter().filter_map(told));
         if let Some(ms) = self.ms.filter(|ms| *ms > 0.0) {
             for (peer, theirs) in &self.peers {
                 ratios.entry(peer.clone()).or_insert(theirs / ms);
             }
         }
         ratios
+    }
+
+    /// How many times less memory it takes than each peer.
+    pub fn memory_ratios(&self) -> BTreeMap<String, f64> {
+        let told = |peer: &Against| Some((peer.name.clone(), peer.smaller?));
+        self.against.iter().filter_map(told).collect()
     }
 }
 
@@ -394,7 +418,7 @@ mod tests {
 {"event":"machine","command":"halfgnn bench b"}
 
 {"event":"sddmm","graph":"b","features":32,"ms":1.5,"peers":[{"peer":"cusparse"}],"what":"ever"}
-{"event":"train","model":"gcn","graph":"b","ms":1.5,"against":[{"name":"pyg","faster":12.0,"smaller":2.0}]}
+{"event":"train","model":"gcn","graph":"b","ms":1.5,"gib":0.5,"against":[{"name":"pyg","faster":12.0,"smaller":2.0},{"name":7},3]}
 {"event":"something new","ms":1}
 "#,
         )
@@ -416,6 +440,8 @@ mod tests {
         assert_eq!(spmm.ratios()["gather"], 0.5);
         assert!(sddmm.ratios().is_empty());
         assert_eq!(train.ratios()["pyg"], 12.0);
+        assert_eq!(train.memory_ratios()["pyg"], 2.0);
+        assert_eq!((train.against.len(), train.gib), (1, Some(0.5)));
         assert_eq!(records.unknown, 1);
     }
 
