@@ -187,7 +187,23 @@ fn a_model_predicts_what_it_was_said_to() {
         .map(u32::from_le_bytes)
         .collect();
     assert_eq!(classes.len(), VERTICES as usize);
-    run(predict(&["--out", "logits.npy", "--logits"]));
+    // To a program, the same; stdout has nothing else.
+    let told = run(predict(&["--out", "logits.npy", "--logits", "--json", "-"]));
+    let [event] = &events(&told.stdout)[..] else {
+        panic!("{}", text(&told.stdout))
+    };
+    assert_eq!(event["event"], "prediction");
+    assert_eq!(event["test_accuracy"], summary["test_accuracy"]);
+    assert_eq!(
+        (&event["output"], &event["logits"]),
+        (&"logits.npy".into(), &true.into())
+    );
+    let ones = classes.iter().filter(|&&class| class == 1).count();
+    assert_eq!(
+        event["vertices_by_class"],
+        serde_json::json!([classes.len() - ones, ones])
+    );
+    assert!(text(&told.stderr).contains(&accuracy));
     let logits: Vec<f32> = array("logits.npy", "'<f4'")
         .into_iter()
         .map(f32::from_le_bytes)

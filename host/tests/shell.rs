@@ -13,17 +13,22 @@ fn run(arguments: &[&str]) -> Output {
 
 /// The names of all commands, as the program lists them.
 fn commands() -> Vec<String> {
-    let help = run(&["--help"]);
-    let names: Vec<String> = text(&help.stdout)
+    let names = commands_of(&[]);
+    assert!(names.len() >= 7, "{names:?}");
+    names
+}
+
+/// The commands below a command; none of one that has none.
+fn commands_of(command: &[&str]) -> Vec<String> {
+    let help = run(&[command, &["--help"]].concat());
+    text(&help.stdout)
         .lines()
         .skip_while(|line| *line != "Commands:")
         .skip(1)
         .take_while(|line| !line.is_empty())
         .map(|line| line.split_whitespace().next().unwrap().to_owned())
         .filter(|name| name != "help")
-        .collect();
-    assert!(names.len() >= 7, "{names:?}");
-    names
+        .collect()
 }
 
 #[test]
@@ -135,6 +140,147 @@ fn devices_are_tried_and_told() {
         "takes --device cpu",
     ] {
         assert!(words.contains(part), "`{part}` is not in: {words}");
+    }
+}
+
+/// Every command that tells something tells it as JSON lines as well, on stdout with nothing else there.
+#[test]
+fn every_command_has_json_for_programs() {
+    const ON_CPU: [&str; 2] = ["--device", "cpu"];
+    let folder = tempfile::tempdir().unwrap();
+    let commands: [(&[&str], &[&str], &str); 12] = [
+        (
+            &["train"],
+            &[
+                "--dataset",
+                "blocks:200",
+                "--epochs",
+                "1",
+                "--hidden",
+                "4",
+                "--save",
+                "model",
+            ],
+            "summary",
+        ),
+        (
+            &["predict"],
+            &[
+                "--dataset",
+                "blocks:200",
+                "--model",
+                "model",
+                "--out",
+                "classes.npy",
+            ],
+            "prediction",
+        ),
+        (&["demo"], &["--epochs", "1"], "summary"),
+        (
+            &["bench", "spmm"],
+            &["--graph", "kron:6", "--features", "8", "--runs", "1"],
+            "spmm",
+        ),
+        (
+            &["bench", "sddmm"],
+            &["--graph", "kron:6", "--features", "8", "--runs", "1"],
+            "sddmm",
+        ),
+        (
+            &["bench", "train"],
+            &[
+                "--graph",
+                "kron:6",
+                "--features",
+                "8",
+                "--epochs",
+                "1",
+                "--hidden",
+                "4",
+            ],
+            "train",
+        ),
+        (
+            &["report"],
+            &["train.jsonl", "--output", "page.html"],
+            "report",
+        ),
+        (&["dataset", "info"], &["kron:6"], "dataset"),
+        (&["dataset", "convert"], &["kron:6", "graph.mtx"], "written"),
+        (
+            &["dataset", "generate"],
+            &["kron:6", "graph.csr"],
+            "written",
+        ),
+        (&["dataset", "download"], &["--print"], "published"),
+        (&["device"], &[], "device"),
+    ];
+    for (command, arguments, last) in commands {
+        let on_cpu = !matches!(command[0], "report" | "dataset" | "device");
+        let device: &[&str] = if on_cpu { &ON_CPU } else { &[] };
+        let output = halfgnn(&[command, arguments, device, &["--json", "-"]].concat())
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{command:?}: {}",
+            text(&output.stderr)
+        );
+        let events = events(&output.stdout);
+        assert_eq!(events.last().unwrap()["event"], last, "{command:?}");
+        // The report reads that of train.
+        std::fs::write(
+            folder.path().join(format!("{}.jsonl", command.join("-"))),
+            output.stdout,
+        )
+        .unwrap();
+    }
+
+    // None is left out but what writes what other programs read, and what wants kernels: the next test.
+    let named: Vec<String> = commands
+        .iter()
+        .map(|(command, _, _)| command.join(" "))
+        .collect();
+    for name in commands_of(&[]) {
+        let below = commands_of(&[&name]);
+        let whole = match below.is_empty() {
+            true => vec![name],
+            false => below.iter().map(|part| format!("{name} {part}")).collect(),
+        };
+        for command in whole {
+            let elsewhere = ["profile", "completions", "man"].contains(&command.as_str());
+            assert!(
+                elsewhere || named.contains(&command),
+                "{command} is not tried"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_profile_is_told_as_json() {
+    let output = run(&[
+        "profile",
+        "--graph",
+        "kron:5",
+        "--features",
+        "8",
+        "--json",
+        "-",
+    ]);
+    if !output.status.success() && std::env::var_os("HALFGNN_REQUIRE_PTX").is_none() {
+        // Nothing else may be wrong.
+        let error = refused(&output, 1, &["cargo xtask build-ptx"]);
+        return println!("not profiled: {error}");
+    }
+    let events = events(&output.stdout);
+    assert!(!events.is_empty(), "{}", text(&output.stderr));
+    for event in &events {
+        assert_eq!(event["event"], "profile");
+        assert_eq!(event["graph"], "kron5");
+        assert!(event["warp_instructions"].as_u64().unwrap() > 0, "{event}");
+        assert_eq!(event["atomics"], 0, "{event}");
     }
 }
 

@@ -102,7 +102,10 @@ impl Parts {
         };
         let edges = self.graph.edges();
         let graph = options.complete(self.graph)?;
-        if graph.edges() != edges && self.edge_weights.take().is_some() {
+        if graph.edges() != edges
+            && let Some(weights) = self.edge_weights.take()
+            && weights.iter().any(|&weight| weight != 1.0)
+        {
             tracing::warn!("edges were added, so the edge weights of the file are left out");
         }
         let dataset = Dataset::new("", graph, self.features, self.labels, splits)

@@ -32,6 +32,7 @@ Examples:
   halfgnn train --dataset cora.npz --save cora.safetensors
   halfgnn predict --model cora.safetensors --dataset cora.npz --out classes.npy
   halfgnn predict --model cora.safetensors --dataset other.npz --out logits.npy --logits
+  halfgnn predict --model cora.safetensors --dataset cora.npz --out classes.npy --json - | jq '.test_accuracy // empty'
 
 The graph may be another than the model was trained on, if its vertices have as many features.";
 

@@ -3,6 +3,8 @@
 use crate::args::DeviceName;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
+use crate::json::JsonLines;
+use crate::screen::Page;
 use crate::train::describe;
 use clap::Args;
 use half::f16;
@@ -13,6 +15,7 @@ use halfgnn::file;
 use halfgnn::nn::{Inputs, Mode, Model, Network, Propagation};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::{Checkpoint, Footprint, load_weights};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// Options of `predict`.
@@ -35,10 +38,32 @@ pub struct PredictArgs {
     /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// What was predicted.
+#[derive(Debug, Serialize)]
+struct Predicted<'a> {
+    event: &'static str,
+    dataset: &'a str,
+    device: &'a str,
+    vertices: usize,
+    classes: usize,
+    /// How many vertices each class was given.
+    vertices_by_class: &'a [usize],
+    /// The file, and whether logits are in it rather than classes.
+    output: &'a Path,
+    logits: bool,
+    /// In percent; none where the dataset has no test vertices.
+    test_accuracy: Option<f64>,
 }
 
 /// Predicts, and tells how well where the classes are known.
 pub fn run(args: &PredictArgs) -> Result<(), Failure> {
+    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut page = Page::new(json.is_stdout());
     let checkpoint = Checkpoint::open(&args.model)?;
     // Before anything is computed: that it can be written.
     let refuse = |error| Failure::Input(cannot_write(&args.out, &error));
@@ -52,12 +77,12 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
-    println!("{}", describe(&dataset));
+    page.line(&describe(&dataset));
     let prediction = Prediction {
         checkpoint: &checkpoint,
         dataset: &dataset,
     };
-    let logits = device::open(args.device.into(), prediction)??;
+    let (device, logits) = device::open(args.device.into(), prediction)??;
 
     let columns = checkpoint.model.classes;
     let classes: Vec<u32> = logits.chunks_exact(columns).map(class).collect();
@@ -76,21 +101,37 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     };
     file::write(&args.out, &bytes)
         .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
-    println!(
+    page.line(&format_args!(
         "{} of {} vertices written to {}",
         if args.logits { "logits" } else { "classes" },
         classes.len(),
         args.out.display()
-    );
-    if !dataset.test.is_empty() {
-        let right = |&&vertex: &&u32| classes[vertex as usize] == dataset.labels[vertex as usize];
-        let right = dataset.test.iter().filter(right).count();
-        println!(
-            "test accuracy {:.2} %",
-            100.0 * right as f64 / dataset.test.len() as f64
-        );
+    ));
+    let right = |&&vertex: &&u32| classes[vertex as usize] == dataset.labels[vertex as usize];
+    let right = dataset.test.iter().filter(right).count();
+    let accuracy =
+        (!dataset.test.is_empty()).then(|| 100.0 * right as f64 / dataset.test.len() as f64);
+    if let Some(accuracy) = accuracy {
+        page.line(&format_args!("test accuracy {accuracy:.2} %"));
     }
-    Ok(())
+    let mut by_class = vec![0; columns];
+    classes
+        .iter()
+        .for_each(|&class| by_class[class as usize] += 1);
+    let predicted = Predicted {
+        event: "prediction",
+        dataset: &dataset.name,
+        device: &device,
+        vertices: classes.len(),
+        classes: columns,
+        vertices_by_class: &by_class,
+        output: &args.out,
+        logits: args.logits,
+        test_accuracy: accuracy,
+    };
+    json.write(&predicted)
+        .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+    json.finish()
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> String {
@@ -138,13 +179,14 @@ struct Prediction<'a> {
 }
 
 impl Task for Prediction<'_> {
-    type Output = Result<Vec<f32>, Failure>;
+    type Output = Result<(String, Vec<f32>), Failure>;
 
     fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
-        match self.checkpoint.precision {
+        let logits = match self.checkpoint.precision {
             Precision::Half => self.logits::<B, f16>(device),
             Precision::Float => self.logits::<B, f32>(device),
-        }
+        };
+        Ok((device.backend.name(), logits?))
     }
 }
 

@@ -23,6 +23,13 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut recorder = Recorder::new(args.json.as_deref(), plan.train.epochs, stop)?;
     recorder.draw(curves);
     recorder.screen.line(&describe(&dataset));
+    for (what, vertices) in [("validate", &dataset.val), ("test", &dataset.test)] {
+        if vertices.is_empty() {
+            tracing::warn!(
+                "no vertices are left to {what}, so that accuracy is told as 0; split otherwise, such as by --split fractions:0.6,0.2"
+            );
+        }
+    }
     recorder.record(&Event::start(&dataset, &plan));
     let session = Session {
         dataset: &dataset,

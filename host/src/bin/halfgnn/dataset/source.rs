@@ -222,7 +222,6 @@ impl Progress for Bar {
             0 => "{spinner} {msg} {elapsed}",
             _ => "{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} left",
         };
-        self.0.reset();
         self.0.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
@@ -231,6 +230,8 @@ impl Progress for Bar {
             0 => self.0.unset_length(),
             steps => self.0.set_length(steps),
         }
+        // Last: it draws.
+        self.0.reset();
         self.0.enable_steady_tick(Duration::from_millis(200));
     }
 
