@@ -250,6 +250,14 @@ impl Checkpoint {
         }
         let header: Header = serde_json::from_str(text).map_err(header)?;
         let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+        // What a layer takes is counted layer by layer before anything is allocated, so their number is not just believed.
+        if header.model.layers > file.len() {
+            return Err(format!(
+                "its metadata tells of {} layers, and there are {} tensors",
+                header.model.layers,
+                file.len()
+            ));
+        }
         let tensors = file
             .iter()
             .map(|(name, view)| Ok((name.to_owned(), tensor(name, &view)?)))
@@ -467,6 +475,10 @@ mod tests {
         )]);
         let newer = safetensors::serialize(Vec::<(String, TensorView<'_>)>::new(), Some(entry));
         assert!(refused(&newer.expect("a file")).contains("format 9 of version 7.0"));
+        let mut deep = checkpoint();
+        deep.model.layers = 1_000_000_000_000;
+        let deep = deep.to_bytes().expect("it is written");
+        assert!(refused(&deep).contains("tells of 1000000000000 layers, and there are 2 tensors"));
         let missing = Checkpoint::open(&folder.path().join("none")).expect_err("no file");
         assert!(matches!(missing, CheckpointError::Read { .. }));
     }

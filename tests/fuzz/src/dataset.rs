@@ -74,12 +74,13 @@ fn open(bytes: &[u8], suffix: &str) -> Answer {
 }
 
 pub(crate) fn kind_of(error: &DataError) -> String {
-    let shown = error.to_string();
+    kind_of_text(&error.to_string())
+}
+
+/// The kind of mistake that an error names: its words behind the file's name, up to the first figure.
+pub(crate) fn kind_of_text(shown: &str) -> String {
     assert!(!shown.contains('\n'), "an error of one line: {shown}");
-    // Behind the file's name, up to the first figure.
-    let problem = shown
-        .split_once(": ")
-        .map_or(shown.as_str(), |(_, rest)| rest);
+    let problem = shown.split_once(": ").map_or(shown, |(_, rest)| rest);
     problem
         .split(|c: char| c.is_ascii_digit())
         .next()

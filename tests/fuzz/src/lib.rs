@@ -7,6 +7,7 @@
 //! To add a target, write a function that takes bytes and gives an [`Answer`], and a line in [`TARGETS`].
 
 pub mod allocation;
+mod checkpoint;
 mod dataset;
 mod fuzzer;
 mod graphs;
@@ -69,6 +70,8 @@ pub const TARGETS: &[Target] = &[
         grammar: Grammar::Lines, corpus: &["tests/fuzz/corpus/ogb"], memory: 192 * MIB },
     Target { name: "reddit", about: "opens DGL's Reddit", run: graphs::reddit,
         grammar: Grammar::Bytes, corpus: &["tests/fuzz/corpus/reddit"], memory: 192 * MIB },
+    Target { name: "checkpoint", about: "opens a checkpoint of a training run", run: checkpoint::open,
+        grammar: Grammar::Bytes, corpus: &["tests/fuzz/corpus/checkpoint"], memory: 64 * MIB },
 ];
 
 impl Target {

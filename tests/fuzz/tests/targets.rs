@@ -64,7 +64,7 @@ fn mutated_archives_are_refused_or_read() {
 }
 
 #[test]
-fn mutated_graphs_are_refused_or_read() {
+fn mutated_files_are_refused_or_read() {
     for (name, executions) in [
         ("edge-list", 6000),
         ("matrix-market", 6000),
@@ -73,6 +73,7 @@ fn mutated_graphs_are_refused_or_read() {
         ("planetoid", 1500),
         ("ogb", 1000),
         ("reddit", 1500),
+        ("checkpoint", 3000),
     ] {
         let report = mutants(name, executions);
         println!("{name}: {report:?}");

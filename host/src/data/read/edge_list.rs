@@ -33,6 +33,9 @@ pub(in crate::data) fn read(
     undirected: bool,
     progress: &dyn Progress,
 ) -> Result<Graph, DataProblem> {
+    if input.len() == 0 {
+        return Err(DataProblem::Empty);
+    }
     let mut text = input.text()?;
     let promised = header(&mut text)?;
     let most_vertices = text.most_vertices();
@@ -445,7 +448,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_ids_and_separators(
-            list in prop::collection::vec((0..5_usize, any::<[u64; 2]>(), "[ \t,]"), 0..60),
+            list in prop::collection::vec((0..5_usize, any::<[u64; 2]>(), "[ \t,]"), 1..60),
         ) {
             let bits = [3, 10, 31, 33, 63];
             let list: Vec<_> = list.iter().map(|(width, ids, by)| (ids.map(|id| id >> (63 - bits[*width])), by)).collect();

@@ -36,6 +36,9 @@ impl<'a> Npz<'a> {
     /// Reads the directory of an archive.
     pub fn open(input: Input<'a>) -> Result<Self, DataProblem> {
         let bytes = input.len();
+        if bytes == 0 {
+            return Err(DataProblem::Empty);
+        }
         let reader = BufReader::with_capacity(1 << 16, input);
         Ok(Self {
             archive: ZipArchive::new(reader).map_err(broken)?,

@@ -127,36 +127,26 @@ impl<W: Write + Seek> Archive<W> {
         Self(ZipWriter::new(to))
     }
 
-    /// Indices as scipy has them: 32 bits where they fit.
     fn indices(&mut self, key: &str, values: &[u32]) -> Result<(), DataProblem> {
-        if values.iter().all(|&value| value <= i32::MAX as u32) {
-            self.array(
-                key,
-                &[values.len()],
-                values.iter().map(|&value| value as i32),
-            )
-        } else {
-            self.array(
-                key,
-                &[values.len()],
-                values.iter().map(|&value| i64::from(value)),
-            )
-        }
+        self.whole(key, values, values.iter().copied().max().map(u64::from))
     }
 
     fn offsets(&mut self, key: &str, values: &[u64]) -> Result<(), DataProblem> {
-        if values.last().is_none_or(|&last| last <= i32::MAX as u64) {
-            self.array(
-                key,
-                &[values.len()],
-                values.iter().map(|&value| value as i32),
-            )
+        self.whole(key, values, values.last().copied())
+    }
+
+    /// Whole numbers as scipy has them: 32 bits where the largest fits.
+    fn whole<T: Copy + Into<u64>>(
+        &mut self,
+        key: &str,
+        values: &[T],
+        largest: Option<u64>,
+    ) -> Result<(), DataProblem> {
+        let (shape, numbers) = ([values.len()], values.iter().map(|&value| value.into()));
+        if largest.is_none_or(|largest| largest <= i32::MAX as u64) {
+            self.array(key, &shape, numbers.map(|number| number as i32))
         } else {
-            self.array(
-                key,
-                &[values.len()],
-                values.iter().map(|&value| value as i64),
-            )
+            self.array(key, &shape, numbers.map(|number| number as i64))
         }
     }
 
