@@ -2,13 +2,14 @@
 
 use crate::backend::MemoryKind;
 use crate::backend::cpu::Cpu;
+use crate::backend::gpu::spmm::most_cta_edges_log2;
 use crate::driver::DriverError;
 use crate::error::Error;
 use crate::graph::{Csr, Graph, Starts};
 use crate::nn::{ConvolutionConfig, ModelConfig, Network, Norm, matrix_bytes};
 use crate::tensor::{Element, padded};
 use halfgnn_contract::spmm::{
-    CTA_EDGES_LOG2_MIN, EDGES_PER_CTA, STAGED_SLOTS, Sums, cta_edges_log2_min, lanes_log2,
+    CTA_EDGES_LOG2_MIN, STAGED_SLOTS, Sums, WARPS_PER_CTA, cta_edges_log2_min, lanes_log2,
     staged_row,
 };
 
@@ -57,7 +58,8 @@ impl Footprint {
     pub fn of_training<E: Element>(graph: &Graph, config: &ModelConfig) -> Self {
         let mut footprint = Self::of_task::<E>(graph, config.norm(), config.features);
         // The same for every backend.
-        let (activations, parameters) = Network::<Cpu, E>::bytes(graph.vertices(), config);
+        let vertices = graph.vertices();
+        let (activations, parameters) = Network::<Cpu, E>::bytes(vertices, config);
         footprint.add(MemoryKind::Activations, activations);
         footprint.add(MemoryKind::Weights, parameters);
         // Of each CTA what of its first and of its last row belongs to others. Attention has two sums of a row, and a record of
@@ -66,7 +68,7 @@ impl Footprint {
             ConvolutionConfig::Gat { heads, .. } => (Sums::Both, heads.max(1)),
             _ => (Sums::One, 0),
         };
-        let records = (heads as u64).saturating_mul(16 * graph.vertices() as u64);
+        let records = (heads as u64).saturating_mul(16 * vertices as u64);
         let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX / 4);
         let features = narrow(padded::<E>(config.aggregated_width()));
         let row = u64::from(staged_row(features, sums, narrow(heads)))
@@ -83,7 +85,12 @@ impl Footprint {
             }
         };
         let fine = edges.div_ceil(1 << finest).min(16_000);
-        let ctas = edges.div_ceil(EDGES_PER_CTA.into()).max(fine);
+        let rows = vertices - graph.csr().empty_rows().len();
+        let most = match config.policy.edges_per_warp {
+            Some(edges) => u64::from(edges.max(1)) * u64::from(WARPS_PER_CTA),
+            None => 1 << most_cta_edges_log2(edges, rows as u64),
+        };
+        let ctas = edges.div_ceil(most).max(fine);
         let staging = ctas.saturating_mul(row);
         footprint.add(MemoryKind::Workspace, staging.saturating_add(records));
         footprint

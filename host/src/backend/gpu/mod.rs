@@ -17,7 +17,7 @@ pub mod peers;
 mod recording;
 mod sddmm;
 mod shadow;
-mod spmm;
+pub(crate) mod spmm;
 mod workspace;
 
 pub use buffer::Buffer;

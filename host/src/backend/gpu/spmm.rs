@@ -280,17 +280,22 @@ const WAVES: u64 = 4;
 /// shorter rows there is little to merge, and the gathered rows of fewer edges fit the first-level cache.
 const LONG_ROWS: u64 = 12;
 
+/// The most edges of a CTA, as a base-2 logarithm, for so many edges in so many rows.
+pub(crate) fn most_cta_edges_log2(edges: u64, rows: u64) -> u32 {
+    if edges < LONG_ROWS.saturating_mul(rows) {
+        contract::EDGES_PER_CTA.ilog2()
+    } else {
+        contract::CTA_EDGES_LOG2_MAX
+    }
+}
+
 /// Edges of a CTA as a base-2 logarithm: the most that still make [`WAVES`] full waves on a card of so many
 /// multiprocessors (HP-SpMM's dynamic task partition). The more edges a CTA has the fewer rows cross CTAs and the less
 /// the merge costs an edge; but too few CTAs leave multiprocessors idle at the end, or from the start on.
 fn choose(work: &Work, multiprocessors: u32) -> u32 {
     let enough = WAVES * CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
     let fewest = contract::cta_edges_log2_min(work.lanes_log2);
-    let most = if u64::from(work.edges) < LONG_ROWS * u64::from(work.rows) {
-        contract::EDGES_PER_CTA.ilog2()
-    } else {
-        contract::CTA_EDGES_LOG2_MAX
-    };
+    let most = most_cta_edges_log2(work.edges.into(), work.rows.into());
     (fewest..=most)
         .rev()
         .find(|&log2| {
