@@ -60,8 +60,8 @@ impl Scale {
 macro_rules! conformance {
     ($open:expr, $scale:expr) => {
         $crate::conformance! { @cases $open, $scale;
-            spmm: every_graph, every_feature_length, edge_weights, column_factors, rows_that_cross_boundaries,
-                edges_per_warp, atomic_writes, maxima;
+            spmm: every_graph, every_feature_length, edge_weights, column_factors, epilogues,
+                rows_that_cross_boundaries, edges_per_warp, atomic_writes, maxima;
             spmm_values: integers_are_exact, hubs_average_to_one, sums_that_leave_half, factors_that_underflow,
                 empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept,
                 padding_stays_zero;
@@ -77,7 +77,7 @@ macro_rules! conformance {
             attention: fused, unfused, repeatable, softmax_of_extremes, weights_sum_to_one, misfits_are_refused;
             shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
             attention_heads: scores, dots, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
-            matmul: every_shape, integers_are_exact, epilogues, nan_passes_through_relu, repeatable,
+            matmul: every_shape, integers_are_exact, epilogues, beside_the_product, nan_passes_through_relu, repeatable,
                 padding_stays_zero;
             elementwise: dropout_follows_the_counter, bias_and_relu, in_place_is_out_of_place, gradients,
                 column_sums, padding_stays_zero;

@@ -1,12 +1,12 @@
 //! Dense products against float64: three forms, every pair of element types, shapes around every tile.
 
 use crate::Scale;
-use crate::input::{Random, bits, elements, matrix, read, unwritten};
+use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::f16;
-use halfgnn::backend::{Backend, Epilogue, Form};
+use halfgnn::backend::{Backend, Beside, Epilogue, Form};
 use halfgnn::ops;
-use halfgnn::tensor::Element;
+use halfgnn::tensor::{Element, Matrix};
 
 /// The forms of a product.
 pub const FORMS: [Form; 3] = [Form::NN, Form::NT, Form::TN];
@@ -55,6 +55,16 @@ impl Case {
 
     /// What the backend makes of it, after asserting that its padding is zero.
     pub fn run<B: Backend, E: Element, O: Element>(&self, backend: &B) -> Vec<f32> {
+        self.run_beside::<B, E, O>(backend, None, false).0
+    }
+
+    /// The result where `positive` is, and the sums of the columns of `b` where they are wanted.
+    pub fn run_beside<B: Backend, E: Element, O: Element>(
+        &self,
+        backend: &B,
+        positive: Option<&Matrix<B, O>>,
+        sums_wanted: bool,
+    ) -> (Vec<f32>, Vec<f32>) {
         let (m, n, k) = (self.m, self.n, self.k);
         let (a, b) = match self.form {
             Form::NN => ((m, k), (k, n)),
@@ -75,8 +85,15 @@ impl Case {
             relu: self.relu,
         };
         let mut c = unwritten::<B, O>(backend, (m, n));
-        ops::matmul(backend, self.form, &a, &b, &epilogue, &mut c).expect("a legal product");
-        read(backend, &c)
+        let mut sums = sums_wanted.then(|| unwritten::<B, f32>(backend, (1, b.columns())));
+        let beside = Beside {
+            positive,
+            column_sums: sums.as_mut(),
+        };
+        ops::matmul_beside(backend, self.form, &a, &b, &epilogue, beside, &mut c)
+            .expect("a legal product");
+        let sums = sums.map_or(Vec::new(), |sums| read(backend, &sums));
+        (read(backend, &c), sums)
     }
 
     /// The product in float64.
@@ -191,6 +208,81 @@ pub fn epilogues<B: Backend>(backend: &B, _: Scale) {
         // A sum without terms is zero, and the bias is added to it.
         let bias = |case: &mut Case| case.bias = Some(Random(64).uniform::<f32>(case.n));
         on_all(backend, bias, form, [5, 3, 0]);
+    }
+}
+
+/// What a layer's backward pass has beside its products: what a ReLU let through, wherever it let something through and
+/// whether its output was a NaN or not; and the sums of the columns of `b`, whatever the rows of the result.
+pub fn beside_the_product<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element, O: Element>(backend: &B, form: Form, shape: [usize; 3]) {
+        let case = Case::random::<E>(form, shape);
+        let [m, n, _] = shape;
+        let mut output = Random(67).uniform::<O>(m * n);
+        for (at, value) in output.iter_mut().enumerate() {
+            match at % 11 {
+                0 => *value = 0.0,
+                1 => *value = -0.0,
+                2 => *value = f32::NAN,
+                3 => *value = f32::INFINITY,
+                // The smallest positive number there is.
+                4 => *value = rounded::<O>(6e-8),
+                _ => {}
+            }
+        }
+        let what = format!(
+            "{form:?} of {shape:?}, {} to {}",
+            E::PRECISION,
+            O::PRECISION
+        );
+        let plain = case.run::<B, E, O>(backend);
+        let positive = matrix::<B, O>(backend, (m, n), &output);
+        let (c, none) = case.run_beside::<B, E, O>(backend, Some(&positive), false);
+        assert!(none.is_empty());
+        let through = |(&value, &output): (&f32, &f32)| if output > 0.0 { value } else { 0.0 };
+        let expected: Vec<f32> = plain.iter().zip(&output).map(through).collect();
+        assert!(bits(&c) == bits(&expected), "{what}");
+
+        let (c, sums) = case.run_beside::<B, E, O>(backend, None, true);
+        assert!(bits(&c) == bits(&plain), "{what}");
+        let columns = sums.len();
+        let mut expected = vec![Sum::default(); columns];
+        for (at, &value) in case.b.iter().enumerate() {
+            expected[at % columns].add(f64::from(value));
+        }
+        let terms = case.b.len() / columns.max(1);
+        assert_close::<f32>(&what, &sums, &expected, columns.max(1), |_| {
+            Allowed::float(terms)
+        });
+        let again = case.run_beside::<B, E, O>(backend, None, true).1;
+        assert!(bits(&again) == bits(&sums), "{what}: sums repeat");
+    }
+    let mut shapes = vec![
+        [1, 1, 1],
+        [7, 9, 8],
+        [8, 70, 41],
+        [64, 64, 300],
+        [64, 47, 31],
+        // A row of sums that would want a tile of its own, and one in the second tile.
+        [128, 5, 60],
+        [121, 5, 60],
+        [129, 16, 9],
+        [2, 3, 700],
+        [5, 0, 3],
+        [5, 3, 0],
+        [0, 3, 5],
+    ];
+    if scale == Scale::Full {
+        shapes.extend([[64, 64, 30_000], [300, 70, 5000], [1, 256, 602]]);
+    }
+    for shape in shapes {
+        // The columns of `b` are those of the result but in the second form.
+        check::<B, f16, f32>(backend, Form::TN, shape);
+        check::<B, f16, f16>(backend, Form::TN, shape);
+        check::<B, f32, f32>(backend, Form::TN, shape);
+        check::<B, f16, f16>(backend, Form::NT, shape);
+        check::<B, f16, f32>(backend, Form::NT, shape);
+        check::<B, f32, f32>(backend, Form::NT, shape);
+        check::<B, f16, f16>(backend, Form::NN, shape);
     }
 }
 

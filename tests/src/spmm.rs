@@ -3,10 +3,11 @@
 use crate::Scale;
 use crate::graphs;
 use crate::input::{Random, elements, matrix, read, rounded, unwritten};
-use crate::reference::{Allowed, SpmmReference, assert_close};
+use crate::reference::{Allowed, SpmmReference, assert_close, roundoff, subnormal_error};
 use half::f16;
 use halfgnn::backend::{
-    Accumulate, Adjacency, Aggregation, Backend, EdgeWeights, Scaling, Spmm, SpmmPolicy, Write,
+    Accumulate, Adjacency, Aggregation, Backend, EdgeWeights, Scaling, SelfTerm, Spmm,
+    SpmmEpilogue, SpmmPolicy, Write,
 };
 use halfgnn::graph::Csr;
 use halfgnn::ops;
@@ -64,6 +65,17 @@ pub enum Weighted {
     Columns,
 }
 
+/// An epilogue with its operands on the host.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// Factor of the row of `x` itself, and another less 1.
+    pub itself: Option<(f32, Option<f32>)>,
+    /// Added to each row.
+    pub bias: Option<Vec<f32>>,
+    /// Whether negative results become zero.
+    pub relu: bool,
+}
+
 /// An SpMM with its inputs on the host.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
@@ -85,6 +97,8 @@ pub struct Case<'a> {
     pub policy: SpmmPolicy,
     /// What becomes of the products of a row.
     pub aggregation: Aggregation,
+    /// What becomes of their sum.
+    pub ending: Ending,
 }
 
 impl<'a> Case<'a> {
@@ -100,6 +114,7 @@ impl<'a> Case<'a> {
             scale: 1.0,
             policy,
             aggregation: Aggregation::Sum,
+            ending: Ending::default(),
         }
     }
 
@@ -150,12 +165,26 @@ impl<'a> Case<'a> {
             .row_scale
             .as_ref()
             .map(|scale| elements(backend, scale));
+        let Ending { itself, bias, relu } = &self.ending;
+        let epsilon = itself.and_then(|(_, epsilon)| epsilon);
+        let epsilon = epsilon.map(|epsilon| matrix::<B, f32>(backend, (1, 1), &[epsilon]));
+        let bias = bias
+            .as_ref()
+            .map(|bias| matrix::<B, f32>(backend, (1, self.features), bias));
         let op = Spmm {
             weights,
             row_scale: row_scale.as_ref(),
             scale: self.scale,
             policy: self.policy,
             aggregation: self.aggregation,
+            epilogue: SpmmEpilogue {
+                itself: itself.map(|(factor, _)| SelfTerm {
+                    factor,
+                    epsilon: epsilon.as_ref(),
+                }),
+                bias: bias.as_ref(),
+                relu: *relu,
+            },
         };
         ops::spmm(backend, &graph, &op, &x, &mut y).expect("a legal product");
         read(backend, &y)
@@ -183,13 +212,22 @@ impl<'a> Case<'a> {
             self.policy
         );
         let actual = self.run::<B, E>(backend);
-        assert_close::<E>(
-            &what,
-            &actual,
-            &reference.of(&self.x),
-            self.features,
-            |row| self.allowed::<E>(self.graph.row_range(row).len()),
-        );
+        let mut expected = reference.of(&self.x);
+        for (i, sum) in expected.iter_mut().enumerate() {
+            if let Some((factor, epsilon)) = self.ending.itself {
+                let factor = f64::from(factor) * (1.0 + f64::from(epsilon.unwrap_or(0.0)));
+                sum.add(factor * f64::from(self.x[i]));
+            }
+            if let Some(bias) = &self.ending.bias {
+                sum.add(f64::from(bias[i % self.features]));
+            }
+            if self.ending.relu && sum.value < 0.0 {
+                sum.value = 0.0;
+            }
+        }
+        assert_close::<E>(&what, &actual, &expected, self.features, |row| {
+            self.allowed::<E>(self.graph.row_range(row).len())
+        });
     }
 
     fn allowed<E: Element>(&self, degree: usize) -> Allowed {
@@ -200,6 +238,17 @@ impl<'a> Case<'a> {
             1
         };
         match self.policy.scaling {
+            // Passes that follow round what came before them: twice where there is an epilogue for edge weights.
+            _ if self.weighted == Weighted::Edges
+                && (self.ending.itself.is_some() || self.ending.bias.is_some()) =>
+            {
+                let roundings = 2.0 * roundoff::<E>();
+                let allowed = Allowed::float(degree);
+                Allowed {
+                    relative: allowed.relative + roundings,
+                    absolute: allowed.absolute + 2.0 * subnormal_error::<E>(),
+                }
+            }
             _ if !in_half => Allowed::float(degree),
             // A batch is a warp's edges at most; what is merged is merged in float.
             Scaling::Discretized => Allowed::half(degree.min(256), roundings),
@@ -292,6 +341,37 @@ pub fn column_factors<B: Backend>(backend: &B, scale: Scale) {
     let graph = graphs::power_law(90, scale.pick(1_100, 30_000), Random(22));
     check::<B, f16>(backend, &graph);
     check::<B, f32>(backend, &graph);
+}
+
+/// The row itself, a bias and a ReLU, alone and together: on odd graphs and long rows, whose rows are written in every way
+/// there is, and with edge weights, for which passes follow.
+pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize, name: &str) {
+        for weighted in [Weighted::Ones, Weighted::Columns, Weighted::Edges] {
+            for parts in 1..8_u32 {
+                let mut case = Case::random::<E>(graph, features, IN_FLOAT)
+                    .averaged()
+                    .weighted::<E>(weighted);
+                case.scale = 0.7;
+                case.ending = Ending {
+                    itself: (parts & 1 != 0).then_some((-1.3, (parts & 2 != 0).then_some(0.4))),
+                    bias: (parts & 2 != 0).then(|| Random(26).uniform::<f32>(features)),
+                    relu: parts & 4 != 0,
+                };
+                case.check::<B, E>(backend, name);
+            }
+        }
+    }
+    for (name, graph) in graphs::odd(scale) {
+        check::<B, f16>(backend, &graph, 13, name);
+        check::<B, f32>(backend, &graph, 13, name);
+    }
+    let degrees = [0, 600, 3, scale.pick(2_100, 60_000), 1, 0, 70, 64, 200];
+    let graph = graphs::from_degrees(&degrees.repeat(scale.pick(1, 40)), Random(27));
+    for features in [1, 41, scale.pick(64, 300)] {
+        check::<B, f16>(backend, &graph, features, "long rows");
+        check::<B, f32>(backend, &graph, features, "long rows");
+    }
 }
 
 /// Every number of edges a warp, on rows that end around the boundaries that it makes.

@@ -9,10 +9,13 @@ use halfgnn::backend::{
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
+use halfgnn::nn::ModelConfig;
 use halfgnn::ops;
-use halfgnn::tensor::{Array, Matrix};
+use halfgnn::tensor::{Array, Element, Matrix};
+use halfgnn::train::TrainConfig;
 use halfgnn_contract::sddmm::TILE_EDGES;
 use halfgnn_contract::spmm::{EDGES_PER_CTA, EDGES_PER_WARP};
+use halfgnn_tests::task;
 
 /// Bytes of a sector, the unit in which global memory is counted.
 const SECTOR: u64 = 32;
@@ -203,4 +206,54 @@ fn an_sddmm_reads_what_it_needs_once() {
     assert_eq!(counts.global_stores.bytes, edges * 2);
     assert_eq!(counts.global_stores.sectors * SECTOR, edges * 2);
     assert_eq!((counts.atomics(), counts.block_barriers), (0, 0));
+}
+
+/// What a layer does element by element is done by the operators before or after it, and the optimiser takes all parameters
+/// at once: a step of a GIN of five layers has no other launches than products, aggregations and normalisations.
+#[test]
+fn a_gin_step_has_few_launches() {
+    let gpu = open();
+    // Narrower than the features, so that every layer transforms first.
+    let model = ModelConfig {
+        hidden: 16,
+        ..ModelConfig::gin(task::FEATURES, task::CLASSES)
+    };
+    assert_eq!(model.layers, 5);
+    let objective = task::objective::<_, f16>(&gpu, model.norm());
+    for (dropout, activations) in [(0.0, [0, 0]), (0.5, [5, 0])] {
+        let model = ModelConfig {
+            dropout,
+            ..model.clone()
+        };
+        let config = TrainConfig {
+            record: false,
+            ..TrainConfig::new(f16::PRECISION)
+        };
+        let mut trainer = task::trainer(&gpu, &objective, model, config);
+        trainer.step().expect("a step");
+        gpu.driver().take_launches();
+        trainer.step().expect("a step");
+        gpu.synchronize().expect("no failure");
+        let launches = gpu.driver().take_launches();
+        let of = |name: &str| {
+            let named = |launched: &&Launched| launched.kernel.starts_with(name);
+            launches.iter().filter(named).count()
+        };
+        let activations_found = [of("activate_f16"), of("activate_backward")];
+        assert_eq!(activations_found, activations, "dropout {dropout}");
+        assert_eq!([of("combine"), of("column_sums")], [0, 0]);
+        assert_eq!([of("check_finite"), of("adam"), of("end_step")], [1, 1, 1]);
+        assert_eq!([of("cross_entropy"), of("reduce_loss")], [1, 1]);
+        // Of each layer a product with each map forward, two gradients of maps, and those of their inputs but the first.
+        assert_eq!(of("gemm_nn"), 2 * 5);
+        assert_eq!(of("gemm_tn"), 2 * 5);
+        assert_eq!(of("gemm_nt"), 2 * 5 - 1);
+        assert_eq!(of("spmm"), of("spmm_follow_up") + 2 * 5);
+        // Forward and backward sums, what is made of them, and a pass that uses that.
+        let normalisations = of("moments") + of("finish") + of("normalize");
+        assert_eq!(normalisations, 3 * 2 * 5);
+        let known = ["gemm", "spmm", "moments", "finish", "normalize", "activate"];
+        let rest: usize = known.into_iter().map(of).sum();
+        assert_eq!(launches.len(), rest + 5, "nothing else is launched");
+    }
 }

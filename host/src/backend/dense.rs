@@ -6,7 +6,7 @@ use crate::tensor::{Array, Element, Matrix};
 
 /// Operators on dense matrices.
 pub trait DenseOperators: Storage {
-    /// `c = epilogue(a · b)` in one of three forms, accumulated in float and rounded once.
+    /// `c = epilogue(a · b)` in one of three forms, accumulated in float and rounded once, and what is wanted beside it.
     ///
     /// # Errors
     /// Those of the device.
@@ -16,6 +16,7 @@ pub trait DenseOperators: Storage {
         a: &Matrix<Self, E>,
         b: &Matrix<Self, E>,
         epilogue: &Epilogue<'_, Self>,
+        beside: Beside<'_, Self, O>,
         c: &mut Matrix<Self, O>,
     ) -> Result<(), Error>;
 
@@ -90,6 +91,27 @@ impl<B: Storage> Default for Epilogue<'_, B> {
     }
 }
 
+/// What a product does beside `c = epilogue(a · b)`, so that it takes no pass of its own over `b` or `c`.
+#[derive(Debug)]
+pub struct Beside<'a, B: Storage, O: Element> {
+    /// The output of a ReLU, of the shape of `c`: where it holds no positive number `c` becomes zero. So `c` is the gradient
+    /// of what the ReLU was given.
+    pub positive: Option<&'a Matrix<B, O>>,
+    /// Becomes the sums of the columns of `b`, in float and in a fixed order: 1 × columns of `b`. With [`Form::TN`], where `b`
+    /// is the gradient of a layer's output, those are the gradient of its bias.
+    pub column_sums: Option<&'a mut Matrix<B, f32>>,
+}
+
+impl<B: Storage, O: Element> Default for Beside<'_, B, O> {
+    /// Nothing.
+    fn default() -> Self {
+        Self {
+            positive: None,
+            column_sums: None,
+        }
+    }
+}
+
 /// Dropout: which elements are kept is a function of seed, stream, step and the element's place alone, so that every
 /// backend keeps the same.
 #[derive(Debug)]
@@ -121,4 +143,12 @@ pub struct Activation<'a, B: Storage> {
     pub relu: bool,
     /// Which elements are dropped; the others are divided by `1 − probability`.
     pub dropout: Option<Dropout<'a, B>>,
+}
+
+impl<B: Storage> Activation<'_, B> {
+    /// The factor of the gradient where the output is positive, if it is zero everywhere else: behind a ReLU.
+    pub fn through(&self) -> Option<f32> {
+        let kept = |dropout: Dropout<'_, B>| 1.0 / (1.0 - dropout.probability);
+        self.relu.then(|| self.dropout.map_or(1.0, kept))
+    }
 }

@@ -23,7 +23,7 @@ pub use attention::{
     AttentionOperators, AttentionPair, AttentionScores, EdgeAttention, EdgeStep, EdgeValues,
     HeadDots, SegmentReduction, SoftmaxGradient,
 };
-pub use dense::{Activation, DenseOperators, Dropout, Epilogue, Form};
+pub use dense::{Activation, Beside, DenseOperators, Dropout, Epilogue, Form};
 pub use ledger::{Ledger, MemoryKind, MemoryReport, Tracked};
 pub use loss::{LossOperators, NO_TARGET};
 pub use normalize::{
@@ -37,7 +37,8 @@ pub use sddmm::{
 };
 pub use shadow::{Shadow, ShadowOperators};
 pub use sparse::{
-    Accumulate, Aggregation, EdgeWeights, Scaling, SparseOperators, Spmm, SpmmPolicy, Write,
+    Accumulate, Aggregation, EdgeWeights, Scaling, SelfTerm, SparseOperators, Spmm, SpmmEpilogue,
+    SpmmPolicy, Write,
 };
 pub use storage::Storage;
 

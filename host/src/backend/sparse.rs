@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Operators over the edges of a graph.
 pub trait SparseOperators: Storage {
-    /// `y = scale · S · (A_w x)` with the weights, the row factors `S` and the policy of `op`.
+    /// `y = scale · S · (A_w x)` with the weights, the row factors `S` and the policy of `op`, and its epilogue.
     ///
     /// # Errors
     /// Those of the device.
@@ -114,6 +114,64 @@ impl SpmmPolicy {
     };
 }
 
+/// What is added to the sum of a row of an SpMM, and what becomes of it, before it is rounded:
+/// `relu(sum + itself · x[i] + bias)`, each part where it is there. A row without edges has a sum of zero.
+///
+/// Done where the row is written, it takes no pass over the output. A card has kernels for that with the default policy,
+/// for plain sums and those with column factors; elsewhere passes follow, and the sum is rounded before them.
+#[derive(Debug)]
+pub struct SpmmEpilogue<'a, B: Storage> {
+    /// A multiple of the row of `x` itself.
+    pub itself: Option<SelfTerm<'a, B>>,
+    /// Added to each row: 1 × F.
+    pub bias: Option<&'a Matrix<B, f32>>,
+    /// Whether negative results become zero.
+    pub relu: bool,
+}
+
+impl<B: Storage> SpmmEpilogue<'_, B> {
+    /// Whether it changes nothing.
+    pub fn is_none(&self) -> bool {
+        self.itself.is_none() && self.bias.is_none() && !self.relu
+    }
+}
+
+impl<B: Storage> Clone for SpmmEpilogue<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Storage> Copy for SpmmEpilogue<'_, B> {}
+
+impl<B: Storage> Default for SpmmEpilogue<'_, B> {
+    /// The sums as they are.
+    fn default() -> Self {
+        Self {
+            itself: None,
+            bias: None,
+            relu: false,
+        }
+    }
+}
+
+/// A factor of a vertex's own row: `factor · (1 + epsilon)`.
+#[derive(Debug)]
+pub struct SelfTerm<'a, B: Storage> {
+    /// The factor.
+    pub factor: f32,
+    /// Another, less 1: a matrix of one element; 0 where absent.
+    pub epsilon: Option<&'a Matrix<B, f32>>,
+}
+
+impl<B: Storage> Clone for SelfTerm<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Storage> Copy for SelfTerm<'_, B> {}
+
 /// An SpMM: what is multiplied with what, and how.
 #[derive(Debug)]
 pub struct Spmm<'a, B: Storage, E: Element> {
@@ -127,6 +185,8 @@ pub struct Spmm<'a, B: Storage, E: Element> {
     pub scale: f32,
     /// How it computes.
     pub policy: SpmmPolicy,
+    /// What becomes of the sums.
+    pub epilogue: SpmmEpilogue<'a, B>,
 }
 
 impl<B: Storage, E: Element> Default for Spmm<'_, B, E> {
@@ -138,6 +198,7 @@ impl<B: Storage, E: Element> Default for Spmm<'_, B, E> {
             row_scale: None,
             scale: 1.0,
             policy: SpmmPolicy::default(),
+            epilogue: SpmmEpilogue::default(),
         }
     }
 }

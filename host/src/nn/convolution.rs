@@ -1,7 +1,9 @@
 //! What a layer does with the graph: the linear part of it, and what models of every kind share.
 
 use super::{Inputs, MemoryPlan, Mode, Parameter, Pool, Propagation};
-use crate::backend::{Backend, Dropout, EdgeWeights, Spmm, SpmmPolicy};
+use crate::backend::{
+    Backend, Beside, Dropout, EdgeWeights, Epilogue, Form, Spmm, SpmmEpilogue, SpmmPolicy,
+};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
@@ -13,6 +15,21 @@ pub(super) struct Context<'a, B: Backend, E: Element> {
     pub(super) graph: &'a Propagation<B>,
     pub(super) mode: Mode<'a, B>,
     pub(super) pool: &'a mut Pool<B, E>,
+    /// Forward: what follows element by element. A convolution whose last operator can do it as well takes it; what is not
+    /// taken is done after it.
+    pub(super) after: Option<After<'a, B>>,
+    /// Backward: the factor of what the ReLU and the dropout before the layer let through, which is where its input is
+    /// positive. A convolution whose last operator can undo them as well takes it; else they are undone after it.
+    pub(super) through: Option<f32>,
+    /// Backward: where the sums of the columns of `d` are wanted, of a convolution that [sums](Convolution::sums_columns).
+    pub(super) column_sums: Option<&'a mut Matrix<B, f32>>,
+}
+
+/// A bias, and whether a ReLU comes after it.
+#[derive(Debug)]
+pub(super) struct After<'a, B: Backend> {
+    pub(super) bias: &'a Matrix<B, f32>,
+    pub(super) relu: bool,
 }
 
 impl<'a, B: Backend, E: Element> Context<'a, B, E> {
@@ -26,12 +43,83 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
             graph: inputs.graph,
             mode,
             pool,
+            after: None,
+            through: None,
+            column_sums: None,
         }
     }
 
     /// A matrix with one row a vertex, to give back to the pool.
     pub(super) fn take(&mut self, columns: usize) -> Result<Matrix<B, E>, Error> {
         self.pool.take(self.backend, columns)
+    }
+
+    /// What the convolution's last operator does, where that is a product.
+    pub(super) fn epilogue(&mut self) -> Epilogue<'a, B> {
+        match self.after.take() {
+            Some(After { bias, relu }) => Epilogue {
+                bias: Some(bias),
+                relu,
+                ..Epilogue::default()
+            },
+            None => Epilogue::default(),
+        }
+    }
+
+    /// What the convolution's last operator does, where that is an aggregation.
+    pub(super) fn spmm_epilogue(&mut self) -> SpmmEpilogue<'a, B> {
+        match self.after.take() {
+            Some(After { bias, relu }) => SpmmEpilogue {
+                itself: None,
+                bias: Some(bias),
+                relu,
+            },
+            None => SpmmEpilogue::default(),
+        }
+    }
+
+    /// The gradient of a linear map's weights, `xᵀ · d`, where `d` is that of the layer's output.
+    pub(super) fn weight_gradient(
+        &mut self,
+        x: &Matrix<B, E>,
+        d: &Matrix<B, E>,
+        gradient: &mut Matrix<B, f32>,
+    ) -> Result<(), Error> {
+        let beside = Beside {
+            positive: None,
+            column_sums: self.column_sums.take(),
+        };
+        let plain = Epilogue::default();
+        ops::matmul_beside(self.backend, Form::TN, x, d, &plain, beside, gradient)
+    }
+
+    /// The gradient of the layer's input `x`, `d · Wᵀ`, in a matrix of the pool.
+    pub(super) fn input_gradient(
+        &mut self,
+        x: &Matrix<B, E>,
+        d: &Matrix<B, E>,
+        weight: &Matrix<B, E>,
+    ) -> Result<Matrix<B, E>, Error> {
+        let mut dx = self.take(x.columns())?;
+        let through = self.through.take();
+        let epilogue = Epilogue {
+            alpha: through.unwrap_or(1.0),
+            ..Epilogue::default()
+        };
+        let beside = Beside {
+            positive: through.map(|_| x),
+            column_sums: None,
+        };
+        ops::matmul_beside(
+            self.backend,
+            Form::NT,
+            d,
+            weight,
+            &epilogue,
+            beside,
+            &mut dx,
+        )?;
+        Ok(dx)
     }
 }
 
@@ -55,6 +143,12 @@ pub(super) trait Convolution<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         d: &mut Matrix<B, E>,
         wants_input: bool,
     ) -> Result<Option<Matrix<B, E>>, Error>;
+
+    /// Whether the backward pass leaves the sums of the columns of `d`, the gradient of the bias, in
+    /// [`Context::column_sums`]: one that multiplies by `d` as it is has them beside the product.
+    fn sums_columns(&self) -> bool {
+        false
+    }
 
     /// The output, where the convolution keeps it for its backward pass and leaves `y` alone.
     fn output(&self) -> Option<&Matrix<B, E>> {
@@ -100,11 +194,12 @@ pub(super) struct Aggregation {
 }
 
 impl Aggregation {
-    /// `y = factor · R · A · C · x`; `scaled` where `x` is multiplied by `C` already.
+    /// `y = factor · R · A · C · x`, and the epilogue; `scaled` where `x` is multiplied by `C` already.
     pub(super) fn forward<B: Backend, E: Element>(
         self,
         at: &Context<'_, B, E>,
         scaled: bool,
+        epilogue: SpmmEpilogue<'_, B>,
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
@@ -114,17 +209,19 @@ impl Aggregation {
             row_scale: at.graph.row_scale(),
             scale: self.factor,
             policy: self.policy,
+            epilogue,
             ..Spmm::default()
         };
         ops::spmm(at.backend, at.graph.forward(), &op, x, y)
     }
 
-    /// The gradient: through the transposed adjacency the two norms change places, `dx = factor · C · Aᵀ · R · d`;
-    /// `scaled` where `d` is multiplied by `R` already.
+    /// The gradient: through the transposed adjacency the two norms change places, `dx = factor · C · Aᵀ · R · d`, and
+    /// the epilogue; `scaled` where `d` is multiplied by `R` already.
     pub(super) fn backward<B: Backend, E: Element>(
         self,
         at: &Context<'_, B, E>,
         scaled: bool,
+        epilogue: SpmmEpilogue<'_, B>,
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
@@ -134,6 +231,7 @@ impl Aggregation {
             row_scale: at.graph.column_scale(),
             scale: self.factor,
             policy: self.policy,
+            epilogue,
             ..Spmm::default()
         };
         ops::spmm(at.backend, at.graph.backward(), &op, d, dx)

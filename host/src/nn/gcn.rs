@@ -4,7 +4,7 @@
 
 use super::convolution::{Aggregation, Blueprint, Context, Convolution, Order, Place};
 use super::{MemoryPlan, Parameter};
-use crate::backend::{Activation, Backend, Epilogue, Form, MemoryKind, SpmmPolicy};
+use crate::backend::{Activation, Backend, Epilogue, Form, MemoryKind, SpmmEpilogue, SpmmPolicy};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
@@ -88,9 +88,10 @@ impl<B: Backend, E: Element> Convolution<B, E> for GcnConvolution<B, E> {
     ) -> Result<(), Error> {
         let weight = self.weight.values();
         if let Some(aggregated) = &mut self.aggregated {
-            self.aggregation.forward(at, false, x, aggregated)?;
-            let plain = Epilogue::default();
-            return ops::matmul(at.backend, Form::NN, aggregated, weight, &plain, y);
+            let plain = SpmmEpilogue::default();
+            self.aggregation.forward(at, false, plain, x, aggregated)?;
+            let epilogue = at.epilogue();
+            return ops::matmul(at.backend, Form::NN, aggregated, weight, &epilogue, y);
         }
         let mut product = at.take(y.columns())?;
         let scaled = Epilogue {
@@ -98,7 +99,8 @@ impl<B: Backend, E: Element> Convolution<B, E> for GcnConvolution<B, E> {
             ..Epilogue::default()
         };
         ops::matmul(at.backend, Form::NN, x, weight, &scaled, &mut product)?;
-        self.aggregation.forward(at, true, &product, y)?;
+        let epilogue = at.spmm_epilogue();
+        self.aggregation.forward(at, true, epilogue, &product, y)?;
         at.pool.give(product);
         Ok(())
     }
@@ -111,10 +113,9 @@ impl<B: Backend, E: Element> Convolution<B, E> for GcnConvolution<B, E> {
         wants_input: bool,
     ) -> Result<Option<Matrix<B, E>>, Error> {
         let backend = at.backend;
-        let plain = Epilogue::default();
+        let plain = SpmmEpilogue::default();
         if let Some(aggregated) = &self.aggregated {
-            let gradient = self.weight.gradient_mut();
-            ops::matmul(backend, Form::TN, aggregated, d, &plain, gradient)?;
+            at.weight_gradient(aggregated, d, self.weight.gradient_mut())?;
             if !wants_input {
                 return Ok(None);
             }
@@ -126,7 +127,7 @@ impl<B: Backend, E: Element> Convolution<B, E> for GcnConvolution<B, E> {
             let weight = self.weight.values();
             ops::matmul(backend, Form::NT, d, weight, &scaled, &mut sent)?;
             let mut dx = at.take(x.columns())?;
-            self.aggregation.backward(at, true, &sent, &mut dx)?;
+            self.aggregation.backward(at, true, plain, &sent, &mut dx)?;
             at.pool.give(sent);
             return Ok(Some(dx));
         }
@@ -139,19 +140,20 @@ impl<B: Backend, E: Element> Convolution<B, E> for GcnConvolution<B, E> {
             ops::activate_backward(backend, &scale_rows, None, at.graph.row_scale(), d)?;
         }
         let mut product = at.take(d.columns())?;
-        self.aggregation.backward(at, true, d, &mut product)?;
-        let gradient = self.weight.gradient_mut();
-        ops::matmul(backend, Form::TN, x, &product, &plain, gradient)?;
+        self.aggregation
+            .backward(at, true, plain, d, &mut product)?;
+        at.weight_gradient(x, &product, self.weight.gradient_mut())?;
         let dx = if wants_input {
-            let mut dx = at.take(x.columns())?;
-            let weight = self.weight.values();
-            ops::matmul(backend, Form::NT, &product, weight, &plain, &mut dx)?;
-            Some(dx)
+            Some(at.input_gradient(x, &product, self.weight.values())?)
         } else {
             None
         };
         at.pool.give(product);
         Ok(dx)
+    }
+
+    fn sums_columns(&self) -> bool {
+        self.aggregated.is_some()
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

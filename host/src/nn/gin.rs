@@ -13,7 +13,7 @@ use super::batch_norm::NormalizedRelu;
 use super::config::{Aggregate, Statistics};
 use super::convolution::{Aggregation, Blueprint, Context, Convolution, Order, Place};
 use super::{MemoryPlan, Parameter};
-use crate::backend::{Backend, Combine, Epilogue, Form, MemoryKind, SpmmPolicy};
+use crate::backend::{Backend, Epilogue, Form, MemoryKind, SelfTerm, SpmmEpilogue, SpmmPolicy};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
@@ -204,11 +204,13 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         }
     }
 
-    fn itself(&self) -> Combine<'a, B> {
-        Combine {
-            x_factor: self.scale * self.factor,
-            epsilon: self.epsilon,
-            y_factor: 1.0,
+    fn itself(&self) -> SpmmEpilogue<'a, B> {
+        SpmmEpilogue {
+            itself: Some(SelfTerm {
+                factor: self.scale * self.factor,
+                epsilon: self.epsilon,
+            }),
+            ..SpmmEpilogue::default()
         }
     }
 
@@ -218,8 +220,7 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        self.neighbours.forward(at, false, x, y)?;
-        ops::combine(at.backend, &self.itself(), x, y)
+        self.neighbours.forward(at, false, self.itself(), x, y)
     }
 
     fn backward<E: Element>(
@@ -228,8 +229,7 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        self.neighbours.backward(at, false, d, dx)?;
-        ops::combine(at.backend, &self.itself(), d, dx)
+        self.neighbours.backward(at, false, self.itself(), d, dx)
     }
 }
 
@@ -263,8 +263,8 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
         let stored = self.normalized.as_mut().or(lent.as_mut());
         let normalized = stored.expect("it is stored or lent");
         self.norm.forward(at, scale, between, normalized)?;
-        let second = self.second.values();
-        ops::matmul(at.backend, Form::NN, normalized, second, &plain, y)?;
+        let (second, epilogue) = (self.second.values(), at.epilogue());
+        ops::matmul(at.backend, Form::NN, normalized, second, &epilogue, y)?;
         lent.into_iter().for_each(|matrix| at.pool.give(matrix));
         Ok(())
     }
@@ -279,11 +279,11 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let gradient = self.second.gradient_mut();
         if let Some(normalized) = &self.normalized {
-            ops::matmul(backend, Form::TN, normalized, d, &plain, gradient)?;
+            at.weight_gradient(normalized, d, gradient)?;
         } else {
             let mut normalized = at.take(self.shape.hidden)?;
             self.norm.repeat(at, &self.between, &mut normalized)?;
-            ops::matmul(backend, Form::TN, &normalized, d, &plain, gradient)?;
+            at.weight_gradient(&normalized, d, gradient)?;
             at.pool.give(normalized);
         }
         let mut d_between = at.take(self.shape.hidden)?;
@@ -301,21 +301,16 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
                 ops::dot(backend, scale, &d_between, transformed, gradient)?;
             }
             at.pool.give(d_between);
-            let gradient = self.first.gradient_mut();
-            ops::matmul(backend, Form::TN, x, &d_transformed, &plain, gradient)?;
+            at.weight_gradient(x, &d_transformed, self.first.gradient_mut())?;
             let dx = if wants_input {
-                let mut dx = at.take(self.shape.inputs)?;
-                let first = self.first.values();
-                ops::matmul(backend, Form::NT, &d_transformed, first, &plain, &mut dx)?;
-                Some(dx)
+                Some(at.input_gradient(x, &d_transformed, self.first.values())?)
             } else {
                 None
             };
             at.pool.give(d_transformed);
             return Ok(dx);
         };
-        let gradient = self.first.gradient_mut();
-        ops::matmul(backend, Form::TN, aggregated, &d_between, &plain, gradient)?;
+        at.weight_gradient(aggregated, &d_between, self.first.gradient_mut())?;
         if !wants_input && self.epsilon.is_none() {
             at.pool.give(d_between);
             return Ok(None);
@@ -343,6 +338,10 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
         }
         at.pool.give(d_aggregated);
         Ok(dx)
+    }
+
+    fn sums_columns(&self) -> bool {
+        true
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

@@ -6,7 +6,7 @@
 //! positive exactly where ReLU and dropout let it through.
 
 use super::config::ConvolutionConfig;
-use super::convolution::{Blueprint, Context, Convolution, Place, dropout};
+use super::convolution::{After, Blueprint, Context, Convolution, Place, dropout};
 use super::gat::GatBlueprint;
 use super::gcn::GcnBlueprint;
 use super::gin::GinBlueprint;
@@ -247,10 +247,20 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             };
             let layer = &mut rest[0];
             let mut at = Context::new(inputs, mode, &mut self.pool);
+            let residual = self
+                .config
+                .is_residual((x.columns(), layer.output.columns()));
+            let offered = !residual && activation.dropout.is_none();
+            at.after = offered.then(|| After {
+                bias: layer.bias.master(),
+                relu: activation.relu,
+            });
             layer.convolution.forward(&mut at, x, &mut layer.output)?;
+            if offered && at.after.is_none() {
+                continue;
+            }
             let mut kept = layer.convolution.output();
-            let widths = (x.columns(), layer.output.columns());
-            if self.config.is_residual(widths) {
+            if residual {
                 if let Some(kept) = kept.take() {
                     ops::combine(inputs.backend, &Combine::copy(), kept, &mut layer.output)?;
                 }
@@ -286,8 +296,13 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         }
         // The gradient of what the layers after have read; none before the last layer, whose gradient is the model's.
         let mut lent: Option<Matrix<B, E>> = None;
+        // Whether it is that of what ReLU and dropout were given already.
+        let mut undone = false;
         for index in (0..self.layers.len()).rev() {
             let activation = self.activation(index, mode);
+            let through = index
+                .checked_sub(1)
+                .and_then(|before| self.activation(before, mode).through());
             let (before, rest) = self.layers.split_at_mut(index);
             let x = match before.last() {
                 Some(layer) => &layer.output,
@@ -298,10 +313,16 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             };
             let layer = &mut rest[0];
             let d = lent.as_mut().unwrap_or(&mut self.gradient);
-            if activation.relu || activation.dropout.is_some() {
+            if !undone && (activation.relu || activation.dropout.is_some()) {
                 ops::activate_backward(inputs.backend, &activation, Some(&layer.output), None, d)?;
             }
-            ops::column_sums(inputs.backend, d, layer.bias.gradient_mut())?;
+            let column_sums = layer.bias.gradient_mut();
+            let column_sums = if layer.convolution.sums_columns() {
+                Some(column_sums)
+            } else {
+                ops::column_sums(inputs.backend, d, column_sums)?;
+                None
+            };
             let residual = index > 0 && self.config.is_residual((x.columns(), d.columns()));
             // The convolution may overwrite `d`.
             let skipped = if residual {
@@ -311,8 +332,14 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             } else {
                 None
             };
-            let mut at = Context::new(inputs, mode, &mut self.pool);
+            let through = through.filter(|_| !residual);
+            let mut at = Context {
+                through,
+                column_sums,
+                ..Context::new(inputs, mode, &mut self.pool)
+            };
             let mut next = layer.convolution.backward(&mut at, x, d, index > 0)?;
+            undone = through.is_some() && at.through.is_none();
             if let (Some(skipped), Some(dx)) = (skipped, &mut next) {
                 ops::combine(inputs.backend, &Combine::sum(), &skipped, dx)?;
                 self.pool.give(skipped);

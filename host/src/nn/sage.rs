@@ -4,7 +4,7 @@
 
 use super::convolution::{Aggregation, Blueprint, Context, Convolution, Order, Place};
 use super::{MemoryPlan, Parameter};
-use crate::backend::{Backend, Combine, Epilogue, Form, MemoryKind, SpmmPolicy};
+use crate::backend::{Backend, Combine, Epilogue, Form, MemoryKind, SpmmEpilogue, SpmmPolicy};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
@@ -94,14 +94,15 @@ impl<B: Backend, E: Element> Convolution<B, E> for SageConvolution<B, E> {
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
+        let sum = SpmmEpilogue::default();
         let neighbours = self.neighbours.values();
         let mut product = at.take(y.columns())?;
         if let Some(aggregated) = &mut self.aggregated {
-            self.aggregation.forward(at, false, x, aggregated)?;
+            self.aggregation.forward(at, false, sum, x, aggregated)?;
             ops::matmul(backend, Form::NN, aggregated, neighbours, &plain, y)?;
         } else {
             ops::matmul(backend, Form::NN, x, neighbours, &plain, &mut product)?;
-            self.aggregation.forward(at, false, &product, y)?;
+            self.aggregation.forward(at, false, sum, &product, y)?;
         }
         let itself = self.itself.values();
         ops::matmul(backend, Form::NN, x, itself, &plain, &mut product)?;
@@ -118,8 +119,8 @@ impl<B: Backend, E: Element> Convolution<B, E> for SageConvolution<B, E> {
         wants_input: bool,
     ) -> Result<Option<Matrix<B, E>>, Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
-        let gradient = self.itself.gradient_mut();
-        ops::matmul(backend, Form::TN, x, d, &plain, gradient)?;
+        let sum = SpmmEpilogue::default();
+        at.weight_gradient(x, d, self.itself.gradient_mut())?;
         let (itself, gradient) = (self.itself.values(), self.neighbours.gradient_mut());
         if let Some(aggregated) = &self.aggregated {
             ops::matmul(backend, Form::TN, aggregated, d, &plain, gradient)?;
@@ -130,14 +131,15 @@ impl<B: Backend, E: Element> Convolution<B, E> for SageConvolution<B, E> {
             let mut product = at.take(x.columns())?;
             ops::matmul(backend, Form::NT, d, neighbours, &plain, &mut product)?;
             let mut dx = at.take(x.columns())?;
-            self.aggregation.backward(at, false, &product, &mut dx)?;
+            self.aggregation
+                .backward(at, false, sum, &product, &mut dx)?;
             ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;
             ops::combine(backend, &Combine::sum(), &product, &mut dx)?;
             at.pool.give(product);
             return Ok(Some(dx));
         }
         let mut heard = at.take(d.columns())?;
-        self.aggregation.backward(at, false, d, &mut heard)?;
+        self.aggregation.backward(at, false, sum, d, &mut heard)?;
         ops::matmul(backend, Form::TN, x, &heard, &plain, gradient)?;
         let dx = if wants_input {
             let neighbours = self.neighbours.values();
@@ -153,6 +155,10 @@ impl<B: Backend, E: Element> Convolution<B, E> for SageConvolution<B, E> {
         };
         at.pool.give(heard);
         Ok(dx)
+    }
+
+    fn sums_columns(&self) -> bool {
+        true
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

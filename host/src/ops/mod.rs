@@ -16,8 +16,8 @@ pub use normalize::{
 pub use sddmm::{combine_edges, sddmm};
 
 use crate::backend::{
-    Activation, AdamHyper, Adjacency, Backend, Dropout, EdgeAttention, EdgeWeights, Epilogue, Form,
-    LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState, ParameterMut, Spmm,
+    Activation, AdamHyper, Adjacency, Backend, Beside, Dropout, EdgeAttention, EdgeWeights,
+    Epilogue, Form, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState, ParameterMut, Spmm,
 };
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -58,9 +58,11 @@ fn expect_classes<B: Backend, E: Element>(
     Ok(())
 }
 
-/// Sparse times dense (HalfGNN §4.3): `y[i] = scale · s[i] · Σ_j w(i,j) · x[j]` over the edges of row `i`.
+/// Sparse times dense (HalfGNN §4.3): `y[i] = scale · s[i] · Σ_j w(i,j) · x[j]` over the edges of row `i`, and what
+/// [`Spmm::epilogue`] makes of it.
 ///
-/// `x` and `y` are vertices × F, for any F; several heads must be equally wide and begin at 16 bytes. A row without edges becomes zero. In half precision and with the default
+/// `x` and `y` are vertices × F, for any F; several heads must be equally wide and begin at 16 bytes. A row without edges
+/// has a sum of zero. In half precision and with the default
 /// policy every batch of edges is summed up and scaled in float, and the row is rounded once.
 ///
 /// # Errors
@@ -104,6 +106,11 @@ pub fn spmm<B: Backend, E: Element>(
         }
     }
     expect_len(NAME, "row factors", a.vertices(), op.row_scale)?;
+    if let Some(epsilon) = op.epilogue.itself.and_then(|itself| itself.epsilon) {
+        let what = ["rows of epsilon", "columns of epsilon"];
+        expect_shape(NAME, what, (1, 1), epsilon)?;
+    }
+    expect_bias(NAME, x.columns(), op.epilogue.bias)?;
     backend.spmm(a, op, x, y)
 }
 
@@ -156,6 +163,22 @@ pub fn matmul<B: Backend, E: Element, O: Element>(
     epilogue: &Epilogue<'_, B>,
     c: &mut Matrix<B, O>,
 ) -> Result<(), Error> {
+    matmul_beside(backend, form, a, b, epilogue, Beside::default(), c)
+}
+
+/// [`matmul`], and what a layer's backward pass has of the same product beside it: see [`Beside`].
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit one another.
+pub fn matmul_beside<B: Backend, E: Element, O: Element>(
+    backend: &B,
+    form: Form,
+    a: &Matrix<B, E>,
+    b: &Matrix<B, E>,
+    epilogue: &Epilogue<'_, B>,
+    beside: Beside<'_, B, O>,
+    c: &mut Matrix<B, O>,
+) -> Result<(), Error> {
     const NAME: &str = "matmul";
     let ((m, k), (k_b, n)) = match form {
         Form::NN => (a.shape(), b.shape()),
@@ -166,7 +189,15 @@ pub fn matmul<B: Backend, E: Element, O: Element>(
     expect_shape(NAME, ["rows of c", "columns of c"], (m, n), c)?;
     expect_len(NAME, "row factors", m, epilogue.row_scale)?;
     expect_bias(NAME, n, epilogue.bias)?;
-    backend.matmul(form, a, b, epilogue, c)
+    if let Some(positive) = beside.positive {
+        let what = ["rows of the ReLU's output", "columns of the ReLU's output"];
+        expect_shape(NAME, what, (m, n), positive)?;
+    }
+    if let Some(sums) = &beside.column_sums {
+        let what = ["rows of the sums", "columns of the sums"];
+        expect_shape(NAME, what, (1, b.columns()), sums)?;
+    }
+    backend.matmul(form, a, b, epilogue, beside, c)
 }
 
 fn expect_bias<B: Backend>(

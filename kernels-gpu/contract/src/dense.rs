@@ -127,9 +127,10 @@ param_struct! {
     }
 }
 
-/// Parameters of a model that one launch of `adam` or `check_finite` takes: small models take one launch each. A kernel
-/// looks through all of them, so that more would make each launch slower.
-pub const PARAMETERS_PER_LAUNCH: usize = 8;
+/// Parameters of a model that one launch of `adam` or `check_finite` takes: most models take one launch each. They have to
+/// fit the 4 KiB that a kernel's parameters may take.
+pub const PARAMETERS_PER_LAUNCH: usize = 32;
+const _: () = assert!(size_of::<AdamParams>() <= 4096);
 
 param_struct! {
     /// A parameter of a model as the optimiser sees it: float matrices of one shape. Padding takes part: it is zero and

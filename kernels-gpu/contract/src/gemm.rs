@@ -59,6 +59,12 @@ param_struct! {
         pub bias: DevicePtr<f32>,
         /// A factor of each row of C, `m` long, or null for 1.
         pub row_scale: DevicePtr<f32>,
+        /// A matrix of C's shape, stride and type, or null: where it holds no positive number C becomes zero, so that the
+        /// product is the gradient of what a ReLU made of it. For [`Form::Nt`], and read by the reduction after any.
+        pub positive: DevicePtr<HalfBits>,
+        /// The sums of the columns of B, as long as a row of C, padding included, or null. For [`Form::Tn`] with an output
+        /// in float, where [`sums_fit`].
+        pub column_sums: DevicePtr<f32>,
         /// Partial sums, [`workspace_floats`] long and 16-byte aligned; not touched where `splits` is 1.
         pub workspace: DevicePtr<f32>,
         /// Rows of C.
@@ -85,7 +91,22 @@ param_struct! {
         pub flags: u32,
         /// Factor of the whole product.
         pub alpha: f32,
+        /// Rows of partial sums: `m`, and with `column_sums` one more than [`sum_row`].
+        pub sum_rows: u32,
+        /// Zero.
+        pub reserved: u32,
     }
+}
+
+/// Row of the product in which the columns of B are summed up: in `Aᵀ·B` the first vector of `k` after those of A, which
+/// begins with a column of ones, makes it. What lies between it and `m` is nothing.
+pub const fn sum_row(element: Element, m: u32) -> u32 {
+    m.next_multiple_of(element.per_vector())
+}
+
+/// Whether [`sum_row`] lies in a tile that there is anyway, so that the sums cost nothing.
+pub const fn sums_fit(element: Element, m: u32) -> bool {
+    sum_row(element, m) % Tile::WIDE.rows != 0
 }
 
 /// Which operand is transposed.

@@ -54,6 +54,11 @@ impl<T> DevicePtr<T> {
     pub const fn address(self) -> u64 {
         self.address
     }
+
+    /// Whether it names no memory.
+    pub const fn is_null(self) -> bool {
+        self.address == 0
+    }
 }
 
 impl<T> Clone for DevicePtr<T> {

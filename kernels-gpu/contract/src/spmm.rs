@@ -79,6 +79,11 @@ param_struct! {
         pub filled_rows: DevicePtr<u32>,
         /// Rows without edges; `empty_count` long.
         pub empty_rows: DevicePtr<u32>,
+        /// One float, or null for 0: what the factor of a row itself is more than once [`SpmmParams::self_factor`]. This and
+        /// the three others of the epilogue are for the entries that have one.
+        pub epsilon: DevicePtr<f32>,
+        /// A number to add to each column, padded with zeros to a whole number of 16-byte vectors, or null.
+        pub bias: DevicePtr<f32>,
         /// Number of edges.
         pub edges: u32,
         /// Number of rows without edges.
@@ -99,6 +104,10 @@ param_struct! {
         pub cta_edges_log2: u32,
         /// Floats of a staged row: [`staged_row`].
         pub staged_row: u32,
+        /// Factor of the row of `x` that is added to the same row of `y`; where it is 0 none is read.
+        pub self_factor: f32,
+        /// Not 0 where negative results become zero. A NaN stays one.
+        pub relu: u32,
         /// Factor of the whole product, such as GIN's λ.
         pub scale: f32,
         /// Loads of a head: [`SpmmParams::feature_loads`] over the heads, of which the grid has one in z.
@@ -207,7 +216,8 @@ pub mod shared {
 /// - element: what one lane loads: `Half2`, `Half4`, `Half8` or `Float4`.
 /// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `ColumnScale`, `Attention`, or with a sign that says whether the sum
 ///   of scores is positive `SignedAttention` and, with a term beside the weight, `AttentionGradient`.
-/// - scale: `Discretized` (each batch, then merged in float), `Atomic` (each batch, then added to the output by atomics),
+/// - scale: `Discretized` (each batch, then merged in float), `Finished` (likewise, with an epilogue), `Atomic` (each
+///   batch, then added to the output by atomics),
 ///   `PostReduction` (once a row, after merging in half), `PreReduction` (each product), or `Maximum` (no sums, and the
 ///   factor once a row).
 /// - accumulate, inside a batch: `InHalf` (half2 arithmetic), `InFloat`, `Largest` for maxima, or `BothInFloat` for two sums, of all edges and of those of positive sign.
@@ -223,6 +233,8 @@ macro_rules! spmm_entries {
             spmm_at_half8_discretized_float: Half8, Attention, Discretized, InFloat;
             spmm_at_half8_both: Half8, SignedAttention, Discretized, BothInFloat;
             spmm_ag_half8_both: Half8, AttentionGradient, Discretized, BothInFloat;
+            spmm_v_half8_finished_float: Half8, Ones, Finished, InFloat;
+            spmm_cs_half8_finished_float: Half8, ColumnScale, Finished, InFloat;
             spmm_v_half8_post_half: Half8, Ones, PostReduction, InHalf;
             spmm_v_half8_pre_half: Half8, Ones, PreReduction, InHalf;
             spmm_ve_half8_post_half: Half8, EdgeFeatures, PostReduction, InHalf;
@@ -241,6 +253,8 @@ macro_rules! spmm_entries {
             spmm_at_float4_discretized_float: Float4, Attention, Discretized, InFloat;
             spmm_at_float4_both: Float4, SignedAttention, Discretized, BothInFloat;
             spmm_ag_float4_both: Float4, AttentionGradient, Discretized, BothInFloat;
+            spmm_v_float4_finished_float: Float4, Ones, Finished, InFloat;
+            spmm_cs_float4_finished_float: Float4, ColumnScale, Finished, InFloat;
         }
     };
 }
@@ -252,6 +266,8 @@ macro_rules! spmm_follow_up_entries {
         $with! {
             spmm_follow_up_half8_discretized: Half8, Discretized, One;
             spmm_follow_up_half8_both: Half8, Discretized, Both;
+            spmm_follow_up_half8_finished: Half8, Finished, One;
+            spmm_follow_up_float4_finished: Float4, Finished, One;
             spmm_follow_up_half8_post: Half8, PostReduction, One;
             spmm_follow_up_half8_pre: Half8, PreReduction, One;
             spmm_follow_up_half4_discretized: Half4, Discretized, One;
@@ -324,6 +340,8 @@ impl Weights {
 pub enum Scale {
     /// After each batch.
     Discretized,
+    /// After each batch; and what follows is done where the row is written: the row itself, bias, ReLU.
+    Finished,
     /// Once a row.
     PostReduction,
     /// On each product.
@@ -332,6 +350,17 @@ pub enum Scale {
     Atomic,
     /// Once a row, on the largest product of each column instead of their sum.
     Maximum,
+}
+
+impl Scale {
+    /// Bytes of dynamic shared memory behind [`shared_bytes`]: with an epilogue 16 bytes of the row of `x` itself for each
+    /// thread.
+    pub const fn own_rows_bytes(self) -> u32 {
+        match self {
+            Scale::Finished => THREADS_PER_CTA * crate::VECTOR_BYTES,
+            _ => 0,
+        }
+    }
 }
 
 /// What a batch is added up in.
@@ -531,7 +560,8 @@ mod tests {
     fn shared_memory_fits_without_opting_in() {
         for entry in SPMMS {
             let floats = entry.accumulate.sums().floats(entry.load.width());
-            let bytes = shared_bytes(floats, CTA_EDGES_LOG2_MAX, entry.weights.words());
+            let bytes = shared_bytes(floats, CTA_EDGES_LOG2_MAX, entry.weights.words())
+                + entry.scale.own_rows_bytes();
             assert!(bytes <= 48 * 1024, "{}", entry.name);
         }
         assert_eq!(shared::MERGE % 16, 0);

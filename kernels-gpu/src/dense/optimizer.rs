@@ -3,6 +3,7 @@
 use crate::device::float::sqrt;
 use crate::device::global::{Global, or_u32};
 use crate::device::half::Half2;
+use crate::device::registers::unroll;
 use crate::device::thread::{block_idx_x, thread_idx_x};
 use core::num::NonZeroU64;
 use halfgnn_contract::dense::{
@@ -10,19 +11,45 @@ use halfgnn_contract::dense::{
     state,
 };
 
+/// Parameters are looked through in two loops, since [`unroll!`] repeats no more often.
+const GROUP: usize = 8;
+
+/// One of two parameters, field by field: LLVM would make one of two addresses, and so a copy in memory.
+#[inline(always)]
+fn select(first: bool, a: AdamParameter, b: AdamParameter) -> AdamParameter {
+    macro_rules! fields {
+        ($($field:ident),*) => {
+            AdamParameter {
+                $($field: if first { a.$field } else { b.$field },)*
+            }
+        };
+    }
+    fields!(
+        gradient,
+        master,
+        first_moment,
+        second_moment,
+        rounded,
+        rows,
+        vectors,
+        rounded_stride,
+        first_cta,
+        reserved
+    )
+}
+
 /// The parameter that the CTA works on, and the thread's vector of its float matrices, if there is one.
 #[inline(always)]
 fn vector(params: &AdamParams) -> Option<(AdamParameter, u64)> {
     // Selected one after the other, because parameters of a kernel cannot be indexed by a variable. One without
     // elements has no CTA, so the last that begins here is meant.
     let mut parameter = params.parameters[0];
-    let mut i = 1;
-    while i < PARAMETERS_PER_LAUNCH {
-        if params.parameters[i].first_cta <= block_idx_x() {
-            parameter = params.parameters[i];
-        }
-        i += 1;
-    }
+    unroll!(group in 0..PARAMETERS_PER_LAUNCH / GROUP => {
+        unroll!(i in 0..GROUP => {
+            let next = params.parameters[group * GROUP + i];
+            parameter = select(next.first_cta <= block_idx_x(), next, parameter);
+        });
+    });
     let cta = block_idx_x() - parameter.first_cta;
     let at = cta as u64 * THREADS_PER_CTA as u64 + thread_idx_x() as u64;
     if at < parameter.rows * parameter.vectors as u64 {

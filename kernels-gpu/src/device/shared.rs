@@ -66,6 +66,21 @@ impl Shared {
         [a, b, c, d]
     }
 
+    /// `ld.shared.v2.b32`
+    ///
+    /// # Safety
+    /// As [`Shared::load_u32`], for 8 bytes aligned to 8.
+    #[inline(always)]
+    pub unsafe fn load_u32x2(self) -> [u32; 2] {
+        let (a, b): (u32, u32);
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("ld.shared.v2.b32 {{{}, {}}}, [{}];", out(reg32) a, out(reg32) b, in(reg32) self.0,
+                options(readonly, nostack, preserves_flags));
+        }
+        [a, b]
+    }
+
     /// `st.shared.b32`
     ///
     /// # Safety

@@ -1,13 +1,15 @@
-//! What becomes of the sums: `relu(alpha · row_scale · sum + bias)` in float, padding to zero, one rounding, C.
+//! What becomes of the sums: `relu(alpha · row_scale · sum + bias)` in float, zero in the padding and where a ReLU was, one
+//! rounding, C.
 
 use halfgnn_contract::gemm::{Element, GemmParams, RELU, matrix_vector, workspace_vector};
-use halfgnn_contract::{VECTOR_BYTES, WARP};
+use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES, WARP};
 
 use super::pipeline::{Layouts, Multiplier, Origin};
 use crate::device::global::{Access, Global};
 use crate::device::half::Half2;
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
+use crate::device::vector::{Floats, HalfVector8 as Half8, Vector};
 use crate::device::warp::{lane_id, sync_warp, warp_id};
 
 /// The parameters of the epilogue.
@@ -75,6 +77,8 @@ impl Epilogue {
 
 /// What a thread's sums become on their way to memory.
 pub trait Finish: Copy {
+    /// Whether they become elements of C.
+    const FINAL: bool;
     /// The value of `sum`, the thread's in row `i` and column `j`, which is `column` of C.
     fn value(&self, sum: f32, i: usize, j: usize, column: u32) -> f32;
 }
@@ -84,6 +88,8 @@ pub trait Finish: Copy {
 pub struct Raw;
 
 impl Finish for Raw {
+    const FINAL: bool = false;
+
     #[inline(always)]
     fn value(&self, sum: f32, _: usize, _: usize, _: u32) -> f32 {
         sum
@@ -128,6 +134,8 @@ impl Finished {
 }
 
 impl Finish for Finished {
+    const FINAL: bool = true;
+
     #[inline(always)]
     fn value(&self, sum: f32, i: usize, j: usize, column: u32) -> f32 {
         self.epilogue
@@ -157,6 +165,12 @@ pub trait Output {
     /// # Safety
     /// The four elements lie in C's padded row, and no other thread writes them.
     unsafe fn write_four(params: &GemmParams, row: u32, quad: u32, values: [f32; 4]);
+
+    /// Four elements of a matrix that lies as C does.
+    ///
+    /// # Safety
+    /// The four elements lie in the padded row, and nothing writes them during the launch.
+    unsafe fn read_four(matrix: DevicePtr<HalfBits>, stride: u32, row: u32, quad: u32) -> [f32; 4];
 }
 
 /// C in float.
@@ -177,12 +191,25 @@ impl Output for F32 {
     ) {
         let finished = Finished::new::<L, M>(params, origin);
         let c = Rows {
+            first: 0,
+            end: params.m,
             address: params.c.address(),
             stride: params.c_stride,
             padding: Element::F32,
         };
         // SAFETY: the caller's promise.
         unsafe { write_floats::<L, M, _>(multiplier, finished, params, origin, c) }
+        if L::SUM_OVER_ROWS && !params.column_sums.is_null() {
+            let sums = Rows {
+                first: params.sum_rows - 1,
+                end: params.sum_rows,
+                address: params.column_sums.address(),
+                stride: 0,
+                padding: Element::F32,
+            };
+            // SAFETY: the caller's promise; there is one row of sums.
+            unsafe { write_floats::<L, M, _>(multiplier, Raw, params, origin, sums) }
+        }
     }
 
     #[inline(always)]
@@ -190,6 +217,13 @@ impl Output for F32 {
         let c = Global::<[u32; 4]>::new(params.c).at(matrix_vector(row, quad, params.c_stride));
         // SAFETY: the caller's promise.
         unsafe { c.store(values.map(f32::to_bits)) };
+    }
+
+    #[inline(always)]
+    unsafe fn read_four(matrix: DevicePtr<HalfBits>, stride: u32, row: u32, quad: u32) -> [f32; 4] {
+        let place = Global::<[u32; 4]>::new(matrix).at(matrix_vector(row, quad, stride));
+        // SAFETY: the caller's promise.
+        unsafe { place.read() }.map(f32::from_bits)
     }
 }
 
@@ -236,20 +270,18 @@ impl Output for F16 {
                 origin.column / Element::F16.per_vector() + vector,
             );
             if c_row < params.m && c_vector < c_vectors {
-                let c = Global::<[u32; 4]>::new(params.c).at(matrix_vector(
-                    c_row,
-                    c_vector,
-                    params.c_stride,
-                ));
+                let at = matrix_vector(c_row, c_vector, params.c_stride);
+                let staged = shared.offset(row * staged_pitch::<M>() + vector * VECTOR_BYTES);
+                let positive = Global::<[u32; 4]>::new(params.positive);
                 // SAFETY: within the staged tile, written by this warp before its barrier; a vector of C's padded row,
-                // which no other lane writes.
+                // which no other lane writes, and of the matrix that lies as C does.
                 unsafe {
-                    c.store(
-                        shared
-                            .offset(row * staged_pitch::<M>() + vector * VECTOR_BYTES)
-                            .load_u32x4(),
-                    )
-                };
+                    let mut values = staged.load_u32x4();
+                    if L::OF_INPUT && !positive.is_null() {
+                        values = where_positive(values, positive.at(at).read());
+                    }
+                    Global::<[u32; 4]>::new(params.c).at(at).store(values);
+                }
             }
             first += WARP;
         }
@@ -263,6 +295,25 @@ impl Output for F16 {
         // SAFETY: the caller's promise.
         unsafe { place.store([Half2::from_f32(a, b).0, Half2::from_f32(c, d).0]) };
     }
+
+    #[inline(always)]
+    unsafe fn read_four(matrix: DevicePtr<HalfBits>, stride: u32, row: u32, quad: u32) -> [f32; 4] {
+        let vector = matrix_vector(row, 0, stride);
+        let place = Global::<[u32; 2]>::new(matrix).at(vector * 2 + quad as u64);
+        // SAFETY: the caller's promise.
+        let [a, b] = unsafe { place.read() }.map(Half2);
+        [a.low(), a.high(), b.low(), b.high()]
+    }
+}
+
+/// Eight halves, zero where another eight hold no positive number.
+#[inline(always)]
+fn where_positive(values: [u32; 4], others: [u32; 4]) -> [u32; 4] {
+    let others = Half8::from_bits(others).widen();
+    let kept = Half8::from_bits(values)
+        .widen()
+        .zip(others, |value, other| if other > 0.0 { value } else { 0.0 });
+    Half8::narrow(kept).to_bits()
 }
 
 /// Bytes from one row of a staged half tile to the next: one vector more than its columns take, so that the eight rows
@@ -282,7 +333,7 @@ pub unsafe fn write_partial<L: Layouts, M: Multiplier>(
     origin: Origin,
     split: u32,
 ) {
-    let vector = workspace_vector(split, 0, 0, params.m, params.workspace_stride);
+    let vector = workspace_vector(split, 0, 0, params.sum_rows, params.workspace_stride);
     let part = Global::<[u32; 4]>::new(params.workspace)
         .at(vector)
         .address();
@@ -293,6 +344,8 @@ pub unsafe fn write_partial<L: Layouts, M: Multiplier>(
         Element::F32
     };
     let rows = Rows {
+        first: 0,
+        end: params.sum_rows,
         address: part,
         stride: params.workspace_stride,
         padding,
@@ -304,7 +357,10 @@ pub unsafe fn write_partial<L: Layouts, M: Multiplier>(
 /// Rows of floats in global memory.
 #[derive(Clone, Copy)]
 struct Rows {
-    /// The first.
+    /// The first row of the product that is written there, and the end of them.
+    first: u32,
+    end: u32,
+    /// Where row 0 is, or the only one.
     address: u64,
     /// Distance of two in 16-byte vectors.
     stride: u32,
@@ -315,7 +371,7 @@ struct Rows {
 /// Writes a thread's values.
 ///
 /// # Safety
-/// There are `m` rows, and no other thread writes the elements of this one.
+/// There are the rows that `rows` says, and no other thread writes the elements of this one.
 #[inline(always)]
 unsafe fn write_floats<L: Layouts, M: Multiplier, F: Finish>(
     multiplier: &mut M,
@@ -327,16 +383,23 @@ unsafe fn write_floats<L: Layouts, M: Multiplier, F: Finish>(
     let columns = params.n.next_multiple_of(rows.padding.per_vector());
     unroll!(i in 0..M::ROWS => {
         let row = origin.row + M::row::<L>(i);
-        if row < params.m {
+        if row >= rows.first && row < rows.end {
             let start = rows.address + matrix_vector(row, 0, rows.stride) * VECTOR_BYTES as u64;
             for run in 0..M::COLUMNS / M::run::<L>() {
                 let j = run * M::run::<L>();
                 let column = origin.column + M::column::<L>(j);
                 if column < columns {
                     let place = start + column as u64 * 4;
+                    let at = place - start + matrix_vector(row, 0, rows.stride) * VECTOR_BYTES as u64;
                     let mut bits = |next: u32| {
                         let j = j + next;
-                        finish.value(*multiplier.sum(i, j), i as usize, j as usize, column + next).to_bits()
+                        let value = finish.value(*multiplier.sum(i, j), i as usize, j as usize, column + next);
+                        if !(L::OF_INPUT && F::FINAL) || params.positive.is_null() {
+                            return value.to_bits();
+                        }
+                        let other = Global::<f32>::at_address(params.positive.address() + at).at(next as u64);
+                        // SAFETY: an element of the matrix that lies as C does.
+                        if unsafe { other.read() } > 0.0 { value.to_bits() } else { 0 }
                     };
                     // SAFETY: the caller's promise; a run of columns begins at a multiple of its length, as the padded
                     // row ends at one.

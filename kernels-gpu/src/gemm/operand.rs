@@ -6,7 +6,7 @@
 
 use core::marker::PhantomData;
 
-use halfgnn_contract::gemm::{STEP_VECTORS, THREADS_PER_CTA, matrix_vector, swizzle};
+use halfgnn_contract::gemm::{Element, STEP_VECTORS, THREADS_PER_CTA, matrix_vector, swizzle};
 use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 
 use crate::device::async_copy;
@@ -57,13 +57,30 @@ pub struct Operand {
     pub per_vector: u32,
     /// Rows or columns of C in a tile: a constant of the entry.
     pub tile_extent: u32,
+    /// Whether each row, which runs across `k`, goes on by a vector that begins with a one.
+    pub ones: bool,
 }
+
+/// A vector that begins with a one.
+#[repr(align(16))]
+struct One {
+    _words: [u32; 4], // read by its address
+}
+
+static HALF_ONE: One = One {
+    _words: [0x3c00, 0, 0, 0],
+};
+
+static FLOAT_ONE: One = One {
+    _words: [1.0f32.to_bits(), 0, 0, 0],
+};
 
 /// Copies tile after tile of an operand; each thread has its vectors of each tile.
 pub struct TileLoader<L> {
     operand: Operand,
-    /// Address of the thread's first vector in the current tile.
+    /// Address of the thread's first vector in the current tile, and the distance of two rows.
     source: u64,
+    pitch: u64,
     /// Row of that vector in the matrix, of so many.
     row: u32,
     rows: u32,
@@ -79,7 +96,7 @@ impl<L: Layout> TileLoader<L> {
     pub fn new(operand: Operand, first: u32, step: u32) -> Self {
         let (tile_row, tile_vector) = Self::place(&operand);
         let per_vector = operand.per_vector;
-        let (row, vector, rows, vectors) = if L::ALONG_K {
+        let (row, vector, rows, mut vectors) = if L::ALONG_K {
             (
                 first + tile_row,
                 step * STEP_VECTORS + tile_vector,
@@ -95,11 +112,23 @@ impl<L: Layout> TileLoader<L> {
                 operand.extent.div_ceil(per_vector),
             )
         };
-        let source = operand.data.address()
+        let mut source = operand.data.address()
             + matrix_vector(row, vector, operand.stride) * VECTOR_BYTES as u64;
+        let mut pitch = operand.stride as u64 * VECTOR_BYTES as u64;
+        if !L::ALONG_K && operand.ones && vector == vectors {
+            // The same for every row.
+            vectors += 1;
+            pitch = 0;
+            source = if per_vector == Element::F16.per_vector() {
+                &raw const HALF_ONE as u64
+            } else {
+                &raw const FLOAT_ONE as u64
+            };
+        }
         Self {
             operand,
             source,
+            pitch,
             row,
             rows,
             vector,
@@ -123,12 +152,10 @@ impl<L: Layout> TileLoader<L> {
     #[inline(always)]
     pub unsafe fn load(&mut self, target: Shared) {
         let Operand {
-            stride,
             per_vector,
             tile_extent,
             ..
         } = self.operand;
-        let pitch = stride as u64 * VECTOR_BYTES as u64;
         let tile_vectors = L::tile_vectors(tile_extent, per_vector);
         let (tile_row, tile_vector) = Self::place(&self.operand);
         // The threads together are whole rows of a tile, so each stays in its column.
@@ -140,8 +167,8 @@ impl<L: Layout> TileLoader<L> {
                 let below = i * rows_at_a_time;
                 let place = swizzle(tile_row + below, tile_vector, tile_vectors);
                 let present = self.row + below < self.rows && self.vector < self.vectors;
-                let source = self.source + below as u64 * pitch;
-                // SAFETY: the vector lies in the tile, and in the matrix where `present`; rows are 16-byte aligned.
+                let source = self.source + below as u64 * self.pitch;
+                // SAFETY: the vector lies in the tile, and in the matrix or a static where `present`; rows are 16-byte aligned.
                 unsafe {
                     async_copy::copy_16(target.offset(place * VECTOR_BYTES), source, present)
                 };
@@ -153,7 +180,7 @@ impl<L: Layout> TileLoader<L> {
             self.source += (STEP_VECTORS * VECTOR_BYTES) as u64;
         } else {
             self.row += STEP_VECTORS * per_vector;
-            self.source += (STEP_VECTORS * per_vector) as u64 * pitch;
+            self.source += (STEP_VECTORS * per_vector) as u64 * self.pitch;
         }
     }
 }

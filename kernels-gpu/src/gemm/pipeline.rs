@@ -17,6 +17,10 @@ pub trait Layouts {
     type A: Layout;
     /// B's.
     type B: Layout;
+    /// `A·Bᵀ`: the gradient of a layer's input.
+    const OF_INPUT: bool = Self::A::ALONG_K && Self::B::ALONG_K;
+    /// `Aᵀ·B`: the gradient of its weights.
+    const SUM_OVER_ROWS: bool = !Self::A::ALONG_K && !Self::B::ALONG_K;
 }
 
 impl<A: Layout, B: Layout> Layouts for (A, B) {
@@ -111,6 +115,7 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(para
         k: params.k,
         per_vector: M::PER_VECTOR,
         tile_extent: M::TILE.rows,
+        ones: L::SUM_OVER_ROWS && !params.column_sums.is_null(),
     };
     let b = Operand {
         data: params.b,
@@ -119,6 +124,7 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(para
         k: params.k,
         per_vector: M::PER_VECTOR,
         tile_extent: M::TILE.columns,
+        ones: false,
     };
     let mut load_a = TileLoader::<L::A>::new(a, origin.row, first_step);
     let mut load_b = TileLoader::<L::B>::new(b, origin.column, first_step);

@@ -37,7 +37,7 @@ pub unsafe fn run<O: Output>(params: &GemmParams) {
     // SAFETY: a launch has work, so a row has vectors.
     let in_a_row = unsafe { NonZeroU64::new_unchecked(row_vectors as u64) };
     let (row, vector) = (index / in_a_row, (index % in_a_row) as u32);
-    let present = row < params.m as u64;
+    let present = row < params.sum_rows as u64;
     let row = row as u32;
 
     let mut sums = [0.0; 4];
@@ -50,8 +50,13 @@ pub unsafe fn run<O: Output>(params: &GemmParams) {
             for i in 0..LOADS {
                 let split = first + i * WARPS_PER_CTA;
                 if split < params.splits {
-                    let place =
-                        workspace_vector(split, row, vector, params.m, params.workspace_stride);
+                    let place = workspace_vector(
+                        split,
+                        row,
+                        vector,
+                        params.sum_rows,
+                        params.workspace_stride,
+                    );
                     let part = Global::<[u32; 4]>::new(params.workspace).at(place);
                     // SAFETY: `row` and `vector` lie in the split's part, which the product has written before.
                     parts[i as usize] = unsafe { part.read() };
@@ -78,6 +83,15 @@ pub unsafe fn run<O: Output>(params: &GemmParams) {
         sums = add(sums, unsafe { place(warp).load_u32x4() });
         warp += 1;
     }
+    if row >= params.m {
+        // Behind C there is at most the row of sums, and in between nothing.
+        if row + 1 == params.sum_rows {
+            let sums_of_b = Global::<[u32; 4]>::new(params.column_sums).at(vector as u64);
+            // SAFETY: a vector of the row, and only this lane's.
+            unsafe { sums_of_b.store(sums.map(f32::to_bits)) };
+        }
+        return;
+    }
     let epilogue = Epilogue::new(params);
     let scale = epilogue.scale(row);
     let mut column = vector * 4;
@@ -86,6 +100,18 @@ pub unsafe fn run<O: Output>(params: &GemmParams) {
         column += 1;
         value
     });
-    // SAFETY: a vector of the row's, which is as long as C's padded row, and only this lane's.
-    unsafe { O::write_four(params, row, vector, values) };
+    // SAFETY: a vector of the row's, which is as long as C's padded row, and only this lane's; the other matrix lies as C
+    // does.
+    unsafe {
+        let mut kept = values;
+        if !params.positive.is_null() {
+            let others = O::read_four(params.positive, params.c_stride, row, vector);
+            let mut i = 0;
+            while i < 4 {
+                kept[i] = if others[i] > 0.0 { values[i] } else { 0.0 };
+                i += 1;
+            }
+        }
+        O::write_four(params, row, vector, kept)
+    };
 }

@@ -1,9 +1,11 @@
 //! The edge-parallel kernel: two stages, then a merge inside the CTA.
 
 use super::empty;
+use super::epilogue::{finish, own, own_load};
 use super::policy::{Accumulate, Scaling, Weights};
 use super::rows::{Rows, Starts};
 use super::sums::Sums;
+use crate::device::async_copy;
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{
@@ -11,10 +13,11 @@ use crate::device::thread::{
 };
 use crate::device::vector::Vector;
 use crate::device::warp::{lane_id, sync_warp, warp_id};
-use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{
     STAGED_END, STAGED_TAIL, SpmmParams, THREADS_PER_CTA, WARPS_PER_CTA, merge_bytes, shared,
+    shared_bytes,
 };
+use halfgnn_contract::{VECTOR_BYTES, WARP};
 
 /// Edges whose features a sub-warp has in flight at once.
 const IN_FLIGHT: u32 = 4;
@@ -38,7 +41,7 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &
     unsafe {
         if block_idx_x() >= params.ctas {
             let cta = block_idx_x() - params.ctas;
-            return empty::clear::<V, A::Sums>(params, cta, tile.load, tile.active);
+            return empty::clear::<V, S, A::Sums>(params, cta, tile.load, tile.active);
         }
         tile.cache_edges::<W>(params);
         sync_warp();
@@ -258,6 +261,9 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 ended_head: false,
                 sum: A::zero(),
             };
+            if !segment.head {
+                self.call::<W, S>(params, segment.rows.row);
+            }
             let mut edge = first;
             // Shares begin at multiples of a step; no sum here leaves 32 bits.
             while edge < end & !(IN_FLIGHT - 1) {
@@ -314,7 +320,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 let sums = A::finish(segment.sum).leave::<S>(segment.rows.scale);
                 self.put(Self::OPEN_AREA, sums);
             } else {
-                self.flush::<S, A>(params, &segment);
+                self.flush::<W, S, A>(params, &segment);
                 segment.ended_head |= segment.head;
             }
             if self.leads(params) {
@@ -368,17 +374,56 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         // SAFETY: the caller's promise.
         unsafe {
             if starts != 0 {
-                self.flush::<S, A>(params, &segment);
+                self.flush::<W, S, A>(params, &segment);
                 segment = Segment {
                     rows: segment.rows.next(params),
                     head: false,
                     ended_head: segment.ended_head | segment.head,
                     sum: A::zero(),
                 };
+                self.call::<W, S>(params, segment.rows.row);
             }
             segment.sum = Self::add::<W, S, A>(&segment, edge);
         }
         segment
+    }
+
+    /// Has the lane's load of row `row` of `x` come to shared memory while the row's edges are walked, for the epilogue: in
+    /// registers it would be too many of them, and waited for at the end it would stop the whole warp.
+    ///
+    /// # Safety
+    /// As [`Tile::walk`]; what was called before has been used, or never will be.
+    #[inline(always)]
+    unsafe fn call<W: Weights, S: Scaling>(&self, params: &SpmmParams, row: u32) {
+        if S::EPILOGUE && params.self_factor != 0.0 {
+            let source = own_load::<V>(params, row, self.load).address();
+            // SAFETY: the thread's own place, which it has read from before it asks for the next; the load is one of the row's.
+            unsafe { async_copy::copy_16(self.own_row::<W>(params), source, true) };
+            async_copy::commit();
+        }
+    }
+
+    /// Half `half` of what was called for last.
+    ///
+    /// # Safety
+    /// Something was, and it was waited for.
+    #[inline(always)]
+    unsafe fn called<W: Weights>(&self, params: &SpmmParams, half: u32) -> [u32; 2] {
+        // SAFETY: the thread's own copy, which has arrived.
+        unsafe {
+            self.own_row::<W>(params)
+                .offset(half * VECTOR_BYTES / 2)
+                .load_u32x2()
+        }
+    }
+
+    /// The thread's 16 bytes of shared memory for the row of `x` itself.
+    #[inline(always)]
+    fn own_row<W: Weights>(&self, params: &SpmmParams) -> Shared {
+        let words = 1 + W::WEIGHTED as u32 + W::TERMED as u32;
+        let rows = shared_bytes(T::FLOATS, params.cta_edges_log2, words);
+        self.memory
+            .offset(rows + thread_idx_x_anew() * VECTOR_BYTES)
     }
 
     /// Ends a row: to the output, or to the first merge area where it began before the share.
@@ -386,7 +431,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// # Safety
     /// As [`Tile::walk`].
     #[inline(always)]
-    unsafe fn flush<S: Scaling, A: Accumulate<V, Sums = T>>(
+    unsafe fn flush<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
         &self,
         params: &SpmmParams,
         segment: &Segment<A::Sum>,
@@ -406,7 +451,11 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                         .store_f32(scale);
                 }
             } else {
-                self.write(params, row, sums.complete::<S>(scale));
+                if S::EPILOGUE {
+                    async_copy::wait::<0>();
+                }
+                let itself = |half| self.called::<W>(params, half);
+                self.write::<S>(params, row, sums.complete::<S>(scale), itself);
             }
         }
     }
@@ -447,15 +496,24 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         block_idx_y() == 0 && self.leads(params)
     }
 
-    /// Writes the lane's part of a complete row to the output, rounded.
+    /// Writes the lane's part of a complete row to the output, finished and rounded; `itself` gives that of the row of `x`.
     ///
     /// # Safety
     /// `row` is a row of the output that no other sub-warp completes.
     #[inline(always)]
-    unsafe fn write(&self, params: &SpmmParams, row: u32, sums: T) {
+    unsafe fn write<S: Scaling>(
+        &self,
+        params: &SpmmParams,
+        row: u32,
+        sums: T,
+        itself: impl Fn(u32) -> [u32; 2],
+    ) {
         if self.active {
             // SAFETY: the caller's promise; an active lane's load is one of the row's.
-            unsafe { sums.write(params, row, self.load, || self.has_common(params)) };
+            unsafe {
+                let sums = finish::<V, S, T>(params, self.load, sums, itself);
+                sums.write(params, row, self.load, || self.has_common(params));
+            }
         }
     }
 
@@ -518,7 +576,8 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     let scale = self
                         .of_sub_warp(shared::HEAD_SCALES, self.sub_warp(params))
                         .load_f32();
-                    self.write(params, row, sums.complete::<S>(scale));
+                    let itself = |half| own::<V>(params, row, self.load, half);
+                    self.write::<S>(params, row, sums.complete::<S>(scale), itself);
                 }
             }
             let last = self.sub_warp(params) + 1 == (WARPS_PER_CTA * WARP) >> params.lanes_log2;

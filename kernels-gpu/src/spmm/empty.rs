@@ -1,17 +1,24 @@
-//! Rows without edges.
+//! Rows without edges: their sum is zero.
 
+use super::epilogue::{finish, own};
+use super::policy::Scaling;
 use super::sums::Sums;
 use crate::device::global::Global;
 use crate::device::thread::{block_idx_y, thread_idx_x};
 use crate::device::vector::Vector;
 use halfgnn_contract::spmm::{EMPTY_ROWS_PER_CTA, SpmmParams, THREADS_PER_CTA};
 
-/// Writes zeros to load `load` of the `cta`-th part of the rows without edges, where it is `active`.
+/// Writes load `load` of the `cta`-th part of the rows without edges, where it is `active`.
 ///
 /// # Safety
 /// The launch contract.
 #[inline(always)]
-pub unsafe fn clear<V: Vector, T: Sums<V>>(params: &SpmmParams, cta: u32, load: u32, active: bool) {
+pub unsafe fn clear<V: Vector, S: Scaling, T: Sums<V>>(
+    params: &SpmmParams,
+    cta: u32,
+    load: u32,
+    active: bool,
+) {
     let first = cta * EMPTY_ROWS_PER_CTA;
     let end = first
         .saturating_add(EMPTY_ROWS_PER_CTA)
@@ -24,7 +31,9 @@ pub unsafe fn clear<V: Vector, T: Sums<V>>(params: &SpmmParams, cta: u32, load: 
             // SAFETY: `at` is below the number of empty rows, each of which stands once in the list.
             unsafe {
                 let row = Global::<u32>::new(params.empty_rows).at(at as u64).read();
-                T::zero().write(params, row, load, leads);
+                let itself = |half| own::<V>(params, row, load, half);
+                let sums = finish::<V, S, T>(params, load, T::zero(), itself);
+                sums.write(params, row, load, leads);
             }
         }
         at += THREADS_PER_CTA >> params.lanes_log2;

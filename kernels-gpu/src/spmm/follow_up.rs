@@ -1,5 +1,6 @@
 //! The follow-up kernel: rows that cross CTAs.
 
+use super::epilogue::{finish, own};
 use super::policy::Scaling;
 use super::rows::scale_of;
 use super::sums::Sums;
@@ -198,6 +199,8 @@ impl Lane {
             let end = T::staged(params, crossing.end, STAGED_END, self.load);
             let scale = scale_of(params, crossing.row);
             let sums = sums.merge::<S>(end).complete::<S>(scale);
+            let itself = |half| own::<V>(params, crossing.row, self.load, half);
+            let sums = finish::<V, S, T>(params, self.load, sums, itself);
             sums.write(params, crossing.row, self.load, || self.leads);
         }
     }

@@ -13,12 +13,14 @@
 //! - [`edge_parallel`]: stage 1 caches the edges in shared memory, stage 2 walks them, then the CTA merges what its
 //!   sub-warps could not write.
 //! - [`empty`]: rows without edges, which CTAs of the same launch write.
+//! - [`epilogue`]: what becomes of a row where it is written.
 //! - [`follow_up`]: completes the rows that cross CTAs.
 //!
 //! Each row is added up in an order that depends on the graph alone, so results repeat bit for bit.
 
 mod edge_parallel;
 mod empty;
+mod epilogue;
 mod follow_up;
 mod policy;
 mod rows;
@@ -30,7 +32,8 @@ use crate::device::vector::{
 use halfgnn_contract::spmm::SpmmParams;
 use policy::{
     Atomic, Attention, AttentionGradient, BothInFloat, ColumnScale, Discretized, EdgeFeatures,
-    InFloat, InHalf, Largest, Maximum, Ones, PostReduction, PreReduction, SignedAttention,
+    Finished, InFloat, InHalf, Largest, Maximum, Ones, PostReduction, PreReduction,
+    SignedAttention,
 };
 use sums::{Both, One};
 

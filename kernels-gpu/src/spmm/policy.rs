@@ -225,6 +225,8 @@ pub trait Scaling {
     const EACH_PRODUCT: bool;
     /// Whether parts of a row are added to the output by atomics, and not merged.
     const ATOMIC: bool = false;
+    /// Whether more is done to a row where it is written: [`epilogue`](super::epilogue).
+    const EPILOGUE: bool = false;
     /// What changes nothing when it is merged.
     const IDENTITY: f32 = 0.0;
     /// What a batch's sum is when it leaves the batch.
@@ -241,10 +243,17 @@ fn add_in_half(a: f32, b: f32) -> f32 {
 }
 
 /// Each batch is scaled in float, and batches are added in float: the range of half is left nowhere before the end.
-pub struct Discretized;
+pub type Discretized = Batches<false>;
 
-impl Scaling for Discretized {
+/// [`Discretized`], with an epilogue.
+pub type Finished = Batches<true>;
+
+/// Batches that are scaled one by one, and whether a row has an epilogue.
+pub struct Batches<const EPILOGUE: bool>;
+
+impl<const EPILOGUE: bool> Scaling for Batches<EPILOGUE> {
     const EACH_PRODUCT: bool = false;
+    const EPILOGUE: bool = EPILOGUE;
     #[inline(always)]
     fn leave<F: Floats>(sum: F, scale: f32) -> F {
         sum.map(|value| value * scale)

@@ -46,22 +46,33 @@ pub(super) struct ViewMut<'a, E> {
     pub(super) stride: usize,
 }
 
-/// What becomes of the sums: `relu(alpha · row_scale[m] · sum + bias[n])`.
-pub(super) struct Finish<'a> {
+/// What becomes of the sums: `relu(alpha · row_scale[m] · sum + bias[n])`, and zero where `positive` is not.
+pub(super) struct Finish<'a, O> {
     pub(super) alpha: f32,
     pub(super) row_scale: Option<&'a [f32]>,
     pub(super) bias: Option<&'a [f32]>,
     pub(super) relu: bool,
+    /// Lies as the result does.
+    pub(super) positive: Option<&'a [O]>,
 }
 
-impl Finish<'_> {
+impl<O: Element> Finish<'_, O> {
     /// Writes row `m` of the result, from its sums.
-    fn row<O: Element>(&self, m: usize, sums: &mut [f32], c: &mut [O]) {
+    fn row(&self, m: usize, sums: &mut [f32], c: &mut [O]) {
         let factor = self
             .row_scale
             .map_or(self.alpha, |scale| self.alpha * scale[m]);
         for (n, value) in sums.iter_mut().enumerate() {
             *value = finish(*value, factor, self.bias.map(|bias| bias[n]), self.relu);
+        }
+        if let Some(positive) = self.positive {
+            let others = &positive[m * c.len()..];
+            for (value, other) in sums.iter_mut().zip(others) {
+                // Also where the other is a NaN.
+                if !(other.to_f32() > 0.0) {
+                    *value = 0.0;
+                }
+            }
         }
         round(sums, &mut c[..sums.len()]);
         c[sums.len()..].fill(O::zeroed());
@@ -81,7 +92,7 @@ pub(super) fn matmul<E: Element, O: Element>(
     form: Form,
     a: View<'_, E>,
     b: View<'_, E>,
-    finish: &Finish<'_>,
+    finish: &Finish<'_, O>,
     c: ViewMut<'_, O>,
 ) {
     let (columns, stride) = (c.columns, c.stride);

@@ -21,8 +21,8 @@ mod tests;
 pub use buffer::Buffer;
 
 use super::{
-    Activation, AdamHyper, Adjacency, DenseOperators, EdgeCombine, EdgeWeights, Epilogue, Form,
-    Ledger, LossOperators, LossScaling, MemoryKind, MemoryReport, OptimizerOperators,
+    Activation, AdamHyper, Adjacency, Beside, DenseOperators, EdgeCombine, EdgeWeights, Epilogue,
+    Form, Ledger, LossOperators, LossScaling, MemoryKind, MemoryReport, OptimizerOperators,
     OptimizerState, ParameterMut, Sddmm, SddmmOperators, SparseOperators, Spmm, Storage,
 };
 use crate::error::Error;
@@ -141,6 +141,14 @@ impl SparseOperators for Cpu {
             aggregation: op.aggregation,
             x: &x.buffer.read(),
             stride: x.stride(),
+            epilogue: spmm::Epilogue {
+                itself: op.epilogue.itself.map(|itself| {
+                    let epsilon = itself.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
+                    epsilon.map_or(itself.factor, |epsilon| itself.factor * (1.0 + epsilon))
+                }),
+                bias: read_matrix(op.epilogue.bias),
+                relu: op.epilogue.relu,
+            },
         };
         spmm::spmm(&operands, op.policy, x.columns(), y.buffer.get_mut());
         Ok(())
@@ -186,14 +194,20 @@ impl DenseOperators for Cpu {
         a: &Matrix<Self, E>,
         b: &Matrix<Self, E>,
         epilogue: &Epilogue<'_, Self>,
+        beside: Beside<'_, Self, O>,
         c: &mut Matrix<Self, O>,
     ) -> Result<(), Error> {
+        if let Some(sums) = beside.column_sums {
+            self.column_sums(b, sums)?;
+        }
+        let positive = read_matrix(beside.positive);
         let (row_scale, bias) = (read(epilogue.row_scale), read_matrix(epilogue.bias));
         let finish = Finish {
             alpha: epilogue.alpha,
             row_scale: row_scale.as_deref(),
             bias: bias.as_deref(),
             relu: epilogue.relu,
+            positive: positive.as_deref(),
         };
         let (a_values, b_values) = (a.buffer.read(), b.buffer.read());
         matmul::matmul(

@@ -21,6 +21,7 @@ use crate::backend::{Accumulate, Aggregation, EdgeAttention, Scaling, SpmmPolicy
 use crate::tensor::{Element, Precision};
 use half::f16;
 use halfgnn_contract::attention::{edge_plane_stride, weight};
+use halfgnn_contract::norm::combine;
 use halfgnn_contract::spmm::EDGES_PER_WARP;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -111,6 +112,15 @@ pub(super) struct Operands<'a, E> {
     pub(super) aggregation: Aggregation,
     pub(super) x: &'a [E],
     pub(super) stride: usize,
+    pub(super) epilogue: Epilogue<'a>,
+}
+
+/// What becomes of the sum of a row before it is rounded.
+pub(super) struct Epilogue<'a> {
+    /// Factor of the row of `x` itself.
+    pub(super) itself: Option<f32>,
+    pub(super) bias: Option<Reading<'a, f32>>,
+    pub(super) relu: bool,
 }
 
 /// Writes the product to `y`, whose rows are `stride` elements apart and `features` long.
@@ -201,7 +211,8 @@ impl<E: Element> Operands<'_, E> {
     fn row(&self, row: usize, plan: Plan, scratch: &mut Scratch, y: &mut [E]) {
         let edges = self.offsets[row] as usize..self.offsets[row + 1] as usize;
         if edges.is_empty() {
-            return y.fill(E::zeroed());
+            scratch.merged.fill(0.0);
+            return self.finish(row, scratch, y);
         }
         let factor = self.row_scale.map_or(1.0, |scale| scale[row]) * self.scale;
         if self.aggregation == Aggregation::Max {
@@ -226,7 +237,30 @@ impl<E: Element> Operands<'_, E> {
                 add(&mut scratch.merged, chunk);
             }
         }
-        round(&scratch.merged, y);
+        self.finish(row, scratch, y);
+    }
+
+    /// Writes the row whose sum is `scratch.merged`.
+    fn finish(&self, row: usize, scratch: &mut Scratch, y: &mut [E]) {
+        let Scratch { merged, input, .. } = scratch;
+        if let Some(factor) = self.epilogue.itself {
+            widen(&self.x[row * self.stride..(row + 1) * self.stride], input);
+            for (sum, x) in merged.iter_mut().zip(input) {
+                *sum = combine(factor, *x, 1.0, *sum);
+            }
+        }
+        if let Some(bias) = &self.epilogue.bias {
+            add(merged, bias);
+        }
+        if self.epilogue.relu {
+            for sum in merged.iter_mut() {
+                // Not `max`, which would make a zero of a NaN.
+                if *sum < 0.0 {
+                    *sum = 0.0;
+                }
+            }
+        }
+        round(merged, y);
     }
 
     /// Leaves the scaled sum of `edges`, which are edges of `row`, in `scratch.merged`.
@@ -266,7 +300,12 @@ impl<E: Element> Operands<'_, E> {
         scratch: &mut Scratch,
         y: &mut [E],
     ) {
-        let Scratch { input, batch, .. } = scratch;
+        let Scratch {
+            input,
+            batch,
+            merged,
+            ..
+        } = &mut *scratch;
         batch.fill(f32::NEG_INFINITY);
         let plane = edge_plane_stride(self.columns.len() as u64) as usize;
         for edge in edges {
@@ -290,8 +329,10 @@ impl<E: Element> Operands<'_, E> {
                 }
             }
         }
-        batch.iter_mut().for_each(|value| *value *= factor);
-        round(batch, y);
+        for (merged, largest) in merged.iter_mut().zip(batch) {
+            *merged = *largest * factor;
+        }
+        self.finish(row, scratch, y);
     }
 
     /// Adds `w · x` of one edge to the batch.

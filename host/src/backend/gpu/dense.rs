@@ -4,7 +4,7 @@ use super::optimizer::step;
 use super::{
     Gpu, dense_config, entry, matrix, narrow, optional_array, optional_matrix, stride_vectors,
 };
-use crate::backend::{Activation, DenseOperators, Epilogue, Form};
+use crate::backend::{Activation, Beside, DenseOperators, Epilogue, Form};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -63,9 +63,10 @@ impl<D: Driver> DenseOperators for Gpu<D> {
         a: &Matrix<Self, E>,
         b: &Matrix<Self, E>,
         epilogue: &Epilogue<'_, Self>,
+        beside: Beside<'_, Self, O>,
         c: &mut Matrix<Self, O>,
     ) -> Result<(), Error> {
-        self.launch_matmul(form, a, b, epilogue, c)
+        self.launch_matmul(form, a, b, epilogue, beside, c)
     }
 
     fn activate<E: Element>(

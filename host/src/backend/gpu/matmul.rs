@@ -1,7 +1,7 @@
 //! Matrix product: one launch, or two where the sum is split.
 
 use super::{Gpu, matrix, narrow, optional_array, optional_matrix, stride_vectors};
-use crate::backend::{Epilogue, Form};
+use crate::backend::{Activation, Beside, DenseOperators, Epilogue, Form};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix, Precision};
@@ -17,6 +17,7 @@ impl<D: Driver> Gpu<D> {
         a: &Matrix<Self, E>,
         b: &Matrix<Self, E>,
         epilogue: &Epilogue<'_, Self>,
+        beside: Beside<'_, Self, O>,
         c: &mut Matrix<Self, O>,
     ) -> Result<(), Error> {
         let k = match form {
@@ -41,10 +42,24 @@ impl<D: Driver> Gpu<D> {
             })
         });
         let (m, n, k) = (m?, n?, k?);
+        let (input, output) = (element::<E>(), element::<O>());
+        let mut sums = beside.column_sums;
+        // The product has them where it has a row of C to spare.
+        let fused = form == Form::TN
+            && output == contract::Element::F32
+            && m > 0
+            && contract::sums_fit(input, m);
+        if !fused && let Some(sums) = sums.take() {
+            self.column_sums(b, sums)?;
+        }
         if m == 0 || n == 0 {
             return Ok(());
         }
-        let (input, output) = (element::<E>(), element::<O>());
+        // The other forms have a pass of their own for it.
+        let (positive, apart) = match form {
+            Form::NT => (beside.positive, None),
+            Form::NN | Form::TN => (None, beside.positive),
+        };
         let form = match form {
             Form::NN => contract::Form::Nn,
             Form::NT => contract::Form::Nt,
@@ -61,7 +76,11 @@ impl<D: Driver> Gpu<D> {
             })?;
         let tile = Tile::for_columns(n);
         let split = contract::split(input, m, n, k, self.driver.info().multiprocessors);
-        let workspace = match contract::workspace_floats(m, n, split.splits) {
+        let sum_rows = match &sums {
+            Some(_) => contract::sum_row(input, m) + 1,
+            None => m,
+        };
+        let workspace = match contract::workspace_floats(sum_rows, n, split.splits) {
             0 => None,
             floats => Some(self.workspace.floats(&self.driver, &self.ledger, floats)?),
         };
@@ -71,6 +90,8 @@ impl<D: Driver> Gpu<D> {
             c: matrix(c),
             bias: optional_matrix(epilogue.bias),
             row_scale: optional_array(epilogue.row_scale),
+            positive: optional_matrix(positive),
+            column_sums: optional_matrix(sums.as_deref()),
             workspace: workspace
                 .as_ref()
                 .map_or(DevicePtr::NULL, |buffer| DevicePtr::new(buffer.address())),
@@ -86,6 +107,8 @@ impl<D: Driver> Gpu<D> {
             splits: split.splits,
             flags: if epilogue.relu { contract::RELU } else { 0 },
             alpha: epilogue.alpha,
+            sum_rows,
+            reserved: 0,
         };
         let config = |ctas: u64, splits: u32, shared_bytes: u32| {
             Ok::<_, Error>(LaunchConfig {
@@ -94,14 +117,15 @@ impl<D: Driver> Gpu<D> {
                 shared_bytes,
             })
         };
-        // SAFETY: the operator checked that the operands fit one another; the workspace has `workspace_floats`.
+        // SAFETY: the operator checked that the operands fit one another, those beside the product too; the workspace has
+        // `workspace_floats`.
         unsafe {
             let product = config(tile.count(m, n), split.splits, tile.shared_bytes())?;
             self.kernels
                 .launch(&self.driver, entry.name, product, &params)?;
             if split.splits > 1 {
                 let reduction = config(
-                    contract::reduce_ctas(output, m, n),
+                    contract::reduce_ctas(output, sum_rows, n),
                     1,
                     contract::REDUCE_SHARED_BYTES,
                 )?;
@@ -113,7 +137,18 @@ impl<D: Driver> Gpu<D> {
                 )?;
             }
         }
-        Ok(())
+        drop(workspace);
+        match apart {
+            Some(_) => {
+                let relu = Activation {
+                    bias: None,
+                    relu: true,
+                    dropout: None,
+                };
+                self.activate_backward(&relu, apart, None, c)
+            }
+            None => Ok(()),
+        }
     }
 }
 

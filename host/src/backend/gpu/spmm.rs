@@ -1,10 +1,13 @@
 //! SpMM: two launches, the edge-parallel kernel and its follow-up.
 
 use super::attention::edge_attention;
-use super::{Gpu, array, dense_config, matrix, narrow, optional_array, stride_vectors};
+use super::{
+    Gpu, array, dense_config, matrix, narrow, optional_array, optional_matrix, stride_vectors,
+};
 use crate::backend::{
-    Accumulate, Adjacency, Aggregation, EdgeAttention, EdgeWeights, Scaling, SoftmaxGradient,
-    SparseOperators, Spmm, Write,
+    Accumulate, Activation, Adjacency, Aggregation, Combine, DenseOperators, EdgeAttention,
+    EdgeWeights, NormalizeOperators, Scaling, SoftmaxGradient, SparseOperators, Spmm, SpmmEpilogue,
+    Write,
 };
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
@@ -50,6 +53,7 @@ impl<D: Driver> Gpu<D> {
             return Ok(());
         }
         let (first, second) = entries::<D, E>(op, second_sum.as_ref())?;
+        let fused = first.scale == Scale::Finished;
         let edges = narrow(NAME, "edges", a.edges())?;
         let empty_count = narrow(NAME, "rows without edges", a.empty_rows.len())?;
         let x_stride = stride_vectors(NAME, x)?;
@@ -96,6 +100,7 @@ impl<D: Driver> Gpu<D> {
                 attention = edge_attention(of, a)?;
             }
         }
+        let itself = op.epilogue.itself;
         let params = SpmmParams {
             rows: array(&a.rows),
             columns: array(&a.columns),
@@ -114,6 +119,8 @@ impl<D: Driver> Gpu<D> {
             starts: array(&a.starts),
             filled_rows: array(&a.filled_rows),
             empty_rows: array(&a.empty_rows),
+            epsilon: optional_matrix(itself.and_then(|itself| itself.epsilon)),
+            bias: optional_matrix(op.epilogue.bias),
             edges,
             empty_count,
             x_stride,
@@ -124,6 +131,8 @@ impl<D: Driver> Gpu<D> {
             ctas,
             cta_edges_log2,
             staged_row,
+            self_factor: itself.map_or(0.0, |itself| itself.factor),
+            relu: op.epilogue.relu.into(),
             scale: op.scale,
             head_loads,
             edge_plane_stride: edge_plane_stride(u64::from(edges)),
@@ -138,7 +147,8 @@ impl<D: Driver> Gpu<D> {
         // it was made; the staging buffer has `staging_floats`.
         unsafe {
             let lane = sums.floats(load.width());
-            let shared_bytes = contract::shared_bytes(lane, cta_edges_log2, first.weights.words());
+            let shared_bytes = contract::shared_bytes(lane, cta_edges_log2, first.weights.words())
+                + first.scale.own_rows_bytes();
             if let Some(Second {
                 weights,
                 through: Some(through),
@@ -157,14 +167,46 @@ impl<D: Driver> Gpu<D> {
             let config_of_first = config(ctas + clearing, shared_bytes);
             self.kernels
                 .launch(&self.driver, first.name, config_of_first, &params)?;
-            let Some(second) = second else {
-                return Ok(());
-            };
-            // One CTA leaves nothing to complete.
-            let follow_up = contract::follow_up_ctas(ctas, lanes_log2);
-            self.kernels
-                .launch(&self.driver, second.name, config(follow_up, 0), &params)
+            if let Some(second) = second {
+                // One CTA leaves nothing to complete.
+                let follow_up = contract::follow_up_ctas(ctas, lanes_log2);
+                self.kernels
+                    .launch(&self.driver, second.name, config(follow_up, 0), &params)?;
+            }
         }
+        drop(workspace);
+        if fused {
+            return Ok(());
+        }
+        self.finish(&op.epilogue, x, y)
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// An epilogue of an SpMM whose kernels have none, in passes of its own.
+    fn finish<E: Element>(
+        &self,
+        epilogue: &SpmmEpilogue<'_, Self>,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        if let Some(itself) = epilogue.itself {
+            let sum = Combine {
+                x_factor: itself.factor,
+                epsilon: itself.epsilon,
+                y_factor: 1.0,
+            };
+            self.combine(&sum, x, y)?;
+        }
+        if epilogue.bias.is_some() || epilogue.relu {
+            let activation = Activation {
+                bias: epilogue.bias,
+                relu: epilogue.relu,
+                dropout: None,
+            };
+            self.activate(&activation, None, y)?;
+        }
+        Ok(())
     }
 }
 
@@ -242,7 +284,11 @@ fn entries<D: Driver, E: Element>(
         (_, Scaling::PreReduction, Write::Staged) => Some(Scale::PreReduction),
         _ => None,
     };
-    let first = scale.and_then(|scale| contract::spmm(load, weights, scale, accumulate));
+    let finished = (scale == Some(Scale::Discretized) && !op.epilogue.is_none())
+        .then(|| contract::spmm(load, weights, Scale::Finished, accumulate))
+        .flatten();
+    let first = finished
+        .or_else(|| scale.and_then(|scale| contract::spmm(load, weights, scale, accumulate)));
     let Some(first) = first else {
         return Err(Error::Unsupported {
             operator: NAME,

@@ -15,6 +15,8 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     products::<B, f16, f16>(&mut cases);
     products::<B, f16, f32>(&mut cases);
     products::<B, f32, f32>(&mut cases);
+    gradients::<B, f16>(&mut cases);
+    gradients::<B, f32>(&mut cases);
     element_wise::<B, f16>(&mut cases);
     element_wise::<B, f32>(&mut cases);
     cases
@@ -53,6 +55,53 @@ fn products<B: Backend + 'static, E: Element, O: Element>(cases: &mut Vec<Operat
                 Results::Near(actual, reference.iter().map(bound).collect())
             }));
         }
+    }
+}
+
+/// The two products of a layer's backward pass, with what they have beside them.
+fn gradients<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    for [m, n, k] in [[21, 13, 40], [21, 50, 40], [9, 10, 1500]] {
+        let precision = E::PRECISION;
+        let name = format!("matmul through a ReLU {precision} {m} x {n} x {k}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let mut case = Case::random::<E>(Form::NT, [m, n, k]);
+            case.a = operands.uniform::<E>(m * k);
+            case.b = operands.uniform::<E>(k * n);
+            let output = operands.mixed::<E>(m * n);
+            let positive = matrix::<B, E>(backend, (m, n), &output);
+            let (actual, _) = case.run_beside::<B, E, E>(backend, Some(&positive), false);
+            if E::PRECISION == Precision::Float {
+                return Results::rows(&actual, n);
+            }
+            let bound = |(sum, output): (&Sum, &f32)| match *output > 0.0 {
+                true => product_bound::<E>(k, sum.size),
+                false => 0.0,
+            };
+            let bounds = case.reference().iter().zip(&output).map(bound).collect();
+            Results::Near(actual, bounds)
+        }));
+        let name = format!("matmul and sums of columns {precision} {m} x {n} x {k}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let mut case = Case::random::<E>(Form::TN, [m, n, k]);
+            case.a = operands.uniform::<E>(m * k);
+            case.b = operands.uniform::<E>(k * n);
+            let (mut all, sums) = case.run_beside::<B, E, f32>(backend, None, true);
+            all.extend(sums);
+            if E::PRECISION == Precision::Float {
+                return Results::rows(&all, n);
+            }
+            let mut bounds: Vec<f64> = case
+                .reference()
+                .iter()
+                .map(|sum| product_bound::<f32>(k, sum.size))
+                .collect();
+            bounds.extend((0..n).map(|column| {
+                let column = case.b[column..].iter().step_by(n);
+                let size = column.map(|&value| f64::from(value).abs()).sum();
+                product_bound::<f32>(k, size)
+            }));
+            Results::Near(all, bounds)
+        }));
     }
 }
 

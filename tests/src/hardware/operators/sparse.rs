@@ -6,7 +6,7 @@ use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use crate::reference::Sum;
 use crate::sddmm;
 use crate::segment::unwritten_numbers;
-use crate::spmm::{self, Weighted, policies, weighted_policies};
+use crate::spmm::{self, Ending, Weighted, policies, weighted_policies};
 use half::f16;
 use halfgnn::backend::{
     Adjacency, Aggregation, AttentionPair, Backend, Dropout, EdgeAttention, EdgeCombine,
@@ -74,6 +74,28 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         }
     }
     maxima_and_atomics::<B, E>(cases);
+    for weighted in [Weighted::Ones, Weighted::Columns] {
+        for (features, relu) in [(13, true), (136, false)] {
+            let name = format!(
+                "spmm {} {weighted:?} with an epilogue F={features}",
+                E::PRECISION
+            );
+            cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+                let graph = graph(operands);
+                let mut case = spmm::Case::random::<E>(&graph, features, spmm::IN_FLOAT);
+                case = case.weighted::<E>(weighted).averaged();
+                case.x = operands.striped::<E>(graph.vertices(), features);
+                case.weights = operands.mild::<f32>(case.weights.len());
+                case.scale = 0.7;
+                case.ending = Ending {
+                    itself: Some((-1.3, Some(0.4))),
+                    bias: Some(operands.mixed::<f32>(features)),
+                    relu,
+                };
+                Results::rows(&case.run::<B, E>(backend), features)
+            }));
+        }
+    }
     for (heads, width) in [(1, 40), (4, 16)] {
         let name = format!(
             "spmm {} planes of edge features, {heads} x {width}",
