@@ -106,7 +106,7 @@ pub const fn sum_row(element: Element, m: u32) -> u32 {
 
 /// Whether [`sum_row`] lies in a tile that there is anyway, so that the sums cost nothing.
 pub const fn sums_fit(element: Element, m: u32) -> bool {
-    sum_row(element, m) % Tile::WIDE.rows != 0
+    !sum_row(element, m).is_multiple_of(Tile::WIDE.rows)
 }
 
 /// Which operand is transposed.

@@ -68,10 +68,7 @@ impl<O: Element> Finish<'_, O> {
         if let Some(positive) = self.positive {
             let others = &positive[m * c.len()..];
             for (value, other) in sums.iter_mut().zip(others) {
-                // Also where the other is a NaN.
-                if !(other.to_f32() > 0.0) {
-                    *value = 0.0;
-                }
+                *value = if other.to_f32() > 0.0 { *value } else { 0.0 };
             }
         }
         round(sums, &mut c[..sums.len()]);
