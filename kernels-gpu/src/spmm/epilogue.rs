@@ -10,8 +10,8 @@ use halfgnn_contract::VECTOR_BYTES;
 use halfgnn_contract::norm::combine;
 use halfgnn_contract::spmm::SpmmParams;
 
-/// Load `load` of a row of the output, from the row's sums, of which the first has an epilogue. `itself` gives one of the two halves of that load of the row of
-/// `x`: both at once would be registers that the walk of the edges does not have.
+/// Load `load` of a row of the output, from the row's sums, of which the first has an epilogue. `itself` gives one of the
+/// two halves of that load of the row of `x`: both at once would be registers that the walk of the edges does not have.
 ///
 /// # Safety
 /// The launch contract; `load` is a load of the row.

@@ -147,6 +147,7 @@ impl AttentionOperators for Cpu {
                 aggregation: Aggregation::Sum,
                 x: &x.buffer.read(),
                 stride: x.stride(),
+                epilogue: spmm::Epilogue::default(),
             };
             spmm::spmm(&operands, op.policy, x.columns(), y.buffer.get_mut());
         }

@@ -116,6 +116,7 @@ pub(super) struct Operands<'a, E> {
 }
 
 /// What becomes of the sum of a row before it is rounded.
+#[derive(Default)]
 pub(super) struct Epilogue<'a> {
     /// Factor of the row of `x` itself.
     pub(super) itself: Option<f32>,
