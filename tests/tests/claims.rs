@@ -257,3 +257,65 @@ fn a_gin_step_has_few_launches() {
         assert_eq!(launches.len(), rest + 5, "nothing else is launched");
     }
 }
+
+/// A layer of attention gathers each edge's row once forward and once backward, where it has two sums of rows each way.
+#[test]
+fn attention_gathers_a_row_once_each_way() {
+    let gpu = open();
+    let graph = ring(6 * EDGES_PER_CTA, EDGES_PER_WARP);
+    let device = DeviceGraph::new(&gpu, &graph).expect("room for the graph");
+    let (vertices, features, kind) = (graph.vertices(), 64, MemoryKind::Features);
+    let matrix = |rows: usize| {
+        let values: Vec<f32> = (0..rows * features).map(|k| (k % 5) as f32 - 2.0).collect();
+        Matrix::<_, f16>::from_f32(&gpu, rows, features, &values, kind).expect("room")
+    };
+    let (h, vectors, dy) = (matrix(vertices), matrix(2), matrix(vertices));
+    let [mut y, mut positive, mut lent, mut dh] = [(); 4].map(|()| matrix(vertices));
+    let mut numbers = [(); 3].map(|()| Array::zeros(&gpu, vertices, kind).expect("room"));
+    let mut d_vectors = Matrix::zeros(&gpu, 2, features, kind).expect("room");
+    let mut attention = ops::Attention::new(&gpu, vertices, 1, 0.2).expect("room");
+    gpu.driver().take_launches();
+    let forward = ops::AttentionForward {
+        h: &h,
+        vectors: &vectors,
+        dropout: None,
+        y: &mut y,
+        positive: Some(&mut positive),
+    };
+    attention
+        .forward(&gpu, device.forward(), forward)
+        .expect("a legal forward pass");
+    let backward = ops::AttentionBackward {
+        h: &h,
+        vectors: &vectors,
+        y: &y,
+        positive: &positive,
+        dy: &dy,
+        dropout: None,
+        lent: (&mut lent, numbers.each_mut()),
+        dh: &mut dh,
+        d_vectors: &mut d_vectors,
+    };
+    attention
+        .backward(&gpu, device.backward(), backward)
+        .expect("a legal backward pass");
+    let walks: Vec<Launched> = gpu
+        .driver()
+        .take_launches()
+        .into_iter()
+        .filter(|launched| launched.kernel.starts_with("spmm_"))
+        .filter(|launched| !launched.kernel.starts_with("spmm_follow_up"))
+        .collect();
+    let names: Vec<&str> = walks.iter().map(|walk| walk.kernel.as_str()).collect();
+    assert_eq!(names, ["spmm_at_half8_both", "spmm_ag_half8_both"]);
+    let rows = (graph.edges() * features * 2) as u64;
+    for walk in &walks {
+        // Beside its row an edge costs its indices and a sector for each scattered number at most.
+        let loaded = walk.report.counts.global_loads.sectors * SECTOR;
+        assert!(
+            rows <= loaded && loaded < 2 * rows,
+            "{}: {loaded} bytes, {rows} of rows",
+            walk.kernel
+        );
+    }
+}
