@@ -61,7 +61,7 @@ macro_rules! conformance {
     ($open:expr, $scale:expr) => {
         $crate::conformance! { @cases $open, $scale;
             spmm: every_graph, every_feature_length, edge_weights, column_factors, epilogues,
-                rows_that_cross_boundaries, edges_per_warp, atomic_writes, maxima;
+                rows_that_cross_boundaries, edges_per_warp, vertex_parallel, atomic_writes, maxima;
             spmm_values: integers_are_exact, hubs_average_to_one, sums_that_leave_half, factors_that_underflow,
                 empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept,
                 padding_stays_zero;
@@ -89,7 +89,7 @@ macro_rules! conformance {
             recording: recorded_steps_are_the_same_steps, a_changed_model_is_recorded_anew, recorded_memory_stays,
                 what_cannot_be_recorded_is_refused;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
-            properties: spmm_agrees, matmul_agrees;
+            properties: spmm_agrees, sddmm_agrees, matmul_agrees;
         }
     };
     (@cases $open:expr, $scale:expr; $($module:ident: $($case:ident),+;)+) => {

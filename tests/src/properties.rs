@@ -4,9 +4,10 @@ use crate::Scale;
 use crate::graphs::from_edges;
 use crate::input::Random;
 use crate::matmul::{self, FORMS};
+use crate::sddmm;
 use crate::spmm::{self, Weighted, policies, weighted_policies};
 use half::f16;
-use halfgnn::backend::{Backend, Form, SpmmPolicy};
+use halfgnn::backend::{Backend, Form, SddmmPolicy, SpmmPolicy};
 use halfgnn::tensor::Element;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -43,7 +44,10 @@ impl SpmmDraw {
             Just(Weighted::Edges),
             prop::sample::select(weighted_policies::<E>()),
         );
-        let columns = (Just(Weighted::Columns), Just(spmm::IN_FLOAT));
+        let columns = (
+            Just(Weighted::Columns),
+            prop::sample::select(&spmm::SCHEDULES[..]),
+        );
         let how = prop_oneof![ones, weighted, columns];
         let draw = (
             edges,
@@ -95,6 +99,59 @@ fn edges(most_vertices: u32, most_edges: usize) -> impl Strategy<Value = (usize,
     })
 }
 
+/// An SDDMM that was drawn.
+#[derive(Clone, Debug)]
+struct SddmmDraw {
+    vertices: usize,
+    edges: Vec<(u32, u32)>,
+    heads: usize,
+    features: usize,
+    policy: SddmmPolicy,
+    scale: f32,
+    /// Decides both operands.
+    values: u32,
+}
+
+impl SddmmDraw {
+    fn any<E: Element>(scale: Scale) -> impl Strategy<Value = Self> {
+        let edges = edges(scale.pick(40, 200), scale.pick(600, 3_000));
+        let draw = (
+            edges,
+            1..4_usize,
+            1..70_usize,
+            prop::sample::select(sddmm::policies::<E>()),
+            -1.0..1.0_f32,
+            any::<u32>(),
+        );
+        draw.prop_map(
+            |((vertices, edges), heads, features, policy, scale, values)| Self {
+                vertices,
+                edges,
+                heads,
+                // Each of several heads begins at a 16-byte boundary.
+                features: if heads == 1 {
+                    features
+                } else {
+                    features.next_multiple_of(E::LANES)
+                },
+                policy,
+                scale,
+                values,
+            },
+        )
+    }
+
+    /// Gives the case to `f`.
+    fn with<E: Element, T>(&self, f: impl FnOnce(&sddmm::Case<'_>) -> T) -> T {
+        let graph = from_edges(self.vertices, &self.edges);
+        let mut case = sddmm::Case::random::<E>(&graph, self.heads, self.features, self.policy);
+        case.u = Random(self.values).uniform::<E>(case.u.len());
+        case.v = Random(!self.values).uniform::<E>(case.v.len());
+        case.op.scale = self.scale;
+        f(&case)
+    }
+}
+
 /// A product that was drawn.
 #[derive(Clone, Debug)]
 struct MatmulDraw {
@@ -143,6 +200,17 @@ pub fn spmm_agrees<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f32>(backend, scale);
 }
 
+/// Any SDDMM agrees with float64.
+pub fn sddmm_agrees<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        hold(scale.pick(12, 100), SddmmDraw::any::<E>(scale), |drawn| {
+            drawn.with::<E, _>(|case| case.check::<B, E>(backend, "drawn"));
+        });
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
 /// Any product agrees with float64.
 pub fn matmul_agrees<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
@@ -180,6 +248,18 @@ pub mod in_any_order {
     pub fn spmm(backend: &Gpu<Emulated>) {
         fn check<E: Element>(backend: &Gpu<Emulated>) {
             let draw = (SpmmDraw::any::<E>(Scale::Small), 1..u64::MAX);
+            hold(40, draw, |(drawn, seed)| {
+                drawn.with::<E, _>(|case| same(backend, seed, || case.run::<_, E>(backend)));
+            });
+        }
+        check::<f16>(backend);
+        check::<f32>(backend);
+    }
+
+    /// Any SDDMM has the same bits.
+    pub fn sddmm(backend: &Gpu<Emulated>) {
+        fn check<E: Element>(backend: &Gpu<Emulated>) {
+            let draw = (SddmmDraw::any::<E>(Scale::Small), 1..u64::MAX);
             hold(40, draw, |(drawn, seed)| {
                 drawn.with::<E, _>(|case| same(backend, seed, || case.run::<_, E>(backend)));
             });

@@ -6,53 +6,92 @@ use crate::input::{Random, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, SpmmReference, assert_close, roundoff, subnormal_error};
 use half::f16;
 use halfgnn::backend::{
-    Accumulate, Adjacency, Aggregation, Backend, EdgeWeights, Scaling, SelfTerm, Spmm,
-    SpmmEpilogue, SpmmPolicy, Write,
+    Accumulate, Adjacency, Aggregation, Backend, EdgeWeights, HalfLoad, Scaling, Schedule,
+    SelfTerm, Spmm, SpmmEpilogue, SpmmPolicy, Write,
 };
 use halfgnn::graph::Csr;
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Element, Precision};
 
-/// Sums in float, scaled a batch at a time.
+/// Sums in float, scaled a batch at a time. Edge-parallel also where a card would choose otherwise, like those below.
 pub const IN_FLOAT: SpmmPolicy = SpmmPolicy {
     scaling: Scaling::Discretized,
     accumulate: Accumulate::Float,
+    schedule: Schedule::Edge,
     ..SpmmPolicy::DEFAULT
 };
 /// The paper's: batches in half2 arithmetic, scaled and merged in float.
 pub const IN_HALF: SpmmPolicy = SpmmPolicy {
     scaling: Scaling::Discretized,
     accumulate: Accumulate::Half,
-    ..SpmmPolicy::DEFAULT
+    ..IN_FLOAT
 };
 /// Sums in half that are scaled at their end.
 pub const POST: SpmmPolicy = SpmmPolicy {
     scaling: Scaling::PostReduction,
     accumulate: Accumulate::Half,
-    ..SpmmPolicy::DEFAULT
+    ..IN_FLOAT
 };
 /// Sums in half of scaled products.
 pub const PRE: SpmmPolicy = SpmmPolicy {
     scaling: Scaling::PreReduction,
     accumulate: Accumulate::Half,
-    ..SpmmPolicy::DEFAULT
+    ..IN_FLOAT
 };
+
+/// A warp a row, sums in float.
+pub const BY_VERTEX: SpmmPolicy = SpmmPolicy {
+    schedule: Schedule::Vertex,
+    ..IN_FLOAT
+};
+/// A warp a row, batches in half2 arithmetic.
+pub const BY_VERTEX_IN_HALF: SpmmPolicy = SpmmPolicy {
+    schedule: Schedule::Vertex,
+    ..IN_HALF
+};
+
+const fn by(load: HalfLoad, policy: SpmmPolicy) -> SpmmPolicy {
+    SpmmPolicy { load, ..policy }
+}
 
 /// The policies that every backend has for edges without weights.
 pub fn policies<E: Element>() -> &'static [SpmmPolicy] {
+    const HALF: &[SpmmPolicy] = &[
+        IN_FLOAT,
+        IN_HALF,
+        POST,
+        PRE,
+        by(HalfLoad::Half4, IN_HALF),
+        by(HalfLoad::Half2, IN_HALF),
+        BY_VERTEX,
+        BY_VERTEX_IN_HALF,
+        by(HalfLoad::Half2, BY_VERTEX),
+        by(HalfLoad::Half2, BY_VERTEX_IN_HALF),
+    ];
     match E::PRECISION {
-        Precision::Half => &[IN_FLOAT, IN_HALF, POST, PRE],
-        Precision::Float => &[IN_FLOAT],
+        Precision::Half => HALF,
+        Precision::Float => &SCHEDULES,
     }
 }
 
 /// The policies that every backend has for edge weights.
 pub fn weighted_policies<E: Element>() -> &'static [SpmmPolicy] {
+    const HALF: &[SpmmPolicy] = &[
+        IN_FLOAT,
+        IN_HALF,
+        POST,
+        BY_VERTEX,
+        BY_VERTEX_IN_HALF,
+        by(HalfLoad::Half2, BY_VERTEX_IN_HALF),
+    ];
     match E::PRECISION {
-        Precision::Half => &[IN_FLOAT, IN_HALF, POST],
-        Precision::Float => &[IN_FLOAT],
+        Precision::Half => HALF,
+        Precision::Float => &SCHEDULES,
     }
 }
+
+/// The policies that every backend has for factors of columns, and for maxima.
+pub const SCHEDULES: [SpmmPolicy; 2] = [IN_FLOAT, BY_VERTEX];
 
 /// Which weights a case has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,7 +289,7 @@ impl<'a> Case<'a> {
                 }
             }
             _ if !in_half => Allowed::float(degree),
-            // A batch is a warp's edges at most; what is merged is merged in float.
+            // A batch is a warp's edges at most, of a row 32; what is merged is merged in float.
             Scaling::Discretized => Allowed::half(degree.min(256), roundings),
             Scaling::PostReduction => Allowed::half(degree, roundings + 1),
             Scaling::PreReduction => Allowed::half(degree, roundings + 2),
@@ -299,12 +338,14 @@ pub fn every_feature_length<B: Backend>(backend: &B, scale: Scale) {
         1, 2, 3, 7, 8, 9, 16, 31, 32, 33, 41, 47, 64, 127, 128, 256, 602,
     ];
     for &features in lengths {
-        for policy in [IN_FLOAT, IN_HALF] {
+        for policy in [IN_FLOAT, IN_HALF, BY_VERTEX, BY_VERTEX_IN_HALF] {
             let case = Case::random::<f16>(&graph, features, policy).averaged();
             case.check::<B, f16>(backend, "power law");
         }
-        let case = Case::random::<f32>(&graph, features, IN_FLOAT).averaged();
-        case.check::<B, f32>(backend, "power law");
+        for policy in SCHEDULES {
+            let case = Case::random::<f32>(&graph, features, policy).averaged();
+            case.check::<B, f32>(backend, "power law");
+        }
     }
 }
 
@@ -331,8 +372,8 @@ pub fn edge_weights<B: Backend>(backend: &B, scale: Scale) {
 /// A factor of each column.
 pub fn column_factors<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, graph: &Csr) {
-        for features in [3, 64] {
-            Case::random::<E>(graph, features, IN_FLOAT)
+        for (features, policy) in [3, 64].into_iter().flat_map(|f| SCHEDULES.map(|p| (f, p))) {
+            Case::random::<E>(graph, features, policy)
                 .averaged()
                 .weighted::<E>(Weighted::Columns)
                 .check::<B, E>(backend, "mean");
@@ -347,9 +388,20 @@ pub fn column_factors<B: Backend>(backend: &B, scale: Scale) {
 /// there is, and with edge weights, for which passes follow.
 pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize, name: &str) {
+        for policy in SCHEDULES {
+            check_by::<B, E>(backend, graph, policy, features, name);
+        }
+    }
+    fn check_by<B: Backend, E: Element>(
+        backend: &B,
+        graph: &Csr,
+        policy: SpmmPolicy,
+        features: usize,
+        name: &str,
+    ) {
         for weighted in [Weighted::Ones, Weighted::Columns, Weighted::Edges] {
             for parts in [1, 2, 4, 7_u32] {
-                let mut case = Case::random::<E>(graph, features, IN_FLOAT)
+                let mut case = Case::random::<E>(graph, features, policy)
                     .averaged()
                     .weighted::<E>(weighted);
                 case.scale = 0.7;
@@ -386,7 +438,7 @@ pub fn edges_per_warp<B: Backend>(backend: &B, scale: Scale) {
                 let policy = SpmmPolicy {
                     accumulate,
                     edges_per_warp: Some(edges),
-                    ..SpmmPolicy::DEFAULT
+                    ..IN_FLOAT
                 };
                 // Rows of so many loads that a sub-warp of the smallest warp has four edges.
                 for features in [57, 130, 300] {
@@ -399,6 +451,33 @@ pub fn edges_per_warp<B: Backend>(backend: &B, scale: Scale) {
                     .averaged()
                     .check::<B, f32>(backend, &format!("{edges} edges a warp"));
             }
+        }
+    }
+}
+
+/// A warp a row and a CTA a long one: rows that end around a group of 32 edges, around what makes a row long, and around
+/// what four warps walk at a time, at every place of a CTA and beside each other.
+pub fn vertex_parallel<B: Backend>(backend: &B, scale: Scale) {
+    let degrees = [
+        0, 1, 31, 32, 33, 63, 64, 65, 2, 66, 127, 128, 129, 0, 0, 95, 96, 97, 3, 160, 161, 255,
+        256, 257, 5, 385, 4, 0, 600,
+    ];
+    for place in 0..4 {
+        let graph: Vec<usize> = std::iter::repeat_n(7, place).chain(degrees).collect();
+        let graph = graphs::from_degrees(&graph, Random(26));
+        let what = format!("{place} rows before");
+        // A lane a row, sub-warps of several widths, whole warps, and several tiles.
+        for features in scale.pick(vec![3, 64, 300], vec![3, 16, 40, 64, 130, 300]) {
+            for policy in [BY_VERTEX, BY_VERTEX_IN_HALF] {
+                Case::random::<f16>(&graph, features, policy)
+                    .averaged()
+                    .weighted::<f16>(Weighted::Edges)
+                    .check::<B, f16>(backend, &what);
+            }
+            Case::random::<f32>(&graph, features, BY_VERTEX)
+                .averaged()
+                .weighted::<f32>(Weighted::Columns)
+                .check::<B, f32>(backend, &what);
         }
     }
 }
@@ -425,9 +504,14 @@ pub fn atomic_writes<B: Backend>(backend: &B, _: Scale) {
 /// The largest of each column: exactly, NaN where one is, zero where there is no edge.
 pub fn maxima<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, name: &str) {
+        for policy in SCHEDULES {
+            check_by::<B, E>(backend, graph, policy, name);
+        }
+    }
+    fn check_by<B: Backend, E: Element>(backend: &B, graph: &Csr, policy: SpmmPolicy, name: &str) {
         for weighted in [Weighted::Ones, Weighted::Edges] {
             for features in [5, 64] {
-                let mut case = Case::random::<E>(graph, features, IN_FLOAT).weighted::<E>(weighted);
+                let mut case = Case::random::<E>(graph, features, policy).weighted::<E>(weighted);
                 case.aggregation = Aggregation::Max;
                 case.scale = -0.5;
                 if let Some(value) = case.x.get_mut(3 * features) {
@@ -450,7 +534,7 @@ pub fn maxima<B: Backend>(backend: &B, scale: Scale) {
                         let expected = rounded::<E>(largest.map_or(0.0, |largest| -0.5 * largest));
                         assert!(
                             actual == expected || actual.is_nan() && expected.is_nan(),
-                            "{name}, row {row}, column {column}: {actual} for {expected}"
+                            "{name}, {policy:?}, row {row}, column {column}: {actual} for {expected}"
                         );
                     }
                 }

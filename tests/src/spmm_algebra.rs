@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::graphs::{permutation, power_law, renamed, transposed};
 use crate::input::{Random, bits};
-use crate::spmm::{Case, IN_FLOAT, IN_HALF, Weighted, policies, weighted_policies};
+use crate::spmm::{Case, IN_HALF, SCHEDULES, Weighted, policies, weighted_policies};
 use half::f16;
 use halfgnn::backend::Backend;
 use halfgnn::graph::Csr;
@@ -102,7 +102,11 @@ pub fn repeatable<B: Backend>(backend: &B, scale: Scale) {
                 .iter()
                 .map(|&policy| Case::random::<E>(&graph, 9, policy).weighted::<E>(Weighted::Edges)),
         );
-        cases.push(Case::random::<E>(&graph, 9, IN_FLOAT).weighted::<E>(Weighted::Columns));
+        cases.extend(
+            SCHEDULES.map(|policy| {
+                Case::random::<E>(&graph, 9, policy).weighted::<E>(Weighted::Columns)
+            }),
+        );
         for case in &cases {
             let first = bits(&case.run::<B, E>(backend));
             for _ in 1..scale.pick(3, 10) {

@@ -5,7 +5,7 @@ use crate::graphs::{power_law, transposed};
 use crate::input::{KIND, Random, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, SpmmReference, Sum, assert_close};
 use crate::segment::unwritten_numbers;
-use crate::spmm::{IN_FLOAT, IN_HALF};
+use crate::spmm::{BY_VERTEX, BY_VERTEX_IN_HALF, IN_FLOAT, IN_HALF};
 use half::f16;
 use halfgnn::backend::{
     Accumulate, Adjacency, AttentionPair, Backend, Dropout, EdgeAttention, EdgeWeights,
@@ -102,7 +102,7 @@ pub fn planes_of_edge_features<B: Backend>(backend: &B, scale: Scale) {
         for (heads, width) in [(1, 5), (2, 8), (3, 24), (4, 64), (2, 264)] {
             let weights = Random(71).uniform::<E>(heads * plane);
             let array = elements(backend, &weights);
-            for policy in [IN_FLOAT, IN_HALF] {
+            for policy in [IN_FLOAT, IN_HALF, BY_VERTEX, BY_VERTEX_IN_HALF] {
                 let op = Spmm {
                     weights: EdgeWeights::Planes {
                         values: &array,

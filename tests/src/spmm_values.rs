@@ -3,7 +3,10 @@
 use crate::Scale;
 use crate::graphs::{self, from_edges};
 use crate::input::Random;
-use crate::spmm::{Case, IN_FLOAT, IN_HALF, POST, PRE, Weighted, policies, weighted_policies};
+use crate::spmm::{
+    BY_VERTEX, BY_VERTEX_IN_HALF, Case, IN_FLOAT, IN_HALF, POST, PRE, SCHEDULES, Weighted,
+    policies, weighted_policies,
+};
 use half::f16;
 use halfgnn::backend::Backend;
 use halfgnn::tensor::Element;
@@ -56,7 +59,7 @@ pub fn hubs_average_to_one<B: Backend>(backend: &B, scale: Scale) {
     let degrees = [2047, 2048, 2049, 4096, 65_536];
     for degree in &degrees[..scale.pick(4, 5)] {
         let graph = graphs::hub(*degree);
-        for policy in [IN_FLOAT, IN_HALF] {
+        for policy in [IN_FLOAT, IN_HALF, BY_VERTEX, BY_VERTEX_IN_HALF] {
             let mut case = Case::random::<f16>(&graph, 3, policy).averaged();
             case.x.fill(1.0);
             let y = case.run::<B, f16>(backend);
@@ -73,8 +76,9 @@ pub fn sums_that_leave_half<B: Backend>(backend: &B, _: Scale) {
         case.x.fill(128.0);
         case.run::<B, f16>(backend)[8..16].to_vec()
     };
-    assert_eq!(mean(IN_FLOAT), [128.0; 8]);
-    assert_eq!(mean(IN_HALF), [128.0; 8]);
+    for policy in [IN_FLOAT, IN_HALF, BY_VERTEX, BY_VERTEX_IN_HALF] {
+        assert_eq!(mean(policy), [128.0; 8], "{policy:?}");
+    }
     assert_eq!(mean(POST), [f32::INFINITY; 8]);
 }
 
@@ -88,8 +92,9 @@ pub fn factors_that_underflow<B: Backend>(backend: &B, _: Scale) {
         case.scale = 2.0_f32.powi(-16);
         case.run::<B, f16>(backend)[5..10].to_vec()
     };
-    assert_eq!(sum(IN_FLOAT), [2.0_f32.powi(-16); 5]);
-    assert_eq!(sum(IN_HALF), [2.0_f32.powi(-16); 5]);
+    for policy in [IN_FLOAT, IN_HALF, BY_VERTEX, BY_VERTEX_IN_HALF] {
+        assert_eq!(sum(policy), [2.0_f32.powi(-16); 5], "{policy:?}");
+    }
     assert_eq!(sum(PRE), [0.0; 5]);
 }
 
@@ -198,8 +203,10 @@ pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
             let graph = graphs::hub(degree);
             for &policy in policies::<E>() {
                 let mut case = Case::random::<E>(&graph, 3, policy);
+                case.x.fill(1.0);
                 case.row_scale = Some(vec![f32::INFINITY; 4]);
-                case.run::<B, E>(backend);
+                let y = case.run::<B, E>(backend);
+                assert_eq!(y[3..6], [f32::INFINITY; 3], "{policy:?}");
             }
             for &policy in weighted_policies::<E>() {
                 let mut case = Case::random::<E>(&graph, 3, policy).weighted::<E>(Weighted::Edges);
@@ -210,9 +217,12 @@ pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
                     "{policy:?}: {y:?}"
                 );
             }
-            let mut case = Case::random::<E>(&graph, 3, IN_FLOAT).weighted::<E>(Weighted::Columns);
-            case.weights.fill(f32::NEG_INFINITY);
-            case.run::<B, E>(backend);
+            for policy in SCHEDULES {
+                let mut case =
+                    Case::random::<E>(&graph, 3, policy).weighted::<E>(Weighted::Columns);
+                case.weights.fill(f32::NEG_INFINITY);
+                case.run::<B, E>(backend);
+            }
         }
     }
     check::<B, f16>(backend);

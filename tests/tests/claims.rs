@@ -21,8 +21,13 @@ use halfgnn_tests::task;
 const SECTOR: u64 = 32;
 
 fn open() -> Gpu<Emulated> {
+    of_multiprocessors(Options::default().multiprocessors)
+}
+
+fn of_multiprocessors(multiprocessors: u32) -> Gpu<Emulated> {
     let driver = Emulated::with_options(Options {
         record: true,
+        multiprocessors,
         ..Options::default()
     });
     let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
@@ -39,8 +44,23 @@ fn ring(edges: u32, degree: u32) -> Graph {
     Graph::from_edges(vertices as usize, &rows, &columns).expect("ids are in range")
 }
 
-/// The launches of one SpMM of `features` halves.
+/// The launches of one edge-parallel SpMM of `features` halves.
 fn spmm(gpu: &Gpu<Emulated>, graph: &Graph, features: usize, weighted: bool) -> Vec<Launched> {
+    // As on a graph that fills a card.
+    let policy = SpmmPolicy {
+        edges_per_warp: Some(EDGES_PER_WARP),
+        ..SpmmPolicy::DEFAULT
+    };
+    spmm_by(gpu, graph, features, weighted, policy)
+}
+
+fn spmm_by(
+    gpu: &Gpu<Emulated>,
+    graph: &Graph,
+    features: usize,
+    weighted: bool,
+    policy: SpmmPolicy,
+) -> Vec<Launched> {
     let device = DeviceGraph::new(gpu, graph).expect("room for the graph");
     let (vertices, kind) = (graph.vertices(), MemoryKind::Features);
     let ones = vec![1.0; vertices * features];
@@ -54,11 +74,7 @@ fn spmm(gpu: &Gpu<Emulated>, graph: &Graph, features: usize, weighted: bool) -> 
         } else {
             EdgeWeights::Ones
         },
-        // As on a graph that fills a card.
-        policy: SpmmPolicy {
-            edges_per_warp: Some(EDGES_PER_WARP),
-            ..SpmmPolicy::DEFAULT
-        },
+        policy,
         ..Spmm::default()
     };
     gpu.driver().take_launches();
@@ -82,6 +98,34 @@ fn an_spmm_is_two_launches_at_most() {
     assert_eq!(spmm(&gpu, &ring(3 * EDGES_PER_CTA, 96), 32, false).len(), 2);
     // One CTA and no empty row leave nothing to complete.
     assert_eq!(spmm(&gpu, &ring(EDGES_PER_CTA, 8), 32, false).len(), 1);
+}
+
+/// A graph of Cora's size and degrees takes one launch, by itself: rows without edges, short rows and rows that a CTA shares
+/// are all written there, without atomics, and no CTA waits that has no long row.
+#[test]
+fn a_small_graph_takes_one_launch() {
+    // As many as an H100 has.
+    let gpu = of_multiprocessors(132);
+    let policy = SpmmPolicy::DEFAULT;
+    let ring = ring(10_556, 4);
+    let launches = spmm_by(&gpu, &ring, 64, false, policy);
+    assert_eq!(launches.len(), 1);
+    let counts = &launches[0].report.counts;
+    assert_eq!((counts.atomics(), counts.block_barriers), (0, 0));
+    // A column an edge and its row, once; and by each lane of a CTA one of its offsets.
+    let edges = ring.edges() as u64;
+    let lanes = ring.vertices().next_multiple_of(4) as u64 * 32;
+    assert_eq!(counts.global_loads.bytes, edges * (4 + 64 * 2) + lanes * 4);
+
+    let rows = [vec![0; 168], vec![9; 3]].concat();
+    let columns: Vec<u32> = (0..rows.len() as u32).map(|edge| edge % 20).collect();
+    let uneven = Graph::from_edges(20, &rows, &columns).expect("ids are in range");
+    let launches = spmm_by(&gpu, &uneven, 64, true, policy);
+    assert_eq!(launches.len(), 1);
+    let counts = &launches[0].report.counts;
+    assert_eq!(counts.atomics(), 0);
+    // Once by each of the four warps of the one CTA that has a long row.
+    assert_eq!(counts.block_barriers, 4);
 }
 
 /// Stage 1 reads each index once, and stage 2 each feature vector in one load of 16 bytes: with rows of 128 bytes every

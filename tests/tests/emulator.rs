@@ -42,6 +42,11 @@ fn spmm_in_any_order() {
 }
 
 #[test]
+fn sddmm_in_any_order() {
+    in_any_order::sddmm(&open(Options::default()));
+}
+
+#[test]
 fn matmul_in_any_order() {
     in_any_order::matmul(&open(Options::default()));
 }

@@ -9,6 +9,8 @@ use crate::tensor::Array;
 #[derive(Debug)]
 pub struct Adjacency<B: Storage> {
     vertices: usize,
+    /// Edges of the longest row.
+    pub(crate) longest_row: u32,
     pub(crate) rows: Array<B, u32>,
     pub(crate) columns: Array<B, u32>,
     pub(crate) offsets: Array<B, u64>,
@@ -27,6 +29,7 @@ impl<B: Storage> Adjacency<B> {
         let starts = Starts::new(csr);
         Ok(Self {
             vertices: csr.vertices(),
+            longest_row: csr.longest_row(),
             rows: upload(csr.rows())?,
             columns: upload(csr.cols())?,
             offsets: Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?,

@@ -37,8 +37,8 @@ pub use sddmm::{
 };
 pub use shadow::{Shadow, ShadowOperators};
 pub use sparse::{
-    Accumulate, Aggregation, EdgeWeights, Scaling, SelfTerm, SparseOperators, Spmm, SpmmEpilogue,
-    SpmmPolicy, Write,
+    Accumulate, Aggregation, EdgeWeights, Scaling, Schedule, SelfTerm, SparseOperators, Spmm,
+    SpmmEpilogue, SpmmPolicy, Write,
 };
 pub use storage::Storage;
 

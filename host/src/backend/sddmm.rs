@@ -6,6 +6,7 @@
 use super::{Accumulate, Adjacency, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
+use serde::{Deserialize, Serialize};
 
 /// Operators that write a number for each edge.
 pub trait SddmmOperators: Storage {
@@ -126,7 +127,8 @@ pub enum Reduction {
 }
 
 /// What a lane loads at once in half precision (HalfGNN §4.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HalfLoad {
     /// Two halves, 4 bytes.
     Half2,

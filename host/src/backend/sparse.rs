@@ -1,6 +1,6 @@
 //! Sparse operators, over the edges of a graph: SpMM.
 
-use super::{Adjacency, EdgeAttention, Storage};
+use super::{Adjacency, EdgeAttention, HalfLoad, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,21 @@ pub enum Aggregation {
     Max,
 }
 
+/// What a warp of a card has of the graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// What is faster for the graph, the feature length and the card.
+    #[default]
+    Auto,
+    /// A share of the edges, equal for all: whatever the degrees, no warp has more to do than another. Rows that cross CTAs
+    /// are completed by a second launch.
+    Edge,
+    /// A row, in one launch: for small graphs whose rows are short, where a launch is what takes time (HalfGNN §4.3.3, after
+    /// Huang et al.).
+    Vertex,
+}
+
 /// How an SpMM computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SpmmPolicy {
@@ -99,9 +114,16 @@ pub struct SpmmPolicy {
     #[serde(default)]
     pub write: Write,
     /// Edges of a warp: a power of two from 16 to 256, and no fewer than four for each of its sub-warps. By itself a card
-    /// chooses from the number of edges and of multiprocessors; the CPU has no warps.
+    /// chooses from the number of edges and of multiprocessors; the CPU has no warps. Where it is given the schedule is
+    /// [`Schedule::Edge`].
     #[serde(default)]
     pub edges_per_warp: Option<u32>,
+    /// What a warp has. The CPU has no warps.
+    #[serde(default)]
+    pub schedule: Schedule,
+    /// What a lane loads at once in half precision; narrow loads are for comparison. The CPU has no lanes.
+    #[serde(default)]
+    pub load: HalfLoad,
 }
 
 impl SpmmPolicy {
@@ -111,6 +133,8 @@ impl SpmmPolicy {
         accumulate: Accumulate::Float,
         write: Write::Staged,
         edges_per_warp: None,
+        schedule: Schedule::Auto,
+        load: HalfLoad::Half8,
     };
 }
 

@@ -144,6 +144,12 @@ impl Csr {
             .collect()
     }
 
+    /// The number of edges in the longest row; 0 where there is no row.
+    pub fn longest_row(&self) -> u32 {
+        let degrees = self.offsets.windows(2).map(|pair| pair[1] - pair[0]);
+        degrees.max().unwrap_or(0) as u32
+    }
+
     /// The rows without any edge, ascending. An SpMM writes zeros there.
     pub fn empty_rows(&self) -> Vec<u32> {
         let empty = |row: &usize| self.offsets[*row] == self.offsets[row + 1];
@@ -239,6 +245,7 @@ mod tests {
         assert_eq!(csr.offsets(), [0, 1, 3, 3, 5]);
         assert_eq!(csr.empty_rows(), [2]);
         assert_eq!(csr.row_degrees(), [1, 2, 0, 2]);
+        assert_eq!(csr.longest_row(), 2);
         assert_eq!((csr.row(1), csr.row_range(3)), ([0, 3].as_slice(), 3..5));
         assert_eq!(csr.bytes(), 2 * 5 * 4 + 5 * 8);
     }

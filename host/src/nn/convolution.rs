@@ -2,7 +2,7 @@
 
 use super::{Inputs, MemoryPlan, Mode, Parameter, Pool, Propagation};
 use crate::backend::{
-    Backend, Beside, Dropout, EdgeWeights, Epilogue, Form, Spmm, SpmmEpilogue, SpmmPolicy,
+    Backend, Beside, Dropout, EdgeWeights, Epilogue, Form, Schedule, Spmm, SpmmEpilogue, SpmmPolicy,
 };
 use crate::error::Error;
 use crate::ops;
@@ -251,7 +251,13 @@ impl Order {
     /// The order whose aggregation is narrower. Aggregating first wants the column factors inside the SpMM, which only
     /// the default policy has kernels for.
     pub(super) fn choose(inputs: usize, outputs: usize, policy: SpmmPolicy) -> Self {
-        if inputs < outputs && policy == SpmmPolicy::default() {
+        // Which warp has what is another question.
+        let rounding = SpmmPolicy {
+            schedule: Schedule::Auto,
+            edges_per_warp: None,
+            ..policy
+        };
+        if inputs < outputs && rounding == SpmmPolicy::default() {
             Order::AggregateFirst
         } else {
             Order::TransformFirst

@@ -2,7 +2,7 @@
 
 use crate::backend::MemoryKind;
 use crate::backend::cpu::Cpu;
-use crate::backend::gpu::spmm::most_cta_edges_log2;
+use crate::backend::gpu::schedule::most_cta_edges_log2;
 use crate::driver::DriverError;
 use crate::error::Error;
 use crate::graph::{Csr, Graph, Starts};

@@ -6,6 +6,8 @@
 //! edge-parallel kernel, which writes every row that lies inside one CTA, puts the rest into the staging buffer and
 //! writes zeros to the rows without edges, and the follow-up kernel, which completes the rows that cross CTAs (HalfGNN
 //! §4.3.2).
+//!
+//! Or one launch does: in the vertex-parallel kernel a warp has a row, empty ones too, and a CTA a long one (§4.3.3).
 
 use crate::attention::EdgeAttention;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
@@ -41,7 +43,7 @@ pub const STAGED_END: u32 = 0;
 pub const STAGED_TAIL: u32 = 1;
 
 param_struct! {
-    /// Parameters of both SpMM kernels.
+    /// Parameters of all SpMM kernels.
     ///
     /// Rows of `x` and `y` are 16-byte aligned and a whole number of 16-byte vectors long. What lies between the end of
     /// a row and the next vector is padding, zero on input and written as zero.
@@ -104,6 +106,10 @@ param_struct! {
         pub cta_edges_log2: u32,
         /// Floats of a staged row: [`staged_row`].
         pub staged_row: u32,
+        /// Rows of the matrix.
+        pub vertices: u32,
+        /// Zero.
+        pub reserved: u32,
         /// Factor of the row of `x` that is added to the same row of `y`; where it is 0 none is read.
         pub self_factor: f32,
         /// Not 0 where negative results become zero. A NaN stays one.
@@ -122,6 +128,30 @@ param_struct! {
 /// CTAs that walk `edges` edges.
 pub const fn ctas(edges: u32, cta_edges_log2: u32) -> u32 {
     edges.div_ceil(1 << cta_edges_log2)
+}
+
+/// CTAs of the vertex-parallel kernel for `vertices` rows: a warp a row.
+pub const fn vertex_ctas(vertices: u32) -> u32 {
+    vertices.div_ceil(WARPS_PER_CTA)
+}
+
+/// Edges above which all warps of a vertex-parallel CTA share a row: it has three groups of 32 or more then, for four warps.
+pub const VERTEX_LONG_ROW: u32 = 2 * WARP;
+
+/// Layout of the shared memory of the vertex-parallel kernel: what each warp has of each long row of its CTA.
+pub mod vertex_shared {
+    use super::{WARP, WARPS_PER_CTA};
+
+    /// Bytes, for `floats` floats of a lane.
+    pub const fn bytes(floats: u32) -> u32 {
+        WARPS_PER_CTA * WARPS_PER_CTA * floats * WARP * 4
+    }
+
+    /// Byte offset of float `i` of lane `lane` of warp `warp`, of row `row` of the CTA: consecutive lanes
+    /// use consecutive banks.
+    pub const fn part(floats: u32, row: u32, warp: u32, i: u32, lane: u32) -> u32 {
+        (((row * WARPS_PER_CTA + warp) * floats + i) * WARP + lane) * 4
+    }
 }
 
 /// The fewest edges of a CTA, as a base-2 logarithm, for sub-warps of `1 << lanes_log2` lanes: each has a multiple of four.
@@ -210,8 +240,8 @@ pub mod shared {
     }
 }
 
-/// Calls `$with! { entry, element, weight, scale, accumulate; … }` with every SpMM entry that is built: the one list
-/// from which the kernels crate makes the entries and the host its table.
+/// Calls `$with! { entry, element, weight, scale, accumulate; … }` with every edge-parallel entry that is built: the one
+/// list from which the kernels crate makes the entries and the host its table.
 ///
 /// - element: what one lane loads: `Half2`, `Half4`, `Half8` or `Float4`.
 /// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `ColumnScale`, `Attention`, or with a sign that says whether the sum
@@ -255,6 +285,34 @@ macro_rules! spmm_entries {
             spmm_ag_float4_both: Float4, AttentionGradient, Discretized, BothInFloat;
             spmm_v_float4_finished_float: Float4, Ones, Finished, InFloat;
             spmm_cs_float4_finished_float: Float4, ColumnScale, Finished, InFloat;
+        }
+    };
+}
+
+/// [`spmm_entries!`] for the vertex-parallel entries.
+#[macro_export]
+macro_rules! spmm_vertex_entries {
+    ($with:ident) => {
+        $with! {
+            spmm_vertex_v_half8_discretized_half: Half8, Ones, Discretized, InHalf;
+            spmm_vertex_v_half8_discretized_float: Half8, Ones, Discretized, InFloat;
+            spmm_vertex_v_half2_discretized_half: Half2, Ones, Discretized, InHalf;
+            spmm_vertex_v_half2_discretized_float: Half2, Ones, Discretized, InFloat;
+            spmm_vertex_v_half8_finished_float: Half8, Ones, Finished, InFloat;
+            spmm_vertex_v_half8_max: Half8, Ones, Maximum, Largest;
+            spmm_vertex_v_float4_discretized_float: Float4, Ones, Discretized, InFloat;
+            spmm_vertex_v_float4_finished_float: Float4, Ones, Finished, InFloat;
+            spmm_vertex_v_float4_max: Float4, Ones, Maximum, Largest;
+            spmm_vertex_ve_half8_discretized_half: Half8, EdgeFeatures, Discretized, InHalf;
+            spmm_vertex_ve_half8_discretized_float: Half8, EdgeFeatures, Discretized, InFloat;
+            spmm_vertex_ve_half2_discretized_half: Half2, EdgeFeatures, Discretized, InHalf;
+            spmm_vertex_ve_float4_discretized_float: Float4, EdgeFeatures, Discretized, InFloat;
+            spmm_vertex_ve_half8_max: Half8, EdgeFeatures, Maximum, Largest;
+            spmm_vertex_ve_float4_max: Float4, EdgeFeatures, Maximum, Largest;
+            spmm_vertex_cs_half8_discretized_float: Half8, ColumnScale, Discretized, InFloat;
+            spmm_vertex_cs_half8_finished_float: Half8, ColumnScale, Finished, InFloat;
+            spmm_vertex_cs_float4_finished_float: Float4, ColumnScale, Finished, InFloat;
+            spmm_vertex_cs_float4_discretized_float: Float4, ColumnScale, Discretized, InFloat;
         }
     };
 }
@@ -405,6 +463,15 @@ impl Sums {
     }
 }
 
+/// What a warp has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Schedule {
+    /// A share of the edges, whatever the rows.
+    EdgeParallel,
+    /// A row, whatever its edges.
+    VertexParallel,
+}
+
 /// One built SpMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpmmEntry {
@@ -453,26 +520,37 @@ macro_rules! table {
     };
 }
 
-/// Every SpMM.
-pub const SPMMS: &[SpmmEntry] = spmm_entries!(table);
+impl Schedule {
+    /// Both.
+    pub const ALL: [Self; 2] = [Schedule::EdgeParallel, Schedule::VertexParallel];
+
+    /// Every SpMM of the schedule.
+    pub const fn spmms(self) -> &'static [SpmmEntry] {
+        match self {
+            Schedule::EdgeParallel => spmm_entries!(table),
+            Schedule::VertexParallel => spmm_vertex_entries!(table),
+        }
+    }
+}
 
 /// Every follow-up kernel.
 pub const FOLLOW_UPS: &[FollowUpEntry] = spmm_follow_up_entries!(table);
 
 /// The SpMM of these policies, if it is built.
 pub fn spmm(
+    schedule: Schedule,
     load: Load,
     weights: Weights,
     scale: Scale,
     accumulate: Accumulate,
 ) -> Option<&'static SpmmEntry> {
-    SPMMS.iter().find(|entry| {
+    schedule.spmms().iter().find(|entry| {
         (entry.load, entry.weights, entry.scale, entry.accumulate)
             == (load, weights, scale, accumulate)
     })
 }
 
-/// The follow-up kernel of an SpMM of these policies, if it is built.
+/// The follow-up kernel of an edge-parallel SpMM of these policies, if it is built.
 pub fn follow_up(load: Load, scale: Scale, sums: Sums) -> Option<&'static FollowUpEntry> {
     FOLLOW_UPS
         .iter()
@@ -486,7 +564,11 @@ macro_rules! names {
 }
 
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[spmm_entries!(names), spmm_follow_up_entries!(names)];
+pub const ENTRIES: &[&[EntrySpec]] = &[
+    spmm_entries!(names),
+    spmm_follow_up_entries!(names),
+    spmm_vertex_entries!(names),
+];
 
 #[cfg(test)]
 mod tests {
@@ -542,27 +624,58 @@ mod tests {
 
     #[test]
     fn every_spmm_has_its_follow_up() {
-        for entry in SPMMS {
+        for entry in Schedule::EdgeParallel.spmms() {
             assert!(
                 entry.scale == Scale::Atomic
                     || follow_up(entry.load, entry.scale, entry.accumulate.sums()).is_some(),
                 "{}",
                 entry.name
             );
-            assert_eq!(
-                spmm(entry.load, entry.weights, entry.scale, entry.accumulate),
-                Some(entry)
-            );
+        }
+    }
+
+    #[test]
+    fn every_spmm_is_found_by_its_policies() {
+        for schedule in Schedule::ALL {
+            for entry in schedule.spmms() {
+                let SpmmEntry {
+                    load,
+                    weights,
+                    scale,
+                    accumulate,
+                    ..
+                } = *entry;
+                assert_eq!(
+                    spmm(schedule, load, weights, scale, accumulate),
+                    Some(entry)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_warp_a_row_at_the_ends_of_the_range() {
+        assert_eq!([0, 1, 4, 5].map(vertex_ctas), [0, 1, 1, 2]);
+        // The kernel counts rows in 32 bits: the first of no warp is beyond them.
+        let last = vertex_ctas(u32::MAX) as u64 * WARPS_PER_CTA as u64 - 1;
+        assert!(last <= u32::MAX as u64);
+        for width in [2, 4, 8] {
+            let last = vertex_shared::part(width, 3, 3, width - 1, WARP - 1);
+            assert_eq!(last + 4, vertex_shared::bytes(width));
         }
     }
 
     #[test]
     fn shared_memory_fits_without_opting_in() {
-        for entry in SPMMS {
+        for entry in Schedule::EdgeParallel.spmms() {
             let floats = entry.accumulate.sums().floats(entry.load.width());
             let bytes = shared_bytes(floats, CTA_EDGES_LOG2_MAX, entry.weights.words())
                 + entry.scale.own_rows_bytes();
             assert!(bytes <= 48 * 1024, "{}", entry.name);
+        }
+        for entry in Schedule::VertexParallel.spmms() {
+            let floats = entry.accumulate.sums().floats(entry.load.width());
+            assert!(vertex_shared::bytes(floats) <= 48 * 1024, "{}", entry.name);
         }
         assert_eq!(shared::MERGE % 16, 0);
     }

@@ -2,15 +2,14 @@
 
 use super::empty;
 use super::epilogue::{finish, own, own_load};
-use super::policy::{Accumulate, Scaling, Weights};
+use super::lane::load_of;
+use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::{Rows, Starts};
 use super::sums::Sums;
 use crate::device::async_copy;
 use crate::device::global::Global;
 use crate::device::shared::Shared;
-use crate::device::thread::{
-    block_idx_x, block_idx_y, block_idx_z, sync_threads, thread_idx_x, thread_idx_x_anew,
-};
+use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x_anew};
 use crate::device::vector::Vector;
 use crate::device::warp::{lane_id, sync_warp, warp_id};
 use halfgnn_contract::spmm::{
@@ -93,7 +92,6 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
 
     #[inline(always)]
     fn new<W: Weights>(params: &SpmmParams) -> Self {
-        let lanes = 1 << params.lanes_log2;
         let warp_edges = (1 << params.cta_edges_log2) / WARPS_PER_CTA;
         // No sum leaves 32 bits, unless the last edges do.
         let base = (block_idx_x() << params.cta_edges_log2) + warp_id() * warp_edges;
@@ -102,18 +100,13 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         let first = base
             .saturating_add((lane_id() >> params.lanes_log2) * edges)
             .min(warp_end);
-        let load = block_idx_y() * lanes + (thread_idx_x() & (lanes - 1));
-        let (head, loads) = if W::BY_HEAD {
-            (block_idx_z() * params.head_loads, params.head_loads)
-        } else {
-            (0, params.feature_loads)
-        };
+        let (load, active) = load_of::<W>(params);
         Self {
             memory: Shared::base(),
             warp: (base, warp_end),
             share: (first, first.saturating_add(edges).min(warp_end)),
-            load: head + load.min(loads - 1),
-            active: load < loads,
+            load,
+            active,
             of: core::marker::PhantomData,
         }
     }
@@ -339,26 +332,6 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         }
     }
 
-    /// The segment's sum with one more edge.
-    #[inline(always)]
-    fn add<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
-        segment: &Segment<A::Sum>,
-        (weight, term, value): (u32, f32, V),
-    ) -> A::Sum {
-        let sum = if S::EACH_PRODUCT {
-            A::add_scaled::<W>(segment.sum, weight, segment.rows.scale, value)
-        } else if W::WEIGHTED {
-            A::add_weighted::<W>(segment.sum, weight, value)
-        } else {
-            A::add(segment.sum, value)
-        };
-        if W::TERMED {
-            A::add_term(sum, term)
-        } else {
-            sum
-        }
-    }
-
     /// One more edge, of this weight, term and row of `x`, which begins a new row where `starts` is not zero.
     ///
     /// # Safety
@@ -383,7 +356,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 };
                 self.call::<W, S>(params, segment.rows.row);
             }
-            segment.sum = Self::add::<W, S, A>(&segment, edge);
+            segment.sum = add::<V, W, S, A>(segment.sum, segment.rows.scale, edge);
         }
         segment
     }

@@ -1,13 +1,14 @@
 //! The follow-up kernel: rows that cross CTAs.
 
 use super::epilogue::{finish, own};
+use super::lane::merge_sub_warps;
 use super::policy::Scaling;
 use super::rows::scale_of;
 use super::sums::Sums;
 use crate::device::global::Global;
 use crate::device::thread::{block_idx_x, block_idx_y, block_idx_z, thread_idx_x};
 use crate::device::vector::Vector;
-use crate::device::warp::{ballot, lane_id, shuffle_xor, warp_id};
+use crate::device::warp::{ballot, lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{STAGED_END, STAGED_TAIL, SpmmParams, WARPS_PER_CTA};
 
@@ -50,13 +51,8 @@ pub unsafe fn run<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams) {
             left &= !((u32::MAX >> (WARP - lanes)) << (sub_warp << params.lanes_log2));
             let crossing = Crossing::into(params, first + sub_warp);
             let begin = crossing.begin + lane.sub_warp;
-            let mut sums = lane.add::<V, S, T>(params, begin, lane.sub_warps, crossing.end);
-            let mut distance = WARP / 2;
-            while distance >= lanes {
-                let other = sums.map(|_, value| shuffle_xor(value, distance));
-                sums = sums.merge::<S>(other);
-                distance /= 2;
-            }
+            let sums = lane.add::<V, S, T>(params, begin, lane.sub_warps, crossing.end);
+            let sums = merge_sub_warps::<V, S, T>(params, sums);
             if lane.sub_warp == 0 {
                 lane.complete::<V, S, T>(params, &crossing, sums);
             }

@@ -1,4 +1,4 @@
-//! Edge-parallel SpMM without atomics (HalfGNN §4.3).
+//! SpMM without atomics (HalfGNN §4.3): edge-parallel, and vertex-parallel (§4.3.3).
 //!
 //! ```text
 //!  edges      0 … 127 │ 128 … 255 │ 256 … 383 │ 384 … 511 ║ 512 …       a warp has 128 edges, a CTA 512
@@ -9,12 +9,14 @@
 //!
 //! - [`policy`]: what a variant is made of: weights, scaling, accumulation.
 //! - [`sums`]: what a row adds up to, and where it goes.
+//! - [`lane`]: what one lane has of a row.
 //! - [`rows`]: which row an edge is in.
 //! - [`edge_parallel`]: stage 1 caches the edges in shared memory, stage 2 walks them, then the CTA merges what its
 //!   sub-warps could not write.
 //! - [`empty`]: rows without edges, which CTAs of the same launch write.
 //! - [`epilogue`]: what becomes of a row where it is written.
 //! - [`follow_up`]: completes the rows that cross CTAs.
+//! - [`vertex_parallel`]: a warp a row and one launch, for small graphs with short rows; of the same policies.
 //!
 //! Each row is added up in an order that depends on the graph alone, so results repeat bit for bit.
 
@@ -22,9 +24,11 @@ mod edge_parallel;
 mod empty;
 mod epilogue;
 mod follow_up;
+mod lane;
 mod policy;
 mod rows;
 mod sums;
+mod vertex_parallel;
 
 use crate::device::vector::{
     Float4, HalfVector2 as Half2, HalfVector4 as Half4, HalfVector8 as Half8,
@@ -51,6 +55,20 @@ macro_rules! edge_parallel_entries {
     )*};
 }
 
+macro_rules! vertex_parallel_entries {
+    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
+        #[doc = concat!("Vertex-parallel SpMM: ", stringify!($element, $weight, $scale, $accumulate), ".")]
+        ///
+        /// # Safety
+        /// The launch contract in `halfgnn_contract::spmm`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
+            // SAFETY: the host keeps the launch contract.
+            unsafe { vertex_parallel::run::<$element, $weight, $scale, $accumulate>(&params) }
+        }
+    )*};
+}
+
 macro_rules! follow_up_entries {
     ($($entry:ident: $element:ident, $scale:ident, $sums:ident;)*) => {$(
         #[doc = concat!("Follow-up of the SpMM: ", stringify!($element, $scale, $sums), ".")]
@@ -67,3 +85,4 @@ macro_rules! follow_up_entries {
 
 halfgnn_contract::spmm_entries!(edge_parallel_entries);
 halfgnn_contract::spmm_follow_up_entries!(follow_up_entries);
+halfgnn_contract::spmm_vertex_entries!(vertex_parallel_entries);

@@ -370,6 +370,27 @@ pub trait Accumulate<V: Vector> {
     fn finish(sum: Self::Sum) -> Self::Sums;
 }
 
+/// `sum` with one more edge, `(weight, term, x)`, of a row whose factor is `scale`.
+#[inline(always)]
+pub fn add<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
+    sum: A::Sum,
+    scale: f32,
+    (weight, term, x): (u32, f32, V),
+) -> A::Sum {
+    let sum = if S::EACH_PRODUCT {
+        A::add_scaled::<W>(sum, weight, scale, x)
+    } else if W::WEIGHTED {
+        A::add_weighted::<W>(sum, weight, x)
+    } else {
+        A::add(sum, x)
+    };
+    if W::TERMED {
+        A::add_term(sum, term)
+    } else {
+        sum
+    }
+}
+
 /// In the element's own precision: half2 arithmetic, as in the paper.
 pub struct InHalf;
 

@@ -1,4 +1,4 @@
-//! SpMM row by row: the plain twin of the edge-parallel kernels (HalfGNN §4.3).
+//! SpMM row by row: the plain twin of the edge-parallel and the vertex-parallel kernels (HalfGNN §4.3).
 //!
 //! A row is summed up in the order of its edges. What rounds where is a question of the policy:
 //!

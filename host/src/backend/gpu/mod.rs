@@ -15,9 +15,10 @@ mod optimizer;
 #[doc(hidden)]
 pub mod peers;
 mod recording;
+pub(crate) mod schedule;
 mod sddmm;
 mod shadow;
-pub(crate) mod spmm;
+mod spmm;
 mod workspace;
 
 pub use buffer::Buffer;

@@ -1,23 +1,24 @@
-//! SpMM: two launches, the edge-parallel kernel and its follow-up.
+//! SpMM: two launches, the edge-parallel kernel and its follow-up, or one, the vertex-parallel kernel.
 
 use super::attention::edge_attention;
+use super::schedule::{self, Work};
 use super::{
     Gpu, array, dense_config, matrix, narrow, optional_array, optional_matrix, stride_vectors,
 };
 use crate::backend::{
     Accumulate, Activation, Adjacency, Aggregation, Combine, DenseOperators, EdgeAttention,
-    EdgeWeights, NormalizeOperators, Scaling, SoftmaxGradient, SparseOperators, Spmm, SpmmEpilogue,
-    Write,
+    EdgeWeights, HalfLoad, NormalizeOperators, Scaling, SoftmaxGradient, SparseOperators, Spmm,
+    SpmmEpilogue, Write,
 };
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix, Precision};
 use halfgnn_contract::attention::{self, RecordsParams, edge_plane_stride};
 use halfgnn_contract::dense::THREADS_PER_CTA;
-use halfgnn_contract::spmm::{self as contract, Load, Scale, SpmmParams, Weights};
+use halfgnn_contract::spmm::{self as contract, Load, Scale, Schedule, SpmmParams, Weights};
 use halfgnn_contract::{DevicePtr, HalfBits};
 
-const NAME: &str = "spmm";
+pub(super) const NAME: &str = "spmm";
 
 impl<D: Driver> SparseOperators for Gpu<D> {
     fn spmm<E: Element>(
@@ -52,12 +53,11 @@ impl<D: Driver> Gpu<D> {
         if y.rows() == 0 || y.columns() == 0 {
             return Ok(());
         }
-        let (first, second) = entries::<D, E>(op, second_sum.as_ref())?;
-        let fused = first.scale == Scale::Finished;
+        let kind = Kind::of::<D, E>(op, second_sum.as_ref());
         let edges = narrow(NAME, "edges", a.edges())?;
         let empty_count = narrow(NAME, "rows without edges", a.empty_rows.len())?;
         let x_stride = stride_vectors(NAME, x)?;
-        let load = first.load;
+        let load = kind.load;
         // A row is read to the end of its padding, in as many loads as fit into its 16-byte vectors.
         let feature_loads = x_stride * E::LANES as u32 / load.width();
         let heads = match op.weights {
@@ -71,15 +71,27 @@ impl<D: Driver> Gpu<D> {
         let tiles = contract::feature_tiles(head_loads);
         let work = Work {
             edges,
-            rows: narrow(NAME, "rows", a.vertices() - a.empty_rows.len())?,
+            vertices: narrow(NAME, "vertices", a.vertices())?,
+            filled_rows: narrow(NAME, "rows", a.vertices() - a.empty_rows.len())?,
+            longest_row: a.longest_row,
             lanes_log2,
             passes: tiles * heads,
         };
-        let cta_edges_log2 = match op.policy.edges_per_warp {
-            Some(edges) => forced(edges, lanes_log2)?,
-            None => choose(&work, self.driver.info().multiprocessors),
+        let multiprocessors = self.driver.info().multiprocessors;
+        let built = kind.entry(Schedule::VertexParallel).is_some();
+        let schedule = schedule::schedule(&op.policy, &work, multiprocessors, built)?;
+        let first = kind
+            .entry(schedule)
+            .ok_or_else(|| kind.missing::<D, E>(op))?;
+        let fused = first.scale == Scale::Finished;
+        let (cta_edges_log2, ctas) = match schedule {
+            Schedule::EdgeParallel => {
+                let log2 = schedule::cta_edges_log2(&op.policy, &work, multiprocessors)?;
+                (log2, contract::ctas(edges, log2))
+            }
+            // Neither edges a CTA nor a staging buffer.
+            Schedule::VertexParallel => (0, 0),
         };
-        let ctas = contract::ctas(edges, cta_edges_log2);
         let sums = first.accumulate.sums();
         let staged_row = contract::staged_row(feature_loads * load.width(), sums, heads);
         let through = second_sum.as_ref().and_then(|of| of.through.as_ref());
@@ -131,6 +143,8 @@ impl<D: Driver> Gpu<D> {
             ctas,
             cta_edges_log2,
             staged_row,
+            vertices: work.vertices,
+            reserved: 0,
             self_factor: itself.map_or(0.0, |itself| itself.factor),
             relu: op.epilogue.relu.into(),
             scale: op.scale,
@@ -147,8 +161,6 @@ impl<D: Driver> Gpu<D> {
         // it was made; the staging buffer has `staging_floats`.
         unsafe {
             let lane = sums.floats(load.width());
-            let shared_bytes = contract::shared_bytes(lane, cta_edges_log2, first.weights.words())
-                + first.scale.own_rows_bytes();
             if let Some(Second {
                 weights,
                 through: Some(through),
@@ -157,21 +169,36 @@ impl<D: Driver> Gpu<D> {
             {
                 self.pack_records(weights, through, params.records)?;
             }
-            // Atomics add to zeros, and so does nothing to the rows without edges.
-            let clearing = if second.is_some() {
-                empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
-            } else {
-                self.driver.fill(y.buffer.memory(), 0)?;
-                0
-            };
-            let config_of_first = config(ctas + clearing, shared_bytes);
-            self.kernels
-                .launch(&self.driver, first.name, config_of_first, &params)?;
-            if let Some(second) = second {
-                // One CTA leaves nothing to complete.
-                let follow_up = contract::follow_up_ctas(ctas, lanes_log2);
+            if schedule == Schedule::VertexParallel {
+                let shared_bytes = contract::vertex_shared::bytes(lane);
+                let config = config(contract::vertex_ctas(work.vertices), shared_bytes);
                 self.kernels
-                    .launch(&self.driver, second.name, config(follow_up, 0), &params)?;
+                    .launch(&self.driver, first.name, config, &params)?;
+            } else {
+                let second = contract::follow_up(load, first.scale, sums);
+                let shared_bytes =
+                    contract::shared_bytes(lane, cta_edges_log2, first.weights.words())
+                        + first.scale.own_rows_bytes();
+                // Atomics add to zeros, and so does nothing to the rows without edges.
+                let clearing = if second.is_some() {
+                    empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
+                } else {
+                    self.driver.fill(y.buffer.memory(), 0)?;
+                    0
+                };
+                let config_of_first = config(ctas + clearing, shared_bytes);
+                self.kernels
+                    .launch(&self.driver, first.name, config_of_first, &params)?;
+                if let Some(second) = second {
+                    // One CTA leaves nothing to complete.
+                    let follow_up = contract::follow_up_ctas(ctas, lanes_log2);
+                    self.kernels.launch(
+                        &self.driver,
+                        second.name,
+                        config(follow_up, 0),
+                        &params,
+                    )?;
+                }
             }
         }
         drop(workspace);
@@ -239,189 +266,90 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// The entry for what is asked, and its follow-up if it leaves anything to complete.
-fn entries<D: Driver, E: Element>(
-    op: &Spmm<'_, Gpu<D>, E>,
-    second_sum: Option<&Second<'_, D>>,
-) -> Result<
-    (
-        &'static contract::SpmmEntry,
-        Option<&'static contract::FollowUpEntry>,
-    ),
-    Error,
-> {
-    let weights = match op.weights {
-        EdgeWeights::Ones => Weights::Ones,
-        EdgeWeights::Features(_) | EdgeWeights::Planes { .. } => Weights::EdgeFeatures,
-        EdgeWeights::Columns(_) => Weights::ColumnScale,
-        EdgeWeights::Attention(_) => match second_sum {
-            None => Weights::Attention,
-            Some(Second { through: None, .. }) => Weights::SignedAttention,
-            Some(Second {
-                through: Some(_), ..
-            }) => Weights::AttentionGradient,
-        },
-    };
-    let load = match E::PRECISION {
-        Precision::Half => Load::Half8,
-        Precision::Float => Load::Float4,
-    };
-    // Column factors and attention are float, and so is what is added up with them.
-    let in_half = E::PRECISION == Precision::Half
-        && op.policy.accumulate == Accumulate::Half
-        && matches!(weights, Weights::Ones | Weights::EdgeFeatures);
-    let accumulate = match op.aggregation {
-        Aggregation::Max => contract::Accumulate::Largest,
-        Aggregation::Sum if second_sum.is_some() => contract::Accumulate::BothInFloat,
-        Aggregation::Sum if in_half => contract::Accumulate::InHalf,
-        Aggregation::Sum => contract::Accumulate::InFloat,
-    };
-    let scale = match (op.aggregation, op.policy.scaling, op.policy.write) {
-        (Aggregation::Max, ..) => Some(Scale::Maximum),
-        (_, Scaling::Discretized, Write::Staged) => Some(Scale::Discretized),
-        (_, Scaling::Discretized, Write::Atomic) => Some(Scale::Atomic),
-        (_, Scaling::PostReduction, Write::Staged) => Some(Scale::PostReduction),
-        (_, Scaling::PreReduction, Write::Staged) => Some(Scale::PreReduction),
-        _ => None,
-    };
-    let finished = (scale == Some(Scale::Discretized) && !op.epilogue.is_none())
-        .then(|| contract::spmm(load, weights, Scale::Finished, accumulate))
-        .flatten();
-    let first = finished
-        .or_else(|| scale.and_then(|scale| contract::spmm(load, weights, scale, accumulate)));
-    let Some(first) = first else {
-        return Err(Error::Unsupported {
-            operator: NAME,
-            reason: format!(
-                "no kernel is built for the {:?} in {} with {weights:?} and {:?}; discretized scaling, float accumulation \
-                 and the staged write have one for every sum",
-                op.aggregation,
-                E::PRECISION,
-                op.policy
-            ),
-        });
-    };
-    let follow_up = contract::follow_up(load, first.scale, first.accumulate.sums());
-    Ok((first, follow_up))
+/// What an entry is made of, but its schedule.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    load: Load,
+    weights: Weights,
+    /// None where nothing is built for it.
+    scale: Option<Scale>,
+    accumulate: contract::Accumulate,
+    /// Whether something is done to the sums.
+    epilogue: bool,
 }
 
-/// What an SpMM has to share out.
-struct Work {
-    edges: u32,
-    /// Rows that have edges.
-    rows: u32,
-    /// Base-2 logarithm of the lanes of a sub-warp.
-    lanes_log2: u32,
-    /// How often the edges are walked: feature tiles times heads.
-    passes: u32,
-}
-
-/// CTAs that a multiprocessor holds at once, of 48 registers a thread.
-const CTAS_PER_MULTIPROCESSOR: u64 = 10;
-
-/// Waves of CTAs under which smaller CTAs are better: with fewer the last, partial one is too large a part of all.
-const WAVES: u64 = 4;
-
-/// Mean edges of a row, of those that have some, under which a CTA has no more than [`contract::EDGES_PER_CTA`]. In
-/// shorter rows there is little to merge, and the gathered rows of fewer edges fit the first-level cache.
-const LONG_ROWS: u64 = 12;
-
-/// The most edges of a CTA, as a base-2 logarithm, for so many edges in so many rows.
-pub(crate) fn most_cta_edges_log2(edges: u64, rows: u64) -> u32 {
-    if edges < LONG_ROWS.saturating_mul(rows) {
-        contract::EDGES_PER_CTA.ilog2()
-    } else {
-        contract::CTA_EDGES_LOG2_MAX
-    }
-}
-
-/// Edges of a CTA as a base-2 logarithm: the most that still make [`WAVES`] full waves on a card of so many
-/// multiprocessors (HP-SpMM's dynamic task partition). The more edges a CTA has the fewer rows cross CTAs and the less
-/// the merge costs an edge; but too few CTAs leave multiprocessors idle at the end, or from the start on.
-fn choose(work: &Work, multiprocessors: u32) -> u32 {
-    let enough = WAVES * CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
-    let fewest = contract::cta_edges_log2_min(work.lanes_log2);
-    let most = most_cta_edges_log2(work.edges.into(), work.rows.into());
-    (fewest..=most)
-        .rev()
-        .find(|&log2| {
-            u64::from(contract::ctas(work.edges, log2)) * u64::from(work.passes) >= enough
-        })
-        .unwrap_or(fewest)
-}
-
-/// Edges of a CTA as a base-2 logarithm, for warps of so many as a caller wants.
-fn forced(edges_per_warp: u32, lanes_log2: u32) -> Result<u32, Error> {
-    let fewest = contract::cta_edges_log2_min(lanes_log2);
-    let most = contract::CTA_EDGES_LOG2_MAX;
-    let log2 = (edges_per_warp.max(1) * contract::WARPS_PER_CTA).ilog2();
-    if edges_per_warp.is_power_of_two() && (fewest..=most).contains(&log2) {
-        return Ok(log2);
-    }
-    let warp = |log2: u32| (1 << log2) / contract::WARPS_PER_CTA;
-    Err(Error::Unsupported {
-        operator: NAME,
-        reason: format!(
-            "{edges_per_warp} edges a warp; rows of this length want a power of two from {} to {}",
-            warp(fewest),
-            warp(most)
-        ),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chosen(edges: u32, lanes_log2: u32, passes: u32) -> u32 {
-        let work = Work {
-            edges,
-            rows: edges / 32,
-            lanes_log2,
-            passes,
+impl Kind {
+    fn of<D: Driver, E: Element>(
+        op: &Spmm<'_, Gpu<D>, E>,
+        second_sum: Option<&Second<'_, D>>,
+    ) -> Self {
+        let weights = match op.weights {
+            EdgeWeights::Ones => Weights::Ones,
+            EdgeWeights::Features(_) | EdgeWeights::Planes { .. } => Weights::EdgeFeatures,
+            EdgeWeights::Columns(_) => Weights::ColumnScale,
+            EdgeWeights::Attention(_) => match second_sum {
+                None => Weights::Attention,
+                Some(Second { through: None, .. }) => Weights::SignedAttention,
+                Some(Second {
+                    through: Some(_), ..
+                }) => Weights::AttentionGradient,
+            },
         };
-        choose(&work, 132)
-    }
-
-    #[test]
-    fn large_graphs_get_large_ctas_and_small_ones_enough_of_them() {
-        assert_eq!(chosen(u32::MAX, 3, 1), contract::CTA_EDGES_LOG2_MAX);
-        assert_eq!(chosen(67_108_864, 2, 1), contract::CTA_EDGES_LOG2_MAX);
-        // A graph that a card cannot be filled with.
-        assert_eq!(chosen(13_264, 3, 1), contract::cta_edges_log2_min(3));
-        assert_eq!(chosen(0, 5, 1), contract::cta_edges_log2_min(5));
-        assert_eq!(chosen(13_264, 0, 1), contract::cta_edges_log2_min(0));
-        for edges in [1 << 20, 3 << 20, 1 << 22, 5 << 20] {
-            let log2 = chosen(edges, 3, 1);
-            let enough = WAVES * CTAS_PER_MULTIPROCESSOR * 132;
-            assert!(u64::from(contract::ctas(edges, log2)) >= enough);
-            assert!(u64::from(contract::ctas(edges, log2 + 1)) < enough);
-            // Every further pass is as good as further edges.
-            assert_eq!(chosen(edges, 3, 2), log2 + 1);
+        let load = match (E::PRECISION, op.policy.load) {
+            (Precision::Half, HalfLoad::Half2) => Load::Half2,
+            (Precision::Half, HalfLoad::Half4) => Load::Half4,
+            (Precision::Half, HalfLoad::Half8) => Load::Half8,
+            (Precision::Float, _) => Load::Float4,
+        };
+        // Column factors and attention are float, and so is what is added up with them.
+        let in_half = E::PRECISION == Precision::Half
+            && op.policy.accumulate == Accumulate::Half
+            && matches!(weights, Weights::Ones | Weights::EdgeFeatures);
+        let accumulate = match op.aggregation {
+            Aggregation::Max => contract::Accumulate::Largest,
+            Aggregation::Sum if second_sum.is_some() => contract::Accumulate::BothInFloat,
+            Aggregation::Sum if in_half => contract::Accumulate::InHalf,
+            Aggregation::Sum => contract::Accumulate::InFloat,
+        };
+        let scale = match (op.aggregation, op.policy.scaling, op.policy.write) {
+            (Aggregation::Max, ..) => Some(Scale::Maximum),
+            (_, Scaling::Discretized, Write::Staged) => Some(Scale::Discretized),
+            (_, Scaling::Discretized, Write::Atomic) => Some(Scale::Atomic),
+            (_, Scaling::PostReduction, Write::Staged) => Some(Scale::PostReduction),
+            (_, Scaling::PreReduction, Write::Staged) => Some(Scale::PreReduction),
+            _ => None,
+        };
+        Self {
+            load,
+            weights,
+            scale,
+            accumulate,
+            epilogue: !op.epilogue.is_none(),
         }
     }
 
-    #[test]
-    fn short_rows_get_no_large_ctas() {
-        let work = Work {
-            edges: 1 << 27,
-            rows: 1 << 25,
-            lanes_log2: 3,
-            passes: 1,
-        };
-        assert_eq!(1 << choose(&work, 132), contract::EDGES_PER_CTA);
+    /// The entry, if it is built: one that has the epilogue, where there is one.
+    fn entry(self, schedule: Schedule) -> Option<&'static contract::SpmmEntry> {
+        let of = |scale| contract::spmm(schedule, self.load, self.weights, scale, self.accumulate);
+        let scale = self.scale?;
+        (scale == Scale::Discretized && self.epilogue)
+            .then(|| of(Scale::Finished))
+            .flatten()
+            .or_else(|| of(scale))
     }
 
-    #[test]
-    fn what_is_forced_is_checked() {
-        assert_eq!(forced(128, 0).expect("legal"), 9);
-        assert_eq!(forced(256, 0).expect("legal"), 10);
-        assert_eq!(forced(16, 3).expect("legal"), 6);
-        for (edges, lanes_log2) in [(0, 3), (8, 5), (16, 2), (100, 3), (512, 3)] {
-            let message = forced(edges, lanes_log2)
-                .expect_err("no legal size")
-                .to_string();
-            assert!(message.contains("edges a warp"), "{message}");
+    /// That it is not, and what is.
+    fn missing<D: Driver, E: Element>(self, op: &Spmm<'_, Gpu<D>, E>) -> Error {
+        Error::Unsupported {
+            operator: NAME,
+            reason: format!(
+                "no kernel is built for the {:?} in {} with {:?} and {:?}; discretized scaling, float accumulation, the \
+                 staged write and the widest load have one for every sum",
+                op.aggregation,
+                E::PRECISION,
+                self.weights,
+                op.policy
+            ),
         }
     }
 }

@@ -6,12 +6,12 @@ use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use crate::reference::Sum;
 use crate::sddmm;
 use crate::segment::unwritten_numbers;
-use crate::spmm::{self, Ending, Weighted, policies, weighted_policies};
+use crate::spmm::{self, Ending, SCHEDULES, Weighted, policies, weighted_policies};
 use half::f16;
 use halfgnn::backend::{
     Adjacency, Aggregation, AttentionPair, Backend, Dropout, EdgeAttention, EdgeCombine,
-    EdgeOperand, EdgeWeights, OptimizerSnapshot, OptimizerState, Reduction, SoftmaxGradient, Spmm,
-    SpmmPolicy, Write,
+    EdgeOperand, EdgeWeights, HalfLoad, OptimizerSnapshot, OptimizerState, Reduction, Schedule,
+    SoftmaxGradient, Spmm, SpmmPolicy, Write,
 };
 use halfgnn::graph::Csr;
 use halfgnn::ops;
@@ -45,7 +45,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
     let edges = weighted_policies::<E>()
         .iter()
         .map(|&policy| (Weighted::Edges, policy));
-    let columns = [(Weighted::Columns, spmm::IN_FLOAT)];
+    let columns = SCHEDULES.map(|policy| (Weighted::Columns, policy));
     for (weighted, policy) in ones.chain(edges).chain(columns) {
         for (features, averaged) in [(13, true), (40, false), (136, true)] {
             let SpmmPolicy {
@@ -54,8 +54,9 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 ..
             } = policy;
             let name = format!(
-                "spmm {} {weighted:?} {scaling:?} {accumulate:?} F={features}",
-                E::PRECISION
+                "spmm {} {weighted:?} {scaling:?} {accumulate:?}{} F={features}",
+                E::PRECISION,
+                warps_and_loads(policy)
             );
             cases.push(OperatorCase::new(name, move |backend: &B, operands| {
                 let graph = graph(operands);
@@ -74,15 +75,20 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         }
     }
     maxima_and_atomics::<B, E>(cases);
-    for weighted in [Weighted::Ones, Weighted::Columns] {
+    let weights = [Weighted::Ones, Weighted::Columns];
+    for (weighted, policy) in weights
+        .into_iter()
+        .flat_map(|weighted| SCHEDULES.map(|policy| (weighted, policy)))
+    {
         for (features, relu) in [(13, true), (136, false)] {
             let name = format!(
-                "spmm {} {weighted:?} with an epilogue F={features}",
-                E::PRECISION
+                "spmm {} {weighted:?} with an epilogue{} F={features}",
+                E::PRECISION,
+                warps_and_loads(policy)
             );
             cases.push(OperatorCase::new(name, move |backend: &B, operands| {
                 let graph = graph(operands);
-                let mut case = spmm::Case::random::<E>(&graph, features, spmm::IN_FLOAT);
+                let mut case = spmm::Case::random::<E>(&graph, features, policy);
                 case = case.weighted::<E>(weighted).averaged();
                 case.x = operands.striped::<E>(graph.vertices(), features);
                 case.weights = operands.mild::<f32>(case.weights.len());
@@ -158,14 +164,36 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
     }
 }
 
+/// What a policy has beside its sums, where it is not a share of the edges for each warp by the widest loads.
+fn warps_and_loads(policy: SpmmPolicy) -> String {
+    let warps = match policy.schedule {
+        Schedule::Vertex => " a warp a row",
+        Schedule::Auto | Schedule::Edge => "",
+    };
+    let loads = match policy.load {
+        HalfLoad::Half2 => " by half2",
+        HalfLoad::Half4 => " by half4",
+        HalfLoad::Half8 => "",
+    };
+    format!("{warps}{loads}")
+}
+
 /// Largest products, which are exact, and sums by atomics, of integers: any order of them gives the same bits.
 fn maxima_and_atomics<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
     const FEATURES: usize = 40;
-    for weighted in [Weighted::Ones, Weighted::Edges] {
-        let name = format!("spmm {} {weighted:?} maximum F={FEATURES}", E::PRECISION);
+    let weights = [Weighted::Ones, Weighted::Edges];
+    for (weighted, policy) in weights
+        .into_iter()
+        .flat_map(|weighted| SCHEDULES.map(|policy| (weighted, policy)))
+    {
+        let name = format!(
+            "spmm {} {weighted:?} maximum{} F={FEATURES}",
+            E::PRECISION,
+            warps_and_loads(policy)
+        );
         cases.push(OperatorCase::new(name, move |backend: &B, operands| {
             let graph = graph(operands);
-            let mut case = spmm::Case::random::<E>(&graph, FEATURES, spmm::IN_FLOAT);
+            let mut case = spmm::Case::random::<E>(&graph, FEATURES, policy);
             case = case.weighted::<E>(weighted);
             case.aggregation = Aggregation::Max;
             case.x = operands.striped::<E>(graph.vertices(), FEATURES);

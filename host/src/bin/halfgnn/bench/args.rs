@@ -162,7 +162,7 @@ impl From<SpmmPolicyName> for SpmmPolicy {
             scaling,
             accumulate,
             write,
-            edges_per_warp: None,
+            ..SpmmPolicy::DEFAULT
         }
     }
 }
