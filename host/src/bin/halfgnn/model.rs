@@ -1,7 +1,7 @@
 //! Options that say which model.
 
 use crate::args::{not_negative, probability};
-use crate::bench::args::SpmmPolicyName;
+use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use halfgnn::nn::{Aggregate, ConvolutionConfig, ModelConfig, Statistics};
@@ -27,9 +27,9 @@ pub struct ModelArgs {
     /// Add the input of a layer to its output where they are of one width
     #[arg(long)]
     pub residual: bool,
-    /// How neighbours are summed up: post-half is the way of frameworks, which overflows; not of GAT [default:
-    /// discretized-float]
-    #[arg(long, value_enum, value_name = "POLICY")]
+    /// How neighbours are summed up, as `halfgnn bench spmm --help` says: post-half is the way of frameworks, which overflows;
+    /// not of GAT [default: discretized-float]
+    #[arg(long, value_name = "POLICY")]
     pub policy: Option<SpmmPolicyName>,
     /// GAT: number of heads [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535))]
@@ -128,7 +128,7 @@ impl ModelArgs {
             dropout: self.dropout.unwrap_or(config.dropout),
             residual: self.residual,
             recompute: self.recompute,
-            policy: self.policy.map_or(config.policy, Into::into),
+            policy: self.policy.map_or(config.policy, |named| named.0),
             ..config
         })
     }

@@ -1,21 +1,25 @@
 //! Options of `bench`.
 
 use crate::args::{DeviceName, PrecisionName};
+use crate::bench::ablations::{self, AblationsArgs};
 use crate::bench::graphs::GraphName;
+use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
 use crate::bench::train::{self, TrainBenchArgs};
 use clap::{Args, Subcommand, ValueEnum};
-use halfgnn::backend::{Accumulate, HalfLoad, Reduction, Scaling, SddmmPolicy, SpmmPolicy, Write};
 use std::path::PathBuf;
 
 /// What to time.
 #[derive(Subcommand)]
 pub enum BenchCommand {
     /// Time SpMM, checked before it is timed, beside what a user would pick instead
-    #[command(after_help = SPMM_EXAMPLES)]
+    #[command(after_help = format!("{SPMM_EXAMPLES}\n\n{SPMM_GRAMMAR}"))]
     Spmm(SpmmArgs),
     /// Time SDDMM, checked before it is timed, beside what a user would pick instead
     #[command(after_help = SDDMM_EXAMPLES)]
     Sddmm(SddmmArgs),
+    /// What each of the paper's ideas is worth: with it and without, times and errors in one table
+    #[command(after_help = ablations::EXAMPLES)]
+    Ablations(AblationsArgs),
     /// Time training on random features and labels, beside figures of others
     #[command(after_help = train::EXAMPLES)]
     Train(TrainBenchArgs),
@@ -26,6 +30,7 @@ Examples:
   halfgnn bench spmm --graph kron:18
   halfgnn bench spmm --graph kron:21 --graph products-like --against cusparse,gather --json spmm.jsonl
   halfgnn bench spmm --graph web.csr --features 32,64,128 --precision half --policy discretized-half,post-half
+  halfgnn bench spmm --graph cora.npz --precision half --policy all    is the choice the best?
 
 A graph is a file (raw CSR, .npz, Matrix Market, edge list: whatever its content says) or one that the
 program makes, the same on every machine:
@@ -78,9 +83,9 @@ pub struct Common {
 pub struct SpmmArgs {
     #[command(flatten)]
     pub common: Common,
-    /// How it computes: where row factors are multiplied, and what a batch of edges is added up in
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [SpmmPolicyName::DiscretizedFloat, SpmmPolicyName::DiscretizedHalf])]
-    pub policy: Vec<SpmmPolicyName>,
+    /// How it computes: see below; may be repeated
+    #[arg(long, value_delimiter = ',', value_name = "POLICY|all", default_values = ["discretized-float", "discretized-half"])]
+    pub policy: Vec<SpmmPolicies>,
 }
 
 /// Options of `bench sddmm`.
@@ -111,110 +116,4 @@ pub enum PeerName {
     Dgl,
     /// Only reading each edge's index and row, and writing the result as fast as a copy: the speed of light
     Gather,
-}
-
-/// [`SpmmPolicy`], as it is typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SpmmPolicyName {
-    /// Batches added up in float, scaled and merged in float
-    DiscretizedFloat,
-    /// Batches added up in half2, scaled and merged in float
-    DiscretizedHalf,
-    /// Rows summed up in half, then scaled
-    PostHalf,
-    /// Products scaled, then summed up in half
-    PreHalf,
-    /// As discretized-float, but what warps share of a row is added to the output by atomics
-    AtomicFloat,
-    /// As discretized-half, likewise
-    AtomicHalf,
-}
-
-impl SpmmPolicyName {
-    /// The name, as it is typed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SpmmPolicyName::DiscretizedFloat => "discretized-float",
-            SpmmPolicyName::DiscretizedHalf => "discretized-half",
-            SpmmPolicyName::PostHalf => "post-half",
-            SpmmPolicyName::PreHalf => "pre-half",
-            SpmmPolicyName::AtomicFloat => "atomic-float",
-            SpmmPolicyName::AtomicHalf => "atomic-half",
-        }
-    }
-}
-
-impl From<SpmmPolicyName> for SpmmPolicy {
-    fn from(name: SpmmPolicyName) -> Self {
-        let (scaling, accumulate) = match name {
-            SpmmPolicyName::DiscretizedFloat => (Scaling::Discretized, Accumulate::Float),
-            SpmmPolicyName::DiscretizedHalf => (Scaling::Discretized, Accumulate::Half),
-            SpmmPolicyName::PostHalf => (Scaling::PostReduction, Accumulate::Half),
-            SpmmPolicyName::PreHalf => (Scaling::PreReduction, Accumulate::Half),
-            SpmmPolicyName::AtomicFloat => (Scaling::Discretized, Accumulate::Float),
-            SpmmPolicyName::AtomicHalf => (Scaling::Discretized, Accumulate::Half),
-        };
-        let write = match name {
-            SpmmPolicyName::AtomicFloat | SpmmPolicyName::AtomicHalf => Write::Atomic,
-            _ => Write::Staged,
-        };
-        SpmmPolicy {
-            scaling,
-            accumulate,
-            write,
-            ..SpmmPolicy::DEFAULT
-        }
-    }
-}
-
-/// [`SddmmPolicy`], as it is typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SddmmPolicyName {
-    /// The default: 16-byte loads, lanes added up on tensor cores
-    Half8Tensor,
-    /// 16-byte loads, lanes added up in float by shuffles
-    Half8,
-    /// 16-byte loads, half2 arithmetic
-    Half8InHalf,
-    /// 8-byte loads, half2 arithmetic
-    Half4InHalf,
-    /// 4-byte loads, half2 arithmetic
-    Half2InHalf,
-}
-
-impl SddmmPolicyName {
-    /// The name, as it is typed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SddmmPolicyName::Half8Tensor => "half8-tensor",
-            SddmmPolicyName::Half8 => "half8",
-            SddmmPolicyName::Half8InHalf => "half8-in-half",
-            SddmmPolicyName::Half4InHalf => "half4-in-half",
-            SddmmPolicyName::Half2InHalf => "half2-in-half",
-        }
-    }
-}
-
-impl From<SddmmPolicyName> for SddmmPolicy {
-    fn from(name: SddmmPolicyName) -> Self {
-        let (load, reduction, accumulate) = match name {
-            SddmmPolicyName::Half8Tensor => return SddmmPolicy::default(),
-            SddmmPolicyName::Half8 => (HalfLoad::Half8, Reduction::Shuffles, Accumulate::Float),
-            SddmmPolicyName::Half8InHalf => {
-                (HalfLoad::Half8, Reduction::Shuffles, Accumulate::Half)
-            }
-            SddmmPolicyName::Half4InHalf => {
-                (HalfLoad::Half4, Reduction::Shuffles, Accumulate::Half)
-            }
-            SddmmPolicyName::Half2InHalf => {
-                (HalfLoad::Half2, Reduction::Shuffles, Accumulate::Half)
-            }
-        };
-        SddmmPolicy {
-            load,
-            reduction,
-            accumulate,
-            ..SddmmPolicy::default()
-        }
-    }
 }

@@ -4,9 +4,10 @@ use super::args::{Common, PeerName, ReorderName};
 use super::measure::Times;
 use super::operator::Operator;
 use super::peers::{PeerTime, Peers};
-use super::table::{PRECISIONS, Row, Table};
+use super::table::{Choice, PRECISIONS, Row, Table};
 use crate::failure::Failure;
 use half::f16;
+use halfgnn::Error;
 use halfgnn::backend::{Backend, DeviceGraph};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
@@ -132,16 +133,30 @@ impl<O: Operator> Bench<'_, '_, O> {
                 }
             }
             for &precision in &self.common.precision {
-                match precision.into() {
-                    Precision::Half => {
-                        for &policy in self.policies {
-                            self.time::<B, f16>(backend, &graph, features, policy, &beside)?;
-                        }
-                    }
-                    Precision::Float => {
-                        self.time::<B, f32>(backend, &graph, features, O::IN_FLOAT, &beside)?;
+                let precision: Precision = precision.into();
+                let mut policies: Vec<O::Policy> = Vec::new();
+                for &policy in self.policies {
+                    let policy = match precision {
+                        Precision::Half => policy,
+                        Precision::Float => O::in_float(policy),
+                    };
+                    if !policies.contains(&policy) {
+                        policies.push(policy);
                     }
                 }
+                let mut timed = Vec::new();
+                for policy in policies {
+                    let times = match precision {
+                        Precision::Half => {
+                            self.time::<B, f16>(backend, &graph, features, policy, &beside)
+                        }
+                        Precision::Float => {
+                            self.time::<B, f32>(backend, &graph, features, policy, &beside)
+                        }
+                    }?;
+                    timed.extend(times.map(|times| (policy, times.ms)));
+                }
+                self.judge(features, precision, &timed)?;
             }
         }
         Ok(())
@@ -193,13 +208,24 @@ impl<O: Operator> Bench<'_, '_, O> {
         features: u32,
         policy: O::Policy,
         beside: &Beside,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Times>, Failure> {
         if self.stopped() {
-            return Ok(());
+            return Ok(None);
         }
         let columns = features as usize;
         let mut operands = O::operands::<B, E>(backend, self.graph, columns)?;
-        O::call(backend, graph.forward(), policy, &mut operands)?;
+        if let Err(error) = O::call(backend, graph.forward(), policy, &mut operands) {
+            let refused = matches!(error, Error::Unsupported { .. });
+            if refused && self.policies.len() > 1 {
+                self.table.say(&format!(
+                    "{}, F = {features}: no {}: {error}",
+                    self.label,
+                    O::name(policy)
+                ));
+                return Ok(None);
+            }
+            return Err(error.into());
+        }
         let largest_error = O::check(backend, self.graph.csr(), &operands).map_err(|wrong| {
             Failure::Run(format!("{}: {wrong}; {} is not timed", self.label, O::NAME))
         })?;
@@ -224,13 +250,44 @@ impl<O: Operator> Bench<'_, '_, O> {
             edges,
             features,
             precision: E::PRECISION.to_string(),
-            policy: O::name(policy).into(),
+            policy: O::name(policy),
             times,
             gathered_tb_per_s: gathered / times.ms / 1e9,
             largest_error,
             peers: beside.peers.clone(),
             speedup: BTreeMap::new(),
             over_bound: bound.map(|bound| times.ms / bound),
-        })
+        })?;
+        Ok(Some(times))
+    }
+
+    /// Shows how what was chosen compares with the best of what was forced.
+    fn judge(
+        &mut self,
+        features: u32,
+        precision: Precision,
+        timed: &[(O::Policy, f64)],
+    ) -> Result<(), Failure> {
+        for &(policy, ms) in timed {
+            let forced =
+                |&&(other, _): &&(O::Policy, f64)| other != policy && O::chosen(other) == policy;
+            let best = timed
+                .iter()
+                .filter(forced)
+                .min_by(|a, b| a.1.total_cmp(&b.1));
+            if let Some(&(forced, forced_ms)) = best {
+                self.table.choice(&Choice {
+                    event: "choice",
+                    operator: O::NAME,
+                    graph: self.label,
+                    features,
+                    precision: precision.to_string(),
+                    policy: O::name(policy),
+                    best_forced: O::name(forced),
+                    over_best: ms / forced_ms,
+                })?;
+            }
+        }
+        Ok(())
     }
 }

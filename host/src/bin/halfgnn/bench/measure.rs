@@ -6,6 +6,7 @@ use halfgnn::tensor::{Array, Element, Matrix, padded};
 use halfgnn_contract::rng;
 use rayon::prelude::*;
 use serde::Serialize;
+use std::ops::Range;
 
 /// Runs that are not timed.
 const WARM_UP: u32 = 2;
@@ -56,9 +57,14 @@ impl Times {
     }
 }
 
-/// Element `index` of operand `operand`, in [−0.5, 0.5).
-fn value(operand: u32, index: usize) -> f32 {
-    rng::unit_f32(rng::uniform_u32(rng::key(1, operand), index as u64)) - 0.5
+/// Element `index` of operand `operand`, in [0, 1).
+fn unit(operand: u32, index: usize) -> f32 {
+    rng::unit_f32(rng::uniform_u32(rng::key(1, operand), index as u64))
+}
+
+/// A number of [0, 1) in another range.
+fn scaled(range: &Range<f32>, unit: f32) -> f32 {
+    range.start + (range.end - range.start) * unit
 }
 
 /// A matrix of random numbers, and what it holds.
@@ -67,23 +73,40 @@ pub struct Operand<B: Backend, E: Element> {
     /// The matrix on the device.
     pub matrix: Matrix<B, E>,
     number: u32,
+    range: Range<f32>,
 }
 
 impl<B: Backend, E: Element> Operand<B, E> {
-    /// Operand `number` of an operator: `rows` × `columns`.
+    /// Operand `number` of an operator: `rows` × `columns`, in [−0.5, 0.5).
     pub fn new(backend: &B, number: u32, rows: usize, columns: usize) -> Result<Self, Error> {
+        Self::within(backend, number, rows, columns, -0.5..0.5)
+    }
+
+    /// The same in another range.
+    pub fn within(
+        backend: &B,
+        number: u32,
+        rows: usize,
+        columns: usize,
+        range: Range<f32>,
+    ) -> Result<Self, Error> {
         let mut values = vec![0.0; rows * columns];
         values
             .par_iter_mut()
             .enumerate()
-            .for_each(|(index, to)| *to = value(number, index));
+            .for_each(|(index, to)| *to = scaled(&range, unit(number, index)));
         let matrix = Matrix::from_f32(backend, rows, columns, &values, MemoryKind::Features)?;
-        Ok(Self { matrix, number })
+        Ok(Self {
+            matrix,
+            number,
+            range,
+        })
     }
 
     /// An element as it was rounded.
     pub fn get(&self, row: usize, column: usize) -> f64 {
-        let value = value(self.number, row * self.matrix.columns() + column);
+        let unit = unit(self.number, row * self.matrix.columns() + column);
+        let value = scaled(&self.range, unit);
         E::from_f32(value).to_f32().into()
     }
 }
@@ -126,6 +149,70 @@ pub fn check_spmm<B: Backend, E: Element>(
         }
     }
     Ok(largest)
+}
+
+/// Rows of the most edges that are looked at beside the sampled ones: hubs.
+const CHECKED_HUBS: usize = 32;
+
+/// Most columns of a row that are looked at.
+const CHECKED_COLUMNS: usize = 8;
+
+/// How far means are from the exact ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MeanErrors {
+    /// Largest |error| over the exact mean, of those that are finite.
+    pub largest_error: f64,
+    /// Elements that are infinite or NaN.
+    pub not_finite: usize,
+    /// Elements that were compared.
+    pub checked: usize,
+}
+
+/// Compares means of rows of `x`, none of whose elements is negative, with sums in double precision: on rows from the whole
+/// range, and on the longest.
+pub fn check_means<B: Backend, E: Element>(
+    backend: &B,
+    graph: &halfgnn::graph::Csr,
+    x: &Operand<B, E>,
+    y: &Matrix<B, E>,
+) -> Result<MeanErrors, Error> {
+    let (columns, stride) = (y.columns(), padded::<E>(y.columns()));
+    let y = y.to_padded(backend)?;
+    let mut hubs: Vec<usize> = (0..graph.vertices()).collect();
+    hubs.sort_by_key(|&row| std::cmp::Reverse(graph.row_range(row).len()));
+    hubs.truncate(CHECKED_HUBS);
+    let rows: Vec<usize> = samples(graph.vertices()).chain(hubs).collect();
+    let of_row = |&row: &usize| {
+        let mut found = MeanErrors::default();
+        let neighbours = graph.row(row);
+        let step = columns.div_ceil(CHECKED_COLUMNS).max(1);
+        for column in (0..columns)
+            .step_by(step)
+            .filter(|_| !neighbours.is_empty())
+        {
+            let terms = neighbours
+                .iter()
+                .map(|&neighbour| x.get(neighbour as usize, column));
+            let mean = terms.sum::<f64>() / neighbours.len() as f64;
+            let error = (f64::from(y[row * stride + column].to_f32()) - mean).abs();
+            found.checked += 1;
+            if !error.is_finite() {
+                found.not_finite += 1;
+            } else if error > 0.0 {
+                // A mean of zeros that is none has no relative error.
+                found.largest_error = found.largest_error.max(error / mean);
+            }
+        }
+        found
+    };
+    Ok(rows
+        .par_iter()
+        .map(of_row)
+        .reduce(MeanErrors::default, |a, b| MeanErrors {
+            largest_error: a.largest_error.max(b.largest_error),
+            not_finite: a.not_finite + b.not_finite,
+            checked: a.checked + b.checked,
+        }))
 }
 
 /// The largest |error| over Σ|terms| of an SDDMM `e` on edges of sampled rows, or what is wrong there.

@@ -1,5 +1,6 @@
 //! `halfgnn bench`: how long an operator takes, and how long what a user would pick instead.
 
+pub mod ablations;
 pub mod args;
 #[allow(clippy::module_inception)] // what the folder is about
 mod bench;
@@ -7,6 +8,7 @@ pub mod graphs;
 mod measure;
 mod operator;
 mod peers;
+pub mod policy;
 mod table;
 pub mod train;
 
@@ -24,7 +26,16 @@ use table::Table;
 pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     match command {
         BenchCommand::Train(args) => train::run(args, stop),
-        BenchCommand::Spmm(args) => time::<SpmmOperator>(&args.common, &args.policy, stop),
+        BenchCommand::Ablations(args) => ablations::run(args, stop),
+        BenchCommand::Spmm(args) => {
+            let policies: Vec<_> = args
+                .policy
+                .iter()
+                .flat_map(|named| &named.0)
+                .copied()
+                .collect();
+            time::<SpmmOperator>(&args.common, &policies, stop)
+        }
         BenchCommand::Sddmm(args) => time::<SddmmOperator>(&args.common, &args.policy, stop),
     }
 }

@@ -1,8 +1,8 @@
 //! What is timed: an operator with its operands, its policies, its check and its peers.
 
-use super::args::{SddmmPolicyName, SpmmPolicyName};
 use super::measure::{Operand, check_sddmm, check_spmm};
 use super::peers::{PeerTime, Peers};
+use super::policy::{SddmmPolicyName, SpmmPolicyName};
 use halfgnn::Error;
 use halfgnn::backend::{Adjacency, Backend, MemoryKind, Sddmm, Spmm, edge_plane};
 use halfgnn::graph::{Csr, Graph};
@@ -14,14 +14,18 @@ pub trait Operator {
     /// Its name, and the name of its rows in JSON.
     const NAME: &'static str;
     /// How it computes, as it is typed.
-    type Policy: Copy;
-    /// The one in float precision, which has no half to choose about.
-    const IN_FLOAT: Self::Policy;
+    type Policy: Copy + PartialEq;
     /// What it reads and writes.
     type Operands<B: Backend, E: Element>;
 
     /// The policy, as it is typed.
-    fn name(policy: Self::Policy) -> &'static str;
+    fn name(policy: Self::Policy) -> String;
+
+    /// The policy in float precision, which has no half to choose about.
+    fn in_float(policy: Self::Policy) -> Self::Policy;
+
+    /// The policy with everything chosen that can be; with that, two policies give the same sums.
+    fn chosen(policy: Self::Policy) -> Self::Policy;
 
     /// Operands for a graph.
     fn operands<B: Backend, E: Element>(
@@ -86,11 +90,18 @@ pub struct SpmmOperands<B: Backend, E: Element> {
 impl Operator for SpmmOperator {
     const NAME: &'static str = "spmm";
     type Policy = SpmmPolicyName;
-    const IN_FLOAT: SpmmPolicyName = SpmmPolicyName::DiscretizedFloat;
     type Operands<B: Backend, E: Element> = SpmmOperands<B, E>;
 
-    fn name(policy: SpmmPolicyName) -> &'static str {
-        policy.as_str()
+    fn name(policy: SpmmPolicyName) -> String {
+        policy.to_string()
+    }
+
+    fn in_float(policy: SpmmPolicyName) -> SpmmPolicyName {
+        policy.in_float()
+    }
+
+    fn chosen(policy: SpmmPolicyName) -> SpmmPolicyName {
+        policy.sums()
     }
 
     fn operands<B: Backend, E: Element>(
@@ -112,7 +123,7 @@ impl Operator for SpmmOperator {
         operands: &mut SpmmOperands<B, E>,
     ) -> Result<(), Error> {
         let op = Spmm {
-            policy: policy.into(),
+            policy: policy.0,
             ..Spmm::default()
         };
         ops::spmm(backend, graph, &op, &operands.x.matrix, &mut operands.y)
@@ -161,11 +172,18 @@ pub struct SddmmOperands<B: Backend, E: Element> {
 impl Operator for SddmmOperator {
     const NAME: &'static str = "sddmm";
     type Policy = SddmmPolicyName;
-    const IN_FLOAT: SddmmPolicyName = SddmmPolicyName::Half8Tensor;
     type Operands<B: Backend, E: Element> = SddmmOperands<B, E>;
 
-    fn name(policy: SddmmPolicyName) -> &'static str {
-        policy.as_str()
+    fn name(policy: SddmmPolicyName) -> String {
+        policy.as_str().into()
+    }
+
+    fn in_float(_: SddmmPolicyName) -> SddmmPolicyName {
+        SddmmPolicyName::Half8Tensor
+    }
+
+    fn chosen(policy: SddmmPolicyName) -> SddmmPolicyName {
+        policy
     }
 
     fn operands<B: Backend, E: Element>(

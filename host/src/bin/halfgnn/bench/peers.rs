@@ -31,9 +31,9 @@ pub const GATHER: &str = "gather";
 pub const CUSPARSE: &str = "cusparse";
 
 #[cfg(all(feature = "cuda", target_os = "linux"))]
-pub use card::Peers;
+pub use card::{Peers, is_card};
 #[cfg(not(all(feature = "cuda", target_os = "linux")))]
-pub use elsewhere::Peers;
+pub use elsewhere::{Peers, is_card};
 
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card {
@@ -70,6 +70,11 @@ mod card {
 
     fn cast<T: 'static, U: 'static>(value: &T) -> Option<&U> {
         (value as &dyn Any).downcast_ref()
+    }
+
+    /// Whether the backend is a CUDA card.
+    pub fn is_card<B: Backend>(backend: &B) -> bool {
+        cast::<B, Gpu<Cuda>>(backend).is_some()
     }
 
     impl<'a> Peers<'a> {
@@ -268,6 +273,11 @@ mod elsewhere {
     pub struct Peers<'a> {
         none: Infallible,
         backend: PhantomData<&'a ()>,
+    }
+
+    /// Whether the backend is a CUDA card: in this build, none is.
+    pub fn is_card<B: Backend>(_: &B) -> bool {
+        false
     }
 
     impl<'a> Peers<'a> {

@@ -55,6 +55,22 @@ impl Row {
     }
 }
 
+/// What was chosen from the graph and the card, beside the best of what was forced.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice<'a> {
+    /// `choice`.
+    pub event: &'static str,
+    pub operator: &'static str,
+    pub graph: &'a str,
+    pub features: u32,
+    pub precision: String,
+    /// The policy whose choice it was.
+    pub policy: String,
+    pub best_forced: String,
+    /// Its time over that of the best.
+    pub over_best: f64,
+}
+
 /// All rows of a command.
 pub struct Table<'a> {
     json: &'a mut JsonLines,
@@ -84,7 +100,7 @@ impl<'a> Table<'a> {
         row.compare();
         if !self.json.is_stdout() {
             let mut line = format!(
-                "{:<16} {:>11} edges  F={:<4} {:<5} {:<18} {:>9.4} ms ({:.4} to {:.4})  {:>6.2} TB/s gathered  error {:.1e}",
+                "{:<16} {:>11} edges  F={:<4} {:<5} {:<24} {:>9.4} ms ({:.4} to {:.4})  {:>6.2} TB/s gathered  error {:.1e}",
                 row.graph,
                 count(row.edges),
                 row.features,
@@ -111,10 +127,26 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
+    /// Shows how good a choice was.
+    pub fn choice(&mut self, choice: &Choice<'_>) -> Result<(), Failure> {
+        self.say(&format!(
+            "{} F={} {} {}: what was chosen takes {:.2} of the time of the best forced, {}",
+            choice.graph,
+            choice.features,
+            choice.precision,
+            choice.policy,
+            choice.over_best,
+            choice.best_forced,
+        ));
+        self.json
+            .write(choice)
+            .map_err(|error| Failure::Run(format!("--json: {error}")))
+    }
+
     /// Shows a peer's time.
     pub fn peer(&self, graph: &str, features: u32, peer: &PeerTime) {
         self.say(&format!(
-            "{graph:<16} {:>17}  F={features:<4} {:<5} {:<18} {:>9.4} ms ({:.4} to {:.4})",
+            "{graph:<16} {:>17}  F={features:<4} {:<5} {:<24} {:>9.4} ms ({:.4} to {:.4})",
             "",
             peer.precision,
             match peer.algorithm {

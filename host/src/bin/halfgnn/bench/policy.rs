@@ -1,0 +1,266 @@
+//! How operators compute, as it is typed.
+
+use clap::ValueEnum;
+use halfgnn::backend::{
+    Accumulate, HalfLoad, Reduction, Scaling, Schedule, SddmmPolicy, SpmmPolicy, Write,
+};
+use std::fmt;
+use std::str::FromStr;
+
+/// The grammar of [`SpmmPolicyName`], for `--help`.
+pub const SPMM_GRAMMAR: &str = "\
+A policy of the SpMM is SUMS[-WARPS][-LOAD], or `all`:
+  SUMS   discretized-float, discretized-half   batches added up in float or half2, scaled and merged in float
+         post-half, pre-half                   rows summed up in half, then scaled; products scaled, then summed up
+         atomic-float, atomic-half             as discretized, what warps share of a row added by atomics
+  WARPS  edge, edge16 … edge256   a warp has so many edges, and a row that several have takes a second launch
+         vertex                   a warp has a row, in one launch
+         left away, the faster of them is chosen
+  LOAD   half2, half4   what a lane loads at once in half, 16 bytes (half8) if left away
+  all    discretized-float with every WARPS, and how far the choice is from the best";
+
+/// A [`SpmmPolicy`] by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpmmPolicyName(pub SpmmPolicy);
+
+/// What `--policy` takes: one policy, or several by one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpmmPolicies(pub Vec<SpmmPolicyName>);
+
+/// Edges of a warp that can be asked for.
+const EDGES_PER_WARP: [u32; 5] = [16, 32, 64, 128, 256];
+
+impl FromStr for SpmmPolicies {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text != "all" {
+            return Ok(Self(vec![text.parse()?]));
+        }
+        let of = |schedule, edges_per_warp| {
+            SpmmPolicyName(SpmmPolicy {
+                schedule,
+                edges_per_warp,
+                ..SpmmPolicy::DEFAULT
+            })
+        };
+        let mut all = vec![of(Schedule::Auto, None), of(Schedule::Vertex, None)];
+        all.extend(EDGES_PER_WARP.map(|edges| of(Schedule::Edge, Some(edges))));
+        Ok(Self(all))
+    }
+}
+
+impl FromStr for SpmmPolicyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |part: &str| {
+            format!(
+                "`{text}` is no policy: {part}; say SUMS[-WARPS][-LOAD] as discretized-float-vertex, see --help"
+            )
+        };
+        let mut parts = text.split('-');
+        let mut policy = SpmmPolicy::DEFAULT;
+        let sums = (
+            parts.next().unwrap_or_default(),
+            parts.next().unwrap_or_default(),
+        );
+        (policy.scaling, policy.write) = match sums.0 {
+            "discretized" => (Scaling::Discretized, Write::Staged),
+            "post" => (Scaling::PostReduction, Write::Staged),
+            "pre" => (Scaling::PreReduction, Write::Staged),
+            "atomic" => (Scaling::Discretized, Write::Atomic),
+            other => return Err(wrong(&format!("`{other}` is no way of scaling"))),
+        };
+        policy.accumulate = match sums {
+            (_, "half") => Accumulate::Half,
+            ("discretized" | "atomic", "float") => Accumulate::Float,
+            (scaling, other) => {
+                return Err(wrong(&format!("`{scaling}` has no sums in `{other}`")));
+            }
+        };
+        for part in parts {
+            match part {
+                "vertex" => policy.schedule = Schedule::Vertex,
+                "half2" => policy.load = HalfLoad::Half2,
+                "half4" => policy.load = HalfLoad::Half4,
+                _ => match part.strip_prefix("edge").map(str::parse) {
+                    Some(Ok(edges)) if EDGES_PER_WARP.contains(&edges) => {
+                        policy.schedule = Schedule::Edge;
+                        policy.edges_per_warp = Some(edges);
+                    }
+                    _ if part == "edge" => policy.schedule = Schedule::Edge,
+                    _ => {
+                        return Err(wrong(&format!(
+                            "`{part}` is neither vertex, edge, edge16 to edge256, half2 nor half4"
+                        )));
+                    }
+                },
+            }
+        }
+        Ok(Self(policy))
+    }
+}
+
+impl fmt::Display for SpmmPolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = &self.0;
+        f.write_str(match (policy.scaling, policy.write) {
+            (Scaling::Discretized, Write::Staged) => "discretized",
+            (_, Write::Atomic) => "atomic",
+            (Scaling::PostReduction, Write::Staged) => "post",
+            (Scaling::PreReduction, Write::Staged) => "pre",
+        })?;
+        f.write_str(match policy.accumulate {
+            Accumulate::Half => "-half",
+            Accumulate::Float => "-float",
+        })?;
+        match (policy.schedule, policy.edges_per_warp) {
+            (Schedule::Auto, None) => {}
+            (Schedule::Vertex, _) => f.write_str("-vertex")?,
+            (Schedule::Edge, None) => f.write_str("-edge")?,
+            (Schedule::Auto | Schedule::Edge, Some(edges)) => write!(f, "-edge{edges}")?,
+        }
+        f.write_str(match policy.load {
+            HalfLoad::Half2 => "-half2",
+            HalfLoad::Half4 => "-half4",
+            HalfLoad::Half8 => "",
+        })
+    }
+}
+
+impl SpmmPolicyName {
+    /// The policy without what float precision has no choice of.
+    pub fn in_float(self) -> Self {
+        Self(SpmmPolicy {
+            scaling: Scaling::Discretized,
+            accumulate: Accumulate::Float,
+            load: HalfLoad::Half8,
+            ..self.0
+        })
+    }
+
+    /// The policy without what is chosen from the graph and the card.
+    pub fn sums(self) -> Self {
+        Self(SpmmPolicy {
+            schedule: Schedule::Auto,
+            edges_per_warp: None,
+            ..self.0
+        })
+    }
+}
+
+/// [`SddmmPolicy`], as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SddmmPolicyName {
+    /// The default: 16-byte loads, lanes added up on tensor cores
+    Half8Tensor,
+    /// 16-byte loads, lanes added up in float by shuffles
+    Half8,
+    /// 16-byte loads, half2 arithmetic
+    Half8InHalf,
+    /// 8-byte loads, half2 arithmetic
+    Half4InHalf,
+    /// 4-byte loads, half2 arithmetic
+    Half2InHalf,
+}
+
+impl SddmmPolicyName {
+    /// The name, as it is typed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SddmmPolicyName::Half8Tensor => "half8-tensor",
+            SddmmPolicyName::Half8 => "half8",
+            SddmmPolicyName::Half8InHalf => "half8-in-half",
+            SddmmPolicyName::Half4InHalf => "half4-in-half",
+            SddmmPolicyName::Half2InHalf => "half2-in-half",
+        }
+    }
+}
+
+impl From<SddmmPolicyName> for SddmmPolicy {
+    fn from(name: SddmmPolicyName) -> Self {
+        let (load, reduction, accumulate) = match name {
+            SddmmPolicyName::Half8Tensor => return SddmmPolicy::default(),
+            SddmmPolicyName::Half8 => (HalfLoad::Half8, Reduction::Shuffles, Accumulate::Float),
+            SddmmPolicyName::Half8InHalf => {
+                (HalfLoad::Half8, Reduction::Shuffles, Accumulate::Half)
+            }
+            SddmmPolicyName::Half4InHalf => {
+                (HalfLoad::Half4, Reduction::Shuffles, Accumulate::Half)
+            }
+            SddmmPolicyName::Half2InHalf => {
+                (HalfLoad::Half2, Reduction::Shuffles, Accumulate::Half)
+            }
+        };
+        SddmmPolicy {
+            load,
+            reduction,
+            accumulate,
+            ..SddmmPolicy::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        let mut names = vec![
+            "discretized-float",
+            "discretized-half",
+            "post-half",
+            "pre-half",
+            "atomic-float",
+            "atomic-half",
+            "discretized-half-vertex-half2",
+            "discretized-half-edge-half4",
+        ]
+        .into_iter()
+        .map(String::from)
+        .collect::<Vec<_>>();
+        let all: SpmmPolicies = "all".parse().expect("every schedule");
+        names.extend(all.0.iter().map(SpmmPolicyName::to_string));
+        assert_eq!(
+            names[8..11].join(" "),
+            "discretized-float discretized-float-vertex discretized-float-edge16"
+        );
+        for name in names {
+            let policy: SpmmPolicyName = name.parse().expect("a policy");
+            assert_eq!(policy.to_string(), name);
+        }
+        let default: SpmmPolicyName = "discretized-float".parse().expect("a policy");
+        assert_eq!(default.0, SpmmPolicy::default());
+    }
+
+    #[test]
+    fn other_names_are_told_what_is_wrong() {
+        for (text, told) in [
+            ("", "`` is no way of scaling"),
+            ("all-half", "`all` is no way of scaling"),
+            ("discretized", "no sums in ``"),
+            ("post-float", "`post` has no sums in `float`"),
+            ("discretized-float-edge100", "`edge100` is neither"),
+            ("discretized-float-half8", "`half8` is neither"),
+        ] {
+            let error = text.parse::<SpmmPolicyName>().expect_err("no policy");
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_chosen_is_no_part_of_the_sums() {
+        let parse = |text: &str| text.parse::<SpmmPolicyName>().expect("a policy");
+        assert_eq!(
+            parse("discretized-half-vertex-half2").sums(),
+            parse("discretized-half-half2")
+        );
+        assert_eq!(parse("atomic-half-edge64").sums(), parse("atomic-half"));
+        assert_eq!(
+            parse("post-half-edge").in_float(),
+            parse("discretized-float-edge")
+        );
+    }
+}
