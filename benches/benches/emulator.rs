@@ -4,21 +4,17 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use half::f16;
-use halfgnn::backend::gpu::Gpu;
-use halfgnn::driver::Driver;
-use halfgnn::driver::emulated::{Emulated, Options};
-use halfgnn_benches::{Operands, kronecker};
+use halfgnn::driver::emulated::Options;
+use halfgnn_benches::{Operator, SddmmOperator, SpmmOperator, emulator, kronecker};
 
-fn spmm(criterion: &mut Criterion) {
-    let driver = Emulated::with_options(Options {
+fn instructions<O: Operator>(criterion: &mut Criterion) {
+    let backend = emulator(Options {
         record: true,
         ..Options::default()
     });
-    let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
-    let backend = Gpu::new(driver, &ptx).expect("the PTX fits this program");
     let mut operands =
-        Operands::<_, f16>::new(&backend, &kronecker(10), 64).expect("room for the operands");
-    operands.spmm(&backend).expect("a legal SpMM");
+        O::operands::<_, f16>(&backend, &kronecker(10), 64).expect("room for the operands");
+    O::call(&backend, &mut operands).expect("a legal operator");
     let launches = backend.driver().take_launches();
     let instructions = launches
         .iter()
@@ -27,14 +23,18 @@ fn spmm(criterion: &mut Criterion) {
 
     let mut group = criterion.benchmark_group("emulator");
     group.throughput(Throughput::Elements(instructions));
-    group.bench_function("spmm/half/kron10/F=64", |bencher| {
+    group.bench_function(format!("{}/half/kron10/F=64", O::NAME), |bencher| {
         bencher.iter(|| {
-            operands.spmm(&backend).expect("a legal SpMM");
+            O::call(&backend, &mut operands).expect("a legal operator");
             backend.driver().take_launches()
         });
     });
     group.finish();
 }
 
-criterion_group!(benches, spmm);
+criterion_group!(
+    benches,
+    instructions::<SpmmOperator>,
+    instructions::<SddmmOperator>
+);
 criterion_main!(benches);
