@@ -88,7 +88,7 @@ impl Footprint {
         let rows = vertices - graph.csr().empty_rows().len();
         let most = match config.policy.edges_per_warp {
             Some(edges) => u64::from(edges.max(1)) * u64::from(WARPS_PER_CTA),
-            None => 1 << most_cta_edges_log2(edges, rows as u64),
+            None => 1 << most_cta_edges_log2(edges, rows as u64, sums),
         };
         let ctas = edges.div_ceil(most).max(fine);
         let staging = ctas.saturating_mul(row);

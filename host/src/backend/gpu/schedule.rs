@@ -2,7 +2,7 @@
 
 use crate::backend::{Schedule, SpmmPolicy};
 use crate::error::Error;
-use halfgnn_contract::spmm::{self as contract, Schedule as Built};
+use halfgnn_contract::spmm::{self as contract, Schedule as Built, Sums};
 
 /// What an SpMM has to share out.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,8 @@ pub(super) struct Work {
     pub(super) lanes_log2: u32,
     /// How often the edges are walked: feature tiles times heads.
     pub(super) passes: u32,
+    /// What a row adds up to.
+    pub(super) sums: Sums,
 }
 
 /// CTAs of the edge-parallel kernel that a multiprocessor holds at once, of 48 registers a thread.
@@ -85,9 +87,22 @@ pub(super) fn cta_edges_log2(
     }
 }
 
+/// Whether so many edge-parallel CTAs keep a card busy until its end: its work takes longer than its launches.
+pub(super) fn fills(ctas: u32, work: &Work, multiprocessors: u32) -> bool {
+    u64::from(ctas) * u64::from(work.passes) >= enough(multiprocessors)
+}
+
+/// CTAs from which on more of them do not make a launch faster.
+fn enough(multiprocessors: u32) -> u64 {
+    WAVES * CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors)
+}
+
 /// The most edges of a CTA, as a base-2 logarithm, for so many edges in so many rows.
-pub(crate) fn most_cta_edges_log2(edges: u64, rows: u64) -> u32 {
-    if edges < LONG_ROWS.saturating_mul(rows) {
+///
+/// Merging two sums takes twice the shared memory, which the first-level cache then has no more: with
+/// [`contract::CTA_EDGES_LOG2_MAX`] it is slower by up to a third.
+pub(crate) fn most_cta_edges_log2(edges: u64, rows: u64, sums: Sums) -> u32 {
+    if sums == Sums::Both || edges < LONG_ROWS.saturating_mul(rows) {
         contract::EDGES_PER_CTA.ilog2()
     } else {
         contract::CTA_EDGES_LOG2_MAX
@@ -98,14 +113,11 @@ pub(crate) fn most_cta_edges_log2(edges: u64, rows: u64) -> u32 {
 /// multiprocessors (HP-SpMM's dynamic task partition). The more edges a CTA has the fewer rows cross CTAs and the less
 /// the merge costs an edge; but too few CTAs leave multiprocessors idle at the end, or from the start on.
 fn choose(work: &Work, multiprocessors: u32) -> u32 {
-    let enough = WAVES * CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
     let fewest = contract::cta_edges_log2_min(work.lanes_log2);
-    let most = most_cta_edges_log2(work.edges.into(), work.filled_rows.into());
+    let most = most_cta_edges_log2(work.edges.into(), work.filled_rows.into(), work.sums);
     (fewest..=most)
         .rev()
-        .find(|&log2| {
-            u64::from(contract::ctas(work.edges, log2)) * u64::from(work.passes) >= enough
-        })
+        .find(|&log2| fills(contract::ctas(work.edges, log2), work, multiprocessors))
         .unwrap_or(fewest)
 }
 
@@ -140,6 +152,7 @@ mod tests {
             longest_row: 100,
             lanes_log2,
             passes: 1,
+            sums: Sums::One,
         }
     }
 
@@ -163,6 +176,7 @@ mod tests {
         longest_row: 168,
         lanes_log2: 3,
         passes: 1,
+        sums: Sums::One,
     };
 
     #[test]
@@ -234,9 +248,8 @@ mod tests {
         assert_eq!(chosen(13_264, 0, 1), contract::cta_edges_log2_min(0));
         for edges in [1 << 20, 3 << 20, 1 << 22, 5 << 20] {
             let log2 = chosen(edges, 3, 1);
-            let enough = WAVES * CTAS_PER_MULTIPROCESSOR * 132;
-            assert!(u64::from(contract::ctas(edges, log2)) >= enough);
-            assert!(u64::from(contract::ctas(edges, log2 + 1)) < enough);
+            assert!(u64::from(contract::ctas(edges, log2)) >= enough(132));
+            assert!(u64::from(contract::ctas(edges, log2 + 1)) < enough(132));
             // Every further pass is as good as further edges.
             assert_eq!(chosen(edges, 3, 2), log2 + 1);
         }
@@ -245,6 +258,15 @@ mod tests {
     #[test]
     fn short_rows_get_no_large_ctas() {
         let work = work(1 << 27, 1 << 25, 3);
+        assert_eq!(1 << choose(&work, 132), contract::EDGES_PER_CTA);
+    }
+
+    #[test]
+    fn two_sums_get_no_large_ctas() {
+        let work = Work {
+            sums: Sums::Both,
+            ..work(1 << 27, 1 << 20, 3)
+        };
         assert_eq!(1 << choose(&work, 132), contract::EDGES_PER_CTA);
     }
 

@@ -53,7 +53,7 @@ impl<D: Driver> Gpu<D> {
         if y.rows() == 0 || y.columns() == 0 {
             return Ok(());
         }
-        let kind = Kind::of::<D, E>(op, second_sum.as_ref());
+        let mut kind = Kind::of::<D, E>(op, second_sum.as_ref());
         let edges = narrow(NAME, "edges", a.edges())?;
         let empty_count = narrow(NAME, "rows without edges", a.empty_rows.len())?;
         let x_stride = stride_vectors(NAME, x)?;
@@ -76,14 +76,11 @@ impl<D: Driver> Gpu<D> {
             longest_row: a.longest_row,
             lanes_log2,
             passes: tiles * heads,
+            sums: kind.accumulate.sums(),
         };
         let multiprocessors = self.driver.info().multiprocessors;
         let built = kind.entry(Schedule::VertexParallel).is_some();
         let schedule = schedule::schedule(&op.policy, &work, multiprocessors, built)?;
-        let first = kind
-            .entry(schedule)
-            .ok_or_else(|| kind.missing::<D, E>(op))?;
-        let fused = first.scale == Scale::Finished;
         let (cta_edges_log2, ctas) = match schedule {
             Schedule::EdgeParallel => {
                 let log2 = schedule::cta_edges_log2(&op.policy, &work, multiprocessors)?;
@@ -92,7 +89,14 @@ impl<D: Driver> Gpu<D> {
             // Neither edges a CTA nor a staging buffer.
             Schedule::VertexParallel => (0, 0),
         };
-        let sums = first.accumulate.sums();
+        // An epilogue saves launches and passes over the output, but its registers cost the walk of the edges more than that
+        // as soon as the card is full of it.
+        kind.epilogue &= !schedule::fills(ctas, &work, multiprocessors);
+        let first = kind
+            .entry(schedule)
+            .ok_or_else(|| kind.missing::<D, E>(op))?;
+        let fused = first.scale == Scale::Finished;
+        let sums = work.sums;
         let staged_row = contract::staged_row(feature_loads * load.width(), sums, heads);
         let through = second_sum.as_ref().and_then(|of| of.through.as_ref());
         // Records come first, since they are as long as vectors.
@@ -274,7 +278,7 @@ struct Kind {
     /// None where nothing is built for it.
     scale: Option<Scale>,
     accumulate: contract::Accumulate,
-    /// Whether something is done to the sums.
+    /// Whether something is done to the sums before they are written.
     epilogue: bool,
 }
 
