@@ -148,7 +148,7 @@ fn devices_are_tried_and_told() {
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 12] = [
+    let commands: [(&[&str], &[&str], &str); 13] = [
         (
             &["train"],
             &[
@@ -185,6 +185,11 @@ fn every_command_has_json_for_programs() {
             &["bench", "sddmm"],
             &["--graph", "kron:6", "--features", "8", "--runs", "1"],
             "sddmm",
+        ),
+        (
+            &["bench", "ablations"],
+            &["--graph", "kron:6", "--features", "8", "--runs", "1"],
+            "accuracy",
         ),
         (
             &["bench", "train"],

@@ -87,12 +87,7 @@ pub(super) fn cta_edges_log2(
     }
 }
 
-/// Whether so many edge-parallel CTAs keep a card busy until its end: its work takes longer than its launches.
-pub(super) fn fills(ctas: u32, work: &Work, multiprocessors: u32) -> bool {
-    u64::from(ctas) * u64::from(work.passes) >= enough(multiprocessors)
-}
-
-/// CTAs from which on more of them do not make a launch faster.
+/// CTAs from which on more of them do not make a launch faster: [`WAVES`] full ones.
 fn enough(multiprocessors: u32) -> u64 {
     WAVES * CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors)
 }
@@ -117,7 +112,10 @@ fn choose(work: &Work, multiprocessors: u32) -> u32 {
     let most = most_cta_edges_log2(work.edges.into(), work.filled_rows.into(), work.sums);
     (fewest..=most)
         .rev()
-        .find(|&log2| fills(contract::ctas(work.edges, log2), work, multiprocessors))
+        .find(|&log2| {
+            let ctas = contract::ctas(work.edges, log2);
+            u64::from(ctas) * u64::from(work.passes) >= enough(multiprocessors)
+        })
         .unwrap_or(fewest)
 }
 

@@ -53,7 +53,7 @@ impl<D: Driver> Gpu<D> {
         if y.rows() == 0 || y.columns() == 0 {
             return Ok(());
         }
-        let mut kind = Kind::of::<D, E>(op, second_sum.as_ref());
+        let kind = Kind::of::<D, E>(op, second_sum.as_ref());
         let edges = narrow(NAME, "edges", a.edges())?;
         let empty_count = narrow(NAME, "rows without edges", a.empty_rows.len())?;
         let x_stride = stride_vectors(NAME, x)?;
@@ -89,9 +89,6 @@ impl<D: Driver> Gpu<D> {
             // Neither edges a CTA nor a staging buffer.
             Schedule::VertexParallel => (0, 0),
         };
-        // An epilogue saves launches and passes over the output, but its registers cost the walk of the edges more than that
-        // as soon as the card is full of it.
-        kind.epilogue &= !schedule::fills(ctas, &work, multiprocessors);
         let first = kind
             .entry(schedule)
             .ok_or_else(|| kind.missing::<D, E>(op))?;
