@@ -243,38 +243,22 @@ fn add_in_half(a: f32, b: f32) -> f32 {
 }
 
 /// Each batch is scaled in float, and batches are added in float: the range of half is left nowhere before the end.
-pub type Discretized = Batches<false>;
+pub type Discretized = Batches<false, false>;
 
 /// [`Discretized`], with an epilogue.
-pub type Finished = Batches<true>;
+pub type Finished = Batches<true, false>;
 
-/// Batches that are scaled one by one, and whether a row has an epilogue.
-pub struct Batches<const EPILOGUE: bool>;
+/// [`Discretized`], but what is not the whole of a row is added to the output by atomics, in the output's precision: for
+/// comparison (HalfGNN §5.3.2).
+pub type Atomic = Batches<false, true>;
 
-impl<const EPILOGUE: bool> Scaling for Batches<EPILOGUE> {
+/// Batches that are scaled one by one; whether a row has an epilogue, and whether its parts are added by atomics.
+pub struct Batches<const EPILOGUE: bool, const ATOMIC: bool>;
+
+impl<const EPILOGUE: bool, const ATOMIC: bool> Scaling for Batches<EPILOGUE, ATOMIC> {
     const EACH_PRODUCT: bool = false;
+    const ATOMIC: bool = ATOMIC;
     const EPILOGUE: bool = EPILOGUE;
-    #[inline(always)]
-    fn leave<F: Floats>(sum: F, scale: f32) -> F {
-        sum.map(|value| value * scale)
-    }
-    #[inline(always)]
-    fn merge<F: Floats>(a: F, b: F) -> F {
-        a.zip(b, |a, b| a + b)
-    }
-    #[inline(always)]
-    fn complete<F: Floats>(sum: F, _: f32) -> F {
-        sum
-    }
-}
-
-/// Each batch is scaled in float, and what is not the whole of a row is added to the output by atomics, in the output's
-/// precision: for comparison (HalfGNN §5.3.2).
-pub struct Atomic;
-
-impl Scaling for Atomic {
-    const EACH_PRODUCT: bool = false;
-    const ATOMIC: bool = true;
     #[inline(always)]
     fn leave<F: Floats>(sum: F, scale: f32) -> F {
         sum.map(|value| value * scale)
