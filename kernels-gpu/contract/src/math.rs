@@ -5,26 +5,25 @@
 /// 2ⁿ for n in −126 ..= 127.
 #[inline]
 const fn exp2i(n: i32) -> f32 {
-    f32::from_bits(((n + 127) as u32) << 23)
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
 /// eˣ within 2 ulp. Overflows to infinity and underflows to zero as the exact value does; a NaN stays one.
+///
+/// Without a branch, so that a lane works on several at a time.
 #[inline]
 pub const fn exp(x: f32) -> f32 {
-    if x.is_nan() {
-        return x;
-    }
-    if x > 88.722_84 {
-        return f32::INFINITY;
-    }
-    if x < -103.972_08 {
-        return 0.0;
-    }
-    // Adding and taking away 1.5 · 2²³ rounds to the nearest integer.
+    const OVERFLOW: f32 = 88.722_84;
+    // Its exponential is zero, and so is that of what is less.
+    const UNDERFLOW: f32 = -104.0;
+    let within = if x < UNDERFLOW { UNDERFLOW } else { x };
+    let within = if within > OVERFLOW { OVERFLOW } else { within };
+    // Adding and taking away 1.5 · 2²³ rounds to the nearest integer, and leaves it in the low bits meanwhile.
     const ROUND: f32 = 12_582_912.0;
-    let n = x * core::f32::consts::LOG2_E + ROUND - ROUND;
+    let rounded = within * core::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
     // ln 2 in two parts, the first of so few bits that n times it is exact (Cody and Waite).
-    let r = x - n * 0.693_359_4 - n * -2.121_944_4e-4;
+    let r = within - n * 0.693_359_4 - n * -2.121_944_4e-4;
     let p = 1.987_569_2e-4;
     let p = p * r + 1.398_2e-3;
     let p = p * r + 8.333_452e-3;
@@ -32,10 +31,11 @@ pub const fn exp(x: f32) -> f32 {
     let p = p * r + 0.166_666_66;
     let p = p * r + 0.5;
     let y = p * (r * r) + r + 1.0;
-    // In two factors, because 2ⁿ itself may be subnormal or too large.
-    let n = n as i32;
-    let half = n / 2;
-    y * exp2i(half) * exp2i(n - half)
+    // In two factors, because 2ⁿ itself may be subnormal or too large. Of a NaN they are anything, and y is a NaN.
+    let n = rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
+    let half = n >> 1;
+    let y = y * exp2i(half) * exp2i(n.wrapping_sub(half));
+    if x > OVERFLOW { f32::INFINITY } else { y }
 }
 
 /// ln x within 2 ulp for positive, finite, normal `x`; zero gives −∞, infinity gives infinity, a NaN or a negative

@@ -36,25 +36,33 @@ pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
                 return;
             }
             // Lanes without a selected row still shuffle with the others.
-            let max = row.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit));
+            let first = row.first();
+            let max = each::<V>(first, f32::NEG_INFINITY, f32::max);
+            let max = row.fold_rest(max, |max, logit| max.max(logit));
             let max = place.all(max, f32::max);
-            let sum = row.fold(0.0, |sum, _, logit| sum + exp(logit - max));
+            let exponentials = first.map(|logit| exp(logit - max));
+            let sum = each::<V>(exponentials, 0.0, |sum, value| sum + value);
+            let sum = row.fold_rest(sum, |sum, logit| sum + exp(logit - max));
             let sum = place.all(sum, |a, b| a + b);
-            row.for_each_vector(|at, vector| {
+            let reciprocal = 1.0 / sum;
+            let store = |at, vector, exponentials: V::Floats| {
                 let mut values = V::Floats::ZERO;
                 if target != NO_TARGET {
-                    values = row.load(at);
                     let mut i = 0;
                     while i < V::WIDTH {
                         let class = vector * V::WIDTH + i;
                         let expected = if class == target { 1.0 } else { 0.0 };
-                        let value = (exp(values.get(i as usize) - max) / sum - expected) * factor;
+                        let value = (exponentials.get(i as usize) * reciprocal - expected) * factor;
                         let value = if class < params.columns { value } else { 0.0 };
                         values = values.with(i as usize, value);
                         i += 1;
                     }
                 }
                 gradient.at(at).store(V::narrow(values).to_bits());
+            };
+            row.with_first(|at, vector| store(at, vector, exponentials));
+            row.for_each_other(|at, vector| {
+                store(at, vector, row.load(at).map(|logit| exp(logit - max)))
             });
             if target != NO_TARGET && place.lane == 0 {
                 total += ln(sum) - (row.logit(target) - max);
@@ -79,7 +87,7 @@ pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
                 return;
             }
             let row = Row::<V>::new(params, &place);
-            let max = row.fold(f32::NEG_INFINITY, |max, _, logit| max.max(logit));
+            let max = row.fold(f32::NEG_INFINITY, |max, logit| max.max(logit));
             let max = place.all(max, f32::max);
             // The first of the largest; a NaN comes before all.
             let first = row.fold_u32(u32::MAX, |first, class, logit| {
@@ -309,18 +317,53 @@ impl<'a, V: Vector> Row<'a, V> {
     /// Calls `f(vector of the matrix, vector of the row)` for the lane's vectors, none where there is no row.
     #[inline(always)]
     fn for_each_vector(&self, mut f: impl FnMut(u64, u32)) {
+        self.with_first(&mut f);
+        self.for_each_other(f);
+    }
+
+    /// [`Row::for_each_vector`] of the lane's first vector, the only one of a row of up to 32.
+    #[inline(always)]
+    fn with_first(&self, f: impl FnOnce(u64, u32)) {
+        if self.place.exists && self.place.lane < self.params.vectors {
+            f(self.at(self.place.lane), self.place.lane);
+        }
+    }
+
+    /// [`Row::for_each_vector`] of the others.
+    #[inline(always)]
+    fn for_each_other(&self, mut f: impl FnMut(u64, u32)) {
         let mut vector = if self.place.exists {
-            self.place.lane
+            self.place.lane + self.place.lanes
         } else {
             self.params.vectors
         };
         while vector < self.params.vectors {
-            f(
-                self.place.at * self.params.vectors as u64 + vector as u64,
-                vector,
-            );
+            f(self.at(vector), vector);
             vector += self.place.lanes;
         }
+    }
+
+    /// Where in the matrix a vector of the row is.
+    #[inline(always)]
+    fn at(&self, vector: u32) -> u64 {
+        self.place.at * self.params.vectors as u64 + vector as u64
+    }
+
+    /// The logits of the lane's first vector, to be kept in registers; -∞ where there is no such class.
+    #[inline(always)]
+    fn first(&self) -> V::Floats {
+        let mut logits = V::Floats::ZERO.map(|_| f32::NEG_INFINITY);
+        self.with_first(|at, vector| {
+            let loaded = self.load(at);
+            let mut i = 0;
+            while i < V::WIDTH {
+                if vector * V::WIDTH + i < self.params.columns {
+                    logits = logits.with(i as usize, loaded.get(i as usize));
+                }
+                i += 1;
+            }
+        });
+        logits
     }
 
     #[inline(always)]
@@ -348,24 +391,55 @@ impl<'a, V: Vector> Row<'a, V> {
     /// Folds over the lane's logits, in order, with their classes.
     #[inline(always)]
     fn fold_u32(&self, mut value: u32, f: impl Fn(u32, u32, f32) -> u32) -> u32 {
-        self.for_each_vector(|at, vector| {
-            let logits = self.load(at);
-            let mut i = 0;
-            while i < V::WIDTH {
-                let class = vector * V::WIDTH + i;
-                if class < self.params.columns {
-                    value = f(value, class, logits.get(i as usize));
-                }
-                i += 1;
+        self.for_each_vector(|at, vector| value = self.fold_vector(value, at, vector, &f));
+        value
+    }
+
+    /// Folds over the logits of the lane's vectors but the first, in order.
+    #[inline(always)]
+    fn fold_rest(&self, value: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+        let f = |value: u32, _: u32, logit| f(f32::from_bits(value), logit).to_bits();
+        let mut value = value.to_bits();
+        self.for_each_other(|at, vector| value = self.fold_vector(value, at, vector, &f));
+        f32::from_bits(value)
+    }
+
+    /// Folds over the logits of one vector.
+    #[inline(always)]
+    fn fold_vector(
+        &self,
+        mut value: u32,
+        at: u64,
+        vector: u32,
+        f: &impl Fn(u32, u32, f32) -> u32,
+    ) -> u32 {
+        let logits = self.load(at);
+        let mut i = 0;
+        while i < V::WIDTH {
+            let class = vector * V::WIDTH + i;
+            if class < self.params.columns {
+                value = f(value, class, logits.get(i as usize));
             }
-        });
+            i += 1;
+        }
         value
     }
 
     /// [`Row::fold_u32`] to a float.
     #[inline(always)]
-    fn fold(&self, value: f32, f: impl Fn(f32, u32, f32) -> f32) -> f32 {
-        let f = |value: u32, class, logit| f(f32::from_bits(value), class, logit).to_bits();
+    fn fold(&self, value: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+        let f = |value: u32, _: u32, logit| f(f32::from_bits(value), logit).to_bits();
         f32::from_bits(self.fold_u32(value.to_bits(), f))
     }
+}
+
+/// Folds over a vector's elements, in order.
+#[inline(always)]
+fn each<V: Vector>(values: V::Floats, mut value: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut i = 0;
+    while i < V::WIDTH {
+        value = f(value, values.get(i as usize));
+        i += 1;
+    }
+    value
 }

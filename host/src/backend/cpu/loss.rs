@@ -65,9 +65,10 @@ fn row_loss(row: &mut [f32], width: usize, target: usize, factor: f32) -> f32 {
     let logit = row.get(target).map_or(f32::NAN, |logit| logit - max);
     row.iter_mut().for_each(|value| *value = exp(*value - max));
     let sum = lane_sum(row, width);
+    let reciprocal = 1.0 / sum;
     for (class, value) in row.iter_mut().enumerate() {
         let expected = if class == target { 1.0 } else { 0.0 };
-        *value = (*value / sum - expected) * factor;
+        *value = (*value * reciprocal - expected) * factor;
     }
     ln(sum) - logit
 }
