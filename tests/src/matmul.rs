@@ -266,6 +266,9 @@ pub fn beside_the_product<B: Backend>(backend: &B, scale: Scale) {
         [128, 5, 60],
         [121, 5, 60],
         [129, 16, 9],
+        // Three and five steps of halves in one split: the last lies in either half of the stages.
+        [40, 21, 90],
+        [21, 40, 150],
         [2, 3, 700],
         [5, 0, 3],
         [5, 3, 0],

@@ -1,15 +1,17 @@
 //! What becomes of the sums: `relu(alpha · row_scale · sum + bias)` in float, zero in the padding and where a ReLU was, one
 //! rounding, C.
 
-use halfgnn_contract::gemm::{Element, GemmParams, RELU, matrix_vector, workspace_vector};
+use halfgnn_contract::gemm::{
+    Element, GemmParams, RELU, STAGES, WARPS_PER_CTA, matrix_vector, workspace_vector,
+};
 use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES, WARP};
 
 use super::pipeline::{Layouts, Multiplier, Origin};
+use crate::device::async_copy;
 use crate::device::global::{Access, Global};
 use crate::device::half::Half2;
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
-use crate::device::vector::{Floats, HalfVector8 as Half8, Vector};
 use crate::device::warp::{lane_id, sync_warp, warp_id};
 
 /// The parameters of the epilogue.
@@ -148,11 +150,18 @@ pub trait Output {
     /// Its name in the contract.
     const ELEMENT: Element;
 
+    /// Sends for what [`Output::write`] wants to see beside the sums.
+    ///
+    /// # Safety
+    /// All threads of the CTA make this call. `shared` is half of the stages, which nothing else uses until `write` has.
+    #[inline(always)]
+    unsafe fn prefetch<L: Layouts, M: Multiplier>(_: &GemmParams, _: Origin, _shared: Shared) {}
+
     /// Writes a CTA's finished tile.
     ///
     /// # Safety
-    /// All threads of the CTA make this call, and none uses the operands in shared memory any more. C is as the launch
-    /// contract says.
+    /// All threads of the CTA make this call, after a barrier that follows the arrival of what [`Output::prefetch`] sent
+    /// for to the same `shared`. C is as the launch contract says.
     unsafe fn write<L: Layouts, M: Multiplier>(
         multiplier: &mut M,
         params: &GemmParams,
@@ -230,6 +239,30 @@ impl Output for F32 {
 impl Output for F16 {
     const ELEMENT: Element = Element::F16;
 
+    /// The tile of `positive`, to where C's will be staged: its latency is that of the operands.
+    #[inline(always)]
+    unsafe fn prefetch<L: Layouts, M: Multiplier>(
+        params: &GemmParams,
+        origin: Origin,
+        shared: Shared,
+    ) {
+        if !L::OF_INPUT || params.positive.is_null() {
+            return;
+        }
+        for_each_staged::<M>(origin, |staged, c_row, c_vector| {
+            let present = is_of_c(params, c_row, c_vector);
+            let at = matrix_vector(c_row, c_vector, params.c_stride) * VECTOR_BYTES as u64;
+            // SAFETY: within the staged tile, which the caller leaves to it; a vector of the matrix that lies as C does.
+            unsafe {
+                async_copy::copy_16(
+                    shared.offset(staged),
+                    params.positive.address() + at,
+                    present,
+                )
+            };
+        });
+    }
+
     /// Through shared memory, so that a warp writes whole rows 16 bytes a lane. Each warp has its own rows there.
     #[inline(always)]
     unsafe fn write<L: Layouts, M: Multiplier>(
@@ -238,53 +271,29 @@ impl Output for F16 {
         origin: Origin,
         shared: Shared,
     ) {
-        const { assert!(staged_pitch::<M>() * M::TILE.rows <= M::TILE.shared_bytes()) };
+        const { assert!(staged_pitch::<M>() * M::TILE.rows <= STAGES / 2 * M::TILE.stage_bytes()) };
         let finished = Finished::new::<L, M>(params, origin);
-        unroll!(i in 0..M::ROWS => {
-            let row = shared.offset(M::row::<L>(i) * staged_pitch::<M>());
-            for pair in 0..M::COLUMNS / 2 {
-                let j = 2 * pair;
-                let column = M::column::<L>(j);
-                let mut value =
-                    |j| finished.value(*multiplier.sum(i, j), i as usize, j as usize, origin.column + M::column::<L>(j));
-                let halves = Half2::from_f32(value(j), value(j + 1));
-                // SAFETY: within the staged tile, four bytes that no other lane writes; columns of a run are neighbours.
-                unsafe { row.offset(column * 2).store_u32(halves.0) };
+        // SAFETY: the caller's promise; `prefetch` was of the same opinion.
+        unsafe {
+            if L::OF_INPUT && !params.positive.is_null() {
+                stage::<L, M, true>(multiplier, finished, origin, shared);
+            } else {
+                stage::<L, M, false>(multiplier, finished, origin, shared);
             }
-        });
-        // SAFETY: all lanes are here, and what follows reads only this warp's rows.
-        unsafe { sync_warp() };
-
-        let row_vectors = M::TILE.columns / Element::F16.per_vector();
-        let rows_of_a_warp = M::TILE.rows / halfgnn_contract::gemm::WARPS_PER_CTA;
-        let c_vectors = params.n.div_ceil(Element::F16.per_vector());
-        let mut first = 0;
-        while first < rows_of_a_warp * row_vectors {
-            let index = first + lane_id();
-            let (row, vector) = (
-                warp_id() * rows_of_a_warp + index / row_vectors,
-                index % row_vectors,
-            );
-            let (c_row, c_vector) = (
-                origin.row + row,
-                origin.column / Element::F16.per_vector() + vector,
-            );
-            if c_row < params.m && c_vector < c_vectors {
+            // All lanes are here, and what follows reads only this warp's rows.
+            sync_warp();
+        }
+        for_each_staged::<M>(origin, |staged, c_row, c_vector| {
+            if is_of_c(params, c_row, c_vector) {
                 let at = matrix_vector(c_row, c_vector, params.c_stride);
-                let staged = shared.offset(row * staged_pitch::<M>() + vector * VECTOR_BYTES);
-                let positive = Global::<[u32; 4]>::new(params.positive);
                 // SAFETY: within the staged tile, written by this warp before its barrier; a vector of C's padded row,
-                // which no other lane writes, and of the matrix that lies as C does.
+                // which no other lane writes.
                 unsafe {
-                    let mut values = staged.load_u32x4();
-                    if L::OF_INPUT && !positive.is_null() {
-                        values = where_positive(values, positive.at(at).read());
-                    }
+                    let values = shared.offset(staged).load_u32x4();
                     Global::<[u32; 4]>::new(params.c).at(at).store(values);
                 }
             }
-            first += WARP;
-        }
+        });
     }
 
     #[inline(always)]
@@ -306,14 +315,66 @@ impl Output for F16 {
     }
 }
 
-/// Eight halves, zero where another eight hold no positive number.
+/// Leaves a warp's rows of a half tile in shared memory; with `MASKED` they become zero where what lies there holds no
+/// positive number.
+///
+/// # Safety
+/// All lanes of the warp make this call. `shared` has room for a staged tile, and with `MASKED` one lies there, after a
+/// barrier; other threads use no row of the warp's.
 #[inline(always)]
-fn where_positive(values: [u32; 4], others: [u32; 4]) -> [u32; 4] {
-    let others = Half8::from_bits(others).widen();
-    let kept = Half8::from_bits(values)
-        .widen()
-        .zip(others, |value, other| if other > 0.0 { value } else { 0.0 });
-    Half8::narrow(kept).to_bits()
+unsafe fn stage<L: Layouts, M: Multiplier, const MASKED: bool>(
+    multiplier: &mut M,
+    finished: Finished,
+    origin: Origin,
+    shared: Shared,
+) {
+    unroll!(i in 0..M::ROWS => {
+        let row = shared.offset(M::row::<L>(i) * staged_pitch::<M>());
+        for pair in 0..M::COLUMNS / 2 {
+            let j = 2 * pair;
+            let column = M::column::<L>(j);
+            let mut value =
+                |j| finished.value(*multiplier.sum(i, j), i as usize, j as usize, origin.column + M::column::<L>(j));
+            let (mut low, mut high) = (value(j), value(j + 1));
+            // SAFETY: within the staged tile, four bytes that no other lane uses; columns of a run are neighbours.
+            unsafe {
+                let place = row.offset(column * 2);
+                if MASKED {
+                    let other = Half2(place.load_u32());
+                    low = if other.low() > 0.0 { low } else { 0.0 };
+                    high = if other.high() > 0.0 { high } else { 0.0 };
+                }
+                place.store_u32(Half2::from_f32(low, high).0);
+            }
+        }
+    });
+}
+
+/// Calls `visit` with every vector of the warp's rows of a staged half tile, one a lane at a time: its offset there, its
+/// row in C and its place in that row.
+#[inline(always)]
+fn for_each_staged<M: Multiplier>(origin: Origin, mut visit: impl FnMut(u32, u32, u32)) {
+    let per_vector = Element::F16.per_vector();
+    let row_vectors = M::TILE.columns / per_vector;
+    let rows_of_a_warp = M::TILE.rows / WARPS_PER_CTA;
+    let mut first = 0;
+    while first < rows_of_a_warp * row_vectors {
+        let index = first + lane_id();
+        let row = warp_id() * rows_of_a_warp + index / row_vectors;
+        let vector = index % row_vectors;
+        visit(
+            row * staged_pitch::<M>() + vector * VECTOR_BYTES,
+            origin.row + row,
+            origin.column / per_vector + vector,
+        );
+        first += WARP;
+    }
+}
+
+/// Whether C, in half, has the vector.
+#[inline(always)]
+fn is_of_c(params: &GemmParams, row: u32, vector: u32) -> bool {
+    row < params.m && vector < params.n.div_ceil(Element::F16.per_vector())
 }
 
 /// Bytes from one row of a staged half tile to the next: one vector more than its columns take, so that the eight rows

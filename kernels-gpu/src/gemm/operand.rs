@@ -57,23 +57,12 @@ pub struct Operand {
     pub per_vector: u32,
     /// Rows or columns of C in a tile: a constant of the entry.
     pub tile_extent: u32,
-    /// Whether each row, which runs across `k`, goes on by a vector that begins with a one.
+    /// Whether each row, which runs across `k`, goes on by a vector that begins with a one: see [`TileLoader::ones`].
     pub ones: bool,
 }
 
-/// A vector that begins with a one.
-#[repr(align(16))]
-struct One {
-    _words: [u32; 4], // read by its address
-}
-
-static HALF_ONE: One = One {
-    _words: [0x3c00, 0, 0, 0],
-};
-
-static FLOAT_ONE: One = One {
-    _words: [1.0f32.to_bits(), 0, 0, 0],
-};
+/// A half of one, and a zero above it.
+const HALF_ONE: u32 = 0x3c00;
 
 /// Copies tile after tile of an operand; each thread has its vectors of each tile.
 pub struct TileLoader<L> {
@@ -87,6 +76,8 @@ pub struct TileLoader<L> {
     /// Its place in the row, of so many.
     vector: u32,
     vectors: u32,
+    /// Whether that vector is the one of ones, which no copy makes.
+    constant: bool,
     layout: PhantomData<L>,
 }
 
@@ -96,7 +87,7 @@ impl<L: Layout> TileLoader<L> {
     pub fn new(operand: Operand, first: u32, step: u32) -> Self {
         let (tile_row, tile_vector) = Self::place(&operand);
         let per_vector = operand.per_vector;
-        let (row, vector, rows, mut vectors) = if L::ALONG_K {
+        let (row, vector, rows, vectors) = if L::ALONG_K {
             (
                 first + tile_row,
                 step * STEP_VECTORS + tile_vector,
@@ -112,27 +103,17 @@ impl<L: Layout> TileLoader<L> {
                 operand.extent.div_ceil(per_vector),
             )
         };
-        let mut source = operand.data.address()
+        let source = operand.data.address()
             + matrix_vector(row, vector, operand.stride) * VECTOR_BYTES as u64;
-        let mut pitch = operand.stride as u64 * VECTOR_BYTES as u64;
-        if !L::ALONG_K && operand.ones && vector == vectors {
-            // The same for every row.
-            vectors += 1;
-            pitch = 0;
-            source = if per_vector == Element::F16.per_vector() {
-                &raw const HALF_ONE as u64
-            } else {
-                &raw const FLOAT_ONE as u64
-            };
-        }
         Self {
             operand,
             source,
-            pitch,
+            pitch: operand.stride as u64 * VECTOR_BYTES as u64,
             row,
             rows,
             vector,
             vectors,
+            constant: !L::ALONG_K && operand.ones && vector == vectors,
             layout: PhantomData,
         }
     }
@@ -142,6 +123,41 @@ impl<L: Layout> TileLoader<L> {
     fn place(operand: &Operand) -> (u32, u32) {
         let tile_vectors = L::tile_vectors(operand.tile_extent, operand.per_vector);
         (thread_idx_x() / tile_vectors, thread_idx_x() % tile_vectors)
+    }
+
+    /// Writes the vectors of ones of a tile, where the operand has them. They are the same in every tile: a copy would
+    /// ask one place of L2 for them once a row.
+    ///
+    /// # Safety
+    /// `target` has room for a tile, and no thread reads it before a barrier. All threads of the CTA make this call.
+    #[inline(always)]
+    pub unsafe fn ones(&self, target: Shared) {
+        if !self.constant {
+            return;
+        }
+        let Operand {
+            per_vector,
+            tile_extent,
+            ..
+        } = self.operand;
+        let one = if per_vector == Element::F16.per_vector() {
+            HALF_ONE
+        } else {
+            1.0f32.to_bits()
+        };
+        let tile_vectors = L::tile_vectors(tile_extent, per_vector);
+        let (tile_row, tile_vector) = Self::place(&self.operand);
+        let mut row = tile_row;
+        while row < STEP_VECTORS * per_vector {
+            let place = swizzle(row, tile_vector, tile_vectors);
+            // SAFETY: a vector of the tile, and of this thread's, as in `load`.
+            unsafe {
+                target
+                    .offset(place * VECTOR_BYTES)
+                    .store_u32x4([one, 0, 0, 0])
+            };
+            row += THREADS_PER_CTA / tile_vectors;
+        }
     }
 
     /// Starts the copy of the current tile to `target` and goes on to the next step's.
@@ -161,14 +177,14 @@ impl<L: Layout> TileLoader<L> {
         // The threads together are whole rows of a tile, so each stays in its column.
         let rows_at_a_time = THREADS_PER_CTA / tile_vectors;
         let total = tile_extent * STEP_VECTORS;
-        if total >= THREADS_PER_CTA || thread_idx_x() < total {
+        if (total >= THREADS_PER_CTA || thread_idx_x() < total) && !self.constant {
             let mut i = 0;
             while i < total.div_ceil(THREADS_PER_CTA) {
                 let below = i * rows_at_a_time;
                 let place = swizzle(tile_row + below, tile_vector, tile_vectors);
                 let present = self.row + below < self.rows && self.vector < self.vectors;
                 let source = self.source + below as u64 * self.pitch;
-                // SAFETY: the vector lies in the tile, and in the matrix or a static where `present`; rows are 16-byte aligned.
+                // SAFETY: the vector lies in the tile, and in the matrix where `present`; rows are 16-byte aligned.
                 unsafe {
                     async_copy::copy_16(target.offset(place * VECTOR_BYTES), source, present)
                 };

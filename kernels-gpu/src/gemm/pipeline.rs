@@ -134,6 +134,24 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(para
         (a, a.offset(operand_bytes(M::TILE.rows)))
     };
 
+    if a.ones {
+        let mut each = 0;
+        while each < STAGES {
+            // SAFETY: nothing has used the stages yet, and a barrier follows before the first is read.
+            unsafe { load_a.ones(stage(each).0) };
+            each += 1;
+        }
+    }
+    // The half of the stages that the last step leaves alone is the epilogue's. What that wants to see is sent for when
+    // nothing else comes to lie there: at once where the other half is enough for all steps.
+    let half = STAGES / 2;
+    let spare = shared.offset(if steps.wrapping_sub(1) % STAGES < half {
+        half * M::TILE.stage_bytes()
+    } else {
+        0
+    });
+    let unsplit = params.splits == 1;
+
     let mut ahead = 0;
     while ahead < STAGES - 1 {
         if ahead < steps {
@@ -147,6 +165,11 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(para
         // A group for every step, even an empty one, so that their number says which step has arrived.
         async_copy::commit();
         ahead += 1;
+    }
+
+    if unsplit && steps <= half {
+        // SAFETY: the steps there are have stages of the other half.
+        unsafe { O::prefetch::<L, M>(params, origin, spare) };
     }
 
     let mut multiplier = M::zero();
@@ -164,6 +187,9 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(para
                 load_a.load(a);
                 load_b.load(b);
             }
+        } else if unsplit && steps > half && step + 1 == steps {
+            // SAFETY: after the barrier above only this step's stage is in use.
+            unsafe { O::prefetch::<L, M>(params, origin, spare) };
         }
         async_copy::commit();
         let (a, b) = stage(step);
@@ -172,16 +198,17 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(para
         step += 1;
     }
 
-    if params.splits > 1 {
+    if !unsplit {
         // SAFETY: the rows and columns are those of this CTA's tile; the workspace has a part for each split.
         unsafe { write_partial::<L, M>(&mut multiplier, params, origin, split) };
         return;
     }
+    async_copy::commit();
     async_copy::wait::<0>();
-    // SAFETY: `splits` is the same for all threads. From the barrier on, the stages are the epilogue's: nothing is on its
-    // way there, and no thread reads its operands any more.
+    // SAFETY: `splits` is the same for all threads. From the barrier on, `spare` is the epilogue's: what was sent there has
+    // come for all threads, and no operands are on their way there or read.
     unsafe {
         sync_threads();
-        O::write::<L, M>(&mut multiplier, params, origin, shared);
+        O::write::<L, M>(&mut multiplier, params, origin, spare);
     }
 }
