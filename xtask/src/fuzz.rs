@@ -35,7 +35,8 @@ impl Default for Options {
 /// Builds the fuzzer as the tests are built, with checks of overflow, and runs it.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let mut fuzz = workspace::cargo();
-    fuzz.args(["run", "--quiet", "--package", "halfgnn-fuzz", "--"]);
+    // Not by its package: the others' features would be missing, and what the tests were built from be built again.
+    fuzz.args(["run", "--quiet", "--bin", "halfgnn-fuzz", "--"]);
     fuzz.args(&options.targets);
     fuzz.arg("--seconds").arg(options.seconds.to_string());
     if let Some(seed) = options.seed {

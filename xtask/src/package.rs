@@ -152,6 +152,8 @@ fn build_from(unpacked: &[(&'static str, PathBuf)]) -> Result<(), Failure> {
     cargo.args(["run", "--offline", "--manifest-path"]);
     cargo.arg(example.join("Cargo.toml"));
     cargo.env("CARGO_TARGET_DIR", workspace::target_dir().join("embed"));
+    // Nobody debugs it, and half of its compile time would be that.
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
     // The PTX is in the package.
     cargo.env_remove("HALFGNN_PTX_DIR");
     for (package, place) in unpacked {

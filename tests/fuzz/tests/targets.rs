@@ -70,9 +70,9 @@ fn mutated_files_are_refused_or_read() {
         ("matrix-market", 6000),
         ("scipy", 4000),
         ("raw-csr", 4000),
-        ("planetoid", 1500),
-        ("ogb", 1000),
-        ("reddit", 1500),
+        ("planetoid", 500),
+        ("ogb", 400),
+        ("reddit", 600),
         ("checkpoint", 3000),
     ] {
         let report = mutants(name, executions);

@@ -217,26 +217,27 @@ fn add_product([m, n, k]: [usize; 3], a: Operand<'_>, b: Operand<'_>, c: &mut [f
     // `c`; `c` is borrowed mutably, so it overlaps neither. No stride exceeds `isize::MAX`, being at most the length
     // of a slice of floats or, where there is one row or column only, never multiplied by anything but 0.
     unsafe {
-        gemm::gemm(
-            m,
+        // The transposed product: the kernels want columns of `c` that are contiguous.
+        gemm_f32::gemm::f32::get_gemm_fn()(
             n,
+            m,
             k,
             c.as_mut_ptr(),
-            1,
             n as isize,
+            1,
             true,
-            a.floats.as_ptr(),
-            a.column_stride as isize,
-            a.row_stride as isize,
             b.floats.as_ptr(),
-            b.column_stride as isize,
             b.row_stride as isize,
+            b.column_stride as isize,
+            a.floats.as_ptr(),
+            a.row_stride as isize,
+            a.column_stride as isize,
             1.0,
             1.0,
             false,
             false,
             false,
-            gemm::Parallelism::None,
+            gemm_common::Parallelism::None,
         );
     }
 }
