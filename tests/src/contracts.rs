@@ -6,11 +6,11 @@ use crate::input::{elements, matrix, unwritten, words};
 use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{
-    Activation, AdamHyper, Adjacency, Backend, Dropout, EdgeWeights, Epilogue, Form, LossScaling,
-    MemoryKind, OptimizerState, ParameterMut, Spmm,
+    Activation, AdamHyper, Adjacency, Backend, Beside, Dropout, EdgeWeights, Epilogue, Form,
+    LossScaling, MemoryKind, Normalization, OptimizerState, ParameterMut, Spmm,
 };
 use halfgnn::ops;
-use halfgnn::tensor::{Array, Matrix};
+use halfgnn::tensor::{Array, Element, Matrix};
 
 #[track_caller]
 fn assert_refused(result: Result<(), Error>, words: &str) {
@@ -124,6 +124,7 @@ fn dense<B: Backend>(backend: &B) {
     };
     let refused = matmul(Form::NN, [2, 3], [3, 5], &op, [2, 5]);
     assert_refused(refused, "matmul: columns of the bias should be 5, is 2");
+    normalized_operands(backend);
 
     let op = Activation {
         bias: Some(&bias),
@@ -151,6 +152,44 @@ fn dense<B: Backend>(backend: &B) {
         refused,
         "column_sums: columns of the sums should be 3, is 4",
     );
+}
+
+fn normalized_operands<B: Backend>(backend: &B) {
+    fn refused<B: Backend, O: Element>(
+        backend: &B,
+        form: Form,
+        [weight, bias]: [usize; 2],
+        words: &str,
+    ) {
+        let [weight, bias] = [weight, bias].map(|columns| float(backend, 1, columns));
+        let normalization = Normalization {
+            statistics: &float(backend, 2, 3),
+            weight: &weight,
+            bias: &bias,
+            relu: true,
+        };
+        let beside = Beside {
+            normalization: Some(&normalization),
+            ..Beside::default()
+        };
+        let (a, b) = (half(backend, 3, 3), half(backend, 3, 3));
+        let mut c = unwritten::<B, O>(backend, (3, 3));
+        let plain = Epilogue::default();
+        let result = ops::matmul_beside(backend, form, &a, &b, &plain, beside, &mut c);
+        assert_refused(result, words);
+    }
+    let words = "matmul: columns of the scales should be 3, is 2";
+    refused::<B, f16>(backend, Form::NN, [2, 3], words);
+    let words = "matmul: columns of the shifts should be 3, is 4";
+    refused::<B, f32>(backend, Form::TN, [3, 4], words);
+    let words = |form, precision| {
+        format!(
+            "matmul: a product of the form {form} in {precision} takes no normalised operand; normalise it before"
+        )
+    };
+    refused::<B, f16>(backend, Form::NT, [3, 3], &words("NT", "half"));
+    refused::<B, f16>(backend, Form::TN, [3, 3], &words("TN", "half"));
+    refused::<B, f32>(backend, Form::NN, [3, 3], &words("NN", "float"));
 }
 
 fn training<B: Backend>(backend: &B) {

@@ -77,8 +77,8 @@ macro_rules! conformance {
             attention: fused, unfused, repeatable, softmax_of_extremes, weights_sum_to_one, misfits_are_refused;
             shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
             attention_heads: scores, dots, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
-            matmul: every_shape, integers_are_exact, epilogues, beside_the_product, nan_passes_through_relu, repeatable,
-                padding_stays_zero;
+            matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand,
+                nan_passes_through_relu, repeatable, padding_stays_zero;
             elementwise: dropout_follows_the_counter, bias_and_relu, in_place_is_out_of_place, gradients,
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;

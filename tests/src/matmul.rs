@@ -4,7 +4,7 @@ use crate::Scale;
 use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::f16;
-use halfgnn::backend::{Backend, Beside, Epilogue, Form};
+use halfgnn::backend::{Backend, Beside, Epilogue, Form, Normalization};
 use halfgnn::ops;
 use halfgnn::tensor::{Element, Matrix};
 
@@ -34,6 +34,46 @@ pub struct Case {
     pub bias: Option<Vec<f32>>,
     /// Whether negative results become zero.
     pub relu: bool,
+    /// What is made of the first operand before.
+    pub normal: Option<Normal>,
+}
+
+/// A normalisation with a ReLU, on the host.
+#[derive(Clone, Debug)]
+pub struct Normal {
+    /// Means, then reciprocal deviations.
+    pub statistics: Vec<f32>,
+    /// Scales.
+    pub weight: Vec<f32>,
+    /// Shifts.
+    pub bias: Vec<f32>,
+    /// Whether negative numbers become zero.
+    pub relu: bool,
+}
+
+impl Normal {
+    /// A plain one of random numbers.
+    pub fn random(columns: usize) -> Self {
+        let [means, deviations] = [68, 69].map(|seed| Random(seed).uniform::<f32>(columns));
+        let deviations = deviations.iter().map(|value| 1.0 + value.abs());
+        Self {
+            statistics: means.iter().copied().chain(deviations).collect(),
+            weight: Random(70).uniform::<f32>(columns),
+            bias: Random(71).uniform::<f32>(columns),
+            relu: true,
+        }
+    }
+
+    /// Calls `then` with it on a backend.
+    fn on<B: Backend, T>(&self, backend: &B, then: impl FnOnce(&Normalization<'_, B>) -> T) -> T {
+        let columns = self.weight.len();
+        then(&Normalization {
+            statistics: &matrix(backend, (2, columns), &self.statistics),
+            weight: &matrix(backend, (1, columns), &self.weight),
+            bias: &matrix(backend, (1, columns), &self.bias),
+            relu: self.relu,
+        })
+    }
 }
 
 impl Case {
@@ -50,7 +90,30 @@ impl Case {
             row_scale: None,
             bias: None,
             relu: false,
+            normal: None,
         }
+    }
+
+    /// Rows and columns of the first operand as it lies in memory.
+    fn a_shape(&self) -> (usize, usize) {
+        match self.form {
+            Form::NN | Form::NT => (self.m, self.k),
+            Form::TN => (self.k, self.m),
+        }
+    }
+
+    /// The product of what `normalize` makes of the first operand.
+    pub fn normalized<B: Backend, E: Element>(&self, backend: &B) -> Self {
+        let mut case = self.clone();
+        if let Some(normal) = case.normal.take() {
+            let a = matrix::<B, E>(backend, self.a_shape(), &self.a);
+            let mut y = unwritten::<B, E>(backend, self.a_shape());
+            normal
+                .on(backend, |op| ops::normalize(backend, op, &a, &mut y))
+                .expect("a legal normalisation");
+            case.a = read(backend, &y);
+        }
+        case
     }
 
     /// What the backend makes of it, after asserting that its padding is zero.
@@ -66,12 +129,11 @@ impl Case {
         sums_wanted: bool,
     ) -> (Vec<f32>, Vec<f32>) {
         let (m, n, k) = (self.m, self.n, self.k);
-        let (a, b) = match self.form {
-            Form::NN => ((m, k), (k, n)),
-            Form::NT => ((m, k), (n, k)),
-            Form::TN => ((k, m), (k, n)),
+        let b = match self.form {
+            Form::NN | Form::TN => (k, n),
+            Form::NT => (n, k),
         };
-        let a = matrix::<B, E>(backend, a, &self.a);
+        let a = matrix::<B, E>(backend, self.a_shape(), &self.a);
         let b = matrix::<B, E>(backend, b, &self.b);
         let row_scale = self
             .row_scale
@@ -86,12 +148,19 @@ impl Case {
         };
         let mut c = unwritten::<B, O>(backend, (m, n));
         let mut sums = sums_wanted.then(|| unwritten::<B, f32>(backend, (1, b.columns())));
-        let beside = Beside {
-            positive,
-            column_sums: sums.as_mut(),
+        let mut run = |normalization: Option<&Normalization<'_, B>>| {
+            let beside = Beside {
+                normalization,
+                positive,
+                column_sums: sums.as_mut(),
+            };
+            ops::matmul_beside(backend, self.form, &a, &b, &epilogue, beside, &mut c)
         };
-        ops::matmul_beside(backend, self.form, &a, &b, &epilogue, beside, &mut c)
-            .expect("a legal product");
+        match &self.normal {
+            Some(normal) => normal.on(backend, |op| run(Some(op))),
+            None => run(None),
+        }
+        .expect("a legal product");
         let sums = sums.map_or(Vec::new(), |sums| read(backend, &sums));
         (read(backend, &c), sums)
     }
@@ -286,6 +355,75 @@ pub fn beside_the_product<B: Backend>(backend: &B, scale: Scale) {
         check::<B, f16, f32>(backend, Form::NT, shape);
         check::<B, f32, f32>(backend, Form::NT, shape);
         check::<B, f16, f16>(backend, Form::NN, shape);
+    }
+}
+
+/// A normalised operand has the bits that `normalize` would store: with column sums beside it and an epilogue behind, a NaN
+/// and infinities in it, with a ReLU and without, and where what lies outside the matrix would be infinite if it were
+/// normalised.
+pub fn of_a_normalized_operand<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element, O: Element>(backend: &B, form: Form, shape: [usize; 3]) {
+        let mut case = Case::random::<E>(form, shape);
+        let (_, columns) = case.a_shape();
+        let mut normal = Normal::random(columns);
+        // A column far away from zero, beside whose deviation zero is further than any half.
+        if columns > 1 {
+            for value in case.a.iter_mut().skip(1).step_by(columns) {
+                *value = rounded::<E>(1000.0 + *value);
+            }
+            normal.statistics[1] = 1000.0;
+            normal.statistics[columns + 1] = 100.0;
+            normal.weight[1] = -1.0;
+        }
+        case.normal = Some(normal);
+        case.row_scale = Some(Random(72).uniform::<f32>(case.m));
+        case.bias = Some(Random(73).uniform::<f32>(case.n));
+        let sums = form == Form::TN;
+        let compare = |case: &Case, what: &str| {
+            let found = case.run_beside::<B, E, O>(backend, None, sums);
+            let stored = case.normalized::<B, E>(backend);
+            let expected = stored.run_beside::<B, E, O>(backend, None, sums);
+            let what = format!("{what}: {form:?} of {shape:?}, {}", E::PRECISION);
+            assert!(bits(&found.0) == bits(&expected.0), "{what}");
+            assert!(bits(&found.1) == bits(&expected.1), "{what}, sums");
+            stored
+        };
+        let stored = compare(&case, "with a ReLU");
+        let allowed = Allowed::float(case.k);
+        let found = case.run::<B, E, O>(backend);
+        assert_close::<O>("normalised", &found, &stored.reference(), case.n, |_| {
+            allowed
+        });
+        if let Some(normal) = &mut case.normal {
+            normal.relu = false;
+        }
+        compare(&case, "without one");
+        let corners = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        for (value, corner) in case.a.iter_mut().step_by(13).zip(corners) {
+            *value = corner;
+        }
+        compare(&case, "with corners");
+    }
+    let mut shapes = vec![
+        [1, 1, 1],
+        [7, 9, 8],
+        [33, 20, 65],
+        [64, 64, 70],
+        [129, 5, 33],
+        [121, 5, 60],
+        [5, 40, 700],
+        [5, 3, 0],
+        [5, 0, 3],
+        [0, 3, 5],
+    ];
+    if scale == Scale::Full {
+        shapes.extend([[64, 64, 3000], [3000, 64, 64], [300, 70, 1000]]);
+    }
+    for shape in shapes {
+        check::<B, f16, f16>(backend, Form::NN, shape);
+        check::<B, f32, f32>(backend, Form::NN, shape);
+        check::<B, f16, f32>(backend, Form::TN, shape);
+        check::<B, f32, f32>(backend, Form::TN, shape);
     }
 }
 

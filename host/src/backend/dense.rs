@@ -1,6 +1,6 @@
 //! Dense operators: matrix products, what follows them element by element, and sums of columns.
 
-use super::{OptimizerState, Storage};
+use super::{Normalization, OptimizerState, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
@@ -91,9 +91,12 @@ impl<B: Storage> Default for Epilogue<'_, B> {
     }
 }
 
-/// What a product does beside `c = epilogue(a · b)`, so that it takes no pass of its own over `b` or `c`.
+/// What a product does beside `c = epilogue(a · b)`, so that it takes no pass of its own over `a`, `b` or `c`.
 #[derive(Debug)]
 pub struct Beside<'a, B: Storage, O: Element> {
+    /// The product is not of `a` but of what [`normalize`](crate::ops::normalize) would make of it: its columns are the
+    /// features. Of [`Form::NN`] with a result of the type of `a`, and of [`Form::TN`] with one in float.
+    pub normalization: Option<&'a Normalization<'a, B>>,
     /// The output of a ReLU, of the shape of `c`: where it holds no positive number `c` becomes zero. So `c` is the gradient
     /// of what the ReLU was given.
     pub positive: Option<&'a Matrix<B, O>>,
@@ -106,6 +109,7 @@ impl<B: Storage, O: Element> Default for Beside<'_, B, O> {
     /// Nothing.
     fn default() -> Self {
         Self {
+            normalization: None,
             positive: None,
             column_sums: None,
         }

@@ -2,7 +2,8 @@
 
 use super::{Inputs, MemoryPlan, Mode, Parameter, Pool, Propagation};
 use crate::backend::{
-    Backend, Beside, Dropout, EdgeWeights, Epilogue, Form, Schedule, Spmm, SpmmEpilogue, SpmmPolicy,
+    Backend, Beside, Dropout, EdgeWeights, Epilogue, Form, Normalization, Schedule, Spmm,
+    SpmmEpilogue, SpmmPolicy,
 };
 use crate::error::Error;
 use crate::ops;
@@ -85,9 +86,21 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         d: &Matrix<B, E>,
         gradient: &mut Matrix<B, f32>,
     ) -> Result<(), Error> {
+        self.weight_gradient_behind(None, x, d, gradient)
+    }
+
+    /// [`Context::weight_gradient`] of a map that sees a normalisation of `x`.
+    pub(super) fn weight_gradient_behind(
+        &mut self,
+        normalization: Option<&Normalization<'_, B>>,
+        x: &Matrix<B, E>,
+        d: &Matrix<B, E>,
+        gradient: &mut Matrix<B, f32>,
+    ) -> Result<(), Error> {
         let beside = Beside {
-            positive: None,
+            normalization,
             column_sums: self.column_sums.take(),
+            ..Beside::default()
         };
         let plain = Epilogue::default();
         ops::matmul_beside(self.backend, Form::TN, x, d, &plain, beside, gradient)
@@ -108,7 +121,7 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         };
         let beside = Beside {
             positive: through.map(|_| x),
-            column_sums: None,
+            ..Beside::default()
         };
         ops::matmul_beside(
             self.backend,

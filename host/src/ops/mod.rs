@@ -20,7 +20,7 @@ use crate::backend::{
     Epilogue, Form, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState, ParameterMut, Spmm,
 };
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix};
+use crate::tensor::{Array, Element, Matrix, Precision};
 use halfgnn_contract::attention::edge_plane_stride;
 
 fn expect_shape<B: Backend, E: Element>(
@@ -169,7 +169,8 @@ pub fn matmul<B: Backend, E: Element, O: Element>(
 /// [`matmul`], and what a layer's backward pass has of the same product beside it: see [`Beside`].
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit one another.
+/// [`Error::Shape`] where the operands do not fit one another, [`Error::Unsupported`] for a normalised operand of another
+/// product than [`Beside`] says.
 pub fn matmul_beside<B: Backend, E: Element, O: Element>(
     backend: &B,
     form: Form,
@@ -189,6 +190,23 @@ pub fn matmul_beside<B: Backend, E: Element, O: Element>(
     expect_shape(NAME, ["rows of c", "columns of c"], (m, n), c)?;
     expect_len(NAME, "row factors", m, epilogue.row_scale)?;
     expect_bias(NAME, n, epilogue.bias)?;
+    if let Some(normalization) = beside.normalization {
+        normalize::check(NAME, normalization, a.columns())?;
+        let output = match form {
+            Form::NN => Some(E::PRECISION),
+            Form::NT => None,
+            Form::TN => Some(Precision::Float),
+        };
+        if output != Some(O::PRECISION) {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: format!(
+                    "a product of the form {form:?} in {} takes no normalised operand; normalise it before",
+                    O::PRECISION
+                ),
+            });
+        }
+    }
     if let Some(positive) = beside.positive {
         let what = ["rows of the ReLU's output", "columns of the ReLU's output"];
         expect_shape(NAME, what, (m, n), positive)?;

@@ -70,7 +70,8 @@ pub fn running_statistics<B: Backend>(
     backend.running_statistics(op, running, statistics)
 }
 
-fn check<B: Backend>(
+/// Checks that a normalisation is of `columns` columns.
+pub(super) fn check<B: Backend>(
     operator: &'static str,
     op: &Normalization<'_, B>,
     columns: usize,

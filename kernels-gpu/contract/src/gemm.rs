@@ -9,7 +9,8 @@
 //! those in a fixed order: no atomics, and the same bits at every run on the same kind of card.
 //!
 //! The epilogue is `c[i][j] = relu(alpha · row_scale[i] · sum + bias[j])`, each part of it optional, computed in float
-//! and rounded once.
+//! and rounded once. A may be what a batch normalisation makes of the matrix ([`Operand::Normalized`]): it is normalised when
+//! it has come to shared memory, with the bits that `normalize` would have stored.
 
 use crate::{DevicePtr, EntrySpec, HalfBits, VECTOR_BYTES, WARP, param_struct};
 
@@ -43,6 +44,10 @@ pub const REDUCE_SHARED_BYTES: u32 = THREADS_PER_CTA * VECTOR_BYTES;
 /// Bit of [`GemmParams::flags`]: negative results become zero. A NaN stays one.
 pub const RELU: u32 = 1;
 
+/// Bit of [`GemmParams::flags`]: where A is [`Operand::Normalized`], what is normalised and negative becomes zero. A NaN stays
+/// one.
+pub const A_RELU: u32 = 2;
+
 param_struct! {
     /// Parameters of the product and of the reduction.
     ///
@@ -65,6 +70,13 @@ param_struct! {
         /// The sums of the columns of B, as long as a row of C, padding included, or null. For [`Form::Tn`] with an output
         /// in float, where [`sums_fit`].
         pub column_sums: DevicePtr<f32>,
+        /// Mean and reciprocal deviation of each of A's features, a row each of `float_vectors` vectors. As the two rows below
+        /// for [`Operand::Normalized`] alone, and padded with zeros; A's features are its columns in memory.
+        pub statistics: DevicePtr<f32>,
+        /// Scale of each of A's features.
+        pub norm_weight: DevicePtr<f32>,
+        /// Shift of each of A's features.
+        pub norm_bias: DevicePtr<f32>,
         /// Partial sums, [`workspace_floats`] long and 16-byte aligned; not touched where `splits` is 1.
         pub workspace: DevicePtr<f32>,
         /// Rows of C.
@@ -87,14 +99,14 @@ param_struct! {
         pub steps_per_split: u32,
         /// CTAs that share a tile: CTAs in y.
         pub splits: u32,
-        /// [`RELU`] or 0.
+        /// [`RELU`], [`A_RELU`].
         pub flags: u32,
         /// Factor of the whole product.
         pub alpha: f32,
         /// Rows of partial sums: `m`, and with `column_sums` one more than [`sum_row`].
         pub sum_rows: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Distance of two rows of `statistics` in 16-byte vectors.
+        pub float_vectors: u32,
     }
 }
 
@@ -118,6 +130,16 @@ pub enum Form {
     Nt,
     /// `Aᵀ·B`, A of `k × m` and B of `k × n`.
     Tn,
+}
+
+/// What A is of the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// The matrix as it lies in memory.
+    Plain,
+    /// What a batch normalisation of its features makes of it, rounded to its elements: see
+    /// [`Column::output`](crate::norm::Column::output).
+    Normalized,
 }
 
 /// Type of a matrix's elements.
@@ -309,39 +331,51 @@ pub const fn reduce_ctas(output: Element, m: u32, n: u32) -> u64 {
     (m as u64 * reduce_vectors(output, n) as u64).div_ceil(REDUCE_VECTORS_PER_CTA as u64)
 }
 
-/// Calls `$with! { entry: form, element of A and B, element of C, columns of the tile; … }` with every product that is
+/// Calls `$with! { entry: form, what A is, element of A and B, element of C, columns of the tile; … }` with every product that is
 /// built: the one list from which the kernels crate makes the entries and the host its table.
 #[macro_export]
 macro_rules! gemm_entries {
     ($with:ident) => {
         $with! {
-            gemm_nn_f16_to_f16_128x64: Nn, F16, F16, 64;
-            gemm_nn_f16_to_f16_128x32: Nn, F16, F16, 32;
-            gemm_nn_f16_to_f16_128x16: Nn, F16, F16, 16;
-            gemm_nn_f16_to_f32_128x64: Nn, F16, F32, 64;
-            gemm_nn_f16_to_f32_128x32: Nn, F16, F32, 32;
-            gemm_nn_f16_to_f32_128x16: Nn, F16, F32, 16;
-            gemm_nt_f16_to_f16_128x64: Nt, F16, F16, 64;
-            gemm_nt_f16_to_f16_128x32: Nt, F16, F16, 32;
-            gemm_nt_f16_to_f16_128x16: Nt, F16, F16, 16;
-            gemm_nt_f16_to_f32_128x64: Nt, F16, F32, 64;
-            gemm_nt_f16_to_f32_128x32: Nt, F16, F32, 32;
-            gemm_nt_f16_to_f32_128x16: Nt, F16, F32, 16;
-            gemm_tn_f16_to_f16_128x64: Tn, F16, F16, 64;
-            gemm_tn_f16_to_f16_128x32: Tn, F16, F16, 32;
-            gemm_tn_f16_to_f16_128x16: Tn, F16, F16, 16;
-            gemm_tn_f16_to_f32_128x64: Tn, F16, F32, 64;
-            gemm_tn_f16_to_f32_128x32: Tn, F16, F32, 32;
-            gemm_tn_f16_to_f32_128x16: Tn, F16, F32, 16;
-            gemm_nn_f32_to_f32_128x64: Nn, F32, F32, 64;
-            gemm_nn_f32_to_f32_128x32: Nn, F32, F32, 32;
-            gemm_nn_f32_to_f32_128x16: Nn, F32, F32, 16;
-            gemm_nt_f32_to_f32_128x64: Nt, F32, F32, 64;
-            gemm_nt_f32_to_f32_128x32: Nt, F32, F32, 32;
-            gemm_nt_f32_to_f32_128x16: Nt, F32, F32, 16;
-            gemm_tn_f32_to_f32_128x64: Tn, F32, F32, 64;
-            gemm_tn_f32_to_f32_128x32: Tn, F32, F32, 32;
-            gemm_tn_f32_to_f32_128x16: Tn, F32, F32, 16;
+            gemm_nn_f16_to_f16_128x64: Nn, Plain, F16, F16, 64;
+            gemm_nn_f16_to_f16_128x32: Nn, Plain, F16, F16, 32;
+            gemm_nn_f16_to_f16_128x16: Nn, Plain, F16, F16, 16;
+            gemm_nn_f16_to_f32_128x64: Nn, Plain, F16, F32, 64;
+            gemm_nn_f16_to_f32_128x32: Nn, Plain, F16, F32, 32;
+            gemm_nn_f16_to_f32_128x16: Nn, Plain, F16, F32, 16;
+            gemm_nt_f16_to_f16_128x64: Nt, Plain, F16, F16, 64;
+            gemm_nt_f16_to_f16_128x32: Nt, Plain, F16, F16, 32;
+            gemm_nt_f16_to_f16_128x16: Nt, Plain, F16, F16, 16;
+            gemm_nt_f16_to_f32_128x64: Nt, Plain, F16, F32, 64;
+            gemm_nt_f16_to_f32_128x32: Nt, Plain, F16, F32, 32;
+            gemm_nt_f16_to_f32_128x16: Nt, Plain, F16, F32, 16;
+            gemm_tn_f16_to_f16_128x64: Tn, Plain, F16, F16, 64;
+            gemm_tn_f16_to_f16_128x32: Tn, Plain, F16, F16, 32;
+            gemm_tn_f16_to_f16_128x16: Tn, Plain, F16, F16, 16;
+            gemm_tn_f16_to_f32_128x64: Tn, Plain, F16, F32, 64;
+            gemm_tn_f16_to_f32_128x32: Tn, Plain, F16, F32, 32;
+            gemm_tn_f16_to_f32_128x16: Tn, Plain, F16, F32, 16;
+            gemm_nn_f32_to_f32_128x64: Nn, Plain, F32, F32, 64;
+            gemm_nn_f32_to_f32_128x32: Nn, Plain, F32, F32, 32;
+            gemm_nn_f32_to_f32_128x16: Nn, Plain, F32, F32, 16;
+            gemm_nt_f32_to_f32_128x64: Nt, Plain, F32, F32, 64;
+            gemm_nt_f32_to_f32_128x32: Nt, Plain, F32, F32, 32;
+            gemm_nt_f32_to_f32_128x16: Nt, Plain, F32, F32, 16;
+            gemm_tn_f32_to_f32_128x64: Tn, Plain, F32, F32, 64;
+            gemm_tn_f32_to_f32_128x32: Tn, Plain, F32, F32, 32;
+            gemm_tn_f32_to_f32_128x16: Tn, Plain, F32, F32, 16;
+            gemm_nn_normalized_f16_to_f16_128x64: Nn, Normalized, F16, F16, 64;
+            gemm_nn_normalized_f16_to_f16_128x32: Nn, Normalized, F16, F16, 32;
+            gemm_nn_normalized_f16_to_f16_128x16: Nn, Normalized, F16, F16, 16;
+            gemm_nn_normalized_f32_to_f32_128x64: Nn, Normalized, F32, F32, 64;
+            gemm_nn_normalized_f32_to_f32_128x32: Nn, Normalized, F32, F32, 32;
+            gemm_nn_normalized_f32_to_f32_128x16: Nn, Normalized, F32, F32, 16;
+            gemm_tn_normalized_f16_to_f32_128x64: Tn, Normalized, F16, F32, 64;
+            gemm_tn_normalized_f16_to_f32_128x32: Tn, Normalized, F16, F32, 32;
+            gemm_tn_normalized_f16_to_f32_128x16: Tn, Normalized, F16, F32, 16;
+            gemm_tn_normalized_f32_to_f32_128x64: Tn, Normalized, F32, F32, 64;
+            gemm_tn_normalized_f32_to_f32_128x32: Tn, Normalized, F32, F32, 32;
+            gemm_tn_normalized_f32_to_f32_128x16: Tn, Normalized, F32, F32, 16;
         }
     };
 }
@@ -364,6 +398,8 @@ pub struct GemmEntry {
     pub name: &'static str,
     /// Which operand is transposed.
     pub form: Form,
+    /// What A is.
+    pub operand: Operand,
     /// Element of A and B.
     pub input: Element,
     /// Element of C.
@@ -373,10 +409,11 @@ pub struct GemmEntry {
 }
 
 macro_rules! products {
-    ($($entry:ident: $form:ident, $input:ident, $output:ident, $columns:literal;)*) => {
+    ($($entry:ident: $form:ident, $operand:ident, $input:ident, $output:ident, $columns:literal;)*) => {
         &[$(GemmEntry {
             name: stringify!($entry),
             form: Form::$form,
+            operand: Operand::$operand,
             input: Element::$input,
             output: Element::$output,
             columns: $columns,
@@ -387,11 +424,19 @@ macro_rules! products {
 /// Every product.
 pub const PRODUCTS: &[GemmEntry] = gemm_entries!(products);
 
-/// The product for an output of `n` columns, or `None` for a pair of types that is not built (float to half).
-pub fn product(form: Form, input: Element, output: Element, n: u32) -> Option<&'static GemmEntry> {
+/// The product for an output of `n` columns, or `None` for what is not built: float to half, and with a normalised operand
+/// all but what a layer wants, `A·B` of one type and `Aᵀ·B` in float.
+pub fn product(
+    form: Form,
+    operand: Operand,
+    input: Element,
+    output: Element,
+    n: u32,
+) -> Option<&'static GemmEntry> {
     let columns = Tile::for_columns(n).columns;
     PRODUCTS.iter().find(|entry| {
-        (entry.form, entry.input, entry.output, entry.columns) == (form, input, output, columns)
+        (entry.form, entry.operand, entry.input, entry.output) == (form, operand, input, output)
+            && entry.columns == columns
     })
 }
 
@@ -533,10 +578,24 @@ mod tests {
                     (Element::F16, Element::F32),
                     (Element::F32, Element::F32),
                 ] {
-                    let entry = product(form, input, output, n).expect("built");
-                    assert_eq!(entry.columns, Tile::for_columns(n).columns);
+                    let plain = product(form, Operand::Plain, input, output, n).expect("built");
+                    assert_eq!(plain.columns, Tile::for_columns(n).columns);
+                    let normalized = product(form, Operand::Normalized, input, output, n);
+                    let wanted = match form {
+                        Form::Nn => input == output,
+                        Form::Nt => false,
+                        Form::Tn => output == Element::F32,
+                    };
+                    assert_eq!(
+                        normalized.is_some(),
+                        wanted,
+                        "{form:?} {input:?} {output:?}"
+                    );
                 }
-                assert_eq!(product(form, Element::F32, Element::F16, n), None);
+                assert_eq!(
+                    product(form, Operand::Plain, Element::F32, Element::F16, n),
+                    None
+                );
             }
         }
         for output in [Element::F16, Element::F32] {

@@ -12,6 +12,7 @@ use crate::device::float::mul_add;
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
 use crate::device::thread::thread_idx_x;
+use crate::device::vector::Float4;
 
 /// Floats of a 16-byte vector.
 const PER_VECTOR: u32 = 4;
@@ -88,7 +89,7 @@ unsafe fn values_at<const N: usize>(
 }
 
 impl<const ROWS: usize, const COLUMNS: usize> Multiplier for CudaCores<ROWS, COLUMNS> {
-    const PER_VECTOR: u32 = PER_VECTOR;
+    type Vector = Float4;
     const TILE: Tile = Tile {
         rows: TILE_ROWS,
         columns: Self::ACROSS * COLUMNS as u32,

@@ -8,6 +8,7 @@
 //! ```
 //!
 //! - [`operand`]: one operand's way from global to shared memory, whichever way `k` runs in it.
+//! - [`normalized`]: what A's tile becomes there where A is normalised.
 //! - [`tensor_cores`], [`cuda_cores`]: the product of one step in shared memory, added to a thread's sums.
 //! - [`pipeline`]: the skeleton that all entries share.
 //! - [`epilogue`]: what becomes of the sums, and how they are written.
@@ -18,6 +19,7 @@
 
 mod cuda_cores;
 mod epilogue;
+mod normalized;
 mod operand;
 mod pipeline;
 mod reduce;
@@ -51,16 +53,34 @@ macro_rules! multiplier {
     (F32, 16) => { CudaCores<4, 4> };
 }
 
+/// Whether A is normalised.
+macro_rules! normalized {
+    (Plain) => {
+        false
+    };
+    (Normalized) => {
+        true
+    };
+}
+
 macro_rules! entries {
-    ($($entry:ident: $form:ident, $input:ident, $output:ident, $columns:tt;)*) => {$(
-        #[doc = concat!("Matrix product: ", stringify!($form, $input to $output), ", tiles of 128 × ", $columns, ".")]
+    ($($entry:ident: $form:ident, $operand:ident, $input:ident, $output:ident, $columns:tt;)*) => {$(
+        #[doc = concat!("Matrix product: ", stringify!($form, $operand, $input to $output), ", tiles of 128 × ", $columns, ".")]
         ///
         /// # Safety
         /// The launch contract in `halfgnn_contract::gemm`.
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $entry(params: GemmParams) {
             // SAFETY: the host keeps the launch contract.
-            unsafe { pipeline::run::<layouts!($form), multiplier!($input, $columns), epilogue::$output, $columns>(&params) }
+            unsafe {
+                pipeline::run::<
+                    layouts!($form),
+                    multiplier!($input, $columns),
+                    epilogue::$output,
+                    $columns,
+                    { normalized!($operand) },
+                >(&params)
+            }
         }
     )*};
 }

@@ -6,15 +6,18 @@
 
 use core::marker::PhantomData;
 
-use halfgnn_contract::gemm::{Element, STEP_VECTORS, THREADS_PER_CTA, matrix_vector, swizzle};
+use halfgnn_contract::gemm::{
+    Element, STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle,
+};
 use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 
 use crate::device::async_copy;
+use crate::device::registers::unroll;
 use crate::device::shared::Shared;
 use crate::device::thread::thread_idx_x;
 
 /// Which way `k` runs in an operand.
-pub trait Layout {
+pub trait Layout: Clone {
     /// Whether the elements of one sum are neighbours in memory.
     const ALONG_K: bool;
 
@@ -29,9 +32,11 @@ pub trait Layout {
 }
 
 /// Rows of the matrix run along `k`: A in `A·B` and `A·Bᵀ`, B in `A·Bᵀ`.
+#[derive(Clone)]
 pub struct AlongK;
 
 /// Rows of the matrix run across `k`: B in `A·B` and `Aᵀ·B`, A in `Aᵀ·B`.
+#[derive(Clone)]
 pub struct AcrossK;
 
 impl Layout for AlongK {
@@ -61,10 +66,14 @@ pub struct Operand {
     pub ones: bool,
 }
 
+/// Vectors of A's tile that a thread has.
+const OWN: usize = (Tile::WIDE.rows * STEP_VECTORS / THREADS_PER_CTA) as usize;
+
 /// A half of one, and a zero above it.
 const HALF_ONE: u32 = 0x3c00;
 
 /// Copies tile after tile of an operand; each thread has its vectors of each tile.
+#[derive(Clone)]
 pub struct TileLoader<L> {
     operand: Operand,
     /// Address of the thread's first vector in the current tile, and the distance of two rows.
@@ -135,28 +144,18 @@ impl<L: Layout> TileLoader<L> {
         if !self.constant {
             return;
         }
-        let Operand {
-            per_vector,
-            tile_extent,
-            ..
-        } = self.operand;
+        let per_vector = self.operand.per_vector;
         let one = if per_vector == Element::F16.per_vector() {
             HALF_ONE
         } else {
             1.0f32.to_bits()
         };
-        let tile_vectors = L::tile_vectors(tile_extent, per_vector);
-        let (tile_row, tile_vector) = Self::place(&self.operand);
-        let mut row = tile_row;
-        while row < STEP_VECTORS * per_vector {
-            let place = swizzle(row, tile_vector, tile_vectors);
+        let (row, _) = Self::place(&self.operand);
+        let mut below = 0;
+        while row + below < STEP_VECTORS * per_vector {
             // SAFETY: a vector of the tile, and of this thread's, as in `load`.
-            unsafe {
-                target
-                    .offset(place * VECTOR_BYTES)
-                    .store_u32x4([one, 0, 0, 0])
-            };
-            row += THREADS_PER_CTA / tile_vectors;
+            unsafe { self.target(target, below).store_u32x4([one, 0, 0, 0]) };
+            below += self.rows_at_a_time();
         }
     }
 
@@ -167,36 +166,86 @@ impl<L: Layout> TileLoader<L> {
     /// contract says. All threads of the CTA make this call.
     #[inline(always)]
     pub unsafe fn load(&mut self, target: Shared) {
-        let Operand {
-            per_vector,
-            tile_extent,
-            ..
-        } = self.operand;
-        let tile_vectors = L::tile_vectors(tile_extent, per_vector);
-        let (tile_row, tile_vector) = Self::place(&self.operand);
-        // The threads together are whole rows of a tile, so each stays in its column.
-        let rows_at_a_time = THREADS_PER_CTA / tile_vectors;
-        let total = tile_extent * STEP_VECTORS;
+        let total = self.operand.tile_extent * STEP_VECTORS;
         if (total >= THREADS_PER_CTA || thread_idx_x() < total) && !self.constant {
             let mut i = 0;
             while i < total.div_ceil(THREADS_PER_CTA) {
-                let below = i * rows_at_a_time;
-                let place = swizzle(tile_row + below, tile_vector, tile_vectors);
-                let present = self.row + below < self.rows && self.vector < self.vectors;
+                let below = i * self.rows_at_a_time();
+                let present = self.has_row(below) && self.vector < self.vectors;
                 let source = self.source + below as u64 * self.pitch;
                 // SAFETY: the vector lies in the tile, and in the matrix where `present`; rows are 16-byte aligned.
-                unsafe {
-                    async_copy::copy_16(target.offset(place * VECTOR_BYTES), source, present)
-                };
+                unsafe { async_copy::copy_16(self.target(target, below), source, present) };
                 i += 1;
             }
         }
+        self.advance();
+    }
+
+    /// Which vector of the matrix's rows the thread has in the current tile; the same in every row.
+    #[inline(always)]
+    pub fn vector(&self) -> u32 {
+        self.vector
+    }
+
+    /// Makes `change` of each of the thread's vectors of the current tile and goes on to the next step's. What lies outside
+    /// the matrix may change in the direction of C, where it is of no use, but stays zero in that of `k`.
+    ///
+    /// # Safety
+    /// The thread's copies to `target` have come, and no other thread touches the tile before a barrier. The tile has
+    /// [`OWN`] vectors for each thread.
+    #[inline(always)]
+    pub unsafe fn rewrite(&mut self, target: Shared, change: impl Fn([u32; 4]) -> [u32; 4]) {
+        // Along `k`, vectors past the end of a row meet zeros of the other operand.
+        if L::ALONG_K || self.vector < self.vectors {
+            let mut bits = [[0; 4]; OWN];
+            unroll!(i in 0..OWN => {
+                let below = i as u32 * self.rows_at_a_time();
+                // SAFETY: the caller's promise.
+                bits[i] = unsafe { self.target(target, below).load_u32x4() };
+            });
+            unroll!(i in 0..OWN => {
+                let below = i as u32 * self.rows_at_a_time();
+                let mut changed = change(bits[i]);
+                if !L::ALONG_K && !self.has_row(below) {
+                    changed = [0; 4];
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.target(target, below).store_u32x4(changed) };
+            });
+        }
+        self.advance();
+    }
+
+    /// Rows of a tile that the threads together have at a time: whole ones, so that each thread stays in its column.
+    #[inline(always)]
+    fn rows_at_a_time(&self) -> u32 {
+        THREADS_PER_CTA / L::tile_vectors(self.operand.tile_extent, self.operand.per_vector)
+    }
+
+    /// Whether the matrix has the row so far below the thread's first.
+    #[inline(always)]
+    fn has_row(&self, below: u32) -> bool {
+        self.row + below < self.rows
+    }
+
+    /// The thread's vector so far below its first, of the tile at `tile`.
+    #[inline(always)]
+    fn target(&self, tile: Shared, below: u32) -> Shared {
+        let (row, vector) = Self::place(&self.operand);
+        let vectors = L::tile_vectors(self.operand.tile_extent, self.operand.per_vector);
+        tile.offset(swizzle(row + below, vector, vectors) * VECTOR_BYTES)
+    }
+
+    /// Goes on to the next step's tile.
+    #[inline(always)]
+    fn advance(&mut self) {
         if L::ALONG_K {
             self.vector += STEP_VECTORS;
             self.source += (STEP_VECTORS * VECTOR_BYTES) as u64;
         } else {
-            self.row += STEP_VECTORS * per_vector;
-            self.source += (STEP_VECTORS * per_vector) as u64 * self.pitch;
+            let rows = STEP_VECTORS * self.operand.per_vector;
+            self.row += rows;
+            self.source += rows as u64 * self.pitch;
         }
     }
 }

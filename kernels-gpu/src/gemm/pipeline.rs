@@ -6,10 +6,12 @@ use core::num::NonZeroU32;
 use halfgnn_contract::gemm::{GemmParams, STAGES, STEP_VECTORS, Tile, operand_bytes};
 
 use super::epilogue::{Output, write_partial};
+use super::normalized::Normalized;
 use super::operand::{Layout, Operand, TileLoader};
 use crate::device::async_copy;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, sync_threads};
+use crate::device::vector::Vector;
 
 /// Layouts of A and B.
 pub trait Layouts {
@@ -32,8 +34,10 @@ impl<A: Layout, B: Layout> Layouts for (A, B) {
 ///
 /// A thread has [`Multiplier::ROWS`] by [`Multiplier::COLUMNS`] sums, whose places in the tile depend on the layouts.
 pub trait Multiplier {
+    /// 16 bytes of A or B.
+    type Vector: Vector<Bits = [u32; 4]>;
     /// Elements of A and B in a 16-byte vector.
-    const PER_VECTOR: u32;
+    const PER_VECTOR: u32 = <Self::Vector as Vector>::WIDTH;
     /// The CTA's tile.
     const TILE: Tile;
     /// Rows of sums of a thread.
@@ -72,12 +76,20 @@ pub struct Origin {
     pub column: u32,
 }
 
-/// One CTA's part of the product. `COLUMNS` is what the entry's name says of its tile.
+/// One CTA's part of the product. `COLUMNS` is what the entry's name says of its tile, and `NORMALIZED` what it says of A.
 ///
 /// # Safety
 /// The launch contract in `halfgnn_contract::gemm`, C not empty.
 #[inline(always)]
-pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(params: &GemmParams) {
+pub unsafe fn run<
+    L: Layouts,
+    M: Multiplier,
+    O: Output,
+    const COLUMNS: u32,
+    const NORMALIZED: bool,
+>(
+    params: &GemmParams,
+) {
     const {
         assert!(
             M::TILE.columns == COLUMNS,
@@ -127,6 +139,8 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(para
         ones: false,
     };
     let mut load_a = TileLoader::<L::A>::new(a, origin.row, first_step);
+    // Follows the loader, a step's tile at a time, when that has come.
+    let mut arrived_a = load_a.clone();
     let mut load_b = TileLoader::<L::B>::new(b, origin.column, first_step);
     let shared = Shared::base();
     let stage = |step: u32| {
@@ -175,7 +189,17 @@ pub unsafe fn run<L: Layouts, M: Multiplier, O: Output, const COLUMNS: u32>(para
     let mut multiplier = M::zero();
     let mut step = 0;
     while step < steps {
-        async_copy::wait::<{ STAGES - 2 }>();
+        if NORMALIZED {
+            // SAFETY: the launch contract; after the wait the thread's own copies of the step's tile are there, and before
+            // the barrier below no other thread looks at them.
+            unsafe {
+                let features = Normalized::<M::Vector>::read(params, arrived_a.vector());
+                async_copy::wait::<{ STAGES - 2 }>();
+                arrived_a.rewrite(stage(step).0, |bits| features.apply(bits));
+            }
+        } else {
+            async_copy::wait::<{ STAGES - 2 }>();
+        }
         // SAFETY: `steps` is the same for all threads. After the barrier the step's tiles are here for all of them, and
         // none still reads the stage of the step before, which is the next to be filled.
         unsafe { sync_threads() };

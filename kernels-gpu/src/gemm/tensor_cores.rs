@@ -10,6 +10,7 @@ use super::pipeline::{Layouts, Multiplier};
 use crate::device::mma::{self, FragmentB, FragmentC};
 use crate::device::registers::{recomputed, unroll};
 use crate::device::shared::Shared;
+use crate::device::vector::HalfVector8;
 use crate::device::warp::{lane_id, warp_id};
 
 /// Halves of a 16-byte vector.
@@ -87,7 +88,7 @@ impl Lane {
 }
 
 impl<const M_TILES: usize, const N_TILES: usize> Multiplier for TensorCores<M_TILES, N_TILES> {
-    const PER_VECTOR: u32 = PER_VECTOR;
+    type Vector = HalfVector8;
     const TILE: Tile = Tile {
         rows: WARPS_PER_CTA * 16 * M_TILES as u32,
         columns: 8 * N_TILES as u32,

@@ -12,6 +12,8 @@ mod finish;
 mod moments;
 mod walk;
 
+pub use walk::Columns;
+
 use crate::device::vector::{Float4, HalfVector8 as Half8};
 use halfgnn_contract::norm::{CombineParams, FinishParams, MomentsParams, NormalizeParams};
 

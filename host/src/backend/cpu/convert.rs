@@ -40,6 +40,13 @@ pub(super) fn round<E: Element>(floats: &[f32], row: &mut [E]) {
     }
 }
 
+/// Rounds `floats` to elements in place; `room` is as long as they are.
+pub(super) fn round_to<E: Element>(floats: &mut [f32], room: &mut [E]) {
+    if E::PRECISION == Precision::Half {
+        round_in_place(floats, bytemuck::cast_slice_mut(room));
+    }
+}
+
 /// Rounds `floats` to halves in place; `halves` is room for them. Both have one length.
 pub(super) fn round_in_place(floats: &mut [f32], halves: &mut [f16]) {
     halves.convert_from_f32_slice(floats);

@@ -3,7 +3,8 @@
 //! Work is cut into blocks by the shapes alone, never by the number of threads, and `gemm` runs each block on one
 //! thread, so that a product has the same bits on any number of threads.
 
-use super::convert::{round, widen, widened};
+use super::convert::{round, round_to, widen, widened};
+use super::normalize::Known;
 use crate::backend::Form;
 use crate::tensor::Element;
 use rayon::prelude::*;
@@ -84,10 +85,52 @@ fn finish(sum: f32, factor: f32, bias: Option<f32>, relu: bool) -> f32 {
     if relu && value < 0.0 { 0.0 } else { value }
 }
 
+/// The first operand: a matrix, or what a normalisation makes of it, rounded to its elements.
+#[derive(Clone, Copy)]
+pub(super) struct First<'a, E> {
+    pub(super) matrix: View<'a, E>,
+    pub(super) known: Option<&'a Known>,
+}
+
+impl<'a, E: Element> First<'a, E> {
+    /// Some rows, in float.
+    fn rows(self, rows: Range<usize>) -> Cow<'a, [f32]> {
+        let View {
+            columns, stride, ..
+        } = self.matrix;
+        let floats = widened(self.matrix.rows(rows).values);
+        let Some(known) = self.known else {
+            return floats;
+        };
+        let (mut floats, mut room) = (floats.into_owned(), vec![E::zeroed(); columns]);
+        for row in floats.chunks_exact_mut(stride.max(1)) {
+            known.apply(0, &mut row[..columns]);
+            round_to(&mut row[..columns], &mut room);
+        }
+        Cow::Owned(floats)
+    }
+
+    /// Some columns of some rows, in float and without padding.
+    fn part(self, rows: Range<usize>, columns: Range<usize>) -> Vec<f32> {
+        let mut floats = vec![0.0; rows.len() * columns.len()];
+        let mut room = vec![E::zeroed(); columns.len()];
+        let rows = self.matrix.rows(rows).values;
+        let rows = rows.chunks_exact(self.matrix.stride);
+        for (row, floats) in rows.zip(floats.chunks_exact_mut(columns.len())) {
+            widen(&row[columns.clone()], floats);
+            if let Some(known) = self.known {
+                known.apply(columns.start, floats);
+                round_to(floats, &mut room);
+            }
+        }
+        floats
+    }
+}
+
 /// Writes the product to `c`, padding included.
 pub(super) fn matmul<E: Element, O: Element>(
     form: Form,
-    a: View<'_, E>,
+    a: First<'_, E>,
     b: View<'_, E>,
     finish: &Finish<'_, O>,
     c: ViewMut<'_, O>,
@@ -105,13 +148,10 @@ pub(super) fn matmul<E: Element, O: Element>(
     blocks.for_each(|(block, c)| {
         let rows = block * BLOCK_ROWS..block * BLOCK_ROWS + c.len() / stride;
         let mut sums = match form {
-            Form::NN => by_rows(
-                a.rows(rows.clone()),
-                Operand::new(&weights, b.stride),
-                columns,
-            ),
+            Form::NN => by_rows(a, rows.clone(), Operand::new(&weights, b.stride), columns),
             Form::NT => by_rows(
-                a.rows(rows.clone()),
+                a,
+                rows.clone(),
                 Operand::new(&weights, b.stride).transposed(),
                 columns,
             ),
@@ -125,30 +165,32 @@ pub(super) fn matmul<E: Element, O: Element>(
 }
 
 /// The sums of a block of rows: those of `a` times `b`.
-fn by_rows<E: Element>(a: View<'_, E>, b: Operand<'_>, columns: usize) -> Vec<f32> {
-    let floats = widened(a.values);
-    let mut sums = vec![0.0; a.rows * columns];
-    let shape = [a.rows, columns, a.columns];
-    add_product(shape, Operand::new(&floats, a.stride), b, &mut sums);
+fn by_rows<E: Element>(
+    a: First<'_, E>,
+    rows: Range<usize>,
+    b: Operand<'_>,
+    columns: usize,
+) -> Vec<f32> {
+    let floats = a.rows(rows.clone());
+    let mut sums = vec![0.0; rows.len() * columns];
+    let shape = [rows.len(), columns, a.matrix.columns];
+    let a = Operand::new(&floats, a.matrix.stride);
+    add_product(shape, a, b, &mut sums);
     sums
 }
 
 /// The sums of a block of the result whose rows are the columns `block` of `a`, over all rows of `a` and `b`: pieces
 /// of that range are summed up in parallel, and added in their order.
-fn over_rows<E: Element>(a: View<'_, E>, b: View<'_, E>, block: Range<usize>) -> Vec<f32> {
-    let depth = a.rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH);
-    let pieces: Vec<Range<usize>> = ranges(0..a.rows, depth).collect();
+fn over_rows<E: Element>(a: First<'_, E>, b: View<'_, E>, block: Range<usize>) -> Vec<f32> {
+    let depth = b.rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH);
+    let pieces: Vec<Range<usize>> = ranges(0..b.rows, depth).collect();
     let partial: Vec<Vec<f32>> = pieces
         .into_par_iter()
         .map(|piece| {
             let mut sums = vec![0.0; block.len() * b.columns];
             for rows in ranges(piece, BLOCK_DEPTH) {
                 let shape = [block.len(), b.columns, rows.len()];
-                let mut a_floats = vec![0.0; rows.len() * block.len()];
-                let a_rows = a.rows(rows.clone()).values.chunks_exact(a.stride);
-                for (row, floats) in a_rows.zip(a_floats.chunks_exact_mut(block.len())) {
-                    widen(&row[block.clone()], floats);
-                }
+                let a_floats = a.part(rows.clone(), block.clone());
                 let b_floats = widened(b.rows(rows).values);
                 add_product(
                     shape,

@@ -29,7 +29,8 @@ use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 use buffer::Reading;
 use bytemuck::Pod;
-use matmul::{Finish, View, ViewMut};
+use matmul::{Finish, First, View, ViewMut};
+use normalize::Known;
 use std::convert::Infallible;
 
 /// The CPU of this machine, through the threads of the surrounding rayon pool.
@@ -210,9 +211,13 @@ impl DenseOperators for Cpu {
             positive: positive.as_deref(),
         };
         let (a_values, b_values) = (a.buffer.read(), b.buffer.read());
+        let known = beside.normalization.map(Known::new);
         matmul::matmul(
             form,
-            view(a, &a_values),
+            First {
+                matrix: view(a, &a_values),
+                known: known.as_ref(),
+            },
             view(b, &b_values),
             &finish,
             view_mut(c),

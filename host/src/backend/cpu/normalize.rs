@@ -91,16 +91,10 @@ impl NormalizeOperators for Cpu {
         x: &Matrix<Self, E>,
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
-        let (known, x) = (columns(op), x.buffer.read());
+        let (known, x) = (Known::new(op), x.buffer.read());
         for_rows(view_mut(y), |row, columns, y, floats| {
             widen(&x[row * y.len()..(row + 1) * y.len()], floats);
-            for (value, column) in floats[..columns].iter_mut().zip(&known) {
-                *value = column.output(*value);
-                // Not `max`, which would make a zero of a NaN.
-                if op.relu && *value < 0.0 {
-                    *value = 0.0;
-                }
-            }
+            known.apply(0, &mut floats[..columns]);
             round(floats, y);
         });
         Ok(())
@@ -172,6 +166,32 @@ fn write_statistics(
     let statistics = statistics.buffer.get_mut();
     statistics[column] = mean;
     statistics[row + column] = norm::reciprocal_deviation(variance, op.epsilon, f32::sqrt);
+}
+
+/// A normalisation of rows in float.
+pub(super) struct Known {
+    columns: Vec<Column>,
+    relu: bool,
+}
+
+impl Known {
+    pub(super) fn new(op: &Normalization<'_, Cpu>) -> Self {
+        Self {
+            columns: columns(op),
+            relu: op.relu,
+        }
+    }
+
+    /// Normalises part of a row, which begins at column `first`.
+    pub(super) fn apply(&self, first: usize, row: &mut [f32]) {
+        for (value, column) in row.iter_mut().zip(&self.columns[first..]) {
+            *value = column.output(*value);
+            // Not `max`, which would make a zero of a NaN.
+            if self.relu && *value < 0.0 {
+                *value = 0.0;
+            }
+        }
+    }
 }
 
 /// What is known of each column.

@@ -65,15 +65,21 @@ impl<D: Driver> Gpu<D> {
             Form::NT => contract::Form::Nt,
             Form::TN => contract::Form::Tn,
         };
-        let entry =
-            contract::product(form, input, output, n).ok_or_else(|| Error::Unsupported {
+        let normalization = beside.normalization;
+        let operand = match normalization {
+            Some(_) => contract::Operand::Normalized,
+            None => contract::Operand::Plain,
+        };
+        let entry = contract::product(form, operand, input, output, n).ok_or_else(|| {
+            Error::Unsupported {
                 operator: NAME,
                 reason: format!(
                     "no kernel is built for a product of {} in {}",
                     E::PRECISION,
                     O::PRECISION
                 ),
-            })?;
+            }
+        })?;
         let tile = Tile::for_columns(n);
         let split = contract::split(input, m, n, k, self.driver.info().multiprocessors);
         let sum_rows = match &sums {
@@ -84,6 +90,9 @@ impl<D: Driver> Gpu<D> {
             0 => None,
             floats => Some(self.workspace.floats(&self.driver, &self.ledger, floats)?),
         };
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        let flags = flag(epilogue.relu, contract::RELU)
+            | flag(normalization.is_some_and(|op| op.relu), contract::A_RELU);
         let params = GemmParams {
             a: matrix(a),
             b: matrix(b),
@@ -92,6 +101,9 @@ impl<D: Driver> Gpu<D> {
             row_scale: optional_array(epilogue.row_scale),
             positive: optional_matrix(positive),
             column_sums: optional_matrix(sums.as_deref()),
+            statistics: optional_matrix(normalization.map(|op| op.statistics)),
+            norm_weight: optional_matrix(normalization.map(|op| op.weight)),
+            norm_bias: optional_matrix(normalization.map(|op| op.bias)),
             workspace: workspace
                 .as_ref()
                 .map_or(DevicePtr::NULL, |buffer| DevicePtr::new(buffer.address())),
@@ -105,10 +117,13 @@ impl<D: Driver> Gpu<D> {
             column_tiles: tile.across(n),
             steps_per_split: split.steps_per_split,
             splits: split.splits,
-            flags: if epilogue.relu { contract::RELU } else { 0 },
+            flags,
             alpha: epilogue.alpha,
             sum_rows,
-            reserved: 0,
+            float_vectors: match normalization {
+                Some(op) => stride_vectors(NAME, op.statistics)?,
+                None => 0,
+            },
         };
         let config = |ctas: u64, splits: u32, shared_bytes: u32| {
             Ok::<_, Error>(LaunchConfig {
@@ -117,7 +132,8 @@ impl<D: Driver> Gpu<D> {
                 shared_bytes,
             })
         };
-        // SAFETY: the operator checked that the operands fit one another, those beside the product too; the workspace has
+        // SAFETY: the operator checked that the operands fit one another, those beside the product too, and that
+        // a normalisation has a column for each of A's; the workspace has
         // `workspace_floats`.
         unsafe {
             let product = config(tile.count(m, n), split.splits, tile.shared_bytes())?;

@@ -3,7 +3,7 @@
 use super::sparse::after_steps;
 use super::{OperatorCase, Results, product_bound};
 use crate::input::{elements, matrix, read, unwritten};
-use crate::matmul::{Case, FORMS};
+use crate::matmul::{Case, FORMS, Normal};
 use crate::reference::Sum;
 use half::f16;
 use halfgnn::backend::{Activation, Backend, Dropout, Form};
@@ -17,6 +17,10 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     products::<B, f32, f32>(&mut cases);
     gradients::<B, f16>(&mut cases);
     gradients::<B, f32>(&mut cases);
+    normalized::<B, f16, f16>(&mut cases, Form::NN);
+    normalized::<B, f32, f32>(&mut cases, Form::NN);
+    normalized::<B, f16, f32>(&mut cases, Form::TN);
+    normalized::<B, f32, f32>(&mut cases, Form::TN);
     element_wise::<B, f16>(&mut cases);
     element_wise::<B, f32>(&mut cases);
     cases
@@ -101,6 +105,36 @@ fn gradients<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>)
                 product_bound::<f32>(k, size)
             }));
             Results::Near(all, bounds)
+        }));
+    }
+}
+
+/// The two products of a normalised operand that a layer has.
+fn normalized<B: Backend + 'static, E: Element, O: Element>(
+    cases: &mut Vec<OperatorCase<B>>,
+    form: Form,
+) {
+    for [m, n, k] in [[21, 13, 40], [21, 27, 40], [21, 50, 40], [9, 10, 1500]] {
+        let precision = E::PRECISION;
+        let name = format!("matmul of a normalised operand {precision} {form:?} {m} x {n} x {k}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let mut case = Case::random::<E>(form, [m, n, k]);
+            let columns = if form == Form::TN { m } else { k };
+            case.a = operands.uniform::<E>(m * k);
+            case.b = operands.uniform::<E>(k * n);
+            case.normal = Some(Normal {
+                statistics: operands.uniform::<f32>(2 * columns),
+                weight: operands.uniform::<f32>(columns),
+                bias: operands.uniform::<f32>(columns),
+                relu: n != 27,
+            });
+            let actual = case.run::<B, E, O>(backend);
+            if E::PRECISION == Precision::Float {
+                return Results::rows(&actual, n);
+            }
+            let reference = case.normalized::<B, E>(backend).reference();
+            let bound = |sum: &Sum| product_bound::<O>(k, sum.size);
+            Results::Near(actual, reference.iter().map(bound).collect())
         }));
     }
 }
