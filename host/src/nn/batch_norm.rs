@@ -42,7 +42,8 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         })
     }
 
-    fn op(&self) -> Normalization<'_, B> {
+    /// The normalisation with the last statistics.
+    pub(super) fn op(&self) -> Normalization<'_, B> {
         Normalization {
             statistics: &self.statistics,
             weight: self.weight.master(),
@@ -51,13 +52,13 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         }
     }
 
-    /// `y = relu(norm(x))` where `x` is `scale` times what it stands for: the same output, whatever the scale.
+    /// Takes the statistics of `x`, which is `scale` times what it stands for: [`NormalizedRelu::op`] then makes the same of it,
+    /// whatever the scale. It has no pass of its own: the products that want to see its output normalise what they read.
     pub(super) fn forward(
         &mut self,
         at: &Context<'_, B, E>,
         scale: f32,
         x: &Matrix<B, E>,
-        y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let op = BatchNorm {
             epsilon: BatchNorm::default().epsilon * scale * scale,
@@ -66,7 +67,7 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         let (statistics, running) = (&mut self.statistics, &mut self.running);
         match (at.mode, self.evaluate_with) {
             (Mode::Train { .. }, _) => {
-                ops::batch_statistics(at.backend, &op, x, running, statistics)?;
+                ops::batch_statistics(at.backend, &op, x, running, statistics)
             }
             (Mode::Evaluate, Statistics::Batch) => {
                 // Evaluation leaves the running ones as they are.
@@ -74,23 +75,12 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
                     momentum: 0.0,
                     ..op
                 };
-                ops::batch_statistics(at.backend, &op, x, running, statistics)?;
+                ops::batch_statistics(at.backend, &op, x, running, statistics)
             }
             (Mode::Evaluate, Statistics::Running) => {
-                ops::running_statistics(at.backend, &op, running, statistics)?;
+                ops::running_statistics(at.backend, &op, running, statistics)
             }
         }
-        ops::normalize(at.backend, &self.op(), x, y)
-    }
-
-    /// What the last [`NormalizedRelu::forward`] made of the same `x`, bit for bit.
-    pub(super) fn repeat(
-        &self,
-        at: &Context<'_, B, E>,
-        x: &Matrix<B, E>,
-        y: &mut Matrix<B, E>,
-    ) -> Result<(), Error> {
-        ops::normalize(at.backend, &self.op(), x, y)
     }
 
     /// `d`, the gradient of the output, becomes that of `x`.

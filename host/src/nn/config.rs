@@ -23,8 +23,8 @@ pub struct ModelConfig {
     pub dropout: f32,
     /// Whether a layer whose input is as wide as its output adds the one to the other, before ReLU and dropout.
     pub residual: bool,
-    /// Whether activations that the backward pass can make again at the cost of a pass over them are not stored. Changes no
-    /// bit of the results.
+    /// Whether outputs of layers that the backward pass can make again by one product are not stored: those of GIN, but the
+    /// last's and residual ones. Changes no bit of the results.
     #[serde(default)]
     pub recompute: bool,
     /// How the aggregations sum up.

@@ -157,6 +157,15 @@ pub(super) trait Convolution<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         wants_input: bool,
     ) -> Result<Option<Matrix<B, E>>, Error>;
 
+    /// Computes `y` once more from what the last [`Convolution::forward`] kept, bit for bit, with the same
+    /// [`Context::after`]. Of a convolution whose [`Blueprint::repeats`].
+    fn repeat(&self, _at: &mut Context<'_, B, E>, _y: &mut Matrix<B, E>) -> Result<(), Error> {
+        Err(Error::Unsupported {
+            operator: "Model::backward",
+            reason: "the convolution keeps too little to compute its output once more".into(),
+        })
+    }
+
     /// Whether the backward pass leaves the sums of the columns of `d`, the gradient of the bias, in
     /// [`Context::column_sums`]: one that multiplies by `d` as it is has them beside the product.
     fn sums_columns(&self) -> bool {
@@ -195,6 +204,10 @@ pub(super) trait Blueprint {
     fn keeps(&self, plan: &mut MemoryPlan);
     /// What [`Convolution::forward`] borrows.
     fn forward(&self, plan: &mut MemoryPlan);
+    /// Whether there is [`Convolution::repeat`], which borrows nothing.
+    fn repeats(&self) -> bool {
+        false
+    }
     /// What [`Convolution::backward`] borrows; the gradient of the input stays taken.
     fn backward(&self, plan: &mut MemoryPlan, wants_input: bool);
 }

@@ -13,7 +13,9 @@ use super::batch_norm::NormalizedRelu;
 use super::config::{Aggregate, Statistics};
 use super::convolution::{Aggregation, Blueprint, Context, Convolution, Order, Place};
 use super::{MemoryPlan, Parameter};
-use crate::backend::{Backend, Epilogue, Form, MemoryKind, SelfTerm, SpmmEpilogue, SpmmPolicy};
+use crate::backend::{
+    Backend, Beside, Epilogue, Form, MemoryKind, SelfTerm, SpmmEpilogue, SpmmPolicy,
+};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
@@ -30,8 +32,6 @@ pub(super) struct GinBlueprint {
     pub(super) lambda: f32,
     pub(super) epsilon: f32,
     pub(super) learn_epsilon: bool,
-    /// Whether the backward pass normalises once more what it wants to see.
-    pub(super) recompute: bool,
     pub(super) statistics: Statistics,
 }
 
@@ -79,11 +79,6 @@ impl GinBlueprint {
                 Order::TransformFirst => None,
             },
             between: activations(self.hidden)?,
-            normalized: if self.recompute {
-                None
-            } else {
-                Some(activations(self.hidden)?)
-            },
         })
     }
 
@@ -112,9 +107,6 @@ impl Blueprint for GinBlueprint {
             plan.keep(self.width());
         }
         plan.keep(self.hidden);
-        if !self.recompute {
-            plan.keep(self.hidden);
-        }
     }
 
     fn forward(&self, plan: &mut MemoryPlan) {
@@ -122,14 +114,13 @@ impl Blueprint for GinBlueprint {
             plan.take(self.hidden);
             plan.give(self.hidden);
         }
-        if self.recompute {
-            plan.take(self.hidden);
-            plan.give(self.hidden);
-        }
+    }
+
+    fn repeats(&self) -> bool {
+        true
     }
 
     fn backward(&self, plan: &mut MemoryPlan, wants_input: bool) {
-        // The matrix of what is normalised once more comes back before the next is asked for.
         plan.take(self.hidden);
         match self.order() {
             Order::TransformFirst => {
@@ -168,10 +159,8 @@ pub(super) struct GinConvolution<B: Backend, E: Element> {
     transformed: Option<Matrix<B, E>>,
     /// The aggregation of `H`, where the layer aggregates first.
     aggregated: Option<Matrix<B, E>>,
-    /// What is normalised.
+    /// What is normalised, by the products of the second map that read it.
     between: Matrix<B, E>,
-    /// What the second map sees, where it is stored.
-    normalized: Option<Matrix<B, E>>,
 }
 
 /// `(1 + ε) · x + λ · aggregate(x)`, times a scale, and its gradient.
@@ -256,17 +245,19 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
             at.pool.give(transformed);
         }
         let scale = sum.scale;
-        let mut lent = match self.normalized {
-            Some(_) => None,
-            None => Some(at.take(self.shape.hidden)?),
+        self.norm.forward(at, scale, between)?;
+        self.repeat(at, y)
+    }
+
+    fn repeat(&self, at: &mut Context<'_, B, E>, y: &mut Matrix<B, E>) -> Result<(), Error> {
+        let (between, second) = (&self.between, self.second.values());
+        let normalization = self.norm.op();
+        let beside = Beside {
+            normalization: Some(&normalization),
+            ..Beside::default()
         };
-        let stored = self.normalized.as_mut().or(lent.as_mut());
-        let normalized = stored.expect("it is stored or lent");
-        self.norm.forward(at, scale, between, normalized)?;
-        let (second, epilogue) = (self.second.values(), at.epilogue());
-        ops::matmul(at.backend, Form::NN, normalized, second, &epilogue, y)?;
-        lent.into_iter().for_each(|matrix| at.pool.give(matrix));
-        Ok(())
+        let (backend, epilogue) = (at.backend, at.epilogue());
+        ops::matmul_beside(backend, Form::NN, between, second, &epilogue, beside, y)
     }
 
     fn backward(
@@ -277,15 +268,8 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
         wants_input: bool,
     ) -> Result<Option<Matrix<B, E>>, Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
-        let gradient = self.second.gradient_mut();
-        if let Some(normalized) = &self.normalized {
-            at.weight_gradient(normalized, d, gradient)?;
-        } else {
-            let mut normalized = at.take(self.shape.hidden)?;
-            self.norm.repeat(at, &self.between, &mut normalized)?;
-            at.weight_gradient(&normalized, d, gradient)?;
-            at.pool.give(normalized);
-        }
+        let (normalization, gradient) = (self.norm.op(), self.second.gradient_mut());
+        at.weight_gradient_behind(Some(&normalization), &self.between, d, gradient)?;
         let mut d_between = at.take(self.shape.hidden)?;
         let second = self.second.values();
         ops::matmul(backend, Form::NT, d, second, &plain, &mut d_between)?;
@@ -370,7 +354,6 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
         transformed
             .chain(aggregated)
             .chain([("between", &self.between)])
-            .chain(self.normalized.iter().map(|kept| ("normalized", kept)))
             .collect()
     }
 }
@@ -390,7 +373,6 @@ mod tests {
             lambda: 1.0,
             epsilon: 0.0,
             learn_epsilon: false,
-            recompute: false,
             statistics: Statistics::Batch,
         };
         assert_eq!([0, 1023].map(|degree| shape.scale(degree)), [1.0; 2]);

@@ -3,7 +3,8 @@
 //! A layer is `H' = dropout(relu(convolution(H) + b))`, with `+ H` inside the ReLU where the model is residual and the
 //! widths agree; the last one has neither ReLU nor dropout, and the features pass a dropout of their own first. The
 //! backward pass mirrors the forward pass. Of what follows a convolution only the output is stored: an element of it is
-//! positive exactly where ReLU and dropout let it through.
+//! positive exactly where ReLU and dropout let it through. With [`ModelConfig::recompute`] not even that is, where the
+//! convolution can make it again: it is lent to the next layer, forward, and once more, backward.
 
 use super::config::ConvolutionConfig;
 use super::convolution::{After, Blueprint, Context, Convolution, Place, dropout};
@@ -35,7 +36,55 @@ pub struct Network<B: Backend, E: Element> {
 struct Layer<B: Backend, E: Element> {
     convolution: Box<dyn Convolution<B, E>>,
     bias: Parameter<B, E>,
-    output: Matrix<B, E>,
+    output: Output<B, E>,
+}
+
+/// What a convolution may do after its last operator, where no dropout follows.
+fn after<'a, B: Backend, E: Element>(
+    bias: &'a Parameter<B, E>,
+    activation: &Activation<'_, B>,
+) -> After<'a, B> {
+    After {
+        bias: bias.master(),
+        relu: activation.relu,
+    }
+}
+
+/// The output of a layer.
+#[derive(Debug)]
+struct Output<B: Backend, E: Element> {
+    columns: usize,
+    /// Absent only where it is not stored, and then while nobody wants to see it.
+    matrix: Option<Matrix<B, E>>,
+    stored: bool,
+}
+
+impl<B: Backend, E: Element> Output<B, E> {
+    /// What was computed.
+    fn get(&self) -> &Matrix<B, E> {
+        self.matrix
+            .as_ref()
+            .expect("an output that is not stored is made again before it is read")
+    }
+
+    /// Room for what is to be computed.
+    fn room(&mut self, backend: &B, pool: &mut Pool<B, E>) -> Result<&mut Matrix<B, E>, Error> {
+        let matrix = match self.matrix.take() {
+            Some(matrix) => matrix,
+            None => pool.take(backend, self.columns)?,
+        };
+        Ok(self.matrix.insert(matrix))
+    }
+
+    /// Nobody wants to see it until it is made again.
+    fn release(&mut self, pool: &mut Pool<B, E>) {
+        if !self.stored {
+            self.matrix
+                .take()
+                .into_iter()
+                .for_each(|matrix| pool.give(matrix));
+        }
+    }
 }
 
 /// A convolution of each kind, before it is made.
@@ -85,7 +134,6 @@ impl AnyBlueprint {
                 lambda,
                 epsilon,
                 learn_epsilon,
-                recompute: config.recompute,
                 statistics,
             }),
             ConvolutionConfig::Sage => AnyBlueprint::Sage(SageBlueprint {
@@ -94,6 +142,13 @@ impl AnyBlueprint {
                 policy,
             }),
         }
+    }
+
+    /// Whether the output of the layer is kept for the backward pass; that of the last one is the model's.
+    fn stores_output(&self, config: &ModelConfig, layer: usize) -> bool {
+        let made_again =
+            config.recompute && self.repeats() && !config.is_residual(config.layer(layer));
+        !made_again || layer + 1 == config.layers
     }
 
     fn make<B: Backend, E: Element>(
@@ -147,10 +202,19 @@ impl<B: Backend, E: Element> Network<B, E> {
                 };
                 let (_, outputs) = config.layer(layer);
                 let blueprint = AnyBlueprint::of(&config, vertices, layer);
+                let stored = blueprint.stores_output(&config, layer);
                 Ok(Layer {
                     convolution: blueprint.make(backend, place)?,
                     bias: Parameter::bias(backend, place.name("bias"), outputs)?,
-                    output: activations(outputs)?,
+                    output: Output {
+                        columns: outputs,
+                        matrix: if stored {
+                            Some(activations(outputs)?)
+                        } else {
+                            None
+                        },
+                        stored,
+                    },
                 })
             })
             .collect::<Result<_, Error>>()?;
@@ -181,21 +245,32 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
         let layers: Vec<_> = (0..config.layers)
             .map(|layer| {
-                (
-                    config.layer(layer),
-                    AnyBlueprint::of(config, vertices, layer),
-                )
+                let blueprint = AnyBlueprint::of(config, vertices, layer);
+                let stored = blueprint.stores_output(config, layer);
+                (config.layer(layer), blueprint, stored)
             })
             .collect();
-        for ((_, outputs), blueprint) in &layers {
+        for ((_, outputs), blueprint, stored) in &layers {
             blueprint.keeps(&mut plan);
             plan.bias(*outputs);
-            plan.keep(*outputs);
+            if *stored {
+                plan.keep(*outputs);
+            }
         }
-        for (_, blueprint) in &layers {
+        // The output of a layer that is lent, if it is.
+        let lent = |layer: usize| layers.get(layer).filter(|(_, _, stored)| !stored);
+        for (index, (widths, blueprint, _)) in layers.iter().enumerate() {
+            lent(index).iter().for_each(|_| plan.take(widths.1));
             blueprint.forward(&mut plan);
+            lent(index.wrapping_sub(1))
+                .iter()
+                .for_each(|((_, before), ..)| plan.give(*before));
         }
-        for (index, (widths, blueprint)) in layers.iter().enumerate().rev() {
+        for (index, (widths, blueprint, _)) in layers.iter().enumerate().rev() {
+            lent(index).iter().for_each(|_| plan.give(widths.1));
+            lent(index.wrapping_sub(1))
+                .iter()
+                .for_each(|((_, before), ..)| plan.take(*before));
             let residual = index > 0 && config.is_residual(*widths);
             if residual {
                 plan.take(widths.1);
@@ -209,6 +284,33 @@ impl<B: Backend, E: Element> Network<B, E> {
             }
         }
         plan.bytes()
+    }
+
+    /// Computes the output of layer `layer` once more, where it is not stored.
+    fn make_again(
+        &mut self,
+        layer: usize,
+        inputs: Inputs<'_, B, E>,
+        mode: Mode<'_, B>,
+    ) -> Result<(), Error> {
+        let activation = self.activation(layer, mode);
+        let layer = &mut self.layers[layer];
+        if layer.output.stored {
+            return Ok(());
+        }
+        let y = layer.output.room(inputs.backend, &mut self.pool)?;
+        let mut at = Context::new(inputs, mode, &mut self.pool);
+        let offered = activation.dropout.is_none();
+        at.after = offered.then(|| after(&layer.bias, &activation));
+        layer.convolution.repeat(&mut at, y)?;
+        if offered && at.after.is_none() {
+            return Ok(());
+        }
+        let activation = Activation {
+            bias: Some(layer.bias.master()),
+            ..activation
+        };
+        ops::activate(inputs.backend, &activation, None, y)
     }
 
     /// What follows the convolution of layer `layer`, but for the bias.
@@ -241,47 +343,45 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let activation = self.activation(index, mode);
             let (before, rest) = self.layers.split_at_mut(index);
             let x = match before.last() {
-                Some(layer) => &layer.output,
+                Some(layer) => layer.output.get(),
                 None if input_dropout.is_some() => self.dropped.as_ref().unwrap_or(inputs.features),
                 None => inputs.features,
             };
             let layer = &mut rest[0];
+            let residual = self.config.is_residual((x.columns(), layer.output.columns));
+            let y = layer.output.room(inputs.backend, &mut self.pool)?;
             let mut at = Context::new(inputs, mode, &mut self.pool);
-            let residual = self
-                .config
-                .is_residual((x.columns(), layer.output.columns()));
             let offered = !residual && activation.dropout.is_none();
-            at.after = offered.then(|| After {
-                bias: layer.bias.master(),
-                relu: activation.relu,
-            });
-            layer.convolution.forward(&mut at, x, &mut layer.output)?;
-            if offered && at.after.is_none() {
-                continue;
-            }
-            let mut kept = layer.convolution.output();
-            if residual {
-                if let Some(kept) = kept.take() {
-                    ops::combine(inputs.backend, &Combine::copy(), kept, &mut layer.output)?;
+            at.after = offered.then(|| after(&layer.bias, &activation));
+            layer.convolution.forward(&mut at, x, y)?;
+            if !(offered && at.after.is_none()) {
+                let mut kept = layer.convolution.output();
+                if residual {
+                    if let Some(kept) = kept.take() {
+                        ops::combine(inputs.backend, &Combine::copy(), kept, y)?;
+                    }
+                    ops::combine(inputs.backend, &Combine::sum(), x, y)?;
                 }
-                ops::combine(inputs.backend, &Combine::sum(), x, &mut layer.output)?;
+                let activation = Activation {
+                    bias: Some(layer.bias.master()),
+                    ..activation
+                };
+                ops::activate(inputs.backend, &activation, kept, y)?;
             }
-            let activation = Activation {
-                bias: Some(layer.bias.master()),
-                ..activation
-            };
-            ops::activate(inputs.backend, &activation, kept, &mut layer.output)?;
+            if let Some(layer) = before.last_mut() {
+                layer.output.release(&mut self.pool);
+            }
         }
         Ok(())
     }
 
     fn logits(&self) -> &Matrix<B, E> {
-        &self.layers[self.layers.len() - 1].output
+        self.layers[self.layers.len() - 1].output.get()
     }
 
     fn loss_operands(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, E>) {
         (
-            &self.layers[self.layers.len() - 1].output,
+            self.layers[self.layers.len() - 1].output.get(),
             &mut self.gradient,
         )
     }
@@ -303,9 +403,19 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let through = index
                 .checked_sub(1)
                 .and_then(|before| self.activation(before, mode).through());
+            let layer = &mut self.layers[index];
+            let d = lent.as_mut().unwrap_or(&mut self.gradient);
+            if !undone && (activation.relu || activation.dropout.is_some()) {
+                let output = Some(layer.output.get());
+                ops::activate_backward(inputs.backend, &activation, output, None, d)?;
+            }
+            layer.output.release(&mut self.pool);
+            if let Some(before) = index.checked_sub(1) {
+                self.make_again(before, inputs, mode)?;
+            }
             let (before, rest) = self.layers.split_at_mut(index);
             let x = match before.last() {
-                Some(layer) => &layer.output,
+                Some(layer) => layer.output.get(),
                 None => match (&self.dropped, mode) {
                     (Some(dropped), Mode::Train { .. }) => dropped,
                     _ => inputs.features,
@@ -313,9 +423,6 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             };
             let layer = &mut rest[0];
             let d = lent.as_mut().unwrap_or(&mut self.gradient);
-            if !undone && (activation.relu || activation.dropout.is_some()) {
-                ops::activate_backward(inputs.backend, &activation, Some(&layer.output), None, d)?;
-            }
             let column_sums = layer.bias.gradient_mut();
             let column_sums = if layer.convolution.sums_columns() {
                 Some(column_sums)
@@ -364,7 +471,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                     return Ok(Some(format!("layers.{index}.{name}")));
                 }
             }
-            if spoilt(&layer.output)? {
+            if let Some(output) = &layer.output.matrix
+                && spoilt(output)?
+            {
                 return Ok(Some(format!("layers.{index}.output")));
             }
         }

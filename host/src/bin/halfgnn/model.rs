@@ -15,7 +15,7 @@ pub struct ModelArgs {
     /// Number of layers [default: 2; GAT 3, GIN 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub layers: Option<u32>,
-    /// Make activations again in the backward pass instead of storing them, where that is cheap
+    /// Make outputs of layers again in the backward pass instead of storing them, where one product does (GIN)
     #[arg(long)]
     pub recompute: bool,
     /// Width of the hidden layers

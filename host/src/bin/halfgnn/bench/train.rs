@@ -68,7 +68,7 @@ pub struct TrainBenchArgs {
     /// Timed training steps
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: u32,
-    /// Make activations again in the backward pass instead of storing them, where that is cheap
+    /// Make outputs of layers again in the backward pass instead of storing them, where one product does (GIN)
     #[arg(long)]
     pub recompute: bool,
     /// Edges that a warp of an SpMM walks, a power of two from 16 to 256, instead of what suits graph and card
