@@ -12,12 +12,13 @@ use halfgnn_contract::{VECTOR_BYTES, WARP};
 
 use super::epilogue::{Epilogue, Output};
 use crate::device::global::Global;
+use crate::device::registers::unroll;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads};
 use crate::device::warp::{lane_id, warp_id};
 
-/// Partial sums that a thread reads at a time.
-const LOADS: u32 = 4;
+/// Partial sums that a thread reads at a time. There are few threads, so they wait for memory once for each of these.
+const LOADS: u32 = 16;
 
 #[inline(always)]
 fn add(sums: [f32; 4], more: [u32; 4]) -> [f32; 4] {
@@ -47,24 +48,22 @@ pub unsafe fn run<O: Output>(params: &GemmParams) {
             // Several loads are under way before the first addition waits for one. Zeros beyond the last split change
             // nothing: a sum that began as +0 is never -0.
             let mut parts = [[0; 4]; LOADS as usize];
-            for i in 0..LOADS {
+            unroll!(i in 0..LOADS => {
                 let split = first + i * WARPS_PER_CTA;
-                if split < params.splits {
-                    let place = workspace_vector(
-                        split,
-                        row,
-                        vector,
-                        params.sum_rows,
-                        params.workspace_stride,
-                    );
-                    let part = Global::<[u32; 4]>::new(params.workspace).at(place);
-                    // SAFETY: `row` and `vector` lie in the split's part, which the product has written before.
-                    parts[i as usize] = unsafe { part.read() };
-                }
-            }
-            for i in 0..LOADS {
+                let place = workspace_vector(
+                    split,
+                    row,
+                    vector,
+                    params.sum_rows,
+                    params.workspace_stride,
+                );
+                let part = Global::<[u32; 4]>::new(params.workspace).at(place);
+                // SAFETY: `row` and `vector` lie in the split's part, which the product has written before.
+                parts[i as usize] = unsafe { part.load_if(split < params.splits) };
+            });
+            unroll!(i in 0..LOADS => {
                 sums = add(sums, parts[i as usize]);
-            }
+            });
             first += LOADS * WARPS_PER_CTA;
         }
     }
