@@ -1,7 +1,7 @@
 //! Batch normalisation and weighted sums of matrices.
 
 use crate::Scale;
-use crate::input::{KIND, Random, bits, matrix, read, rounded, unwritten};
+use crate::input::{KIND, Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, FLOAT, Sum, assert_close, roundoff};
 use half::f16;
 use halfgnn::backend::{Backend, BatchNorm, Combine, Normalization, NormalizationGradients};
@@ -150,9 +150,17 @@ pub fn output_and_gradients<B: Backend>(backend: &B, scale: Scale) {
                     unwritten(backend, (1, columns)),
                     unwritten(backend, (1, columns)),
                 );
+                // Factors of the rows where there is a ReLU.
+                let (scale, of_rows) = (
+                    if relu { 4.0 } else { 1.0 },
+                    Random(85).uniform::<f32>(rows),
+                );
+                let row_scale = relu.then(|| elements(backend, &of_rows));
                 let gradients = NormalizationGradients {
                     weight: &mut d_weight,
                     bias: &mut d_bias,
+                    scale,
+                    row_scale: row_scale.as_ref(),
                 };
                 ops::normalize_backward(backend, &op, &inputs, &mut d, gradients).expect("legal");
 
@@ -206,7 +214,10 @@ pub fn output_and_gradients<B: Backend>(backend: &B, scale: Scale) {
                 let gradients: Vec<Sum> = (0..x.len())
                     .map(|i| {
                         let column = i % columns;
-                        let factor = f64::from(weight[column]) * f64::from(known[columns + column]);
+                        let of_row = if relu { of_rows[i / columns] } else { 1.0 };
+                        let factor = f64::from(weight[column])
+                            * f64::from(known[columns + column])
+                            * f64::from(scale * of_row);
                         let count = rows as f64;
                         let mut sum = Sum::default();
                         sum.add(factor * passed(i));
@@ -244,9 +255,12 @@ pub fn weighted_sums<B: Backend>(backend: &B, scale: Scale) {
                 (None, 0.0),
             ] {
                 let value = epsilon.map(|epsilon| matrix::<B, f32>(backend, (1, 1), &[epsilon]));
+                let of_rows = Random(89).uniform::<f32>(shape.0);
+                let x_scale = (y_factor < 0.0).then(|| elements(backend, &of_rows));
                 let op = Combine {
                     x_factor: 1.5,
                     epsilon: value.as_ref(),
+                    x_scale: x_scale.as_ref(),
                     y_factor,
                 };
                 let inputs = matrix::<B, E>(backend, shape, &x);
@@ -257,10 +271,14 @@ pub fn weighted_sums<B: Backend>(backend: &B, scale: Scale) {
                 };
                 ops::combine(backend, &op, &inputs, &mut output).expect("legal");
                 let factor = 1.5 * (1.0 + epsilon.unwrap_or(0.0));
-                let expected: Vec<f32> = x
-                    .iter()
-                    .zip(&y)
-                    .map(|(&x, &y)| rounded::<E>(factor * x + y_factor * y))
+                let expected: Vec<f32> = (0..len)
+                    .map(|i| {
+                        let factor = match x_scale {
+                            Some(_) => factor * of_rows[i / shape.1],
+                            None => factor,
+                        };
+                        rounded::<E>(factor * x[i] + y_factor * y[i])
+                    })
                     .collect();
                 assert!(
                     bits(&read(backend, &output)) == bits(&expected),
@@ -305,11 +323,7 @@ pub fn dots<B: Backend>(backend: &B, scale: Scale) {
 pub fn shapes_are_checked<B: Backend>(backend: &B, _scale: Scale) {
     let zeros =
         |rows, columns| Matrix::<B, f32>::zeros(backend, rows, columns, KIND).expect("room");
-    let plain = Combine {
-        x_factor: 1.0,
-        epsilon: None,
-        y_factor: 1.0,
-    };
+    let plain = Combine::sum();
     let message = |result: Result<(), halfgnn::Error>| result.expect_err("refused").to_string();
     let refused = message(ops::combine(
         backend,

@@ -109,6 +109,8 @@ pub enum Weighted {
 pub struct Ending {
     /// Factor of the row of `x` itself, and another less 1.
     pub itself: Option<(f32, Option<f32>)>,
+    /// Another for each row.
+    pub self_scale: Option<Vec<f32>>,
     /// Added to each row.
     pub bias: Option<Vec<f32>>,
     /// Whether negative results become zero.
@@ -204,7 +206,13 @@ impl<'a> Case<'a> {
             .row_scale
             .as_ref()
             .map(|scale| elements(backend, scale));
-        let Ending { itself, bias, relu } = &self.ending;
+        let Ending {
+            itself,
+            self_scale,
+            bias,
+            relu,
+        } = &self.ending;
+        let self_scale = self_scale.as_ref().map(|scale| elements(backend, scale));
         let epsilon = itself.and_then(|(_, epsilon)| epsilon);
         let epsilon = epsilon.map(|epsilon| matrix::<B, f32>(backend, (1, 1), &[epsilon]));
         let bias = bias
@@ -219,6 +227,7 @@ impl<'a> Case<'a> {
             epilogue: SpmmEpilogue {
                 itself: itself.map(|(factor, _)| SelfTerm {
                     factor,
+                    row_scale: self_scale.as_ref(),
                     epsilon: epsilon.as_ref(),
                 }),
                 bias: bias.as_ref(),
@@ -255,6 +264,8 @@ impl<'a> Case<'a> {
         for (i, sum) in expected.iter_mut().enumerate() {
             if let Some((factor, epsilon)) = self.ending.itself {
                 let factor = f64::from(factor) * (1.0 + f64::from(epsilon.unwrap_or(0.0)));
+                let of_row = |scale: &Vec<f32>| f64::from(scale[i / self.features]);
+                let factor = factor * self.ending.self_scale.as_ref().map_or(1.0, of_row);
                 sum.add(factor * f64::from(self.x[i]));
             }
             if let Some(bias) = &self.ending.bias {
@@ -407,6 +418,8 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
                 case.scale = 0.7;
                 case.ending = Ending {
                     itself: (parts & 1 != 0).then_some((-1.3, (parts & 2 != 0).then_some(0.4))),
+                    self_scale: (parts & 4 != 0)
+                        .then(|| Random(28).uniform::<f32>(graph.vertices())),
                     bias: (parts & 2 != 0).then(|| Random(26).uniform::<f32>(features)),
                     relu: parts & 4 != 0,
                 };

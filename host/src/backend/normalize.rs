@@ -2,13 +2,13 @@
 
 use super::Storage;
 use crate::error::Error;
-use crate::tensor::{Element, Matrix};
+use crate::tensor::{Array, Element, Matrix};
 
 /// Operators of normalised layers. Statistics are float in every precision: row 0 of a `statistics` matrix is the mean
 /// of each column, row 1 the reciprocal of its deviation; row 0 of a `running` matrix is the running mean, row 1 the
 /// running variance.
 pub trait NormalizeOperators: Storage {
-    /// `y = x_factor · (1 + epsilon) · x + y_factor · y`, rounded once.
+    /// `y = x_factor · (1 + epsilon) · x_scale · x + y_factor · y`, the scale by rows, rounded once.
     ///
     /// # Errors
     /// Those of the device.
@@ -54,7 +54,7 @@ pub trait NormalizeOperators: Storage {
     ) -> Result<(), Error>;
 
     /// The gradient of [`NormalizeOperators::normalize`] with the statistics of `x` itself, in place: `d` holds dL/dy and
-    /// becomes dL/dx.
+    /// becomes dL/dx, each row times its factor in `gradients`.
     ///
     /// # Errors
     /// Those of the device.
@@ -86,6 +86,8 @@ pub struct Combine<'a, B: Storage> {
     pub x_factor: f32,
     /// Another factor of `x`, less 1: a matrix of one element; 0 where absent.
     pub epsilon: Option<&'a Matrix<B, f32>>,
+    /// Factor of each row of `x`; 1 where absent.
+    pub x_scale: Option<&'a Array<B, f32>>,
     /// Factor of `y`; where it is 0, `y` is written and not read.
     pub y_factor: f32,
 }
@@ -96,6 +98,7 @@ impl<B: Storage> Combine<'_, B> {
         Self {
             x_factor: 1.0,
             epsilon: None,
+            x_scale: None,
             y_factor: 1.0,
         }
     }
@@ -141,11 +144,16 @@ pub struct Normalization<'a, B: Storage> {
     pub relu: bool,
 }
 
-/// Where the gradients of a batch normalisation's parameters go.
+/// The gradients of a batch normalisation: where those of its parameters go, and what that of its input is multiplied by
+/// before it is rounded.
 #[derive(Debug)]
 pub struct NormalizationGradients<'a, B: Storage> {
     /// Of the scales: 1 × N.
     pub weight: &'a mut Matrix<B, f32>,
     /// Of the shifts: 1 × N.
     pub bias: &'a mut Matrix<B, f32>,
+    /// Factor of the input's.
+    pub scale: f32,
+    /// Another of each of its rows; 1 where absent.
+    pub row_scale: Option<&'a Array<B, f32>>,
 }

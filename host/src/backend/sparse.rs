@@ -139,7 +139,7 @@ impl SpmmPolicy {
 }
 
 /// What is added to the sum of a row of an SpMM, and what becomes of it, before it is rounded:
-/// `relu(sum + itself · x[i] + bias)`, each part where it is there. A row without edges has a sum of zero.
+/// `relu(sum + itself[i] · x[i] + bias)`, each part where it is there. A row without edges has a sum of zero.
 ///
 /// Done where the row is written, it takes no pass over the output. A card has kernels for that with the default policy,
 /// for plain sums and those with column factors; elsewhere passes follow, and the sum is rounded before them.
@@ -179,11 +179,13 @@ impl<B: Storage> Default for SpmmEpilogue<'_, B> {
     }
 }
 
-/// A factor of a vertex's own row: `factor · (1 + epsilon)`.
+/// A factor of a vertex's own row: `factor · (1 + epsilon) · row_scale[i]`.
 #[derive(Debug)]
 pub struct SelfTerm<'a, B: Storage> {
-    /// The factor.
+    /// The factor of all.
     pub factor: f32,
+    /// Another of each row; 1 where absent.
+    pub row_scale: Option<&'a Array<B, f32>>,
     /// Another, less 1: a matrix of one element; 0 where absent.
     pub epsilon: Option<&'a Matrix<B, f32>>,
 }

@@ -101,6 +101,8 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         let gradients = NormalizationGradients {
             weight: d_weight,
             bias: d_bias,
+            scale: 1.0,
+            row_scale: None,
         };
         ops::normalize_backward(at.backend, &op, x, d, gradients)
     }

@@ -197,6 +197,7 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         SpmmEpilogue {
             itself: Some(SelfTerm {
                 factor: self.scale * self.factor,
+                row_scale: None,
                 epsilon: self.epsilon,
             }),
             ..SpmmEpilogue::default()

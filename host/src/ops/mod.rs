@@ -106,9 +106,13 @@ pub fn spmm<B: Backend, E: Element>(
         }
     }
     expect_len(NAME, "row factors", a.vertices(), op.row_scale)?;
-    if let Some(epsilon) = op.epilogue.itself.and_then(|itself| itself.epsilon) {
-        let what = ["rows of epsilon", "columns of epsilon"];
-        expect_shape(NAME, what, (1, 1), epsilon)?;
+    if let Some(itself) = op.epilogue.itself {
+        if let Some(epsilon) = itself.epsilon {
+            let what = ["rows of epsilon", "columns of epsilon"];
+            expect_shape(NAME, what, (1, 1), epsilon)?;
+        }
+        let what = "factors of the rows themselves";
+        expect_len(NAME, what, a.vertices(), itself.row_scale)?;
     }
     expect_bias(NAME, x.columns(), op.epilogue.bias)?;
     backend.spmm(a, op, x, y)

@@ -1,14 +1,14 @@
 //! Batch normalisation, and weighted sums of two matrices.
 
-use super::expect_shape;
+use super::{expect_len, expect_shape};
 use crate::backend::{Backend, BatchNorm, Combine, Normalization, NormalizationGradients};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix};
 
-/// `y = x_factor · (1 + epsilon) · x + y_factor · y`, computed in float and rounded once.
+/// `y[i] = x_factor · (1 + epsilon) · x_scale[i] · x[i] + y_factor · y[i]`, computed in float and rounded once.
 ///
 /// # Errors
-/// [`Error::Shape`] where `x` and `y` differ in shape or `epsilon` is not 1 × 1.
+/// [`Error::Shape`] where `x` and `y` differ in shape, `epsilon` is not 1 × 1, or there is not a factor for each row.
 pub fn combine<B: Backend, E: Element>(
     backend: &B,
     op: &Combine<'_, B>,
@@ -21,6 +21,7 @@ pub fn combine<B: Backend, E: Element>(
         let what = ["rows of epsilon", "columns of epsilon"];
         expect_shape(NAME, what, (1, 1), epsilon)?;
     }
+    expect_len(NAME, "row factors", x.rows(), op.x_scale)?;
     backend.combine(op, x, y)
 }
 
@@ -100,8 +101,8 @@ pub fn normalize<B: Backend, E: Element>(
     backend.normalize(op, x, y)
 }
 
-/// The gradient of [`normalize`] with the statistics of `x` itself, in place: `d` holds dL/dy and becomes dL/dx. The sums
-/// that it takes are the gradients of scales and shifts.
+/// The gradient of [`normalize`] with the statistics of `x` itself, in place: `d` holds dL/dy and becomes dL/dx, times
+/// [`NormalizationGradients::scale`] and each row's factor. The sums that it takes are the gradients of scales and shifts.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit.
@@ -126,6 +127,7 @@ pub fn normalize_backward<B: Backend, E: Element>(
         "columns of the shifts' gradient",
     ];
     expect_shape(NAME, bias, row, gradients.bias)?;
+    expect_len(NAME, "row factors", x.rows(), gradients.row_scale)?;
     backend.normalize_backward(op, x, d, gradients)
 }
 

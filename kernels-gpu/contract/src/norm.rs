@@ -90,7 +90,8 @@ param_struct! {
     /// Parameters of `normalize` and `normalize_backward`.
     ///
     /// - `normalize`: `y` becomes `weight · (x − mean) · deviation⁻¹ + bias`, cut off by [`RELU`].
-    /// - `normalize_backward`: `y` holds the gradient of the output and becomes that of `x`.
+    /// - `normalize_backward`: `y` holds the gradient of the output and becomes that of `x`, times `scale` and a factor of the
+    ///   row.
     pub struct NormalizeParams {
         /// What is, or was, normalised.
         pub x: DevicePtr<HalfBits>,
@@ -106,6 +107,8 @@ param_struct! {
         pub weight_gradient: DevicePtr<f32>,
         /// Gradient of `bias`. For `normalize_backward` only.
         pub bias_gradient: DevicePtr<f32>,
+        /// Factor of each row, or null for 1. For `normalize_backward` only.
+        pub row_scale: DevicePtr<f32>,
         /// Rows.
         pub rows: u64,
         /// Rows of a CTA: [`rows_per_cta`].
@@ -120,11 +123,15 @@ param_struct! {
         pub flags: u32,
         /// Base-2 logarithm of the vectors of a row that a CTA covers: [`lanes_log2`].
         pub lanes_log2: u32,
+        /// Factor of all. For `normalize_backward` only.
+        pub scale: f32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
 param_struct! {
-    /// Parameters of `combine`: `y = x_factor · (1 + epsilon) · x + y_factor · y`.
+    /// Parameters of `combine`: `y = x_factor · (1 + epsilon) · s · x + y_factor · y`, where each row has its own `s`.
     pub struct CombineParams {
         /// The other matrix.
         pub x: DevicePtr<HalfBits>,
@@ -132,6 +139,8 @@ param_struct! {
         pub y: DevicePtr<HalfBits>,
         /// One float, or null for 0.
         pub epsilon: DevicePtr<f32>,
+        /// Factor of each row of `x`, or null for 1.
+        pub x_scale: DevicePtr<f32>,
         /// Rows.
         pub rows: u64,
         /// Rows of a CTA: [`rows_per_cta`].

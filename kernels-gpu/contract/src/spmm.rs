@@ -82,8 +82,10 @@ param_struct! {
         /// Rows without edges; `empty_count` long.
         pub empty_rows: DevicePtr<u32>,
         /// One float, or null for 0: what the factor of a row itself is more than once [`SpmmParams::self_factor`]. This and
-        /// the three others of the epilogue are for the entries that have one.
+        /// the four others of the epilogue are for the entries that have one.
         pub epsilon: DevicePtr<f32>,
+        /// Another factor of each row itself, or null for 1.
+        pub self_scale: DevicePtr<f32>,
         /// A number to add to each column, padded with zeros to a whole number of 16-byte vectors, or null.
         pub bias: DevicePtr<f32>,
         /// Number of edges.
@@ -411,11 +413,11 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Bytes of dynamic shared memory behind [`shared_bytes`]: with an epilogue 16 bytes of the row of `x` itself for each
+    /// Bytes of dynamic shared memory behind [`shared_bytes`]: with an epilogue a factor of the row of `x` itself for each
     /// thread.
-    pub const fn own_rows_bytes(self) -> u32 {
+    pub const fn self_scale_bytes(self) -> u32 {
         match self {
-            Scale::Finished => THREADS_PER_CTA * crate::VECTOR_BYTES,
+            Scale::Finished => THREADS_PER_CTA * 4,
             _ => 0,
         }
     }
@@ -670,7 +672,7 @@ mod tests {
         for entry in Schedule::EdgeParallel.spmms() {
             let floats = entry.accumulate.sums().floats(entry.load.width());
             let bytes = shared_bytes(floats, CTA_EDGES_LOG2_MAX, entry.weights.words())
-                + entry.scale.own_rows_bytes();
+                + entry.scale.self_scale_bytes();
             assert!(bytes <= 48 * 1024, "{}", entry.name);
         }
         for entry in Schedule::VertexParallel.spmms() {

@@ -136,19 +136,12 @@ pub trait Vector: Copy {
     fn widen(self) -> Self::Floats;
     /// Each float rounded to the nearest element.
     fn narrow(floats: Self::Floats) -> Self;
+    /// As [`Vector::narrow`], in as few instructions as there are ([`Half2::pack`]).
+    fn pack(floats: Self::Floats) -> Self;
     /// All zero.
     fn zero() -> Self;
     /// The first `count` elements; the others become zero, whatever they were.
     fn first(self, count: u32) -> Self;
-    /// The vector as elements `first ..` of a row of `columns`: those past its end become zero, whatever they were.
-    #[inline(always)]
-    fn within(self, first: u64, columns: u32) -> Self {
-        if first + Self::WIDTH as u64 > columns as u64 {
-            self.first(columns.saturating_sub(first as u32))
-        } else {
-            self
-        }
-    }
     /// Element-wise sum, each rounded.
     fn add(self, other: Self) -> Self;
     /// The larger of each two elements, NaN where either is.
@@ -240,6 +233,16 @@ macro_rules! halves {
                 let mut i = 0;
                 while i < $registers {
                     registers[i] = Half2::from_f32(floats[2 * i], floats[2 * i + 1]);
+                    i += 1;
+                }
+                Self(registers)
+            }
+            #[inline(always)]
+            fn pack(floats: Self::Floats) -> Self {
+                let mut registers = [Half2::ZERO; $registers];
+                let mut i = 0;
+                while i < $registers {
+                    registers[i] = Half2::pack(floats[2 * i], floats[2 * i + 1]);
                     i += 1;
                 }
                 Self(registers)
@@ -385,6 +388,10 @@ impl Vector for Float4 {
     }
     #[inline(always)]
     fn narrow(floats: Self::Floats) -> Self {
+        Self(floats)
+    }
+    #[inline(always)]
+    fn pack(floats: Self::Floats) -> Self {
         Self(floats)
     }
     #[inline(always)]

@@ -3,6 +3,7 @@
 use super::walk::{Columns, Walk, parameters};
 use crate::device::global::Global;
 use crate::device::vector::{Floats, Vector, without_padding};
+use halfgnn_contract::DevicePtr;
 use halfgnn_contract::norm::{self, CombineParams, NormalizeParams, RELU};
 
 /// `y = weight · (x − mean) / deviation + bias`, cut off at zero where that is asked for.
@@ -42,7 +43,7 @@ pub unsafe fn normalize<V: Vector>(params: &NormalizeParams) {
     }
 }
 
-/// The gradient of `x`, in the place of that of the output.
+/// The gradient of `x`, times the row's factor, in the place of that of the output.
 ///
 /// # Safety
 /// The launch contract of [`NormalizeParams`].
@@ -77,6 +78,7 @@ pub unsafe fn normalize_backward<V: Vector>(params: &NormalizeParams) {
         unsafe {
             let values = V::from_bits(x.at(at).read()).widen();
             let mut gradients = V::from_bits(y.at(at).load()).widen();
+            let scale = row_factor(params.scale, params.row_scale, row);
             let mut i = 0;
             while i < V::WIDTH as usize {
                 let (column, value) = (columns.get(i), values.get(i));
@@ -85,7 +87,8 @@ pub unsafe fn normalize_backward<V: Vector>(params: &NormalizeParams) {
                     dy = 0.0;
                 }
                 let means = [mean_dy.get(i), mean_product.get(i)];
-                gradients = gradients.with(i, column.gradient(value, dy, means));
+                let gradient = scale * column.gradient(value, dy, means);
+                gradients = gradients.with(i, gradient);
                 i += 1;
             }
             let gradients = without_padding::<V>(gradients, walk.column::<V>(), params.columns);
@@ -104,7 +107,22 @@ unsafe fn read_columns<V: Vector>(params: &NormalizeParams, walk: &Walk) -> Colu
     unsafe { Columns::read(rows, walk.vector, params.float_vectors) }
 }
 
-/// `y = x_factor · (1 + epsilon) · x + y_factor · y`.
+/// `factor` times that of row `row`, where rows have one.
+///
+/// # Safety
+/// Where it is not null, `of_rows` has a float for the row.
+#[inline(always)]
+unsafe fn row_factor(factor: f32, of_rows: DevicePtr<f32>, row: u64) -> f32 {
+    let of_rows = Global::<f32>::new(of_rows);
+    if of_rows.is_null() {
+        factor
+    } else {
+        // SAFETY: the caller's promise.
+        factor * unsafe { of_rows.at(row).read() }
+    }
+}
+
+/// `y = x_factor · (1 + epsilon) · s · x + y_factor · y`, where each row has its own `s`.
 ///
 /// # Safety
 /// The launch contract of [`CombineParams`].
@@ -133,9 +151,10 @@ pub unsafe fn combine<V: Vector>(params: &CombineParams) {
             if params.y_factor != 0.0 {
                 values = V::from_bits(y.at(at).load()).widen();
             }
-            let values = V::from_bits(x.at(at).read()).widen().zip(values, |x, y| {
-                norm::combine(x_factor, x, params.y_factor, y)
-            });
+            let factor = row_factor(x_factor, params.x_scale, row);
+            let values = V::from_bits(x.at(at).read())
+                .widen()
+                .zip(values, |x, y| norm::combine(factor, x, params.y_factor, y));
             let values = without_padding::<V>(values, walk.column::<V>(), params.columns);
             y.at(at).store(V::narrow(values).to_bits());
         }

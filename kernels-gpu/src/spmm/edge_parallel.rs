@@ -1,10 +1,10 @@
 //! The edge-parallel kernel: two stages, then a merge inside the CTA.
 
 use super::empty;
-use super::epilogue::{finish, own, own_load};
-use super::lane::load_of;
+use super::epilogue::{InMemory, Itself, finish, self_factor, self_load, self_scale};
+use super::lane::Load;
 use super::policy::{Accumulate, Scaling, Weights, add};
-use super::rows::{Rows, Starts};
+use super::rows::{Rows, Starts, Words};
 use super::sums::Sums;
 use crate::device::async_copy;
 use crate::device::global::Global;
@@ -13,8 +13,7 @@ use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x
 use crate::device::vector::Vector;
 use crate::device::warp::{lane_id, sync_warp, warp_id};
 use halfgnn_contract::spmm::{
-    STAGED_END, STAGED_TAIL, SpmmParams, THREADS_PER_CTA, WARPS_PER_CTA, merge_bytes, shared,
-    shared_bytes,
+    STAGED_END, STAGED_TAIL, SpmmParams, WARPS_PER_CTA, merge_bytes, shared, shared_bytes,
 };
 use halfgnn_contract::{VECTOR_BYTES, WARP};
 
@@ -35,16 +34,19 @@ const THROUGH: u32 = 2;
 /// edges, in y the feature tiles, in z the heads.
 #[inline(always)]
 pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &SpmmParams) {
-    let tile = Tile::<V, A::Sums>::new::<W>(params);
     // SAFETY: all threads of the CTA take the same way; the barriers below order the accesses to shared memory.
     unsafe {
+        let tile = Tile::<V, A::Sums>::new::<W, S>(params);
         if block_idx_x() >= params.ctas {
             let cta = block_idx_x() - params.ctas;
-            return empty::clear::<V, S, A::Sums>(params, cta, tile.load, tile.active);
+            return empty::clear::<V, S, A::Sums>(params, cta, tile.load);
         }
+        // Before the edges, so that one wait is for both; but not where weights take all registers.
+        let early = (!W::OF_ROWS).then(|| Starts::ask(params, tile.share.0));
         tile.cache_edges::<W>(params);
         sync_warp();
-        let ended = tile.walk::<W, S, A>(params);
+        let starts = early.unwrap_or_else(|| Starts::ask(params, tile.share.0));
+        let ended = tile.walk::<W, S, A>(params, starts);
         if !S::ATOMIC {
             sync_threads();
             tile.merge::<S>(params, ended);
@@ -59,10 +61,9 @@ struct Tile<V: Vector, T: Sums<V>> {
     warp: (u32, u32),
     /// First edge of the sub-warp, and the end of its share.
     share: (u32, u32),
-    /// Which load of a row is the lane's.
-    load: u32,
-    /// Whether the row has such a load; idle lanes read another's and write nothing.
-    active: bool,
+    load: Load,
+    /// Of the row of `x` itself, where there is an epilogue.
+    self_factor: f32,
     of: core::marker::PhantomData<(V, T)>,
 }
 
@@ -70,11 +71,62 @@ struct Tile<V: Vector, T: Sums<V>> {
 #[derive(Clone, Copy)]
 struct Segment<T> {
     rows: Rows,
-    /// It began before the share.
-    head: bool,
-    /// An earlier row of the share did, and ended in it.
-    ended_head: bool,
+    /// [`Rows::index`] of the row that began before the share, or [`NONE`].
+    head: u32,
     sum: T,
+}
+
+/// The index of no row.
+const NONE: u32 = u32::MAX;
+
+impl<T> Segment<T> {
+    /// Whether the row began before the share.
+    #[inline(always)]
+    fn is_head(&self) -> bool {
+        self.rows.index == self.head
+    }
+}
+
+/// The row of `x` itself, in shared memory of the thread's own if it was called for.
+struct Called<'a> {
+    /// The launch's factor of it.
+    factor: f32,
+    /// Whether it was, and was waited for.
+    arrived: bool,
+    places: Places,
+    memory: InMemory<'a>,
+}
+
+/// Where what is called for comes to.
+struct Places {
+    /// 16 bytes for the thread's load of the row.
+    load: Shared,
+    /// A float for the row's factor, if rows have some.
+    scale: Option<Shared>,
+}
+
+impl Itself for Called<'_> {
+    #[inline(always)]
+    unsafe fn factor(&self) -> f32 {
+        match self.places.scale {
+            // SAFETY: the thread's own copy has arrived; else the launch contract.
+            Some(scale) if self.arrived => self.factor * unsafe { scale.load_f32() },
+            Some(_) => self.factor * unsafe { self.memory.scale() },
+            None => self.factor,
+        }
+    }
+    #[inline(always)]
+    unsafe fn half(&self, half: u32) -> [u32; 2] {
+        // SAFETY: as above.
+        unsafe {
+            if self.arrived {
+                let at = half * VECTOR_BYTES / 2;
+                self.places.load.offset(at).load_u32x2()
+            } else {
+                self.memory.half(half)
+            }
+        }
+    }
 }
 
 /// How a sub-warp's share ended.
@@ -90,8 +142,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// The weights of edges where nothing reads them.
     const ONES: [u32; 4] = [0; 4];
 
+    /// # Safety
+    /// The launch contract.
     #[inline(always)]
-    fn new<W: Weights>(params: &SpmmParams) -> Self {
+    unsafe fn new<W: Weights, S: Scaling>(params: &SpmmParams) -> Self {
         let warp_edges = (1 << params.cta_edges_log2) / WARPS_PER_CTA;
         // No sum leaves 32 bits, unless the last edges do.
         let base = (block_idx_x() << params.cta_edges_log2) + warp_id() * warp_edges;
@@ -100,13 +154,17 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         let first = base
             .saturating_add((lane_id() >> params.lanes_log2) * edges)
             .min(warp_end);
-        let (load, active) = load_of::<W>(params);
         Self {
             memory: Shared::base(),
             warp: (base, warp_end),
             share: (first, first.saturating_add(edges).min(warp_end)),
-            load,
-            active,
+            load: Load::of::<V, W>(params),
+            self_factor: if S::EPILOGUE {
+                // SAFETY: the caller's promise.
+                unsafe { self_factor(params) }
+            } else {
+                0.0
+            },
             of: core::marker::PhantomData,
         }
     }
@@ -165,15 +223,27 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     unsafe fn cache_edges<W: Weights>(&self, params: &SpmmParams) {
         let (base, end) = self.warp;
         let mut edge = base.saturating_add(lane_id() * 4);
+        let four = |edge: u32| {
+            let columns = Global::<u32>::new(params.columns).at(edge as u64);
+            // SAFETY: edges before `end` are edges of the graph, arrays of edges are 16-byte aligned, and `edge` is a multiple
+            // of 4.
+            unsafe { Global::<[u32; 4]>::cast(columns).load_if(edge < end && end - edge >= 4) }
+        };
+        let mut ahead = four(edge);
         while edge < end {
             let at = edge as u64;
             let columns = Global::<u32>::new(params.columns).at(at);
+            let four_columns = ahead;
+            let next = edge.saturating_add(4 * WARP);
+            if !W::OF_ROWS {
+                ahead = four(next);
+            }
             let rows = Global::<u32>::new(params.rows).at(at);
             // SAFETY: edges before `end` are edges of the graph, arrays of edges are 16-byte aligned, `edge` is a
             // multiple of 4, and no other lane writes these words.
             unsafe {
                 if end - edge >= 4 {
-                    let columns: [u32; 4] = Global::<[u32; 4]>::cast(columns).read();
+                    let columns = four_columns;
                     self.column(params, edge).store_u32x4(columns);
                     if W::WEIGHTED {
                         let rows = if W::OF_ROWS {
@@ -218,7 +288,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     }
                 }
             }
-            edge = edge.saturating_add(4 * WARP);
+            edge = next;
+            if W::OF_ROWS {
+                ahead = four(next);
+            }
         }
     }
 
@@ -226,11 +299,12 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// and the last row, where they do not, go to the merge areas.
     ///
     /// # Safety
-    /// The launch contract, after stage 1 and a barrier of the warp.
+    /// The launch contract, after stage 1 and a barrier of the warp; `starts` are those of the share.
     #[inline(always)]
     unsafe fn walk<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
         &self,
         params: &SpmmParams,
+        starts: Words,
     ) -> Ends {
         let (first, end) = self.share;
         if first == end {
@@ -239,22 +313,20 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 open: false,
             };
         }
-        let x = Global::<V::Bits>::new(params.x).at(self.load as u64);
-        let x_stride = (params.x_stride * V::PER_16_BYTES) as u64;
+        let x = Global::<V::Bits>::new(params.x).at(self.load.index as u64);
         let fetch = |column: u32| {
             // SAFETY: the host validated the columns, and the lane's load is one of the row's.
-            V::from_bits(unsafe { x.at(column as u64 * x_stride).load() })
+            V::from_bits(unsafe { x.row(column, params.x_stride * VECTOR_BYTES).load() })
         };
         // SAFETY: `first` and `end - 1` are edges of the warp, and past the last edge there is one more start.
         unsafe {
-            let (mut starts, index) = Starts::at(params, first);
+            let (mut starts, index) = Starts::at(starts, first);
             let mut segment = Segment::<A::Sum> {
                 rows: Rows::at(params, index),
-                head: !starts.take(),
-                ended_head: false,
+                head: if starts.take() { NONE } else { index },
                 sum: A::zero(),
             };
-            if !segment.head {
+            if !segment.is_head() {
                 self.call::<W, S>(params, segment.rows.row);
             }
             let mut edge = first;
@@ -281,10 +353,13 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     (weights[2], terms[2], c),
                     (weights[3], terms[3], d),
                 ];
-                segment = self.step::<W, S, A>(params, segment, starting & 1, edges[0]);
-                segment = self.step::<W, S, A>(params, segment, starting & 2, edges[1]);
-                segment = self.step::<W, S, A>(params, segment, starting & 4, edges[2]);
-                segment = self.step::<W, S, A>(params, segment, starting & 8, edges[3]);
+                segment = self.step::<0, W, S, A>(params, segment, starting, edges[0]);
+                segment = self.step::<1, W, S, A>(params, segment, starting, edges[1]);
+                segment = self.step::<2, W, S, A>(params, segment, starting, edges[2]);
+                segment = self.step::<3, W, S, A>(params, segment, starting, edges[3]);
+                if starting != 0 {
+                    self.call::<W, S>(params, segment.rows.row);
+                }
                 edge += IN_FLIGHT;
                 starts.pass(params, IN_FLIGHT, edge, edge < end);
             }
@@ -301,24 +376,31 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     0.0
                 };
                 let edge_alone = (weight, term, value);
-                segment = self.step::<W, S, A>(params, segment, starts.one(), edge_alone);
+                segment = self.step::<0, W, S, A>(params, segment, starts.one(), edge_alone);
+                if starts.one() != 0 {
+                    self.call::<W, S>(params, segment.rows.row);
+                }
                 edge += 1;
                 starts.pass(params, 1, edge, edge < end);
             }
             let open = starts.one() == 0;
+            let scale = segment.rows.scale(params);
             if open && S::ATOMIC {
-                let sums = A::finish(segment.sum).leave::<S>(segment.rows.scale);
+                let sums = A::finish(segment.sum).leave::<S>(scale);
                 self.add_to_output(params, segment.rows.row, sums);
             } else if open {
-                let sums = A::finish(segment.sum).leave::<S>(segment.rows.scale);
+                let sums = A::finish(segment.sum).leave::<S>(scale);
+                if S::EPILOGUE {
+                    // What was called for comes to the same place.
+                    async_copy::wait::<0>();
+                }
                 self.put(Self::OPEN_AREA, sums);
             } else {
-                self.flush::<W, S, A>(params, &segment);
-                segment.ended_head |= segment.head;
+                self.flush::<W, S, A>(params, &segment, true);
             }
             if self.leads(params) {
                 let flags = if open {
-                    OPEN | if segment.head { THROUGH } else { 0 }
+                    OPEN | if segment.is_head() { THROUGH } else { 0 }
                 } else {
                     0
                 };
@@ -326,80 +408,81 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     .store_u32(flags);
             }
             Ends {
-                head: segment.ended_head,
+                head: segment.head != NONE && !(open && segment.is_head()),
                 open,
             }
         }
     }
 
-    /// One more edge, of this weight, term and row of `x`, which begins a new row where `starts` is not zero.
+    /// One more edge, of this weight, term and row of `x`: that of this number of those whose bits are in `starting`, where
+    /// the bit of an edge is set if it begins a new row.
     ///
     /// # Safety
     /// As [`Tile::walk`]; the edge follows those of the segment.
     #[inline(always)]
-    unsafe fn step<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
+    unsafe fn step<const NUMBER: u32, W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
         &self,
         params: &SpmmParams,
         mut segment: Segment<A::Sum>,
-        starts: u32,
+        starting: u32,
         edge: (u32, f32, V),
     ) -> Segment<A::Sum> {
         // SAFETY: the caller's promise.
         unsafe {
-            if starts != 0 {
-                self.flush::<W, S, A>(params, &segment);
+            if starting & 1 << NUMBER != 0 {
+                let called = starting & ((1 << NUMBER) - 1) == 0;
+                self.flush::<W, S, A>(params, &segment, called);
                 segment = Segment {
                     rows: segment.rows.next(params),
-                    head: false,
-                    ended_head: segment.ended_head | segment.head,
                     sum: A::zero(),
+                    ..segment
                 };
-                self.call::<W, S>(params, segment.rows.row);
             }
-            segment.sum = add::<V, W, S, A>(segment.sum, segment.rows.scale, edge);
+            let scale = segment.rows.scale(params);
+            segment.sum = add::<V, W, S, A>(segment.sum, scale, edge);
         }
         segment
     }
 
-    /// Has the lane's load of row `row` of `x` come to shared memory while the row's edges are walked, for the epilogue: in
-    /// registers it would be too many of them, and waited for at the end it would stop the whole warp.
+    /// Has the lane's load of row `row` of `x` and the row's factor come to shared memory while the row's edges are walked,
+    /// for the epilogue: in registers it would be too many of them, and waited for at the end it would stop the whole warp.
+    /// After a step and not where the row begins: there its number would have to be waited for. A row that begins and ends in
+    /// one step has not been called for.
     ///
     /// # Safety
     /// As [`Tile::walk`]; what was called before has been used, or never will be.
     #[inline(always)]
     unsafe fn call<W: Weights, S: Scaling>(&self, params: &SpmmParams, row: u32) {
         if S::EPILOGUE && params.self_factor != 0.0 {
-            let source = own_load::<V>(params, row, self.load).address();
-            // SAFETY: the thread's own place, which it has read from before it asks for the next; the load is one of the row's.
-            unsafe { async_copy::copy_16(self.own_row::<W>(params), source, true) };
+            let Places { load, scale } = self.places::<W>(params);
+            let source = self_load::<V::Bits>(params, row, self.load.index).address();
+            // SAFETY: the thread's own places, which it has read from before it asks for the next; the load is one of the row's,
+            // and where rows have factors there is one for each.
+            unsafe {
+                async_copy::copy_16(load, source, true);
+                if let Some(scale) = scale {
+                    async_copy::copy_4(scale, self_scale(params, row).address());
+                }
+            }
             async_copy::commit();
         }
     }
 
-    /// Half `half` of what was called for last.
-    ///
-    /// # Safety
-    /// Something was, and it was waited for.
+    /// Where what is called for comes to: the load to the thread's own first piece of the second merge area, which is wanted
+    /// when no row is called for any more.
     #[inline(always)]
-    unsafe fn called<W: Weights>(&self, params: &SpmmParams, half: u32) -> [u32; 2] {
-        // SAFETY: the thread's own copy, which has arrived.
-        unsafe {
-            self.own_row::<W>(params)
-                .offset(half * VECTOR_BYTES / 2)
-                .load_u32x2()
+    fn places<W: Weights>(&self, params: &SpmmParams) -> Places {
+        let words = 1 + W::WEIGHTED as u32 + W::TERMED as u32;
+        let scales = shared_bytes(T::FLOATS, params.cta_edges_log2, words);
+        let thread = thread_idx_x_anew();
+        Places {
+            load: T::place(self.memory.offset(Self::OPEN_AREA), thread, 0),
+            scale: (!params.self_scale.is_null()).then(|| self.memory.offset(scales + thread * 4)),
         }
     }
 
-    /// The thread's 16 bytes of shared memory for the row of `x` itself.
-    #[inline(always)]
-    fn own_row<W: Weights>(&self, params: &SpmmParams) -> Shared {
-        let words = 1 + W::WEIGHTED as u32 + W::TERMED as u32;
-        let rows = shared_bytes(T::FLOATS, params.cta_edges_log2, words);
-        self.memory
-            .offset(rows + thread_idx_x_anew() * VECTOR_BYTES)
-    }
-
-    /// Ends a row: to the output, or to the first merge area where it began before the share.
+    /// Ends a row, which was [called](Tile::call) for or not: to the output, or to the first merge area where it began before
+    /// the share.
     ///
     /// # Safety
     /// As [`Tile::walk`].
@@ -408,14 +491,15 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         &self,
         params: &SpmmParams,
         segment: &Segment<A::Sum>,
+        called: bool,
     ) {
-        let Rows { row, scale, .. } = segment.rows;
+        let (row, scale) = (segment.rows.row, segment.rows.scale(params));
         let sums = A::finish(segment.sum).leave::<S>(scale);
         // SAFETY: the caller's promise; a row that lies inside the share is completed by nobody else.
         unsafe {
-            if segment.head && S::ATOMIC {
+            if segment.is_head() && S::ATOMIC {
                 self.add_to_output(params, row, sums);
-            } else if segment.head {
+            } else if segment.is_head() {
                 self.put(shared::MERGE, sums);
                 if self.leads(params) {
                     self.of_sub_warp(shared::HEAD_ROWS, self.sub_warp(params))
@@ -424,10 +508,19 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                         .store_f32(scale);
                 }
             } else {
-                if S::EPILOGUE {
+                if S::EPILOGUE && called {
                     async_copy::wait::<0>();
                 }
-                let itself = |half| self.called::<W>(params, half);
+                let itself = Called {
+                    factor: self.self_factor,
+                    arrived: called,
+                    places: self.places::<W>(params),
+                    memory: InMemory {
+                        params,
+                        row,
+                        load: self.load.index,
+                    },
+                };
                 self.write::<S>(params, row, sums.complete::<S>(scale), itself);
             }
         }
@@ -439,13 +532,8 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// `area` is one of the two.
     #[inline(always)]
     unsafe fn put(&self, area: u32, sums: T) {
-        let thread = thread_idx_x_anew();
-        sums.map(|i, value| {
-            let word = i * THREADS_PER_CTA + thread;
-            // SAFETY: the area has a word for each float of each thread; consecutive lanes use consecutive banks.
-            unsafe { self.memory.offset(area + word * 4).store_f32(value) };
-            value
-        });
+        // SAFETY: the area is the CTA's, and its words for the thread the thread's own.
+        unsafe { sums.put(self.memory.offset(area), thread_idx_x_anew()) };
     }
 
     /// The part of a partial row that the same lane of sub-warp `sub_warp` put into a merge area.
@@ -456,11 +544,8 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     unsafe fn get(&self, params: &SpmmParams, area: u32, sub_warp: u32) -> T {
         let thread = (sub_warp << params.lanes_log2)
             | (thread_idx_x_anew() & ((1 << params.lanes_log2) - 1));
-        T::zero().map(|i, _| {
-            let word = i * THREADS_PER_CTA + thread;
-            // SAFETY: the caller's promise.
-            unsafe { self.memory.offset(area + word * 4).load_f32() }
-        })
+        // SAFETY: the caller's promise.
+        unsafe { T::get(self.memory.offset(area), thread) }
     }
 
     /// Whether the lane has what its sub-warp has in common of a row, such as the sum of the terms: one lane of each head.
@@ -469,7 +554,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         block_idx_y() == 0 && self.leads(params)
     }
 
-    /// Writes the lane's part of a complete row to the output, finished and rounded; `itself` gives that of the row of `x`.
+    /// Writes the lane's part of a complete row to the output, finished and rounded; `itself` is that of the row of `x`.
     ///
     /// # Safety
     /// `row` is a row of the output that no other sub-warp completes.
@@ -479,14 +564,18 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         params: &SpmmParams,
         row: u32,
         sums: T,
-        itself: impl Fn(u32) -> [u32; 2],
+        itself: impl Itself,
     ) {
-        if self.active {
-            // SAFETY: the caller's promise; an active lane's load is one of the row's.
-            unsafe {
-                let sums = finish::<V, S, T>(params, self.load, sums, itself);
-                sums.write(params, row, self.load, || self.has_common(params));
-            }
+        // SAFETY: the caller's promise; the lane's load is one of the row's.
+        unsafe {
+            let sums = finish::<V, S, T>(params, self.load.index, sums, itself);
+            // With an epilogue there are no registers for the address of the output's first row.
+            let load = if S::EPILOGUE {
+                self.load.recomputed()
+            } else {
+                self.load
+            };
+            sums.write(params, row, load, || self.has_common(params));
         }
     }
 
@@ -496,11 +585,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// `row` is a row of the output that no sub-warp writes in another way.
     #[inline(always)]
     unsafe fn add_to_output(&self, params: &SpmmParams, row: u32, sums: T) {
-        if self.active {
-            let (place, value) = sums.output(params, 0, row, self.load);
-            // SAFETY: the caller's promise; an active lane's load is one of the row's.
-            unsafe { value.add_to(place) };
-        }
+        sums.output(params, 0, row, self.load, |place, value| {
+            // SAFETY: the caller's promise; the load is one of the row's.
+            unsafe { value.add_to(place) }
+        });
     }
 
     /// Adds the sums of earlier sub-warps to `sums`, back to the one in which the row began. Says whether it began before
@@ -549,7 +637,11 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     let scale = self
                         .of_sub_warp(shared::HEAD_SCALES, self.sub_warp(params))
                         .load_f32();
-                    let itself = |half| own::<V>(params, row, self.load, half);
+                    let itself = InMemory {
+                        params,
+                        row,
+                        load: self.load.index,
+                    };
                     self.write::<S>(params, row, sums.complete::<S>(scale), itself);
                 }
             }
@@ -575,10 +667,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// The launch contract; one sub-warp a slot.
     #[inline(always)]
     unsafe fn stage(&self, params: &SpmmParams, slot: u32, sums: T) {
-        if self.active {
+        if self.load.is_active() {
             let slot = (block_idx_x(), slot);
             // SAFETY: the caller's promise; an active lane's load is one of the row's.
-            unsafe { sums.stage(params, slot, self.load, || self.has_common(params)) };
+            unsafe { sums.stage(params, slot, self.load.index, || self.has_common(params)) };
         }
     }
 }

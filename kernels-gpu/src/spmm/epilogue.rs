@@ -1,5 +1,5 @@
-//! What becomes of a row's sum where it is written: `relu(sum + self_factor · (1 + epsilon) · x[row] + bias)`, each part
-//! where the launch has it. So what a layer does to its aggregation takes no pass of its own.
+//! What becomes of a row's sum where it is written: `relu(sum + self_factor · (1 + epsilon) · self_scale[row] · x[row] +
+//! bias)`, each part where the launch has it. So what a layer does to its aggregation takes no pass of its own.
 
 use super::policy::Scaling;
 use super::sums::Sums;
@@ -10,8 +10,64 @@ use halfgnn_contract::VECTOR_BYTES;
 use halfgnn_contract::norm::combine;
 use halfgnn_contract::spmm::SpmmParams;
 
-/// Load `load` of a row of the output, from the row's sums, of which the first has an epilogue. `itself` gives one of the
-/// two halves of that load of the row of `x`: both at once would be registers that the walk of the edges does not have.
+/// The row of `x` itself, as far as it is one lane's.
+pub trait Itself {
+    /// Its factor.
+    ///
+    /// # Safety
+    /// The launch contract.
+    unsafe fn factor(&self) -> f32;
+    /// Half `half` of the lane's load of 16 bytes: both at once would be registers that the walk of the edges does not have.
+    ///
+    /// # Safety
+    /// The launch has a factor of the row itself.
+    unsafe fn half(&self, half: u32) -> [u32; 2];
+}
+
+/// It is read where it is wanted.
+pub struct InMemory<'a> {
+    /// The launch.
+    pub params: &'a SpmmParams,
+    /// The row.
+    pub row: u32,
+    /// Which load of it.
+    pub load: u32,
+}
+
+impl InMemory<'_> {
+    /// The row's factor.
+    ///
+    /// # Safety
+    /// The launch contract; rows have factors.
+    #[inline(always)]
+    pub unsafe fn scale(&self) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self_scale(self.params, self.row).load() }
+    }
+}
+
+impl Itself for InMemory<'_> {
+    #[inline(always)]
+    unsafe fn factor(&self) -> f32 {
+        // SAFETY: the launch contract.
+        unsafe {
+            let factor = self_factor(self.params);
+            if self.params.self_scale.is_null() {
+                factor
+            } else {
+                factor * self.scale()
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn half(&self, half: u32) -> [u32; 2] {
+        let load = self_load::<[u32; 4]>(self.params, self.row, self.load);
+        // SAFETY: the launch contract; the load is one of the row's.
+        unsafe { Global::<[u32; 2]>::cast(load).at(half as u64).load() }
+    }
+}
+
+/// Load `load` of a row of the output, from the row's sums, of which the first has an epilogue.
 ///
 /// # Safety
 /// The launch contract; `load` is a load of the row.
@@ -20,25 +76,21 @@ pub unsafe fn finish<V: Vector, S: Scaling, T: Sums<V>>(
     params: &SpmmParams,
     load: u32,
     sums: T,
-    itself: impl Fn(u32) -> [u32; 2],
+    itself: impl Itself,
 ) -> T {
     const { assert!(!S::EPILOGUE || V::PER_16_BYTES == 1, "loads of 16 bytes") };
     if !S::EPILOGUE {
         return sums;
     }
     let mut values = sums.vector(0);
-    // SAFETY: the launch contract: where there is an `epsilon` it is a float, and a bias is as long as a row, up to 16 bytes.
+    // SAFETY: the launch contract: a bias is as long as a row, up to 16 bytes.
     unsafe {
         if params.self_factor != 0.0 {
-            let mut factor = params.self_factor;
-            let epsilon = Global::<f32>::new(params.epsilon);
-            if !epsilon.is_null() {
-                factor *= 1.0 + epsilon.fetch();
-            }
+            let factor = itself.factor();
             let mut half = 0;
             while half < 2 {
                 let mut words = [0; 4];
-                [words[2 * half], words[2 * half + 1]] = itself(half as u32);
+                [words[2 * half], words[2 * half + 1]] = itself.half(half as u32);
                 // What is not 16 bytes long has no epilogue.
                 let x = V::from_bits(core::mem::transmute_copy(&words)).widen();
                 let mut i = half * V::WIDTH as usize / 2;
@@ -72,21 +124,31 @@ pub unsafe fn finish<V: Vector, S: Scaling, T: Sums<V>>(
     sums.with_vector(0, values)
 }
 
+/// The factor of every row itself, `self_factor · (1 + epsilon)`.
+///
+/// # Safety
+/// The launch contract.
+#[inline(always)]
+pub unsafe fn self_factor(params: &SpmmParams) -> f32 {
+    let epsilon = Global::<f32>::new(params.epsilon);
+    if epsilon.is_null() {
+        params.self_factor
+    } else {
+        // SAFETY: the launch contract: where it is not null there is a float.
+        params.self_factor * (1.0 + unsafe { epsilon.fetch() })
+    }
+}
+
 /// Where load `load` of row `row` of `x` is.
 #[inline(always)]
-pub fn own_load<V: Vector>(params: &SpmmParams, row: u32, load: u32) -> Global<V::Bits> {
+pub fn self_load<T>(params: &SpmmParams, row: u32, load: u32) -> Global<T> {
     Global::new(params.x)
         .at(load as u64)
         .row(row, params.x_stride * VECTOR_BYTES)
 }
 
-/// Half `half` of load `load` of row `row` of `x`, of 16 bytes.
-///
-/// # Safety
-/// The launch contract; `row` is a row and `load` one of its loads.
+/// Where the factor of row `row` itself is.
 #[inline(always)]
-pub unsafe fn own<V: Vector>(params: &SpmmParams, row: u32, load: u32, half: u32) -> [u32; 2] {
-    let halves = Global::<[u32; 2]>::cast(own_load::<V>(params, row, load));
-    // SAFETY: the caller's promise.
-    unsafe { halves.at(half as u64).load() }
+pub fn self_scale(params: &SpmmParams, row: u32) -> Global<f32> {
+    Global::new(params.self_scale).at(row as u64)
 }

@@ -1,7 +1,7 @@
 //! The follow-up kernel: rows that cross CTAs.
 
-use super::epilogue::{finish, own};
-use super::lane::merge_sub_warps;
+use super::epilogue::{InMemory, finish};
+use super::lane::{Load, merge_sub_warps};
 use super::policy::Scaling;
 use super::rows::scale_of;
 use super::sums::Sums;
@@ -29,9 +29,13 @@ pub unsafe fn run<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams) {
     let lanes = 1 << params.lanes_log2;
     let load = block_idx_y() * lanes + (thread_idx_x() & (lanes - 1));
     let lane = Lane {
-        load: block_idx_z() * params.head_loads + load.min(params.head_loads - 1),
+        load: Load::new::<V>(
+            params,
+            block_idx_z() * params.head_loads,
+            load,
+            params.head_loads,
+        ),
         leads: load == 0,
-        active: load < params.head_loads,
         sub_warp: lane_id() >> params.lanes_log2,
         sub_warps: WARP >> params.lanes_log2,
     };
@@ -125,12 +129,9 @@ impl Crossing {
 }
 
 struct Lane {
-    /// Which load of a row is the lane's.
-    load: u32,
+    load: Load,
     /// Whether that is the first of its head.
     leads: bool,
-    /// Whether the row has such a load.
-    active: bool,
     /// Sub-warp in the warp.
     sub_warp: u32,
     /// Sub-warps of the warp.
@@ -153,7 +154,7 @@ impl Lane {
         let mut sums = T::zero().map(|_, _| S::IDENTITY);
         // SAFETY: the caller's promise.
         unsafe {
-            let tail = |cta: u32| T::staged(params, cta, STAGED_TAIL, self.load);
+            let tail = |cta: u32| T::staged(params, cta, STAGED_TAIL, self.load.index);
             while at + (IN_FLIGHT - 1) * stride < end {
                 let parts = [
                     tail(at),
@@ -187,16 +188,20 @@ impl Lane {
         crossing: &Crossing,
         sums: T,
     ) {
-        if !self.active {
+        if !self.load.is_active() {
             return;
         }
         // SAFETY: the caller's promise; an active lane's load is one of the row's.
         unsafe {
-            let end = T::staged(params, crossing.end, STAGED_END, self.load);
+            let end = T::staged(params, crossing.end, STAGED_END, self.load.index);
             let scale = scale_of(params, crossing.row);
             let sums = sums.merge::<S>(end).complete::<S>(scale);
-            let itself = |half| own::<V>(params, crossing.row, self.load, half);
-            let sums = finish::<V, S, T>(params, self.load, sums, itself);
+            let itself = InMemory {
+                params,
+                row: crossing.row,
+                load: self.load.index,
+            };
+            let sums = finish::<V, S, T>(params, self.load.index, sums, itself);
             sums.write(params, crossing.row, self.load, || self.leads);
         }
     }

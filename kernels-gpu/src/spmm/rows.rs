@@ -3,6 +3,13 @@
 use crate::device::global::Global;
 use halfgnn_contract::spmm::SpmmParams;
 
+/// Two neighbouring words of starts, and how many rows start before them.
+#[derive(Clone, Copy)]
+pub struct Words {
+    first: [u32; 2],
+    second: u32,
+}
+
 /// The starts of rows among the edges to come.
 #[derive(Clone, Copy)]
 pub struct Starts {
@@ -13,21 +20,30 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// From `edge` on, and which of the rows with edges `edge` is in.
+    /// Asks for the words from `edge` on.
     ///
     /// # Safety
-    /// The launch contract; `edge` is an edge of the graph.
+    /// The launch contract; `edge` is at most the number of edges.
     #[inline(always)]
-    pub unsafe fn at(params: &SpmmParams, edge: u32) -> (Self, u32) {
-        let word = (edge / 32) as u64;
-        let words = Global::<[u32; 2]>::new(params.starts);
-        // SAFETY: there is a word for each 32 edges, and one more.
-        let [bits, rank] = unsafe { words.at(word).read() };
+    pub unsafe fn ask(params: &SpmmParams, edge: u32) -> Words {
+        let words = Global::<u32>::new(params.starts).at(2 * (edge / 32) as u64);
+        // SAFETY: there is a word for each 32 edges, and two more.
+        unsafe {
+            Words {
+                first: Global::<[u32; 2]>::cast(words).fetch(),
+                second: words.at(2).fetch(),
+            }
+        }
+    }
+
+    /// From `edge` on, an edge of the first of the words, and which of the rows with edges it is in.
+    #[inline(always)]
+    pub fn at(words: Words, edge: u32) -> (Self, u32) {
+        let [bits, rank] = words.first;
         let upto = bits & (2u32 << (edge % 32)).wrapping_sub(1);
         let starts = Self {
             bits: bits >> (edge % 32),
-            // SAFETY: two words follow the one of the last edge.
-            next: unsafe { word_after(params, edge) },
+            next: words.second,
         };
         (starts, rank + upto.count_ones() - 1)
     }
@@ -81,14 +97,15 @@ unsafe fn word_after(params: &SpmmParams, edge: u32) -> u32 {
     unsafe { words.at(2 * (edge / 32 + 1) as u64).read() }
 }
 
-/// A row, its factor, and the one after it: loaded ahead, since a row is short.
+/// A row and its factor, which are asked for when its edges are come to and wanted when they are left.
 #[derive(Clone, Copy)]
 pub struct Rows {
     /// The row.
     pub row: u32,
-    /// Its factor.
-    pub scale: f32,
-    index: u32,
+    /// Which of the rows with edges it is.
+    pub index: u32,
+    /// Its factor, without that of the whole product: to multiply them here would be to wait for it here.
+    factor: f32,
 }
 
 impl Rows {
@@ -99,15 +116,21 @@ impl Rows {
     #[inline(always)]
     pub unsafe fn at(params: &SpmmParams, index: u32) -> Self {
         let list = Global::<u32>::new(params.filled_rows);
-        // SAFETY: two numbers follow the list.
+        // SAFETY: the caller's promise.
         unsafe {
             let row = list.at(index as u64).read();
             Self {
                 row,
-                scale: scale_of(params, row),
                 index,
+                factor: factor_of(params, row),
             }
         }
+    }
+
+    /// The row's factor.
+    #[inline(always)]
+    pub fn scale(&self, params: &SpmmParams) -> f32 {
+        params.scale * self.factor
     }
 
     /// The next row.
@@ -116,16 +139,8 @@ impl Rows {
     /// The launch contract; there is a next row.
     #[inline(always)]
     pub unsafe fn next(self, params: &SpmmParams) -> Self {
-        let list = Global::<u32>::new(params.filled_rows);
-        let index = self.index + 1;
-        // SAFETY: two numbers follow the list.
-        unsafe {
-            Self {
-                row: list.at(index as u64).read(),
-                scale: scale_of(params, list.at(index as u64).read()),
-                index,
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { Self::at(params, self.index + 1) }
     }
 }
 
@@ -135,11 +150,21 @@ impl Rows {
 /// The launch contract; `row` is a row.
 #[inline(always)]
 pub unsafe fn scale_of(params: &SpmmParams, row: u32) -> f32 {
+    // SAFETY: the caller's promise.
+    params.scale * unsafe { factor_of(params, row) }
+}
+
+/// The factor of a row, without that of the whole product.
+///
+/// # Safety
+/// The launch contract; `row` is a row.
+#[inline(always)]
+unsafe fn factor_of(params: &SpmmParams, row: u32) -> f32 {
     let scales = Global::<f32>::new(params.row_scale);
     if scales.is_null() {
-        params.scale
+        1.0
     } else {
         // SAFETY: the caller's promise.
-        params.scale * unsafe { scales.at(row as u64).read() }
+        unsafe { scales.at(row as u64).read() }
     }
 }

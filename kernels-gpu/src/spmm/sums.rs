@@ -1,10 +1,13 @@
 //! What a row adds up to in one lane, and where it goes: one output, or two and a number.
 
+use super::lane::Load;
 use super::policy::Scaling;
 use crate::device::global::Global;
+use crate::device::shared::Shared;
 use crate::device::thread::block_idx_z;
 use crate::device::vector::{Floats, Vector};
-use halfgnn_contract::spmm::{SpmmParams, staging_index};
+use halfgnn_contract::VECTOR_BYTES;
+use halfgnn_contract::spmm::{SpmmParams, THREADS_PER_CTA, staging_index};
 
 /// The sums of a row, as far as they are one lane's: a vector of each output, and perhaps the sum of the edges' terms, which
 /// all lanes of a sub-warp have alike.
@@ -86,39 +89,46 @@ pub trait Sums<V: Vector>: Copy {
         self
     }
 
-    /// The place of load `load` of a row in an output, and what is to stand there, rounded.
+    /// Calls `write` with the place of a load of a row in an output and with what is to stand there, rounded.
     #[inline(always)]
     fn output(
         &self,
         params: &SpmmParams,
         output: u32,
         row: u32,
-        load: u32,
-    ) -> (Global<V::Bits>, V) {
+        load: Load,
+        write: impl Fn(Global<V::Bits>, V),
+    ) {
         let y = if output == 0 {
             params.y
         } else {
             params.y_positive
         };
-        let stride = (params.y_stride * V::PER_16_BYTES) as u64;
-        let place = Global::new(y).at(row as u64 * stride + load as u64);
-        // A NaN or an infinite factor made more than zeros of the padding.
-        let value =
-            V::narrow(self.vector(output)).within((load * V::WIDTH) as u64, params.features);
-        (place, value)
+        // There are no registers for the addresses of two outputs' first rows.
+        let load = if Self::OUTPUTS > 1 {
+            load.recomputed()
+        } else {
+            load
+        };
+        let place = Global::new(y)
+            .at(load.index as u64)
+            .row(row, params.y_stride * VECTOR_BYTES);
+        load.written(V::pack(self.vector(output)), |value| write(place, value));
     }
 
-    /// Writes load `load` of a complete row to the outputs, rounded, and the sum of the terms where the lane `leads`.
+    /// Writes a load of a complete row to the outputs, rounded, unless the lane is idle, and the sum of the terms where it
+    /// `leads`.
     ///
     /// # Safety
     /// The launch contract; no other lane writes the load, and one alone leads, of those that write the row.
     #[inline(always)]
-    unsafe fn write(&self, params: &SpmmParams, row: u32, load: u32, leads: impl Fn() -> bool) {
+    unsafe fn write(&self, params: &SpmmParams, row: u32, load: Load, leads: impl Fn() -> bool) {
         let mut output = 0;
         while output < Self::OUTPUTS {
-            let (place, value) = self.output(params, output, row, load);
-            // SAFETY: the caller's promise.
-            unsafe { place.store(value.to_bits()) };
+            self.output(params, output, row, load, |place, value| {
+                // SAFETY: the caller's promise.
+                unsafe { place.store(value.to_bits()) }
+            });
             output += 1;
         }
         let sums = Global::<f32>::new(params.term_sums);
@@ -127,6 +137,96 @@ pub trait Sums<V: Vector>: Copy {
             // SAFETY: the caller's promise; there is a number for each head of each row.
             unsafe { sums.at(at).store(self.term()) };
         }
+    }
+
+    /// Leaves the sums in a merge area of shared memory, in pieces: those of neighbouring threads lie side by side.
+    ///
+    /// # Safety
+    /// The area has a word for each float of each thread; no other thread has this thread's words before a barrier.
+    #[inline(always)]
+    unsafe fn put(&self, area: Shared, thread: u32) {
+        let mut output = 0;
+        while output < Self::OUTPUTS {
+            let vector = self.vector(output);
+            let mut i = 0;
+            while i < V::WIDTH {
+                let place = Self::place(area, thread, output * V::WIDTH + i);
+                let float = |k: u32| vector.get((i + k) as usize);
+                // SAFETY: the caller's promise.
+                unsafe {
+                    if Self::PIECE == 4 {
+                        let piece = [float(0), float(1), float(2), float(3)];
+                        place.store_u32x4(piece.map(f32::to_bits));
+                    } else {
+                        place.store_f32(float(0));
+                    }
+                }
+                i += Self::PIECE;
+            }
+            output += 1;
+        }
+        if Self::TERM {
+            // SAFETY: the caller's promise.
+            unsafe { Self::term_place(area, thread).store_f32(self.term()) };
+        }
+    }
+
+    /// What [`Sums::put`] left there for a thread.
+    ///
+    /// # Safety
+    /// It did, before a barrier.
+    #[inline(always)]
+    unsafe fn get(area: Shared, thread: u32) -> Self {
+        let mut sums = Self::zero();
+        let mut output = 0;
+        while output < Self::OUTPUTS {
+            let mut vector = V::Floats::ZERO;
+            let mut i = 0;
+            while i < V::WIDTH {
+                let place = Self::place(area, thread, output * V::WIDTH + i);
+                // SAFETY: the caller's promise.
+                unsafe {
+                    if Self::PIECE == 4 {
+                        let piece = place.load_u32x4().map(f32::from_bits);
+                        let mut k = 0;
+                        while k < 4 {
+                            vector = vector.with((i + k) as usize, piece[k as usize]);
+                            k += 1;
+                        }
+                    } else {
+                        vector = vector.with(i as usize, place.load_f32());
+                    }
+                }
+                i += Self::PIECE;
+            }
+            sums = sums.with_vector(output, vector);
+            output += 1;
+        }
+        if Self::TERM {
+            // SAFETY: the caller's promise.
+            sums = sums.with_term(unsafe { Self::term_place(area, thread).load_f32() });
+        }
+        sums
+    }
+
+    /// Floats of a thread that lie side by side in a merge area: what one instruction moves, if four registers in a row are to
+    /// be had, as with two outputs they are not.
+    const PIECE: u32 = if V::WIDTH.is_multiple_of(4) && Self::OUTPUTS == 1 {
+        4
+    } else {
+        1
+    };
+
+    /// Where the piece that begins with float `i` of a thread is.
+    #[inline(always)]
+    fn place(area: Shared, thread: u32, i: u32) -> Shared {
+        area.offset((i * THREADS_PER_CTA + thread * Self::PIECE) * 4)
+    }
+
+    /// Where the sum of a thread's terms is.
+    #[inline(always)]
+    fn term_place(area: Shared, thread: u32) -> Shared {
+        area.offset((Self::OUTPUTS * V::WIDTH * THREADS_PER_CTA + thread) * 4)
     }
 
     /// Writes load `load` of a row that crosses CTAs to the staging buffer, and the sum of the terms where the lane `leads`.

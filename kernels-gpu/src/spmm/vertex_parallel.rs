@@ -1,8 +1,8 @@
 //! The vertex-parallel kernel: a warp a row (Huang et al., PPoPP 2021), a CTA a long one, with discretized batches and no
 //! atomics.
 
-use super::epilogue::{finish, own};
-use super::lane::{leads, load_of, merge_sub_warps};
+use super::epilogue::{InMemory, finish};
+use super::lane::{Load, leads, merge_sub_warps};
 use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::scale_of;
 use super::sums::Sums;
@@ -11,8 +11,8 @@ use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads};
 use crate::device::vector::Vector;
 use crate::device::warp::{ballot, lane_id, shuffle_down, shuffle_idx, warp_id};
-use halfgnn_contract::WARP;
 use halfgnn_contract::spmm::{SpmmParams, VERTEX_LONG_ROW, WARPS_PER_CTA, vertex_shared};
+use halfgnn_contract::{VECTOR_BYTES, WARP};
 
 /// Edges whose features a sub-warp has in flight at once.
 const IN_FLIGHT: u32 = 4;
@@ -26,7 +26,7 @@ const IN_FLIGHT: u32 = 4;
 #[inline(always)]
 pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &SpmmParams) {
     const { assert!(!S::ATOMIC, "what a row has in several warps is merged") };
-    let load = load_of::<W>(params);
+    let load = Load::of::<V, W>(params);
     let first = block_idx_x() * WARPS_PER_CTA;
     // SAFETY: the caller's promise. All lanes of a warp have the same bits of `long` and `left`, and so come to the shuffles
     // together; all warps have the same `long`, and so come to the barrier.
@@ -51,10 +51,10 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &
             let row = Row::at(params, first, index, offset);
             if long & (1 << index) != 0 {
                 let share = (warp_id(), WARPS_PER_CTA);
-                let sums = walk::<V, W, S, A>(params, load.0, &row, share);
+                let sums = walk::<V, W, S, A>(params, load.index, &row, share);
                 put::<V, A::Sums>(index, sums);
             } else {
-                let sums = walk::<V, W, S, A>(params, load.0, &row, (0, 1));
+                let sums = walk::<V, W, S, A>(params, load.index, &row, (0, 1));
                 write::<V, S, A::Sums>(params, load, &row, sums);
             }
         }
@@ -120,7 +120,6 @@ unsafe fn walk<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
     let sub_warps = WARP >> params.lanes_log2;
     let columns = Global::<u32>::new(params.columns);
     let x = Global::<V::Bits>::new(params.x).at(load as u64);
-    let x_stride = (params.x_stride * V::PER_16_BYTES) as u64;
     let mut merged = A::Sums::zero().map(|_, _| S::IDENTITY);
     let mut left = row.edges.saturating_sub(warp * WARP);
     let mut edge = row.begin.wrapping_add(warp * WARP + lane_id());
@@ -150,7 +149,7 @@ unsafe fn walk<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
                 ];
                 let values = places.map(|place| {
                     let column = shuffle_idx(column, place % WARP);
-                    let from = x.at(column as u64 * x_stride);
+                    let from = x.row(column, params.x_stride * VECTOR_BYTES);
                     V::from_bits(from.load_if(place < count))
                 });
                 let mut i = 0;
@@ -189,21 +188,25 @@ unsafe fn walk<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
 #[inline(always)]
 unsafe fn write<V: Vector, S: Scaling, T: Sums<V>>(
     params: &SpmmParams,
-    (load, active): (u32, bool),
+    load: Load,
     row: &Row,
     sums: T,
 ) {
-    if active && lane_id() >> params.lanes_log2 == 0 {
+    if lane_id() >> params.lanes_log2 == 0 {
         let sums = if row.edges == 0 {
             // No factor makes a NaN of it.
             T::zero()
         } else {
             sums.complete::<S>(row.scale)
         };
-        // SAFETY: the caller's promise; an active lane's load is one of the row's.
+        // SAFETY: the caller's promise; the lane's load is one of the row's.
         unsafe {
-            let itself = |half| own::<V>(params, row.row, load, half);
-            let sums = finish::<V, S, T>(params, load, sums, itself);
+            let itself = InMemory {
+                params,
+                row: row.row,
+                load: load.index,
+            };
+            let sums = finish::<V, S, T>(params, load.index, sums, itself);
             sums.write(params, row.row, load, || leads(params));
         }
     }

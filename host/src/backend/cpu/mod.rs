@@ -145,7 +145,11 @@ impl SparseOperators for Cpu {
             epilogue: spmm::Epilogue {
                 itself: op.epilogue.itself.map(|itself| {
                     let epsilon = itself.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
-                    epsilon.map_or(itself.factor, |epsilon| itself.factor * (1.0 + epsilon))
+                    spmm::Itself {
+                        factor: epsilon
+                            .map_or(itself.factor, |epsilon| itself.factor * (1.0 + epsilon)),
+                        row_scale: read(itself.row_scale),
+                    }
                 }),
                 bias: read_matrix(op.epilogue.bias),
                 relu: op.epilogue.relu,

@@ -6,7 +6,7 @@
 use super::convert::{round, widen};
 use super::elementwise::for_rows;
 use super::matmul::View;
-use super::{Cpu, view, view_mut};
+use super::{Cpu, read, view, view_mut};
 use crate::backend::{
     BatchNorm, Combine, Normalization, NormalizationGradients, NormalizeOperators,
 };
@@ -27,8 +27,11 @@ impl NormalizeOperators for Cpu {
     ) -> Result<(), Error> {
         let epsilon = op.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
         let x_factor = epsilon.map_or(op.x_factor, |epsilon| op.x_factor * (1.0 + epsilon));
-        let x = x.buffer.read();
+        let (x, x_scale) = (x.buffer.read(), read(op.x_scale));
         for_rows(view_mut(y), |row, columns, y, floats| {
+            let x_factor = x_scale
+                .as_ref()
+                .map_or(x_factor, |scale| x_factor * scale[row]);
             let mut others = vec![0.0; y.len()];
             widen(&x[row * y.len()..(row + 1) * y.len()], &mut others);
             if op.y_factor != 0.0 {
@@ -121,7 +124,11 @@ impl NormalizeOperators for Cpu {
             gradients.bias.buffer.get_mut()[column] = *dy;
             gradients.weight.buffer.get_mut()[column] = *product;
         }
+        let row_scale = read(gradients.row_scale);
         for_rows(view_mut(d), |row, columns, d, floats| {
+            let scale = row_scale
+                .as_ref()
+                .map_or(gradients.scale, |scale| gradients.scale * scale[row]);
             let mut inputs = vec![0.0; d.len()];
             widen(&values[row * d.len()..(row + 1) * d.len()], &mut inputs);
             widen(d, floats);
@@ -129,7 +136,7 @@ impl NormalizeOperators for Cpu {
                 let x = inputs[column];
                 let dy = if passes(column, x) { *value } else { 0.0 };
                 let means = sums[column].map(|sum| sum / count);
-                *value = known[column].gradient(x, dy, means);
+                *value = scale * known[column].gradient(x, dy, means);
             }
             round(floats, d);
         });

@@ -118,10 +118,15 @@ pub(super) struct Operands<'a, E> {
 /// What becomes of the sum of a row before it is rounded.
 #[derive(Default)]
 pub(super) struct Epilogue<'a> {
-    /// Factor of the row of `x` itself.
-    pub(super) itself: Option<f32>,
+    pub(super) itself: Option<Itself<'a>>,
     pub(super) bias: Option<Reading<'a, f32>>,
     pub(super) relu: bool,
+}
+
+/// Factors of the row of `x` itself.
+pub(super) struct Itself<'a> {
+    pub(super) factor: f32,
+    pub(super) row_scale: Option<Reading<'a, f32>>,
 }
 
 /// Writes the product to `y`, whose rows are `stride` elements apart and `features` long.
@@ -244,7 +249,11 @@ impl<E: Element> Operands<'_, E> {
     /// Writes the row whose sum is `scratch.merged`.
     fn finish(&self, row: usize, scratch: &mut Scratch, y: &mut [E]) {
         let Scratch { merged, input, .. } = scratch;
-        if let Some(factor) = self.epilogue.itself {
+        if let Some(itself) = &self.epilogue.itself {
+            let factor = itself
+                .row_scale
+                .as_ref()
+                .map_or(itself.factor, |scale| itself.factor * scale[row]);
             widen(&self.x[row * self.stride..(row + 1) * self.stride], input);
             for (sum, x) in merged.iter_mut().zip(input) {
                 *sum = combine(factor, *x, 1.0, *sum);

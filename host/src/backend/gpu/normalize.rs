@@ -1,7 +1,9 @@
 //! Batch normalisation, and weighted sums of two matrices.
 
 use super::workspace::Lease;
-use super::{Gpu, dense_config, entry, matrix, narrow, optional_matrix, stride_vectors};
+use super::{
+    Gpu, dense_config, entry, matrix, narrow, optional_array, optional_matrix, stride_vectors,
+};
 use crate::backend::{
     BatchNorm, Combine, Normalization, NormalizationGradients, NormalizeOperators,
 };
@@ -92,6 +94,7 @@ impl<D: Driver> Gpu<D> {
             bias: matrix(op.bias),
             weight_gradient: DevicePtr::NULL,
             bias_gradient: DevicePtr::NULL,
+            row_scale: DevicePtr::NULL,
             rows: x.rows() as u64,
             rows_per_cta: contract::rows_per_cta(lanes_log2),
             columns: narrow(operator, "columns", x.columns())?,
@@ -99,6 +102,8 @@ impl<D: Driver> Gpu<D> {
             float_vectors: stride_vectors(operator, op.statistics)?,
             flags: relu(op),
             lanes_log2,
+            scale: 1.0,
+            reserved: 0,
         };
         Ok((params, config))
     }
@@ -117,6 +122,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
             x: matrix(x),
             y: matrix(y),
             epsilon: optional_matrix(op.epsilon),
+            x_scale: optional_array(op.x_scale),
             rows: x.rows() as u64,
             rows_per_cta: contract::rows_per_cta(lanes_log2),
             columns: narrow(NAME, "columns", x.columns())?,
@@ -126,7 +132,8 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
             y_factor: op.y_factor,
         };
         let name = entry::<E>("combine_f16", "combine_f32");
-        // SAFETY: the operator checked that `x` and `y` have one shape, and that `epsilon` has an element.
+        // SAFETY: the operator checked that `x` and `y` have one shape, that `epsilon` has an element, and that there are as
+        // many factors as rows.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }
 
@@ -216,10 +223,12 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         let params = NormalizeParams {
             weight_gradient: matrix(gradients.weight),
             bias_gradient: matrix(gradients.bias),
+            row_scale: optional_array(gradients.row_scale),
+            scale: gradients.scale,
             ..params
         };
         let name = entry::<E>("normalize_backward_f16", "normalize_backward_f32");
-        // SAFETY: as above, and `d` has the shape of `x`.
+        // SAFETY: as above, `d` has the shape of `x`, and there are as many factors as rows.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }
 

@@ -133,6 +133,7 @@ impl<D: Driver> Gpu<D> {
             filled_rows: array(&a.filled_rows),
             empty_rows: array(&a.empty_rows),
             epsilon: optional_matrix(itself.and_then(|itself| itself.epsilon)),
+            self_scale: optional_array(itself.and_then(|itself| itself.row_scale)),
             bias: optional_matrix(op.epilogue.bias),
             edges,
             empty_count,
@@ -179,7 +180,7 @@ impl<D: Driver> Gpu<D> {
                 let second = contract::follow_up(load, first.scale, sums);
                 let shared_bytes =
                     contract::shared_bytes(lane, cta_edges_log2, first.weights.words())
-                        + first.scale.own_rows_bytes();
+                        + first.scale.self_scale_bytes();
                 // Atomics add to zeros, and so does nothing to the rows without edges.
                 let clearing = if second.is_some() {
                     empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
@@ -222,6 +223,7 @@ impl<D: Driver> Gpu<D> {
             let sum = Combine {
                 x_factor: itself.factor,
                 epsilon: itself.epsilon,
+                x_scale: itself.row_scale,
                 y_factor: 1.0,
             };
             self.combine(&sum, x, y)?;

@@ -48,6 +48,8 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
             let gradients = NormalizationGradients {
                 weight: &mut of_weight,
                 bias: &mut of_bias,
+                scale: 1.0,
+                row_scale: None,
             };
             ops::normalize_backward(backend, &op, &x, &mut d, gradients).expect("a legal gradient");
             // Each column of what is one number a column.
@@ -64,6 +66,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         let op = Combine {
             x_factor: 0.7,
             epsilon: Some(&epsilon),
+            x_scale: None,
             y_factor: -1.3,
         };
         let x = matrix::<B, E>(backend, SHAPE, &operands.mild::<E>(rows * columns));

@@ -95,6 +95,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 case.scale = 0.7;
                 case.ending = Ending {
                     itself: Some((-1.3, Some(0.4))),
+                    self_scale: None,
                     bias: Some(operands.mixed::<f32>(features)),
                     relu,
                 };
