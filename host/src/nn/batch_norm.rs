@@ -6,7 +6,7 @@ use super::{Mode, Parameter};
 use crate::backend::{Backend, BatchNorm, MemoryKind, Normalization, NormalizationGradients};
 use crate::error::Error;
 use crate::ops;
-use crate::tensor::{Element, Matrix};
+use crate::tensor::{Array, Element, Matrix};
 
 /// Batch normalisation and a ReLU (Ioffe and Szegedy, ICML 2015). In training the statistics are those of all vertices,
 /// in evaluation as well or the running ones; both are float.
@@ -83,12 +83,13 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         }
     }
 
-    /// `d`, the gradient of the output, becomes that of `x`.
+    /// `d`, the gradient of the output, becomes that of `x`, each row times its factor.
     pub(super) fn backward(
         &mut self,
         at: &Context<'_, B, E>,
         x: &Matrix<B, E>,
         d: &mut Matrix<B, E>,
+        (scale, row_scale): (f32, Option<&Array<B, f32>>),
     ) -> Result<(), Error> {
         let (weight, d_weight) = self.weight.master_and_gradient();
         let (bias, d_bias) = self.bias.master_and_gradient();
@@ -101,8 +102,8 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         let gradients = NormalizationGradients {
             weight: d_weight,
             bias: d_bias,
-            scale: 1.0,
-            row_scale: None,
+            scale,
+            row_scale,
         };
         ops::normalize_backward(at.backend, &op, x, d, gradients)
     }

@@ -12,13 +12,13 @@
 use super::batch_norm::NormalizedRelu;
 use super::config::{Aggregate, Statistics};
 use super::convolution::{Aggregation, Blueprint, Context, Convolution, Order, Place};
-use super::{MemoryPlan, Parameter};
+use super::{MemoryPlan, Parameter, Propagation};
 use crate::backend::{
     Backend, Beside, Epilogue, Form, MemoryKind, SelfTerm, SpmmEpilogue, SpmmPolicy,
 };
 use crate::error::Error;
 use crate::ops;
-use crate::tensor::{Element, Matrix};
+use crate::tensor::{Array, Element, Matrix};
 
 /// The shape of a [`GinConvolution`].
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +172,55 @@ struct SelfAndNeighbours<'a, B: Backend> {
     epsilon: Option<&'a Matrix<B, f32>>,
 }
 
+/// A gradient's rows, multiplied by `f[i] = power · R[i]` where they are computed, for the backward pass of a mean:
+/// `dx = (1 + ε) · d + λ · Aᵀ · R · d` becomes `(1 + ε) / f · (f · d) + λ / power · Aᵀ · (f · d)`. So the factor of each column
+/// is a factor of a row, of which there are fewer than edges, and the SpMM has none to look up.
+///
+/// In half `f` must not be far from 1 for any row: with `R` alone, one over the degree, the rows of a hub of 85,059 would be
+/// subnormal where `d` is still in the middle of half's range, and with `R` times the largest degree, rows of lonely vertices
+/// would overflow first, and the loss scale would leave the hub no more digits than before. The power is half way, by
+/// exponents: rows are at most 2⁸ or so away from `d`, on either side.
+struct Ahead<'a, B: Backend> {
+    power: f32,
+    row_scale: Option<&'a Array<B, f32>>,
+    row_divisor: Option<&'a Array<B, f32>>,
+}
+
+impl<B: Backend> Ahead<'_, B> {
+    /// The rows as they are.
+    const NONE: Self = Self {
+        power: 1.0,
+        row_scale: None,
+        row_divisor: None,
+    };
+}
+
+impl<'a, B: Backend> Ahead<'a, B> {
+    /// `None` where rows have no factors.
+    fn of(graph: &'a Propagation<B>) -> Option<Self> {
+        Some(Self {
+            power: Ahead::<B>::power(graph.largest_degree()),
+            row_scale: Some(graph.row_scale()?),
+            row_divisor: Some(graph.row_divisor()?),
+        })
+    }
+
+    /// What a product does that makes such rows.
+    fn product(&self) -> Epilogue<'a, B> {
+        Epilogue {
+            alpha: self.power,
+            row_scale: self.row_scale,
+            ..Epilogue::default()
+        }
+    }
+
+    /// The power of two next to the square root of the largest degree, or the one below.
+    fn power(largest_degree: u32) -> f32 {
+        let exponent = largest_degree.max(1).ilog2() / 2;
+        (1_u32 << exponent) as f32
+    }
+}
+
 impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
     fn new<E: Element>(
         shape: &GinBlueprint,
@@ -193,14 +242,11 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         }
     }
 
-    fn itself(&self) -> SpmmEpilogue<'a, B> {
-        SpmmEpilogue {
-            itself: Some(SelfTerm {
-                factor: self.scale * self.factor,
-                row_scale: None,
-                epsilon: self.epsilon,
-            }),
-            ..SpmmEpilogue::default()
+    fn itself(&self) -> SelfTerm<'a, B> {
+        SelfTerm {
+            factor: self.scale * self.factor,
+            row_scale: None,
+            epsilon: self.epsilon,
         }
     }
 
@@ -210,16 +256,35 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        self.neighbours.forward(at, false, self.itself(), x, y)
+        let epilogue = SpmmEpilogue {
+            itself: Some(self.itself()),
+            ..SpmmEpilogue::default()
+        };
+        self.neighbours.forward(at, false, epilogue, x, y)
     }
 
+    /// From `d`, whose rows are multiplied `ahead`.
     fn backward<E: Element>(
         &self,
         at: &Context<'_, B, E>,
+        ahead: &Ahead<'_, B>,
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        self.neighbours.backward(at, false, self.itself(), d, dx)
+        let itself = self.itself();
+        let epilogue = SpmmEpilogue {
+            itself: Some(SelfTerm {
+                factor: itself.factor / ahead.power,
+                row_scale: ahead.row_divisor,
+                ..itself
+            }),
+            ..SpmmEpilogue::default()
+        };
+        let neighbours = Aggregation {
+            factor: self.neighbours.factor / ahead.power,
+            ..self.neighbours
+        };
+        neighbours.backward(at, ahead.row_scale.is_some(), epilogue, d, dx)
     }
 }
 
@@ -274,13 +339,24 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
         let mut d_between = at.take(self.shape.hidden)?;
         let second = self.second.values();
         ops::matmul(backend, Form::NT, d, second, &plain, &mut d_between)?;
-        self.norm.backward(at, &self.between, &mut d_between)?;
+        // The gradient of ε wants to see the rows as they are, and so does that of the first map, if it comes after the
+        // aggregation.
+        let ahead = match &self.epsilon {
+            Some(_) => Ahead::NONE,
+            None => Ahead::of(at.graph).unwrap_or(Ahead::NONE),
+        };
+        let factors = match self.aggregated {
+            Some(_) => (1.0, None),
+            None => (ahead.power, ahead.row_scale),
+        };
+        self.norm
+            .backward(at, &self.between, &mut d_between, factors)?;
 
         let sum = SelfAndNeighbours::new(&self.shape, self.epsilon.as_ref(), at);
         let scale = sum.scale;
         let Some(aggregated) = &self.aggregated else {
             let mut d_transformed = at.take(self.shape.hidden)?;
-            sum.backward(at, &d_between, &mut d_transformed)?;
+            sum.backward(at, &ahead, &d_between, &mut d_transformed)?;
             if let (Some(epsilon), Some(transformed)) = (&mut self.epsilon, &self.transformed) {
                 let gradient = epsilon.gradient_mut();
                 ops::dot(backend, scale, &d_between, transformed, gradient)?;
@@ -301,19 +377,13 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
             return Ok(None);
         }
         let mut d_aggregated = at.take(self.shape.inputs)?;
-        let first = self.first.values();
-        ops::matmul(
-            backend,
-            Form::NT,
-            &d_between,
-            first,
-            &plain,
-            &mut d_aggregated,
-        )?;
+        let (first, scaled) = (self.first.values(), ahead.product());
+        let (d, d_x) = (&d_between, &mut d_aggregated);
+        ops::matmul(backend, Form::NT, d, first, &scaled, d_x)?;
         at.pool.give(d_between);
         let dx = if wants_input {
             let mut dx = at.take(self.shape.inputs)?;
-            sum.backward(at, &d_aggregated, &mut dx)?;
+            sum.backward(at, &ahead, &d_aggregated, &mut dx)?;
             Some(dx)
         } else {
             None
@@ -362,6 +432,19 @@ impl<B: Backend, E: Element> Convolution<B, E> for GinConvolution<B, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cpu::Cpu;
+
+    #[test]
+    fn rows_ahead_stay_near_the_middle_of_half() {
+        for largest in [0, 1, 2, 3, 4, 1_000, 85_059, u32::MAX] {
+            let power = Ahead::<Cpu>::power(largest);
+            assert_eq!(power.log2().fract(), 0.0, "{largest}");
+            let degree = f64::from(largest.max(1));
+            let (most, least) = (f64::from(power), f64::from(power) / degree);
+            assert!(most <= degree.sqrt() && most * least >= 0.25, "{largest}");
+        }
+        assert_eq!(Ahead::<Cpu>::power(85_059), 256.0);
+    }
 
     #[test]
     fn sums_of_hubs_are_scaled_into_half() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Degree norm of an aggregation (HalfGNN eq. 1): which powers of the degrees scale its input and output.
 ///
-/// `D_in` counts the edges of a row, `D_out` those of a column. A vertex of degree 0 has the factor 0.
+/// `D_in` counts the edges of a row, `D_out` those of a column. A degree of 0 counts as 1: nothing is there to be scaled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Norm {
@@ -43,6 +43,7 @@ pub struct Propagation<B: Backend> {
     graph: DeviceGraph<B>,
     row_scale: Option<Arc<Array<B, f32>>>,
     column_scale: Option<Arc<Array<B, f32>>>,
+    row_divisor: Option<Arc<Array<B, f32>>>,
     largest_degree: u32,
 }
 
@@ -55,13 +56,7 @@ impl<B: Backend> Propagation<B> {
         let upload = |degrees: &[u32], factor: fn(f64) -> f64| {
             let factors: Vec<f32> = degrees
                 .iter()
-                .map(|&degree| {
-                    if degree == 0 {
-                        0.0
-                    } else {
-                        factor(degree.into()) as f32
-                    }
-                })
+                .map(|&degree| factor(degree.max(1).into()) as f32)
                 .collect();
             Array::from_slice(backend, &factors, MemoryKind::Graph).map(Arc::new)
         };
@@ -82,10 +77,15 @@ impl<B: Backend> Propagation<B> {
             Norm::Left => (None, Some(upload(&graph.out_degrees(), inverse)?)),
             Norm::None => (None, None),
         };
+        let row_divisor = match norm {
+            Norm::Right => Some(upload(&graph.in_degrees(), |degree| degree)?),
+            Norm::Both | Norm::Left | Norm::None => None,
+        };
         Ok(Self {
             graph: DeviceGraph::new(backend, graph)?,
             row_scale,
             column_scale,
+            row_divisor,
             largest_degree: graph.in_degrees().into_iter().max().unwrap_or(0),
         })
     }
@@ -108,6 +108,11 @@ impl<B: Backend> Propagation<B> {
     /// Factor of what each vertex sends.
     pub fn column_scale(&self) -> Option<&Array<B, f32>> {
         self.column_scale.as_deref()
+    }
+
+    /// The reciprocals of [`Propagation::row_scale`] where that makes means, with [`Norm::Right`]: the degrees.
+    pub fn row_divisor(&self) -> Option<&Array<B, f32>> {
+        self.row_divisor.as_deref()
     }
 
     /// The most edges that a row has.

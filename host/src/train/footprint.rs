@@ -35,8 +35,10 @@ impl Footprint {
         };
         let norms = match norm {
             Norm::None => 0,
-            Norm::Both if !graph.is_symmetric() => 2,
-            _ => 1,
+            Norm::Both if graph.is_symmetric() => 1,
+            Norm::Left => 1,
+            // Those of rows and of columns, or those of rows and their reciprocals.
+            Norm::Both | Norm::Right => 2,
         };
         let mut footprint = Self::default();
         footprint.add(
