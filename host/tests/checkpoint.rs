@@ -212,6 +212,24 @@ fn a_model_predicts_what_it_was_said_to() {
         assert_eq!(u32::from(row[1] > row[0]), class);
     }
 
+    // In whatever order vertices are worked on, what is written is in the dataset's.
+    for order in ["degree", "louvain"] {
+        let told = run(predict(&[
+            "--out",
+            "again.npy",
+            "--logits",
+            "--reorder",
+            order,
+        ]));
+        assert!(text(&told.stdout).contains("in the order of"));
+        assert!(text(&told.stdout).contains(&accuracy));
+        let again = array("again.npy", "'<f4'").into_iter();
+        for (again, logit) in again.map(f32::from_le_bytes).zip(&logits) {
+            // Neighbours are summed up in another order.
+            assert!((again - logit).abs() <= 1e-2 * logit.abs().max(1.0));
+        }
+    }
+
     let mut wider = Ring::new();
     wider.features = 4;
     let other = common::ring::place(&wider);

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::error::DataProblem;
 use crate::graph::Csr;
+use crate::graph::reorder::Permutation;
 
 /// One row of numbers for each vertex.
 ///
@@ -94,6 +95,36 @@ impl Features {
             indices,
             values,
         }))
+    }
+
+    /// The rows in another order.
+    ///
+    /// # Panics
+    /// Where there is not a row for each vertex of `order`.
+    pub(super) fn reordered(&self, order: &Permutation) -> Self {
+        match self {
+            Self::Dense(DenseFeatures { len, values }) => Self::Dense(DenseFeatures {
+                len: *len,
+                values: order.apply(values, *len),
+            }),
+            Self::Sparse(of) => {
+                let rows: Vec<&[u64]> = of.offsets.windows(2).collect();
+                let rows = order.apply(&rows, 1);
+                let mut new = SparseFeatures {
+                    len: of.len,
+                    offsets: vec![0],
+                    indices: Vec::with_capacity(of.indices.len()),
+                    values: Vec::with_capacity(of.values.len()),
+                };
+                for ends in rows {
+                    let entries = ends[0] as usize..ends[1] as usize;
+                    new.indices.extend_from_slice(&of.indices[entries.clone()]);
+                    new.values.extend_from_slice(&of.values[entries]);
+                    new.offsets.push(new.indices.len() as u64);
+                }
+                Self::Sparse(new)
+            }
+        }
     }
 
     /// The number of features of a vertex (F).

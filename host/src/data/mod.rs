@@ -40,6 +40,7 @@ mod known;
 mod open;
 mod read;
 mod recipe;
+mod reordered;
 mod splits;
 mod synthetic;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::dataset::{self, DatasetArgs};
 use crate::help;
 use crate::model::ModelArgs;
 use crate::predict::PredictArgs;
+use crate::reorder::ReorderName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use halfgnn::device;
 use halfgnn::tensor::Precision;
@@ -179,6 +180,9 @@ pub struct TrainArgs {
     pub dataset: SourceName,
     #[command(flatten)]
     pub open: OpenArgs,
+    /// Rename the vertices first, so that neighbours lie close together; a run that goes on wants the same order
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub reorder: Option<ReorderName>,
     /// Which model
     #[command(flatten)]
     pub model: ModelArgs,

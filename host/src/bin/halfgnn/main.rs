@@ -15,6 +15,7 @@ mod machine;
 mod model;
 mod predict;
 mod profile;
+mod reorder;
 mod report;
 mod screen;
 mod session;

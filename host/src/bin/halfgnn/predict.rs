@@ -4,6 +4,7 @@ use crate::args::DeviceName;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::reorder::ReorderName;
 use crate::screen::Page;
 use crate::train::describe;
 use clap::Args;
@@ -29,6 +30,9 @@ pub struct PredictArgs {
     pub dataset: SourceName,
     #[command(flatten)]
     pub open: OpenArgs,
+    /// Rename the vertices first, so that neighbours lie close together; what is written is in the order of the dataset
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub reorder: Option<ReorderName>,
     /// Where to write what is predicted: a NumPy array, the class of each vertex as u32
     #[arg(long, value_name = "FILE.npy")]
     pub out: PathBuf,
@@ -78,13 +82,23 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         )));
     }
     page.line(&describe(&dataset));
+    let reordered = match args.reorder {
+        Some(order) => Some(order.apply(&dataset.name, &dataset.graph, |order| {
+            dataset.reordered(order)
+        })?),
+        None => None,
+    };
     let prediction = Prediction {
         checkpoint: &checkpoint,
-        dataset: &dataset,
+        dataset: reordered.as_ref().map_or(&dataset, |it| &it.what),
     };
-    let (device, logits) = device::open(args.device.into(), prediction)??;
+    let (device, mut logits) = device::open(args.device.into(), prediction)??;
 
     let columns = checkpoint.model.classes;
+    if let Some(reordered) = reordered {
+        page.line(&reordered.line);
+        logits = reordered.order.restore(&logits, columns);
+    }
     let classes: Vec<u32> = logits.chunks_exact(columns).map(class).collect();
     let bytes = if args.logits {
         npy(

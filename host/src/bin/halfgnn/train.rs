@@ -18,11 +18,22 @@ use std::sync::atomic::AtomicBool;
 pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let saving = args.checkpoint.saving()?;
     let curves = args.plot.as_deref().map(Curves::new).transpose()?;
-    let dataset = args.open.dataset(&args.dataset)?;
+    let mut dataset = args.open.dataset(&args.dataset)?;
+    let mut reordering = None;
+    if let Some(order) = args.reorder {
+        let reordered = order.apply(&dataset.name, &dataset.graph, |order| {
+            dataset.reordered(order)
+        })?;
+        dataset = reordered.what;
+        reordering = Some(reordered.line);
+    }
     let plan = plan(args, &dataset, saving)?;
     let mut recorder = Recorder::new(args.json.as_deref(), plan.train.epochs, stop)?;
     recorder.draw(curves);
     recorder.screen.line(&describe(&dataset));
+    reordering
+        .iter()
+        .for_each(|line| recorder.screen.line(line));
     for (what, vertices) in [("validate", &dataset.val), ("test", &dataset.test)] {
         if vertices.is_empty() {
             tracing::warn!(

@@ -5,6 +5,7 @@ use crate::bench::ablations::{self, AblationsArgs};
 use crate::bench::graphs::GraphName;
 use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
 use crate::bench::train::{self, TrainBenchArgs};
+use crate::reorder::ReorderName;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -96,15 +97,6 @@ pub struct SddmmArgs {
     /// How it computes in half: what a lane loads, and how lanes are added up
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [SddmmPolicyName::Half8Tensor])]
     pub policy: Vec<SddmmPolicyName>,
-}
-
-/// An order of the vertices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ReorderName {
-    /// Vertices of many edges first
-    Degree,
-    /// Communities together, by Louvain's method
-    Louvain,
 }
 
 /// Something to compare with.

@@ -1,6 +1,6 @@
 //! One operator on one graph: peers first, then every policy that was asked for.
 
-use super::args::{Common, PeerName, ReorderName};
+use super::args::{Common, PeerName};
 use super::measure::Times;
 use super::operator::Operator;
 use super::peers::{PeerTime, Peers};
@@ -11,11 +11,9 @@ use halfgnn::Error;
 use halfgnn::backend::{Backend, DeviceGraph};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
-use halfgnn::graph::reorder::{by_degree, louvain};
 use halfgnn::tensor::{Element, Precision};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 /// An operator to be timed on one graph.
 pub struct Bench<'a, 'b, O: Operator> {
@@ -47,7 +45,11 @@ impl<O: Operator> Task for Bench<'_, '_, O> {
         let reordered;
         let graph = match self.common.reorder {
             Some(order) => {
-                reordered = self.reordered(order)?;
+                let permuted = order.apply(self.label, self.graph, |order| {
+                    self.graph.permuted(order.new_of_old())
+                })?;
+                self.table.say(&permuted.line);
+                reordered = permuted.what;
                 &reordered
             }
             None => self.graph,
@@ -88,27 +90,6 @@ impl<O: Operator> Bench<'_, '_, O> {
             _ => {}
         }
         Some(peers)
-    }
-
-    /// The graph in another order, and how long that took.
-    fn reordered(&self, order: ReorderName) -> Result<Graph, Failure> {
-        let start = Instant::now();
-        let permutation = match order {
-            ReorderName::Degree => by_degree(self.graph),
-            ReorderName::Louvain => louvain(self.graph),
-        };
-        let found = start.elapsed();
-        let graph = self
-            .graph
-            .permuted(permutation.new_of_old())
-            .map_err(halfgnn::Error::from)?;
-        self.table.say(&format!(
-            "{}: in the order of {order:?} after {:.2} s, renamed after another {:.2} s",
-            self.label,
-            found.as_secs_f64(),
-            (start.elapsed() - found).as_secs_f64()
-        ));
-        Ok(graph)
     }
 
     fn every_combination<B: Backend>(
