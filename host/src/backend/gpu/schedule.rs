@@ -95,8 +95,7 @@ fn enough(multiprocessors: u32) -> u64 {
 /// The most edges of a CTA, as a base-2 logarithm, for so many edges in so many rows.
 ///
 /// Merging two sums takes twice the shared memory, which the first-level cache then has no more: with
-/// [`contract::CTA_EDGES_LOG2_MAX`] GAT's step was up to 30 %
-/// slower on an H200.
+/// [`contract::CTA_EDGES_LOG2_MAX`] GAT's step was up to 30 % slower on an H200.
 pub(crate) fn most_cta_edges_log2(edges: u64, rows: u64, sums: Sums) -> u32 {
     if sums == Sums::Both || edges < LONG_ROWS.saturating_mul(rows) {
         contract::EDGES_PER_CTA.ilog2()
