@@ -8,7 +8,7 @@
 //! the deviation costs no digits (Chan, Golub and LeVeque, The American Statistician 37, 1983, §2).
 
 use crate::dense::THREADS_PER_CTA;
-use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
+use crate::{DevicePtr, EntrySpec, HalfBits, VECTOR_BYTES, param_struct};
 
 /// Bit of the flags: the output is `max(0, ·)` of what is normalised.
 pub const RELU: u32 = 1;
@@ -232,12 +232,18 @@ impl Column {
         (x - self.mean) * (self.reciprocal * self.weight) + self.bias
     }
 
-    /// The gradient of `x` from `dy`, that of the output, and the sums over the column of `dy` and of its product with
-    /// the normalised elements, divided by their number.
+    /// The gradient of `x` from `dy`, that of the output, and the means over the column of `dy` and of its product with
+    /// the normalised elements ([`mean`]).
     #[inline]
     pub fn gradient(&self, x: f32, dy: f32, [mean_dy, mean_product]: [f32; 2]) -> f32 {
         (self.weight * self.reciprocal) * (dy - mean_dy - self.normalized(x) * mean_product)
     }
+}
+
+/// The mean of numbers from their sum and the reciprocal of how many there are: a thread has sixteen such means to take.
+#[inline]
+pub fn mean(sum: f32, reciprocal_count: f32) -> f32 {
+    sum * reciprocal_count
 }
 
 /// Vectors of a row that a CTA covers, as a power of two: all of a narrow row, so that few threads are idle, and at most
@@ -250,9 +256,11 @@ pub const fn lanes_log2(vectors: u32) -> u32 {
     log2
 }
 
-/// Rows that a CTA of `normalize`, `normalize_backward` and `combine` works on: eight a thread.
-pub const fn rows_per_cta(lanes_log2: u32) -> u32 {
-    8 * (THREADS_PER_CTA >> lanes_log2)
+/// Rows that a CTA of `normalize`, `normalize_backward` and `combine` works on: eight a thread, or 32 of a matrix with so many
+/// rows that there are CTAs enough, so that a thread reads what it wants to know of its columns for more of them.
+pub const fn rows_per_cta(rows: u64, lanes_log2: u32) -> u32 {
+    let rows_per_thread = if rows < 1 << 19 { 8 } else { 32 };
+    rows_per_thread * (THREADS_PER_CTA >> lanes_log2)
 }
 
 /// CTAs in y of every kernel that walks a matrix of rows of `vectors` vectors.
@@ -260,8 +268,21 @@ pub const fn ctas_y(vectors: u32) -> u32 {
     vectors.div_ceil(1 << lanes_log2(vectors))
 }
 
-/// Bytes of dynamic shared memory of `moments`: two planes of eight floats a thread.
-pub const MOMENTS_SHARED_BYTES: u32 = THREADS_PER_CTA * 2 * 8 * 4;
+/// Rows of a thread that are in shared memory or on their way there: the one that it looks at and those that come next.
+pub const STAGES: u32 = 4;
+
+/// Bytes of dynamic shared memory of a kernel that walks so many matrices: a vector of each for every stage of every thread.
+pub const fn walk_shared_bytes(matrices: u32) -> u32 {
+    STAGES * matrices * THREADS_PER_CTA * VECTOR_BYTES
+}
+
+/// Bytes of dynamic shared memory of `moments` and `moments_backward`: what the walk wants, and after it two planes of eight
+/// floats a thread.
+pub const MOMENTS_SHARED_BYTES: u32 = {
+    let planes = THREADS_PER_CTA * 2 * 8 * 4;
+    let walk = walk_shared_bytes(2);
+    if planes > walk { planes } else { walk }
+};
 
 /// Bytes of dynamic shared memory of the kernels that finish: two planes of four floats a thread.
 pub const FINISH_SHARED_BYTES: u32 = THREADS_PER_CTA * 2 * 4 * 4;

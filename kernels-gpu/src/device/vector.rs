@@ -11,6 +11,8 @@ use halfgnn_contract::VECTOR_BYTES;
 pub trait Floats: Copy {
     /// All zero.
     const ZERO: Self;
+    /// All one.
+    const ONE: Self;
     /// Each element of a function of this and the other.
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self;
     /// Each element of a function of this.
@@ -50,6 +52,7 @@ macro_rules! floats {
     ($n:literal, $piece:literal) => {
         impl Floats for [f32; $n] {
             const ZERO: Self = [0.0; $n];
+            const ONE: Self = [1.0; $n];
             #[inline(always)]
             fn zip(mut self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
                 let mut i = 0;
@@ -136,8 +139,6 @@ pub trait Vector: Copy {
     fn widen(self) -> Self::Floats;
     /// Each float rounded to the nearest element.
     fn narrow(floats: Self::Floats) -> Self;
-    /// As [`Vector::narrow`], in as few instructions as there are ([`Half2::pack`]).
-    fn pack(floats: Self::Floats) -> Self;
     /// All zero.
     fn zero() -> Self;
     /// The first `count` elements; the others become zero, whatever they were.
@@ -233,16 +234,6 @@ macro_rules! halves {
                 let mut i = 0;
                 while i < $registers {
                     registers[i] = Half2::from_f32(floats[2 * i], floats[2 * i + 1]);
-                    i += 1;
-                }
-                Self(registers)
-            }
-            #[inline(always)]
-            fn pack(floats: Self::Floats) -> Self {
-                let mut registers = [Half2::ZERO; $registers];
-                let mut i = 0;
-                while i < $registers {
-                    registers[i] = Half2::pack(floats[2 * i], floats[2 * i + 1]);
                     i += 1;
                 }
                 Self(registers)
@@ -388,10 +379,6 @@ impl Vector for Float4 {
     }
     #[inline(always)]
     fn narrow(floats: Self::Floats) -> Self {
-        Self(floats)
-    }
-    #[inline(always)]
-    fn pack(floats: Self::Floats) -> Self {
         Self(floats)
     }
     #[inline(always)]

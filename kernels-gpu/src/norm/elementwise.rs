@@ -6,41 +6,66 @@ use crate::device::vector::{Floats, Vector, without_padding};
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::norm::{self, CombineParams, NormalizeParams, RELU};
 
+/// A thread's vectors of the matrix that a kernel writes.
+#[derive(Clone, Copy)]
+struct Output {
+    /// That of the first row.
+    first: Global<[u32; 4]>,
+    /// Distance of two rows in 16-byte vectors.
+    vectors: u32,
+    /// The vector's first column, and those of the matrix without padding.
+    column: u64,
+    columns: u32,
+}
+
+impl Output {
+    /// Writes what the thread has of a row; padding becomes zero.
+    ///
+    /// # Safety
+    /// `row` is a row of the thread's walk.
+    #[inline(always)]
+    unsafe fn write<V: Vector<Bits = [u32; 4]>>(&self, row: u64, values: V::Floats) {
+        let values = without_padding::<V>(values, self.column, self.columns);
+        let place = self.first.at(row * self.vectors as u64);
+        // SAFETY: the caller's promise.
+        unsafe { place.store(V::narrow(values).to_bits()) };
+    }
+}
+
 /// `y = weight · (x − mean) / deviation + bias`, cut off at zero where that is asked for.
 ///
 /// # Safety
 /// The launch contract of [`NormalizeParams`].
 #[inline(always)]
-pub unsafe fn normalize<V: Vector>(params: &NormalizeParams) {
+pub unsafe fn normalize<V: Vector<Bits = [u32; 4]>>(params: &NormalizeParams) {
     let walk = Walk::new(params.rows, params.rows_per_cta, params.lanes_log2);
     if walk.vector >= params.vectors {
         return;
     }
-    let (x, y) = (
-        Global::<V::Bits>::new(params.x).at(walk.vector as u64),
-        Global::<V::Bits>::new(params.y).at(walk.vector as u64),
-    );
+    let x = walk.vectors_of(params.x);
+    let y = Output {
+        first: walk.vectors_of(params.y),
+        vectors: params.vectors,
+        column: walk.column::<V>(),
+        columns: params.columns,
+    };
     // SAFETY: the launch contract.
     let columns = unsafe { read_columns::<V>(params, &walk) };
     let relu = params.flags & RELU != 0;
-    let mut row = walk.first;
-    while row < walk.end {
-        let at = row * params.vectors as u64;
-        // SAFETY: `row` is a row of the CTA, the vector the thread's own.
-        unsafe {
-            let mut values = V::from_bits(x.at(at).read()).widen();
-            let mut i = 0;
-            while i < V::WIDTH as usize {
-                let value = columns.get(i).output(values.get(i));
-                // Not `max`, which would make a zero of a NaN.
-                values = values.with(i, if relu && value < 0.0 { 0.0 } else { value });
-                i += 1;
-            }
-            let values = without_padding::<V>(values, walk.column::<V>(), params.columns);
-            y.at(at).store(V::narrow(values).to_bits());
+    let visit = |row, [x]: [[u32; 4]; 1]| {
+        let mut values = V::from_bits(x).widen();
+        let mut i = 0;
+        while i < V::WIDTH as usize {
+            let value = columns.get(i).output(values.get(i));
+            // Not `max`, which would make a zero of a NaN.
+            values = values.with(i, if relu && value < 0.0 { 0.0 } else { value });
+            i += 1;
         }
-        row += walk.groups as u64;
-    }
+        // SAFETY: the row is of the walk.
+        unsafe { y.write::<V>(row, values) };
+    };
+    // SAFETY: the launch contract.
+    unsafe { walk.for_each([x], params.vectors, visit) };
 }
 
 /// The gradient of `x`, times the row's factor, in the place of that of the output.
@@ -48,21 +73,24 @@ pub unsafe fn normalize<V: Vector>(params: &NormalizeParams) {
 /// # Safety
 /// The launch contract of [`NormalizeParams`].
 #[inline(always)]
-pub unsafe fn normalize_backward<V: Vector>(params: &NormalizeParams) {
+pub unsafe fn normalize_backward<V: Vector<Bits = [u32; 4]>>(params: &NormalizeParams) {
     let walk = Walk::new(params.rows, params.rows_per_cta, params.lanes_log2);
     if walk.vector >= params.vectors {
         return;
     }
-    let (x, y) = (
-        Global::<V::Bits>::new(params.x).at(walk.vector as u64),
-        Global::<V::Bits>::new(params.y).at(walk.vector as u64),
-    );
-    let count = params.rows as f32;
+    let (x, d) = (walk.vectors_of(params.x), walk.vectors_of(params.y));
+    let dx = Output {
+        first: d,
+        vectors: params.vectors,
+        column: walk.column::<V>(),
+        columns: params.columns,
+    };
+    let reciprocal_count = 1.0 / params.rows as f32;
     // SAFETY: the launch contract.
     let (columns, mean_dy, mean_product) = unsafe {
         let mean = |sums| {
             parameters::<V>(Global::new(sums), walk.vector, params.float_vectors)
-                .map(|sum| sum / count)
+                .map(|sum| norm::mean(sum, reciprocal_count))
         };
         (
             read_columns::<V>(params, &walk),
@@ -71,31 +99,27 @@ pub unsafe fn normalize_backward<V: Vector>(params: &NormalizeParams) {
         )
     };
     let relu = params.flags & RELU != 0;
-    let mut row = walk.first;
-    while row < walk.end {
-        let at = row * params.vectors as u64;
-        // SAFETY: `row` is a row of the CTA, the vector the thread's own.
-        unsafe {
-            let values = V::from_bits(x.at(at).read()).widen();
-            let mut gradients = V::from_bits(y.at(at).load()).widen();
-            let scale = row_factor(params.scale, params.row_scale, row);
-            let mut i = 0;
-            while i < V::WIDTH as usize {
-                let (column, value) = (columns.get(i), values.get(i));
-                let mut dy = gradients.get(i);
-                if relu && !(column.output(value) > 0.0) {
-                    dy = 0.0;
-                }
-                let means = [mean_dy.get(i), mean_product.get(i)];
-                let gradient = scale * column.gradient(value, dy, means);
-                gradients = gradients.with(i, gradient);
-                i += 1;
+    let visit = |row, [x, d]: [[u32; 4]; 2]| {
+        // SAFETY: the launch contract; the row is of the walk.
+        let scale = unsafe { row_factor(params.scale, params.row_scale, row) };
+        let (values, mut gradients) = (V::from_bits(x).widen(), V::from_bits(d).widen());
+        let mut i = 0;
+        while i < V::WIDTH as usize {
+            let (column, value) = (columns.get(i), values.get(i));
+            let mut dy = gradients.get(i);
+            if relu && !(column.output(value) > 0.0) {
+                dy = 0.0;
             }
-            let gradients = without_padding::<V>(gradients, walk.column::<V>(), params.columns);
-            y.at(at).store(V::narrow(gradients).to_bits());
+            let means = [mean_dy.get(i), mean_product.get(i)];
+            let gradient = scale * column.gradient(value, dy, means);
+            gradients = gradients.with(i, gradient);
+            i += 1;
         }
-        row += walk.groups as u64;
-    }
+        // SAFETY: the row is of the walk.
+        unsafe { dx.write::<V>(row, gradients) };
+    };
+    // SAFETY: the launch contract; a row of `d` is written when it has been visited.
+    unsafe { walk.for_each([x, d], params.vectors, visit) };
 }
 
 /// # Safety
@@ -127,37 +151,37 @@ unsafe fn row_factor(factor: f32, of_rows: DevicePtr<f32>, row: u64) -> f32 {
 /// # Safety
 /// The launch contract of [`CombineParams`].
 #[inline(always)]
-pub unsafe fn combine<V: Vector>(params: &CombineParams) {
+pub unsafe fn combine<V: Vector<Bits = [u32; 4]>>(params: &CombineParams) {
     let walk = Walk::new(params.rows, params.rows_per_cta, params.lanes_log2);
     if walk.vector >= params.vectors {
         return;
     }
-    let (x, y) = (
-        Global::<V::Bits>::new(params.x).at(walk.vector as u64),
-        Global::<V::Bits>::new(params.y).at(walk.vector as u64),
-    );
+    let x = walk.vectors_of(params.x);
+    let y = Output {
+        first: walk.vectors_of(params.y),
+        vectors: params.vectors,
+        column: walk.column::<V>(),
+        columns: params.columns,
+    };
     let epsilon = Global::<f32>::new(params.epsilon);
     let mut x_factor = params.x_factor;
     if !epsilon.is_null() {
         // SAFETY: where it is not null there is a float.
         x_factor *= 1.0 + unsafe { epsilon.read() };
     }
-    let mut row = walk.first;
-    while row < walk.end {
-        let at = row * params.vectors as u64;
-        // SAFETY: `row` is a row of the CTA, the vector the thread's own.
-        unsafe {
-            let mut values = V::Floats::ZERO;
-            if params.y_factor != 0.0 {
-                values = V::from_bits(y.at(at).load()).widen();
-            }
-            let factor = row_factor(x_factor, params.x_scale, row);
-            let values = V::from_bits(x.at(at).read())
-                .widen()
-                .zip(values, |x, y| norm::combine(factor, x, params.y_factor, y));
-            let values = without_padding::<V>(values, walk.column::<V>(), params.columns);
-            y.at(at).store(V::narrow(values).to_bits());
-        }
-        row += walk.groups as u64;
-    }
+    let before = if params.y_factor != 0.0 {
+        y.first
+    } else {
+        Global::at_address(0)
+    };
+    let visit = |row, [x, before]: [[u32; 4]; 2]| {
+        // SAFETY: the launch contract; the row is of the walk.
+        let factor = unsafe { row_factor(x_factor, params.x_scale, row) };
+        let (x, before) = (V::from_bits(x).widen(), V::from_bits(before).widen());
+        let values = x.zip(before, |x, y| norm::combine(factor, x, params.y_factor, y));
+        // SAFETY: the row is of the walk.
+        unsafe { y.write::<V>(row, values) };
+    };
+    // SAFETY: the launch contract; a row of `y` is written when it has been visited.
+    unsafe { walk.for_each([x, before], params.vectors, visit) };
 }

@@ -1,6 +1,7 @@
 //! Sums over columns, a block of rows a CTA: of elements and their squares, or of gradients and their products.
 
 use super::walk::{Columns, Walk};
+use crate::device::float::mul_add;
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
@@ -13,22 +14,21 @@ use halfgnn_contract::norm::{MomentsParams, NORMALIZED, RELU};
 /// # Safety
 /// The launch contract of [`MomentsParams`].
 #[inline(always)]
-pub unsafe fn forward<V: Vector>(params: &MomentsParams) {
+pub unsafe fn forward<V: Vector<Bits = [u32; 4]>>(params: &MomentsParams) {
     let walk = Walk::new(params.rows, params.rows_per_cta, params.lanes_log2);
     let mut sums = [V::Floats::ZERO; 2];
     if walk.vector < params.vectors {
-        let x = Global::<V::Bits>::new(params.x).at(walk.vector as u64);
+        let x = walk.vectors_of(params.x);
         // SAFETY: a vector of the first row; a CTA without rows is not launched.
         let shift = V::from_bits(unsafe { x.read() }).widen();
-        let mut row = walk.first;
-        while row < walk.end {
-            // SAFETY: `row` is a row of the CTA.
-            let values = V::from_bits(unsafe { x.at(row * params.vectors as u64).read() }).widen();
+        let visit = |_, [x]: [[u32; 4]; 1]| {
+            let values = V::from_bits(x).widen();
             let values = values.zip(shift, |value, shift| value - shift);
             sums[0] = sums[0].zip(values, |sum, value| sum + value);
-            sums[1] = sums[1].zip(values, |sum, value| sum + value * value);
-            row += walk.groups as u64;
-        }
+            sums[1] = sums[1].zip(values, |sum, value| mul_add(value, value, sum));
+        };
+        // SAFETY: the launch contract; the merging of sums waits for all threads.
+        unsafe { walk.for_each([x], params.vectors, visit) };
     }
     // SAFETY: every thread of the CTA comes through here.
     unsafe { leave::<V>(params, &walk, sums) }
@@ -39,34 +39,22 @@ pub unsafe fn forward<V: Vector>(params: &MomentsParams) {
 /// # Safety
 /// The launch contract of [`MomentsParams`].
 #[inline(always)]
-pub unsafe fn backward<V: Vector>(params: &MomentsParams) {
+pub unsafe fn backward<V: Vector<Bits = [u32; 4]>>(params: &MomentsParams) {
     let walk = Walk::new(params.rows, params.rows_per_cta, params.lanes_log2);
     let mut sums = [V::Floats::ZERO; 2];
     if walk.vector < params.vectors {
-        let x = Global::<V::Bits>::new(params.x).at(walk.vector as u64);
-        let d = Global::<V::Bits>::new(params.d).at(walk.vector as u64);
-        let normalized = params.flags & NORMALIZED != 0;
-        // Without statistics there are no rows of them to read.
-        let float_vectors = if normalized { params.float_vectors } else { 0 };
-        // SAFETY: the launch contract.
-        let columns = unsafe {
-            Columns::<V>::read(
-                [params.statistics, params.weight, params.bias],
-                walk.vector,
-                float_vectors,
-            )
+        let x = walk.vectors_of(params.x);
+        let d = walk.vectors_of(params.d);
+        let columns = if params.flags & NORMALIZED != 0 {
+            let rows = [params.statistics, params.weight, params.bias];
+            // SAFETY: the launch contract.
+            unsafe { Columns::<V>::read(rows, walk.vector, params.float_vectors) }
+        } else {
+            Columns::IDENTITY
         };
         let relu = params.flags & RELU != 0;
-        let mut row = walk.first;
-        while row < walk.end {
-            let at = row * params.vectors as u64;
-            // SAFETY: `row` is a row of the CTA.
-            let (values, gradients) = unsafe {
-                (
-                    V::from_bits(x.at(at).read()).widen(),
-                    V::from_bits(d.at(at).read()).widen(),
-                )
-            };
+        let visit = |_, [x, d]: [[u32; 4]; 2]| {
+            let (values, gradients) = (V::from_bits(x).widen(), V::from_bits(d).widen());
             let mut i = 0;
             while i < V::WIDTH as usize {
                 let (column, value) = (columns.get(i), values.get(i));
@@ -74,17 +62,14 @@ pub unsafe fn backward<V: Vector>(params: &MomentsParams) {
                 if relu && !(column.output(value) > 0.0) {
                     dy = 0.0;
                 }
-                let factor = if normalized {
-                    column.normalized(value)
-                } else {
-                    value
-                };
                 sums[0] = sums[0].with(i, sums[0].get(i) + dy);
-                sums[1] = sums[1].with(i, sums[1].get(i) + dy * factor);
+                let sum = mul_add(dy, column.normalized(value), sums[1].get(i));
+                sums[1] = sums[1].with(i, sum);
                 i += 1;
             }
-            row += walk.groups as u64;
-        }
+        };
+        // SAFETY: as in `forward`.
+        unsafe { walk.for_each([x, d], params.vectors, visit) };
     }
     // SAFETY: every thread of the CTA comes through here.
     unsafe { leave::<V>(params, &walk, sums) }
@@ -95,7 +80,13 @@ pub unsafe fn backward<V: Vector>(params: &MomentsParams) {
 /// # Safety
 /// The launch contract of [`MomentsParams`], and every thread of the CTA calls it.
 #[inline(always)]
-unsafe fn leave<V: Vector>(params: &MomentsParams, walk: &Walk, mut sums: [V::Floats; 2]) {
+unsafe fn leave<V: Vector<Bits = [u32; 4]>>(
+    params: &MomentsParams,
+    walk: &Walk,
+    mut sums: [V::Floats; 2],
+) {
+    // SAFETY: the caller's promise. From here on shared memory is no longer the walk's.
+    unsafe { sync_threads() };
     let mut i = 0;
     while i < V::WIDTH {
         // SAFETY: two words for each element of each thread.

@@ -1,12 +1,14 @@
 //! Which elements of a matrix a thread visits: one vector of every so many rows, so that what is known of its columns
 //! is read once.
 
+use crate::device::async_copy;
 use crate::device::global::Global;
+use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, thread_idx_x};
 use crate::device::vector::{Floats, Vector};
-use halfgnn_contract::DevicePtr;
 use halfgnn_contract::dense::THREADS_PER_CTA;
-use halfgnn_contract::norm::Column;
+use halfgnn_contract::norm::{Column, STAGES};
+use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 
 /// A thread's way through the rows of its CTA.
 #[derive(Clone, Copy)]
@@ -36,6 +38,69 @@ impl Walk {
             groups: THREADS_PER_CTA >> lanes_log2,
             first: first + group as u64,
             end: rows.min(first + rows_per_cta as u64),
+        }
+    }
+
+    /// The thread's vector of the first row of a matrix.
+    #[inline(always)]
+    pub fn vectors_of(&self, matrix: DevicePtr<HalfBits>) -> Global<[u32; 4]> {
+        Global::new(matrix).at(self.vector as u64)
+    }
+
+    /// Calls `visit` with each of the thread's rows, in their order, and its vector of each matrix there. Each begins with the
+    /// thread's vector of the first row, `vectors` from one row to the next; one that is null gives zeros.
+    ///
+    /// Rows come by way of shared memory, `STAGES - 1` of them ahead: what a thread knows of its columns takes so many registers
+    /// that too few threads are there to hide the way to memory, and none are left for rows to come.
+    ///
+    /// # Safety
+    /// The launch has the thread's rows of each matrix, and [`walk_shared_bytes`](halfgnn_contract::norm::walk_shared_bytes)
+    /// of shared memory, of which other threads leave alone what is this one's. Nothing writes a row before it is visited.
+    #[inline(always)]
+    pub unsafe fn for_each<const MATRICES: usize>(
+        &self,
+        matrices: [Global<[u32; 4]>; MATRICES],
+        vectors: u32,
+        mut visit: impl FnMut(u64, [[u32; 4]; MATRICES]),
+    ) {
+        let place = |stage: u32, matrix: usize| {
+            let slot = stage % STAGES * MATRICES as u32 + matrix as u32;
+            Shared::base().offset((slot * THREADS_PER_CTA + thread_idx_x()) * VECTOR_BYTES)
+        };
+        let send = |stage: u32, row: u64| {
+            if row < self.end {
+                let mut matrix = 0;
+                while matrix < MATRICES {
+                    let source = matrices[matrix].at(row * vectors as u64).address();
+                    let present = !matrices[matrix].is_null();
+                    // SAFETY: the caller's promise. The thread alone uses the place, and what lay there it has read.
+                    unsafe { async_copy::copy_16(place(stage, matrix), source, present) };
+                    matrix += 1;
+                }
+            }
+            // A group for every row, even for none, so that their number says which has come.
+            async_copy::commit();
+        };
+        let groups = self.groups as u64;
+        let mut stage = 0;
+        while stage < STAGES - 1 {
+            send(stage, self.first + stage as u64 * groups);
+            stage += 1;
+        }
+        let mut row = self.first;
+        while row < self.end {
+            async_copy::wait::<{ STAGES - 2 }>();
+            let mut loaded = [[0; 4]; MATRICES];
+            let mut matrix = 0;
+            while matrix < MATRICES {
+                // SAFETY: the row's copies have come, and they are the thread's own.
+                loaded[matrix] = unsafe { place(stage + 1, matrix).load_u32x4() };
+                matrix += 1;
+            }
+            send(stage, row + (STAGES - 1) as u64 * groups);
+            visit(row, loaded);
+            row += groups;
+            stage += 1;
         }
     }
 
@@ -84,6 +149,14 @@ pub struct Columns<V: Vector> {
 }
 
 impl<V: Vector> Columns<V> {
+    /// Those of a matrix that is not normalised: an element is as far from the mean as it says.
+    pub const IDENTITY: Self = Self {
+        mean: V::Floats::ZERO,
+        reciprocal: V::Floats::ONE,
+        weight: V::Floats::ONE,
+        bias: V::Floats::ZERO,
+    };
+
     /// Reads statistics, scale and shift of a vector's columns.
     ///
     /// # Safety

@@ -113,7 +113,7 @@ pub trait Sums<V: Vector>: Copy {
         let place = Global::new(y)
             .at(load.index as u64)
             .row(row, params.y_stride * VECTOR_BYTES);
-        load.written(V::pack(self.vector(output)), |value| write(place, value));
+        load.written(V::narrow(self.vector(output)), |value| write(place, value));
     }
 
     /// Writes a load of a complete row to the outputs, rounded, unless the lane is idle, and the sum of the terms where it

@@ -119,7 +119,7 @@ impl NormalizeOperators for Cpu {
             [dy, dy * known[column].normalized(x)]
         });
         drop(gradient);
-        let count = x.rows() as f32;
+        let reciprocal_count = 1.0 / x.rows() as f32;
         for (column, [dy, product]) in sums.iter().enumerate() {
             gradients.bias.buffer.get_mut()[column] = *dy;
             gradients.weight.buffer.get_mut()[column] = *product;
@@ -135,7 +135,7 @@ impl NormalizeOperators for Cpu {
             for (column, value) in floats[..columns].iter_mut().enumerate() {
                 let x = inputs[column];
                 let dy = if passes(column, x) { *value } else { 0.0 };
-                let means = sums[column].map(|sum| sum / count);
+                let means = sums[column].map(|sum| norm::mean(sum, reciprocal_count));
                 *value = scale * known[column].gradient(x, dy, means);
             }
             round(floats, d);

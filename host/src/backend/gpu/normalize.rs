@@ -85,7 +85,7 @@ impl<D: Driver> Gpu<D> {
         x: &Matrix<Self, E>,
         y: &Matrix<Self, E>,
     ) -> Result<(NormalizeParams, LaunchConfig), Error> {
-        let (config, lanes_log2) = walk_config(operator, x)?;
+        let (config, rows_per_cta, lanes_log2) = walk_config(operator, x)?;
         let params = NormalizeParams {
             x: matrix(x),
             y: matrix(y),
@@ -96,7 +96,7 @@ impl<D: Driver> Gpu<D> {
             bias_gradient: DevicePtr::NULL,
             row_scale: DevicePtr::NULL,
             rows: x.rows() as u64,
-            rows_per_cta: contract::rows_per_cta(lanes_log2),
+            rows_per_cta,
             columns: narrow(operator, "columns", x.columns())?,
             vectors: stride_vectors(operator, x)?,
             float_vectors: stride_vectors(operator, op.statistics)?,
@@ -117,14 +117,14 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
         const NAME: &str = "combine";
-        let (config, lanes_log2) = walk_config(NAME, x)?;
+        let (config, rows_per_cta, lanes_log2) = walk_config(NAME, x)?;
         let params = CombineParams {
             x: matrix(x),
             y: matrix(y),
             epsilon: optional_matrix(op.epsilon),
             x_scale: optional_array(op.x_scale),
             rows: x.rows() as u64,
-            rows_per_cta: contract::rows_per_cta(lanes_log2),
+            rows_per_cta,
             columns: narrow(NAME, "columns", x.columns())?,
             vectors: stride_vectors(NAME, x)?,
             lanes_log2,
@@ -263,16 +263,19 @@ fn relu<B: crate::backend::Storage>(op: &Normalization<'_, B>) -> u32 {
     if op.relu { contract::RELU } else { 0 }
 }
 
-/// The launch of a kernel that walks `x`, and the lanes that share a row of it, as a power of two.
+/// The launch of a kernel that walks `x` and at most one matrix more, the rows of a CTA, and the lanes that share a row as a
+/// power of two.
 fn walk_config<D: Driver, E: Element>(
     operator: &'static str,
     x: &Matrix<Gpu<D>, E>,
-) -> Result<(LaunchConfig, u32), Error> {
-    let vectors = stride_vectors(operator, x)?;
+) -> Result<(LaunchConfig, u32, u32), Error> {
+    let (rows, vectors) = (x.rows() as u64, stride_vectors(operator, x)?);
     let lanes_log2 = contract::lanes_log2(vectors);
-    let ctas = (x.rows() as u64).div_ceil(contract::rows_per_cta(lanes_log2).into());
-    let config = dense_config(operator, ctas, contract::ctas_y(vectors), 0)?;
-    Ok((config, lanes_log2))
+    let rows_per_cta = contract::rows_per_cta(rows, lanes_log2);
+    let ctas = rows.div_ceil(rows_per_cta.into());
+    let shared = contract::walk_shared_bytes(2);
+    let config = dense_config(operator, ctas, contract::ctas_y(vectors), shared)?;
+    Ok((config, rows_per_cta, lanes_log2))
 }
 
 fn finish_config(operator: &'static str, ctas: u64) -> Result<LaunchConfig, Error> {
