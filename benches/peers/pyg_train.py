@@ -4,10 +4,12 @@
     halfgnn bench train --graph GRAPH.csr --features FEATURES --classes CLASSES --model gcn,gin,gat --against pyg.jsonl
 
 A graph is a raw CSR file: i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]. Features and labels are
-random, every vertex is trained on, layers are 64 wide. Every model is run in float with the adjacency as a sparse matrix
-and as a list of edges, one line each; what runs out of memory is told on stderr.
+random, every vertex is trained on, layers are 64 wide. Every model is run in float and in float16 under autocast with a
+scaled loss, each with the adjacency as a sparse matrix and as a list of edges, one line each; what fails or runs out of
+memory is told on stderr. MODELS=gcn,gin,gat and PRECISIONS=float,autocast narrow it down.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -65,8 +67,9 @@ def adjacency_of(kind, vertices, offsets, columns):
     return torch.stack([columns, rows])
 
 
-def measure(model, kind, graph, features, classes):
+def measure(model, kind, precision, graph, features, classes):
     """Milliseconds an epoch and the peak of the allocator in GiB."""
+    half = precision == "autocast"
     vertices = graph[0]
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -75,11 +78,15 @@ def measure(model, kind, graph, features, classes):
     labels = torch.randint(0, classes, (vertices,), device="cuda")
     net = Net(model, features, classes).cuda()
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cuda", enabled=half)
 
     def epoch():
         adam.zero_grad(set_to_none=True)
-        F.cross_entropy(net(x, adjacency), labels).backward()
-        adam.step()
+        with torch.autocast("cuda", torch.float16, enabled=half):
+            loss = F.cross_entropy(net(x, adjacency), labels)
+        scaler.scale(loss).backward()
+        scaler.step(adam)
+        scaler.update()
 
     for _ in range(3):
         epoch()
@@ -93,21 +100,27 @@ def measure(model, kind, graph, features, classes):
     return ms, torch.cuda.max_memory_allocated() / 2**30
 
 
+def chosen(variable, default):
+    return os.environ.get(variable, default).split(",")
+
+
 def main():
-    name = f"PyG {torch_geometric.__version__}, float"
     for argument in sys.argv[1:]:
         path, features, classes = argument.rsplit(":", 2)
         graph, label = load(path), os.path.splitext(os.path.basename(path))[0]
-        for model in os.environ.get("MODELS", "gcn,gin,gat").split(","):
-            for kind in ("csr", "coo"):
-                try:
-                    ms, gib = measure(model, kind, graph, int(features), int(classes))
-                except RuntimeError as error:
-                    reason = str(error).splitlines()[0]
-                    print(f"{label} {model} {kind}: {reason}", file=sys.stderr, flush=True)
-                    continue
-                line = {"name": name, "model": model, "graph": label, "ms": ms, "gib": gib}
-                print(json.dumps(line | {"adjacency": kind}), flush=True)
+        runs = itertools.product(
+            chosen("MODELS", "gcn,gin,gat"), chosen("PRECISIONS", "float,autocast"), ("csr", "coo")
+        )
+        for model, precision, kind in runs:
+            try:
+                ms, gib = measure(model, kind, precision, graph, int(features), int(classes))
+            except RuntimeError as error:
+                reason = str(error).splitlines()[0]
+                print(f"{label} {model} {precision} {kind}: {reason}", file=sys.stderr, flush=True)
+                continue
+            name = f"PyG {torch_geometric.__version__}, {precision}"
+            line = {"name": name, "model": model, "graph": label, "ms": ms, "gib": gib}
+            print(json.dumps(line | {"adjacency": kind}), flush=True)
 
 
 if __name__ == "__main__":

@@ -28,13 +28,15 @@ pub enum Choice {
     Emulator,
 }
 
-/// A backend, and what is known of its memory.
+/// A backend, and what is known of its device.
 #[derive(Debug)]
 pub struct Device<B: Backend> {
     /// The backend.
     pub backend: B,
     /// Free and total bytes; `None` where the system does not say.
     pub memory: Option<(u64, u64)>,
+    /// Streaming multiprocessors; `None` of the CPU, whose operators borrow next to nothing.
+    pub multiprocessors: Option<u32>,
 }
 
 /// What to do on a device.
@@ -74,16 +76,22 @@ fn cpu() -> Device<Cpu> {
     Device {
         backend: Cpu::new(),
         memory: host_memory(),
+        multiprocessors: None,
     }
 }
 
 /// The kernels for the newest architecture, on the emulator.
 fn emulator() -> Result<Device<Gpu<Emulated>>, Error> {
     let driver = Emulated::new();
-    let ptx = crate::ptx::read(Some(driver.info().compute_capability))?;
+    let info = driver.info();
+    let (multiprocessors, ptx) = (
+        info.multiprocessors,
+        crate::ptx::read(Some(info.compute_capability))?,
+    );
     Ok(Device {
         backend: Gpu::new(driver, &ptx)?,
         memory: host_memory(),
+        multiprocessors: Some(multiprocessors),
     })
 }
 
@@ -92,10 +100,15 @@ fn emulator() -> Result<Device<Gpu<Emulated>>, Error> {
 fn cuda() -> Result<Device<Gpu<crate::driver::cuda::Cuda>>, Error> {
     let driver = crate::driver::cuda::Cuda::open(0)?;
     let memory = driver.memory_info()?;
-    let ptx = crate::ptx::read(Some(driver.info().compute_capability))?;
+    let info = driver.info();
+    let (multiprocessors, ptx) = (
+        info.multiprocessors,
+        crate::ptx::read(Some(info.compute_capability))?,
+    );
     Ok(Device {
         backend: Gpu::new(driver, &ptx)?,
         memory: Some(memory),
+        multiprocessors: Some(multiprocessors),
     })
 }
 

@@ -239,9 +239,9 @@ fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
         let toy = Toy::new(width);
         let config = config(&toy, layers, hidden, dropout);
         let mut foretold = Footprint::of_task::<E>(&toy.graph, norm, width);
-        let (activations, parameters) = Network::<Cpu, E>::bytes(toy.graph.vertices(), &config);
-        foretold.add(MemoryKind::Activations, activations);
-        foretold.add(MemoryKind::Weights, parameters);
+        let memory = Network::<Cpu, E>::memory(toy.graph.vertices(), &config);
+        foretold.add(MemoryKind::Activations, memory.activations);
+        foretold.add(MemoryKind::Weights, memory.parameters);
 
         let backend = Cpu::new();
         let objective = toy.objective::<_, E>(&backend, norm);

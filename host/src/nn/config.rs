@@ -127,12 +127,14 @@ impl ModelConfig {
         }
     }
 
-    /// A graph isomorphism network: five layers of 64, dropout 0.6, the mean of the neighbours with λ = 0.1, and ε = −0.95,
+    /// A graph isomorphism network: five layers of 128, dropout 0.5, the mean of the neighbours with λ = 0.1, and ε = −0.95,
     /// so that a vertex counts itself half as much as its neighbours.
+    ///
+    /// Half as wide it learns Cora as well, and Citeseer four points worse.
     pub fn gin(features: usize, classes: usize) -> Self {
         Self {
+            hidden: 128,
             layers: 5,
-            dropout: 0.6,
             convolution: ConvolutionConfig::Gin {
                 aggregate: Aggregate::Mean,
                 lambda: 0.1,

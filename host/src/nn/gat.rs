@@ -98,7 +98,7 @@ impl Blueprint for GatBlueprint {
     fn keeps(&self, plan: &mut MemoryPlan) {
         let width = plan.heads(self.heads, self.head(), self.outputs);
         plan.weights(self.inputs, width);
-        plan.weights(2, width);
+        plan.rounded(2, width);
         (0..3).for_each(|_| plan.keep(width));
         plan.numbers(Attention::<Cpu>::floats(self.vertices, self.heads));
     }

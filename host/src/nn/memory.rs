@@ -4,6 +4,17 @@ use super::{Parameter, matrix_bytes};
 use crate::backend::cpu::Cpu;
 use crate::tensor::Element;
 
+/// What a model in training takes, whatever it runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelMemory {
+    /// The most bytes of activations.
+    pub activations: u64,
+    /// Bytes of parameters, with their gradients and moments.
+    pub parameters: u64,
+    /// Inputs and outputs of the linear maps: what their products want to borrow is the device's to say.
+    pub maps: Vec<(usize, usize)>,
+}
+
 /// Counts what a model keeps, and replays what a step borrows from the [`Pool`](super::Pool).
 #[derive(Debug)]
 pub(super) struct MemoryPlan {
@@ -13,8 +24,7 @@ pub(super) struct MemoryPlan {
     lanes: usize,
     free: Vec<usize>,
     free_numbers: Vec<usize>,
-    activations: u64,
-    parameters: u64,
+    memory: ModelMemory,
 }
 
 impl MemoryPlan {
@@ -27,14 +37,18 @@ impl MemoryPlan {
             lanes: E::LANES,
             free: Vec::new(),
             free_numbers: Vec::new(),
-            activations: 0,
-            parameters: 0,
+            memory: ModelMemory {
+                activations: 0,
+                parameters: 0,
+                maps: Vec::new(),
+            },
         }
     }
 
     /// A matrix of `columns` columns that is kept.
     pub(super) fn keep(&mut self, columns: usize) {
-        self.activations = self
+        self.memory.activations = self
+            .memory
             .activations
             .saturating_add((self.matrix)(self.vertices, columns));
     }
@@ -44,13 +58,19 @@ impl MemoryPlan {
         self.bias(columns);
         self.bias(columns);
         let bytes = matrix_bytes::<f32>(2, columns);
-        self.activations = self.activations.saturating_add(bytes);
-        self.parameters = self.parameters.saturating_add(bytes);
+        self.memory.activations = self.memory.activations.saturating_add(bytes);
+        self.memory.parameters = self.memory.parameters.saturating_add(bytes);
     }
 
-    /// A parameter of weights.
+    /// The weights of a linear map.
     pub(super) fn weights(&mut self, inputs: usize, outputs: usize) {
-        self.add_parameter(inputs, outputs, true);
+        self.rounded(inputs, outputs);
+        self.memory.maps.push((inputs, outputs));
+    }
+
+    /// A parameter that kernels read in the model's precision.
+    pub(super) fn rounded(&mut self, rows: usize, columns: usize) {
+        self.add_parameter(rows, columns, true);
     }
 
     /// A parameter that kernels read in float, a row of `columns`.
@@ -59,7 +79,8 @@ impl MemoryPlan {
     }
 
     fn add_parameter(&mut self, rows: usize, columns: usize, rounded: bool) {
-        self.parameters = self
+        self.memory.parameters = self
+            .memory
             .parameters
             .saturating_add((self.parameter)(rows, columns, rounded));
     }
@@ -88,7 +109,7 @@ impl MemoryPlan {
     /// `len` floats that are kept.
     pub(super) fn numbers(&mut self, len: usize) {
         let bytes = (len as u64).saturating_mul(4);
-        self.activations = self.activations.saturating_add(bytes);
+        self.memory.activations = self.memory.activations.saturating_add(bytes);
     }
 
     /// What [`Pool::take_numbers`](super::Pool::take_numbers) allocates, if nothing of that length is free.
@@ -104,8 +125,8 @@ impl MemoryPlan {
         self.free_numbers.push(len);
     }
 
-    /// Bytes of activations and of parameters.
-    pub(super) fn bytes(&self) -> (u64, u64) {
-        (self.activations, self.parameters)
+    /// What was counted.
+    pub(super) fn memory(self) -> ModelMemory {
+        self.memory
     }
 }

@@ -12,7 +12,7 @@ use super::gat::GatBlueprint;
 use super::gcn::GcnBlueprint;
 use super::gin::GinBlueprint;
 use super::sage::SageBlueprint;
-use super::{Inputs, MemoryPlan, Mode, Model, ModelConfig, Parameter, Pool};
+use super::{Inputs, MemoryPlan, Mode, Model, ModelConfig, ModelMemory, Parameter, Pool};
 use crate::backend::{Activation, Backend, Combine, MemoryKind};
 use crate::error::Error;
 use crate::ops;
@@ -236,8 +236,8 @@ impl<B: Backend, E: Element> Network<B, E> {
         &self.config
     }
 
-    /// The most bytes that the activations and the parameters of a model in training take, in this order.
-    pub fn bytes(vertices: usize, config: &ModelConfig) -> (u64, u64) {
+    /// What a model takes in training.
+    pub fn memory(vertices: usize, config: &ModelConfig) -> ModelMemory {
         let mut plan = MemoryPlan::new::<E>(vertices);
         plan.keep(config.classes);
         if config.dropout > 0.0 {
@@ -283,7 +283,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 plan.give(widths.1);
             }
         }
-        plan.bytes()
+        plan.memory()
     }
 
     /// Computes the output of layer `layer` once more, where it is not stored.

@@ -2,6 +2,7 @@
 
 use crate::backend::MemoryKind;
 use crate::backend::cpu::Cpu;
+use crate::backend::gpu::matmul::borrowed_floats;
 use crate::backend::gpu::schedule::most_cta_edges_log2;
 use crate::driver::DriverError;
 use crate::error::Error;
@@ -54,16 +55,35 @@ impl Footprint {
         footprint
     }
 
-    /// All that training a model of `config` takes on a card, on `graph` as [`ModelConfig::prepare`] makes it: the task, the
-    /// activations, the parameters, and the staging buffer of the widest SpMM, which on a large graph is the largest of
-    /// what shares the workspace. On the CPU there is no such buffer.
-    pub fn of_training<E: Element>(graph: &Graph, config: &ModelConfig) -> Self {
+    /// All that training a model of `config` takes, on `graph` as [`ModelConfig::prepare`] makes it: the task, the activations,
+    /// the parameters, and on a card of so many multiprocessors the workspace that operators share: the staging buffer of the
+    /// widest SpMM, or the partial sums of a product that is split, which are the larger part on a small graph. `None` is the
+    /// CPU, which has no such workspace.
+    pub fn of_training<E: Element>(
+        graph: &Graph,
+        config: &ModelConfig,
+        multiprocessors: Option<u32>,
+    ) -> Self {
         let mut footprint = Self::of_task::<E>(graph, config.norm(), config.features);
         // The same for every backend.
+        let model = Network::<Cpu, E>::memory(graph.vertices(), config);
+        footprint.add(MemoryKind::Activations, model.activations);
+        footprint.add(MemoryKind::Weights, model.parameters);
+        if let Some(multiprocessors) = multiprocessors {
+            let products = model.maps.iter().map(|&(inputs, outputs)| {
+                let vertices = narrow(graph.vertices());
+                let map = (narrow(inputs), narrow(outputs));
+                size_of::<f32>() as u64 * borrowed_floats::<E>(vertices, map, multiprocessors)
+            });
+            let spmm = Self::borrowed_by_spmm::<E>(graph, config);
+            footprint.add(MemoryKind::Workspace, products.fold(spmm, u64::max));
+        }
+        footprint
+    }
+
+    /// Bytes that the widest SpMM borrows.
+    fn borrowed_by_spmm<E: Element>(graph: &Graph, config: &ModelConfig) -> u64 {
         let vertices = graph.vertices();
-        let (activations, parameters) = Network::<Cpu, E>::bytes(vertices, config);
-        footprint.add(MemoryKind::Activations, activations);
-        footprint.add(MemoryKind::Weights, parameters);
         // Of each CTA what of its first and of its last row belongs to others. Attention has two sums of a row, and a record of
         // each vertex and head beside the staging buffer.
         let (sums, heads) = match config.convolution {
@@ -71,13 +91,12 @@ impl Footprint {
             _ => (Sums::One, 0),
         };
         let records = (heads as u64).saturating_mul(16 * vertices as u64);
-        let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX / 4);
         let features = narrow(padded::<E>(config.aggregated_width()));
         let row = u64::from(staged_row(features, sums, narrow(heads)))
             * u64::from(STAGED_SLOTS)
             * size_of::<f32>() as u64;
         // A small graph is cut finer, until there are CTAs enough for a card of two hundred multiprocessors. Narrow rows are not
-        // cut as fine as that; with one sum the difference stands for split products, which share the buffer.
+        // cut as fine as that.
         let edges = graph.edges() as u64;
         let finest = match sums {
             Sums::One => CTA_EDGES_LOG2_MIN,
@@ -93,9 +112,7 @@ impl Footprint {
             None => 1 << most_cta_edges_log2(edges, rows as u64, sums),
         };
         let ctas = edges.div_ceil(most).max(fine);
-        let staging = ctas.saturating_mul(row);
-        footprint.add(MemoryKind::Workspace, staging.saturating_add(records));
-        footprint
+        ctas.saturating_mul(row).saturating_add(records)
     }
 
     /// Adds to a kind.
@@ -131,6 +148,10 @@ impl Footprint {
             _ => Ok(()),
         }
     }
+}
+
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX / 4)
 }
 
 /// Free and total bytes of the machine's memory, or of this process's control group where that has less; `None` where

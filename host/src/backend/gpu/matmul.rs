@@ -6,7 +6,7 @@ use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix, Precision};
 use halfgnn_contract::DevicePtr;
-use halfgnn_contract::gemm::{self as contract, GemmParams, Tile};
+use halfgnn_contract::gemm::{self as contract, GemmParams, Split, Tile};
 
 const NAME: &str = "matmul";
 
@@ -81,12 +81,9 @@ impl<D: Driver> Gpu<D> {
             }
         })?;
         let tile = Tile::for_columns(n);
-        let split = contract::split(input, m, n, k, self.driver.info().multiprocessors);
-        let sum_rows = match &sums {
-            Some(_) => contract::sum_row(input, m) + 1,
-            None => m,
-        };
-        let workspace = match contract::workspace_floats(sum_rows, n, split.splits) {
+        let multiprocessors = self.driver.info().multiprocessors;
+        let partial = PartialSums::of(input, [m, n, k], sums.is_some(), multiprocessors);
+        let workspace = match partial.floats(n) {
             0 => None,
             floats => Some(self.workspace.floats(&self.driver, &self.ledger, floats)?),
         };
@@ -115,11 +112,11 @@ impl<D: Driver> Gpu<D> {
             c_stride: stride_vectors(NAME, c)?,
             workspace_stride: contract::workspace_stride(n),
             column_tiles: tile.across(n),
-            steps_per_split: split.steps_per_split,
-            splits: split.splits,
+            steps_per_split: partial.split.steps_per_split,
+            splits: partial.split.splits,
             flags,
             alpha: epilogue.alpha,
-            sum_rows,
+            sum_rows: partial.rows,
             float_vectors: match normalization {
                 Some(op) => stride_vectors(NAME, op.statistics)?,
                 None => 0,
@@ -136,12 +133,12 @@ impl<D: Driver> Gpu<D> {
         // a normalisation has a column for each of A's; the workspace has
         // `workspace_floats`.
         unsafe {
-            let product = config(tile.count(m, n), split.splits, tile.shared_bytes())?;
+            let product = config(tile.count(m, n), partial.split.splits, tile.shared_bytes())?;
             self.kernels
                 .launch(&self.driver, entry.name, product, &params)?;
-            if split.splits > 1 {
+            if partial.split.splits > 1 {
                 let reduction = config(
-                    contract::reduce_ctas(output, sum_rows, n),
+                    contract::reduce_ctas(output, partial.rows, n),
                     1,
                     contract::REDUCE_SHARED_BYTES,
                 )?;
@@ -166,6 +163,61 @@ impl<D: Driver> Gpu<D> {
             None => Ok(()),
         }
     }
+}
+
+/// How a product is split, and the rows of a split's sums.
+#[derive(Clone, Copy)]
+struct PartialSums {
+    split: Split,
+    rows: u32,
+}
+
+impl PartialSums {
+    /// Of an `m × n` output with an inner dimension of `k`; with `column_sums` those of B are summed up beside it.
+    fn of(
+        input: contract::Element,
+        [m, n, k]: [u32; 3],
+        column_sums: bool,
+        multiprocessors: u32,
+    ) -> Self {
+        Self {
+            split: contract::split(input, m, n, k, multiprocessors),
+            rows: if column_sums {
+                contract::sum_row(input, m) + 1
+            } else {
+                m
+            },
+        }
+    }
+
+    /// Floats of the workspace for `n` columns.
+    fn floats(self, n: u32) -> u64 {
+        contract::workspace_floats(self.rows, n, self.split.splits)
+    }
+}
+
+/// The most floats that the products of a linear map want to borrow in training, of `vertices` rows of `inputs` to as many
+/// of `outputs`: its output, the gradient of its input, and that of its weights with the sums of a bias.
+pub(crate) fn borrowed_floats<E: Element>(
+    vertices: u32,
+    (inputs, outputs): (u32, u32),
+    multiprocessors: u32,
+) -> u64 {
+    let products = [
+        ([vertices, outputs, inputs], false),
+        ([vertices, inputs, outputs], false),
+        (
+            [inputs, outputs, vertices],
+            contract::sums_fit(element::<E>(), inputs),
+        ),
+    ];
+    products
+        .into_iter()
+        .map(|(extents, sums)| {
+            PartialSums::of(element::<E>(), extents, sums, multiprocessors).floats(extents[1])
+        })
+        .max()
+        .unwrap_or(0)
 }
 
 fn element<E: Element>() -> contract::Element {

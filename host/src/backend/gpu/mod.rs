@@ -9,7 +9,7 @@ mod buffer;
 mod dense;
 mod kernels;
 mod loss;
-mod matmul;
+pub(crate) mod matmul;
 mod normalize;
 mod optimizer;
 #[doc(hidden)]

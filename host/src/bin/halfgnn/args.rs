@@ -339,7 +339,7 @@ mod tests {
         assert_eq!((args.epochs, args.seed, args.seeds), (None, 0, 1));
         assert_eq!(
             (args.lr, args.weight_decay, args.model.dropout),
-            (0.01, None, None)
+            (0.01, None, 0.5)
         );
         assert!(matches!(args.dataset, SourceName::File(path) if path.as_os_str() == "x.npz"));
     }

@@ -18,12 +18,12 @@ pub struct ModelArgs {
     /// Make outputs of layers again in the backward pass instead of storing them, where one product does (GIN)
     #[arg(long)]
     pub recompute: bool,
-    /// Width of the hidden layers
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    pub hidden: u32,
-    /// Probability of an input of a layer to be dropped in training [default: 0.5; GIN 0.6]
-    #[arg(long, value_name = "P", value_parser = probability)]
-    pub dropout: Option<f32>,
+    /// Width of the hidden layers [default: 64; GIN 128]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub hidden: Option<u32>,
+    /// Probability of an input of a layer to be dropped in training
+    #[arg(long, value_name = "P", default_value_t = 0.5, value_parser = probability)]
+    pub dropout: f32,
     /// Add the input of a layer to its output where they are of one width
     #[arg(long)]
     pub residual: bool,
@@ -123,9 +123,9 @@ impl ModelArgs {
             _ => {}
         }
         Ok(ModelConfig {
-            hidden: self.hidden as usize,
+            hidden: self.hidden.map_or(config.hidden, |hidden| hidden as usize),
             layers: self.layers.map_or(config.layers, |layers| layers as usize),
-            dropout: self.dropout.unwrap_or(config.dropout),
+            dropout: self.dropout,
             residual: self.residual,
             recompute: self.recompute,
             policy: self.policy.map_or(config.policy, |named| named.0),

@@ -211,7 +211,7 @@ impl Prediction<'_> {
         let graph = &*config
             .prepare(&self.dataset.graph)
             .map_err(halfgnn::Error::from)?;
-        Footprint::of_training::<E>(graph, config).check(device.memory)?;
+        Footprint::of_training::<E>(graph, config, device.multiprocessors).check(device.memory)?;
 
         let mut model = Network::<B, E>::new(backend, graph.vertices(), config.clone(), 0)?;
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;

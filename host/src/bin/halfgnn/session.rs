@@ -132,7 +132,7 @@ fn carry_out<B: Backend, E: Element>(
         .prepare(&dataset.graph)
         .map_err(halfgnn::Error::from)?;
     let norm = config.norm();
-    Footprint::of_training::<E>(graph, config).check(device.memory)?;
+    Footprint::of_training::<E>(graph, config, device.multiprocessors).check(device.memory)?;
 
     backend.reset_peak();
     let objective = Objective::new(

@@ -246,7 +246,7 @@ impl OnGraph<'_, '_> {
         config.layers = args.layers.map_or(config.layers, |layers| layers as usize);
         let graph = &*config.prepare(self.graph).map_err(Error::from)?;
         let vertices = graph.vertices();
-        let footprint = Footprint::of_training::<E>(graph, &config);
+        let footprint = Footprint::of_training::<E>(graph, &config, device.multiprocessors);
         if let Err(error) = footprint.check(device.memory) {
             self.bench.page.line(&format_args!(
                 "{:<16} {:<5} {:<6} left out: {error}",
