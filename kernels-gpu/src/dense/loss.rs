@@ -37,8 +37,7 @@ pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
             }
             // Lanes without a selected row still shuffle with the others.
             let first = row.first();
-            let max = each::<V>(first, f32::NEG_INFINITY, f32::max);
-            let max = row.fold_rest(max, |max, logit| max.max(logit));
+            let max = row.fold(first, f32::NEG_INFINITY, f32::max);
             let max = place.all(max, f32::max);
             let exponentials = first.map(|logit| exp(logit - max));
             let sum = each::<V>(exponentials, 0.0, |sum, value| sum + value);
@@ -87,7 +86,7 @@ pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
                 return;
             }
             let row = Row::<V>::new(params, &place);
-            let max = row.fold(f32::NEG_INFINITY, |max, logit| max.max(logit));
+            let max = row.fold(row.first(), f32::NEG_INFINITY, f32::max);
             let max = place.all(max, f32::max);
             // The first of the largest; a NaN comes before all.
             let first = row.fold_u32(u32::MAX, |first, class, logit| {
@@ -395,6 +394,12 @@ impl<'a, V: Vector> Row<'a, V> {
         value
     }
 
+    /// Folds over the lane's logits, in order, of which `first` is [`Row::first`].
+    #[inline(always)]
+    fn fold(&self, first: V::Floats, value: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+        self.fold_rest(each::<V>(first, value, &f), f)
+    }
+
     /// Folds over the logits of the lane's vectors but the first, in order.
     #[inline(always)]
     fn fold_rest(&self, value: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
@@ -423,13 +428,6 @@ impl<'a, V: Vector> Row<'a, V> {
             i += 1;
         }
         value
-    }
-
-    /// [`Row::fold_u32`] to a float.
-    #[inline(always)]
-    fn fold(&self, value: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
-        let f = |value: u32, _: u32, logit| f(f32::from_bits(value), logit).to_bits();
-        f32::from_bits(self.fold_u32(value.to_bits(), f))
     }
 }
 
