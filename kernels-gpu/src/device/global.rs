@@ -103,9 +103,19 @@ pub trait Access: Copy {
     /// # Safety
     /// `address` is aligned to the size of `Self` and readable if `present`.
     unsafe fn load_if(present: bool, address: u64) -> Self;
+    /// [`Access::load_if`] past the first-level cache.
+    ///
+    /// # Safety
+    /// As [`Access::load_if`].
+    unsafe fn load_once_if(present: bool, address: u64) -> Self;
     /// # Safety
     /// `address` is aligned to the size of `Self` and writable, and no other thread touches it unordered.
     unsafe fn store(address: u64, value: Self);
+    /// [`Access::store`] of what leaves the caches first.
+    ///
+    /// # Safety
+    /// As [`Access::store`].
+    unsafe fn store_once(address: u64, value: Self);
 }
 
 impl<T: Access> Global<T> {
@@ -151,6 +161,17 @@ impl<T: Access> Global<T> {
         unsafe { T::load_if(present, self.address) }
     }
 
+    /// [`Global::load_if`] of what is read once, `ld.global.L1::no_allocate`: it leaves the first-level cache to what is read again
+    /// ([PTX ISA, cache eviction priority hints](https://docs.nvidia.com/cuda/parallel-thread-execution/#cache-eviction-priority-hints)).
+    ///
+    /// # Safety
+    /// As [`Global::load_if`].
+    #[inline(always)]
+    pub unsafe fn load_once_if(self, present: bool) -> T {
+        // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
+        unsafe { T::load_once_if(present, self.address) }
+    }
+
     /// `st.global` of the element.
     ///
     /// # Safety
@@ -159,6 +180,17 @@ impl<T: Access> Global<T> {
     pub unsafe fn store(self, value: T) {
         // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
         unsafe { T::store(self.address, value) }
+    }
+
+    /// [`Global::store`] of what the launch does not read again, `st.global.cs`: it leaves the caches first
+    /// ([PTX ISA, cache operators](https://docs.nvidia.com/cuda/parallel-thread-execution/#cache-operators)).
+    ///
+    /// # Safety
+    /// As [`Global::store`].
+    #[inline(always)]
+    pub unsafe fn store_once(self, value: T) {
+        // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
+        unsafe { T::store_once(self.address, value) }
     }
 }
 
@@ -208,10 +240,29 @@ macro_rules! access_scalar {
                 value
             }
             #[inline(always)]
+            unsafe fn load_once_if(present: bool, address: u64) -> Self {
+                let mut value = Self::default();
+                // SAFETY: the caller's promise.
+                unsafe {
+                    asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ld.global.L1::no_allocate.",
+                        $suffix, " {}, [{address}]; }}"), inout($class) value, present = in(reg32) u32::from(present),
+                        address = in(reg64) address, options(readonly, nostack, preserves_flags));
+                }
+                value
+            }
+            #[inline(always)]
             unsafe fn store(address: u64, value: Self) {
                 // SAFETY: the caller's promise.
                 unsafe {
                     asm!(concat!("st.global.", $suffix, " [{}], {};"), in(reg64) address, in($class) value,
+                        options(nostack, preserves_flags));
+                }
+            }
+            #[inline(always)]
+            unsafe fn store_once(address: u64, value: Self) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    asm!(concat!("st.global.cs.", $suffix, " [{}], {};"), in(reg64) address, in($class) value,
                         options(nostack, preserves_flags));
                 }
             }
@@ -270,10 +321,30 @@ macro_rules! access_vector {
                 [$($r),+]
             }
             #[inline(always)]
+            unsafe fn load_once_if(present: bool, address: u64) -> Self {
+                $(let mut $r = 0u32;)+
+                // SAFETY: the caller's promise.
+                unsafe {
+                    asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ld.global.L1::no_allocate.",
+                        $suffix, " {{", $places, "}}, [{address}]; }}"), $(inout(reg32) $r,)+
+                        present = in(reg32) u32::from(present), address = in(reg64) address,
+                        options(readonly, nostack, preserves_flags));
+                }
+                [$($r),+]
+            }
+            #[inline(always)]
             unsafe fn store(address: u64, [$($r),+]: Self) {
                 // SAFETY: the caller's promise.
                 unsafe {
                     asm!(concat!("st.global.", $suffix, " [{}], {{", $places, "}};"), in(reg64) address, $(in(reg32) $r,)+
+                        options(nostack, preserves_flags));
+                }
+            }
+            #[inline(always)]
+            unsafe fn store_once(address: u64, [$($r),+]: Self) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    asm!(concat!("st.global.cs.", $suffix, " [{}], {{", $places, "}};"), in(reg64) address, $(in(reg32) $r,)+
                         options(nostack, preserves_flags));
                 }
             }

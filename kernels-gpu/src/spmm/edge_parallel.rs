@@ -227,7 +227,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             let columns = Global::<u32>::new(params.columns).at(edge as u64);
             // SAFETY: edges before `end` are edges of the graph, arrays of edges are 16-byte aligned, and `edge` is a multiple
             // of 4.
-            unsafe { Global::<[u32; 4]>::cast(columns).load_if(edge < end && end - edge >= 4) }
+            unsafe { Global::<[u32; 4]>::cast(columns).load_once_if(edge < end && end - edge >= 4) }
         };
         let mut ahead = four(edge);
         while edge < end {

@@ -127,7 +127,7 @@ pub trait Sums<V: Vector>: Copy {
         while output < Self::OUTPUTS {
             self.output(params, output, row, load, |place, value| {
                 // SAFETY: the caller's promise.
-                unsafe { place.store(value.to_bits()) }
+                unsafe { place.store_once(value.to_bits()) }
             });
             output += 1;
         }
