@@ -82,17 +82,7 @@ fn cpu() -> Device<Cpu> {
 
 /// The kernels for the newest architecture, on the emulator.
 fn emulator() -> Result<Device<Gpu<Emulated>>, Error> {
-    let driver = Emulated::new();
-    let info = driver.info();
-    let (multiprocessors, ptx) = (
-        info.multiprocessors,
-        crate::ptx::read(Some(info.compute_capability))?,
-    );
-    Ok(Device {
-        backend: Gpu::new(driver, &ptx)?,
-        memory: host_memory(),
-        multiprocessors: Some(multiprocessors),
-    })
+    gpu(Emulated::new(), host_memory())
 }
 
 /// The first card that `CUDA_VISIBLE_DEVICES` shows.
@@ -100,14 +90,17 @@ fn emulator() -> Result<Device<Gpu<Emulated>>, Error> {
 fn cuda() -> Result<Device<Gpu<crate::driver::cuda::Cuda>>, Error> {
     let driver = crate::driver::cuda::Cuda::open(0)?;
     let memory = driver.memory_info()?;
+    gpu(driver, Some(memory))
+}
+
+/// A driver with the kernels for its device.
+fn gpu<D: Driver>(driver: D, memory: Option<(u64, u64)>) -> Result<Device<Gpu<D>>, Error> {
     let info = driver.info();
-    let (multiprocessors, ptx) = (
-        info.multiprocessors,
-        crate::ptx::read(Some(info.compute_capability))?,
-    );
+    let multiprocessors = info.multiprocessors;
+    let ptx = crate::ptx::read(Some(info.compute_capability))?;
     Ok(Device {
         backend: Gpu::new(driver, &ptx)?,
-        memory: Some(memory),
+        memory,
         multiprocessors: Some(multiprocessors),
     })
 }

@@ -11,8 +11,9 @@ use super::shared::Shared;
 /// Starts a copy of 16 bytes past L1, or fills them with zeros where `present` is false; nothing is read then.
 ///
 /// # Safety
-/// Both addresses are aligned to 16 bytes. The target lies in the launch's shared memory, and no thread touches it before
-/// a [`wait`] and a barrier. The source is readable if `present`, and nothing writes it during the launch.
+/// Both addresses are aligned to 16 bytes. The target lies in the launch's shared memory; nobody touches it before the thread's
+/// [`wait`], and no other thread before a barrier after that. The source is readable if `present`, and nothing writes it before
+/// the wait.
 #[inline(always)]
 pub unsafe fn copy_16(target: Shared, source: u64, present: bool) {
     let bytes = if present { 16u32 } else { 0 };

@@ -73,7 +73,7 @@ impl Walk {
                 while matrix < MATRICES {
                     let source = matrices[matrix].at(row * vectors as u64).address();
                     let present = !matrices[matrix].is_null();
-                    // SAFETY: the caller's promise. The thread alone uses the place, and what lay there it has read.
+                    // SAFETY: the caller's promise. The thread alone uses the place, and it has read what lay there.
                     unsafe { async_copy::copy_16(place(stage, matrix), source, present) };
                     matrix += 1;
                 }
@@ -82,6 +82,7 @@ impl Walk {
             async_copy::commit();
         };
         let groups = self.groups as u64;
+        // The stage that is sent for next; the one after it, around the corner, is the oldest.
         let mut stage = 0;
         while stage < STAGES - 1 {
             send(stage, self.first + stage as u64 * groups);
