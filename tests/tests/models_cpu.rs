@@ -185,6 +185,7 @@ fn what_is_made_again_has_the_same_bits_and_is_not_stored() {
     let toy = Toy::new(9);
     let train = |recompute, dropout| {
         let config = ModelConfig {
+            hidden: 64,
             recompute,
             dropout,
             ..ModelConfig::gin(9, 3)
@@ -294,6 +295,7 @@ fn evaluation_leaves_the_statistics() {
     for with in [Statistics::Batch, Statistics::Running] {
         let (backend, toy) = (Cpu::new(), Toy::new(6));
         let config = ModelConfig {
+            hidden: 64,
             layers: 2,
             dropout: 0.0,
             convolution: ConvolutionConfig::Gin {
@@ -389,6 +391,7 @@ fn sums_of_hubs_stay_in_range() {
 fn an_overflow_is_named_and_survived() {
     let backend = Cpu::new();
     let config = ModelConfig {
+        hidden: 64,
         layers: 2,
         dropout: 0.0,
         ..ModelConfig::gin(6, 3)
