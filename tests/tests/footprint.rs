@@ -106,3 +106,17 @@ fn split_products_are_foretold_within_a_tenth() {
         "workspace foretold over workspace used: {ratios:?}"
     );
 }
+
+/// What nobody has memory for is counted, not wrapped around: the run is to be refused by what it would take.
+#[test]
+fn a_width_beyond_any_memory_is_counted() {
+    let graph = Rmat::graph500(4).generate(1).expect("a small graph");
+    for model in [ModelConfig::gcn, ModelConfig::gin, ModelConfig::gat] {
+        let config = ModelConfig {
+            hidden: u32::MAX as usize,
+            ..model(24, 8)
+        };
+        let foretold = Footprint::of_training::<f16>(&graph, &config, Some(132));
+        assert!(foretold.total() > 1 << 40, "{foretold:?}");
+    }
+}

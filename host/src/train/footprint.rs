@@ -150,8 +150,10 @@ impl Footprint {
     }
 }
 
+/// A width or a number of vertices as kernels have them, or one that is as far beyond any memory and leaves room for rounding.
 fn narrow(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX / 4)
+    const MOST: u32 = u32::MAX / 4;
+    u32::try_from(number).map_or(MOST, |number| number.min(MOST))
 }
 
 /// Free and total bytes of the machine's memory, or of this process's control group where that has less; `None` where

@@ -30,9 +30,9 @@ param_struct! {
         pub partials: DevicePtr<f32>,
         /// Mean and reciprocal deviation, a row each. Used with [`NORMALIZED`].
         pub statistics: DevicePtr<f32>,
-        /// Scale of each column. Used with [`RELU`].
+        /// Scale of each column. Used with [`NORMALIZED`].
         pub weight: DevicePtr<f32>,
-        /// Shift of each column. Used with [`RELU`].
+        /// Shift of each column. Used with [`NORMALIZED`].
         pub bias: DevicePtr<f32>,
         /// Rows.
         pub rows: u64,

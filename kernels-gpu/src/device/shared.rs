@@ -39,7 +39,8 @@ impl Shared {
     /// `ld.shared.b32`
     ///
     /// # Safety
-    /// The four bytes are aligned, within the launch's shared memory, and ordered by a barrier after their store.
+    /// The four bytes are aligned, within the launch's shared memory, and ordered by a barrier after their store, or by the wait
+    /// for it where a copy of the thread's own brought them.
     #[inline(always)]
     pub unsafe fn load_u32(self) -> u32 {
         let value: u32;

@@ -22,7 +22,7 @@ impl Output {
     /// Writes what the thread has of a row; padding becomes zero.
     ///
     /// # Safety
-    /// `row` is a row of the thread's walk.
+    /// `row` is a row of the thread's walk, and the matrix has the thread's vector of it.
     #[inline(always)]
     unsafe fn write<V: Vector<Bits = [u32; 4]>>(&self, row: u64, values: V::Floats) {
         let values = without_padding::<V>(values, self.column, self.columns);
