@@ -70,6 +70,7 @@ fn check<E: Element>(backend: &Gpu<Emulated>, graph: &Graph, config: &ModelConfi
 /// [`check`] of both precisions of a GCN, a GIN, a GAT and a GraphSAGE of two layers.
 fn check_models(multiprocessors: u32, features: usize, hidden: usize) -> Vec<f64> {
     let graph = &Rmat::graph500(9).generate(1).expect("a small graph");
+    assert_eq!(graph.vertices(), 512);
     // A card each, since a workspace does not become smaller again.
     let (of_half, of_float) = (card(multiprocessors), card(multiprocessors));
     let models = [

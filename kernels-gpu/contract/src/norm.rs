@@ -232,6 +232,17 @@ impl Column {
         (x - self.mean) * (self.reciprocal * self.weight) + self.bias
     }
 
+    /// `dy`, the gradient of the output, before the ReLU, if there is one: zero where it cut off what it was given.
+    #[inline]
+    #[allow(clippy::neg_cmp_op_on_partial_ord)] // a NaN is cut off
+    pub fn before_relu(&self, relu: bool, x: f32, dy: f32) -> f32 {
+        if relu && !(self.output(x) > 0.0) {
+            0.0
+        } else {
+            dy
+        }
+    }
+
     /// The gradient of `x` from `dy`, that of the output, and the means over the column of `dy` and of its product with
     /// the normalised elements ([`mean`]).
     #[inline]

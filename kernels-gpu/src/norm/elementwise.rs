@@ -3,8 +3,8 @@
 use super::walk::{Columns, Walk, parameters};
 use crate::device::global::Global;
 use crate::device::vector::{Floats, Vector, without_padding};
-use halfgnn_contract::DevicePtr;
 use halfgnn_contract::norm::{self, CombineParams, NormalizeParams, RELU};
+use halfgnn_contract::{DevicePtr, HalfBits};
 
 /// A thread's vectors of the matrix that a kernel writes.
 #[derive(Clone, Copy)]
@@ -19,6 +19,17 @@ struct Output {
 }
 
 impl Output {
+    /// Those of `matrix`, of `columns` columns, whose rows are `vectors` apart.
+    #[inline(always)]
+    fn of<V: Vector>(walk: &Walk, matrix: DevicePtr<HalfBits>, vectors: u32, columns: u32) -> Self {
+        Self {
+            first: walk.vectors_of(matrix),
+            vectors,
+            column: walk.column::<V>(),
+            columns,
+        }
+    }
+
     /// Writes what the thread has of a row; padding becomes zero.
     ///
     /// # Safety
@@ -43,12 +54,7 @@ pub unsafe fn normalize<V: Vector<Bits = [u32; 4]>>(params: &NormalizeParams) {
         return;
     }
     let x = walk.vectors_of(params.x);
-    let y = Output {
-        first: walk.vectors_of(params.y),
-        vectors: params.vectors,
-        column: walk.column::<V>(),
-        columns: params.columns,
-    };
+    let y = Output::of::<V>(&walk, params.y, params.vectors, params.columns);
     // SAFETY: the launch contract.
     let columns = unsafe { read_columns::<V>(params, &walk) };
     let relu = params.flags & RELU != 0;
@@ -78,13 +84,8 @@ pub unsafe fn normalize_backward<V: Vector<Bits = [u32; 4]>>(params: &NormalizeP
     if walk.vector >= params.vectors {
         return;
     }
-    let (x, d) = (walk.vectors_of(params.x), walk.vectors_of(params.y));
-    let dx = Output {
-        first: d,
-        vectors: params.vectors,
-        column: walk.column::<V>(),
-        columns: params.columns,
-    };
+    let x = walk.vectors_of(params.x);
+    let dx = Output::of::<V>(&walk, params.y, params.vectors, params.columns);
     let reciprocal_count = 1.0 / params.rows as f32;
     // SAFETY: the launch contract.
     let (columns, mean_dy, mean_product) = unsafe {
@@ -106,10 +107,7 @@ pub unsafe fn normalize_backward<V: Vector<Bits = [u32; 4]>>(params: &NormalizeP
         let mut i = 0;
         while i < V::WIDTH as usize {
             let (column, value) = (columns.get(i), values.get(i));
-            let mut dy = gradients.get(i);
-            if relu && !(column.output(value) > 0.0) {
-                dy = 0.0;
-            }
+            let dy = column.before_relu(relu, value, gradients.get(i));
             let means = [mean_dy.get(i), mean_product.get(i)];
             let gradient = scale * column.gradient(value, dy, means);
             gradients = gradients.with(i, gradient);
@@ -119,7 +117,7 @@ pub unsafe fn normalize_backward<V: Vector<Bits = [u32; 4]>>(params: &NormalizeP
         unsafe { dx.write::<V>(row, gradients) };
     };
     // SAFETY: the launch contract; a row of `d` is written when it has been visited.
-    unsafe { walk.for_each([x, d], params.vectors, visit) };
+    unsafe { walk.for_each([x, dx.first], params.vectors, visit) };
 }
 
 /// # Safety
@@ -157,12 +155,7 @@ pub unsafe fn combine<V: Vector<Bits = [u32; 4]>>(params: &CombineParams) {
         return;
     }
     let x = walk.vectors_of(params.x);
-    let y = Output {
-        first: walk.vectors_of(params.y),
-        vectors: params.vectors,
-        column: walk.column::<V>(),
-        columns: params.columns,
-    };
+    let y = Output::of::<V>(&walk, params.y, params.vectors, params.columns);
     let epsilon = Global::<f32>::new(params.epsilon);
     let mut x_factor = params.x_factor;
     if !epsilon.is_null() {

@@ -58,10 +58,7 @@ pub unsafe fn backward<V: Vector<Bits = [u32; 4]>>(params: &MomentsParams) {
             let mut i = 0;
             while i < V::WIDTH as usize {
                 let (column, value) = (columns.get(i), values.get(i));
-                let mut dy = gradients.get(i);
-                if relu && !(column.output(value) > 0.0) {
-                    dy = 0.0;
-                }
+                let dy = column.before_relu(relu, value, gradients.get(i));
                 sums[0] = sums[0].with(i, sums[0].get(i) + dy);
                 let sum = mul_add(dy, column.normalized(value), sums[1].get(i));
                 sums[1] = sums[1].with(i, sum);

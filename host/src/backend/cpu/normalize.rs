@@ -111,11 +111,10 @@ impl NormalizeOperators for Cpu {
         gradients: NormalizationGradients<'_, Self>,
     ) -> Result<(), Error> {
         let (known, values) = (columns(op), x.buffer.read());
-        let passes = |column: usize, x: f32| !op.relu || known[column].output(x) > 0.0;
         let gradient = d.buffer.read();
         let sums = sums_of_pairs(view(x, &values), |row, values, column| {
             let (x, dy) = (values[column], gradient[row * d.stride() + column].to_f32());
-            let dy = if passes(column, x) { dy } else { 0.0 };
+            let dy = known[column].before_relu(op.relu, x, dy);
             [dy, dy * known[column].normalized(x)]
         });
         drop(gradient);
@@ -134,7 +133,7 @@ impl NormalizeOperators for Cpu {
             widen(d, floats);
             for (column, value) in floats[..columns].iter_mut().enumerate() {
                 let x = inputs[column];
-                let dy = if passes(column, x) { *value } else { 0.0 };
+                let dy = known[column].before_relu(op.relu, x, *value);
                 let means = sums[column].map(|sum| norm::mean(sum, reciprocal_count));
                 *value = scale * known[column].gradient(x, dy, means);
             }
