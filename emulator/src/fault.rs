@@ -121,8 +121,24 @@ pub struct FaultAllocation {
     pub base: u64,
     /// Bytes.
     pub len: u64,
-    /// Bytes between the access and the allocation: negative before it, 0 inside, positive after its end.
+    /// Bytes between the access and the allocation: negative before it, 0 inside, positive after its end, where one
+    /// that only reaches over the end counts as 1 byte after it.
     pub distance: i64,
+}
+
+impl FaultAllocation {
+    /// The [`distance`](Self::distance) of an access of `bytes` bytes at any `address` from the `len` bytes at `base`.
+    pub(crate) fn distance(address: u64, bytes: u32, base: u64, len: u64) -> i64 {
+        let far = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let end = base.saturating_add(len);
+        if address < base {
+            -far(base - address)
+        } else if address.saturating_add(bytes.into()) > end {
+            far(address.saturating_sub(end)).max(1)
+        } else {
+            0
+        }
+    }
 }
 
 /// A place in the kernel.

@@ -1,7 +1,7 @@
 //! The device: memory and launches.
 
 use crate::exec::Env;
-use crate::ir::{Constant, SHARED_BASE};
+use crate::ir::Constant;
 use crate::memory::{Heap, MemoryError};
 use crate::module::{Entry, Module};
 use crate::options::{DeviceOptions, LaunchError, LaunchOptions, LaunchReport};
@@ -321,7 +321,7 @@ fn check_configuration(
         ));
     }
     let shared = entry.static_shared as u64 + u64::from(dynamic_shared);
-    if shared > u64::from(MAX_SHARED - SHARED_BASE) + u64::from(SHARED_BASE) {
+    if shared > u64::from(MAX_SHARED) {
         return error(format!(
             "a block has at most {MAX_SHARED} bytes of shared memory, and {shared} are asked for"
         ));

@@ -8,7 +8,7 @@ use super::block::Block;
 use super::warp::{Copy, Warp};
 use super::{Step, lanes};
 use crate::fault::AccessKind;
-use crate::ir::{Op, SHARED_BASE};
+use crate::ir::Op;
 use crate::shadow::Touch;
 
 impl Block<'_> {
@@ -105,7 +105,6 @@ impl Block<'_> {
                 self.shared.store(copy.offset + 8 * i as u32, n, *word);
             }
             self.shared.mark_written(copy.offset, copy.bytes.into());
-            debug_assert!(copy.offset < self.env.shared_bytes() + SHARED_BASE);
         }
         self.pc = here;
         Ok(())

@@ -346,18 +346,8 @@ impl<'a> Block<'a> {
         bytes: u32,
         access: AccessKind,
     ) -> Box<Trouble> {
-        let end = address.saturating_add(bytes.into());
-        let distance_to = |base: u64, len: u64| {
-            if address < base {
-                -i64::try_from(base - address).unwrap_or(i64::MAX)
-            } else if end > base + len {
-                i64::try_from(address.saturating_sub(base + len))
-                    .unwrap_or(i64::MAX)
-                    .max(1)
-            } else {
-                0
-            }
-        };
+        let distance_to =
+            |base: u64, len: u64| FaultAllocation::distance(address, bytes, base, len);
         let live = self.env.memory.live.iter().map(|a| (a.base, a.len));
         let nearest = live
             .enumerate()

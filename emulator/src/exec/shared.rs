@@ -169,38 +169,24 @@ impl Block<'_> {
             bytes,
             kind: access,
         });
-        let offset = address as i64 - i64::from(SHARED_BASE);
-        let inside = |v: &&SharedVariable| {
-            offset >= v.offset.into() && offset < i64::from(v.offset) + i64::from(v.size)
+        let base_of = |offset: u32| u64::from(SHARED_BASE + offset);
+        let holds = |v: &&SharedVariable| {
+            let base = base_of(v.offset);
+            (base..base + u64::from(v.size)).contains(&address)
         };
-        let variable = self.env.program.shared.iter().find(inside);
-        let (name, base, len) = match variable {
-            Some(v) => (v.name.clone(), v.offset, v.size),
+        let (name, base, len) = match self.env.program.shared.iter().find(holds) {
+            Some(v) => (v.name.clone(), base_of(v.offset), v.size),
             None => (
                 "shared memory of the block".to_owned(),
-                0,
+                base_of(0),
                 self.env.shared_bytes(),
             ),
         };
-        let end = i64::from(base) + i64::from(len);
-        let distance = if offset < base.into() {
-            offset - i64::from(base)
-        } else if offset >= end {
-            offset - end
-        } else {
-            (offset + i64::from(bytes) - end).max(0)
-        };
-        // An access right at the end starts 0 bytes after it, and still is outside.
-        let distance = if kind == FaultKind::OutOfBounds && offset >= end {
-            distance.max(1)
-        } else {
-            distance
-        };
         t.allocation = Some(FaultAllocation {
             name,
-            base: u64::from(SHARED_BASE + base),
+            base,
             len: len.into(),
-            distance,
+            distance: FaultAllocation::distance(address, bytes, base, len.into()),
         });
         t
     }

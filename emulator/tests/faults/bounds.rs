@@ -1,7 +1,9 @@
 //! Accesses outside an allocation, misaligned, or after it was freed.
 
 use crate::harness::{Case, Report, State};
-use ptx_emulator::FaultKind::{Misaligned, OutOfBounds, UseAfterFree};
+use ptx_emulator::FaultKind::{
+    InvalidOperand, Misaligned, OutOfBounds, RaceInBlock, UninitialisedRead, UseAfterFree,
+};
 
 /// Thread 5 of block 1 does it.
 fn actor(instruction: &str) -> String {
@@ -147,6 +149,68 @@ fn null_and_wild_pointers() {
         {
             report.at("it").by(1, 5).accessing(address, 4);
         }
+    }
+}
+
+/// Around every power of two, where a sum or a difference of addresses may leave its type: whatever the instruction and
+/// the memory, the access works or is a fault that can be told.
+#[test]
+fn addresses_from_end_to_end() {
+    let instructions = [
+        "ld.u8 %r1, [%d1];",
+        "ld.u64 %d2, [%d1+2147483647];",
+        "ld.v4.b32 {%r1, %r2, %r3, %r4}, [%d1];",
+        "ld.global.nc.v4.b32 {%r1, %r2, %r3, %r4}, [%d1];",
+        "ld.global.u16 %h2, [%d1];",
+        "ld.shared.v4.b32 {%r1, %r2, %r3, %r4}, [%d1];",
+        "ld.shared.u8 %r1, [%d1+2147483647];",
+        "ld.local.v2.u64 {%d2, %d3}, [%d1];",
+        "ld.param.u32 %r1, [%d1];",
+        "st.v2.b32 [%d1], {n, n};",
+        "st.u16 [%d1+-2147483648], %h1;",
+        "st.global.u32 [%d1], n;",
+        "st.shared.v2.b32 [%d1], {n, n};",
+        "st.shared.u8 [%d1+-2147483648], n;",
+        "st.local.u64 [%d1], %d1;",
+        "atom.add.u32 %r1, [%d1], 1;",
+        "atom.shared.add.u32 %r1, [%d1], 1;",
+        "red.global.add.u32 [%d1], 1;",
+        "cp.async.ca.shared.global [%d1], [a], 16;",
+        "cp.async.ca.shared.global [fixed], [%d1], 8, 3;",
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%d1];",
+    ];
+    let distances = [-16i64, -8, -2, -1, 0, 1, 2, 8, 16];
+    let near = |power: u32| 1u64.checked_shl(power).unwrap_or(0);
+    let addresses: Vec<u64> = (0..=64)
+        .flat_map(|power| distances.map(|d| near(power).wrapping_add_signed(d)))
+        .collect();
+    for instruction in instructions {
+        let mut faults = 0;
+        for address in &addresses {
+            let body = format!(
+                "mov.b16 %h1, 1;\nmov.u64 %d1, {address};\n{instruction} //@it\ncp.async.wait_all;"
+            );
+            let case = Case {
+                body: &body,
+                blocks: 1,
+                threads: 32,
+                ..Case::default()
+            };
+            let Err(report) = case.run(0) else { continue };
+            report.at("it");
+            let expected = [
+                OutOfBounds,
+                Misaligned,
+                UninitialisedRead,
+                RaceInBlock,
+                InvalidOperand,
+            ];
+            let fault = &report.fault;
+            assert!(expected.contains(&fault.kind), "{body}: {fault}");
+            faults += 1;
+        }
+        // The rest are addresses of the block's memory, or of `a` and `b`.
+        assert!(faults * 10 > addresses.len() * 9, "{instruction}: {faults}");
     }
 }
 
