@@ -21,12 +21,13 @@ pub struct Options {
     input: Option<PathBuf>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// All targets for a minute in all.
+    pub fn of_a_minute(seed: Option<u64>) -> Self {
         Self {
             targets: Vec::new(),
             seconds: 60,
-            seed: None,
+            seed,
             input: None,
         }
     }
