@@ -45,7 +45,7 @@ mod splits;
 mod synthetic;
 #[cfg(test)]
 mod testing;
-mod text;
+pub(crate) mod text;
 mod upload;
 mod write;
 

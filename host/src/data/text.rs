@@ -294,6 +294,24 @@ pub(crate) fn shown(field: &[u8]) -> String {
     short.escape_debug().to_string()
 }
 
+/// A message that may cite a file at any length, with its control characters: one line of a length that can be read.
+pub(crate) fn one_line(message: &str) -> String {
+    const LONGEST: usize = 300;
+    let mut line = String::new();
+    for (i, character) in message.chars().enumerate() {
+        if i == LONGEST {
+            line.push('…');
+            break;
+        }
+        if character.is_control() {
+            line.extend(character.escape_debug());
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
