@@ -19,9 +19,29 @@ impl ParseError {
         Self {
             line,
             text: shorten(text.as_ref()),
-            message: message.into(),
+            message: without_long_names(message.into()),
         }
     }
+}
+
+/// A sentence in which names of any length keep their beginning and their end. The mangled names of compilers stay whole.
+fn without_long_names(message: String) -> String {
+    const KEPT: [usize; 2] = [240, 60];
+    let is_long = |word: &str| word.chars().count() > KEPT[0] + KEPT[1];
+    if !message.split(' ').any(is_long) {
+        return message;
+    }
+    let shortened = |word: &str| {
+        if !is_long(word) {
+            return word.to_owned();
+        }
+        let from = word.chars().count() - KEPT[1];
+        let begin = word.chars().take(KEPT[0]);
+        let end = word.chars().skip(from);
+        begin.chain(['…']).chain(end).collect()
+    };
+    let words: Vec<String> = message.split(' ').map(shortened).collect();
+    words.join(" ")
 }
 
 /// One line of at most 160 characters: what a report can show of a text of any length.
@@ -37,8 +57,33 @@ pub(crate) fn shorten(text: &str) -> String {
             out.push('…');
             break;
         }
-        out.push(c);
+        match c.is_control() {
+            true => out.extend(c.escape_debug()),
+            false => out.push(c),
+        }
     }
     out.truncate(out.trim_end().len());
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_one_line_of_a_length_that_can_be_read() {
+        let mangled = format!("_RNv{}", "Cs1234_6kernel".repeat(20));
+        let error = ParseError::new(
+            3,
+            "a\n\tb\u{1b}[2J",
+            format!("the variable {mangled} has no type"),
+        );
+        assert_eq!(error.text, r"a b\u{1b}[2J");
+        assert!(error.message.contains(&mangled));
+        let long = format!("begin{}end", "é".repeat(100_000));
+        let error = ParseError::new(3, &long, format!("the variable `{long}` has no type"));
+        let shown = error.to_string();
+        assert!(shown.chars().count() < 600, "{shown}");
+        assert!(shown.contains("the variable `beginé") && shown.contains("éend` has no type"));
+    }
 }

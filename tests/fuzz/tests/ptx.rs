@@ -116,6 +116,8 @@ fn nesting_without_an_end() {
         in_kernel(&format!("add.s32 r, {}1;", "(".repeat(deep))),
         in_kernel(&format!("add{} r, 1;", ".s32".repeat(deep))),
         in_kernel(&"$L: ".repeat(deep)),
+        in_kernel(&format!(".shared .align 16 {};", "M".repeat(deep))),
+        in_kernel(&format!("mov.b32 {}, 1;", "r".repeat(deep))),
         "/*".repeat(deep),
         "a".repeat(1 << 20),
         format!(".version 8.0\n.target sm_80{}", ", debug".repeat(deep)),
