@@ -212,20 +212,6 @@ impl ModelConfig {
         (width(layer), width(layer + 1))
     }
 
-    /// Columns of the widest matrix that is aggregated.
-    pub(crate) fn aggregated_width(&self) -> usize {
-        let width = |layer| {
-            let (inputs, outputs) = self.layer(layer);
-            match self.convolution {
-                ConvolutionConfig::Gin { .. } => inputs.min(self.hidden),
-                ConvolutionConfig::Gat { heads, .. } if layer + 1 == self.layers => outputs * heads,
-                ConvolutionConfig::Gat { .. } => outputs,
-                ConvolutionConfig::Gcn { .. } | ConvolutionConfig::Sage => inputs.min(outputs),
-            }
-        };
-        (0..self.layers).map(width).max().unwrap_or(0)
-    }
-
     /// Whether a layer of this many inputs and outputs adds the ones to the others.
     pub(super) fn is_residual(&self, (inputs, outputs): (usize, usize)) -> bool {
         self.residual && inputs == outputs

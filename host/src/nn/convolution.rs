@@ -289,6 +289,14 @@ impl Order {
             Order::TransformFirst
         }
     }
+
+    /// Columns of what is aggregated.
+    pub(super) fn width(self, inputs: usize, outputs: usize) -> usize {
+        match self {
+            Order::TransformFirst => outputs,
+            Order::AggregateFirst => inputs,
+        }
+    }
 }
 
 /// Tags the random numbers of dropout, so that initial weights share none with them.

@@ -99,6 +99,7 @@ impl Blueprint for GatBlueprint {
         let width = plan.heads(self.heads, self.head(), self.outputs);
         plan.weights(self.inputs, width);
         plan.rounded(2, width);
+        plan.aggregation(width, Some(self.heads));
         (0..3).for_each(|_| plan.keep(width));
         plan.numbers(Attention::<Cpu>::floats(self.vertices, self.heads));
     }

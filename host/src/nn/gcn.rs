@@ -46,6 +46,7 @@ impl GcnBlueprint {
 impl Blueprint for GcnBlueprint {
     fn keeps(&self, plan: &mut MemoryPlan) {
         plan.weights(self.inputs, self.outputs);
+        plan.aggregation(self.order().width(self.inputs, self.outputs), None);
         if self.order() == Order::AggregateFirst {
             plan.keep(self.inputs);
         }

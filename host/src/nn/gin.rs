@@ -42,10 +42,7 @@ impl GinBlueprint {
 
     /// Width of the aggregation.
     fn width(&self) -> usize {
-        match self.order() {
-            Order::TransformFirst => self.hidden,
-            Order::AggregateFirst => self.inputs,
-        }
+        self.order().width(self.inputs, self.hidden)
     }
 
     pub(super) fn make<B: Backend, E: Element>(
@@ -103,6 +100,7 @@ impl Blueprint for GinBlueprint {
         plan.weights(self.inputs, self.hidden);
         plan.batch_norm(self.hidden);
         plan.weights(self.hidden, self.outputs);
+        plan.aggregation(self.width(), None);
         if self.order() == Order::AggregateFirst || self.learn_epsilon {
             plan.keep(self.width());
         }

@@ -13,6 +13,17 @@ pub struct ModelMemory {
     pub parameters: u64,
     /// Inputs and outputs of the linear maps: what their products want to borrow is the device's to say.
     pub maps: Vec<(usize, usize)>,
+    /// The sums over neighbours, of which the same holds.
+    pub aggregations: Vec<AggregationShape>,
+}
+
+/// The shape of a sum over neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AggregationShape {
+    /// Columns of what is added up.
+    pub columns: usize,
+    /// Heads that lie side by side in them, where attention weighs the neighbours.
+    pub heads: Option<usize>,
 }
 
 /// Counts what a model keeps, and replays what a step borrows from the [`Pool`](super::Pool).
@@ -41,6 +52,7 @@ impl MemoryPlan {
                 activations: 0,
                 parameters: 0,
                 maps: Vec::new(),
+                aggregations: Vec::new(),
             },
         }
     }
@@ -66,6 +78,13 @@ impl MemoryPlan {
     pub(super) fn weights(&mut self, inputs: usize, outputs: usize) {
         self.rounded(inputs, outputs);
         self.memory.maps.push((inputs, outputs));
+    }
+
+    /// A sum over neighbours, and that of its gradient.
+    pub(super) fn aggregation(&mut self, columns: usize, heads: Option<usize>) {
+        self.memory
+            .aggregations
+            .push(AggregationShape { columns, heads });
     }
 
     /// A parameter that kernels read in the model's precision.

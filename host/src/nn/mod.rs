@@ -27,7 +27,7 @@ mod sage;
 pub use config::{Aggregate, ConvolutionConfig, ModelConfig, Statistics};
 pub use init::glorot_uniform;
 use memory::MemoryPlan;
-pub use memory::ModelMemory;
+pub use memory::{AggregationShape, ModelMemory};
 pub use network::Network;
 pub use parameter::Parameter;
 pub use pool::Pool;

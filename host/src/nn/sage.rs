@@ -52,6 +52,7 @@ impl Blueprint for SageBlueprint {
     fn keeps(&self, plan: &mut MemoryPlan) {
         plan.weights(self.inputs, self.outputs);
         plan.weights(self.inputs, self.outputs);
+        plan.aggregation(self.order().width(self.inputs, self.outputs), None);
         if self.order() == Order::AggregateFirst {
             plan.keep(self.inputs);
         }

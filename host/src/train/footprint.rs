@@ -2,17 +2,13 @@
 
 use crate::backend::MemoryKind;
 use crate::backend::cpu::Cpu;
-use crate::backend::gpu::matmul::borrowed_floats;
-use crate::backend::gpu::schedule::most_cta_edges_log2;
+use crate::backend::gpu::schedule::Rows;
+use crate::backend::gpu::{matmul, spmm};
 use crate::driver::DriverError;
 use crate::error::Error;
 use crate::graph::{Csr, Graph, Starts};
-use crate::nn::{ConvolutionConfig, ModelConfig, Network, Norm, matrix_bytes};
-use crate::tensor::{Element, padded};
-use halfgnn_contract::spmm::{
-    CTA_EDGES_LOG2_MIN, STAGED_SLOTS, Sums, WARPS_PER_CTA, cta_edges_log2_min, lanes_log2,
-    staged_row,
-};
+use crate::nn::{AggregationShape, ModelConfig, Network, Norm, matrix_bytes};
+use crate::tensor::Element;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +52,8 @@ impl Footprint {
     }
 
     /// All that training a model of `config` takes, on `graph` as [`ModelConfig::prepare`] makes it: the task, the activations,
-    /// the parameters, and on a card of so many multiprocessors the workspace that operators share: the staging buffer of the
-    /// widest SpMM, or the partial sums of a product that is split, which are the larger part on a small graph. `None` is the
+    /// the parameters, and on a card of so many multiprocessors the workspace that operators share: the longest staging
+    /// buffer of an SpMM, or the partial sums of a product that is split, which are the larger part on a small graph. `None` is the
     /// CPU, which has no such workspace.
     pub fn of_training<E: Element>(
         graph: &Graph,
@@ -70,49 +66,39 @@ impl Footprint {
         footprint.add(MemoryKind::Activations, model.activations);
         footprint.add(MemoryKind::Weights, model.parameters);
         if let Some(multiprocessors) = multiprocessors {
+            let vertices = narrow(graph.vertices());
             let products = model.maps.iter().map(|&(inputs, outputs)| {
-                let vertices = narrow(graph.vertices());
                 let map = (narrow(inputs), narrow(outputs));
-                size_of::<f32>() as u64 * borrowed_floats::<E>(vertices, map, multiprocessors)
+                matmul::borrowed_floats::<E>(vertices, map, multiprocessors)
             });
-            let spmm = Self::borrowed_by_spmm::<E>(graph, config);
-            footprint.add(MemoryKind::Workspace, products.fold(spmm, u64::max));
+            let sums = &model.aggregations;
+            let spmm = Self::borrowed_by_spmm::<E>(graph, config, sums, multiprocessors);
+            let floats = products.fold(spmm, u64::max);
+            let bytes = floats.saturating_mul(size_of::<f32>() as u64);
+            footprint.add(MemoryKind::Workspace, bytes);
         }
         footprint
     }
 
-    /// Bytes that the widest SpMM borrows.
-    fn borrowed_by_spmm<E: Element>(graph: &Graph, config: &ModelConfig) -> u64 {
-        let vertices = graph.vertices();
-        // Of each CTA what of its first and of its last row belongs to others. Attention has two sums of a row, and a record of
-        // each vertex and head beside the staging buffer.
-        let (sums, heads) = match config.convolution {
-            ConvolutionConfig::Gat { heads, .. } => (Sums::Both, heads.max(1)),
-            _ => (Sums::One, 0),
+    /// Floats that the SpMM of any layer borrows at most, along either order of the edges.
+    fn borrowed_by_spmm<E: Element>(
+        graph: &Graph,
+        config: &ModelConfig,
+        aggregations: &[AggregationShape],
+        multiprocessors: u32,
+    ) -> u64 {
+        let mut orders = vec![Rows::of(graph.csr())];
+        if !graph.is_symmetric() {
+            orders.push(Rows::of(graph.transposed()));
+        }
+        let borrowed = |rows| {
+            let of = |shape: &AggregationShape| {
+                let shape = (narrow(shape.columns), shape.heads.map(narrow));
+                spmm::borrowed_floats::<E>(rows, shape, &config.policy, multiprocessors)
+            };
+            aggregations.iter().map(of).max().unwrap_or(0)
         };
-        let records = (heads as u64).saturating_mul(16 * vertices as u64);
-        let features = narrow(padded::<E>(config.aggregated_width()));
-        let row = u64::from(staged_row(features, sums, narrow(heads)))
-            * u64::from(STAGED_SLOTS)
-            * size_of::<f32>() as u64;
-        // A small graph is cut finer, until there are CTAs enough for a card of two hundred multiprocessors. Narrow rows are not
-        // cut as fine as that.
-        let edges = graph.edges() as u64;
-        let finest = match sums {
-            Sums::One => CTA_EDGES_LOG2_MIN,
-            Sums::Both => {
-                let loads = features / E::LANES as u32 / narrow(heads);
-                cta_edges_log2_min(lanes_log2(loads))
-            }
-        };
-        let fine = edges.div_ceil(1 << finest).min(16_000);
-        let rows = vertices - graph.csr().empty_rows().len();
-        let most = match config.policy.edges_per_warp {
-            Some(edges) => u64::from(edges.max(1)) * u64::from(WARPS_PER_CTA),
-            None => 1 << most_cta_edges_log2(edges, rows as u64, sums),
-        };
-        let ctas = edges.div_ceil(most).max(fine);
-        ctas.saturating_mul(row).saturating_add(records)
+        orders.into_iter().map(borrowed).max().unwrap_or(0)
     }
 
     /// Adds to a kind.

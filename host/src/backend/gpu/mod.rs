@@ -18,7 +18,7 @@ mod recording;
 pub(crate) mod schedule;
 mod sddmm;
 mod shadow;
-mod spmm;
+pub(crate) mod spmm;
 mod workspace;
 
 pub use buffer::Buffer;

@@ -2,23 +2,107 @@
 
 use crate::backend::{Schedule, SpmmPolicy};
 use crate::error::Error;
+use crate::graph::Csr;
 use halfgnn_contract::spmm::{self as contract, Schedule as Built, Sums};
 
-/// What an SpMM has to share out.
+/// What an SpMM has to share out: the edges, once for each tile of the columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
+    pub(super) rows: Rows,
+    pub(super) columns: Columns,
+    /// What a row adds up to.
+    pub(super) sums: Sums,
+}
+
+/// The rows of an adjacency.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
     pub(super) edges: u32,
     pub(super) vertices: u32,
     /// Rows that have edges.
-    pub(super) filled_rows: u32,
+    pub(super) filled: u32,
     /// Edges of the longest row.
-    pub(super) longest_row: u32,
+    pub(super) longest: u32,
+}
+
+impl Rows {
+    /// Those of `csr`. One that is too large for any SpMM counts as the largest.
+    pub(crate) fn of(csr: &Csr) -> Self {
+        let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        Self {
+            edges: narrow(csr.edges()),
+            vertices: narrow(csr.vertices()),
+            filled: narrow(csr.vertices() - csr.empty_rows().len()),
+            longest: csr.longest_row(),
+        }
+    }
+}
+
+/// The columns of an operand, as lanes load them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns {
+    /// Loads of a row, to the end of its padding.
+    pub(super) loads: u32,
+    /// Those of one head.
+    pub(super) head_loads: u32,
+    pub(super) heads: u32,
     /// Base-2 logarithm of the lanes of a sub-warp.
     pub(super) lanes_log2: u32,
-    /// How often the edges are walked: feature tiles times heads.
-    pub(super) passes: u32,
-    /// What a row adds up to.
-    pub(super) sums: Sums,
+    /// Tiles of the columns of a head.
+    pub(super) tiles: u32,
+}
+
+impl Columns {
+    /// `loads` loads a row, of all its `heads` together.
+    pub(super) fn new(loads: u32, heads: u32) -> Self {
+        let head_loads = loads / heads;
+        Self {
+            loads,
+            head_loads,
+            heads,
+            lanes_log2: contract::lanes_log2(head_loads),
+            tiles: contract::feature_tiles(head_loads),
+        }
+    }
+
+    /// How often the edges are walked.
+    fn passes(self) -> u64 {
+        u64::from(self.tiles) * u64::from(self.heads)
+    }
+}
+
+/// How an SpMM is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) schedule: Built,
+    /// Edges of a CTA as a base-2 logarithm, and CTAs that edges are dealt out to; zeros in the vertex-parallel schedule,
+    /// which has neither, and so no staging buffer.
+    pub(super) cta_edges_log2: u32,
+    pub(super) ctas: u32,
+}
+
+impl Plan {
+    /// What a policy asks for, or what is faster; `built` says whether there is a vertex-parallel kernel.
+    pub(super) fn of(
+        policy: &SpmmPolicy,
+        work: &Work,
+        multiprocessors: u32,
+        built: bool,
+    ) -> Result<Self, Error> {
+        let schedule = schedule(policy, work, multiprocessors, built)?;
+        let (cta_edges_log2, ctas) = match schedule {
+            Built::EdgeParallel => {
+                let log2 = cta_edges_log2(policy, work, multiprocessors)?;
+                (log2, contract::ctas(work.rows.edges, log2))
+            }
+            Built::VertexParallel => (0, 0),
+        };
+        Ok(Self {
+            schedule,
+            cta_edges_log2,
+            ctas,
+        })
+    }
 }
 
 /// CTAs of the edge-parallel kernel that a multiprocessor holds at once, of 48 registers a thread.
@@ -47,7 +131,7 @@ const VERTEX_LONGEST_ROW: u32 = 512;
 /// The vertex-parallel kernel takes one launch where the edge-parallel one takes two; but a warp a row leaves lanes idle
 /// in short rows and has others wait for long ones. So it is taken where the card is not filled anyway, and
 /// no row is much longer than a launch: on graphs of Cora's size, where a launch is what takes time.
-pub(super) fn schedule(
+fn schedule(
     policy: &SpmmPolicy,
     work: &Work,
     multiprocessors: u32,
@@ -70,19 +154,15 @@ pub(super) fn schedule(
 
 /// Whether all rows are under way at once, and none for long.
 fn suits_vertices(work: &Work, multiprocessors: u32) -> bool {
-    let ctas = u64::from(contract::vertex_ctas(work.vertices)) * u64::from(work.passes);
+    let ctas = u64::from(contract::vertex_ctas(work.rows.vertices)) * work.columns.passes();
     let most = VERTEX_WAVES * VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
-    ctas <= most && work.longest_row <= VERTEX_LONGEST_ROW
+    ctas <= most && work.rows.longest <= VERTEX_LONGEST_ROW
 }
 
 /// Edges of an edge-parallel CTA as a base-2 logarithm: what the policy asks for, or what is faster.
-pub(super) fn cta_edges_log2(
-    policy: &SpmmPolicy,
-    work: &Work,
-    multiprocessors: u32,
-) -> Result<u32, Error> {
+fn cta_edges_log2(policy: &SpmmPolicy, work: &Work, multiprocessors: u32) -> Result<u32, Error> {
     match policy.edges_per_warp {
-        Some(edges) => forced(edges, work.lanes_log2),
+        Some(edges) => forced(edges, work.columns.lanes_log2),
         None => Ok(choose(work, multiprocessors)),
     }
 }
@@ -92,12 +172,12 @@ fn enough(multiprocessors: u32) -> u64 {
     WAVES * CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors)
 }
 
-/// The most edges of a CTA, as a base-2 logarithm, for so many edges in so many rows.
+/// The most edges of a CTA, as a base-2 logarithm.
 ///
 /// Merging two sums takes twice the shared memory, which the first-level cache then has no more: with
 /// [`contract::CTA_EDGES_LOG2_MAX`] GAT's step was up to 30 % slower on an H200.
-pub(crate) fn most_cta_edges_log2(edges: u64, rows: u64, sums: Sums) -> u32 {
-    if sums == Sums::Both || edges < LONG_ROWS.saturating_mul(rows) {
+fn most_cta_edges_log2(rows: Rows, sums: Sums) -> u32 {
+    if sums == Sums::Both || u64::from(rows.edges) < LONG_ROWS * u64::from(rows.filled) {
         contract::EDGES_PER_CTA.ilog2()
     } else {
         contract::CTA_EDGES_LOG2_MAX
@@ -108,13 +188,13 @@ pub(crate) fn most_cta_edges_log2(edges: u64, rows: u64, sums: Sums) -> u32 {
 /// multiprocessors (HP-SpMM's dynamic task partition). The more edges a CTA has the fewer rows cross CTAs and the less
 /// the merge costs an edge; but too few CTAs leave multiprocessors idle at the end, or from the start on.
 fn choose(work: &Work, multiprocessors: u32) -> u32 {
-    let fewest = contract::cta_edges_log2_min(work.lanes_log2);
-    let most = most_cta_edges_log2(work.edges.into(), work.filled_rows.into(), work.sums);
+    let fewest = contract::cta_edges_log2_min(work.columns.lanes_log2);
+    let most = most_cta_edges_log2(work.rows, work.sums);
     (fewest..=most)
         .rev()
         .find(|&log2| {
-            let ctas = contract::ctas(work.edges, log2);
-            u64::from(ctas) * u64::from(work.passes) >= enough(multiprocessors)
+            let ctas = contract::ctas(work.rows.edges, log2);
+            u64::from(ctas) * work.columns.passes() >= enough(multiprocessors)
         })
         .unwrap_or(fewest)
 }
@@ -142,56 +222,57 @@ fn forced(edges_per_warp: u32, lanes_log2: u32) -> Result<u32, Error> {
 mod tests {
     use super::*;
 
-    fn work(edges: u32, filled_rows: u32, lanes_log2: u32) -> Work {
+    /// Passes of a sub-warp of so many lanes over rows of 100 edges at most.
+    fn work(edges: u32, filled: u32, lanes_log2: u32, passes: u32) -> Work {
         Work {
-            edges,
-            vertices: filled_rows,
-            filled_rows,
-            longest_row: 100,
-            lanes_log2,
-            passes: 1,
+            rows: Rows {
+                edges,
+                vertices: filled,
+                filled,
+                longest: 100,
+            },
+            columns: Columns::new(passes << lanes_log2, passes),
             sums: Sums::One,
         }
     }
 
     fn chosen(edges: u32, lanes_log2: u32, passes: u32) -> u32 {
-        let work = Work {
-            passes,
-            ..work(edges, edges / 32, lanes_log2)
-        };
-        choose(&work, 132)
+        choose(&work(edges, edges / 32, lanes_log2, passes), 132)
     }
 
     fn scheduled(policy: SpmmPolicy, work: &Work) -> Built {
         schedule(&policy, work, 132, true).expect("a legal schedule")
     }
 
-    /// Cora, with half8 loads of 64 features.
-    const CORA: Work = Work {
-        edges: 10_556,
-        vertices: 2_708,
-        filled_rows: 2_708,
-        longest_row: 168,
-        lanes_log2: 3,
-        passes: 1,
-        sums: Sums::One,
-    };
+    /// Cora, whose 64 features take 8 loads of half8.
+    fn cora() -> Work {
+        let rows = Rows {
+            edges: 10_556,
+            vertices: 2_708,
+            filled: 2_708,
+            longest: 168,
+        };
+        Work {
+            rows,
+            columns: Columns::new(8, 1),
+            sums: Sums::One,
+        }
+    }
 
     #[test]
     fn small_graphs_of_short_rows_are_vertex_parallel() {
         let auto = |work: Work| scheduled(SpmmPolicy::DEFAULT, &work);
-        assert_eq!(auto(CORA), Built::VertexParallel);
+        assert_eq!(auto(cora()), Built::VertexParallel);
         // A star has one long row, and the card waits for it.
-        let star = Work {
-            longest_row: 2_707,
-            ..CORA
-        };
+        let mut star = cora();
+        star.rows.longest = 2_707;
         assert_eq!(auto(star), Built::EdgeParallel);
         // So many rows, or passes over them, that they come in waves.
-        let waves = |vertices: u32, passes: u32| Work {
-            vertices,
-            passes,
-            ..CORA
+        let waves = |vertices: u32, passes: u32| {
+            let mut work = cora();
+            work.rows.vertices = vertices;
+            work.columns = Columns::new(8 * passes, passes);
+            work
         };
         assert_eq!(auto(waves(6_336, 1)), Built::VertexParallel);
         assert_eq!(auto(waves(6_337, 1)), Built::EdgeParallel);
@@ -199,12 +280,12 @@ mod tests {
         assert_eq!(auto(waves(u32::MAX, 1)), Built::EdgeParallel);
         // On a card of so few multiprocessors it is no small graph.
         assert_eq!(
-            schedule(&SpmmPolicy::DEFAULT, &CORA, 16, true).expect("a legal schedule"),
+            schedule(&SpmmPolicy::DEFAULT, &cora(), 16, true).expect("a legal schedule"),
             Built::EdgeParallel
         );
         // What is not built is not chosen.
         assert_eq!(
-            schedule(&SpmmPolicy::DEFAULT, &CORA, 132, false).expect("a legal schedule"),
+            schedule(&SpmmPolicy::DEFAULT, &cora(), 132, false).expect("a legal schedule"),
             Built::EdgeParallel
         );
     }
@@ -216,8 +297,8 @@ mod tests {
             edges_per_warp,
             ..SpmmPolicy::DEFAULT
         };
-        let large = work(1 << 27, 1 << 20, 3);
-        for work in [CORA, large] {
+        let large = work(1 << 27, 1 << 20, 3, 1);
+        for work in [cora(), large] {
             assert_eq!(
                 scheduled(policy(Schedule::Vertex, None), &work),
                 Built::VertexParallel
@@ -231,7 +312,7 @@ mod tests {
                 Built::EdgeParallel
             );
         }
-        let both = schedule(&policy(Schedule::Vertex, Some(64)), &CORA, 132, true);
+        let both = schedule(&policy(Schedule::Vertex, Some(64)), &cora(), 132, true);
         let message = both.expect_err("no legal schedule").to_string();
         assert!(message.contains("64 edges a warp"), "{message}");
     }
@@ -255,7 +336,7 @@ mod tests {
 
     #[test]
     fn short_rows_get_no_large_ctas() {
-        let work = work(1 << 27, 1 << 25, 3);
+        let work = work(1 << 27, 1 << 25, 3, 1);
         assert_eq!(1 << choose(&work, 132), contract::EDGES_PER_CTA);
     }
 
@@ -263,7 +344,7 @@ mod tests {
     fn two_sums_get_no_large_ctas() {
         let work = Work {
             sums: Sums::Both,
-            ..work(1 << 27, 1 << 20, 3)
+            ..work(1 << 27, 1 << 20, 3, 1)
         };
         assert_eq!(1 << choose(&work, 132), contract::EDGES_PER_CTA);
     }

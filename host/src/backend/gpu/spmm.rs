@@ -1,14 +1,14 @@
 //! SpMM: two launches, the edge-parallel kernel and its follow-up, or one, the vertex-parallel kernel.
 
 use super::attention::edge_attention;
-use super::schedule::{self, Work};
+use super::schedule::{Columns, Plan, Rows, Work};
 use super::{
     Gpu, array, dense_config, matrix, narrow, optional_array, optional_matrix, stride_vectors,
 };
 use crate::backend::{
     Accumulate, Activation, Adjacency, Aggregation, Combine, DenseOperators, EdgeAttention,
     EdgeWeights, HalfLoad, NormalizeOperators, Scaling, SoftmaxGradient, SparseOperators, Spmm,
-    SpmmEpilogue, Write,
+    SpmmEpilogue, SpmmPolicy, Write,
 };
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
@@ -59,48 +59,43 @@ impl<D: Driver> Gpu<D> {
         let x_stride = stride_vectors(NAME, x)?;
         let load = kind.load;
         // A row is read to the end of its padding, in as many loads as fit into its 16-byte vectors.
-        let feature_loads = x_stride * E::LANES as u32 / load.width();
+        let loads = x_stride * E::LANES as u32 / load.width();
         let heads = match op.weights {
             EdgeWeights::Ones | EdgeWeights::Columns(_) | EdgeWeights::Features(_) => 1,
             EdgeWeights::Planes { heads, .. } => heads,
             EdgeWeights::Attention(of) => of.heads,
         };
         let heads = narrow(NAME, "heads", heads)?;
-        let head_loads = feature_loads / heads;
-        let lanes_log2 = contract::lanes_log2(head_loads);
-        let tiles = contract::feature_tiles(head_loads);
-        let work = Work {
+        let rows = Rows {
             edges,
             vertices: narrow(NAME, "vertices", a.vertices())?,
-            filled_rows: narrow(NAME, "rows", a.vertices() - a.empty_rows.len())?,
-            longest_row: a.longest_row,
+            filled: narrow(NAME, "rows", a.vertices() - a.empty_rows.len())?,
+            longest: a.longest_row,
+        };
+        let work = kind.work(rows, Columns::new(loads, heads));
+        let Columns {
+            head_loads,
             lanes_log2,
-            passes: tiles * heads,
-            sums: kind.accumulate.sums(),
-        };
-        let multiprocessors = self.driver.info().multiprocessors;
-        let built = kind.entry(Schedule::VertexParallel).is_some();
-        let schedule = schedule::schedule(&op.policy, &work, multiprocessors, built)?;
-        let (cta_edges_log2, ctas) = match schedule {
-            Schedule::EdgeParallel => {
-                let log2 = schedule::cta_edges_log2(&op.policy, &work, multiprocessors)?;
-                (log2, contract::ctas(edges, log2))
-            }
-            // Neither edges a CTA nor a staging buffer.
-            Schedule::VertexParallel => (0, 0),
-        };
+            tiles,
+            ..
+        } = work.columns;
+        let Plan {
+            schedule,
+            cta_edges_log2,
+            ctas,
+        } = kind.plan(&op.policy, &work, self.driver.info().multiprocessors)?;
         let first = kind
             .entry(schedule)
             .ok_or_else(|| kind.missing::<D, E>(op))?;
         let fused = first.scale == Scale::Finished;
         let sums = work.sums;
-        let staged_row = contract::staged_row(feature_loads * load.width(), sums, heads);
+        let staged_row = kind.staged_row(work.columns);
         let through = second_sum.as_ref().and_then(|of| of.through.as_ref());
         // Records come first, since they are as long as vectors.
-        let records = through.map_or(0, |through| through.values.len() as u64);
-        let floats = 4 * records + contract::staging_floats(ctas, staged_row);
+        let records = RECORD_FLOATS * through.map_or(0, |through| through.values.len() as u64);
+        let floats = records + contract::staging_floats(ctas, staged_row);
         let workspace = self.workspace.floats(&self.driver, &self.ledger, floats)?;
-        let staging = DevicePtr::new(workspace.address() + 16 * records);
+        let staging = DevicePtr::new(workspace.address() + size_of::<f32>() as u64 * records);
 
         let (mut edge_weights, mut column_scale) = (DevicePtr::NULL, DevicePtr::NULL);
         let mut attention = attention::EdgeAttention::NONE;
@@ -139,13 +134,13 @@ impl<D: Driver> Gpu<D> {
             empty_count,
             x_stride,
             y_stride: stride_vectors(NAME, y)?,
-            feature_loads,
+            feature_loads: loads,
             features: narrow(NAME, "feature length", x.columns())?,
             lanes_log2,
             ctas,
             cta_edges_log2,
             staged_row,
-            vertices: work.vertices,
+            vertices: rows.vertices,
             reserved: 0,
             self_factor: itself.map_or(0.0, |itself| itself.factor),
             relu: op.epilogue.relu.into(),
@@ -173,7 +168,7 @@ impl<D: Driver> Gpu<D> {
             }
             if schedule == Schedule::VertexParallel {
                 let shared_bytes = contract::vertex_shared::bytes(lane);
-                let config = config(contract::vertex_ctas(work.vertices), shared_bytes);
+                let config = config(contract::vertex_ctas(rows.vertices), shared_bytes);
                 self.kernels
                     .launch(&self.driver, first.name, config, &params)?;
             } else {
@@ -269,6 +264,44 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
+/// Floats of what an edge wants to know of its destination.
+const RECORD_FLOATS: u64 = (size_of::<[f32; 4]>() / size_of::<f32>()) as u64;
+
+/// The most floats that a sum over neighbours wants to borrow in training, along `rows`, of so many columns and, where
+/// attention weighs the neighbours, heads: in the forward pass, with factors of columns or without, and for the gradient.
+/// What no kernel can do borrows nothing.
+pub(crate) fn borrowed_floats<E: Element>(
+    rows: Rows,
+    (columns, heads): (u32, Option<u32>),
+    policy: &SpmmPolicy,
+    multiprocessors: u32,
+) -> u64 {
+    let kind = |weights, epilogue| {
+        Kind::new::<E>(policy, Aggregation::Sum, weights, heads.is_some(), epilogue)
+    };
+    let (kinds, records) = match heads {
+        None => {
+            let kinds = [Weights::Ones, Weights::ColumnScale]
+                .map(|weights| [false, true].map(|epilogue| kind(weights, epilogue)));
+            (kinds.concat(), 0)
+        }
+        // On the way back there is a record of each vertex and head.
+        Some(heads) => {
+            let kinds = [Weights::SignedAttention, Weights::AttentionGradient]
+                .map(|weights| kind(weights, false));
+            (kinds.to_vec(), u64::from(rows.vertices) * u64::from(heads))
+        }
+    };
+    let elements = columns.next_multiple_of(E::LANES as u32);
+    let staged = kinds.into_iter().map(|kind| {
+        let heads = heads.unwrap_or(1).clamp(1, elements.max(1));
+        let columns = Columns::new(elements / kind.load.width(), heads);
+        let plan = kind.plan(policy, &kind.work(rows, columns), multiprocessors);
+        contract::staging_floats(plan.map_or(0, |plan| plan.ctas), kind.staged_row(columns))
+    });
+    (RECORD_FLOATS * records).saturating_add(staged.max().unwrap_or(0))
+}
+
 /// What an entry is made of, but its schedule.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
@@ -298,7 +331,19 @@ impl Kind {
                 }) => Weights::AttentionGradient,
             },
         };
-        let load = match (E::PRECISION, op.policy.load) {
+        let (epilogue, both) = (!op.epilogue.is_none(), second_sum.is_some());
+        Self::new::<E>(&op.policy, op.aggregation, weights, both, epilogue)
+    }
+
+    /// `both` sums, or one.
+    fn new<E: Element>(
+        policy: &SpmmPolicy,
+        aggregation: Aggregation,
+        weights: Weights,
+        both: bool,
+        epilogue: bool,
+    ) -> Self {
+        let load = match (E::PRECISION, policy.load) {
             (Precision::Half, HalfLoad::Half2) => Load::Half2,
             (Precision::Half, HalfLoad::Half4) => Load::Half4,
             (Precision::Half, HalfLoad::Half8) => Load::Half8,
@@ -306,15 +351,15 @@ impl Kind {
         };
         // Column factors and attention are float, and so is what is added up with them.
         let in_half = E::PRECISION == Precision::Half
-            && op.policy.accumulate == Accumulate::Half
+            && policy.accumulate == Accumulate::Half
             && matches!(weights, Weights::Ones | Weights::EdgeFeatures);
-        let accumulate = match op.aggregation {
+        let accumulate = match aggregation {
             Aggregation::Max => contract::Accumulate::Largest,
-            Aggregation::Sum if second_sum.is_some() => contract::Accumulate::BothInFloat,
+            Aggregation::Sum if both => contract::Accumulate::BothInFloat,
             Aggregation::Sum if in_half => contract::Accumulate::InHalf,
             Aggregation::Sum => contract::Accumulate::InFloat,
         };
-        let scale = match (op.aggregation, op.policy.scaling, op.policy.write) {
+        let scale = match (aggregation, policy.scaling, policy.write) {
             (Aggregation::Max, ..) => Some(Scale::Maximum),
             (_, Scaling::Discretized, Write::Staged) => Some(Scale::Discretized),
             (_, Scaling::Discretized, Write::Atomic) => Some(Scale::Atomic),
@@ -327,7 +372,7 @@ impl Kind {
             weights,
             scale,
             accumulate,
-            epilogue: !op.epilogue.is_none(),
+            epilogue,
         }
     }
 
@@ -339,6 +384,27 @@ impl Kind {
             .then(|| of(Scale::Finished))
             .flatten()
             .or_else(|| of(scale))
+    }
+
+    /// What it has to share out.
+    fn work(self, rows: Rows, columns: Columns) -> Work {
+        Work {
+            rows,
+            columns,
+            sums: self.accumulate.sums(),
+        }
+    }
+
+    /// How it is launched.
+    fn plan(self, policy: &SpmmPolicy, work: &Work, multiprocessors: u32) -> Result<Plan, Error> {
+        let built = self.entry(Schedule::VertexParallel).is_some();
+        Plan::of(policy, work, multiprocessors, built)
+    }
+
+    /// Floats of a row of the staging buffer.
+    fn staged_row(self, columns: Columns) -> u32 {
+        let elements = columns.loads * self.load.width();
+        contract::staged_row(elements, self.accumulate.sums(), columns.heads)
     }
 
     /// That it is not, and what is.
