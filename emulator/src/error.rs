@@ -57,12 +57,20 @@ pub(crate) fn shorten(text: &str) -> String {
             out.push('…');
             break;
         }
+        out.push(c);
+    }
+    without_control(out.trim_end())
+}
+
+/// A text with its control characters escaped, of which some end a line, and some tell a terminal what to do.
+pub(crate) fn without_control(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
         match c.is_control() {
             true => out.extend(c.escape_debug()),
             false => out.push(c),
         }
     }
-    out.truncate(out.trim_end().len());
     out
 }
 

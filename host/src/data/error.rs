@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use super::text::one_line;
 use crate::graph::GraphError;
 
 /// Why a dataset was refused: where, and what. One line, for people.
 #[derive(Debug, thiserror::Error)]
-#[error("{place}: {problem}")]
+#[error("{}", one_line(&format!("{place}: {problem}")))]
 pub struct DataError {
     place: String,
     problem: DataProblem,

@@ -9,7 +9,7 @@
 use super::{Progress, Snapshot, Tensor, Tensors, TrainConfig};
 use crate::backend::OptimizerSnapshot;
 use crate::data::Dataset;
-use crate::data::text::one_line;
+use crate::data::text::short_line;
 use crate::file;
 use crate::nn::ModelConfig;
 use crate::tensor::Precision;
@@ -185,7 +185,7 @@ impl Checkpoint {
         // The reason may be another library's, and cite what is in the file.
         Self::from_bytes(&bytes).map_err(|reason| CheckpointError::Format {
             path: path.to_owned(),
-            reason: one_line(&reason),
+            reason: short_line(&reason),
         })
     }
 
