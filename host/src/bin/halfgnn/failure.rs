@@ -2,7 +2,7 @@
 
 use halfgnn::Error;
 use halfgnn::driver::DriverError;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 
 /// One line for a person, and whose fault it is.
@@ -27,13 +27,19 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Failure::Input(text) | Failure::Run(text)) = self;
-        // Whatever a driver or a file had to say, it stays one line.
+        // Whatever a driver or a file had to say, it stays one line and tells the terminal nothing.
         for (index, line) in text
             .lines()
             .filter(|line| !line.trim().is_empty())
             .enumerate()
         {
-            write!(f, "{}{}", if index > 0 { "; " } else { "" }, line.trim())?;
+            f.write_str(if index > 0 { "; " } else { "" })?;
+            for character in line.trim().chars() {
+                match character.is_control() {
+                    true => write!(f, "{}", character.escape_debug())?,
+                    false => f.write_char(character)?,
+                }
+            }
         }
         Ok(())
     }
@@ -47,5 +53,16 @@ impl From<Error> for Failure {
             Error::Driver(_) | Error::Contract(_) => Failure::Run(error.to_string()),
             _ => Failure::Input(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line_that_a_terminal_only_shows() {
+        let failure = Failure::Run("cannot: \r\n\n  why\u{1b}[2J \u{7} \n".into());
+        assert_eq!(failure.to_string(), r"cannot:; why\u{1b}[2J \u{7}");
     }
 }
