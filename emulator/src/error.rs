@@ -1,5 +1,6 @@
 //! What can be wrong with a PTX text.
 
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// Why a PTX text was not accepted: the line, what stands there, and what is wrong with it.
@@ -19,32 +20,48 @@ impl ParseError {
         Self {
             line,
             text: shorten(text.as_ref()),
-            message: without_long_names(message.into()),
+            // Blanks part the names that a sentence cites from its words.
+            message: message
+                .into()
+                .split(' ')
+                .map(shown_name)
+                .collect::<Vec<_>>()
+                .join(" "),
         }
     }
 }
 
-/// A sentence in which names of any length keep their beginning and their end. The mangled names of compilers stay whole.
-fn without_long_names(message: String) -> String {
-    const KEPT: [usize; 2] = [240, 60];
-    let is_long = |word: &str| word.chars().count() > KEPT[0] + KEPT[1];
-    if !message.split(' ').any(is_long) {
-        return message;
+/// Of a name of any length the beginning and the end, with control characters escaped.
+pub(crate) fn shown_name(name: &str) -> Cow<'_, str> {
+    const BEGIN: usize = 240;
+    const END: usize = 60;
+    let length = name.chars().count();
+    if length > BEGIN + END {
+        let begin = name.chars().take(BEGIN);
+        let end = name.chars().skip(length - END);
+        let short: String = begin.chain(['…']).chain(end).collect();
+        Cow::Owned(escaped(&short))
+    } else if name.contains(char::is_control) {
+        Cow::Owned(escaped(name))
+    } else {
+        Cow::Borrowed(name)
     }
-    let shortened = |word: &str| {
-        if !is_long(word) {
-            return word.to_owned();
-        }
-        let from = word.chars().count() - KEPT[1];
-        let begin = word.chars().take(KEPT[0]);
-        let end = word.chars().skip(from);
-        begin.chain(['…']).chain(end).collect()
-    };
-    let words: Vec<String> = message.split(' ').map(shortened).collect();
-    words.join(" ")
 }
 
-/// One line of at most 160 characters: what a report can show of a text of any length.
+/// A text with its control characters escaped, of which some end a line, and some tell a terminal what to do.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => out.extend(c.escape_debug()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+/// One line of at most 160 characters, the control characters among them escaped: what a report can show of a text of any
+/// length.
 pub(crate) fn shorten(text: &str) -> String {
     const LIMIT: usize = 160;
     let mut out = String::new();
@@ -59,19 +76,7 @@ pub(crate) fn shorten(text: &str) -> String {
         }
         out.push(c);
     }
-    without_control(out.trim_end())
-}
-
-/// A text with its control characters escaped, of which some end a line, and some tell a terminal what to do.
-pub(crate) fn without_control(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() {
-            true => out.extend(c.escape_debug()),
-            false => out.push(c),
-        }
-    }
-    out
+    escaped(out.trim_end())
 }
 
 #[cfg(test)]

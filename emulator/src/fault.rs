@@ -1,5 +1,6 @@
 //! What a launch can do wrong, as `compute-sanitizer` would report it.
 
+use crate::error::shown_name;
 use std::fmt;
 
 /// The kind of a fault.
@@ -156,7 +157,7 @@ impl fmt::Display for FaultPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` (PTX line {}", self.instruction, self.line)?;
         match &self.source {
-            Some((file, line)) => write!(f, ", {file}:{line})"),
+            Some((file, line)) => write!(f, ", {}:{line})", shown_name(file)),
             None => f.write_str(")"),
         }
     }
@@ -204,9 +205,14 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [bx, by, bz] = self.block;
         let [tx, ty, tz] = self.thread;
-        write!(f, "{} in kernel {}", self.kind.describe(), self.kernel)?;
+        write!(
+            f,
+            "{} in kernel {}",
+            self.kind.describe(),
+            shown_name(&self.kernel)
+        )?;
         if self.function != self.kernel {
-            write!(f, " (function {})", self.function)?;
+            write!(f, " (function {})", shown_name(&self.function))?;
         }
         write!(
             f,
@@ -227,21 +233,21 @@ impl fmt::Display for Fault {
                 len,
                 distance,
             } = a;
+            let name = shown_name(name);
+            // Where the access begins, and how far it goes.
+            let (offset, bytes) = self.access.map_or((0, 0), |x| {
+                (x.address.wrapping_sub(*base), u64::from(x.bytes))
+            });
             match distance {
-                0 => {
-                    let offset = self.access.map_or(0, |x| x.address.wrapping_sub(*base));
-                    write!(f, ", {offset} bytes into {name} ({len} bytes at {base:#x})")?;
+                0 => write!(f, ", {offset} bytes into {name}")?,
+                1.. if offset < *len => {
+                    let over = bytes.saturating_sub(len - offset);
+                    write!(f, ", {over} bytes over the end of {name}")?;
                 }
-                1.. => write!(
-                    f,
-                    ", {distance} bytes after the end of {name} ({len} bytes at {base:#x})"
-                )?,
-                _ => write!(
-                    f,
-                    ", {} bytes before {name} ({len} bytes at {base:#x})",
-                    distance.unsigned_abs()
-                )?,
+                1.. => write!(f, ", {distance} bytes after the end of {name}")?,
+                _ => write!(f, ", {} bytes before {name}", distance.unsigned_abs())?,
             }
+            write!(f, " ({len} bytes at {base:#x})")?;
         }
         if let Some(o) = &self.other {
             let ([bx, by, bz], [tx, ty, tz]) = (o.block, o.thread);
@@ -259,3 +265,26 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_on_either_side_and_at_the_ends_of_the_address_space() {
+        let of = |address, bytes| FaultAllocation::distance(address, bytes, 1000, 24);
+        assert_eq!([of(999, 1), of(900, 16)], [-1, -100]);
+        assert_eq!([of(1000, 1), of(1000, 24), of(1023, 1)], [0; 3]);
+        // Reaching over the end, right at it, behind it.
+        assert_eq!(
+            [of(1016, 16), of(1024, 1), of(1025, 1), of(1124, 4)],
+            [1, 1, 1, 100]
+        );
+        assert_eq!(
+            [of(0, 16), of(u64::MAX, 16), of(1 << 63, 16)],
+            [-1000, i64::MAX, i64::MAX - 1023]
+        );
+        assert_eq!(FaultAllocation::distance(5, 4, u64::MAX - 8, 8), -i64::MAX);
+        assert_eq!(FaultAllocation::distance(1000, 4, 1000, 0), 1);
+    }
+}

@@ -80,11 +80,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn error(&self, start: usize, message: &str) -> ParseError {
-        let shown = self
-            .text
-            .get(start..self.text.len().min(start + 40))
-            .unwrap_or("");
-        ParseError::new(self.line, shown.lines().next().unwrap_or(""), message)
+        let rest = self.text.get(start..).unwrap_or("");
+        let shown: String = rest.lines().next().unwrap_or("").chars().take(40).collect();
+        ParseError::new(self.line, shown, message)
     }
 
     fn skip_blanks(&mut self) -> Result<(), ParseError> {
@@ -160,7 +158,7 @@ impl<'a> Lexer<'a> {
                     self.at += 1;
                     return Ok(Token::Str(&self.text[start + 1..self.at - 1]));
                 }
-                b'\\' => self.at += 2,
+                b'\\' if self.peek(1) != b'\n' => self.at += 2,
                 _ if self.at >= self.bytes.len() => {
                     return Err(self.error(start, "this string is never closed"));
                 }

@@ -131,6 +131,7 @@ pub mod driver;
 mod error;
 pub mod file;
 pub mod graph;
+pub mod message;
 pub mod nn;
 pub mod ops;
 #[doc(hidden)] // what `halfgnn bench` compares with; the program is another crate

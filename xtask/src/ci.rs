@@ -90,8 +90,8 @@ fn packages() -> Result<(), Failure> {
     package::run(&package::Options::checked())
 }
 
-/// A minute, with another seed for each commit: what failed fails again for whoever looks into it, and the next commit
-/// tries other inputs. What is the same every time is among the tests.
+/// A minute, with another seed for each commit: with as many cores and as much time the inputs are the same for whoever looks
+/// into a failure, and the next commit tries others. What is the same every time is among the tests.
 fn fuzzing() -> Result<(), Failure> {
     fuzz::run(&fuzz::Options::of_a_minute(commit()))
 }

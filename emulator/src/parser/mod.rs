@@ -4,7 +4,7 @@ mod body;
 mod initial;
 pub(crate) mod syntax;
 
-use crate::error::{ParseError, without_control};
+use crate::error::ParseError;
 use crate::lexer::{Lexeme, Token, lex};
 use syntax::{Function, Slot, Source, Variable, VariableSpace};
 
@@ -196,7 +196,7 @@ impl<'a> Parser<'a> {
             return Err(self.error("expected a file name"));
         };
         self.at += 1;
-        source.files.insert(number, without_control(path));
+        source.files.insert(number, path.to_owned());
         while self.eat(b',') {
             self.int("a time stamp or size")?;
         }

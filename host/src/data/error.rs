@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::text::one_line;
 use crate::graph::GraphError;
+use crate::message::{escaped, shortened};
 
 /// Why a dataset was refused: where, and what. One line, for people.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", one_line(&format!("{place}: {problem}")))]
+#[error("{}: {}", escaped(place), shortened(&problem.to_string()))]
 pub struct DataError {
     place: String,
     problem: DataProblem,

@@ -45,7 +45,7 @@ mod splits;
 mod synthetic;
 #[cfg(test)]
 mod testing;
-pub(crate) mod text;
+mod text;
 mod upload;
 mod write;
 

@@ -294,47 +294,12 @@ pub(crate) fn shown(field: &[u8]) -> String {
     short.escape_debug().to_string()
 }
 
-/// One line of a message that may cite what is in a file: control characters are escaped, of which some end a line, and some
-/// tell a terminal what to do.
-pub(crate) fn one_line(message: &str) -> String {
-    let mut line = String::with_capacity(message.len());
-    for character in message.chars() {
-        match character.is_control() {
-            true => line.extend(character.escape_debug()),
-            false => line.push(character),
-        }
-    }
-    line
-}
-
-/// The same of a message that may cite a file at any length.
-pub(crate) fn short_line(message: &str) -> String {
-    const LONGEST: usize = 300;
-    let mut short: String = message.chars().take(LONGEST).collect();
-    if short.len() < message.len() {
-        short.push('…');
-    }
-    one_line(&short)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn text(bytes: &[u8]) -> Text<'_> {
         Text::new(Box::new(bytes), bytes.len() as u64, false)
-    }
-
-    #[test]
-    fn what_a_file_says_stays_on_one_line() {
-        assert_eq!(
-            one_line("größer\r\nals \u{1b}[31m"),
-            r"größer\r\nals \u{1b}[31m"
-        );
-        let long = "é".repeat(1000);
-        assert_eq!(one_line(&long), long);
-        assert_eq!(short_line(&long), format!("{}…", "é".repeat(300)));
-        assert_eq!(short_line(&long[..600]), long[..600]);
     }
 
     #[test]

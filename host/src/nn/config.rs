@@ -4,6 +4,7 @@ use super::Norm;
 use crate::backend::SpmmPolicy;
 use crate::error::Error;
 use crate::graph::{Graph, GraphError};
+use crate::ops::MOST_HEADS;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -218,7 +219,10 @@ impl ModelConfig {
     }
 
     /// That there is such a model.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with what is wrong.
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |reason: String| {
             Err(Error::Unsupported {
                 operator: "Network",
@@ -230,6 +234,16 @@ impl ModelConfig {
         }
         if self.classes == 0 || (self.layers > 1 && self.hidden == 0) {
             return refuse("a layer of width 0 computes nothing; give it at least 1".into());
+        }
+        let widths = [
+            ("features", self.features),
+            ("a hidden width", self.hidden),
+            ("classes", self.classes),
+        ];
+        if let Some((what, width)) = widths.iter().find(|(_, width)| *width > u32::MAX as usize) {
+            return refuse(format!(
+                "{what} of {width} columns; kernels count them in 32 bits"
+            ));
         }
         if !(0.0..1.0).contains(&self.dropout) {
             return refuse(format!(
@@ -246,6 +260,9 @@ impl ModelConfig {
             ConvolutionConfig::Gat { heads: 0, .. } => {
                 refuse("attention without heads computes nothing; give it at least 1".into())
             }
+            ConvolutionConfig::Gat { heads, .. } if heads > MOST_HEADS => refuse(format!(
+                "{heads} heads of attention; there can be {MOST_HEADS} at most"
+            )),
             ConvolutionConfig::Gat { heads, .. }
                 if heads > 1 && self.layers > 1 && !self.hidden.is_multiple_of(8 * heads) =>
             {

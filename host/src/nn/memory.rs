@@ -13,7 +13,7 @@ pub struct ModelMemory {
     pub parameters: u64,
     /// Inputs and outputs of the linear maps: what their products want to borrow is the device's to say.
     pub maps: Vec<(usize, usize)>,
-    /// The sums over neighbours, of which the same holds.
+    /// The sums over neighbours: what their SpMMs want to borrow is the device's to say.
     pub aggregations: Vec<AggregationShape>,
 }
 
@@ -121,7 +121,9 @@ impl MemoryPlan {
     pub(super) fn heads(&self, heads: usize, head: usize, columns: usize) -> usize {
         match heads {
             1 => columns,
-            heads => heads * head.next_multiple_of(self.lanes),
+            heads => {
+                heads.saturating_mul(head.saturating_add(self.lanes - 1) / self.lanes * self.lanes)
+            }
         }
     }
 

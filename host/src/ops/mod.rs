@@ -23,6 +23,9 @@ use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix, Precision};
 use halfgnn_contract::attention::edge_plane_stride;
 
+/// The most heads of an operator: CTAs in y or z of a grid.
+pub(crate) const MOST_HEADS: usize = 65_535;
+
 fn expect_shape<B: Backend, E: Element>(
     operator: &'static str,
     operands: [&'static str; 2],

@@ -1,6 +1,6 @@
 //! Numbers for edges: SDDMM.
 
-use super::expect_shape;
+use super::{MOST_HEADS, expect_shape};
 use crate::backend::{Adjacency, Backend, EdgeCombine, EdgeOperand, Sddmm, edge_plane};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -48,9 +48,6 @@ pub fn sddmm<B: Backend, E: Element>(
     )?;
     backend.sddmm(a, op, u, v, e)
 }
-
-/// Most heads of one operator: CTAs in y of one launch.
-const MOST_HEADS: usize = 65_535;
 
 /// SDDMM without a dot product: for each edge and head the sum, difference, product or quotient of two numbers, or a copy
 /// of one, each of them of the edge's row, of its column, or its own. Computed in float and rounded once.

@@ -54,13 +54,16 @@ impl Footprint {
     /// All that training a model of `config` takes, on `graph` as [`ModelConfig::prepare`] makes it: the task, the activations,
     /// the parameters, and on a card of so many multiprocessors the workspace that operators share: the longest staging
     /// buffer of an SpMM, or the partial sums of a product that is split, which are the larger part on a small graph. `None` is the
-    /// CPU, which has no such workspace.
+    /// CPU, which has no such workspace. A model that [`Network::new`] refuses adds nothing to the task.
     pub fn of_training<E: Element>(
         graph: &Graph,
         config: &ModelConfig,
         multiprocessors: Option<u32>,
     ) -> Self {
         let mut footprint = Self::of_task::<E>(graph, config.norm(), config.features);
+        if config.check().is_err() {
+            return footprint;
+        }
         // The same for every backend.
         let model = Network::<Cpu, E>::memory(graph.vertices(), config);
         footprint.add(MemoryKind::Activations, model.activations);

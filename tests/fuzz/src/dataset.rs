@@ -80,7 +80,7 @@ pub(crate) fn kind_of(error: &DataError) -> String {
 /// The kind of mistake that an error names: its words behind the file's name, up to the first figure.
 pub(crate) fn kind_of_text(shown: &str) -> String {
     assert!(
-        !shown.contains(char::is_control) && shown.len() < 4000,
+        !shown.contains(char::is_control) && shown.len() < 8000,
         "an error of one line: {shown:?}"
     );
     let problem = shown.split_once(": ").map_or(shown, |(_, rest)| rest);

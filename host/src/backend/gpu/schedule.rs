@@ -203,7 +203,10 @@ fn choose(work: &Work, multiprocessors: u32) -> u32 {
 fn forced(edges_per_warp: u32, lanes_log2: u32) -> Result<u32, Error> {
     let fewest = contract::cta_edges_log2_min(lanes_log2);
     let most = contract::CTA_EDGES_LOG2_MAX;
-    let log2 = (edges_per_warp.max(1) * contract::WARPS_PER_CTA).ilog2();
+    let log2 = edges_per_warp
+        .max(1)
+        .saturating_mul(contract::WARPS_PER_CTA)
+        .ilog2();
     if edges_per_warp.is_power_of_two() && (fewest..=most).contains(&log2) {
         return Ok(log2);
     }
@@ -354,7 +357,16 @@ mod tests {
         assert_eq!(forced(128, 0).expect("legal"), 9);
         assert_eq!(forced(256, 0).expect("legal"), 10);
         assert_eq!(forced(16, 3).expect("legal"), 6);
-        for (edges, lanes_log2) in [(0, 3), (8, 5), (16, 2), (100, 3), (512, 3)] {
+        for (edges, lanes_log2) in [
+            (0, 3),
+            (8, 5),
+            (16, 2),
+            (100, 3),
+            (512, 3),
+            (1 << 30, 3),
+            (1 << 31, 3),
+            (u32::MAX, 3),
+        ] {
             let message = forced(edges, lanes_log2)
                 .expect_err("no legal size")
                 .to_string();

@@ -294,10 +294,11 @@ pub(crate) fn borrowed_floats<E: Element>(
     };
     let elements = columns.next_multiple_of(E::LANES as u32);
     let staged = kinds.into_iter().map(|kind| {
-        let heads = heads.unwrap_or(1).clamp(1, elements.max(1));
+        let heads = heads.unwrap_or(1).max(1);
         let columns = Columns::new(elements / kind.load.width(), heads);
         let plan = kind.plan(policy, &kind.work(rows, columns), multiprocessors);
-        contract::staging_floats(plan.map_or(0, |plan| plan.ctas), kind.staged_row(columns))
+        let built = plan.ok().filter(|plan| kind.entry(plan.schedule).is_some());
+        contract::staging_floats(built.map_or(0, |plan| plan.ctas), kind.staged_row(columns))
     });
     (RECORD_FLOATS * records).saturating_add(staged.max().unwrap_or(0))
 }

@@ -2,7 +2,8 @@
 
 use halfgnn::Error;
 use halfgnn::driver::DriverError;
-use std::fmt::{self, Write as _};
+use halfgnn::message::escaped;
+use std::fmt;
 use std::process::ExitCode;
 
 /// One line for a person, and whose fault it is.
@@ -33,13 +34,12 @@ impl fmt::Display for Failure {
             .filter(|line| !line.trim().is_empty())
             .enumerate()
         {
-            f.write_str(if index > 0 { "; " } else { "" })?;
-            for character in line.trim().chars() {
-                match character.is_control() {
-                    true => write!(f, "{}", character.escape_debug())?,
-                    false => f.write_char(character)?,
-                }
-            }
+            write!(
+                f,
+                "{}{}",
+                if index > 0 { "; " } else { "" },
+                escaped(line.trim())
+            )?;
         }
         Ok(())
     }

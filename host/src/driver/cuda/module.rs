@@ -72,7 +72,7 @@ impl CudaModule {
                 module,
                 context: Arc::clone(context),
             }))),
-            failure => Err(DriverError::Module(match one_line(&log) {
+            failure => Err(DriverError::Module(match joined_lines(&log) {
                 log if log.is_empty() => words(failure),
                 log => format!("{}: {log}", words(failure)),
             })),
@@ -214,7 +214,7 @@ impl fmt::Debug for CudaFunction {
 }
 
 /// The compiler's log without its line breaks, and without what follows its end.
-fn one_line(log: &[u8]) -> String {
+fn joined_lines(log: &[u8]) -> String {
     let text = log.split(|&byte| byte == 0).next().unwrap_or_default();
     let text = String::from_utf8_lossy(text);
     text.lines()
@@ -301,7 +301,7 @@ mod tests {
     fn the_log_becomes_one_line() {
         let log = b"ptxas application ptx input, line 5; error   : Unknown symbol 'x'\n\nptxas fatal : aborted\n\0\0junk";
         let line = "ptxas application ptx input, line 5; error   : Unknown symbol 'x'; ptxas fatal : aborted";
-        assert_eq!(one_line(log), line);
-        assert_eq!(one_line(&[]), "");
+        assert_eq!(joined_lines(log), line);
+        assert_eq!(joined_lines(&[]), "");
     }
 }

@@ -6,13 +6,10 @@ use crate::backend::{
     SegmentReduction, SoftmaxGradient, Storage,
 };
 use crate::error::Error;
-use crate::ops::{check_attention, check_dropout, check_heads, expect_shape};
+use crate::ops::{MOST_HEADS, check_attention, check_dropout, check_heads, expect_shape};
 use crate::tensor::{Array, Element, Matrix};
 use bytemuck::Pod;
 use halfgnn_contract::attention::edge_plane_stride;
-
-/// The most heads: a grid has no more CTAs in y.
-const MOST_HEADS: usize = 65_535;
 
 /// Length of an array of a number for each edge and head of `a`.
 pub fn edge_values<B: Storage>(a: &Adjacency<B>, heads: usize) -> usize {

@@ -166,6 +166,10 @@ fn read_peers(path: &Path) -> Result<Vec<Peer>, Failure> {
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(index, line)| match serde_json::from_str::<Peer>(line) {
+            Ok(Peer { name, .. }) if name.contains(char::is_control) => Err(refuse(format!(
+                "line {}: the name has control characters, which cannot be shown",
+                index + 1
+            ))),
             Ok(peer) if peer.ms > 0.0 && peer.gib > 0.0 => Ok(peer),
             Ok(_) => Err(refuse(format!("line {}: ms and gib must be above 0", index + 1))),
             Err(error) => Err(refuse(format!(
