@@ -123,8 +123,9 @@ fn unpack() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
             fs::remove_dir_all(&place)?;
         }
         fs::create_dir_all(folder.join("unpacked"))?;
+        // With the time of now (-m): cargo tells by it what to build anew, and a package's files all have one and the same.
         let mut tar = Command::new("tar");
-        tar.arg("-xzf").arg(&archive);
+        tar.arg("-xzmf").arg(&archive);
         tar.arg("-C").arg(folder.join("unpacked"));
         workspace::run(&mut tar)?;
         if let Some(missing) = wanted.iter().find(|file| !place.join(file).is_file()) {
