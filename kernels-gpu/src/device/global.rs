@@ -194,166 +194,67 @@ impl<T: Access> Global<T> {
     }
 }
 
-/// Implements [`Access`] for a type of one register.
-macro_rules! access_scalar {
-    ($ty:ty, $suffix:literal, $class:ident) => {
+/// Implements [`Access`] for a type of one register or an array of them: the suffix of its instructions, the class of the
+/// registers and how they are written in an instruction, and its value made of them.
+macro_rules! access {
+    ($ty:ty, $suffix:literal, $class:ident, $places:literal, $value:tt of $($r:ident),+) => {
         impl Access for $ty {
-            #[inline(always)]
-            unsafe fn read(address: u64) -> Self {
-                let value: Self;
-                // SAFETY: the caller's promise; `pure` and `nomem` hold because the memory does not change.
-                unsafe {
-                    asm!(concat!("ld.global.nc.", $suffix, " {}, [{}];"), out($class) value, in(reg64) address,
-                        options(pure, nomem, nostack, preserves_flags));
-                }
-                value
+            // `pure` and `nomem` hold because the memory does not change.
+            access!(load read, "ld.global.nc.", [pure, nomem], $suffix, $class, $places, $value of $($r),+);
+            access!(load fetch, "ld.global.nc.", [readonly], $suffix, $class, $places, $value of $($r),+);
+            access!(load load, "ld.global.", [readonly], $suffix, $class, $places, $value of $($r),+);
+            access!(load_if load_if, "ld.global.", $suffix, $class, $places, $value of $($r),+);
+            access!(load_if load_once_if, "ld.global.L1::no_allocate.", $suffix, $class, $places, $value of $($r),+);
+            access!(store store, "st.global.", $suffix, $class, $places, $value of $($r),+);
+            access!(store store_once, "st.global.cs.", $suffix, $class, $places, $value of $($r),+);
+        }
+    };
+    (load $name:ident, $operation:literal, [$($option:ident),+], $suffix:literal, $class:ident, $places:literal,
+        $value:tt of $($r:ident),+) => {
+        #[inline(always)]
+        unsafe fn $name(address: u64) -> Self {
+            $(let $r;)+
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!(concat!($operation, $suffix, " ", $places, ", [{}];"), $(out($class) $r,)+ in(reg64) address,
+                    options($($option,)+ nostack, preserves_flags));
             }
-            #[inline(always)]
-            unsafe fn fetch(address: u64) -> Self {
-                let value: Self;
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("ld.global.nc.", $suffix, " {}, [{}];"), out($class) value, in(reg64) address,
-                        options(readonly, nostack, preserves_flags));
-                }
-                value
+            $value
+        }
+    };
+    (load_if $name:ident, $operation:literal, $suffix:literal, $class:ident, $places:literal,
+        $value:tt of $($r:ident),+) => {
+        #[inline(always)]
+        unsafe fn $name(present: bool, address: u64) -> Self {
+            $(let mut $r = Default::default();)+
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ", $operation, $suffix, " ",
+                    $places, ", [{address}]; }}"), $(inout($class) $r,)+ present = in(reg32) u32::from(present),
+                    address = in(reg64) address, options(readonly, nostack, preserves_flags));
             }
-            #[inline(always)]
-            unsafe fn load(address: u64) -> Self {
-                let value: Self;
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("ld.global.", $suffix, " {}, [{}];"), out($class) value, in(reg64) address,
-                        options(readonly, nostack, preserves_flags));
-                }
-                value
-            }
-            #[inline(always)]
-            unsafe fn load_if(present: bool, address: u64) -> Self {
-                let mut value = Self::default();
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ld.global.", $suffix,
-                        " {}, [{address}]; }}"), inout($class) value, present = in(reg32) u32::from(present),
-                        address = in(reg64) address, options(readonly, nostack, preserves_flags));
-                }
-                value
-            }
-            #[inline(always)]
-            unsafe fn load_once_if(present: bool, address: u64) -> Self {
-                let mut value = Self::default();
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ld.global.L1::no_allocate.",
-                        $suffix, " {}, [{address}]; }}"), inout($class) value, present = in(reg32) u32::from(present),
-                        address = in(reg64) address, options(readonly, nostack, preserves_flags));
-                }
-                value
-            }
-            #[inline(always)]
-            unsafe fn store(address: u64, value: Self) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("st.global.", $suffix, " [{}], {};"), in(reg64) address, in($class) value,
-                        options(nostack, preserves_flags));
-                }
-            }
-            #[inline(always)]
-            unsafe fn store_once(address: u64, value: Self) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("st.global.cs.", $suffix, " [{}], {};"), in(reg64) address, in($class) value,
-                        options(nostack, preserves_flags));
-                }
+            $value
+        }
+    };
+    (store $name:ident, $operation:literal, $suffix:literal, $class:ident, $places:literal,
+        $value:tt of $($r:ident),+) => {
+        #[inline(always)]
+        unsafe fn $name(address: u64, $value: Self) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!(concat!($operation, $suffix, " [{}], ", $places, ";"), in(reg64) address, $(in($class) $r,)+
+                    options(nostack, preserves_flags));
             }
         }
     };
 }
 
-access_scalar!(u16, "b16", reg16);
-access_scalar!(u32, "b32", reg32);
-access_scalar!(f32, "b32", reg32);
-access_scalar!(u64, "b64", reg64);
-
-/// Implements [`Access`] for an array of 32-bit registers.
-macro_rules! access_vector {
-    ($n:literal, $suffix:literal, $places:literal, $($r:ident),+) => {
-        impl Access for [u32; $n] {
-            #[inline(always)]
-            unsafe fn read(address: u64) -> Self {
-                $(let $r: u32;)+
-                // SAFETY: the caller's promise; `pure` and `nomem` hold because the memory does not change.
-                unsafe {
-                    asm!(concat!("ld.global.nc.", $suffix, " {{", $places, "}}, [{}];"), $(out(reg32) $r,)+ in(reg64) address,
-                        options(pure, nomem, nostack, preserves_flags));
-                }
-                [$($r),+]
-            }
-            #[inline(always)]
-            unsafe fn fetch(address: u64) -> Self {
-                $(let $r: u32;)+
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("ld.global.nc.", $suffix, " {{", $places, "}}, [{}];"), $(out(reg32) $r,)+ in(reg64) address,
-                        options(readonly, nostack, preserves_flags));
-                }
-                [$($r),+]
-            }
-            #[inline(always)]
-            unsafe fn load(address: u64) -> Self {
-                $(let $r: u32;)+
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("ld.global.", $suffix, " {{", $places, "}}, [{}];"), $(out(reg32) $r,)+ in(reg64) address,
-                        options(readonly, nostack, preserves_flags));
-                }
-                [$($r),+]
-            }
-            #[inline(always)]
-            unsafe fn load_if(present: bool, address: u64) -> Self {
-                $(let mut $r = 0u32;)+
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ld.global.", $suffix,
-                        " {{", $places, "}}, [{address}]; }}"), $(inout(reg32) $r,)+ present = in(reg32) u32::from(present),
-                        address = in(reg64) address, options(readonly, nostack, preserves_flags));
-                }
-                [$($r),+]
-            }
-            #[inline(always)]
-            unsafe fn load_once_if(present: bool, address: u64) -> Self {
-                $(let mut $r = 0u32;)+
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("{{ .reg .pred %present; setp.ne.b32 %present, {present}, 0; @%present ld.global.L1::no_allocate.",
-                        $suffix, " {{", $places, "}}, [{address}]; }}"), $(inout(reg32) $r,)+
-                        present = in(reg32) u32::from(present), address = in(reg64) address,
-                        options(readonly, nostack, preserves_flags));
-                }
-                [$($r),+]
-            }
-            #[inline(always)]
-            unsafe fn store(address: u64, [$($r),+]: Self) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("st.global.", $suffix, " [{}], {{", $places, "}};"), in(reg64) address, $(in(reg32) $r,)+
-                        options(nostack, preserves_flags));
-                }
-            }
-            #[inline(always)]
-            unsafe fn store_once(address: u64, [$($r),+]: Self) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    asm!(concat!("st.global.cs.", $suffix, " [{}], {{", $places, "}};"), in(reg64) address, $(in(reg32) $r,)+
-                        options(nostack, preserves_flags));
-                }
-            }
-        }
-    };
-}
-
-access_vector!(2, "v2.b32", "{}, {}", a, b);
-access_vector!(4, "v4.b32", "{}, {}, {}, {}", a, b, c, d);
+access!(u16, "b16", reg16, "{}", value of value);
+access!(u32, "b32", reg32, "{}", value of value);
+access!(f32, "b32", reg32, "{}", value of value);
+access!(u64, "b64", reg64, "{}", value of value);
+access!([u32; 2], "v2.b32", reg32, "{{{}, {}}}", [a, b] of a, b);
+access!([u32; 4], "v4.b32", reg32, "{{{}, {}, {}, {}}}", [a, b, c, d] of a, b, c, d);
 
 /// `red.global.or.b32`: sets bits of a word that other threads may set as well. The outcome does not depend on the order
 /// ([PTX ISA, `red`](https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-red)).
