@@ -34,6 +34,20 @@ fn in_kernel(body: &str) -> String {
     )
 }
 
+/// A string ends on its line, whatever stands before the line's end; and what is shown of a text is whole characters.
+#[test]
+fn the_line_and_the_text_of_what_no_token_is() {
+    let error = |text: &str| Module::parse(text).expect_err("no PTX");
+    let unclosed = error(".version 8.0\n.file 1 \"a\\\nb\"\n");
+    assert_eq!(unclosed.line, 2, "{unclosed}");
+    assert!(
+        unclosed.message.contains("not closed on its line"),
+        "{unclosed}"
+    );
+    let long = error(&format!(".version 8.0\n§x{}\n", "é".repeat(100)));
+    assert_eq!(long.text, format!("§x{}", "é".repeat(38)), "{long}");
+}
+
 /// A kernel that calls itself, or whose functions do, would need a stack.
 #[test]
 fn recursion_is_refused() {

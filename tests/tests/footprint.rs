@@ -124,7 +124,7 @@ fn staging_buffers_are_as_the_schedule_makes_them() {
 }
 
 /// The two orders of the edges differ, in their longest rows and in the rows without edges; four heads have records and terms
-/// of their own; another policy has no kernel for a warp a row.
+/// of their own; of another policy only sums without factors of columns are built.
 #[test]
 fn directed_graphs_heads_and_policies_are_foretold() {
     let edges = Rmat::graph500(9).generate(2).expect("a small graph");

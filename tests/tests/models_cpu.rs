@@ -214,7 +214,7 @@ fn what_is_made_again_has_the_same_bits_and_is_not_stored() {
 fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
     fn measure<E: Element>(toy: &Toy, config: &ModelConfig) {
         let mut foretold = Footprint::of_task::<E>(&toy.graph, config.norm(), toy.width);
-        let memory = Network::<Cpu, E>::memory(toy.graph.vertices(), config);
+        let memory = Network::<Cpu, E>::memory(toy.graph.vertices(), config).expect("a model");
         foretold.add(MemoryKind::Activations, memory.activations);
         foretold.add(MemoryKind::Weights, memory.parameters);
         let backend = Cpu::new();

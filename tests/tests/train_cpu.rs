@@ -239,7 +239,7 @@ fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
         let toy = Toy::new(width);
         let config = config(&toy, layers, hidden, dropout);
         let mut foretold = Footprint::of_task::<E>(&toy.graph, norm, width);
-        let memory = Network::<Cpu, E>::memory(toy.graph.vertices(), &config);
+        let memory = Network::<Cpu, E>::memory(toy.graph.vertices(), &config).expect("a model");
         foretold.add(MemoryKind::Activations, memory.activations);
         foretold.add(MemoryKind::Weights, memory.parameters);
 

@@ -98,6 +98,11 @@ fn an_access_that_only_begins_inside() {
     .reports(OutOfBounds)
     {
         check(&report, 16, 16, "a");
+        let said = report.fault.to_string();
+        assert!(
+            said.contains(", 8 bytes over the end of a (24 bytes"),
+            "{said}"
+        );
     }
     Case {
         body: &body,

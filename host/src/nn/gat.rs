@@ -38,7 +38,7 @@ impl GatBlueprint {
         if self.averaged {
             self.outputs
         } else {
-            self.outputs / self.heads.max(1)
+            self.outputs / self.heads
         }
     }
 

@@ -121,9 +121,7 @@ impl MemoryPlan {
     pub(super) fn heads(&self, heads: usize, head: usize, columns: usize) -> usize {
         match heads {
             1 => columns,
-            heads => {
-                heads.saturating_mul(head.saturating_add(self.lanes - 1) / self.lanes * self.lanes)
-            }
+            heads => heads * head.next_multiple_of(self.lanes),
         }
     }
 

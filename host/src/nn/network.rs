@@ -237,7 +237,11 @@ impl<B: Backend, E: Element> Network<B, E> {
     }
 
     /// What a model takes in training.
-    pub fn memory(vertices: usize, config: &ModelConfig) -> ModelMemory {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no such model.
+    pub fn memory(vertices: usize, config: &ModelConfig) -> Result<ModelMemory, Error> {
+        config.check()?;
         let mut plan = MemoryPlan::new::<E>(vertices);
         plan.keep(config.classes);
         if config.dropout > 0.0 {
@@ -283,7 +287,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 plan.give(widths.1);
             }
         }
-        plan.memory()
+        Ok(plan.memory())
     }
 
     /// Computes the output of layer `layer` once more, where it is not stored.

@@ -129,7 +129,7 @@ struct AnyHeader {
 #[non_exhaustive]
 pub enum CheckpointError {
     /// It cannot be written.
-    #[error("{}: cannot be written: {source}", path.display())]
+    #[error("{}: cannot be written: {source}", shown(path))]
     Write {
         /// The file.
         path: PathBuf,
@@ -137,7 +137,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// It cannot be read.
-    #[error("{}: cannot be read: {source}", path.display())]
+    #[error("{}: cannot be read: {source}", shown(path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -147,7 +147,8 @@ pub enum CheckpointError {
     /// It is no checkpoint.
     #[error(
         "{}: it is no checkpoint: {}; name a file that --save has written",
-        escaped(&path.to_string_lossy()), shortened(reason)
+        shown(path),
+        shortened(reason)
     )]
     Format {
         /// The file.
@@ -158,7 +159,8 @@ pub enum CheckpointError {
     /// It is one of another run.
     #[error(
         "{}: {}; name the dataset that it was trained on",
-        escaped(&path.to_string_lossy()), shortened(reason)
+        shown(path),
+        shortened(reason)
     )]
     OtherTask {
         /// The file.
@@ -166,6 +168,11 @@ pub enum CheckpointError {
         /// What differs.
         reason: String,
     },
+}
+
+/// A path as an error shows it.
+fn shown(path: &Path) -> String {
+    escaped(&path.to_string_lossy())
 }
 
 impl Checkpoint {

@@ -61,11 +61,10 @@ impl Footprint {
         multiprocessors: Option<u32>,
     ) -> Self {
         let mut footprint = Self::of_task::<E>(graph, config.norm(), config.features);
-        if config.check().is_err() {
-            return footprint;
-        }
         // The same for every backend.
-        let model = Network::<Cpu, E>::memory(graph.vertices(), config);
+        let Ok(model) = Network::<Cpu, E>::memory(graph.vertices(), config) else {
+            return footprint;
+        };
         footprint.add(MemoryKind::Activations, model.activations);
         footprint.add(MemoryKind::Weights, model.parameters);
         if let Some(multiprocessors) = multiprocessors {

@@ -292,9 +292,11 @@ pub(crate) fn borrowed_floats<E: Element>(
             (kinds.to_vec(), u64::from(rows.vertices) * u64::from(heads))
         }
     };
-    let elements = columns.next_multiple_of(E::LANES as u32);
+    let (elements, heads) = (
+        columns.next_multiple_of(E::LANES as u32),
+        heads.unwrap_or(1),
+    );
     let staged = kinds.into_iter().map(|kind| {
-        let heads = heads.unwrap_or(1).max(1);
         let columns = Columns::new(elements / kind.load.width(), heads);
         let plan = kind.plan(policy, &kind.work(rows, columns), multiprocessors);
         let built = plan.ok().filter(|plan| kind.entry(plan.schedule).is_some());
