@@ -8,11 +8,12 @@ use crate::tensor::Array;
 /// One edge order of a graph: row ids, column ids and row offsets, and where rows start ([`Starts`]).
 #[derive(Debug)]
 pub struct Adjacency<B: Storage> {
-    vertices: usize,
+    rows: usize,
+    columns: usize,
     /// Edges of the longest row.
     pub(crate) longest_row: u32,
-    pub(crate) rows: Array<B, u32>,
-    pub(crate) columns: Array<B, u32>,
+    pub(crate) row_ids: Array<B, u32>,
+    pub(crate) column_ids: Array<B, u32>,
     pub(crate) offsets: Array<B, u64>,
     pub(crate) empty_rows: Array<B, u32>,
     pub(crate) starts: Array<B, [u32; 2]>,
@@ -27,11 +28,13 @@ impl<B: Storage> Adjacency<B> {
     pub fn new(backend: &B, csr: &Csr) -> Result<Self, Error> {
         let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Graph);
         let starts = Starts::new(csr);
+        let (rows, columns) = csr.shape();
         Ok(Self {
-            vertices: csr.vertices(),
+            rows,
+            columns,
             longest_row: csr.longest_row(),
-            rows: upload(csr.rows())?,
-            columns: upload(csr.cols())?,
+            row_ids: upload(csr.rows())?,
+            column_ids: upload(csr.cols())?,
             offsets: Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?,
             empty_rows: upload(&csr.empty_rows())?,
             starts: Array::from_slice(backend, &starts.words, MemoryKind::Graph)?,
@@ -39,14 +42,19 @@ impl<B: Storage> Adjacency<B> {
         })
     }
 
-    /// Number of rows, which is the number of columns.
-    pub fn vertices(&self) -> usize {
-        self.vertices
+    /// Number of rows: of vertices that hear from others.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns: of vertices that are heard.
+    pub fn columns(&self) -> usize {
+        self.columns
     }
 
     /// Number of edges.
     pub fn edges(&self) -> usize {
-        self.columns.len()
+        self.column_ids.len()
     }
 }
 
@@ -86,6 +94,6 @@ impl<B: Storage> DeviceGraph<B> {
 
     /// Number of vertices.
     pub fn vertices(&self) -> usize {
-        self.forward.vertices()
+        self.forward.rows()
     }
 }

@@ -37,7 +37,7 @@ pub use sddmm::{
 };
 pub use shadow::{Shadow, ShadowOperators};
 pub use sparse::{
-    Accumulate, Aggregation, EdgeWeights, Scaling, Schedule, SelfTerm, SparseOperators, Spmm,
+    Accumulate, Addend, Aggregation, EdgeWeights, Scaling, Schedule, SparseOperators, Spmm,
     SpmmEpilogue, SpmmPolicy, Write,
 };
 pub use storage::Storage;

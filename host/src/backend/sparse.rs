@@ -139,49 +139,53 @@ impl SpmmPolicy {
 }
 
 /// What is added to the sum of a row of an SpMM, and what becomes of it, before it is rounded:
-/// `relu(sum + itself[i] · x[i] + bias)`, each part where it is there. A row without edges has a sum of zero.
+/// `relu(sum + factor[i] · addend[i] + bias)`, each part where it is there. A row without edges has a sum of zero.
 ///
 /// Done where the row is written, it takes no pass over the output. A card has kernels for that with the default policy,
 /// for plain sums and those with column factors; elsewhere passes follow, and the sum is rounded before them.
 #[derive(Debug)]
-pub struct SpmmEpilogue<'a, B: Storage> {
-    /// A multiple of the row of `x` itself.
-    pub itself: Option<SelfTerm<'a, B>>,
+pub struct SpmmEpilogue<'a, B: Storage, E: Element> {
+    /// A multiple of another matrix.
+    pub addend: Option<Addend<'a, B, E>>,
     /// Added to each row: 1 × F.
     pub bias: Option<&'a Matrix<B, f32>>,
     /// Whether negative results become zero.
     pub relu: bool,
 }
 
-impl<B: Storage> SpmmEpilogue<'_, B> {
+impl<B: Storage, E: Element> SpmmEpilogue<'_, B, E> {
     /// Whether it changes nothing.
     pub fn is_none(&self) -> bool {
-        self.itself.is_none() && self.bias.is_none() && !self.relu
+        self.addend.is_none() && self.bias.is_none() && !self.relu
     }
 }
 
-impl<B: Storage> Clone for SpmmEpilogue<'_, B> {
+impl<B: Storage, E: Element> Clone for SpmmEpilogue<'_, B, E> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<B: Storage> Copy for SpmmEpilogue<'_, B> {}
+impl<B: Storage, E: Element> Copy for SpmmEpilogue<'_, B, E> {}
 
-impl<B: Storage> Default for SpmmEpilogue<'_, B> {
+impl<B: Storage, E: Element> Default for SpmmEpilogue<'_, B, E> {
     /// The sums as they are.
     fn default() -> Self {
         Self {
-            itself: None,
+            addend: None,
             bias: None,
             relu: false,
         }
     }
 }
 
-/// A factor of a vertex's own row: `factor · (1 + epsilon) · row_scale[i]`.
+/// A matrix that is added to a product, row by row: `factor · (1 + epsilon) · row_scale[i] · matrix[i]`. GIN's is the operand
+/// of the product itself, APPNP's what it began with.
 #[derive(Debug)]
-pub struct SelfTerm<'a, B: Storage> {
+pub struct Addend<'a, B: Storage, E: Element> {
+    /// As wide as the product, with a row for each of its rows. It may have more, which are not read: of a
+    /// [`Block`](super::Block), whose destinations are its first sources, it may be the operand.
+    pub matrix: &'a Matrix<B, E>,
     /// The factor of all.
     pub factor: f32,
     /// Another of each row; 1 where absent.
@@ -190,13 +194,13 @@ pub struct SelfTerm<'a, B: Storage> {
     pub epsilon: Option<&'a Matrix<B, f32>>,
 }
 
-impl<B: Storage> Clone for SelfTerm<'_, B> {
+impl<B: Storage, E: Element> Clone for Addend<'_, B, E> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<B: Storage> Copy for SelfTerm<'_, B> {}
+impl<B: Storage, E: Element> Copy for Addend<'_, B, E> {}
 
 /// An SpMM: what is multiplied with what, and how.
 #[derive(Debug)]
@@ -212,7 +216,7 @@ pub struct Spmm<'a, B: Storage, E: Element> {
     /// How it computes.
     pub policy: SpmmPolicy,
     /// What becomes of the sums.
-    pub epilogue: SpmmEpilogue<'a, B>,
+    pub epilogue: SpmmEpilogue<'a, B, E>,
 }
 
 impl<B: Storage, E: Element> Default for Spmm<'_, B, E> {

@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use super::error::{GraphError, OffsetRule, check_edges, check_ids, check_length, check_vertices};
 use super::sort::{EdgeSource, WithinRow, fill_rows, rows_of, sort_by_row, sort_row};
+use super::transpose::transposed;
 
-/// A square sparse pattern: coordinates in row order, and the row offsets beside them.
+/// A sparse pattern: coordinates in row order, and the row offsets beside them. That of a [`Graph`](super::Graph) is square;
+/// that of a sampled layer or a part of a graph has rows and columns of different vertices, and another number of each.
 ///
 /// Edges are sorted by row and, within a row, by column. An edge that occurs twice is two edges. The module's
 /// first page has a worked picture.
@@ -14,59 +16,93 @@ pub struct Csr {
     rows: Vec<u32>,
     cols: Vec<u32>,
     offsets: Vec<u64>,
+    columns: usize,
 }
 
 impl Csr {
-    /// From row offsets (`vertices + 1` of them) and columns, which may be unsorted within a row.
+    /// A square one from row offsets (`vertices + 1` of them) and columns, which may be unsorted within a row.
     ///
     /// # Errors
     /// [`GraphError::Offsets`], [`GraphError::VertexOutOfRange`], [`GraphError::Length`] where `offsets` is
     /// empty, [`GraphError::TooManyVertices`], [`GraphError::TooManyEdges`].
-    pub fn from_offsets(offsets: Vec<u64>, mut cols: Vec<u32>) -> Result<Self, GraphError> {
-        Self::check_offsets(&offsets, cols.len())?;
-        check_ids("columns", &cols, offsets.len() as u64 - 1)?;
-        fill_rows(&offsets, &mut cols, &|_, row: &mut [u32]| sort_row(row));
-        Ok(Self {
-            rows: rows_of(&offsets),
-            cols,
-            offsets,
-        })
+    pub fn from_offsets(offsets: Vec<u64>, cols: Vec<u32>) -> Result<Self, GraphError> {
+        let columns = offsets.len().saturating_sub(1);
+        Self::rectangular(columns, offsets, cols)
     }
 
-    /// From edges in any order: edge `k` is (`rows[k]`, `cols[k]`).
+    /// One of `columns` columns, and a row less than there are offsets; columns may be unsorted within a row.
+    ///
+    /// # Errors
+    /// Those of [`Csr::from_offsets`].
+    pub fn rectangular(
+        columns: usize,
+        offsets: Vec<u64>,
+        mut cols: Vec<u32>,
+    ) -> Result<Self, GraphError> {
+        check_vertices(columns as u64)?;
+        Self::check_offsets(&offsets, cols.len())?;
+        check_ids("columns", &cols, columns as u64)?;
+        fill_rows(&offsets, &mut cols, &|_, row: &mut [u32]| sort_row(row));
+        Ok(Self::from_sorted_of(columns, offsets, cols))
+    }
+
+    /// A square one from edges in any order: edge `k` is (`rows[k]`, `cols[k]`).
     ///
     /// # Errors
     /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`], [`GraphError::TooManyVertices`],
     /// [`GraphError::TooManyEdges`].
     pub fn from_edges(vertices: usize, rows: &[u32], cols: &[u32]) -> Result<Self, GraphError> {
-        check_vertices(vertices as u64)?;
-        check_length("columns", cols.len(), rows.len(), "one for each row id")?;
-        check_ids("rows", rows, vertices as u64)?;
-        check_ids("columns", cols, vertices as u64)?;
-        Self::from_source(vertices, &Pairs { rows, cols })
+        Self::rectangular_from_edges((vertices, vertices), rows, cols)
     }
 
-    /// From a source whose edges are known to be in range; one that is given away is dropped as early as can be.
+    /// One of `shape` (rows, columns) from edges in any order.
+    ///
+    /// # Errors
+    /// Those of [`Csr::from_edges`].
+    pub fn rectangular_from_edges(
+        shape: (usize, usize),
+        rows: &[u32],
+        cols: &[u32],
+    ) -> Result<Self, GraphError> {
+        check_vertices(shape.0 as u64)?;
+        check_vertices(shape.1 as u64)?;
+        check_length("columns", cols.len(), rows.len(), "one for each row id")?;
+        check_ids("rows", rows, shape.0 as u64)?;
+        check_ids("columns", cols, shape.1 as u64)?;
+        let pairs = &Pairs { rows, cols };
+        let (offsets, cols) = sort_by_row(shape.0, pairs, WithinRow::Sorted)?;
+        Ok(Self::from_sorted_of(shape.1, offsets, cols))
+    }
+
+    /// A square one from a source whose edges are known to be in range; one that is given away is dropped as early as can be.
     pub(crate) fn from_source(
         vertices: usize,
         source: impl EdgeSource,
     ) -> Result<Self, GraphError> {
         check_vertices(vertices as u64)?;
         let (offsets, cols) = sort_by_row(vertices, source, WithinRow::Sorted)?;
-        Ok(Self {
-            rows: rows_of(&offsets),
-            cols,
-            offsets,
-        })
+        Ok(Self::from_sorted(offsets, cols))
     }
 
-    /// From offsets and columns that are known to be in range and in order.
+    /// A square one from offsets and columns that are known to be in range and in order.
     pub(crate) fn from_sorted(offsets: Vec<u64>, cols: Vec<u32>) -> Self {
+        Self::from_sorted_of(offsets.len() - 1, offsets, cols)
+    }
+
+    /// [`Csr::from_sorted`] of `columns` columns.
+    fn from_sorted_of(columns: usize, offsets: Vec<u64>, cols: Vec<u32>) -> Self {
         Self {
             rows: rows_of(&offsets),
             cols,
             offsets,
+            columns,
         }
+    }
+
+    /// The transpose: an edge (r, c) becomes (c, r).
+    pub fn transposed(&self) -> Self {
+        let (offsets, cols) = transposed(self.columns, &self.offsets, &self.cols);
+        Self::from_sorted_of(self.vertices(), offsets, cols)
     }
 
     /// That `offsets` are the offsets of `edges` edges.
@@ -95,9 +131,14 @@ impl Csr {
         Ok(())
     }
 
-    /// The number of vertices, which is the number of rows and of columns.
+    /// The number of rows; of a square pattern, that is the number of columns too.
     pub fn vertices(&self) -> usize {
         self.offsets.len() - 1
+    }
+
+    /// The numbers of rows and of columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.vertices(), self.columns)
     }
 
     /// The number of edges (`nnz`).
@@ -235,6 +276,7 @@ pub fn edge_order(vertices: usize, rows: &[u32], cols: &[u32]) -> Result<Vec<u32
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Graph;
     use super::*;
 
     #[test]
@@ -307,6 +349,38 @@ mod tests {
         assert!(
             broken(1 << 32, &[], &[])
                 .starts_with("4294967296 vertices are more than the 4294967295")
+        );
+    }
+
+    #[test]
+    fn rows_and_columns_may_differ() {
+        let wide = Csr::rectangular_from_edges((2, 5), &[1, 0, 1], &[4, 2, 0]).unwrap();
+        assert_eq!((wide.shape(), wide.row(1)), ((2, 5), [0, 4].as_slice()));
+        assert_eq!(
+            wide,
+            Csr::rectangular(5, vec![0, 1, 3], vec![2, 4, 0]).unwrap()
+        );
+        let tall = wide.transposed();
+        assert_eq!(tall.shape(), (5, 2));
+        assert_eq!(
+            (tall.rows(), tall.cols()),
+            ([0, 2, 4].as_slice(), [1, 0, 1].as_slice())
+        );
+        assert_eq!(tall.transposed(), wide);
+        let none = Csr::rectangular(0, vec![0; 4], vec![]).unwrap();
+        assert_eq!((none.shape(), none.transposed().shape()), ((3, 0), (0, 3)));
+        let message = |csr: Result<Csr, GraphError>| csr.unwrap_err().to_string();
+        assert_eq!(
+            message(Csr::rectangular_from_edges((5, 2), &[4], &[2])),
+            "columns[0] is 2, but a graph of 2 vertices has ids below 2"
+        );
+        assert_eq!(
+            message(Csr::rectangular(0, vec![0, 1], vec![0])),
+            "columns[0] is 0, but a graph of 0 vertices has ids below 0"
+        );
+        assert_eq!(
+            message(Graph::new(wide).map(|graph| graph.csr().clone())),
+            "the adjacency of a graph is square, not 2 x 5"
         );
     }
 

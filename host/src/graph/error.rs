@@ -50,6 +50,14 @@ pub enum GraphError {
         /// What it must agree with.
         why: &'static str,
     },
+    /// A rectangular adjacency where one of a graph is wanted.
+    #[error("the adjacency of a graph is square, not {rows} x {columns}")]
+    NotSquare {
+        /// Its rows.
+        rows: usize,
+        /// Its columns.
+        columns: usize,
+    },
     /// Row offsets that do not start at 0, that decrease, or that do not end at the number of edges.
     #[error("offsets[{index}] is {value}, but row offsets {rule}")]
     Offsets {

@@ -73,8 +73,15 @@ pub(crate) enum Symmetry {
 
 impl Graph {
     /// The graph of an adjacency.
-    pub fn new(csr: Csr) -> Self {
-        Self::with_symmetry(csr, Symmetry::Unknown)
+    ///
+    /// # Errors
+    /// [`GraphError::NotSquare`].
+    pub fn new(csr: Csr) -> Result<Self, GraphError> {
+        let (rows, columns) = csr.shape();
+        if rows != columns {
+            return Err(GraphError::NotSquare { rows, columns });
+        }
+        Ok(Self::with_symmetry(csr, Symmetry::Unknown))
     }
 
     /// From row offsets and columns, which may be unsorted within a row.
@@ -82,7 +89,7 @@ impl Graph {
     /// # Errors
     /// Those of [`Csr::from_offsets`].
     pub fn from_offsets(offsets: Vec<u64>, cols: Vec<u32>) -> Result<Self, GraphError> {
-        Csr::from_offsets(offsets, cols).map(Self::new)
+        Csr::from_offsets(offsets, cols).and_then(Self::new)
     }
 
     /// From edges in any order: edge `k` leads from vertex `cols[k]` to vertex `rows[k]`.
@@ -90,7 +97,7 @@ impl Graph {
     /// # Errors
     /// Those of [`Csr::from_edges`].
     pub fn from_edges(vertices: usize, rows: &[u32], cols: &[u32]) -> Result<Self, GraphError> {
-        Csr::from_edges(vertices, rows, cols).map(Self::new)
+        Csr::from_edges(vertices, rows, cols).and_then(Self::new)
     }
 
     pub(crate) fn with_symmetry(csr: Csr, symmetry: Symmetry) -> Self {

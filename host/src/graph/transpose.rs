@@ -23,8 +23,7 @@ impl Transpose {
         if symmetric {
             return Self::Symmetric;
         }
-        let (offsets, cols) = transposed(csr.offsets(), csr.cols());
-        Self::Explicit(Csr::from_sorted(offsets, cols))
+        Self::Explicit(csr.transposed())
     }
 }
 
@@ -42,8 +41,8 @@ pub(crate) fn edge_map(csr: &Csr) -> Vec<u32> {
     by_column(csr.vertices(), Positions(csr.cols())).1
 }
 
-/// The offsets and columns of the transpose of a pattern that is in order.
-pub(crate) fn transposed(offsets: &[u64], cols: &[u32]) -> (Vec<u64>, Vec<u32>) {
+/// The offsets and columns of the transpose of a pattern of `columns` columns that is in order.
+pub(crate) fn transposed(columns: usize, offsets: &[u64], cols: &[u32]) -> (Vec<u64>, Vec<u32>) {
     struct Reversed<'a> {
         offsets: &'a [u64],
         cols: &'a [u32],
@@ -62,7 +61,7 @@ pub(crate) fn transposed(offsets: &[u64], cols: &[u32]) -> (Vec<u64>, Vec<u32>) 
             }
         }
     }
-    by_column(offsets.len() - 1, Reversed { offsets, cols })
+    by_column(columns, Reversed { offsets, cols })
 }
 
 /// Offsets of the transpose, and what `edges`, which come by ascending row, give beside each column. Keeping their order

@@ -32,7 +32,7 @@ pub(super) fn with_reverse(
     offsets: &[u64],
     cols: &[u32],
 ) -> Result<(Vec<u64>, Vec<u32>), GraphError> {
-    let (reverse_offsets, reverse_cols) = transposed(offsets, cols);
+    let (reverse_offsets, reverse_cols) = transposed(offsets.len() - 1, offsets, cols);
     let united = |row: usize| {
         let row_of = |offsets: &[u64]| offsets[row] as usize..offsets[row + 1] as usize;
         union(

@@ -68,10 +68,10 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
     }
 
     /// What the convolution's last operator does, where that is an aggregation.
-    pub(super) fn spmm_epilogue(&mut self) -> SpmmEpilogue<'a, B> {
+    pub(super) fn spmm_epilogue(&mut self) -> SpmmEpilogue<'a, B, E> {
         match self.after.take() {
             Some(After { bias, relu }) => SpmmEpilogue {
-                itself: None,
+                addend: None,
                 bias: Some(bias),
                 relu,
             },
@@ -225,7 +225,7 @@ impl Aggregation {
         self,
         at: &Context<'_, B, E>,
         scaled: bool,
-        epilogue: SpmmEpilogue<'_, B>,
+        epilogue: SpmmEpilogue<'_, B, E>,
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
@@ -247,7 +247,7 @@ impl Aggregation {
         self,
         at: &Context<'_, B, E>,
         scaled: bool,
-        epilogue: SpmmEpilogue<'_, B>,
+        epilogue: SpmmEpilogue<'_, B, E>,
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {

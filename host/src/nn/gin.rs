@@ -14,7 +14,7 @@ use super::config::{Aggregate, Statistics};
 use super::convolution::{Aggregation, Blueprint, Context, Convolution, Order, Place};
 use super::{MemoryPlan, Parameter, Propagation};
 use crate::backend::{
-    Backend, Beside, Epilogue, Form, MemoryKind, SelfTerm, SpmmEpilogue, SpmmPolicy,
+    Addend, Backend, Beside, Epilogue, Form, MemoryKind, SpmmEpilogue, SpmmPolicy,
 };
 use crate::error::Error;
 use crate::ops;
@@ -240,8 +240,13 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         }
     }
 
-    fn itself(&self) -> SelfTerm<'a, B> {
-        SelfTerm {
+    /// The multiple of `x` that is added to the sum.
+    fn own<'x, E: Element>(&self, x: &'x Matrix<B, E>) -> Addend<'x, B, E>
+    where
+        'a: 'x,
+    {
+        Addend {
+            matrix: x,
             factor: self.scale * self.factor,
             row_scale: None,
             epsilon: self.epsilon,
@@ -255,7 +260,7 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let epilogue = SpmmEpilogue {
-            itself: Some(self.itself()),
+            addend: Some(self.own(x)),
             ..SpmmEpilogue::default()
         };
         self.neighbours.forward(at, false, epilogue, x, y)
@@ -269,12 +274,12 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let itself = self.itself();
+        let own = self.own(d);
         let epilogue = SpmmEpilogue {
-            itself: Some(SelfTerm {
-                factor: itself.factor / ahead.power,
+            addend: Some(Addend {
+                factor: own.factor / ahead.power,
                 row_scale: ahead.row_divisor,
-                ..itself
+                ..own
             }),
             ..SpmmEpilogue::default()
         };

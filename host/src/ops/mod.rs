@@ -64,7 +64,7 @@ fn expect_classes<B: Backend, E: Element>(
 /// Sparse times dense (HalfGNN §4.3): `y[i] = scale · s[i] · Σ_j w(i,j) · x[j]` over the edges of row `i`, and what
 /// [`Spmm::epilogue`] makes of it.
 ///
-/// `x` and `y` are vertices × F, for any F; several heads must be equally wide and begin at 16 bytes. A row without edges
+/// `x` is columns × F and `y` rows × F, for any F; several heads must be equally wide and begin at 16 bytes. A row without edges
 /// has a sum of zero. In half precision and with the default
 /// policy every batch of edges is summed up and scaled in float, and the row is rounded once.
 ///
@@ -81,13 +81,13 @@ pub fn spmm<B: Backend, E: Element>(
     expect_shape(
         NAME,
         ["rows of x", "columns of x"],
-        (a.vertices(), y.columns()),
+        (a.columns(), y.columns()),
         x,
     )?;
     expect_shape(
         NAME,
         ["rows of y", "columns of y"],
-        (a.vertices(), x.columns()),
+        (a.rows(), x.columns()),
         y,
     )?;
     match op.weights {
@@ -101,24 +101,38 @@ pub fn spmm<B: Backend, E: Element>(
             Error::expect(NAME, "edge weights", heads * plane, values.len())?
         }
         EdgeWeights::Columns(scale) => {
-            Error::expect(NAME, "column factors", a.vertices(), scale.len())?
+            Error::expect(NAME, "column factors", a.columns(), scale.len())?
         }
         EdgeWeights::Attention(of) => {
             check_heads::<E>(NAME, of.heads, x.columns())?;
             check_attention(NAME, a, of)?;
         }
     }
-    expect_len(NAME, "row factors", a.vertices(), op.row_scale)?;
-    if let Some(itself) = op.epilogue.itself {
-        if let Some(epsilon) = itself.epsilon {
+    expect_len(NAME, "row factors", a.rows(), op.row_scale)?;
+    if let Some(addend) = op.epilogue.addend {
+        // More rows than the product has are not read.
+        let rows = addend.matrix.rows().min(a.rows());
+        Error::expect(NAME, "rows of the addend", a.rows(), rows)?;
+        let columns = addend.matrix.columns();
+        Error::expect(NAME, "columns of the addend", x.columns(), columns)?;
+        if let Some(epsilon) = addend.epsilon {
             let what = ["rows of epsilon", "columns of epsilon"];
             expect_shape(NAME, what, (1, 1), epsilon)?;
         }
-        let what = "factors of the rows themselves";
-        expect_len(NAME, what, a.vertices(), itself.row_scale)?;
+        let what = "row factors of the addend";
+        expect_len(NAME, what, a.rows(), addend.row_scale)?;
     }
     expect_bias(NAME, x.columns(), op.epilogue.bias)?;
     backend.spmm(a, op, x, y)
+}
+
+/// Numbers of destinations and of sources.
+fn ends<B: Backend>(a: &Adjacency<B>, transposed: bool) -> (usize, usize) {
+    if transposed {
+        (a.columns(), a.rows())
+    } else {
+        (a.rows(), a.columns())
+    }
 }
 
 /// Refuses weights that do not fit the graph.
@@ -127,10 +141,12 @@ fn check_attention<B: Backend>(
     a: &Adjacency<B>,
     of: &EdgeAttention<'_, B>,
 ) -> Result<(), Error> {
-    let planes = of.heads * a.vertices();
+    let (destinations, sources) = ends(a, of.transposed);
     let (destination, source) = (of.destination.len(), of.source.len());
+    let planes = of.heads.saturating_mul(destinations);
     Error::expect(operator, "scores of destinations", planes, destination)?;
-    Error::expect(operator, "scores of sources", planes, source)?;
+    let of_sources = of.heads.saturating_mul(sources);
+    Error::expect(operator, "scores of sources", of_sources, source)?;
     Error::expect(operator, "statistics", planes, of.statistics.len())?;
     check_dropout(operator, of.dropout)
 }

@@ -8,7 +8,7 @@ use crate::tensor::{Array, Element, Matrix};
 /// Sampled dense times dense (HalfGNN §4.2): `e[h][k] = scale · Σ_f u[row_k, f] · v[col_k, f]` for each edge `k` and head
 /// `h`, `f` over the columns of the head.
 ///
-/// `u` and `v`, which may be one matrix, are vertices × (heads · D), for any D; with more than one head, D fills whole
+/// `u` is rows × (heads · D) and `v` columns × (heads · D), for any D; of a square graph they may be one matrix; with more than one head, D fills whole
 /// 16-byte vectors (8 halves, 4 floats). `e` has a plane for each head, [`edge_plane`] apart. In half precision and with
 /// the default policy sums are in float and rounded once, so nothing overflows but a result that half cannot hold.
 ///
@@ -30,13 +30,13 @@ pub fn sddmm<B: Backend, E: Element>(
     expect_shape(
         NAME,
         ["rows of u", "columns of u"],
-        (a.vertices(), u.columns()),
+        (a.rows(), u.columns()),
         u,
     )?;
     expect_shape(
         NAME,
         ["rows of v", "columns of v"],
-        (a.vertices(), u.columns()),
+        (a.columns(), u.columns()),
         v,
     )?;
     check_heads::<E>(NAME, op.heads, u.columns())?;
@@ -52,7 +52,7 @@ pub fn sddmm<B: Backend, E: Element>(
 /// SDDMM without a dot product: for each edge and head the sum, difference, product or quotient of two numbers, or a copy
 /// of one, each of them of the edge's row, of its column, or its own. Computed in float and rounded once.
 ///
-/// Planes of vertices are `heads · vertices` floats, planes of edges `heads ·` [`edge_plane`] elements.
+/// Planes of rows are `heads · rows` floats, those of columns `heads · columns`, planes of edges `heads ·` [`edge_plane`] elements.
 ///
 /// # Errors
 /// [`Error::Shape`] where an operand or `e` does not fit the graph and the heads, [`Error::Unsupported`] for no head or
@@ -67,9 +67,8 @@ pub fn combine_edges<B: Backend, E: Element>(
     const NAME: &str = "combine_edges";
     check_heads::<E>(NAME, heads, 0)?;
     let expect = |name: &'static str, operand: &EdgeOperand<'_, B, E>| match operand {
-        EdgeOperand::Row(values) | EdgeOperand::Column(values) => {
-            Error::expect(NAME, name, heads * a.vertices(), values.len())
-        }
+        EdgeOperand::Row(values) => Error::expect(NAME, name, heads * a.rows(), values.len()),
+        EdgeOperand::Column(values) => Error::expect(NAME, name, heads * a.columns(), values.len()),
         EdgeOperand::Edge(values) => {
             Error::expect(NAME, name, heads * edge_plane(a.edges()), values.len())
         }

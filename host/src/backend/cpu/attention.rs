@@ -4,6 +4,7 @@
 
 use super::convert::{round, widen};
 use super::elementwise::Mask;
+use super::spmm::Planes;
 use super::{Cpu, spmm, view, view_mut};
 use crate::backend::{
     Adjacency, Aggregation, AttentionOperators, AttentionPair, AttentionScores, EdgeStep,
@@ -30,16 +31,16 @@ struct Edges<'a> {
     offsets: &'a [u64],
     rows: &'a [u32],
     columns: &'a [u32],
-    vertices: usize,
+    count: usize,
 }
 
 /// Calls `f` with the arrays of `a`.
 fn with_edges<T>(a: &Adjacency<Cpu>, f: impl FnOnce(&Edges<'_>) -> T) -> T {
     f(&Edges {
         offsets: &a.offsets.buffer.read(),
-        rows: &a.rows.buffer.read(),
-        columns: &a.columns.buffer.read(),
-        vertices: a.vertices(),
+        rows: &a.row_ids.buffer.read(),
+        columns: &a.column_ids.buffer.read(),
+        count: a.rows(),
     })
 }
 
@@ -54,7 +55,7 @@ impl Edges<'_> {
             .par_iter_mut()
             .with_min_len(MIN_ROWS)
             .enumerate()
-            .for_each(|(at, out)| *out = f(at / self.vertices, at % self.vertices));
+            .for_each(|(at, out)| *out = f(at / self.count, at % self.count));
     }
 }
 
@@ -63,37 +64,31 @@ struct Scores<'a> {
     destination: &'a [f32],
     source: &'a [f32],
     slope: f32,
-    vertices: usize,
-    transposed: bool,
+    planes: Planes,
 }
 
 impl Scores<'_> {
     /// `l + r` of an edge, and where the numbers of its destination stand.
     fn of(&self, head: usize, row: usize, column: usize) -> (f32, usize) {
-        let (destination, source) = if self.transposed {
-            (column, row)
-        } else {
-            (row, column)
-        };
-        let plane = head * self.vertices;
-        let sum = self.destination[plane + destination] + self.source[plane + source];
-        (sum, plane + destination)
+        let [destination, source] = self.planes.of(head, row, column);
+        (
+            self.destination[destination] + self.source[source],
+            destination,
+        )
     }
 }
 
 /// Calls `f` with the scores as slices.
 fn with_scores<T>(
     of: &AttentionScores<'_, Cpu>,
-    vertices: usize,
-    transposed: bool,
+    planes: Planes,
     f: impl FnOnce(&Scores<'_>) -> T,
 ) -> T {
     f(&Scores {
         destination: &of.destination.buffer.read(),
         source: &of.source.buffer.read(),
         slope: of.slope,
-        vertices,
-        transposed,
+        planes,
     })
 }
 
@@ -106,7 +101,7 @@ impl AttentionOperators for Cpu {
         positive_share: Option<&mut Array<Self, f32>>,
     ) -> Result<(), Error> {
         with_edges(a, |edges| {
-            with_scores(of, a.vertices(), false, |scores| {
+            with_scores(of, Planes::new(a, false), |scores| {
                 let softmax = |head: usize, row: usize| {
                     let score = |edge: usize| {
                         let column = edges.columns[edge] as usize;
@@ -136,10 +131,10 @@ impl AttentionOperators for Cpu {
     ) -> Result<(), Error> {
         let of = op.weights;
         for (positive_only, y) in [(false, op.all), (true, op.positive)] {
-            let weights = spmm::Attention::new(of, a.vertices(), positive_only);
+            let weights = spmm::Attention::new(of, a, positive_only);
             let operands = spmm::Operands {
                 offsets: &a.offsets.buffer.read(),
-                columns: &a.columns.buffer.read(),
+                columns: &a.column_ids.buffer.read(),
                 weights: spmm::Weights::Attention(&weights),
                 heads: of.heads,
                 row_scale: None,
@@ -147,7 +142,7 @@ impl AttentionOperators for Cpu {
                 aggregation: Aggregation::Sum,
                 x: &x.buffer.read(),
                 stride: x.stride(),
-                epilogue: spmm::Epilogue::default(),
+                epilogue: spmm::Epilogue::NONE,
             };
             spmm::spmm(&operands, op.policy, x.columns(), y.buffer.get_mut());
         }
@@ -162,7 +157,7 @@ impl AttentionOperators for Cpu {
         };
         let (statistics, values) = (of.statistics.buffer.read(), values.buffer.read());
         with_edges(a, |edges| {
-            with_scores(&scores, a.vertices(), of.transposed, |scores| {
+            with_scores(&scores, Planes::new(a, of.transposed), |scores| {
                 edges.for_rows(sums.buffer.get_mut(), |head, row| {
                     let term = |edge: usize| {
                         let (sum, at) = scores.of(head, row, edges.columns[edge] as usize);
@@ -235,7 +230,7 @@ impl AttentionOperators for Cpu {
         x: Option<&Array<Self, E>>,
         y: &mut Array<Self, E>,
     ) -> Result<(), Error> {
-        let (edges, vertices) = (a.edges(), a.vertices());
+        let (edges, rows) = (a.edges(), a.rows());
         if edges == 0 {
             return Ok(());
         }
@@ -258,12 +253,12 @@ impl AttentionOperators for Cpu {
             });
         };
         match step {
-            EdgeStep::Scores(of) => with_scores(of, vertices, false, |scores| {
+            EdgeStep::Scores(of) => with_scores(of, Planes::new(a, false), |scores| {
                 map(&|head, column, row, _, _| {
                     leaky_relu(scores.of(head, row, column).0, scores.slope)
                 });
             }),
-            EdgeStep::ScoresBackward(of) => with_scores(of, vertices, false, |scores| {
+            EdgeStep::ScoresBackward(of) => with_scores(of, Planes::new(a, false), |scores| {
                 map(&|head, column, row, _, x| {
                     x * leaky_relu_derivative(scores.of(head, row, column).0, scores.slope)
                 });
@@ -271,20 +266,20 @@ impl AttentionOperators for Cpu {
             EdgeStep::Exp { row } => {
                 let v = row.buffer.read();
                 let v: &[f32] = &v;
-                map(&|head, _, row, _, x| exp(x - v[head * vertices + row]));
+                map(&|head, _, row, _, x| exp(x - v[head * rows + row]));
             }
             EdgeStep::Divide { row } => {
                 let v = row.buffer.read();
                 let v: &[f32] = &v;
                 map(&|head, _, row, _, x| {
-                    let v = v[head * vertices + row];
+                    let v = v[head * rows + row];
                     if v == 0.0 { 0.0 } else { x / v }
                 });
             }
             EdgeStep::SoftmaxBackward { factor, row } => {
                 let (factor, v) = (factor.buffer.read(), row.buffer.read());
                 let (factor, v): (&[E], &[f32]) = (&factor, &v);
-                map(&|head, _, row, at, x| factor[at].to_f32() * (x - v[head * vertices + row]));
+                map(&|head, _, row, at, x| factor[at].to_f32() * (x - v[head * rows + row]));
             }
             EdgeStep::Dropout(dropout) => {
                 let mask = Mask::new(*dropout);

@@ -126,7 +126,7 @@ impl SparseOperators for Cpu {
                 spmm::Weights::Columns(&column_scale)
             }
             EdgeWeights::Attention(of) => {
-                attention = spmm::Attention::new(of, a.vertices(), false);
+                attention = spmm::Attention::new(of, a, false);
                 heads = of.heads;
                 spmm::Weights::Attention(&attention)
             }
@@ -134,7 +134,7 @@ impl SparseOperators for Cpu {
         let row_scale = read(op.row_scale);
         let operands = spmm::Operands {
             offsets: &a.offsets.buffer.read(),
-            columns: &a.columns.buffer.read(),
+            columns: &a.column_ids.buffer.read(),
             weights,
             heads,
             row_scale: row_scale.as_deref(),
@@ -143,12 +143,14 @@ impl SparseOperators for Cpu {
             x: &x.buffer.read(),
             stride: x.stride(),
             epilogue: spmm::Epilogue {
-                itself: op.epilogue.itself.map(|itself| {
-                    let epsilon = itself.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
-                    spmm::Itself {
+                addend: op.epilogue.addend.map(|addend| {
+                    let epsilon = addend.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
+                    spmm::Addend {
+                        values: addend.matrix.buffer.read(),
+                        stride: addend.matrix.stride(),
                         factor: epsilon
-                            .map_or(itself.factor, |epsilon| itself.factor * (1.0 + epsilon)),
-                        row_scale: read(itself.row_scale),
+                            .map_or(addend.factor, |epsilon| addend.factor * (1.0 + epsilon)),
+                        row_scale: read(addend.row_scale),
                     }
                 }),
                 bias: read_matrix(op.epilogue.bias),
@@ -170,8 +172,8 @@ impl SddmmOperators for Cpu {
         e: &mut Array<Self, E>,
     ) -> Result<(), Error> {
         let operands = sddmm::Operands {
-            rows: &a.rows.buffer.read(),
-            columns: &a.columns.buffer.read(),
+            rows: &a.row_ids.buffer.read(),
+            columns: &a.column_ids.buffer.read(),
             u: &u.buffer.read(),
             v: &v.buffer.read(),
             stride: u.stride(),

@@ -115,7 +115,8 @@ fn dot_in_half(u: &[f32], v: &[f32]) -> f32 {
 
 /// An operand of the numbers of edges, as slices.
 enum Operand<'a, E> {
-    Vertices(Reading<'a, u32>, Reading<'a, f32>),
+    /// Ids, numbers, and the length of a plane of them.
+    Vertices(Reading<'a, u32>, Reading<'a, f32>, usize),
     Edges(Reading<'a, E>),
 }
 
@@ -123,18 +124,20 @@ impl<'a, E: Element> Operand<'a, E> {
     fn new(a: &'a Adjacency<Cpu>, operand: &'a EdgeOperand<'_, Cpu, E>) -> Self {
         match operand {
             EdgeOperand::Row(values) => {
-                Operand::Vertices(a.rows.buffer.read(), values.buffer.read())
+                Operand::Vertices(a.row_ids.buffer.read(), values.buffer.read(), a.rows())
             }
-            EdgeOperand::Column(values) => {
-                Operand::Vertices(a.columns.buffer.read(), values.buffer.read())
-            }
+            EdgeOperand::Column(values) => Operand::Vertices(
+                a.column_ids.buffer.read(),
+                values.buffer.read(),
+                a.columns(),
+            ),
             EdgeOperand::Edge(values) => Operand::Edges(values.buffer.read()),
         }
     }
 
-    fn of(&self, vertices: usize, plane: usize, head: usize, edge: usize) -> f32 {
+    fn of(&self, plane: usize, head: usize, edge: usize) -> f32 {
         match self {
-            Operand::Vertices(ids, values) => values[head * vertices + ids[edge] as usize],
+            Operand::Vertices(ids, values, plane) => values[head * plane + ids[edge] as usize],
             Operand::Edges(values) => values[head * plane + edge].to_f32(),
         }
     }
@@ -142,7 +145,7 @@ impl<'a, E: Element> Operand<'a, E> {
 
 /// Writes what becomes of the operands of each edge to the planes of `e`.
 pub(super) fn combine<E: Element>(a: &Adjacency<Cpu>, op: &EdgeCombine<'_, Cpu, E>, e: &mut [E]) {
-    let (edges, vertices) = (a.edges(), a.vertices());
+    let edges = a.edges();
     let plane = edge_plane(edges);
     if plane == 0 {
         return;
@@ -162,10 +165,10 @@ pub(super) fn combine<E: Element>(a: &Adjacency<Cpu>, op: &EdgeCombine<'_, Cpu, 
                         *e = E::zeroed();
                         continue;
                     }
-                    let x = left.of(vertices, plane, head, edge);
+                    let x = left.of(plane, head, edge);
                     let y = right
                         .as_ref()
-                        .map_or(0.0, |right| right.of(vertices, plane, head, edge));
+                        .map_or(0.0, |right| right.of(plane, head, edge));
                     *e = E::from_f32(match op {
                         EdgeCombine::Copy(..) => x,
                         EdgeCombine::Add(..) => x + y,

@@ -17,7 +17,7 @@ use super::Cpu;
 use super::buffer::Reading;
 use super::convert::{round, round_in_place, widen};
 use super::elementwise::Mask;
-use crate::backend::{Accumulate, Aggregation, EdgeAttention, Scaling, SpmmPolicy};
+use crate::backend::{Accumulate, Adjacency, Aggregation, EdgeAttention, Scaling, SpmmPolicy};
 use crate::tensor::{Element, Precision};
 use half::f16;
 use halfgnn_contract::attention::{edge_plane_stride, weight};
@@ -41,48 +41,90 @@ pub(super) enum Weights<'a, E> {
     Attention(&'a Attention<'a>),
 }
 
+/// Where the numbers of an edge's two ends stand: planes, one a head, of destinations and of sources.
+#[derive(Clone, Copy)]
+pub(super) struct Planes {
+    destinations: usize,
+    sources: usize,
+    transposed: bool,
+}
+
+impl Planes {
+    /// Those of `a`, whose rows are sources where it is `transposed`, else destinations.
+    pub(super) fn new(a: &Adjacency<Cpu>, transposed: bool) -> Self {
+        let (destinations, sources) = if transposed {
+            (a.columns(), a.rows())
+        } else {
+            (a.rows(), a.columns())
+        };
+        Self {
+            destinations,
+            sources,
+            transposed,
+        }
+    }
+
+    /// Destination and source of an edge.
+    fn ends(self, row: usize, column: usize) -> (usize, usize) {
+        if self.transposed {
+            (column, row)
+        } else {
+            (row, column)
+        }
+    }
+
+    /// Where numbers of an edge's destination stand, and those of its source.
+    pub(super) fn of(self, head: usize, row: usize, column: usize) -> [usize; 2] {
+        let (destination, source) = self.ends(row, column);
+        [
+            head * self.destinations + destination,
+            head * self.sources + source,
+        ]
+    }
+}
+
 /// Scores and statistics of the vertices, in planes.
 pub(super) struct Attention<'a> {
     destination: Reading<'a, f32>,
     source: Reading<'a, f32>,
     statistics: Reading<'a, [f32; 2]>,
-    vertices: usize,
+    planes: Planes,
     slope: f32,
-    transposed: bool,
     positive_only: bool,
     dropout: Option<Mask>,
 }
 
 impl<'a> Attention<'a> {
     /// `positive_only` leaves weights to the edges whose sum of scores is positive.
-    pub(super) fn new(of: &EdgeAttention<'a, Cpu>, vertices: usize, positive_only: bool) -> Self {
+    pub(super) fn new(
+        of: &EdgeAttention<'a, Cpu>,
+        a: &Adjacency<Cpu>,
+        positive_only: bool,
+    ) -> Self {
         let dropout = of.dropout.filter(|dropout| dropout.probability > 0.0);
         Self {
             destination: of.destination.buffer.read(),
             source: of.source.buffer.read(),
             statistics: of.statistics.buffer.read(),
-            vertices,
+            planes: Planes::new(a, of.transposed),
             slope: of.slope,
-            transposed: of.transposed,
             positive_only,
             dropout: dropout.map(Mask::new),
         }
     }
 
     fn of(&self, row: usize, column: usize, head: usize) -> f32 {
-        let (destination, source) = if self.transposed {
-            (column, row)
-        } else {
-            (row, column)
-        };
-        let plane = head * self.vertices;
-        let sum = self.destination[plane + destination] + self.source[plane + source];
+        let [destination, source] = self.planes.of(head, row, column);
+        let sum = self.destination[destination] + self.source[source];
         if self.positive_only && sum <= 0.0 {
             return 0.0;
         }
-        let weight = weight(sum, self.slope, self.statistics[plane + destination]);
+        let weight = weight(sum, self.slope, self.statistics[destination]);
         match &self.dropout {
-            Some(mask) => mask.edge(weight, head, destination, source),
+            Some(mask) => {
+                let (destination, source) = self.planes.ends(row, column);
+                mask.edge(weight, head, destination, source)
+            }
             None => weight,
         }
     }
@@ -112,19 +154,29 @@ pub(super) struct Operands<'a, E> {
     pub(super) aggregation: Aggregation,
     pub(super) x: &'a [E],
     pub(super) stride: usize,
-    pub(super) epilogue: Epilogue<'a>,
+    pub(super) epilogue: Epilogue<'a, E>,
 }
 
 /// What becomes of the sum of a row before it is rounded.
-#[derive(Default)]
-pub(super) struct Epilogue<'a> {
-    pub(super) itself: Option<Itself<'a>>,
+pub(super) struct Epilogue<'a, E> {
+    pub(super) addend: Option<Addend<'a, E>>,
     pub(super) bias: Option<Reading<'a, f32>>,
     pub(super) relu: bool,
 }
 
-/// Factors of the row of `x` itself.
-pub(super) struct Itself<'a> {
+impl<E> Epilogue<'_, E> {
+    /// It is rounded as it is.
+    pub(super) const NONE: Self = Self {
+        addend: None,
+        bias: None,
+        relu: false,
+    };
+}
+
+/// A matrix that is added, whose rows are `stride` elements apart, and its factors.
+pub(super) struct Addend<'a, E> {
+    pub(super) values: Reading<'a, E>,
+    pub(super) stride: usize,
     pub(super) factor: f32,
     pub(super) row_scale: Option<Reading<'a, f32>>,
 }
@@ -249,14 +301,14 @@ impl<E: Element> Operands<'_, E> {
     /// Writes the row whose sum is `scratch.merged`.
     fn finish(&self, row: usize, scratch: &mut Scratch, y: &mut [E]) {
         let Scratch { merged, input, .. } = scratch;
-        if let Some(itself) = &self.epilogue.itself {
-            let factor = itself
+        if let Some(addend) = &self.epilogue.addend {
+            let factor = addend
                 .row_scale
                 .as_ref()
-                .map_or(itself.factor, |scale| itself.factor * scale[row]);
-            widen(&self.x[row * self.stride..(row + 1) * self.stride], input);
-            for (sum, x) in merged.iter_mut().zip(input) {
-                *sum = combine(factor, *x, 1.0, *sum);
+                .map_or(addend.factor, |scale| addend.factor * scale[row]);
+            widen(&addend.values[row * addend.stride..][..self.stride], input);
+            for (sum, value) in merged.iter_mut().zip(input) {
+                *sum = combine(factor, *value, 1.0, *sum);
             }
         }
         if let Some(bias) = &self.epilogue.bias {

@@ -28,11 +28,18 @@ const HEADS: &str = "attention";
 fn scores<D: Driver>(
     of: &AttentionScores<'_, Gpu<D>>,
     a: &Adjacency<Gpu<D>>,
+    transposed: bool,
 ) -> Result<contract::EdgeAttention, Error> {
+    let (destinations, sources) = if transposed {
+        (a.columns(), a.rows())
+    } else {
+        (a.rows(), a.columns())
+    };
     Ok(contract::EdgeAttention {
         destination: array(of.destination),
         source: array(of.source),
-        vertices: narrow(HEADS, "vertices", a.vertices())?,
+        destinations: narrow(HEADS, "destinations", destinations)?,
+        sources: narrow(HEADS, "sources", sources)?,
         slope: of.slope,
         ..contract::EdgeAttention::NONE
     })
@@ -74,7 +81,7 @@ pub(super) fn edge_attention<D: Driver>(
         } else {
             0
         },
-        ..scores(&known, a)?
+        ..scores(&known, a, of.transposed)?
     };
     Ok(with_dropout(params, of.dropout))
 }
@@ -84,8 +91,8 @@ impl<D: Driver> Gpu<D> {
     fn segment_params(&self, a: &Adjacency<Self>) -> Result<SegmentParams, Error> {
         let edges = narrow(SEGMENT, "edges", a.edges())?;
         Ok(SegmentParams {
-            rows: array(&a.rows),
-            columns: array(&a.columns),
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
             offsets: array(&a.offsets),
             empty_rows: array(&a.empty_rows),
             values: DevicePtr::NULL,
@@ -98,7 +105,7 @@ impl<D: Driver> Gpu<D> {
             edges,
             warps: segment::warps(edges),
             empty_count: narrow(SEGMENT, "rows without edges", a.empty_rows.len())?,
-            vertices: narrow(SEGMENT, "vertices", a.vertices())?,
+            vertices: narrow(SEGMENT, "rows", a.rows())?,
             attention: contract::EdgeAttention::NONE,
         })
     }
@@ -172,7 +179,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         positive_share: Option<&mut Array<Self, f32>>,
     ) -> Result<(), Error> {
         let params = SegmentParams {
-            attention: scores(of, a)?,
+            attention: scores(of, a, false)?,
             result: array(statistics),
             positive_share: optional_array(positive_share.as_deref()),
             ..self.segment_params(a)?
@@ -262,24 +269,24 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
     ) -> Result<(), Error> {
         let edges = narrow(HEADS, "edges", a.edges())?;
         let mut params = EdgeMapParams {
-            rows: array(&a.rows),
-            columns: array(&a.columns),
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
             x: x.map_or_else(|| array(y), array),
             f: DevicePtr::NULL,
             y: array(y),
             v: DevicePtr::NULL,
             plane_stride: edge_plane_stride(edges as u64),
             edges,
-            vertices: narrow(HEADS, "vertices", a.vertices())?,
+            vertices: narrow(HEADS, "rows", a.rows())?,
             attention: contract::EdgeAttention::NONE,
         };
         let name = match op {
             EdgeStep::Scores(of) => {
-                params.attention = scores(of, a)?;
+                params.attention = scores(of, a, false)?;
                 entry::<E>("edge_scores_f16", "edge_scores_f32")
             }
             EdgeStep::ScoresBackward(of) => {
-                params.attention = scores(of, a)?;
+                params.attention = scores(of, a, false)?;
                 entry::<E>("edge_scores_backward_f16", "edge_scores_backward_f32")
             }
             EdgeStep::Exp { row } => {

@@ -117,22 +117,22 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
         const NAME: &str = "combine";
-        let (config, rows_per_cta, lanes_log2) = walk_config(NAME, x)?;
+        let (config, rows_per_cta, lanes_log2) = walk_config(NAME, &*y)?;
         let params = CombineParams {
             x: matrix(x),
             y: matrix(y),
             epsilon: optional_matrix(op.epsilon),
             x_scale: optional_array(op.x_scale),
-            rows: x.rows() as u64,
+            rows: y.rows() as u64,
             rows_per_cta,
-            columns: narrow(NAME, "columns", x.columns())?,
-            vectors: stride_vectors(NAME, x)?,
+            columns: narrow(NAME, "columns", y.columns())?,
+            vectors: stride_vectors(NAME, y)?,
             lanes_log2,
             x_factor: op.x_factor,
             y_factor: op.y_factor,
         };
         let name = entry::<E>("combine_f16", "combine_f32");
-        // SAFETY: the operator checked that `x` and `y` have one shape, that `epsilon` has an element, and that there are as
+        // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, that `epsilon` has an element, and that there are as
         // many factors as rows.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }
@@ -196,7 +196,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
     ) -> Result<(), Error> {
         let (params, config) = self.normalize_params("normalize", op, x, y)?;
         let name = entry::<E>("normalize_f16", "normalize_f32");
-        // SAFETY: the operator checked that `x` and `y` have one shape, and parameters and statistics its columns.
+        // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, and parameters and statistics its columns.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }
 

@@ -26,7 +26,7 @@ impl<D: Driver> Gpu<D> {
         sink: &Array<Self, u32>,
     ) -> Result<(), Error> {
         const NAME: &str = "gather";
-        Error::expect(NAME, "rows of x", a.vertices(), x.rows())?;
+        Error::expect(NAME, "rows of x", a.columns(), x.rows())?;
         Error::expect(NAME, "sink", 1, sink.len())?;
         let smallest = WARP * contract::GATHER_IN_FLIGHT;
         if !edges_per_warp.is_multiple_of(smallest) || edges_per_warp == 0 {
@@ -42,7 +42,7 @@ impl<D: Driver> Gpu<D> {
         let edges = narrow(NAME, "edges", a.edges())?;
         let loads = stride_vectors(NAME, x)?;
         let params = GatherParams {
-            columns: array(&a.columns),
+            columns: array(&a.column_ids),
             x: matrix(x),
             sink: array(sink),
             edges,
@@ -63,7 +63,7 @@ impl<D: Driver> Gpu<D> {
             block: [contract::GATHER_THREADS, 1, 1],
             shared_bytes: 0,
         };
-        // SAFETY: `x` has a row for each vertex, and the graph's arrays were checked when it was made.
+        // SAFETY: `x` has a row for each column, and the graph's arrays were checked when it was made.
         unsafe {
             self.kernels
                 .launch(&self.driver, contract::GATHER, config, &params)
@@ -83,16 +83,16 @@ impl<D: Driver> Gpu<D> {
         e: &mut Array<Self, f16>,
     ) -> Result<(), Error> {
         const NAME: &str = "sddmm_edge_by_edge";
-        Error::expect(NAME, "rows of u", a.vertices(), u.rows())?;
-        Error::expect(NAME, "rows of v", a.vertices(), v.rows())?;
+        Error::expect(NAME, "rows of u", a.rows(), u.rows())?;
+        Error::expect(NAME, "rows of v", a.columns(), v.rows())?;
         Error::expect(NAME, "columns of v", u.columns(), v.columns())?;
         let plane = crate::backend::edge_plane(a.edges());
         Error::expect(NAME, "edge values", plane, e.len())?;
         let edges = narrow(NAME, "edges", a.edges())?;
         let stride = narrow(NAME, "columns of u", u.stride())?;
         let params = EdgeByEdgeParams {
-            rows: array(&a.rows),
-            columns: array(&a.columns),
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
             u: matrix(u),
             v: matrix(v),
             output: array(e),

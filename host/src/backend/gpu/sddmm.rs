@@ -49,8 +49,8 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
             .min(resident);
         let stride = narrow(NAME, "bytes of a row", u.stride() * size_of::<E>())?;
         let params = SddmmParams {
-            rows: array(&a.rows),
-            columns: array(&a.columns),
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
             u: matrix(u),
             v: matrix(v),
             output: array(e),
@@ -88,17 +88,18 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
             return Ok(());
         }
         let (left, right) = op.operands();
-        let (left, left_is) = operand(left);
-        let (right, right_is) = right.map_or((DevicePtr::NULL, 0), operand);
+        let (left, left_is, left_plane) = operand(a, left)?;
+        let none = (DevicePtr::NULL, 0, 0);
+        let (right, right_is, right_plane) = right.map_or(Ok(none), |right| operand(a, right))?;
         let edges = narrow(NAME, "edges", a.edges())?;
         let params = CombineParams {
-            rows: array(&a.rows),
-            columns: array(&a.columns),
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
             left,
             right,
             output: array(e),
             plane: edge_plane(a.edges()) as u64,
-            vertices: narrow(NAME, "vertices", a.vertices())?,
+            left_plane,
             edges,
             operator: match op {
                 EdgeCombine::Copy(..) => contract::COPY,
@@ -109,7 +110,7 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
             },
             left_is,
             right_is,
-            reserved: 0,
+            right_plane,
         };
         let config = LaunchConfig {
             grid: [
@@ -126,15 +127,17 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
     }
 }
 
-/// Address of an operand, and what it is a number of.
+/// Address of an operand, what it is a number of, and how long a plane of rows or of columns is.
 fn operand<D: Driver, E: Element>(
+    a: &Adjacency<Gpu<D>>,
     operand: &EdgeOperand<'_, Gpu<D>, E>,
-) -> (DevicePtr<HalfBits>, u32) {
-    match operand {
-        EdgeOperand::Row(values) => (array(values), contract::OF_ROW),
-        EdgeOperand::Column(values) => (array(values), contract::OF_COLUMN),
-        EdgeOperand::Edge(values) => (array(values), contract::OF_EDGE),
-    }
+) -> Result<(DevicePtr<HalfBits>, u32, u32), Error> {
+    let plane = |vertices| narrow(NAME, "vertices", vertices);
+    Ok(match operand {
+        EdgeOperand::Row(values) => (array(values), contract::OF_ROW, plane(a.rows())?),
+        EdgeOperand::Column(values) => (array(values), contract::OF_COLUMN, plane(a.columns())?),
+        EdgeOperand::Edge(values) => (array(values), contract::OF_EDGE, 0),
+    })
 }
 
 /// An entry, and how its lanes share a row.

@@ -68,8 +68,8 @@ impl<D: Driver> Gpu<D> {
         let heads = narrow(NAME, "heads", heads)?;
         let rows = Rows {
             edges,
-            vertices: narrow(NAME, "vertices", a.vertices())?,
-            filled: narrow(NAME, "rows", a.vertices() - a.empty_rows.len())?,
+            vertices: narrow(NAME, "rows", a.rows())?,
+            filled: narrow(NAME, "rows", a.rows() - a.empty_rows.len())?,
             longest: a.longest_row,
         };
         let work = kind.work(rows, Columns::new(loads, heads));
@@ -108,10 +108,10 @@ impl<D: Driver> Gpu<D> {
                 attention = edge_attention(of, a)?;
             }
         }
-        let itself = op.epilogue.itself;
+        let addend = op.epilogue.addend;
         let params = SpmmParams {
-            rows: array(&a.rows),
-            columns: array(&a.columns),
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
             offsets: array(&a.offsets),
             edge_weights,
             column_scale,
@@ -127,8 +127,9 @@ impl<D: Driver> Gpu<D> {
             starts: array(&a.starts),
             filled_rows: array(&a.filled_rows),
             empty_rows: array(&a.empty_rows),
-            epsilon: optional_matrix(itself.and_then(|itself| itself.epsilon)),
-            self_scale: optional_array(itself.and_then(|itself| itself.row_scale)),
+            addend: optional_matrix(addend.map(|addend| addend.matrix)),
+            epsilon: optional_matrix(addend.and_then(|addend| addend.epsilon)),
+            addend_scale: optional_array(addend.and_then(|addend| addend.row_scale)),
             bias: optional_matrix(op.epilogue.bias),
             edges,
             empty_count,
@@ -141,8 +142,8 @@ impl<D: Driver> Gpu<D> {
             cta_edges_log2,
             staged_row,
             vertices: rows.vertices,
-            reserved: 0,
-            self_factor: itself.map_or(0.0, |itself| itself.factor),
+            addend_stride: addend.map_or(Ok(0), |addend| stride_vectors(NAME, addend.matrix))?,
+            addend_factor: addend.map_or(0.0, |addend| addend.factor),
             relu: op.epilogue.relu.into(),
             scale: op.scale,
             head_loads,
@@ -175,7 +176,7 @@ impl<D: Driver> Gpu<D> {
                 let second = contract::follow_up(load, first.scale, sums);
                 let shared_bytes =
                     contract::shared_bytes(lane, cta_edges_log2, first.weights.words())
-                        + first.scale.self_scale_bytes();
+                        + first.scale.addend_scale_bytes();
                 // Atomics add to zeros, and so does nothing to the rows without edges.
                 let clearing = if second.is_some() {
                     empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
@@ -202,7 +203,7 @@ impl<D: Driver> Gpu<D> {
         if fused {
             return Ok(());
         }
-        self.finish(&op.epilogue, x, y)
+        self.finish(&op.epilogue, y)
     }
 }
 
@@ -210,18 +211,18 @@ impl<D: Driver> Gpu<D> {
     /// An epilogue of an SpMM whose kernels have none, in passes of its own.
     fn finish<E: Element>(
         &self,
-        epilogue: &SpmmEpilogue<'_, Self>,
-        x: &Matrix<Self, E>,
+        epilogue: &SpmmEpilogue<'_, Self, E>,
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
-        if let Some(itself) = epilogue.itself {
+        if let Some(addend) = epilogue.addend {
             let sum = Combine {
-                x_factor: itself.factor,
-                epsilon: itself.epsilon,
-                x_scale: itself.row_scale,
+                x_factor: addend.factor,
+                epsilon: addend.epsilon,
+                x_scale: addend.row_scale,
                 y_factor: 1.0,
             };
-            self.combine(&sum, x, y)?;
+            // Of the addend's rows as many as `y` has.
+            self.combine(&sum, addend.matrix, y)?;
         }
         if epilogue.bias.is_some() || epilogue.relu {
             let activation = Activation {

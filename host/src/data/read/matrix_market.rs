@@ -223,7 +223,7 @@ mod tests {
         ] {
             let graph = read_bytes(text.as_bytes()).unwrap();
             assert_eq!(entries(&graph), mirrored);
-            assert!(Graph::new(graph.csr().clone()).is_symmetric());
+            assert!(Graph::new(graph.csr().clone()).unwrap().is_symmetric());
         }
     }
 

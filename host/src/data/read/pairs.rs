@@ -60,7 +60,7 @@ impl Pairs {
             pairs: self,
         };
         let graph = match direction {
-            Direction::AsListed => Csr::from_source(vertices, source).map(Graph::new),
+            Direction::AsListed => Csr::from_source(vertices, source).and_then(Graph::new),
             Direction::Both => Csr::from_source(vertices, source)
                 .map(|csr| Graph::with_symmetry(csr, Symmetry::Known(true))),
             Direction::BothOnce => Graph::undirected_from_source(vertices, source),
@@ -124,7 +124,7 @@ mod tests {
                 expected.to_undirected().unwrap()
             );
             let both = graph(Direction::Both);
-            assert!(Graph::new(both.csr().clone()).is_symmetric());
+            assert!(Graph::new(both.csr().clone()).unwrap().is_symmetric());
             let loops = edges.iter().filter(|[row, col]| row == col).count();
             assert_eq!(both.edges(), 2000 - loops);
         }

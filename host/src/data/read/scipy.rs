@@ -37,7 +37,9 @@ pub(in crate::data) fn read(
     match format.as_str() {
         "csr" => compressed(npz, vertices),
         // The columns of a matrix are the rows of its transpose.
-        "csc" => compressed(npz, vertices).map(|columns| Graph::new(columns.transposed().clone())),
+        "csc" => compressed(npz, vertices).map(|columns| {
+            Graph::with_symmetry(columns.transposed().clone(), columns.known_symmetry())
+        }),
         "coo" => coordinates(npz, vertices, progress),
         _ => Err(DataProblem::value(
             "format",

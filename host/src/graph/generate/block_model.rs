@@ -199,7 +199,7 @@ mod tests {
             degrees[29_983]
         );
         assert_eq!(graph, graph.deduplicated().without_self_loops());
-        assert!(Graph::new(graph.csr().clone()).is_symmetric());
+        assert!(Graph::new(graph.csr().clone()).unwrap().is_symmetric());
     }
 
     /// A change of this number is a change of every accuracy that was measured on the default graph.

@@ -95,7 +95,7 @@ impl RowDegrees {
         }
         check_edges(self.degrees.iter().copied().map(u64::from).sum())?;
         let source = Source(&self.degrees, rng::key(seed, stream::EDGES));
-        Ok(Graph::new(Csr::from_source(self.degrees.len(), &source)?))
+        Graph::new(Csr::from_source(self.degrees.len(), &source)?)
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
             stats.min(),
             stats.max()
         );
-        assert!(Graph::new(graph.csr().clone()).is_symmetric());
+        assert!(Graph::new(graph.csr().clone()).unwrap().is_symmetric());
         let directed = ErdosRenyi {
             undirected: false,
             ..spec

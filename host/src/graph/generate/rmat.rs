@@ -165,7 +165,7 @@ mod tests {
     fn graph500_has_its_size_its_symmetry_and_its_hubs() {
         let graph = same_on_any_threads(|| Rmat::graph500(12).generate(7).unwrap());
         assert_eq!((graph.vertices(), graph.edges()), (4096, 2 * 16 * 4096));
-        assert!(Graph::new(graph.csr().clone()).is_symmetric());
+        assert!(Graph::new(graph.csr().clone()).unwrap().is_symmetric());
         let stats = graph.degree_stats();
         assert!(
             stats.max() > 30 * 32 && stats.quantile(0.5) < 16,

@@ -146,7 +146,7 @@ impl<B: Backend> Attention<B> {
             y,
             positive,
         } = of;
-        Error::expect(NAME, "vertices of the graph", self.vertices, a.vertices())?;
+        self.expect_square(a)?;
         let heads = self.heads;
         let (destination, source) = (&mut self.destination, &mut self.source);
         head_scores(backend, heads, h, vectors, destination, source)?;
@@ -204,8 +204,7 @@ impl<B: Backend> Attention<B> {
             dh,
             d_vectors,
         } = of;
-        let vertices = transposed.vertices();
-        Error::expect(NAME, "vertices of the graph", self.vertices, vertices)?;
+        self.expect_square(transposed)?;
         for matrix in [y, positive, dy, lent, dh] {
             expect_shape(
                 NAME,
@@ -245,6 +244,12 @@ impl<B: Backend> Attention<B> {
 
         head_outer(backend, heads, dl, dr, vectors, dh)?;
         head_sums(backend, heads, h, dl, dr, d_vectors)
+    }
+
+    /// Refuses an adjacency that is not one of the graphs that this is for.
+    fn expect_square(&self, a: &Adjacency<B>) -> Result<(), Error> {
+        Error::expect(NAME, "rows of the adjacency", self.vertices, a.rows())?;
+        Error::expect(NAME, "columns of the adjacency", self.vertices, a.columns())
     }
 
     /// The weights of the edges in one of the two orders.

@@ -6,7 +6,7 @@ use crate::backend::{
     SegmentReduction, SoftmaxGradient, Storage,
 };
 use crate::error::Error;
-use crate::ops::{MOST_HEADS, check_attention, check_dropout, check_heads, expect_shape};
+use crate::ops::{MOST_HEADS, check_attention, check_dropout, check_heads, ends, expect_shape};
 use crate::tensor::{Array, Element, Matrix};
 use bytemuck::Pod;
 use halfgnn_contract::attention::edge_plane_stride;
@@ -71,7 +71,7 @@ fn expect_edges<B: Storage, T: Pod + Send + Sync>(
 fn expect_scores<B: Storage>(
     operator: &'static str,
     scores: &AttentionScores<'_, B>,
-    vertices: usize,
+    a: &Adjacency<B>,
 ) -> Result<(), Error> {
     let heads = scores.heads;
     expect_heads(operator, heads)?;
@@ -80,10 +80,10 @@ fn expect_scores<B: Storage>(
         operator,
         "scores as destination",
         heads,
-        vertices,
+        a.rows(),
         destination,
     )?;
-    expect_vertices(operator, "scores as source", heads, vertices, source)
+    expect_vertices(operator, "scores as source", heads, a.columns(), source)
 }
 
 /// Scores of every head of every vertex, `destination[h, v] = x[v, h] · vectors[0, h]` and
@@ -139,10 +139,10 @@ pub fn attention_statistics<B: Backend>(
     positive_share: Option<&mut Array<B, f32>>,
 ) -> Result<(), Error> {
     const NAME: &str = "attention_statistics";
-    expect_scores(NAME, scores, a.vertices())?;
-    expect_vertices(NAME, "statistics", scores.heads, a.vertices(), statistics)?;
+    expect_scores(NAME, scores, a)?;
+    expect_vertices(NAME, "statistics", scores.heads, a.rows(), statistics)?;
     if let Some(share) = &positive_share {
-        expect_vertices(NAME, "positive shares", scores.heads, a.vertices(), share)?;
+        expect_vertices(NAME, "positive shares", scores.heads, a.rows(), share)?;
     }
     backend.attention_statistics(a, scores, statistics, positive_share)
 }
@@ -161,9 +161,10 @@ pub fn attention_pair<B: Backend, E: Element>(
     x: &Matrix<B, E>,
 ) -> Result<(), Error> {
     const NAME: &str = "attention_pair";
-    let (heads, vertices) = (op.weights.heads, a.vertices());
-    let shape = (vertices, x.columns());
+    let heads = op.weights.heads;
+    let shape = (a.columns(), x.columns());
     expect_shape(NAME, ["rows of x", "columns of x"], shape, x)?;
+    let shape = (a.rows(), x.columns());
     let of_all = ["rows of the sum", "columns of the sum"];
     expect_shape(NAME, of_all, shape, op.all)?;
     let of_positive = ["rows of the positive sum", "columns of the positive sum"];
@@ -171,8 +172,9 @@ pub fn attention_pair<B: Backend, E: Element>(
     expect_width(NAME, heads, x)?;
     check_attention(NAME, a, op.weights)?;
     if let Some(SoftmaxGradient { values, sums }) = &op.through {
-        expect_vertices(NAME, "numbers of vertices", heads, vertices, values)?;
-        expect_vertices(NAME, "sums", heads, vertices, sums)?;
+        let (destinations, _) = ends(a, op.weights.transposed);
+        expect_vertices(NAME, "numbers of destinations", heads, destinations, values)?;
+        expect_vertices(NAME, "sums", heads, a.rows(), sums)?;
     }
     backend.attention_pair(a, op, x)
 }
@@ -194,7 +196,7 @@ pub fn segment_reduce<B: Backend, E: Element>(
 ) -> Result<(), Error> {
     const NAME: &str = "segment_reduce";
     expect_heads(NAME, heads)?;
-    expect_vertices(NAME, "result", heads, a.vertices(), result)?;
+    expect_vertices(NAME, "result", heads, a.rows(), result)?;
     match values {
         EdgeValues::Plane(plane) => expect_edges(NAME, "edge values", heads, a, plane)?,
         EdgeValues::Product(plane, factors) => {
@@ -237,14 +239,14 @@ pub fn edge_step<B: Backend, E: Element>(
     match step {
         EdgeStep::Scores(of) | EdgeStep::ScoresBackward(of) => {
             Error::expect(NAME, "heads of the scores", heads, of.heads)?;
-            expect_scores(NAME, of, a.vertices())?;
+            expect_scores(NAME, of, a)?;
         }
         EdgeStep::Exp { row } | EdgeStep::Divide { row } => {
-            expect_vertices(NAME, "numbers of rows", heads, a.vertices(), row)?;
+            expect_vertices(NAME, "numbers of rows", heads, a.rows(), row)?;
         }
         EdgeStep::SoftmaxBackward { factor, row } => {
             expect_edges(NAME, "edge factors", heads, a, factor)?;
-            expect_vertices(NAME, "numbers of rows", heads, a.vertices(), row)?;
+            expect_vertices(NAME, "numbers of rows", heads, a.rows(), row)?;
         }
         EdgeStep::Dropout(dropout) => check_dropout(NAME, Some(*dropout))?,
     }

@@ -138,7 +138,7 @@ impl<'a, E: Element> SparseMatrix<'a, E> {
         Error::expect(
             "cuSPARSE",
             "row offsets",
-            adjacency.vertices() + 1,
+            adjacency.rows() + 1,
             offsets.len(),
         )?;
         if i32::try_from(adjacency.edges()).is_err() {
@@ -244,9 +244,8 @@ impl Cusparse {
         y: &'a mut Matrix<Gpu<Cuda>, E>,
         algorithm: Algorithm,
     ) -> Result<Call<'a>, Error> {
-        let vertices = a.adjacency.vertices();
-        Error::expect("cusparseSpMM", "rows of x", vertices, x.rows())?;
-        Error::expect("cusparseSpMM", "rows of y", vertices, y.rows())?;
+        Error::expect("cusparseSpMM", "rows of x", a.adjacency.columns(), x.rows())?;
+        Error::expect("cusparseSpMM", "rows of y", a.adjacency.rows(), y.rows())?;
         Error::expect("cusparseSpMM", "columns of y", x.columns(), y.columns())?;
         let sparse = self.sparse(a, algorithm.is_coo())?;
         let dense = [(x, ffi::ORDER_ROW), (&*y, ffi::ORDER_ROW)];
@@ -264,9 +263,13 @@ impl Cusparse {
         u: &'a Matrix<Gpu<Cuda>, E>,
         v: &'a Matrix<Gpu<Cuda>, E>,
     ) -> Result<Call<'a>, Error> {
-        let vertices = a.adjacency.vertices();
-        Error::expect("cusparseSDDMM", "rows of u", vertices, u.rows())?;
-        Error::expect("cusparseSDDMM", "rows of v", vertices, v.rows())?;
+        Error::expect("cusparseSDDMM", "rows of u", a.adjacency.rows(), u.rows())?;
+        Error::expect(
+            "cusparseSDDMM",
+            "rows of v",
+            a.adjacency.columns(),
+            v.rows(),
+        )?;
         Error::expect("cusparseSDDMM", "columns of v", u.columns(), v.columns())?;
         let sparse = self.sparse(a, false)?;
         // `v` transposed: its rows as the columns of a column-major matrix.
@@ -280,9 +283,10 @@ impl Cusparse {
 
     fn sparse<E: Element>(&self, a: &SparseMatrix<'_, E>, coo: bool) -> Result<Descriptor, Error> {
         let functions = &self.session.functions;
-        let (vertices, edges) = (a.adjacency.vertices() as i64, a.adjacency.edges() as i64);
+        let (height, width) = (a.adjacency.rows() as i64, a.adjacency.columns() as i64);
+        let edges = a.adjacency.edges() as i64;
         let [rows, columns] =
-            [&a.adjacency.rows, &a.adjacency.columns].map(|ids| address(&ids.buffer));
+            [&a.adjacency.row_ids, &a.adjacency.column_ids].map(|ids| address(&ids.buffer));
         let (offsets, values) = (address(&a.offsets.buffer), address(&a.values.buffer));
         let mut sparse = ptr::null_mut();
         // SAFETY: the descriptor only notes the addresses, of arrays as long as it is told, which the call borrows.
@@ -292,8 +296,8 @@ impl Cusparse {
                     "cusparseCreateCoo",
                     (functions.create_coo)(
                         &mut sparse,
-                        vertices,
-                        vertices,
+                        height,
+                        width,
                         edges,
                         rows,
                         columns,
@@ -308,8 +312,8 @@ impl Cusparse {
                     "cusparseCreateCsr",
                     (functions.create_csr)(
                         &mut sparse,
-                        vertices,
-                        vertices,
+                        height,
+                        width,
                         edges,
                         offsets,
                         columns,
