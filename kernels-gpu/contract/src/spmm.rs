@@ -10,7 +10,7 @@
 //! Or one launch does: in the vertex-parallel kernel a warp has a row, empty ones too, and a CTA a long one (§4.3.3).
 
 use crate::attention::EdgeAttention;
-use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
+use crate::{DevicePtr, EntrySpec, Format, HalfBits, WARP, param_struct};
 
 /// Warps of a CTA.
 pub const WARPS_PER_CTA: u32 = 4;
@@ -354,6 +354,22 @@ pub enum Load {
 }
 
 impl Load {
+    /// That of 16 bytes.
+    pub const fn widest(format: Format) -> Self {
+        match format {
+            Format::F16 => Load::Half8,
+            Format::F32 => Load::Float4,
+        }
+    }
+
+    /// The elements' format.
+    pub const fn format(self) -> Format {
+        match self {
+            Load::Half2 | Load::Half4 | Load::Half8 => Format::F16,
+            Load::Float4 => Format::F32,
+        }
+    }
+
     /// Elements of a load.
     pub const fn width(self) -> u32 {
         match self {
@@ -561,7 +577,7 @@ pub fn follow_up(load: Load, scale: Scale, sums: Sums) -> Option<&'static Follow
 
 macro_rules! names {
     ($($entry:ident: $($policy:ident),+;)*) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<SpmmParams>() }),*]
+        &[$(EntrySpec::new::<SpmmParams>(stringify!($entry))),*]
     };
 }
 

@@ -359,6 +359,11 @@ pub type HalfVector4 = Halves<2>;
 /// Sixteen bytes a lane: 512 a warp.
 pub type HalfVector8 = Halves<4>;
 
+/// 16 bytes of each format of the contract, by its name there.
+pub type F16 = HalfVector8;
+/// As [`F16`].
+pub type F32 = Float4;
+
 impl Vector for Float4 {
     const WIDTH: u32 = 4;
     type Bits = [u32; 4];

@@ -2,9 +2,9 @@
 //! rounding, C.
 
 use halfgnn_contract::gemm::{
-    Element, GemmParams, RELU, STAGES, WARPS_PER_CTA, matrix_vector, workspace_vector,
+    GemmParams, RELU, STAGES, WARPS_PER_CTA, matrix_vector, workspace_vector,
 };
-use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES, WARP};
+use halfgnn_contract::{DevicePtr, Format, HalfBits, VECTOR_BYTES, WARP};
 
 use super::pipeline::{Layouts, Multiplier, Origin};
 use crate::device::async_copy;
@@ -148,7 +148,7 @@ impl Finish for Finished {
 /// The type of C's elements.
 pub trait Output {
     /// Its name in the contract.
-    const ELEMENT: Element;
+    const ELEMENT: Format;
 
     /// Sends for what [`Output::write`] wants to see beside the sums.
     ///
@@ -189,7 +189,7 @@ pub struct F32;
 pub struct F16;
 
 impl Output for F32 {
-    const ELEMENT: Element = Element::F32;
+    const ELEMENT: Format = Format::F32;
 
     #[inline(always)]
     unsafe fn write<L: Layouts, M: Multiplier>(
@@ -204,7 +204,7 @@ impl Output for F32 {
             end: params.m,
             address: params.c.address(),
             stride: params.c_stride,
-            padding: Element::F32,
+            padding: Format::F32,
         };
         // SAFETY: the caller's promise.
         unsafe { write_floats::<L, M, _>(multiplier, finished, params, origin, c) }
@@ -214,7 +214,7 @@ impl Output for F32 {
                 end: params.sum_rows,
                 address: params.column_sums.address(),
                 stride: 0,
-                padding: Element::F32,
+                padding: Format::F32,
             };
             // SAFETY: the caller's promise; there is one row of sums.
             unsafe { write_floats::<L, M, _>(multiplier, Raw, params, origin, sums) }
@@ -237,7 +237,7 @@ impl Output for F32 {
 }
 
 impl Output for F16 {
-    const ELEMENT: Element = Element::F16;
+    const ELEMENT: Format = Format::F16;
 
     /// The tile of `positive`, to where C's will be staged: its latency is that of the operands.
     #[inline(always)]
@@ -354,7 +354,7 @@ unsafe fn stage<L: Layouts, M: Multiplier, const MASKED: bool>(
 /// row in C and its place in that row.
 #[inline(always)]
 fn for_each_staged<M: Multiplier>(origin: Origin, mut visit: impl FnMut(u32, u32, u32)) {
-    let per_vector = Element::F16.per_vector();
+    let per_vector = Format::F16.per_vector();
     let row_vectors = M::TILE.columns / per_vector;
     let rows_of_a_warp = M::TILE.rows / WARPS_PER_CTA;
     let mut first = 0;
@@ -374,7 +374,7 @@ fn for_each_staged<M: Multiplier>(origin: Origin, mut visit: impl FnMut(u32, u32
 /// Whether C, in half, has the vector.
 #[inline(always)]
 fn is_of_c(params: &GemmParams, row: u32, vector: u32) -> bool {
-    row < params.m && vector < params.n.div_ceil(Element::F16.per_vector())
+    row < params.m && vector < params.n.div_ceil(Format::F16.per_vector())
 }
 
 /// Bytes from one row of a staged half tile to the next: one vector more than its columns take, so that the eight rows
@@ -399,10 +399,10 @@ pub unsafe fn write_partial<L: Layouts, M: Multiplier>(
         .at(vector)
         .address();
     // The operands' type bounds what the reduction reads; half outputs come from half operands only.
-    let padding = if M::PER_VECTOR == Element::F16.per_vector() {
-        Element::F16
+    let padding = if M::PER_VECTOR == Format::F16.per_vector() {
+        Format::F16
     } else {
-        Element::F32
+        Format::F32
     };
     let rows = Rows {
         first: 0,
@@ -426,7 +426,7 @@ struct Rows {
     /// Distance of two in 16-byte vectors.
     stride: u32,
     /// They are as long as rows of this type are, padding included.
-    padding: Element,
+    padding: Format,
 }
 
 /// Writes a thread's values.

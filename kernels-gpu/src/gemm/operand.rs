@@ -7,9 +7,9 @@
 use core::marker::PhantomData;
 
 use halfgnn_contract::gemm::{
-    Element, STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle,
+    STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle,
 };
-use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
+use halfgnn_contract::{DevicePtr, Format, HalfBits, VECTOR_BYTES};
 
 use crate::device::async_copy;
 use crate::device::registers::unroll;
@@ -145,7 +145,7 @@ impl<L: Layout> TileLoader<L> {
             return;
         }
         let per_vector = self.operand.per_vector;
-        let one = if per_vector == Element::F16.per_vector() {
+        let one = if per_vector == Format::F16.per_vector() {
             HALF_ONE
         } else {
             1.0f32.to_bits()
