@@ -141,17 +141,17 @@ macro_rules! attention_entries {
         $with! {
             formats {
                 /// Scores of edges, from the vertices'.
-                edge_scores(EdgeMapParams): F16 = edge_scores_f16, F32 = edge_scores_f32;
+                edge_scores(EdgeMapParams): F16 = edge_scores_f16, F32 = edge_scores_f32, BF16 = edge_scores_bf16;
                 /// The gradient of `edge_scores`.
-                edge_scores_backward(EdgeMapParams): F16 = edge_scores_backward_f16, F32 = edge_scores_backward_f32;
+                edge_scores_backward(EdgeMapParams): F16 = edge_scores_backward_f16, F32 = edge_scores_backward_f32, BF16 = edge_scores_backward_bf16;
                 /// Exponentials below the largest of the row.
-                edge_exp(EdgeMapParams): F16 = edge_exp_f16, F32 = edge_exp_f32;
+                edge_exp(EdgeMapParams): F16 = edge_exp_f16, F32 = edge_exp_f32, BF16 = edge_exp_bf16;
                 /// Quotients by a number of the row.
-                edge_divide(EdgeMapParams): F16 = edge_divide_f16, F32 = edge_divide_f32;
+                edge_divide(EdgeMapParams): F16 = edge_divide_f16, F32 = edge_divide_f32, BF16 = edge_divide_bf16;
                 /// The gradient of an edge softmax.
-                edge_softmax_backward(EdgeMapParams): F16 = edge_softmax_backward_f16, F32 = edge_softmax_backward_f32;
+                edge_softmax_backward(EdgeMapParams): F16 = edge_softmax_backward_f16, F32 = edge_softmax_backward_f32, BF16 = edge_softmax_backward_bf16;
                 /// Dropout of edges.
-                edge_dropout(EdgeMapParams): F16 = edge_dropout_f16, F32 = edge_dropout_f32;
+                edge_dropout(EdgeMapParams): F16 = edge_dropout_f16, F32 = edge_dropout_f32, BF16 = edge_dropout_bf16;
             }
             plain {
                 /// Numbers of destinations, side by side.

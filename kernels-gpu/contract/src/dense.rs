@@ -395,17 +395,17 @@ macro_rules! dense_entries {
         $with! {
             formats {
                 /// Bias, ReLU and dropout.
-                activate(ActivateParams): F16 = activate_f16, F32 = activate_f32;
+                activate(ActivateParams): F16 = activate_f16, F32 = activate_f32, BF16 = activate_bf16;
                 /// The gradient of `activate`.
-                activate_backward(ActivateParams): F16 = activate_backward_f16, F32 = activate_backward_f32;
+                activate_backward(ActivateParams): F16 = activate_backward_f16, F32 = activate_backward_f32, BF16 = activate_backward_bf16;
                 /// Sums of columns.
-                column_sums(ColumnSumsParams): F16 = column_sums_f16, F32 = column_sums_f32;
+                column_sums(ColumnSumsParams): F16 = column_sums_f16, F32 = column_sums_f32, BF16 = column_sums_bf16;
                 /// Cross-entropy and its gradient.
-                cross_entropy(LossParams): F16 = cross_entropy_f16, F32 = cross_entropy_f32;
+                cross_entropy(LossParams): F16 = cross_entropy_f16, F32 = cross_entropy_f32, BF16 = cross_entropy_bf16;
                 /// Right answers by split.
-                count_correct(LossParams): F16 = count_correct_f16, F32 = count_correct_f32;
+                count_correct(LossParams): F16 = count_correct_f16, F32 = count_correct_f32, BF16 = count_correct_bf16;
                 /// Adam, and the copy of the weights that kernels read, if any.
-                adam(AdamParams): F16 = adam_f16, F32 = adam_f32;
+                adam(AdamParams): F16 = adam_f16, F32 = adam_f32, BF16 = adam_bf16;
             }
             plain {
                 /// The mean loss from its partial sums.

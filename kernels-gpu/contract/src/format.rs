@@ -13,24 +13,27 @@ pub enum Format {
     F16,
     /// IEEE 754 binary32.
     F32,
+    /// bfloat16: the upper half of binary32.
+    BF16,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::F16, Self::F32];
+    pub const ALL: [Self; 3] = [Self::F16, Self::F32, Self::BF16];
 
     /// As names of entries end in it.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::F16 => "f16",
             Self::F32 => "f32",
+            Self::BF16 => "bf16",
         }
     }
 
     /// Bytes of an element.
     pub const fn bytes(self) -> u32 {
         match self {
-            Self::F16 => 2,
+            Self::F16 | Self::BF16 => 2,
             Self::F32 => 4,
         }
     }
@@ -113,6 +116,7 @@ mod tests {
             let old = match format {
                 Format::F16 => "half",
                 Format::F32 => "float",
+                Format::BF16 => "bfloat",
             };
             assert!(
                 name.ends_with(format.suffix()) || name.ends_with(old),

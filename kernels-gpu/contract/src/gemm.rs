@@ -357,6 +357,21 @@ macro_rules! gemm_entries {
             gemm_tn_normalized_f32_to_f32_128x64: Tn, Normalized, F32, F32, 64;
             gemm_tn_normalized_f32_to_f32_128x32: Tn, Normalized, F32, F32, 32;
             gemm_tn_normalized_f32_to_f32_128x16: Tn, Normalized, F32, F32, 16;
+            gemm_nn_bf16_to_bf16_128x64: Nn, Plain, BF16, BF16, 64;
+            gemm_nn_bf16_to_bf16_128x32: Nn, Plain, BF16, BF16, 32;
+            gemm_nn_bf16_to_bf16_128x16: Nn, Plain, BF16, BF16, 16;
+            gemm_nt_bf16_to_bf16_128x64: Nt, Plain, BF16, BF16, 64;
+            gemm_nt_bf16_to_bf16_128x32: Nt, Plain, BF16, BF16, 32;
+            gemm_nt_bf16_to_bf16_128x16: Nt, Plain, BF16, BF16, 16;
+            gemm_tn_bf16_to_f32_128x64: Tn, Plain, BF16, F32, 64;
+            gemm_tn_bf16_to_f32_128x32: Tn, Plain, BF16, F32, 32;
+            gemm_tn_bf16_to_f32_128x16: Tn, Plain, BF16, F32, 16;
+            gemm_nn_normalized_bf16_to_bf16_128x64: Nn, Normalized, BF16, BF16, 64;
+            gemm_nn_normalized_bf16_to_bf16_128x32: Nn, Normalized, BF16, BF16, 32;
+            gemm_nn_normalized_bf16_to_bf16_128x16: Nn, Normalized, BF16, BF16, 16;
+            gemm_tn_normalized_bf16_to_f32_128x64: Tn, Normalized, BF16, F32, 64;
+            gemm_tn_normalized_bf16_to_f32_128x32: Tn, Normalized, BF16, F32, 32;
+            gemm_tn_normalized_bf16_to_f32_128x16: Tn, Normalized, BF16, F32, 16;
         }
     };
 }
@@ -368,6 +383,7 @@ macro_rules! gemm_reduce_entries {
         $with! {
             gemm_reduce_to_f16: F16;
             gemm_reduce_to_f32: F32;
+            gemm_reduce_to_bf16: BF16;
         }
     };
 }

@@ -184,17 +184,17 @@ macro_rules! heads_entries {
         $with! {
             formats {
                 /// Scores of vertices as destination and as source.
-                head_scores(HeadScoresParams): F16 = head_scores_f16, F32 = head_scores_f32;
+                head_scores(HeadScoresParams): F16 = head_scores_f16, F32 = head_scores_f32, BF16 = head_scores_bf16;
                 /// Dots of the heads of two matrices, row by row.
-                head_dots(HeadDotsParams): F16 = head_dots_f16, F32 = head_dots_f32;
+                head_dots(HeadDotsParams): F16 = head_dots_f16, F32 = head_dots_f32, BF16 = head_dots_bf16;
                 /// Adds multiples of two vectors to the heads of each row.
-                head_outer(HeadOuterParams): F16 = head_outer_f16, F32 = head_outer_f32;
+                head_outer(HeadOuterParams): F16 = head_outer_f16, F32 = head_outer_f32, BF16 = head_outer_bf16;
                 /// Sums of rows, weighted by two numbers of each head of each.
-                head_sums(HeadOuterParams): F16 = head_sums_f16, F32 = head_sums_f32;
+                head_sums(HeadOuterParams): F16 = head_sums_f16, F32 = head_sums_f32, BF16 = head_sums_bf16;
                 /// The mean over the heads.
-                head_mean(HeadMeanParams): F16 = head_mean_f16, F32 = head_mean_f32;
+                head_mean(HeadMeanParams): F16 = head_mean_f16, F32 = head_mean_f32, BF16 = head_mean_bf16;
                 /// The gradient of `head_mean`.
-                head_mean_backward(HeadMeanParams): F16 = head_mean_backward_f16, F32 = head_mean_backward_f32;
+                head_mean_backward(HeadMeanParams): F16 = head_mean_backward_f16, F32 = head_mean_backward_f32, BF16 = head_mean_backward_bf16;
             }
             plain {
             }

@@ -306,17 +306,17 @@ macro_rules! norm_entries {
         $with! {
             formats {
                 /// Sums and sums of squares of columns.
-                moments(MomentsParams): F16 = moments_f16, F32 = moments_f32;
+                moments(MomentsParams): F16 = moments_f16, F32 = moments_f32, BF16 = moments_bf16;
                 /// What the gradients of scale and shift are sums of.
-                moments_backward(MomentsParams): F16 = moments_backward_f16, F32 = moments_backward_f32;
+                moments_backward(MomentsParams): F16 = moments_backward_f16, F32 = moments_backward_f32, BF16 = moments_backward_bf16;
                 /// Mean and deviation of columns, and the running ones.
-                finish_statistics(FinishParams): F16 = finish_statistics_f16, F32 = finish_statistics_f32;
+                finish_statistics(FinishParams): F16 = finish_statistics_f16, F32 = finish_statistics_f32, BF16 = finish_statistics_bf16;
                 /// The normalised matrix.
-                normalize(NormalizeParams): F16 = normalize_f16, F32 = normalize_f32;
+                normalize(NormalizeParams): F16 = normalize_f16, F32 = normalize_f32, BF16 = normalize_bf16;
                 /// The gradient of `normalize`.
-                normalize_backward(NormalizeParams): F16 = normalize_backward_f16, F32 = normalize_backward_f32;
+                normalize_backward(NormalizeParams): F16 = normalize_backward_f16, F32 = normalize_backward_f32, BF16 = normalize_backward_bf16;
                 /// A weighted sum of two matrices.
-                combine(CombineParams): F16 = combine_f16, F32 = combine_f32;
+                combine(CombineParams): F16 = combine_f16, F32 = combine_f32, BF16 = combine_bf16;
             }
             plain {
                 /// The gradients of scale and shift.

@@ -156,7 +156,7 @@ pub enum Reduction {
 
 /// Calls `$with! { entry, element, reduction, accumulate, wide; … }` with every SDDMM entry that is built.
 ///
-/// - element: what one lane loads: `Half2`, `Half4`, `Half8` or `Float4`.
+/// - element: what one lane loads: `Half2`, `Half4`, `Half8`, `BFloat8` or `Float4`.
 /// - reduction: `Shuffles` or `TensorCores`.
 /// - accumulate, inside a lane: `InHalf` (half2 arithmetic) or `InFloat`. Lanes are added up in float.
 /// - wide: whether a row may have more loads than a sub-warp has lanes. Else the features of a row are kept in registers
@@ -177,6 +177,10 @@ macro_rules! sddmm_entries {
             sddmm_half2_half_wide: Half2, Shuffles, InHalf, true;
             sddmm_half2_float: Half2, Shuffles, InFloat, false;
             sddmm_half2_float_wide: Half2, Shuffles, InFloat, true;
+            sddmm_bfloat8_tensor: BFloat8, TensorCores, InFloat, false;
+            sddmm_bfloat8_tensor_wide: BFloat8, TensorCores, InFloat, true;
+            sddmm_bfloat8_float: BFloat8, Shuffles, InFloat, false;
+            sddmm_bfloat8_float_wide: BFloat8, Shuffles, InFloat, true;
             sddmm_float4_float: Float4, Shuffles, InFloat, false;
             sddmm_float4_float_wide: Float4, Shuffles, InFloat, true;
         }
@@ -239,7 +243,7 @@ macro_rules! sddmm_combine_entries {
         $with! {
             formats {
                 /// A number for each edge from two operands.
-                sddmm_combine(CombineParams): F16 = sddmm_combine_f16, F32 = sddmm_combine_f32;
+                sddmm_combine(CombineParams): F16 = sddmm_combine_f16, F32 = sddmm_combine_f32, BF16 = sddmm_combine_bf16;
             }
             plain {
             }

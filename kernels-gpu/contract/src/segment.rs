@@ -126,13 +126,13 @@ macro_rules! segment_entries {
         $with! {
             formats {
                 /// Largest values of rows.
-                segment_max(SegmentParams): F16 = segment_max_half, F32 = segment_max_float;
+                segment_max(SegmentParams): F16 = segment_max_half, F32 = segment_max_float, BF16 = segment_max_bfloat;
                 /// Sums of values of rows.
-                segment_sum(SegmentParams): F16 = segment_sum_half, F32 = segment_sum_float;
+                segment_sum(SegmentParams): F16 = segment_sum_half, F32 = segment_sum_float, BF16 = segment_sum_bfloat;
                 /// Sums of products of two values.
-                segment_product_sum(SegmentParams): F16 = segment_product_sum_half, F32 = segment_product_sum_float;
+                segment_product_sum(SegmentParams): F16 = segment_product_sum_half, F32 = segment_product_sum_float, BF16 = segment_product_sum_bfloat;
                 /// Sums of values that a map picks.
-                segment_gathered_sum(SegmentParams): F16 = segment_gathered_sum_half, F32 = segment_gathered_sum_float;
+                segment_gathered_sum(SegmentParams): F16 = segment_gathered_sum_half, F32 = segment_gathered_sum_float, BF16 = segment_gathered_sum_bfloat;
             }
             plain {
                 /// Running softmax of the scores of the edges, which are the vertices' (attention).

@@ -35,13 +35,13 @@ macro_rules! shadow_entries {
         $with! {
             formats {
                 /// Exponentials.
-                shadow_exp(ShadowParams): F16 = shadow_exp_f16, F32 = shadow_exp_f32;
+                shadow_exp(ShadowParams): F16 = shadow_exp_f16, F32 = shadow_exp_f32, BF16 = shadow_exp_bf16;
                 /// Softmax of rows.
-                shadow_softmax(ShadowParams): F16 = shadow_softmax_f16, F32 = shadow_softmax_f32;
+                shadow_softmax(ShadowParams): F16 = shadow_softmax_f16, F32 = shadow_softmax_f32, BF16 = shadow_softmax_bf16;
                 /// Logarithm of the softmax of rows.
-                shadow_log_softmax(ShadowParams): F16 = shadow_log_softmax_f16, F32 = shadow_log_softmax_f32;
+                shadow_log_softmax(ShadowParams): F16 = shadow_log_softmax_f16, F32 = shadow_log_softmax_f32, BF16 = shadow_log_softmax_bf16;
                 /// Sums of rows.
-                shadow_sum(ShadowParams): F16 = shadow_sum_f16, F32 = shadow_sum_f32;
+                shadow_sum(ShadowParams): F16 = shadow_sum_f16, F32 = shadow_sum_f32, BF16 = shadow_sum_bf16;
             }
             plain {
             }

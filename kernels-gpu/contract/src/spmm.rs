@@ -245,7 +245,7 @@ pub mod shared {
 /// Calls `$with! { entry, element, weight, scale, accumulate; … }` with every edge-parallel entry that is built: the one
 /// list from which the kernels crate makes the entries and the host its table.
 ///
-/// - element: what one lane loads: `Half2`, `Half4`, `Half8` or `Float4`.
+/// - element: what one lane loads: `Half2`, `Half4`, `Half8`, `BFloat8` or `Float4`.
 /// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `ColumnScale`, `Attention`, or with a sign that says whether the sum
 ///   of scores is positive `SignedAttention` and, with a term beside the weight, `AttentionGradient`.
 /// - scale: `Discretized` (each batch, then merged in float), `Finished` (likewise, with an epilogue), `Atomic` (each
@@ -287,6 +287,16 @@ macro_rules! spmm_entries {
             spmm_ag_float4_both: Float4, AttentionGradient, Discretized, BothInFloat;
             spmm_v_float4_finished_float: Float4, Ones, Finished, InFloat;
             spmm_cs_float4_finished_float: Float4, ColumnScale, Finished, InFloat;
+            spmm_v_bfloat8_discretized_float: BFloat8, Ones, Discretized, InFloat;
+            spmm_ve_bfloat8_discretized_float: BFloat8, EdgeFeatures, Discretized, InFloat;
+            spmm_cs_bfloat8_discretized_float: BFloat8, ColumnScale, Discretized, InFloat;
+            spmm_at_bfloat8_discretized_float: BFloat8, Attention, Discretized, InFloat;
+            spmm_at_bfloat8_both: BFloat8, SignedAttention, Discretized, BothInFloat;
+            spmm_ag_bfloat8_both: BFloat8, AttentionGradient, Discretized, BothInFloat;
+            spmm_v_bfloat8_finished_float: BFloat8, Ones, Finished, InFloat;
+            spmm_cs_bfloat8_finished_float: BFloat8, ColumnScale, Finished, InFloat;
+            spmm_v_bfloat8_max: BFloat8, Ones, Maximum, Largest;
+            spmm_ve_bfloat8_max: BFloat8, EdgeFeatures, Maximum, Largest;
         }
     };
 }
@@ -315,6 +325,13 @@ macro_rules! spmm_vertex_entries {
             spmm_vertex_cs_half8_finished_float: Half8, ColumnScale, Finished, InFloat;
             spmm_vertex_cs_float4_finished_float: Float4, ColumnScale, Finished, InFloat;
             spmm_vertex_cs_float4_discretized_float: Float4, ColumnScale, Discretized, InFloat;
+            spmm_vertex_v_bfloat8_discretized_float: BFloat8, Ones, Discretized, InFloat;
+            spmm_vertex_v_bfloat8_finished_float: BFloat8, Ones, Finished, InFloat;
+            spmm_vertex_v_bfloat8_max: BFloat8, Ones, Maximum, Largest;
+            spmm_vertex_ve_bfloat8_discretized_float: BFloat8, EdgeFeatures, Discretized, InFloat;
+            spmm_vertex_ve_bfloat8_max: BFloat8, EdgeFeatures, Maximum, Largest;
+            spmm_vertex_cs_bfloat8_discretized_float: BFloat8, ColumnScale, Discretized, InFloat;
+            spmm_vertex_cs_bfloat8_finished_float: BFloat8, ColumnScale, Finished, InFloat;
         }
     };
 }
@@ -336,6 +353,10 @@ macro_rules! spmm_follow_up_entries {
             spmm_follow_up_float4_both: Float4, Discretized, Both;
             spmm_follow_up_half8_max: Half8, Maximum, One;
             spmm_follow_up_float4_max: Float4, Maximum, One;
+            spmm_follow_up_bfloat8_discretized: BFloat8, Discretized, One;
+            spmm_follow_up_bfloat8_both: BFloat8, Discretized, Both;
+            spmm_follow_up_bfloat8_finished: BFloat8, Finished, One;
+            spmm_follow_up_bfloat8_max: BFloat8, Maximum, One;
         }
     };
 }
@@ -349,6 +370,8 @@ pub enum Load {
     Half4,
     /// Eight halves.
     Half8,
+    /// Eight bfloats.
+    BFloat8,
     /// Four floats.
     Float4,
 }
@@ -358,6 +381,7 @@ impl Load {
     pub const fn widest(format: Format) -> Self {
         match format {
             Format::F16 => Load::Half8,
+            Format::BF16 => Load::BFloat8,
             Format::F32 => Load::Float4,
         }
     }
@@ -366,6 +390,7 @@ impl Load {
     pub const fn format(self) -> Format {
         match self {
             Load::Half2 | Load::Half4 | Load::Half8 => Format::F16,
+            Load::BFloat8 => Format::BF16,
             Load::Float4 => Format::F32,
         }
     }
@@ -375,7 +400,7 @@ impl Load {
         match self {
             Load::Half2 => 2,
             Load::Half4 | Load::Float4 => 4,
-            Load::Half8 => 8,
+            Load::Half8 | Load::BFloat8 => 8,
         }
     }
 }

@@ -21,7 +21,8 @@ mod dot;
 mod policy;
 
 use crate::device::vector::{
-    Float4, HalfVector2 as Half2, HalfVector4 as Half4, HalfVector8 as Half8,
+    BFloatVector8 as BFloat8, Float4, HalfVector2 as Half2, HalfVector4 as Half4,
+    HalfVector8 as Half8,
 };
 use halfgnn_contract::sddmm::{CombineParams, SddmmParams};
 use policy::{InFloat, InHalf, Shuffles, TensorCores};
