@@ -1,0 +1,209 @@
+//! Operators as kernels, on any [`Driver`]: it picks a kernel, computes its geometry, and launches it.
+//!
+//! - `kernels`: a module of PTX, compared with the launch contract before anything is launched.
+//! - one file an operator family: what the kernel is told.
+
+mod address;
+mod attention;
+mod buffer;
+mod dense;
+mod kernels;
+mod loss;
+#[doc(hidden)] // what a footprint asks of it
+pub mod matmul;
+mod normalize;
+mod optimizer;
+#[doc(hidden)]
+pub mod peers;
+mod recording;
+#[doc(hidden)] // what a footprint asks of it
+pub mod schedule;
+mod sddmm;
+mod shadow;
+#[doc(hidden)] // what a footprint asks of it
+pub mod spmm;
+mod workspace;
+
+pub use buffer::Buffer;
+pub use recording::Recording;
+
+use super::{Ledger, MemoryKind, MemoryReport, Storage};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+use buffer::Allocator;
+use bytemuck::Pod;
+use halfgnn_contract::{DevicePtr, EntrySpec, Format};
+use kernels::Kernels;
+use recording::Retired;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+use workspace::Workspace;
+
+/// A backend that launches kernels.
+#[derive(Debug)]
+pub struct Gpu<D: Driver> {
+    driver: D,
+    kernels: Kernels<D>,
+    workspace: Workspace<D>,
+    ledger: Ledger,
+    retired: Arc<Retired<D>>,
+}
+
+impl<D: Driver> Gpu<D> {
+    /// The backend of `driver`, with the kernels in `ptx`.
+    ///
+    /// # Errors
+    /// [`Error::Contract`] where the PTX lacks a kernel, or was built from other sources than this crate;
+    /// [`Error::Driver`] where it does not load.
+    pub fn new(driver: D, ptx: &str) -> Result<Self, Error> {
+        let kernels = Kernels::load(&driver, ptx)?;
+        let retired = Arc::default();
+        Ok(Self {
+            driver,
+            kernels,
+            workspace: Workspace::new(Arc::clone(&retired)),
+            ledger: Ledger::default(),
+            retired,
+        })
+    }
+
+    /// The device.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+}
+
+/// Address of a matrix, whatever its elements.
+fn matrix<D: Driver, E: Element, T>(matrix: &Matrix<Gpu<D>, E>) -> DevicePtr<T> {
+    DevicePtr::new(matrix.buffer.address())
+}
+
+/// Address of an array.
+fn array<D: Driver, T: Pod + Send + Sync, U>(array: &Array<Gpu<D>, T>) -> DevicePtr<U> {
+    DevicePtr::new(array.buffer.address())
+}
+
+/// Address of an array, or null.
+fn optional_array<D: Driver, T: Pod + Send + Sync, U>(
+    array: Option<&Array<Gpu<D>, T>>,
+) -> DevicePtr<U> {
+    array.map_or(DevicePtr::NULL, self::array)
+}
+
+/// Address of a matrix, or null.
+fn optional_matrix<D: Driver, E: Element, T>(matrix: Option<&Matrix<Gpu<D>, E>>) -> DevicePtr<T> {
+    matrix.map_or(DevicePtr::NULL, self::matrix)
+}
+
+/// Distance of two rows of a matrix in 16-byte vectors.
+fn stride_vectors<D: Driver, E: Element>(
+    operator: &'static str,
+    matrix: &Matrix<Gpu<D>, E>,
+) -> Result<u32, Error> {
+    narrow(operator, "columns of a matrix", matrix.stride() / E::LANES)
+}
+
+/// A size as kernels count it.
+fn narrow(operator: &'static str, what: &'static str, value: usize) -> Result<u32, Error> {
+    u32::try_from(value).map_err(|_| Error::Unsupported {
+        operator,
+        reason: format!("{what}: {value} is more than 2^32 - 1"),
+    })
+}
+
+impl<D: Driver> Storage for Gpu<D> {
+    type Buffer<T: Pod> = Buffer<D, T>;
+    type Recording = Recording<D>;
+
+    fn name(&self) -> String {
+        self.driver.info().name.clone()
+    }
+
+    fn alloc<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Buffer<D, T>, Error> {
+        let allocator = Allocator {
+            driver: &self.driver,
+            ledger: &self.ledger,
+            retired: &self.retired,
+        };
+        Buffer::zeroed(&allocator, len, kind)
+    }
+
+    fn upload<T: Pod>(&self, buffer: &Buffer<D, T>, source: &[T]) -> Result<(), Error> {
+        Ok(self
+            .driver
+            .upload(buffer.memory(), 0, bytemuck::cast_slice(source))?)
+    }
+
+    fn download<T: Pod>(&self, buffer: &Buffer<D, T>, target: &mut [T]) -> Result<(), Error> {
+        Ok(self
+            .driver
+            .download(buffer.memory(), 0, bytemuck::cast_slice_mut(target))?)
+    }
+
+    fn record(
+        &self,
+        work: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Option<Recording<D>>, Error> {
+        self.record_operators(work).map(Some)
+    }
+
+    fn replay(&self, recording: &Recording<D>) -> Result<(), Error> {
+        self.replay_operators(recording)
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        Ok(self.driver.synchronize()?)
+    }
+
+    fn timed(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+        let start = self.driver.record()?;
+        work()?;
+        let end = self.driver.record()?;
+        Ok(self.driver.elapsed_ms(&start, &end)?)
+    }
+
+    fn memory(&self) -> MemoryReport {
+        self.ledger.report()
+    }
+
+    fn reset_peak(&self) {
+        self.ledger.reset_peak();
+        self.driver.reset_peak();
+    }
+}
+
+/// The entry of a family for elements `E`.
+fn entry<E: Element>(family: &'static str) -> Result<&'static str, Error> {
+    type Key = (&'static str, Format);
+    static ENTRIES: LazyLock<HashMap<Key, &'static str>> = LazyLock::new(|| {
+        let keyed = |entry: EntrySpec| Some((entry.key?, entry.name));
+        halfgnn_contract::entries().filter_map(keyed).collect()
+    });
+    let found = ENTRIES.get(&(family, E::PRECISION.format()));
+    found.copied().ok_or_else(|| {
+        Error::Contract(format!(
+            "the launch contract has no `{family}` in {}",
+            E::PRECISION
+        ))
+    })
+}
+
+/// CTAs in x, and in y, of the threads that this family has.
+fn dense_config(
+    operator: &'static str,
+    ctas: u64,
+    ctas_y: u32,
+    shared_bytes: u32,
+) -> Result<LaunchConfig, Error> {
+    let ctas = narrow(
+        operator,
+        "CTAs",
+        usize::try_from(ctas).unwrap_or(usize::MAX),
+    )?;
+    Ok(LaunchConfig {
+        grid: [ctas, ctas_y, 1],
+        block: [halfgnn_contract::dense::THREADS_PER_CTA, 1, 1],
+        shared_bytes,
+    })
+}
