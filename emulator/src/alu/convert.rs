@@ -22,6 +22,12 @@ impl Format {
         infinity: 0x7C00,
         sign: 1 << 15,
     };
+    pub(crate) const BFLOAT: Format = Format {
+        precision: 8,
+        least: -126,
+        infinity: 0x7F80,
+        sign: 1 << 15,
+    };
     pub(crate) const SINGLE: Format = Format {
         precision: 24,
         least: -126,
@@ -34,6 +40,12 @@ impl Format {
         infinity: 0x7FF << 52,
         sign: 1 << 63,
     };
+}
+
+/// The upper half of a single's bits as a single, exactly.
+#[inline(always)]
+pub(crate) fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// The bits of `± magnitude · 2^exponent` rounded to a format, from an exact value.
@@ -148,7 +160,7 @@ fn source_int(v: u64, ty: ScalarType) -> i128 {
     match ty {
         ScalarType::U8 => i128::from(v as u8),
         ScalarType::S8 => i128::from(v as i8),
-        ScalarType::U16 | ScalarType::F16 => i128::from(v as u16),
+        ScalarType::U16 | ScalarType::F16 | ScalarType::Bf16 => i128::from(v as u16),
         ScalarType::S16 => i128::from(v as i16),
         ScalarType::U32 | ScalarType::F32 => i128::from(v as u32),
         ScalarType::S32 => i128::from(v as i32),
@@ -191,6 +203,7 @@ pub(crate) fn convert(v: u64, how: Convert) -> u64 {
 fn format(ty: ScalarType) -> Format {
     match ty {
         ScalarType::F16 => Format::HALF,
+        ScalarType::Bf16 => Format::BFLOAT,
         ScalarType::F32 => Format::SINGLE,
         _ => Format::DOUBLE,
     }
@@ -213,6 +226,7 @@ fn extend(v: u64, how: Convert) -> u64 {
 fn source_float(v: u64, how: Convert) -> f64 {
     match how.from {
         ScalarType::F16 => f64::from(half::to_f32(v as u16)),
+        ScalarType::Bf16 => f64::from(bf16_to_f32(v as u16)),
         ScalarType::F32 => {
             let v = if how.ftz {
                 float::flush(v as u32)
@@ -253,7 +267,8 @@ fn nan(x: u64, how: Convert) -> u64 {
         let sign = if x >> 63 == 1 { to.sign } else { 0 };
         let payload = x & ((1 << 52) - 1) | 1 << 51;
         sign | to.infinity | payload >> (Format::DOUBLE.precision - to.precision)
-    } else if how.to == ScalarType::F16 {
+    } else if matches!(how.to, ScalarType::F16 | ScalarType::Bf16) {
+        // 0x7fff is the NaN of both.
         half::NAN.into()
     } else {
         float::NAN.into()

@@ -1,28 +1,33 @@
-//! `mma.sync` m16n8k8 and m16n8k16 on a whole warp's fragments.
+//! `mma.sync` m16n8k8 and m16n8k16 on a whole warp's fragments, of halves or of bfloats.
 //!
-//! Products of halves are exact. Each group of eight products along k is summed with the accumulator in double and rounded
+//! Products of either are exact. Each group of eight products along k is summed with the accumulator in double and rounded
 //! to float once, groups in ascending k. Tensor cores sum in an order and with a truncation that NVIDIA does not document,
 //! so results agree with the hardware's within a few units of the last place of the largest term, not bit for bit.
 
-use super::half;
-
 type Fragment = [u64; 32];
 
-/// The halves of one element of a fragment's register: lane `lane`, lower or upper half.
-fn element(register: &Fragment, lane: usize, upper: bool) -> f64 {
+/// The 16 bits of one element of a fragment's register: lane `lane`, lower or upper half.
+fn element(register: &Fragment, lane: usize, upper: bool) -> u16 {
     let bits = register[lane] as u32;
-    f64::from(half::to_f32(if upper {
+    if upper {
         (bits >> 16) as u16
     } else {
         bits as u16
-    }))
+    }
 }
 
-/// The four accumulators of each lane: `a` has `k/4` registers, `b` has `k/8`.
+/// The four accumulators of each lane: `a` has `k/4` registers, `b` has `k/8`, whose elements `widen` makes singles of.
 ///
 /// The layout is the PTX ISA's: with `g = lane / 4` and `t = lane % 4`, `a`'s registers hold rows g, g+8, g, g+8 at columns
 /// 2t, 2t, 2t+8, 2t+8; `b`'s hold column g at rows 2t, 2t+8; accumulators are (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
-pub(crate) fn multiply(a: &[Fragment], b: &[Fragment], c: [[f32; 32]; 4]) -> [[f32; 32]; 4] {
+pub(crate) fn multiply(
+    a: &[Fragment],
+    b: &[Fragment],
+    c: [[f32; 32]; 4],
+    widen: fn(u16) -> f32,
+) -> [[f32; 32]; 4] {
+    let element =
+        |register: &Fragment, lane, upper| f64::from(widen(element(register, lane, upper)));
     let k = b.len() * 8;
     let mut rows = [[0f64; 16]; 16];
     let mut columns = [[0f64; 16]; 8];
@@ -59,6 +64,7 @@ pub(crate) fn multiply(a: &[Fragment], b: &[Fragment], c: [[f32; 32]; 4]) -> [[f
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alu::half;
 
     /// Packs a row-major matrix into fragments and multiplies: against the plain triple loop.
     #[test]
@@ -80,7 +86,7 @@ mod tests {
                     f[lane] = half_of(b(i, g)) | half_of(b(i + 1, g)) << 16;
                 }
             }
-            let out = multiply(&fa, &fb, [[1.0; 32]; 4]);
+            let out = multiply(&fa, &fb, [[1.0; 32]; 4], half::to_f32);
             for lane in 0..32 {
                 for (r, register) in out.iter().enumerate() {
                     let (i, j) = (lane / 4 + 8 * (r / 2), 2 * (lane % 4) + r % 2);
@@ -94,11 +100,11 @@ mod tests {
     #[test]
     fn sums_beyond_half_and_nan() {
         let big = [0x7BFF_7BFFu64; 32];
-        let out = multiply(&[big; 4], &[big; 2], [[0.0; 32]; 4]);
+        let out = multiply(&[big; 4], &[big; 2], [[0.0; 32]; 4], half::to_f32);
         assert_eq!(out[0][0], 16.0 * 65504.0 * 65504.0);
         let mut one_nan = [0u64; 32];
         one_nan[0] = 0x7FFF;
-        let out = multiply(&[one_nan; 4], &[big; 2], [[0.0; 32]; 4]);
+        let out = multiply(&[one_nan; 4], &[big; 2], [[0.0; 32]; 4], half::to_f32);
         assert!(out[0][0].is_nan() && !out[0][4].is_nan());
     }
 }

@@ -183,12 +183,17 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
 
     /// The type that the opcode must name.
     pub(super) fn ty(&self, m: &mut Modifiers<'a>) -> Result<Type> {
-        m.take_type().ok_or_else(|| {
+        let ty = m.take_type().ok_or_else(|| {
             let unknown = m
                 .last()
                 .map_or(String::new(), |l| format!("; .{l} is not implemented"));
             self.error(format!("{} needs a type{unknown}", m.base))
-        })
+        })?;
+        // There are conversions and matrix products of them on every card of this PTX, and no arithmetic before sm_90.
+        if matches!(ty, Type::Bf16 | Type::Bf16x2) && !matches!(m.base, "cvt" | "mma") {
+            return Err(self.error(format!("{} of .bf16 is not implemented", m.base)));
+        }
+        Ok(ty)
     }
 
     pub(super) fn ty_of_bits(&self, m: &mut Modifiers<'a>, bits: u8) -> Result<Type> {

@@ -266,6 +266,15 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         let rounding = m.take_rounding();
         let (ftz, sat, relu) = (m.take("ftz"), m.take("sat"), m.take("relu"));
         let (to, from) = (self.ty(m)?, self.ty(m)?);
+        if [to, from]
+            .iter()
+            .any(|ty| matches!(ty, Type::Bf16 | Type::Bf16x2))
+        {
+            let given = matches!(rounding, Some((Rounding::Nearest | Rounding::Zero, false)));
+            if from != Type::F32 || !given || ftz || sat {
+                return Err(self.error("cvt of .bf16 is implemented from .f32 with .rn or .rz"));
+            }
+        }
         let (rounding, integral) = rounding.unwrap_or((Rounding::Nearest, false));
         let how = |to: ScalarType, from: ScalarType, bits: u8| Convert {
             to,
@@ -277,14 +286,19 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             relu,
             bits,
         };
-        if (to, from) == (Type::F16x2, Type::F32) {
+        let pair = match (to, from) {
+            (Type::F16x2, Type::F32) => Some(ScalarType::F16),
+            (Type::Bf16x2, Type::F32) => Some(ScalarType::Bf16),
+            _ => None,
+        };
+        if let Some(half) = pair {
             let [d, a, b] = self.operands()?;
             let d = self.target(d, 32)?;
             return Ok(Op::ConvertPair {
                 d,
                 a: self.value(a, from)?,
                 b: self.value(b, from)?,
-                how: how(ScalarType::F16, ScalarType::F32, 16),
+                how: how(half, ScalarType::F32, 16),
             });
         }
         let (Some(to), Some(from_scalar)) = (to.scalar(), from.scalar()) else {

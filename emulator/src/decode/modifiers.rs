@@ -10,6 +10,8 @@ pub(super) enum Type {
     Signed(u8),
     F16,
     F16x2,
+    Bf16,
+    Bf16x2,
     F32,
     F64,
     Pred,
@@ -26,6 +28,8 @@ impl Type {
         Some(match name {
             "f16" => Type::F16,
             "f16x2" => Type::F16x2,
+            "bf16" => Type::Bf16,
+            "bf16x2" => Type::Bf16x2,
             "f32" => Type::F32,
             "f64" => Type::F64,
             "pred" => Type::Pred,
@@ -41,8 +45,8 @@ impl Type {
     pub(super) fn bits(self) -> u8 {
         match self {
             Type::Bits(w) | Type::Unsigned(w) | Type::Signed(w) => w,
-            Type::F16 => 16,
-            Type::F16x2 | Type::F32 => 32,
+            Type::F16 | Type::Bf16 => 16,
+            Type::F16x2 | Type::Bf16x2 | Type::F32 => 32,
             Type::F64 => 64,
             Type::Pred => 1,
         }
@@ -82,6 +86,7 @@ impl Type {
             Type::Unsigned(64) => ScalarType::U64,
             Type::Signed(64) => ScalarType::S64,
             Type::F16 => ScalarType::F16,
+            Type::Bf16 => ScalarType::Bf16,
             Type::F32 => ScalarType::F32,
             Type::F64 => ScalarType::F64,
             _ => return None,

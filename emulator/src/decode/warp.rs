@@ -231,9 +231,10 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             return Err(self.error("mma is implemented for .row.col"));
         }
         let types = [self.ty(m)?, self.ty(m)?, self.ty(m)?, self.ty(m)?];
-        let half_out = match types {
-            [Type::F32, Type::F16, Type::F16, Type::F32] => false,
-            [Type::F16, Type::F16, Type::F16, Type::F16] => true,
+        let (half_out, bfloats) = match types {
+            [Type::F32, Type::F16, Type::F16, Type::F32] => (false, false),
+            [Type::F16, Type::F16, Type::F16, Type::F16] => (true, false),
+            [Type::F32, Type::Bf16, Type::Bf16, Type::F32] => (false, true),
             _ => return Err(self.error("mma of these types is not implemented")),
         };
         let [d, a, b, c] = self.operands()?;
@@ -241,6 +242,7 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
         let what = Collective::Mma {
             k,
             half_out,
+            bfloats,
             d: self.fragment(d, accumulators, true)?,
             a: self.fragment(a, usize::from(k) / 4, false)?,
             b: self.fragment(b, usize::from(k) / 8, false)?,

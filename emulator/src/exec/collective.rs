@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::warp::{Flow, Group, State, Warp};
 use super::{Lanes, Step, Trouble, lanes};
-use crate::alu::{half, matrix};
+use crate::alu::{convert, half, matrix};
 use crate::fault::{AccessKind, FaultKind};
 use crate::ir::*;
 use crate::shadow::Touch;
@@ -381,7 +381,13 @@ impl Block<'_> {
     }
 
     fn mma(&mut self, warp: &mut Warp, parts: &[Part]) {
-        let Collective::Mma { k, half_out, .. } = parts[0].what else {
+        let Collective::Mma {
+            k,
+            half_out,
+            bfloats,
+            ..
+        } = parts[0].what
+        else {
             return;
         };
         let fragment = |i: usize, which: fn(&Collective, usize) -> Row| {
@@ -422,7 +428,12 @@ impl Block<'_> {
                 (true, _) => half::to_f32((v >> 16) as u16),
             })
         });
-        let out = matrix::multiply(&a, &b, c);
+        let widen = if bfloats {
+            convert::bf16_to_f32
+        } else {
+            half::to_f32
+        };
+        let out = matrix::multiply(&a, &b, c, widen);
         for i in 0..if half_out { 2 } else { 4 } {
             let values: Lanes = std::array::from_fn(|lane| {
                 if half_out {
@@ -471,12 +482,18 @@ fn same_kind(a: &Collective, b: &Collective) -> bool {
         ) => (c, t) == (d, u),
         (
             Mma {
-                k: a, half_out: h, ..
+                k: a,
+                half_out: h,
+                bfloats: x,
+                ..
             },
             Mma {
-                k: b, half_out: g, ..
+                k: b,
+                half_out: g,
+                bfloats: y,
+                ..
             },
-        ) => (a, h) == (b, g),
+        ) => (a, h, x) == (b, g, y),
         _ => false,
     }
 }

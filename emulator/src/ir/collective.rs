@@ -69,10 +69,11 @@ pub(crate) enum Collective {
         address: Row,
         offset: i64,
     },
-    /// m16n8k`k`; accumulators are f32, or f16 pairs.
+    /// m16n8k`k` of pairs of f16, or of bf16; accumulators are f32, or f16 pairs.
     Mma {
         k: u8,
         half_out: bool,
+        bfloats: bool,
         d: [Row; 4],
         a: [Row; 4],
         b: [Row; 2],

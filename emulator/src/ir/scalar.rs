@@ -177,6 +177,7 @@ pub(crate) enum ScalarType {
     U64,
     S64,
     F16,
+    Bf16,
     F32,
     F64,
 }
@@ -241,14 +242,17 @@ impl ScalarType {
     pub(crate) fn bits(self) -> u8 {
         match self {
             ScalarType::U8 | ScalarType::S8 => 8,
-            ScalarType::U16 | ScalarType::S16 | ScalarType::F16 => 16,
+            ScalarType::U16 | ScalarType::S16 | ScalarType::F16 | ScalarType::Bf16 => 16,
             ScalarType::U32 | ScalarType::S32 | ScalarType::F32 => 32,
             ScalarType::U64 | ScalarType::S64 | ScalarType::F64 => 64,
         }
     }
 
     pub(crate) fn is_float(self) -> bool {
-        matches!(self, ScalarType::F16 | ScalarType::F32 | ScalarType::F64)
+        matches!(
+            self,
+            ScalarType::F16 | ScalarType::Bf16 | ScalarType::F32 | ScalarType::F64
+        )
     }
 
     pub(crate) fn is_signed(self) -> bool {

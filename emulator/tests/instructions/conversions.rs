@@ -1,7 +1,7 @@
 //! Between widths, between integers and floats, with every rounding.
 
 use crate::harness::{Round, check, evaluate, operands, round};
-use half::f16;
+use half::{bf16, f16};
 
 const FLOATS: [u64; 13] = [
     0x0000_0000,
@@ -218,6 +218,49 @@ fn floats_to_halves() {
         &all,
         |x, y, _| half_bits(f16::from_f32(float(x))) << 16 | half_bits(f16::from_f32(float(y))),
     );
+}
+
+/// A bfloat has float's exponents: what is rounded is the lower half of the bits.
+#[test]
+fn floats_to_bfloats() {
+    let mut all = operands(&FLOATS, 32, 10);
+    // Ties, to even and away from odd, the largest that is finite, and subnormals, which stay.
+    all.extend(
+        [
+            0x3f80_8000u64,
+            0x3f81_8000,
+            0x3f80_8001,
+            0x7f7f_7fff,
+            0x7f7f_8000,
+            0x0000_8000,
+            0x0000_8001,
+            0x8001_8000,
+            0x7f80_0001,
+        ]
+        .map(|bits| [bits, bits ^ 0x8000_0000, 0]),
+    );
+    let nearest = |x: u64| {
+        let rounded = bf16::from_f32(float(x));
+        if rounded.is_nan() {
+            0x7fff
+        } else {
+            rounded.to_bits().into()
+        }
+    };
+    let cut = |x: u64| if float(x).is_nan() { 0x7fff } else { x >> 16 };
+    let positive = |x: u64| {
+        let rounded: u64 = nearest(x);
+        if rounded & 0x8000 == 0 { rounded } else { 0 }
+    };
+    let check = |name: &str, f: &dyn Fn(u64) -> u64| {
+        let one = format!("cvt.{name}.bf16.f32 d, x;");
+        check(&one, "b16", "b32", &all, |x, _, _| f(x));
+        let two = format!("cvt.{name}.bf16x2.f32 d, x, y;");
+        check(&two, "b32", "b32", &all, |x, y, _| f(x) << 16 | f(y));
+    };
+    check("rn", &nearest);
+    check("rz", &cut);
+    check("rn.relu", &positive);
 }
 
 #[test]

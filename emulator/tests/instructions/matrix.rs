@@ -1,7 +1,7 @@
 //! Matrices in fragments: `ldmatrix` and `mma` against three plain loops.
 
 use crate::harness::{Random, launch, module, per_thread};
-use half::f16;
+use half::{bf16, f16};
 
 /// Where lane `lane` holds what of a fragment of 8x8 halves: row, and the first of two columns.
 fn place(lane: usize) -> (usize, usize) {
@@ -63,8 +63,36 @@ fn ldmatrix_hands_out_rows() {
     }
 }
 
+/// An element of a fragment.
+trait Element: Copy {
+    const NAME: &'static str;
+    fn of(value: f64) -> Self;
+    fn bits(self) -> u16;
+    fn value(self) -> f64;
+}
+
+macro_rules! element {
+    ($ty:ident, $name:literal) => {
+        impl Element for $ty {
+            const NAME: &'static str = $name;
+            fn of(value: f64) -> Self {
+                $ty::from_f64(value)
+            }
+            fn bits(self) -> u16 {
+                self.to_bits()
+            }
+            fn value(self) -> f64 {
+                self.to_f64()
+            }
+        }
+    };
+}
+
+element!(f16, "f16");
+element!(bf16, "bf16");
+
 /// D = A·B + C on one warp, fragments loaded as the ISA's figures show them. A is 16 by k, B is k by 8, row by row.
-fn multiply(k: usize, half_out: bool, a: &[f16], b: &[f16], c: &[f32]) -> Vec<f32> {
+fn multiply<E: Element>(k: usize, half_out: bool, a: &[E], b: &[E], c: &[f32]) -> Vec<f32> {
     let mut input = Vec::new();
     let mut output_bytes = 0;
     // A: 8x8 blocks in the order (rows 0-7, k 0-7), (rows 8-15, k 0-7), then k 8-15; B: by columns.
@@ -73,17 +101,11 @@ fn multiply(k: usize, half_out: bool, a: &[f16], b: &[f16], c: &[f32]) -> Vec<f3
         let mut words: Vec<[u16; 2]> = Vec::new();
         for block in 0..k / 4 {
             let (row, column) = (group + block % 2 * 8, pair + block / 2 * 8);
-            words.push([
-                a[row * k + column].to_bits(),
-                a[row * k + column + 1].to_bits(),
-            ]);
+            words.push([a[row * k + column].bits(), a[row * k + column + 1].bits()]);
         }
         for block in 0..k / 8 {
             let row = pair + block * 8;
-            words.push([
-                b[row * 8 + group].to_bits(),
-                b[(row + 1) * 8 + group].to_bits(),
-            ]);
+            words.push([b[row * 8 + group].bits(), b[(row + 1) * 8 + group].bits()]);
         }
         words.resize(6, [0; 2]);
         input.extend(words.iter().flatten().flat_map(|h| h.to_le_bytes()));
@@ -123,13 +145,14 @@ fn multiply(k: usize, half_out: bool, a: &[f16], b: &[f16], c: &[f32]) -> Vec<f3
             )
         })
         .collect();
+    let element = E::NAME;
     let body = format!(
         "mul.wide.u32 %d1, tid, 40;
         add.s64 %d1, input, %d1;
         {loads}
         mov.u32 %r32, 0;
         mov.u32 %r33, 0;
-        mma.sync.aligned.m16n8k{k}.row.col.{ty}.f16.f16.{ty} {d}, {a_registers}, {b_registers}, {c};
+        mma.sync.aligned.m16n8k{k}.row.col.{ty}.{element}.{element}.{ty} {d}, {a_registers}, {b_registers}, {c};
         mul.wide.u32 %d2, tid, 16;
         add.s64 %d2, output, %d2;
         st.global.v4.u32 [%d2], {{%r30, %r31, %r32, %r33}};"
@@ -159,9 +182,9 @@ fn multiply(k: usize, half_out: bool, a: &[f16], b: &[f16], c: &[f32]) -> Vec<f3
 }
 
 /// Sums in double precision, and those of the magnitudes.
-fn plain(k: usize, a: &[f16], b: &[f16], c: &[f32]) -> Vec<(f64, f64)> {
+fn plain<E: Element>(k: usize, a: &[E], b: &[E], c: &[f32]) -> Vec<(f64, f64)> {
     let element = |i: usize, j: usize| {
-        let products = (0..k).map(|l| a[i * k + l].to_f64() * b[l * 8 + j].to_f64());
+        let products = (0..k).map(|l| a[i * k + l].value() * b[l * 8 + j].value());
         products.fold(
             (f64::from(c[i * 8 + j]), f64::from(c[i * 8 + j]).abs()),
             |(s, m), p| (s + p, m + p.abs()),
@@ -170,17 +193,17 @@ fn plain(k: usize, a: &[f16], b: &[f16], c: &[f32]) -> Vec<(f64, f64)> {
     (0..128).map(|at| element(at / 8, at % 8)).collect()
 }
 
-#[test]
-fn products_of_small_integers_are_exact() {
+/// The forms that there are of `E`: k, and whether sums are halves.
+fn small_integers<E: Element>(forms: &[(usize, bool)]) {
     let mut random = Random(3);
-    let mut small = |n: usize| -> Vec<f16> {
+    let mut small = |n: usize| -> Vec<E> {
         (0..n)
-            .map(|_| f16::from_f32((random.next() % 9) as f32 - 4.0))
+            .map(|_| E::of((random.next() % 9) as f64 - 4.0))
             .collect()
     };
-    for (k, half_out) in [(16, false), (8, false), (16, true), (8, true)] {
+    for &(k, half_out) in forms {
         let (a, b) = (small(16 * k), small(8 * k));
-        let c: Vec<f32> = small(128).into_iter().map(f16::to_f32).collect();
+        let c: Vec<f32> = small(128).into_iter().map(|v| v.value() as f32).collect();
         let right: Vec<f32> = plain(k, &a, &b, &c)
             .into_iter()
             .map(|v| v.0 as f32)
@@ -188,41 +211,59 @@ fn products_of_small_integers_are_exact() {
         assert_eq!(
             multiply(k, half_out, &a, &b, &c),
             right,
-            "k = {k}, halves out: {half_out}"
+            "{}, k = {k}, halves out: {half_out}",
+            E::NAME
         );
     }
 }
 
 #[test]
-fn products_of_anything_are_near() {
+fn products_of_small_integers_are_exact() {
+    small_integers::<f16>(&[(16, false), (8, false), (16, true), (8, true)]);
+    small_integers::<bf16>(&[(16, false), (8, false)]);
+}
+
+fn anything<E: Element>(exponents: u64, forms: &[(usize, bool, f64)]) {
     let mut random = Random(4);
-    let mut any = |n: usize| -> Vec<f16> {
+    let mut any = |n: usize| -> Vec<E> {
         (0..n)
             .map(|_| {
-                f16::from_f64(
+                E::of(
                     (random.next() as f64 / u64::MAX as f64 - 0.5)
-                        * f64::exp2((random.next() % 12) as f64 - 6.0),
+                        * f64::exp2((random.next() % exponents) as f64 - exponents as f64 / 2.0),
                 )
             })
             .collect()
     };
-    for (k, half_out, step) in [
-        (16, false, 2f64.powi(-23)),
-        (8, false, 2f64.powi(-23)),
-        (16, true, 2f64.powi(-10)),
-    ] {
+    for &(k, half_out, step) in forms {
         let (a, b) = (any(16 * k), any(8 * k));
-        let c: Vec<f32> = any(128).into_iter().map(f16::to_f32).collect();
+        let c: Vec<f32> = any(128).into_iter().map(|v| v.value() as f32).collect();
         let found = multiply(k, half_out, &a, &b, &c);
         for (at, (sum, magnitude)) in plain(k, &a, &b, &c).into_iter().enumerate() {
             let error = (f64::from(found[at]) - sum).abs();
             assert!(
                 error <= magnitude * step * 2.0 + 2f64.powi(-24),
-                "k = {k}, element {at}: {} for {sum}",
+                "{}, k = {k}, element {at}: {} for {sum}",
+                E::NAME,
                 found[at]
             );
         }
     }
+}
+
+#[test]
+fn products_of_anything_are_near() {
+    let single = 2f64.powi(-23);
+    anything::<f16>(
+        12,
+        &[
+            (16, false, single),
+            (8, false, single),
+            (16, true, 2f64.powi(-10)),
+        ],
+    );
+    // Far beyond half's range.
+    anything::<bf16>(80, &[(16, false, single), (8, false, single)]);
 }
 
 #[test]

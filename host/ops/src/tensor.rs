@@ -8,7 +8,7 @@ use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
 use bytemuck::Pod;
 use half::f16;
-use halfgnn_contract::VECTOR_BYTES;
+use halfgnn_contract::{Format, VECTOR_BYTES};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,6 +21,16 @@ pub enum Precision {
     Half,
     /// IEEE 754 binary32.
     Float,
+}
+
+impl Precision {
+    /// As the launch contract calls the format of the elements.
+    pub(crate) const fn format(self) -> Format {
+        match self {
+            Precision::Half => Format::F16,
+            Precision::Float => Format::F32,
+        }
+    }
 }
 
 impl fmt::Display for Precision {

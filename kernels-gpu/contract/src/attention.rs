@@ -15,6 +15,7 @@
 //! - Features of vertices with `H` heads are one matrix of `H · D` columns, where `D`, the width of a head, fills whole
 //!   16-byte vectors if there is more than one head.
 
+use crate::format::table;
 use crate::math::exp;
 use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
 
@@ -134,41 +135,35 @@ pub const fn edge_ctas(edges: u32, width: u32) -> u32 {
     edges.div_ceil(EDGE_THREADS_PER_CTA * width)
 }
 
-/// Calls `$with! { entry: operation, element; … }` with every `edge_` kernel.
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
 #[macro_export]
-macro_rules! edge_map_entries {
+macro_rules! attention_entries {
     ($with:ident) => {
         $with! {
-            edge_scores_f16: Scores, Half8;
-            edge_scores_f32: Scores, Float4;
-            edge_scores_backward_f16: ScoresBackward, Half8;
-            edge_scores_backward_f32: ScoresBackward, Float4;
-            edge_exp_f16: Exp, Half8;
-            edge_exp_f32: Exp, Float4;
-            edge_divide_f16: Divide, Half8;
-            edge_divide_f32: Divide, Float4;
-            edge_softmax_backward_f16: SoftmaxBackward, Half8;
-            edge_softmax_backward_f32: SoftmaxBackward, Float4;
-            edge_dropout_f16: Dropout, Half8;
-            edge_dropout_f32: Dropout, Float4;
+            formats {
+                /// Scores of edges, from the vertices'.
+                edge_scores(EdgeMapParams): F16 = edge_scores_f16, F32 = edge_scores_f32, BF16 = edge_scores_bf16;
+                /// The gradient of `edge_scores`.
+                edge_scores_backward(EdgeMapParams): F16 = edge_scores_backward_f16, F32 = edge_scores_backward_f32, BF16 = edge_scores_backward_bf16;
+                /// Exponentials below the largest of the row.
+                edge_exp(EdgeMapParams): F16 = edge_exp_f16, F32 = edge_exp_f32, BF16 = edge_exp_bf16;
+                /// Quotients by a number of the row.
+                edge_divide(EdgeMapParams): F16 = edge_divide_f16, F32 = edge_divide_f32, BF16 = edge_divide_bf16;
+                /// The gradient of an edge softmax.
+                edge_softmax_backward(EdgeMapParams): F16 = edge_softmax_backward_f16, F32 = edge_softmax_backward_f32, BF16 = edge_softmax_backward_bf16;
+                /// Dropout of edges.
+                edge_dropout(EdgeMapParams): F16 = edge_dropout_f16, F32 = edge_dropout_f32, BF16 = edge_dropout_bf16;
+            }
+            plain {
+                /// Numbers of destinations, side by side.
+                attention_records(RecordsParams);
+            }
         }
     };
 }
 
-macro_rules! names {
-    ($($entry:ident: $operation:ident, $element:ident;)*) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<EdgeMapParams>() }),*]
-    };
-}
-
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[
-    edge_map_entries!(names),
-    &[EntrySpec {
-        name: "attention_records",
-        param_bytes: size_of::<RecordsParams>(),
-    }],
-];
+pub const ENTRIES: &[&[EntrySpec]] = &[attention_entries!(table)];
 
 /// Distance of two planes of numbers of edges, in numbers: the next multiple of 8, so that planes of halves start at
 /// 16-byte boundaries as well.

@@ -10,6 +10,7 @@
 //! - A pointer is null only where its field says so, or where the kernel does not use it.
 //! - What a kernel writes overlaps no other operand, except where the struct's page says so.
 
+use crate::format::table;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
 
 /// Threads of a CTA, in every kernel of this family.
@@ -387,21 +388,41 @@ pub const fn optimizer_ctas(rows: u64, vectors: u32) -> u64 {
         .div_ceil(THREADS_PER_CTA as u64)
 }
 
-macro_rules! names {
-    ($params:ident: $($entry:ident),+) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<$params>() }),*]
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
+#[macro_export]
+macro_rules! dense_entries {
+    ($with:ident) => {
+        $with! {
+            formats {
+                /// Bias, ReLU and dropout.
+                activate(ActivateParams): F16 = activate_f16, F32 = activate_f32, BF16 = activate_bf16;
+                /// The gradient of `activate`.
+                activate_backward(ActivateParams): F16 = activate_backward_f16, F32 = activate_backward_f32, BF16 = activate_backward_bf16;
+                /// Sums of columns.
+                column_sums(ColumnSumsParams): F16 = column_sums_f16, F32 = column_sums_f32, BF16 = column_sums_bf16;
+                /// Cross-entropy and its gradient.
+                cross_entropy(LossParams): F16 = cross_entropy_f16, F32 = cross_entropy_f32, BF16 = cross_entropy_bf16;
+                /// Right answers by split.
+                count_correct(LossParams): F16 = count_correct_f16, F32 = count_correct_f32, BF16 = count_correct_bf16;
+                /// Adam, and the copy of the weights that kernels read, if any.
+                adam(AdamParams): F16 = adam_f16, F32 = adam_f32, BF16 = adam_bf16;
+            }
+            plain {
+                /// The mean loss from its partial sums.
+                reduce_loss(LossParams);
+                /// The counts from their partial counts.
+                reduce_counts(LossParams);
+                /// The overflow flag.
+                check_finite(AdamParams);
+                /// The loss scale and the count of steps.
+                end_step(EndStepParams);
+            }
+        }
     };
 }
 
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[
-    names!(ActivateParams: activate_f16, activate_f32, activate_backward_f16, activate_backward_f32),
-    names!(ColumnSumsParams: column_sums_f16, column_sums_f32),
-    names!(LossParams: cross_entropy_f16, cross_entropy_f32, count_correct_f16, count_correct_f32),
-    names!(LossParams: reduce_loss, reduce_counts),
-    names!(AdamParams: adam_f16, adam_f32, check_finite),
-    names!(EndStepParams: end_step),
-];
+pub const ENTRIES: &[&[EntrySpec]] = &[dense_entries!(table)];
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@
 //! and rounded once. A may be what a batch normalisation makes of the matrix ([`Operand::Normalized`]): it is normalised when
 //! it has come to shared memory, with the bits that `normalize` would have stored.
 
-use crate::{DevicePtr, EntrySpec, HalfBits, VECTOR_BYTES, WARP, param_struct};
+use crate::{DevicePtr, EntrySpec, Format, HalfBits, VECTOR_BYTES, WARP, param_struct};
 
 /// Warps of a CTA.
 pub const WARPS_PER_CTA: u32 = 4;
@@ -112,12 +112,12 @@ param_struct! {
 
 /// Row of the product in which the columns of B are summed up: in `Aᵀ·B` the first vector of `k` after those of A, which
 /// begins with a column of ones, makes it. What lies between it and `m` is nothing.
-pub const fn sum_row(element: Element, m: u32) -> u32 {
+pub const fn sum_row(element: Format, m: u32) -> u32 {
     m.next_multiple_of(element.per_vector())
 }
 
 /// Whether [`sum_row`] lies in a tile that there is anyway, so that the sums cost nothing.
-pub const fn sums_fit(element: Element, m: u32) -> bool {
+pub const fn sums_fit(element: Format, m: u32) -> bool {
     !sum_row(element, m).is_multiple_of(Tile::WIDE.rows)
 }
 
@@ -142,28 +142,9 @@ pub enum Operand {
     Normalized,
 }
 
-/// Type of a matrix's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Element {
-    /// IEEE half precision.
-    F16,
-    /// IEEE single precision.
-    F32,
-}
-
-impl Element {
-    /// Elements of a 16-byte vector.
-    pub const fn per_vector(self) -> u32 {
-        match self {
-            Self::F16 => VECTOR_BYTES / 2,
-            Self::F32 => VECTOR_BYTES / 4,
-        }
-    }
-
-    /// Elements of `k` in one step.
-    pub const fn per_step(self) -> u32 {
-        STEP_VECTORS * self.per_vector()
-    }
+/// Elements of `k` in one step.
+pub const fn per_step(format: Format) -> u32 {
+    STEP_VECTORS * format.per_vector()
 }
 
 /// The part of C that one CTA computes.
@@ -260,8 +241,8 @@ pub struct Split {
 /// Every split has at least one step, and at least [`MIN_STEPS_PER_SPLIT`] where there is more than one. The choice
 /// depends on the number of multiprocessors, and so does the rounding of the sums: two cards of different size may
 /// differ in the last bits, two runs on one do not. Pass a fixed `sms` for results that do not depend on the card.
-pub const fn split(element: Element, m: u32, n: u32, k: u32, sms: u32) -> Split {
-    let steps = k.div_ceil(element.per_step());
+pub const fn split(element: Format, m: u32, n: u32, k: u32, sms: u32) -> Split {
+    let steps = k.div_ceil(per_step(element));
     let tiles = Tile::for_columns(n).count(m, n);
     let single = Split {
         splits: 1,
@@ -296,7 +277,7 @@ pub const MAX_SPLITS: u32 = 65_535;
 /// Distance of two rows of the workspace for `n` columns, in 16-byte vectors: rows of floats, padded as halves are, so
 /// that one layout serves outputs of either type.
 pub const fn workspace_stride(n: u32) -> u32 {
-    n.div_ceil(Element::F16.per_vector()) * 2
+    n.div_ceil(Format::F16.per_vector()) * 2
 }
 
 /// Floats of the workspace of an `m × n` output: one output for each split, and none without a split.
@@ -304,7 +285,7 @@ pub const fn workspace_floats(m: u32, n: u32, splits: u32) -> u64 {
     if splits <= 1 {
         0
     } else {
-        workspace_vector(splits, 0, 0, m, workspace_stride(n)) * Element::F32.per_vector() as u64
+        workspace_vector(splits, 0, 0, m, workspace_stride(n)) * Format::F32.per_vector() as u64
     }
 }
 
@@ -322,12 +303,12 @@ pub const fn matrix_vector(row: u32, vector: u32, stride: u32) -> u64 {
 
 /// Workspace vectors in a row that the reduction adds: all that make up C's padded row.
 #[inline]
-pub const fn reduce_vectors(output: Element, n: u32) -> u32 {
-    n.div_ceil(output.per_vector()) * (output.per_vector() / Element::F32.per_vector())
+pub const fn reduce_vectors(output: Format, n: u32) -> u32 {
+    n.div_ceil(output.per_vector()) * (output.per_vector() / Format::F32.per_vector())
 }
 
 /// CTAs in x of the reduction.
-pub const fn reduce_ctas(output: Element, m: u32, n: u32) -> u64 {
+pub const fn reduce_ctas(output: Format, m: u32, n: u32) -> u64 {
     (m as u64 * reduce_vectors(output, n) as u64).div_ceil(REDUCE_VECTORS_PER_CTA as u64)
 }
 
@@ -376,6 +357,21 @@ macro_rules! gemm_entries {
             gemm_tn_normalized_f32_to_f32_128x64: Tn, Normalized, F32, F32, 64;
             gemm_tn_normalized_f32_to_f32_128x32: Tn, Normalized, F32, F32, 32;
             gemm_tn_normalized_f32_to_f32_128x16: Tn, Normalized, F32, F32, 16;
+            gemm_nn_bf16_to_bf16_128x64: Nn, Plain, BF16, BF16, 64;
+            gemm_nn_bf16_to_bf16_128x32: Nn, Plain, BF16, BF16, 32;
+            gemm_nn_bf16_to_bf16_128x16: Nn, Plain, BF16, BF16, 16;
+            gemm_nt_bf16_to_bf16_128x64: Nt, Plain, BF16, BF16, 64;
+            gemm_nt_bf16_to_bf16_128x32: Nt, Plain, BF16, BF16, 32;
+            gemm_nt_bf16_to_bf16_128x16: Nt, Plain, BF16, BF16, 16;
+            gemm_tn_bf16_to_f32_128x64: Tn, Plain, BF16, F32, 64;
+            gemm_tn_bf16_to_f32_128x32: Tn, Plain, BF16, F32, 32;
+            gemm_tn_bf16_to_f32_128x16: Tn, Plain, BF16, F32, 16;
+            gemm_nn_normalized_bf16_to_bf16_128x64: Nn, Normalized, BF16, BF16, 64;
+            gemm_nn_normalized_bf16_to_bf16_128x32: Nn, Normalized, BF16, BF16, 32;
+            gemm_nn_normalized_bf16_to_bf16_128x16: Nn, Normalized, BF16, BF16, 16;
+            gemm_tn_normalized_bf16_to_f32_128x64: Tn, Normalized, BF16, F32, 64;
+            gemm_tn_normalized_bf16_to_f32_128x32: Tn, Normalized, BF16, F32, 32;
+            gemm_tn_normalized_bf16_to_f32_128x16: Tn, Normalized, BF16, F32, 16;
         }
     };
 }
@@ -387,6 +383,7 @@ macro_rules! gemm_reduce_entries {
         $with! {
             gemm_reduce_to_f16: F16;
             gemm_reduce_to_f32: F32;
+            gemm_reduce_to_bf16: BF16;
         }
     };
 }
@@ -400,10 +397,10 @@ pub struct GemmEntry {
     pub form: Form,
     /// What A is.
     pub operand: Operand,
-    /// Element of A and B.
-    pub input: Element,
-    /// Element of C.
-    pub output: Element,
+    /// Format of A and B.
+    pub input: Format,
+    /// Format of C.
+    pub output: Format,
     /// Columns of its tile; all tiles have the same rows.
     pub columns: u32,
 }
@@ -414,8 +411,8 @@ macro_rules! products {
             name: stringify!($entry),
             form: Form::$form,
             operand: Operand::$operand,
-            input: Element::$input,
-            output: Element::$output,
+            input: Format::$input,
+            output: Format::$output,
             columns: $columns,
         }),*]
     };
@@ -429,8 +426,8 @@ pub const PRODUCTS: &[GemmEntry] = gemm_entries!(products);
 pub fn product(
     form: Form,
     operand: Operand,
-    input: Element,
-    output: Element,
+    input: Format,
+    output: Format,
     n: u32,
 ) -> Option<&'static GemmEntry> {
     let columns = Tile::for_columns(n).columns;
@@ -440,17 +437,24 @@ pub fn product(
     })
 }
 
-/// The name of the reduction that goes with an output type.
-pub const fn reduction(output: Element) -> &'static str {
-    match output {
-        Element::F16 => "gemm_reduce_to_f16",
-        Element::F32 => "gemm_reduce_to_f32",
-    }
+macro_rules! reductions {
+    ($($entry:ident: $output:ident;)*) => {
+        &[$((Format::$output, stringify!($entry))),*]
+    };
+}
+
+/// Every reduction, by the output's format.
+pub const REDUCTIONS: &[(Format, &str)] = gemm_reduce_entries!(reductions);
+
+/// The reduction that goes with an output's format, if it is built.
+pub fn reduction(output: Format) -> Option<&'static str> {
+    let (_, name) = REDUCTIONS.iter().find(|(format, _)| *format == output)?;
+    Some(name)
 }
 
 macro_rules! names {
     ($($entry:ident: $($policy:tt),+;)*) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<GemmParams>() }),*]
+        &[$(EntrySpec::new::<GemmParams>(stringify!($entry))),*]
     };
 }
 
@@ -477,7 +481,7 @@ mod tests {
         );
         assert_eq!(workspace_floats(1 << 20, 1 << 12, 2), 1 << 33);
         assert_eq!(Tile::WIDE.count(MAX_EXTENT, 1 << 16), 1 << 34);
-        assert_eq!(reduce_ctas(Element::F32, MAX_EXTENT, 1 << 12), 1 << 36);
+        assert_eq!(reduce_ctas(Format::F32, MAX_EXTENT, 1 << 12), 1 << 36);
     }
 
     #[test]
@@ -487,8 +491,8 @@ mod tests {
             let last = workspace_vector(splits - 1, m - 1, stride - 1, m, stride);
             assert_eq!((last + 1) * 4, workspace_floats(m, n, splits));
             assert!(
-                reduce_vectors(Element::F16, n) == stride
-                    && reduce_vectors(Element::F32, n) <= stride
+                reduce_vectors(Format::F16, n) == stride
+                    && reduce_vectors(Format::F32, n) <= stride
             );
         }
         assert_eq!(workspace_floats(600, 64, 1), 0);
@@ -497,7 +501,7 @@ mod tests {
     #[test]
     fn splits_cover_k_without_an_empty_one() {
         let extents = [0, 1, 7, 64, 129, 1433, 65_536, 2_400_000, MAX_EXTENT];
-        for element in [Element::F16, Element::F32] {
+        for element in [Format::F16, Format::F32] {
             for (m, n, k) in extents
                 .iter()
                 .flat_map(|&m| extents.iter().map(move |&k| (m, 64, k)))
@@ -507,7 +511,7 @@ mod tests {
                         splits,
                         steps_per_split,
                     } = split(element, m, n, k, sms);
-                    let steps = k.div_ceil(element.per_step()) as u64;
+                    let steps = k.div_ceil(per_step(element)) as u64;
                     assert!((1..=MAX_SPLITS).contains(&splits));
                     assert!(splits as u64 * steps_per_split as u64 >= steps);
                     assert!(splits == 1 || (splits as u64 - 1) * (steps_per_split as u64) < steps);
@@ -521,16 +525,16 @@ mod tests {
     fn typical_products_fill_an_h200_and_big_ones_are_not_split() {
         // Cora's first layer: 22 tiles, 45 steps.
         assert_eq!(
-            split(Element::F16, 2708, 64, 1433, 132),
+            split(Format::F16, 2708, 64, 1433, 132),
             Split {
                 splits: 9,
                 steps_per_split: 5
             }
         );
         // A weight gradient over 2.4 million vertices: 5 tiles.
-        let Split { splits, .. } = split(Element::F16, 600, 64, 2_400_000, 132);
+        let Split { splits, .. } = split(Format::F16, 600, 64, 2_400_000, 132);
         assert!((70..=132 * CTAS_PER_SM / 5).contains(&splits), "{splits}");
-        assert_eq!(split(Element::F16, 2_400_000, 64, 100, 132).splits, 1);
+        assert_eq!(split(Format::F16, 2_400_000, 64, 100, 132).splits, 1);
         // The partial sums stay small: every CTA leaves one tile.
         assert!(workspace_floats(600, 64, splits) * 4 <= (132 * CTAS_PER_SM * 128 * 64 * 4) as u64);
     }
@@ -574,9 +578,9 @@ mod tests {
         for form in [Form::Nn, Form::Nt, Form::Tn] {
             for n in [1, 7, 16, 17, 32, 33, 64, 65, 4096] {
                 for (input, output) in [
-                    (Element::F16, Element::F16),
-                    (Element::F16, Element::F32),
-                    (Element::F32, Element::F32),
+                    (Format::F16, Format::F16),
+                    (Format::F16, Format::F32),
+                    (Format::F32, Format::F32),
                 ] {
                     let plain = product(form, Operand::Plain, input, output, n).expect("built");
                     assert_eq!(plain.columns, Tile::for_columns(n).columns);
@@ -584,7 +588,7 @@ mod tests {
                     let wanted = match form {
                         Form::Nn => input == output,
                         Form::Nt => false,
-                        Form::Tn => output == Element::F32,
+                        Form::Tn => output == Format::F32,
                     };
                     assert_eq!(
                         normalized.is_some(),
@@ -593,17 +597,17 @@ mod tests {
                     );
                 }
                 assert_eq!(
-                    product(form, Operand::Plain, Element::F32, Element::F16, n),
+                    product(form, Operand::Plain, Format::F32, Format::F16, n),
                     None
                 );
             }
         }
-        for output in [Element::F16, Element::F32] {
+        for output in [Format::F16, Format::F32] {
             assert!(
                 ENTRIES
                     .iter()
                     .flat_map(|family| family.iter())
-                    .any(|entry| entry.name == reduction(output))
+                    .any(|entry| Some(entry.name) == reduction(output))
             );
         }
     }

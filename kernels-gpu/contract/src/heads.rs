@@ -5,6 +5,7 @@
 //! floats, one a head, `rows` long. Pointers are as in [`crate::dense`]: a `DevicePtr<HalfBits>` is of halves for the
 //! entries that end in `_f16`, of floats for those in `_f32`, and matrices are aligned to 16 bytes.
 
+use crate::format::table;
 use crate::spmm::lanes_log2;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
 
@@ -176,19 +177,33 @@ pub const SUM_SHARED_BYTES: u32 = THREADS_PER_CTA * 8 * 4 * 2;
 
 const _: () = assert!(WARP <= THREADS_PER_CTA);
 
-macro_rules! names {
-    ($params:ident: $($entry:ident),+) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<$params>() }),*]
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
+#[macro_export]
+macro_rules! heads_entries {
+    ($with:ident) => {
+        $with! {
+            formats {
+                /// Scores of vertices as destination and as source.
+                head_scores(HeadScoresParams): F16 = head_scores_f16, F32 = head_scores_f32, BF16 = head_scores_bf16;
+                /// Dots of the heads of two matrices, row by row.
+                head_dots(HeadDotsParams): F16 = head_dots_f16, F32 = head_dots_f32, BF16 = head_dots_bf16;
+                /// Adds multiples of two vectors to the heads of each row.
+                head_outer(HeadOuterParams): F16 = head_outer_f16, F32 = head_outer_f32, BF16 = head_outer_bf16;
+                /// Sums of rows, weighted by two numbers of each head of each.
+                head_sums(HeadOuterParams): F16 = head_sums_f16, F32 = head_sums_f32, BF16 = head_sums_bf16;
+                /// The mean over the heads.
+                head_mean(HeadMeanParams): F16 = head_mean_f16, F32 = head_mean_f32, BF16 = head_mean_bf16;
+                /// The gradient of `head_mean`.
+                head_mean_backward(HeadMeanParams): F16 = head_mean_backward_f16, F32 = head_mean_backward_f32, BF16 = head_mean_backward_bf16;
+            }
+            plain {
+            }
+        }
     };
 }
 
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[
-    names!(HeadScoresParams: head_scores_f16, head_scores_f32),
-    names!(HeadDotsParams: head_dots_f16, head_dots_f32),
-    names!(HeadOuterParams: head_outer_f16, head_outer_f32, head_sums_f16, head_sums_f32),
-    names!(HeadMeanParams: head_mean_f16, head_mean_f32, head_mean_backward_f16, head_mean_backward_f32),
-];
+pub const ENTRIES: &[&[EntrySpec]] = &[heads_entries!(table)];
 
 #[cfg(test)]
 mod tests {

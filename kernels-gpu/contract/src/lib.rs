@@ -4,6 +4,7 @@
 //!   fills the same type, so order and types cannot drift apart.
 //! - [`entries`]: every entry's name and the size of its parameter. The host compares a module with it before the
 //!   first launch.
+//! - [`Format`]: how elements of matrices lie in memory, by which entries of a family are told apart.
 //! - [`FINGERPRINT`]: a hash of this crate's own sources, stored in the PTX as `HALFGNN_CONTRACT`. PTX that was built
 //!   from another version is recognised by it and never launched.
 //! - Geometry that both sides compute with: edges per warp, warps per CTA, tile shapes.
@@ -12,6 +13,7 @@
 
 pub mod attention;
 pub mod dense;
+pub mod format;
 pub mod gemm;
 pub mod heads;
 pub mod math;
@@ -22,6 +24,8 @@ pub mod sddmm;
 pub mod segment;
 pub mod shadow;
 pub mod spmm;
+
+pub use format::{Format, entry};
 
 use core::marker::PhantomData;
 
@@ -119,6 +123,8 @@ pub struct EntrySpec {
     pub name: &'static str,
     /// Size in bytes of its one by-value parameter.
     pub param_bytes: usize,
+    /// Its family and format, by which [`entry`] finds it; `None` where it knows no format, or is one of more policies.
+    pub key: Option<(&'static str, Format)>,
 }
 
 /// Every entry that the kernels crate exports.
@@ -152,6 +158,7 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("lib.rs"));
     hash = fnv1a(hash, include_bytes!("attention.rs"));
     hash = fnv1a(hash, include_bytes!("dense.rs"));
+    hash = fnv1a(hash, include_bytes!("format.rs"));
     hash = fnv1a(hash, include_bytes!("gemm.rs"));
     hash = fnv1a(hash, include_bytes!("heads.rs"));
     hash = fnv1a(hash, include_bytes!("math.rs"));

@@ -8,6 +8,7 @@
 //! the deviation costs no digits (Chan, Golub and LeVeque, The American Statistician 37, 1983, §2).
 
 use crate::dense::THREADS_PER_CTA;
+use crate::format::table;
 use crate::{DevicePtr, EntrySpec, HalfBits, VECTOR_BYTES, param_struct};
 
 /// Bit of the flags: the output is `max(0, ·)` of what is normalised.
@@ -298,19 +299,39 @@ pub const MOMENTS_SHARED_BYTES: u32 = {
 /// Bytes of dynamic shared memory of the kernels that finish: two planes of four floats a thread.
 pub const FINISH_SHARED_BYTES: u32 = THREADS_PER_CTA * 2 * 4 * 4;
 
-macro_rules! names {
-    ($params:ident: $($entry:ident),+) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<$params>() }),*]
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
+#[macro_export]
+macro_rules! norm_entries {
+    ($with:ident) => {
+        $with! {
+            formats {
+                /// Sums and sums of squares of columns.
+                moments(MomentsParams): F16 = moments_f16, F32 = moments_f32, BF16 = moments_bf16;
+                /// What the gradients of scale and shift are sums of.
+                moments_backward(MomentsParams): F16 = moments_backward_f16, F32 = moments_backward_f32, BF16 = moments_backward_bf16;
+                /// Mean and deviation of columns, and the running ones.
+                finish_statistics(FinishParams): F16 = finish_statistics_f16, F32 = finish_statistics_f32, BF16 = finish_statistics_bf16;
+                /// The normalised matrix.
+                normalize(NormalizeParams): F16 = normalize_f16, F32 = normalize_f32, BF16 = normalize_bf16;
+                /// The gradient of `normalize`.
+                normalize_backward(NormalizeParams): F16 = normalize_backward_f16, F32 = normalize_backward_f32, BF16 = normalize_backward_bf16;
+                /// A weighted sum of two matrices.
+                combine(CombineParams): F16 = combine_f16, F32 = combine_f32, BF16 = combine_bf16;
+            }
+            plain {
+                /// The gradients of scale and shift.
+                finish_gradients(FinishParams);
+                /// The sum of all products.
+                finish_dot(FinishParams);
+                /// Mean and deviation from the running ones.
+                running_statistics(FinishParams);
+            }
+        }
     };
 }
 
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[
-    names!(MomentsParams: moments_f16, moments_f32, moments_backward_f16, moments_backward_f32),
-    names!(FinishParams: finish_statistics_f16, finish_statistics_f32, finish_gradients, finish_dot, running_statistics),
-    names!(NormalizeParams: normalize_f16, normalize_f32, normalize_backward_f16, normalize_backward_f32),
-    names!(CombineParams: combine_f16, combine_f32),
-];
+pub const ENTRIES: &[&[EntrySpec]] = &[norm_entries!(table)];
 
 #[cfg(test)]
 mod tests {

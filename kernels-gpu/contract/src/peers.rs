@@ -75,12 +75,6 @@ pub const EDGE_BY_EDGE: &str = "sddmm_dgl_half";
 
 /// The entries of this family.
 pub const ENTRIES: &[&[EntrySpec]] = &[&[
-    EntrySpec {
-        name: GATHER,
-        param_bytes: size_of::<GatherParams>(),
-    },
-    EntrySpec {
-        name: EDGE_BY_EDGE,
-        param_bytes: size_of::<EdgeByEdgeParams>(),
-    },
+    EntrySpec::new::<GatherParams>(GATHER),
+    EntrySpec::new::<EdgeByEdgeParams>(EDGE_BY_EDGE),
 ]];

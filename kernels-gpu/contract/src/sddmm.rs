@@ -10,6 +10,7 @@
 //!
 //! [`edge_plane_stride`]: crate::attention::edge_plane_stride
 
+use crate::format::table;
 use crate::spmm::{Accumulate, Load};
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
 
@@ -115,11 +116,6 @@ pub const OF_EDGE: u32 = 2;
 /// Edges of a CTA that combines operands: four a thread.
 pub const COMBINE_EDGES_PER_CTA: u32 = 4 * THREADS_PER_CTA;
 
-/// Name of the operator on planes of halves.
-pub const COMBINE_F16: &str = "sddmm_combine_f16";
-/// Name of the operator on planes of floats.
-pub const COMBINE_F32: &str = "sddmm_combine_f32";
-
 /// Tiles of `edges` edges.
 pub const fn tiles(edges: u32) -> u32 {
     edges.div_ceil(TILE_EDGES)
@@ -160,7 +156,7 @@ pub enum Reduction {
 
 /// Calls `$with! { entry, element, reduction, accumulate, wide; … }` with every SDDMM entry that is built.
 ///
-/// - element: what one lane loads: `Half2`, `Half4`, `Half8` or `Float4`.
+/// - element: what one lane loads: `Half2`, `Half4`, `Half8`, `BFloat8` or `Float4`.
 /// - reduction: `Shuffles` or `TensorCores`.
 /// - accumulate, inside a lane: `InHalf` (half2 arithmetic) or `InFloat`. Lanes are added up in float.
 /// - wide: whether a row may have more loads than a sub-warp has lanes. Else the features of a row are kept in registers
@@ -181,6 +177,10 @@ macro_rules! sddmm_entries {
             sddmm_half2_half_wide: Half2, Shuffles, InHalf, true;
             sddmm_half2_float: Half2, Shuffles, InFloat, false;
             sddmm_half2_float_wide: Half2, Shuffles, InFloat, true;
+            sddmm_bfloat8_tensor: BFloat8, TensorCores, InFloat, false;
+            sddmm_bfloat8_tensor_wide: BFloat8, TensorCores, InFloat, true;
+            sddmm_bfloat8_float: BFloat8, Shuffles, InFloat, false;
+            sddmm_bfloat8_float_wide: BFloat8, Shuffles, InFloat, true;
             sddmm_float4_float: Float4, Shuffles, InFloat, false;
             sddmm_float4_float_wide: Float4, Shuffles, InFloat, true;
         }
@@ -202,7 +202,7 @@ pub struct SddmmEntry {
     pub wide: bool,
 }
 
-macro_rules! table {
+macro_rules! products {
     ($($entry:ident: $load:ident, $reduction:ident, $accumulate:ident, $wide:literal;)*) => {
         &[$(SddmmEntry {
             name: stringify!($entry),
@@ -215,7 +215,7 @@ macro_rules! table {
 }
 
 /// Every SDDMM.
-pub const SDDMMS: &[SddmmEntry] = sddmm_entries!(table);
+pub const SDDMMS: &[SddmmEntry] = sddmm_entries!(products);
 
 /// The SDDMM of these policies, if it is built.
 pub fn sddmm(
@@ -232,24 +232,27 @@ pub fn sddmm(
 
 macro_rules! names {
     ($($entry:ident: $load:ident, $reduction:ident, $accumulate:ident, $wide:literal;)*) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<SddmmParams>() }),*]
+        &[$(EntrySpec::new::<SddmmParams>(stringify!($entry))),*]
+    };
+}
+
+/// Calls `$with!` with the entries that have no dot product: see [`crate::format`].
+#[macro_export]
+macro_rules! sddmm_combine_entries {
+    ($with:ident) => {
+        $with! {
+            formats {
+                /// A number for each edge from two operands.
+                sddmm_combine(CombineParams): F16 = sddmm_combine_f16, F32 = sddmm_combine_f32, BF16 = sddmm_combine_bf16;
+            }
+            plain {
+            }
+        }
     };
 }
 
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[
-    sddmm_entries!(names),
-    &[
-        EntrySpec {
-            name: COMBINE_F16,
-            param_bytes: size_of::<CombineParams>(),
-        },
-        EntrySpec {
-            name: COMBINE_F32,
-            param_bytes: size_of::<CombineParams>(),
-        },
-    ],
-];
+pub const ENTRIES: &[&[EntrySpec]] = &[sddmm_entries!(names), sddmm_combine_entries!(table)];
 
 #[cfg(test)]
 mod tests {

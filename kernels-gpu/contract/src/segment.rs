@@ -7,6 +7,7 @@
 //! maximum, zeros for a softmax. Heads are CTAs in y.
 
 use crate::attention::EdgeAttention;
+use crate::format::table;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
 
 /// Consecutive edges of a lane: one 16-byte load of indices.
@@ -118,51 +119,37 @@ pub const SOFTMAX_WORDS: u32 = 3;
 /// Words of a sum or a maximum.
 pub const FLOAT_WORDS: u32 = 1;
 
-/// Calls `$with! { entry: source, monoid; … }` with every segment reduction: the one list from which the kernels crate
-/// makes the entries and the host its table.
-///
-/// - `Scores`: the scores of the edges, from the vertices' (attention).
-/// - `Plane`, `Product`, `Gathered`: edge values, products of two, and values picked by a map.
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
 #[macro_export]
 macro_rules! segment_entries {
     ($with:ident) => {
         $with! {
-            segment_softmax: Scores, Softmax;
-            segment_max_half: Plane<Half8>, Max;
-            segment_max_float: Plane<Float4>, Max;
-            segment_sum_half: Plane<Half8>, Sum;
-            segment_sum_float: Plane<Float4>, Sum;
-            segment_product_sum_half: Product<Half8>, Sum;
-            segment_product_sum_float: Product<Float4>, Sum;
-            segment_gathered_sum_half: Gathered<Half8>, Sum;
-            segment_gathered_sum_float: Gathered<Float4>, Sum;
+            formats {
+                /// Largest values of rows.
+                segment_max(SegmentParams): F16 = segment_max_half, F32 = segment_max_float, BF16 = segment_max_bfloat;
+                /// Sums of values of rows.
+                segment_sum(SegmentParams): F16 = segment_sum_half, F32 = segment_sum_float, BF16 = segment_sum_bfloat;
+                /// Sums of products of two values.
+                segment_product_sum(SegmentParams): F16 = segment_product_sum_half, F32 = segment_product_sum_float, BF16 = segment_product_sum_bfloat;
+                /// Sums of values that a map picks.
+                segment_gathered_sum(SegmentParams): F16 = segment_gathered_sum_half, F32 = segment_gathered_sum_float, BF16 = segment_gathered_sum_bfloat;
+            }
+            plain {
+                /// Running softmax of the scores of the edges, which are the vertices' (attention).
+                segment_softmax(SegmentParams);
+                /// Follow-up of the softmax.
+                segment_follow_up_softmax(SegmentParams);
+                /// Follow-up of the sums.
+                segment_follow_up_sum(SegmentParams);
+                /// Follow-up of the maxima.
+                segment_follow_up_max(SegmentParams);
+            }
         }
-    };
-}
-
-/// Calls `$with! { entry: monoid; … }` with every follow-up entry.
-#[macro_export]
-macro_rules! segment_follow_up_entries {
-    ($with:ident) => {
-        $with! {
-            segment_follow_up_softmax: Softmax;
-            segment_follow_up_sum: Sum;
-            segment_follow_up_max: Max;
-        }
-    };
-}
-
-macro_rules! names {
-    ($($entry:ident: $source:ident $(<$element:ident>)?, $monoid:ident;)*) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<SegmentParams>() }),*]
-    };
-    ($($entry:ident: $monoid:ident;)*) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<SegmentParams>() }),*]
     };
 }
 
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[segment_entries!(names), segment_follow_up_entries!(names)];
+pub const ENTRIES: &[&[EntrySpec]] = &[segment_entries!(table)];
 
 #[cfg(test)]
 mod tests {

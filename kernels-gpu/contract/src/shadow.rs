@@ -1,5 +1,6 @@
 //! Shadow operators (HalfGNN §4.4): functions of the rows of a matrix that take and give the matrix's own precision.
 
+use crate::format::table;
 use crate::heads::Heads;
 use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
 
@@ -27,14 +28,26 @@ param_struct! {
     }
 }
 
-macro_rules! names {
-    ($params:ident: $($entry:ident),+) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<$params>() }),*]
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
+#[macro_export]
+macro_rules! shadow_entries {
+    ($with:ident) => {
+        $with! {
+            formats {
+                /// Exponentials.
+                shadow_exp(ShadowParams): F16 = shadow_exp_f16, F32 = shadow_exp_f32, BF16 = shadow_exp_bf16;
+                /// Softmax of rows.
+                shadow_softmax(ShadowParams): F16 = shadow_softmax_f16, F32 = shadow_softmax_f32, BF16 = shadow_softmax_bf16;
+                /// Logarithm of the softmax of rows.
+                shadow_log_softmax(ShadowParams): F16 = shadow_log_softmax_f16, F32 = shadow_log_softmax_f32, BF16 = shadow_log_softmax_bf16;
+                /// Sums of rows.
+                shadow_sum(ShadowParams): F16 = shadow_sum_f16, F32 = shadow_sum_f32, BF16 = shadow_sum_bf16;
+            }
+            plain {
+            }
+        }
     };
 }
 
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[
-    names!(ShadowParams: shadow_exp_f16, shadow_exp_f32, shadow_softmax_f16, shadow_softmax_f32),
-    names!(ShadowParams: shadow_log_softmax_f16, shadow_log_softmax_f32, shadow_sum_f16, shadow_sum_f32),
-];
+pub const ENTRIES: &[&[EntrySpec]] = &[shadow_entries!(table)];

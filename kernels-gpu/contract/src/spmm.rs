@@ -10,7 +10,7 @@
 //! Or one launch does: in the vertex-parallel kernel a warp has a row, empty ones too, and a CTA a long one (§4.3.3).
 
 use crate::attention::EdgeAttention;
-use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
+use crate::{DevicePtr, EntrySpec, Format, HalfBits, WARP, param_struct};
 
 /// Warps of a CTA.
 pub const WARPS_PER_CTA: u32 = 4;
@@ -247,7 +247,7 @@ pub mod shared {
 /// Calls `$with! { entry, element, weight, scale, accumulate; … }` with every edge-parallel entry that is built: the one
 /// list from which the kernels crate makes the entries and the host its table.
 ///
-/// - element: what one lane loads: `Half2`, `Half4`, `Half8` or `Float4`.
+/// - element: what one lane loads: `Half2`, `Half4`, `Half8`, `BFloat8` or `Float4`.
 /// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `ColumnScale`, `Attention`, or with a sign that says whether the sum
 ///   of scores is positive `SignedAttention` and, with a term beside the weight, `AttentionGradient`.
 /// - scale: `Discretized` (each batch, then merged in float), `Finished` (likewise, with an epilogue), `Atomic` (each
@@ -289,6 +289,16 @@ macro_rules! spmm_entries {
             spmm_ag_float4_both: Float4, AttentionGradient, Discretized, BothInFloat;
             spmm_v_float4_finished_float: Float4, Ones, Finished, InFloat;
             spmm_cs_float4_finished_float: Float4, ColumnScale, Finished, InFloat;
+            spmm_v_bfloat8_discretized_float: BFloat8, Ones, Discretized, InFloat;
+            spmm_ve_bfloat8_discretized_float: BFloat8, EdgeFeatures, Discretized, InFloat;
+            spmm_cs_bfloat8_discretized_float: BFloat8, ColumnScale, Discretized, InFloat;
+            spmm_at_bfloat8_discretized_float: BFloat8, Attention, Discretized, InFloat;
+            spmm_at_bfloat8_both: BFloat8, SignedAttention, Discretized, BothInFloat;
+            spmm_ag_bfloat8_both: BFloat8, AttentionGradient, Discretized, BothInFloat;
+            spmm_v_bfloat8_finished_float: BFloat8, Ones, Finished, InFloat;
+            spmm_cs_bfloat8_finished_float: BFloat8, ColumnScale, Finished, InFloat;
+            spmm_v_bfloat8_max: BFloat8, Ones, Maximum, Largest;
+            spmm_ve_bfloat8_max: BFloat8, EdgeFeatures, Maximum, Largest;
         }
     };
 }
@@ -317,6 +327,13 @@ macro_rules! spmm_vertex_entries {
             spmm_vertex_cs_half8_finished_float: Half8, ColumnScale, Finished, InFloat;
             spmm_vertex_cs_float4_finished_float: Float4, ColumnScale, Finished, InFloat;
             spmm_vertex_cs_float4_discretized_float: Float4, ColumnScale, Discretized, InFloat;
+            spmm_vertex_v_bfloat8_discretized_float: BFloat8, Ones, Discretized, InFloat;
+            spmm_vertex_v_bfloat8_finished_float: BFloat8, Ones, Finished, InFloat;
+            spmm_vertex_v_bfloat8_max: BFloat8, Ones, Maximum, Largest;
+            spmm_vertex_ve_bfloat8_discretized_float: BFloat8, EdgeFeatures, Discretized, InFloat;
+            spmm_vertex_ve_bfloat8_max: BFloat8, EdgeFeatures, Maximum, Largest;
+            spmm_vertex_cs_bfloat8_discretized_float: BFloat8, ColumnScale, Discretized, InFloat;
+            spmm_vertex_cs_bfloat8_finished_float: BFloat8, ColumnScale, Finished, InFloat;
         }
     };
 }
@@ -338,6 +355,10 @@ macro_rules! spmm_follow_up_entries {
             spmm_follow_up_float4_both: Float4, Discretized, Both;
             spmm_follow_up_half8_max: Half8, Maximum, One;
             spmm_follow_up_float4_max: Float4, Maximum, One;
+            spmm_follow_up_bfloat8_discretized: BFloat8, Discretized, One;
+            spmm_follow_up_bfloat8_both: BFloat8, Discretized, Both;
+            spmm_follow_up_bfloat8_finished: BFloat8, Finished, One;
+            spmm_follow_up_bfloat8_max: BFloat8, Maximum, One;
         }
     };
 }
@@ -351,17 +372,37 @@ pub enum Load {
     Half4,
     /// Eight halves.
     Half8,
+    /// Eight bfloats.
+    BFloat8,
     /// Four floats.
     Float4,
 }
 
 impl Load {
+    /// That of 16 bytes.
+    pub const fn widest(format: Format) -> Self {
+        match format {
+            Format::F16 => Load::Half8,
+            Format::BF16 => Load::BFloat8,
+            Format::F32 => Load::Float4,
+        }
+    }
+
+    /// The elements' format.
+    pub const fn format(self) -> Format {
+        match self {
+            Load::Half2 | Load::Half4 | Load::Half8 => Format::F16,
+            Load::BFloat8 => Format::BF16,
+            Load::Float4 => Format::F32,
+        }
+    }
+
     /// Elements of a load.
     pub const fn width(self) -> u32 {
         match self {
             Load::Half2 => 2,
             Load::Half4 | Load::Float4 => 4,
-            Load::Half8 => 8,
+            Load::Half8 | Load::BFloat8 => 8,
         }
     }
 }
@@ -563,7 +604,7 @@ pub fn follow_up(load: Load, scale: Scale, sums: Sums) -> Option<&'static Follow
 
 macro_rules! names {
     ($($entry:ident: $($policy:ident),+;)*) => {
-        &[$(EntrySpec { name: stringify!($entry), param_bytes: size_of::<SpmmParams>() }),*]
+        &[$(EntrySpec::new::<SpmmParams>(stringify!($entry))),*]
     };
 }
 

@@ -2,9 +2,9 @@
 
 use crate::device::float::sqrt;
 use crate::device::global::{Global, or_u32};
-use crate::device::half::Half2;
 use crate::device::registers::unroll;
 use crate::device::thread::{block_idx_x, thread_idx_x};
+use crate::device::vector::Vector;
 use core::num::NonZeroU64;
 use halfgnn_contract::dense::{
     AdamParameter, AdamParams, AdamStep, EndStepParams, PARAMETERS_PER_LAUNCH, THREADS_PER_CTA,
@@ -62,7 +62,7 @@ fn vector(params: &AdamParams) -> Option<(AdamParameter, u64)> {
 /// # Safety
 /// The launch contract of [`AdamParams`]: a thread for each vector of each parameter.
 #[inline(always)]
-pub unsafe fn adam<const HALF: bool>(params: &AdamParams) {
+pub unsafe fn adam<V: Vector>(params: &AdamParams) {
     let Some((parameter, at)) = vector(params) else {
         return;
     };
@@ -106,17 +106,11 @@ pub unsafe fn adam<const HALF: bool>(params: &AdamParams) {
         master.store(weights);
         first.store(m);
         second.store(v);
-        let copy = Global::<u16>::new(parameter.rounded);
+        let copy = Global::<V::Feature>::new(parameter.rounded);
         if let (false, Some(vectors)) = (copy.is_null(), NonZeroU64::new(parameter.vectors as u64))
         {
             let first = at / vectors * parameter.rounded_stride as u64 + at % vectors * 4;
-            if HALF {
-                let [a, b, c, d] = weights.map(f32::from_bits);
-                Global::<[u32; 2]>::cast(copy.at(first))
-                    .store([Half2::from_f32(a, b).0, Half2::from_f32(c, d).0]);
-            } else {
-                Global::<[u32; 4]>::cast(Global::<f32>::cast(copy).at(first)).store(weights);
-            }
+            V::store_features(copy.at(first), weights.map(f32::from_bits));
         }
     }
 }

@@ -6,9 +6,11 @@
 
 use core::arch::asm;
 
+use super::bfloat::BFloat2;
+use super::half::{Half2, Pair};
 use super::shared::Shared;
 
-/// One lane's part of a 16 × 16 tile of A: two halves a register, of row `lane / 4` (registers 0 and 2) or 8 further
+/// One lane's part of a 16 × 16 tile of A: two elements a register, of row `lane / 4` (registers 0 and 2) or 8 further
 /// down (1 and 3), at columns `lane % 4 · 2` and the next (0 and 1) or 8 to the right (2 and 3).
 pub type FragmentA = [u32; 4];
 
@@ -19,31 +21,47 @@ pub type FragmentB = [u32; 2];
 /// further down (2 and 3).
 pub type FragmentC = [f32; 4];
 
-/// `mma.sync.aligned.m16n8k16`: adds the product of half tiles to float sums
-/// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-mma)).
-///
-/// # Safety
-/// All 32 lanes of the warp reach this call together.
-#[inline(always)]
-pub unsafe fn multiply_add(sums: &mut FragmentC, a: FragmentA, b: FragmentB) {
-    let [c0, c1, c2, c3] = *sums;
-    let (d0, d1, d2, d3): (f32, f32, f32, f32);
-    // SAFETY: the caller promises a whole warp; the instruction touches registers only.
-    unsafe {
-        asm!(
-            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \
-             {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, {{{}, {}, {}, {}}};",
-            out(reg32) d0, out(reg32) d1, out(reg32) d2, out(reg32) d3,
-            in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3],
-            in(reg32) b[0], in(reg32) b[1],
-            in(reg32) c0, in(reg32) c1, in(reg32) c2, in(reg32) c3,
-            options(nomem, nostack, preserves_flags)
-        );
-    }
-    *sums = [d0, d1, d2, d3];
+/// Pairs of elements that tensor cores multiply.
+pub trait Product: Pair {
+    /// `mma.sync.aligned.m16n8k16`: adds the product of two tiles to float sums
+    /// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-mma)).
+    ///
+    /// # Safety
+    /// All 32 lanes of the warp reach this call together.
+    unsafe fn multiply_add(sums: &mut FragmentC, a: FragmentA, b: FragmentB);
 }
 
-/// `ldmatrix.x4`: four 8 × 8 tiles of halves, of which lane `8·i + j` names row `j` of tile `i`. Register `i` of a lane
+macro_rules! product {
+    ($pair:ty, $ty:literal) => {
+        impl Product for $pair {
+            #[inline(always)]
+            unsafe fn multiply_add(sums: &mut FragmentC, a: FragmentA, b: FragmentB) {
+                let [c0, c1, c2, c3] = *sums;
+                let (d0, d1, d2, d3): (f32, f32, f32, f32);
+                // SAFETY: the caller promises a whole warp; the instruction touches registers only.
+                unsafe {
+                    asm!(
+                        concat!(
+                            "mma.sync.aligned.m16n8k16.row.col.f32.", $ty, ".", $ty, ".f32 ",
+                            "{{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, {{{}, {}, {}, {}}};"
+                        ),
+                        out(reg32) d0, out(reg32) d1, out(reg32) d2, out(reg32) d3,
+                        in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3],
+                        in(reg32) b[0], in(reg32) b[1],
+                        in(reg32) c0, in(reg32) c1, in(reg32) c2, in(reg32) c3,
+                        options(nomem, nostack, preserves_flags)
+                    );
+                }
+                *sums = [d0, d1, d2, d3];
+            }
+        }
+    };
+}
+
+product!(Half2, "f16");
+product!(BFloat2, "bf16");
+
+/// `ldmatrix.x4`: four 8 × 8 tiles of elements of 16 bits, of which lane `8·i + j` names row `j` of tile `i`. Register `i` of a lane
 /// holds columns `lane % 4 · 2` and the next of row `lane / 4` of tile `i`
 /// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-ldmatrix)).
 ///

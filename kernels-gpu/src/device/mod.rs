@@ -1,6 +1,7 @@
 //! One module per hardware concept. The names are those of Rust-CUDA's `cuda_std` where it has the same thing.
 
 pub mod async_copy;
+pub mod bfloat;
 pub mod float;
 pub mod global;
 pub mod half;

@@ -1,10 +1,11 @@
-//! What one lane loads at once: half2, half4, half8 (HalfGNN §4.2) and four floats.
+//! What one lane loads at once: half2, half4, half8 (HalfGNN §4.2), eight bfloats and four floats.
 //!
 //! A kernel that is generic over [`Vector`] is HalfGNN's with half vectors and GNNOne's with [`Float4`].
 
-use super::float::{self, mul_add};
-use super::global::{Access, Global, add_f32, add_half2};
-use super::half::{self, Half2};
+use super::bfloat::BFloat2;
+use super::float;
+use super::global::{Access, Global, add_f32};
+use super::half::{Half2, Pair};
 use halfgnn_contract::VECTOR_BYTES;
 
 /// A few floats of one lane: what a half vector is widened to.
@@ -120,12 +121,14 @@ floats!(2, 2);
 floats!(4, 4);
 floats!(8, 4);
 
-/// A vector that one instruction loads, with arithmetic in its own precision.
+/// A vector that one instruction loads.
 pub trait Vector: Copy {
     /// Elements.
     const WIDTH: u32;
     /// Loads of this width in a 16-byte vector.
     const PER_16_BYTES: u32 = VECTOR_BYTES / size_of::<Self::Bits>() as u32;
+    /// The bits of a one.
+    const ONE: u32;
     /// The vector as a load gives it.
     type Bits: Access;
     /// The vector in float.
@@ -143,23 +146,21 @@ pub trait Vector: Copy {
     fn zero() -> Self;
     /// The first `count` elements; the others become zero, whatever they were.
     fn first(self, count: u32) -> Self;
-    /// Element-wise sum, each rounded.
-    fn add(self, other: Self) -> Self;
     /// The larger of each two elements, NaN where either is.
     fn max(self, other: Self) -> Self;
     /// All −∞.
     fn lowest() -> Self;
+    /// Whether there is [`Vector::add_to`].
+    const ATOMICS: bool;
     /// Adds to elements in memory, each addition rounded.
     ///
     /// # Safety
     /// The vector lies in the buffer and is aligned, and other threads only add to it.
     unsafe fn add_to(self, place: Global<Self::Bits>);
-    /// Element-wise product with one weight (see [`Vector::weights`]), each rounded.
+    /// Element-wise product with one weight (see [`Vector::weights`]), each rounded to the nearest element.
     fn scale(self, weight: u32) -> Self;
-    /// `self · weight + addend`, rounded once.
-    fn scale_add(self, weight: u32, addend: Self) -> Self;
 
-    /// Edge features of four consecutive edges as they are cached: halves mirrored into both halves of a word (HalfGNN
+    /// Edge features of four consecutive edges as they are cached: 16 bits mirrored into both halves of a word (HalfGNN
     /// §4.1.1), floats as they are.
     ///
     /// # Safety
@@ -183,27 +184,32 @@ pub trait Vector: Copy {
     type Feature: Access;
 }
 
-/// `N` registers of two halves: half2, half4 and half8.
+/// `N` registers of two elements of 16 bits: half2, half4 and half8, and as many bfloats.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub struct Halves<const N: usize>([Half2; N]);
+pub struct Packed<P, const N: usize>([P; N]);
 
 /// Four floats.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Float4([f32; 4]);
 
-/// A vector of halves.
+/// A vector with half2 arithmetic.
 pub trait HalfVector: Vector {
+    /// Element-wise sum, each rounded.
+    fn add(self, other: Self) -> Self;
+    /// `self · weight + addend`, rounded once.
+    fn scale_add(self, weight: u32, addend: Self) -> Self;
     /// `sum` plus the products of both vectors' elements, those with even numbers in its low half: half2 arithmetic, each
     /// step rounded once.
     fn dot(self, other: Self, sum: Half2) -> Half2;
 }
 
-macro_rules! halves {
+macro_rules! packed {
     ($registers:literal, $width:literal, $bits:ty, $from:expr, $to:expr) => {
-        impl Vector for Halves<$registers> {
+        impl<P: Pair> Vector for Packed<P, $registers> {
             const WIDTH: u32 = $width;
+            const ONE: u32 = P::ONE as u32;
             type Bits = $bits;
             type Floats = [f32; $width];
             type Feature = u16;
@@ -211,11 +217,11 @@ macro_rules! halves {
             #[inline(always)]
             fn from_bits(bits: Self::Bits) -> Self {
                 let words: [u32; $registers] = $from(bits);
-                Self(words.map(Half2))
+                Self(words.map(P::from_bits))
             }
             #[inline(always)]
             fn to_bits(self) -> Self::Bits {
-                $to(self.0.map(|register| register.0))
+                $to(self.0.map(P::to_bits))
             }
             #[inline(always)]
             fn widen(self) -> Self::Floats {
@@ -230,23 +236,23 @@ macro_rules! halves {
             }
             #[inline(always)]
             fn narrow(floats: Self::Floats) -> Self {
-                let mut registers = [Half2::ZERO; $registers];
+                let mut registers = [P::from_bits(0); $registers];
                 let mut i = 0;
                 while i < $registers {
-                    registers[i] = Half2::from_f32(floats[2 * i], floats[2 * i + 1]);
+                    registers[i] = P::from_f32(floats[2 * i], floats[2 * i + 1]);
                     i += 1;
                 }
                 Self(registers)
             }
             #[inline(always)]
             fn zero() -> Self {
-                Self([Half2::ZERO; $registers])
+                Self([P::from_bits(0); $registers])
             }
             #[inline(always)]
             fn first(mut self, count: u32) -> Self {
                 let mut i = 0;
                 while i < $registers {
-                    // Two halves, one, or none.
+                    // Two elements, one, or none.
                     let kept = if count >= 2 * i + 2 {
                         u32::MAX
                     } else if count == 2 * i + 1 {
@@ -254,16 +260,8 @@ macro_rules! halves {
                     } else {
                         0
                     };
-                    self.0[i as usize].0 &= kept;
-                    i += 1;
-                }
-                self
-            }
-            #[inline(always)]
-            fn add(mut self, other: Self) -> Self {
-                let mut i = 0;
-                while i < $registers {
-                    self.0[i] = self.0[i].add(other.0[i]);
+                    let register = &mut self.0[i as usize];
+                    *register = P::from_bits(register.to_bits() & kept);
                     i += 1;
                 }
                 self
@@ -279,64 +277,74 @@ macro_rules! halves {
             }
             #[inline(always)]
             fn lowest() -> Self {
-                Self([Half2::mirror(f16::NEG_INFINITY.to_bits()); $registers])
+                Self([P::mirror(P::LOWEST); $registers])
             }
+            const ATOMICS: bool = P::ATOMICS;
             #[inline(always)]
             unsafe fn add_to(self, place: Global<Self::Bits>) {
                 let mut i = 0;
                 while i < $registers {
                     // SAFETY: the caller's promise.
-                    unsafe { add_half2(Global::cast(place).at(i as u64), self.0[i].0) };
+                    unsafe { self.0[i].add_to(Global::cast(place).at(i as u64)) };
                     i += 1;
                 }
             }
             #[inline(always)]
             fn scale(self, weight: u32) -> Self {
-                Self(self.0.map(|register| register.mul(Half2(weight))))
-            }
-            #[inline(always)]
-            fn scale_add(mut self, weight: u32, addend: Self) -> Self {
-                let mut i = 0;
-                while i < $registers {
-                    self.0[i] = self.0[i].mul_add(Half2(weight), addend.0[i]);
-                    i += 1;
-                }
-                self
+                Self(self.0.map(|register| register.mul(P::from_bits(weight))))
             }
             #[inline(always)]
             unsafe fn weights(features: Global<u16>) -> [u32; 4] {
-                // SAFETY: the caller's promise: four halves are 8 bytes.
+                // SAFETY: the caller's promise: four elements are 8 bytes.
                 let [a, b]: [u32; 2] = unsafe { <[u32; 2] as Access>::read(features.address()) };
                 [a as u16, (a >> 16) as u16, b as u16, (b >> 16) as u16]
-                    .map(|bits| Half2::mirror(bits).0)
+                    .map(|bits| P::mirror(bits).to_bits())
             }
             #[inline(always)]
             unsafe fn weight(feature: Global<u16>) -> u32 {
                 // SAFETY: the caller's promise.
-                Half2::mirror(unsafe { feature.read() }).0
+                P::mirror(unsafe { feature.read() }).to_bits()
             }
             #[inline(always)]
             unsafe fn store_features(features: Global<u16>, [a, b, c, d]: [f32; 4]) {
-                let pairs = [Half2::from_f32(a, b).0, Half2::from_f32(c, d).0];
-                // SAFETY: the caller's promise: four halves are 8 bytes.
+                let pairs = [P::from_f32(a, b).to_bits(), P::from_f32(c, d).to_bits()];
+                // SAFETY: the caller's promise: four elements are 8 bytes.
                 unsafe { <[u32; 2] as Access>::store(features.address(), pairs) };
             }
             #[inline(always)]
             fn weight_to_f32(weight: u32) -> f32 {
-                Half2(weight).low()
+                P::from_bits(weight).low()
             }
             #[inline(always)]
             fn weight_from_f32(value: f32) -> u32 {
-                Half2::mirror(half::from_f32(value)).0
+                P::mirror(P::round(value)).to_bits()
             }
         }
     };
 }
 
-impl<const N: usize> HalfVector for Halves<N>
+impl<const N: usize> HalfVector for Packed<Half2, N>
 where
     Self: Vector,
 {
+    #[inline(always)]
+    fn add(mut self, other: Self) -> Self {
+        let mut i = 0;
+        while i < N {
+            self.0[i] = self.0[i].add(other.0[i]);
+            i += 1;
+        }
+        self
+    }
+    #[inline(always)]
+    fn scale_add(mut self, weight: u32, addend: Self) -> Self {
+        let mut i = 0;
+        while i < N {
+            self.0[i] = self.0[i].mul_add(Half2(weight), addend.0[i]);
+            i += 1;
+        }
+        self
+    }
     #[inline(always)]
     fn dot(self, other: Self, mut sum: Half2) -> Half2 {
         let mut i = 0;
@@ -348,19 +356,29 @@ where
     }
 }
 
-halves!(1, 2, u32, |bits| [bits], |[word]: [u32; 1]| word);
-halves!(2, 4, [u32; 2], |bits| bits, |words| words);
-halves!(4, 8, [u32; 4], |bits| bits, |words| words);
+packed!(1, 2, u32, |bits| [bits], |[word]: [u32; 1]| word);
+packed!(2, 4, [u32; 2], |bits| bits, |words| words);
+packed!(4, 8, [u32; 4], |bits| bits, |words| words);
 
 /// Four bytes a lane: 128 a warp.
-pub type HalfVector2 = Halves<1>;
+pub type HalfVector2 = Packed<Half2, 1>;
 /// Eight bytes a lane: 256 a warp.
-pub type HalfVector4 = Halves<2>;
+pub type HalfVector4 = Packed<Half2, 2>;
 /// Sixteen bytes a lane: 512 a warp.
-pub type HalfVector8 = Halves<4>;
+pub type HalfVector8 = Packed<Half2, 4>;
+/// Eight bfloats, sixteen bytes a lane.
+pub type BFloatVector8 = Packed<BFloat2, 4>;
+
+/// 16 bytes of each format of the contract, by its name there.
+pub type F16 = HalfVector8;
+/// As [`F16`].
+pub type F32 = Float4;
+/// As [`F16`].
+pub type BF16 = BFloatVector8;
 
 impl Vector for Float4 {
     const WIDTH: u32 = 4;
+    const ONE: u32 = 1.0f32.to_bits();
     type Bits = [u32; 4];
     type Floats = [f32; 4];
     type Feature = f32;
@@ -397,10 +415,6 @@ impl Vector for Float4 {
         self
     }
     #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self(Floats::zip(self.0, other.0, |a, b| a + b))
-    }
-    #[inline(always)]
     fn max(self, other: Self) -> Self {
         Self(Floats::zip(self.0, other.0, float::max))
     }
@@ -408,6 +422,7 @@ impl Vector for Float4 {
     fn lowest() -> Self {
         Self([f32::NEG_INFINITY; 4])
     }
+    const ATOMICS: bool = true;
     #[inline(always)]
     unsafe fn add_to(self, place: Global<[u32; 4]>) {
         let mut i = 0;
@@ -420,12 +435,6 @@ impl Vector for Float4 {
     #[inline(always)]
     fn scale(self, weight: u32) -> Self {
         Self(self.0.map(|value| value * f32::from_bits(weight)))
-    }
-    #[inline(always)]
-    fn scale_add(self, weight: u32, addend: Self) -> Self {
-        Self(Floats::zip(self.0, addend.0, |value, sum| {
-            mul_add(value, f32::from_bits(weight), sum)
-        }))
     }
     #[inline(always)]
     unsafe fn weights(features: Global<f32>) -> [u32; 4] {

@@ -1,15 +1,18 @@
 //! What becomes of the sums: `relu(alpha · row_scale · sum + bias)` in float, zero in the padding and where a ReLU was, one
 //! rounding, C.
 
+use core::marker::PhantomData;
+
 use halfgnn_contract::gemm::{
-    Element, GemmParams, RELU, STAGES, WARPS_PER_CTA, matrix_vector, workspace_vector,
+    GemmParams, RELU, STAGES, WARPS_PER_CTA, matrix_vector, workspace_vector,
 };
-use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES, WARP};
+use halfgnn_contract::{DevicePtr, Format, HalfBits, VECTOR_BYTES, WARP};
 
 use super::pipeline::{Layouts, Multiplier, Origin};
 use crate::device::async_copy;
 use crate::device::global::{Access, Global};
-use crate::device::half::Half2;
+use crate::device::bfloat::BFloat2;
+use crate::device::half::{Half2, Pair};
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
 use crate::device::warp::{lane_id, sync_warp, warp_id};
@@ -148,7 +151,7 @@ impl Finish for Finished {
 /// The type of C's elements.
 pub trait Output {
     /// Its name in the contract.
-    const ELEMENT: Element;
+    const ELEMENT: Format;
 
     /// Sends for what [`Output::write`] wants to see beside the sums.
     ///
@@ -185,11 +188,17 @@ pub trait Output {
 /// C in float.
 pub struct F32;
 
+/// C in elements of 16 bits.
+pub struct Rounded<P>(PhantomData<P>);
+
 /// C in half.
-pub struct F16;
+pub type F16 = Rounded<Half2>;
+
+/// C in bfloat16.
+pub type BF16 = Rounded<BFloat2>;
 
 impl Output for F32 {
-    const ELEMENT: Element = Element::F32;
+    const ELEMENT: Format = Format::F32;
 
     #[inline(always)]
     unsafe fn write<L: Layouts, M: Multiplier>(
@@ -204,7 +213,7 @@ impl Output for F32 {
             end: params.m,
             address: params.c.address(),
             stride: params.c_stride,
-            padding: Element::F32,
+            padding: Format::F32.per_vector(),
         };
         // SAFETY: the caller's promise.
         unsafe { write_floats::<L, M, _>(multiplier, finished, params, origin, c) }
@@ -214,7 +223,7 @@ impl Output for F32 {
                 end: params.sum_rows,
                 address: params.column_sums.address(),
                 stride: 0,
-                padding: Element::F32,
+                padding: Format::F32.per_vector(),
             };
             // SAFETY: the caller's promise; there is one row of sums.
             unsafe { write_floats::<L, M, _>(multiplier, Raw, params, origin, sums) }
@@ -236,8 +245,8 @@ impl Output for F32 {
     }
 }
 
-impl Output for F16 {
-    const ELEMENT: Element = Element::F16;
+impl<P: Pair> Output for Rounded<P> {
+    const ELEMENT: Format = P::FORMAT;
 
     /// The tile of `positive`, to where C's will be staged: its latency is that of the operands.
     #[inline(always)]
@@ -276,9 +285,9 @@ impl Output for F16 {
         // SAFETY: the caller's promise; `prefetch` was of the same opinion.
         unsafe {
             if L::OF_INPUT && !params.positive.is_null() {
-                stage::<L, M, true>(multiplier, finished, origin, shared);
+                stage::<P, L, M, true>(multiplier, finished, origin, shared);
             } else {
-                stage::<L, M, false>(multiplier, finished, origin, shared);
+                stage::<P, L, M, false>(multiplier, finished, origin, shared);
             }
             // All lanes are here, and what follows reads only this warp's rows.
             sync_warp();
@@ -302,7 +311,7 @@ impl Output for F16 {
         // Two fours make a vector.
         let place = Global::<[u32; 2]>::new(params.c).at(vector * 2 + quad as u64);
         // SAFETY: the caller's promise.
-        unsafe { place.store([Half2::from_f32(a, b).0, Half2::from_f32(c, d).0]) };
+        unsafe { place.store([P::from_f32(a, b).to_bits(), P::from_f32(c, d).to_bits()]) };
     }
 
     #[inline(always)]
@@ -310,19 +319,22 @@ impl Output for F16 {
         let vector = matrix_vector(row, 0, stride);
         let place = Global::<[u32; 2]>::new(matrix).at(vector * 2 + quad as u64);
         // SAFETY: the caller's promise.
-        let [a, b] = unsafe { place.read() }.map(Half2);
+        let [a, b] = unsafe { place.read() }.map(P::from_bits);
         [a.low(), a.high(), b.low(), b.high()]
     }
 }
 
-/// Leaves a warp's rows of a half tile in shared memory; with `MASKED` they become zero where what lies there holds no
+/// Elements of a 16-byte vector of what is rounded.
+const PER_VECTOR: u32 = VECTOR_BYTES / size_of::<u16>() as u32;
+
+/// Leaves a warp's rows of a rounded tile in shared memory; with `MASKED` they become zero where what lies there holds no
 /// positive number.
 ///
 /// # Safety
 /// All lanes of the warp make this call. `shared` has room for a staged tile, and with `MASKED` one lies there, after a
 /// barrier; other threads use no row of the warp's.
 #[inline(always)]
-unsafe fn stage<L: Layouts, M: Multiplier, const MASKED: bool>(
+unsafe fn stage<P: Pair, L: Layouts, M: Multiplier, const MASKED: bool>(
     multiplier: &mut M,
     finished: Finished,
     origin: Origin,
@@ -340,21 +352,21 @@ unsafe fn stage<L: Layouts, M: Multiplier, const MASKED: bool>(
             unsafe {
                 let place = row.offset(column * 2);
                 if MASKED {
-                    let other = Half2(place.load_u32());
+                    let other = P::from_bits(place.load_u32());
                     low = if other.low() > 0.0 { low } else { 0.0 };
                     high = if other.high() > 0.0 { high } else { 0.0 };
                 }
-                place.store_u32(Half2::from_f32(low, high).0);
+                place.store_u32(P::from_f32(low, high).to_bits());
             }
         }
     });
 }
 
-/// Calls `visit` with every vector of the warp's rows of a staged half tile, one a lane at a time: its offset there, its
+/// Calls `visit` with every vector of the warp's rows of a staged tile, one a lane at a time: its offset there, its
 /// row in C and its place in that row.
 #[inline(always)]
 fn for_each_staged<M: Multiplier>(origin: Origin, mut visit: impl FnMut(u32, u32, u32)) {
-    let per_vector = Element::F16.per_vector();
+    let per_vector = PER_VECTOR;
     let row_vectors = M::TILE.columns / per_vector;
     let rows_of_a_warp = M::TILE.rows / WARPS_PER_CTA;
     let mut first = 0;
@@ -371,13 +383,13 @@ fn for_each_staged<M: Multiplier>(origin: Origin, mut visit: impl FnMut(u32, u32
     }
 }
 
-/// Whether C, in half, has the vector.
+/// Whether C, rounded, has the vector.
 #[inline(always)]
 fn is_of_c(params: &GemmParams, row: u32, vector: u32) -> bool {
-    row < params.m && vector < params.n.div_ceil(Element::F16.per_vector())
+    row < params.m && vector < params.n.div_ceil(PER_VECTOR)
 }
 
-/// Bytes from one row of a staged half tile to the next: one vector more than its columns take, so that the eight rows
+/// Bytes from one row of a staged tile to the next: one vector more than its columns take, so that the eight rows
 /// that a warp writes at a time lie in different banks.
 const fn staged_pitch<M: Multiplier>() -> u32 {
     M::TILE.columns * 2 + VECTOR_BYTES
@@ -398,12 +410,8 @@ pub unsafe fn write_partial<L: Layouts, M: Multiplier>(
     let part = Global::<[u32; 4]>::new(params.workspace)
         .at(vector)
         .address();
-    // The operands' type bounds what the reduction reads; half outputs come from half operands only.
-    let padding = if M::PER_VECTOR == Element::F16.per_vector() {
-        Element::F16
-    } else {
-        Element::F32
-    };
+    // The operands' type bounds what the reduction reads; outputs of 16 bits come from such operands only.
+    let padding = M::PER_VECTOR;
     let rows = Rows {
         first: 0,
         end: params.sum_rows,
@@ -425,8 +433,8 @@ struct Rows {
     address: u64,
     /// Distance of two in 16-byte vectors.
     stride: u32,
-    /// They are as long as rows of this type are, padding included.
-    padding: Element,
+    /// They are filled up to a multiple of this.
+    padding: u32,
 }
 
 /// Writes a thread's values.
@@ -441,7 +449,7 @@ unsafe fn write_floats<L: Layouts, M: Multiplier, F: Finish>(
     origin: Origin,
     rows: Rows,
 ) {
-    let columns = params.n.next_multiple_of(rows.padding.per_vector());
+    let columns = params.n.next_multiple_of(rows.padding);
     unroll!(i in 0..M::ROWS => {
         let row = origin.row + M::row::<L>(i);
         if row >= rows.first && row < rows.end {

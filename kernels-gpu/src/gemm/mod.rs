@@ -1,4 +1,4 @@
-//! Matrix products for the linear layers, on tensor cores for halves and on CUDA cores for floats.
+//! Matrix products for the linear layers, on tensor cores for elements of 16 bits and on CUDA cores for floats.
 //!
 //! ```text
 //!  global        A, B ──cp.async, 16 bytes a thread, STAGES steps under way──┐
@@ -25,6 +25,8 @@ mod pipeline;
 mod reduce;
 mod tensor_cores;
 
+use crate::device::bfloat::BFloat2;
+use crate::device::half::Half2;
 use cuda_cores::CudaCores;
 use halfgnn_contract::gemm::GemmParams;
 use operand::{AcrossK, AlongK};
@@ -45,9 +47,12 @@ macro_rules! layouts {
 
 /// The code that multiplies elements of a type for a tile of so many columns.
 macro_rules! multiplier {
-    (F16, 64) => { TensorCores<2, 8> };
-    (F16, 32) => { TensorCores<2, 4> };
-    (F16, 16) => { TensorCores<2, 2> };
+    (F16, 64) => { TensorCores<Half2, 2, 8> };
+    (F16, 32) => { TensorCores<Half2, 2, 4> };
+    (F16, 16) => { TensorCores<Half2, 2, 2> };
+    (BF16, 64) => { TensorCores<BFloat2, 2, 8> };
+    (BF16, 32) => { TensorCores<BFloat2, 2, 4> };
+    (BF16, 16) => { TensorCores<BFloat2, 2, 2> };
     (F32, 64) => { CudaCores<8, 8> };
     (F32, 32) => { CudaCores<8, 4> };
     (F32, 16) => { CudaCores<4, 4> };

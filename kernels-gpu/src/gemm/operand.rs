@@ -7,7 +7,7 @@
 use core::marker::PhantomData;
 
 use halfgnn_contract::gemm::{
-    Element, STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle,
+    STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle,
 };
 use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 
@@ -60,6 +60,8 @@ pub struct Operand {
     pub k: u32,
     /// Elements of a 16-byte vector: a constant of the entry.
     pub per_vector: u32,
+    /// A word that begins with a one, and has zeros above it: a constant of the entry.
+    pub one: u32,
     /// Rows or columns of C in a tile: a constant of the entry.
     pub tile_extent: u32,
     /// Whether each row, which runs across `k`, goes on by a vector that begins with a one: see [`TileLoader::ones`].
@@ -68,9 +70,6 @@ pub struct Operand {
 
 /// Vectors of A's tile that a thread has.
 const OWN: usize = (Tile::WIDE.rows * STEP_VECTORS / THREADS_PER_CTA) as usize;
-
-/// A half of one, and a zero above it.
-const HALF_ONE: u32 = 0x3c00;
 
 /// Copies tile after tile of an operand; each thread has its vectors of each tile.
 #[derive(Clone)]
@@ -145,16 +144,11 @@ impl<L: Layout> TileLoader<L> {
             return;
         }
         let per_vector = self.operand.per_vector;
-        let one = if per_vector == Element::F16.per_vector() {
-            HALF_ONE
-        } else {
-            1.0f32.to_bits()
-        };
         let (row, _) = Self::place(&self.operand);
         let mut below = 0;
         while row + below < STEP_VECTORS * per_vector {
             // SAFETY: a vector of the tile, and of this thread's, as in `load`.
-            unsafe { self.target(target, below).store_u32x4([one, 0, 0, 0]) };
+            unsafe { self.target(target, below).store_u32x4([self.operand.one, 0, 0, 0]) };
             below += self.rows_at_a_time();
         }
     }

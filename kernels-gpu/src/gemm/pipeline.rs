@@ -126,6 +126,7 @@ pub unsafe fn run<
         extent: params.m,
         k: params.k,
         per_vector: M::PER_VECTOR,
+        one: M::Vector::ONE,
         tile_extent: M::TILE.rows,
         ones: L::SUM_OVER_ROWS && !params.column_sums.is_null(),
     };
@@ -135,6 +136,7 @@ pub unsafe fn run<
         extent: params.n,
         k: params.k,
         per_vector: M::PER_VECTOR,
+        one: M::Vector::ONE,
         tile_extent: M::TILE.columns,
         ones: false,
     };

@@ -1,24 +1,27 @@
-//! Half operands, float sums: `ldmatrix` and `mma.sync`.
+//! Operands of 16 bits, float sums: `ldmatrix` and `mma.sync`.
 //!
 //! The four warps of a CTA lie below one another; each has `M_TILES` × `N_TILES` tiles of 16 × 8 sums.
+
+use core::marker::PhantomData;
 
 use halfgnn_contract::VECTOR_BYTES;
 use halfgnn_contract::gemm::{STEP_VECTORS, Tile, WARPS_PER_CTA, swizzle};
 
 use super::operand::Layout;
 use super::pipeline::{Layouts, Multiplier};
-use crate::device::mma::{self, FragmentB, FragmentC};
+use crate::device::mma::{self, FragmentB, FragmentC, Product};
 use crate::device::registers::{recomputed, unroll};
 use crate::device::shared::Shared;
-use crate::device::vector::HalfVector8;
+use crate::device::vector::Packed;
 use crate::device::warp::{lane_id, warp_id};
 
-/// Halves of a 16-byte vector.
+/// Elements of a 16-byte vector.
 const PER_VECTOR: u32 = 8;
 
 /// A warp's sums.
-pub struct TensorCores<const M_TILES: usize, const N_TILES: usize> {
+pub struct TensorCores<P, const M_TILES: usize, const N_TILES: usize> {
     sums: [[FragmentC; N_TILES]; M_TILES],
+    elements: PhantomData<P>,
 }
 
 /// Which operand of the product a block is for.
@@ -87,8 +90,10 @@ impl Lane {
     }
 }
 
-impl<const M_TILES: usize, const N_TILES: usize> Multiplier for TensorCores<M_TILES, N_TILES> {
-    type Vector = HalfVector8;
+impl<P: Product, const M_TILES: usize, const N_TILES: usize> Multiplier
+    for TensorCores<P, M_TILES, N_TILES>
+{
+    type Vector = Packed<P, 4>;
     const TILE: Tile = Tile {
         rows: WARPS_PER_CTA * 16 * M_TILES as u32,
         columns: 8 * N_TILES as u32,
@@ -101,6 +106,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Multiplier for TensorCores<M_TI
         const { assert!(N_TILES % 2 == 0, "B is loaded two fragments at a time") };
         Self {
             sums: [[[0.0; 4]; N_TILES]; M_TILES],
+            elements: PhantomData,
         }
     }
 
@@ -127,7 +133,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Multiplier for TensorCores<M_TI
             unroll!(i in 0..M_TILES => {
                 for j in 0..N_TILES {
                     // SAFETY: as above.
-                    unsafe { mma::multiply_add(&mut self.sums[i][j], a_fragments[i], b_fragments[j]) };
+                    unsafe { P::multiply_add(&mut self.sums[i][j], a_fragments[i], b_fragments[j]) };
                 }
             });
             depth += 2;

@@ -21,7 +21,8 @@ mod dot;
 mod policy;
 
 use crate::device::vector::{
-    Float4, HalfVector2 as Half2, HalfVector4 as Half4, HalfVector8 as Half8,
+    BFloatVector8 as BFloat8, Float4, HalfVector2 as Half2, HalfVector4 as Half4,
+    HalfVector8 as Half8,
 };
 use halfgnn_contract::sddmm::{CombineParams, SddmmParams};
 use policy::{InFloat, InHalf, Shuffles, TensorCores};
@@ -42,21 +43,9 @@ macro_rules! dot_entries {
 
 halfgnn_contract::sddmm_entries!(dot_entries);
 
-macro_rules! combine_entries {
-    ($($entry:ident: $element:ident;)*) => {$(
-        #[doc = concat!("Numbers of edges from two operands: ", stringify!($element), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::sddmm`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: CombineParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { combine::run::<$element>(&params) }
-        }
-    )*};
+/// The function that the other entries are, by name; four edges a thread.
+mod family {
+    pub use super::combine::run as sddmm_combine;
 }
 
-combine_entries! {
-    sddmm_combine_f16: Half4;
-    sddmm_combine_f32: Float4;
-}
+halfgnn_contract::sddmm_combine_entries!(entries);

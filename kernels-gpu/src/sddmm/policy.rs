@@ -1,11 +1,11 @@
 //! How the products of four edges become four sums.
 
 use crate::device::float::mul_add;
-use crate::device::half::Half2;
-use crate::device::mma::{FragmentA, multiply_add};
+use crate::device::half::{Half2, Pair};
+use crate::device::mma::{FragmentA, Product};
 use crate::device::shared::Shared;
 use crate::device::thread::block_idx_z;
-use crate::device::vector::{Floats, HalfVector, HalfVector8, Vector};
+use crate::device::vector::{Floats, HalfVector, Packed, Vector};
 use crate::device::warp::{lane_id, shuffle_xor};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
@@ -229,7 +229,7 @@ unsafe fn exchange(second: bool, a: f32, b: f32, distance: u32) -> f32 {
 /// whole line. What is not on a diagonal may be infinite or NaN; it is in no sum that is read.
 pub struct TensorCores<A>(PhantomData<A>);
 
-impl Reduction<HalfVector8> for TensorCores<InFloat> {
+impl<P: Product> Reduction<Packed<P, 4>> for TensorCores<InFloat> {
     /// Two fragments of A, of 16 features each: registers 0 and 2 are the first row's, 1 and 3 the last one's.
     type Rows = [FragmentA; 2];
     /// For each edge the element of its tile that is on the diagonal, if one of the lane's is.
@@ -241,12 +241,12 @@ impl Reduction<HalfVector8> for TensorCores<InFloat> {
     }
 
     #[inline(always)]
-    fn set_first(rows: &mut Self::Rows, features: HalfVector8) {
+    fn set_first(rows: &mut Self::Rows, features: Packed<P, 4>) {
         [rows[0][0], rows[0][2], rows[1][0], rows[1][2]] = placed(features);
     }
 
     #[inline(always)]
-    fn set_last(rows: &mut Self::Rows, features: HalfVector8) {
+    fn set_last(rows: &mut Self::Rows, features: Packed<P, 4>) {
         [rows[0][1], rows[0][3], rows[1][1], rows[1][3]] = placed(features);
     }
 
@@ -265,7 +265,7 @@ impl Reduction<HalfVector8> for TensorCores<InFloat> {
     unsafe fn add(
         [a, b, c, d]: [f32; 4],
         rows: Self::Rows,
-        values: [HalfVector8; 4],
+        values: [Packed<P, 4>; 4],
         of_first: [bool; 4],
     ) -> [f32; 4] {
         // SAFETY: the caller's promise.
@@ -319,7 +319,7 @@ fn select<T: Copy>(which: [bool; 4], a: [T; 4], b: [T; 4]) -> [T; 4] {
 /// The words of a load, in registers of their own. The four of a load are neighbours and those of a fragment are others:
 /// ptxas would keep the load's and move them to a fragment before each product.
 #[inline(always)]
-fn placed(features: HalfVector8) -> [u32; 4] {
+fn placed<P: Product>(features: Packed<P, 4>) -> [u32; 4] {
     // Zero, since the grid has one CTA in z; but ptxas does not know.
     let zero = block_idx_z();
     features.to_bits().map(|word| word | zero)
@@ -330,15 +330,20 @@ fn placed(features: HalfVector8) -> [u32; 4] {
 /// # Safety
 /// All lanes of the warp make this call together.
 #[inline(always)]
-unsafe fn diagonal(sum: f32, rows: [FragmentA; 2], values: HalfVector8, of_first: bool) -> f32 {
+unsafe fn diagonal<P: Product>(
+    sum: f32,
+    rows: [FragmentA; 2],
+    values: Packed<P, 4>,
+    of_first: bool,
+) -> f32 {
     // A lane has two neighbouring columns of two rows of the tile. Only the one that is read counts; so the others may
     // begin with any number.
     let mut tile = [sum; 4];
     let values = values.to_bits();
     // SAFETY: the caller's promise.
     unsafe {
-        multiply_add(&mut tile, rows[0], [values[0], values[1]]);
-        multiply_add(&mut tile, rows[1], [values[2], values[3]]);
+        P::multiply_add(&mut tile, rows[0], [values[0], values[1]]);
+        P::multiply_add(&mut tile, rows[1], [values[2], values[3]]);
     }
     let [even, odd] = if of_first {
         [tile[0], tile[1]]

@@ -17,35 +17,79 @@ mod follow_up;
 mod policy;
 mod reduce;
 
-use crate::device::vector::{Float4, HalfVector8 as Half8};
-use halfgnn_contract::attention::Softmax;
 use halfgnn_contract::segment::SegmentParams;
-use policy::{Gathered, Max, Plane, Product, Scores, Sum};
 
-macro_rules! kernels {
-    ($($entry:ident: $source:ident $(<$element:ident>)?, $monoid:ident;)*) => {$(
-        #[doc = concat!("Segment reduction: ", stringify!($source, $monoid), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::segment`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SegmentParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { reduce::run::<$source$(<$element>)?, $monoid>(&params) }
-        }
-    )*};
-    ($($entry:ident: $monoid:ident;)*) => {$(
-        #[doc = concat!("Follow-up of the segment reductions: ", stringify!($monoid), ".")]
-        ///
-        /// # Safety
-        /// The launch contract in `halfgnn_contract::segment`, after a kernel of the same monoid.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $entry(params: SegmentParams) {
-            // SAFETY: the host keeps the launch contract.
-            unsafe { follow_up::run::<$monoid>(&params) }
-        }
-    )*};
+/// The functions that the entries are, by name.
+mod family {
+    use super::policy::{Gathered, Max, Plane, Product, Scores, Sum};
+    use super::reduce::run;
+    use crate::device::vector::Vector;
+    use halfgnn_contract::attention::Softmax;
+    use halfgnn_contract::segment::SegmentParams;
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn segment_max<V: Vector>(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<Plane<V>, Max>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn segment_sum<V: Vector>(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<Plane<V>, Sum>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn segment_product_sum<V: Vector>(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<Product<V>, Sum>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn segment_gathered_sum<V: Vector>(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<Gathered<V>, Sum>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn segment_softmax(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<Scores, Softmax>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn segment_follow_up_softmax(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::follow_up::run::<Softmax>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn segment_follow_up_sum(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::follow_up::run::<Sum>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn segment_follow_up_max(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::follow_up::run::<Max>(params) }
+    }
 }
 
-halfgnn_contract::segment_entries!(kernels);
-halfgnn_contract::segment_follow_up_entries!(kernels);
+halfgnn_contract::segment_entries!(entries);

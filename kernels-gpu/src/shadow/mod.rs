@@ -2,28 +2,34 @@
 
 use crate::attention::heads::{Item, for_items};
 use crate::device::global::Global;
-use crate::device::vector::{Float4, Floats, HalfVector8 as Half8, Vector};
+use crate::device::vector::{Floats, Vector};
 use halfgnn_contract::math::{exp, ln};
 use halfgnn_contract::shadow::ShadowParams;
 
-entries! {
-    /// Exponentials of halves.
-    shadow_exp_f16(ShadowParams) = exponential::<Half8>;
-    /// Exponentials of floats.
-    shadow_exp_f32(ShadowParams) = exponential::<Float4>;
-    /// Softmax of rows of halves.
-    shadow_softmax_f16(ShadowParams) = softmax::<Half8, false>;
-    /// Softmax of rows of floats.
-    shadow_softmax_f32(ShadowParams) = softmax::<Float4, false>;
-    /// Logarithm of the softmax of rows of halves.
-    shadow_log_softmax_f16(ShadowParams) = softmax::<Half8, true>;
-    /// Logarithm of the softmax of rows of floats.
-    shadow_log_softmax_f32(ShadowParams) = softmax::<Float4, true>;
-    /// Sums of rows of halves.
-    shadow_sum_f16(ShadowParams) = sum::<Half8>;
-    /// Sums of rows of floats.
-    shadow_sum_f32(ShadowParams) = sum::<Float4>;
+/// The functions that the entries are, by name.
+mod family {
+    pub(super) use super::{exponential as shadow_exp, sum as shadow_sum};
+    use crate::device::vector::Vector;
+    use halfgnn_contract::shadow::ShadowParams;
+
+    /// # Safety
+    /// The launch contract of [`ShadowParams`].
+    #[inline(always)]
+    pub unsafe fn shadow_softmax<V: Vector>(params: &ShadowParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::softmax::<V, false>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`ShadowParams`].
+    #[inline(always)]
+    pub unsafe fn shadow_log_softmax<V: Vector>(params: &ShadowParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::softmax::<V, true>(params) }
+    }
 }
+
+halfgnn_contract::shadow_entries!(entries);
 
 /// A row, and the matrix that it is of.
 struct Row<'a> {

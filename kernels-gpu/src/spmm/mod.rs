@@ -31,7 +31,8 @@ mod sums;
 mod vertex_parallel;
 
 use crate::device::vector::{
-    Float4, HalfVector2 as Half2, HalfVector4 as Half4, HalfVector8 as Half8,
+    BFloatVector8 as BFloat8, Float4, HalfVector2 as Half2, HalfVector4 as Half4,
+    HalfVector8 as Half8,
 };
 use halfgnn_contract::spmm::SpmmParams;
 use policy::{

@@ -6,7 +6,7 @@ use crate::device::float::{self, mul_add};
 use crate::device::global::Global;
 use crate::device::half;
 use crate::device::thread::block_idx_z;
-use crate::device::vector::{Floats, Vector};
+use crate::device::vector::{Floats, HalfVector, Vector};
 use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::spmm::SpmmParams;
 
@@ -378,7 +378,7 @@ pub fn add<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
 /// In the element's own precision: half2 arithmetic, as in the paper.
 pub struct InHalf;
 
-impl<V: Vector> Accumulate<V> for InHalf {
+impl<V: HalfVector> Accumulate<V> for InHalf {
     type Sum = V;
     type Sums = One<V>;
     #[inline(always)]

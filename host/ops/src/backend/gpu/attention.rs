@@ -220,19 +220,11 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             result: array(result),
             ..self.segment_params(a)?
         };
-        let (half, float) = match (reduction, values) {
-            (SegmentReduction::Max, EdgeValues::Plane(_)) => {
-                ("segment_max_half", "segment_max_float")
-            }
-            (SegmentReduction::Sum, EdgeValues::Plane(_)) => {
-                ("segment_sum_half", "segment_sum_float")
-            }
-            (SegmentReduction::Sum, EdgeValues::Product(..)) => {
-                ("segment_product_sum_half", "segment_product_sum_float")
-            }
-            (SegmentReduction::Sum, EdgeValues::Gathered(..)) => {
-                ("segment_gathered_sum_half", "segment_gathered_sum_float")
-            }
+        let family = match (reduction, values) {
+            (SegmentReduction::Max, EdgeValues::Plane(_)) => "segment_max",
+            (SegmentReduction::Sum, EdgeValues::Plane(_)) => "segment_sum",
+            (SegmentReduction::Sum, EdgeValues::Product(..)) => "segment_product_sum",
+            (SegmentReduction::Sum, EdgeValues::Gathered(..)) => "segment_gathered_sum",
             (SegmentReduction::Max, _) => {
                 return Err(Error::Unsupported {
                     operator: "segment_reduce",
@@ -254,7 +246,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             SegmentReduction::Sum => "segment_follow_up_sum",
             SegmentReduction::Max => "segment_follow_up_max",
         };
-        let names = [entry::<E>(half, float), follow_up];
+        let names = [entry::<E>(family)?, follow_up];
         // SAFETY: the operator checked that planes and map are as long as the edges ask for.
         unsafe { self.reduce_segments(names, heads, segment::FLOAT_WORDS, params) }
     }
@@ -283,27 +275,27 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         let name = match op {
             EdgeStep::Scores(of) => {
                 params.attention = scores(of, a, false)?;
-                entry::<E>("edge_scores_f16", "edge_scores_f32")
+                entry::<E>("edge_scores")?
             }
             EdgeStep::ScoresBackward(of) => {
                 params.attention = scores(of, a, false)?;
-                entry::<E>("edge_scores_backward_f16", "edge_scores_backward_f32")
+                entry::<E>("edge_scores_backward")?
             }
             EdgeStep::Exp { row } => {
                 params.v = array(row);
-                entry::<E>("edge_exp_f16", "edge_exp_f32")
+                entry::<E>("edge_exp")?
             }
             EdgeStep::Divide { row } => {
                 params.v = array(row);
-                entry::<E>("edge_divide_f16", "edge_divide_f32")
+                entry::<E>("edge_divide")?
             }
             EdgeStep::SoftmaxBackward { factor, row } => {
                 (params.f, params.v) = (array(factor), array(row));
-                entry::<E>("edge_softmax_backward_f16", "edge_softmax_backward_f32")
+                entry::<E>("edge_softmax_backward")?
             }
             EdgeStep::Dropout(dropout) => {
                 params.attention = with_dropout(params.attention, Some(*dropout));
-                entry::<E>("edge_dropout_f16", "edge_dropout_f32")
+                entry::<E>("edge_dropout")?
             }
         };
         let config = LaunchConfig {
@@ -335,7 +327,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             destination: array(destination),
             source: array(source),
         };
-        let name = entry::<E>("head_scores_f16", "head_scores_f32");
+        let name = entry::<E>("head_scores")?;
         // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each
         // row.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
@@ -360,7 +352,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             delta: op.u.map_or(0.0, |(delta, _)| delta),
             reserved: 0,
         };
-        let name = entry::<E>("head_dots_f16", "head_dots_f32");
+        let name = entry::<E>("head_dots")?;
         // SAFETY: the operator checked that the matrices have one shape, and that there is a number for each head of
         // each row.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
@@ -390,7 +382,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             reciprocal: dense::reciprocal(stride),
         };
         let ctas = params.rows.div_ceil(params.rows_per_cta as u64);
-        let name = entry::<E>("head_outer_f16", "head_outer_f32");
+        let name = entry::<E>("head_outer")?;
         // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a number for each head of
         // each row.
         unsafe {
@@ -439,7 +431,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             sum_stride,
             reciprocal: 0,
         };
-        let name = entry::<E>("head_sums_f16", "head_sums_f32");
+        let name = entry::<E>("head_sums")?;
         let config = dense_config(
             HEADS,
             ctas,
@@ -477,7 +469,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         x: &Matrix<Self, E>,
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
-        self.launch_mean(entry::<E>("head_mean_f16", "head_mean_f32"), heads, x, y)
+        self.launch_mean(entry::<E>("head_mean")?, heads, x, y)
     }
 
     fn head_mean_backward<E: Element>(
@@ -486,7 +478,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         dy: &Matrix<Self, E>,
         dx: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
-        let name = entry::<E>("head_mean_backward_f16", "head_mean_backward_f32");
+        let name = entry::<E>("head_mean_backward")?;
         self.launch_mean(name, heads, dx, dy)
     }
 }

@@ -78,12 +78,8 @@ impl<D: Driver> DenseOperators for Gpu<D> {
         let (params, config) = self.activate_params(op, x.map_or_else(|| matrix(y), matrix), y)?;
         // SAFETY: the operator checked that `x`, `y` and the bias fit one another.
         unsafe {
-            self.kernels.launch(
-                &self.driver,
-                entry::<E>("activate_f16", "activate_f32"),
-                config,
-                &params,
-            )
+            self.kernels
+                .launch(&self.driver, entry::<E>("activate")?, config, &params)
         }
     }
 
@@ -99,7 +95,7 @@ impl<D: Driver> DenseOperators for Gpu<D> {
             row_scale: optional_array(row_scale),
             ..params
         };
-        let name = entry::<E>("activate_backward_f16", "activate_backward_f32");
+        let name = entry::<E>("activate_backward")?;
         // SAFETY: the operator checked that the operands fit one another, and that `y` is there where it is read.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }
@@ -128,7 +124,7 @@ impl<D: Driver> DenseOperators for Gpu<D> {
             vectors: stride_vectors(NAME, x)?,
             sum_vectors,
         };
-        let name = entry::<E>("column_sums_f16", "column_sums_f32");
+        let name = entry::<E>("column_sums")?;
         let turns = [0, 1].map(|turn| workspace.address() + turn * most * 4);
         // SAFETY: the operator checked that `sums` has a column for each of `x`; a half of the workspace holds a row for
         // each block.

@@ -69,10 +69,7 @@ impl<D: Driver> LossOperators for Gpu<D> {
     ) -> Result<(), Error> {
         const NAME: &str = "cross_entropy";
         let count = narrow(NAME, "rows with a target", count)?;
-        let names = [
-            entry::<E>("cross_entropy_f16", "cross_entropy_f32"),
-            "reduce_loss",
-        ];
+        let names = [entry::<E>("cross_entropy")?, "reduce_loss"];
         self.launch_loss(NAME, names, logits, targets, loss, |params| LossParams {
             gradient: matrix(gradient),
             state: array(&state.words),
@@ -88,10 +85,7 @@ impl<D: Driver> LossOperators for Gpu<D> {
         splits: &Array<Self, u32>,
         correct: &mut Array<Self, u32>,
     ) -> Result<(), Error> {
-        let names = [
-            entry::<E>("count_correct_f16", "count_correct_f32"),
-            "reduce_counts",
-        ];
+        let names = [entry::<E>("count_correct")?, "reduce_counts"];
         self.launch_loss("count_correct", names, logits, labels, correct, |params| {
             LossParams {
                 splits: array(splits),

@@ -4,9 +4,9 @@ use super::{Gpu, matrix, narrow, optional_array, optional_matrix, stride_vectors
 use crate::backend::{Activation, Beside, DenseOperators, Epilogue, Form};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::tensor::{Element, Matrix, Precision};
-use halfgnn_contract::DevicePtr;
+use crate::tensor::{Element, Matrix};
 use halfgnn_contract::gemm::{self as contract, GemmParams, Split, Tile};
+use halfgnn_contract::{DevicePtr, Format};
 
 const NAME: &str = "matmul";
 
@@ -42,13 +42,11 @@ impl<D: Driver> Gpu<D> {
             })
         });
         let (m, n, k) = (m?, n?, k?);
-        let (input, output) = (element::<E>(), element::<O>());
+        let (input, output) = (E::PRECISION.format(), O::PRECISION.format());
         let mut sums = beside.column_sums;
         // The product has them where it has a row of C to spare.
-        let fused = form == Form::TN
-            && output == contract::Element::F32
-            && m > 0
-            && contract::sums_fit(input, m);
+        let fused =
+            form == Form::TN && output == Format::F32 && m > 0 && contract::sums_fit(input, m);
         if !fused && let Some(sums) = sums.take() {
             self.column_sums(b, sums)?;
         }
@@ -70,15 +68,15 @@ impl<D: Driver> Gpu<D> {
             Some(_) => contract::Operand::Normalized,
             None => contract::Operand::Plain,
         };
-        let entry = contract::product(form, operand, input, output, n).ok_or_else(|| {
-            Error::Unsupported {
-                operator: NAME,
-                reason: format!(
-                    "no kernel is built for a product of {} in {}",
-                    E::PRECISION,
-                    O::PRECISION
-                ),
-            }
+        let built =
+            contract::product(form, operand, input, output, n).zip(contract::reduction(output));
+        let (entry, follow_up) = built.ok_or_else(|| Error::Unsupported {
+            operator: NAME,
+            reason: format!(
+                "no kernel is built for a product of {} in {}",
+                E::PRECISION,
+                O::PRECISION
+            ),
         })?;
         let tile = Tile::for_columns(n);
         let multiprocessors = self.driver.info().multiprocessors;
@@ -142,12 +140,8 @@ impl<D: Driver> Gpu<D> {
                     1,
                     contract::REDUCE_SHARED_BYTES,
                 )?;
-                self.kernels.launch(
-                    &self.driver,
-                    contract::reduction(output),
-                    reduction,
-                    &params,
-                )?;
+                self.kernels
+                    .launch(&self.driver, follow_up, reduction, &params)?;
             }
         }
         drop(workspace);
@@ -174,12 +168,7 @@ struct PartialSums {
 
 impl PartialSums {
     /// Of an `m × n` output with an inner dimension of `k`; with `column_sums` those of B are summed up beside it.
-    fn of(
-        input: contract::Element,
-        [m, n, k]: [u32; 3],
-        column_sums: bool,
-        multiprocessors: u32,
-    ) -> Self {
+    fn of(input: Format, [m, n, k]: [u32; 3], column_sums: bool, multiprocessors: u32) -> Self {
         Self {
             split: contract::split(input, m, n, k, multiprocessors),
             rows: if column_sums {
@@ -208,21 +197,15 @@ pub fn borrowed_floats<E: Element>(
         ([vertices, inputs, outputs], false),
         (
             [inputs, outputs, vertices],
-            contract::sums_fit(element::<E>(), inputs),
+            contract::sums_fit(E::PRECISION.format(), inputs),
         ),
     ];
     products
         .into_iter()
         .map(|(extents, sums)| {
-            PartialSums::of(element::<E>(), extents, sums, multiprocessors).floats(extents[1])
+            PartialSums::of(E::PRECISION.format(), extents, sums, multiprocessors)
+                .floats(extents[1])
         })
         .max()
         .unwrap_or(0)
-}
-
-fn element<E: Element>() -> contract::Element {
-    match E::PRECISION {
-        Precision::Half => contract::Element::F16,
-        Precision::Float => contract::Element::F32,
-    }
 }

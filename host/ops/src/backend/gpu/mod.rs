@@ -30,13 +30,14 @@ pub use recording::Recording;
 use super::{Ledger, MemoryKind, MemoryReport, Storage};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix, Precision};
+use crate::tensor::{Array, Element, Matrix};
 use buffer::Allocator;
 use bytemuck::Pod;
-use halfgnn_contract::DevicePtr;
+use halfgnn_contract::{DevicePtr, EntrySpec, Format};
 use kernels::Kernels;
 use recording::Retired;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 use workspace::Workspace;
 
 /// A backend that launches kernels.
@@ -172,12 +173,20 @@ impl<D: Driver> Storage for Gpu<D> {
     }
 }
 
-/// The entry for halves, or the one for floats.
-fn entry<E: Element>(half: &'static str, float: &'static str) -> &'static str {
-    match E::PRECISION {
-        Precision::Half => half,
-        Precision::Float => float,
-    }
+/// The entry of a family for elements `E`.
+fn entry<E: Element>(family: &'static str) -> Result<&'static str, Error> {
+    type Key = (&'static str, Format);
+    static ENTRIES: LazyLock<HashMap<Key, &'static str>> = LazyLock::new(|| {
+        let keyed = |entry: EntrySpec| Some((entry.key?, entry.name));
+        halfgnn_contract::entries().filter_map(keyed).collect()
+    });
+    let found = ENTRIES.get(&(family, E::PRECISION.format()));
+    found.copied().ok_or_else(|| {
+        Error::Contract(format!(
+            "the launch contract has no `{family}` in {}",
+            E::PRECISION
+        ))
+    })
 }
 
 /// CTAs in x, and in y, of the threads that this family has.

@@ -131,7 +131,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
             x_factor: op.x_factor,
             y_factor: op.y_factor,
         };
-        let name = entry::<E>("combine_f16", "combine_f32");
+        let name = entry::<E>("combine")?;
         // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, that `epsilon` has an element, and that there are as
         // many factors as rows.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
@@ -145,7 +145,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         statistics: &mut Matrix<Self, f32>,
     ) -> Result<(), Error> {
         const NAME: &str = "batch_statistics";
-        let name = entry::<E>("moments_f16", "moments_f32");
+        let name = entry::<E>("moments")?;
         let (finish, _workspace) = self.moments(NAME, name, x, None, None)?;
         let params = FinishParams {
             statistics: matrix(statistics),
@@ -154,7 +154,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
             momentum: op.momentum,
             ..finish
         };
-        let name = entry::<E>("finish_statistics_f16", "finish_statistics_f32");
+        let name = entry::<E>("finish_statistics")?;
         let config = finish_config(NAME, finish.float_vectors.into())?;
         // SAFETY: the operator checked that both statistics have two rows, and a column for each of `x`.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
@@ -195,7 +195,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
         let (params, config) = self.normalize_params("normalize", op, x, y)?;
-        let name = entry::<E>("normalize_f16", "normalize_f32");
+        let name = entry::<E>("normalize")?;
         // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, and parameters and statistics its columns.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }
@@ -208,7 +208,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         gradients: NormalizationGradients<'_, Self>,
     ) -> Result<(), Error> {
         const NAME: &str = "normalize_backward";
-        let name = entry::<E>("moments_backward_f16", "moments_backward_f32");
+        let name = entry::<E>("moments_backward")?;
         let (finish, _workspace) = self.moments(NAME, name, x, Some(d), Some(op))?;
         let finish = FinishParams {
             first: matrix(gradients.bias),
@@ -227,7 +227,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
             scale: gradients.scale,
             ..params
         };
-        let name = entry::<E>("normalize_backward_f16", "normalize_backward_f32");
+        let name = entry::<E>("normalize_backward")?;
         // SAFETY: as above, `d` has the shape of `x`, and there are as many factors as rows.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }
@@ -243,7 +243,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         if x.rows() == 0 || x.columns() == 0 {
             return Ok(self.driver.fill(result.buffer.memory(), 0)?);
         }
-        let name = entry::<E>("moments_backward_f16", "moments_backward_f32");
+        let name = entry::<E>("moments_backward")?;
         let (finish, _workspace) = self.moments(NAME, name, x, Some(y), None)?;
         let params = FinishParams {
             second: matrix(result),

@@ -76,7 +76,7 @@ impl<D: Driver> OptimizerOperators for Gpu<D> {
                     ..self.adam_parameter(NAME, from.gradient, &mut ctas)?
                 };
             }
-            let name = entry::<E>("adam_f16", "adam_f32");
+            let name = entry::<E>("adam")?;
             let config = dense_config(NAME, ctas, 1, 0)?;
             // SAFETY: the operator checked that all matrices of a parameter have one shape; the state has its words.
             unsafe { self.kernels.launch(&self.driver, name, config, &params)? };

@@ -121,7 +121,7 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
             block: [contract::THREADS_PER_CTA, 1, 1],
             shared_bytes: 0,
         };
-        let name = entry::<E>(contract::COMBINE_F16, contract::COMBINE_F32);
+        let name = entry::<E>("sddmm_combine")?;
         // SAFETY: the operator checked that the operands and `e` fit the graph and the heads.
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }

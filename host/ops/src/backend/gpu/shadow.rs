@@ -30,10 +30,10 @@ impl<D: Driver> ShadowOperators for Gpu<D> {
             },
         };
         let name = match op {
-            Shadow::Exp => entry::<E>("shadow_exp_f16", "shadow_exp_f32"),
-            Shadow::Softmax => entry::<E>("shadow_softmax_f16", "shadow_softmax_f32"),
-            Shadow::LogSoftmax => entry::<E>("shadow_log_softmax_f16", "shadow_log_softmax_f32"),
-            Shadow::Sum | Shadow::Mean => entry::<E>("shadow_sum_f16", "shadow_sum_f32"),
+            Shadow::Exp => entry::<E>("shadow_exp")?,
+            Shadow::Softmax => entry::<E>("shadow_softmax")?,
+            Shadow::LogSoftmax => entry::<E>("shadow_log_softmax")?,
+            Shadow::Sum | Shadow::Mean => entry::<E>("shadow_sum")?,
         };
         let config = dense_config(NAME, rows.ctas(), 1, 0)?;
         // SAFETY: the operator checked that `y` has the rows of `x`, and its columns or one.
