@@ -7,12 +7,14 @@
 //! | no synchronising instruction is copied into two arms of a branch | lanes would wait for each other in different places |
 //! | barriers and shuffles are as many as declared | the same, for kernels that say how many they have |
 //! | no local memory | an array that was meant for registers costs a trip to memory |
+//! | no more products of 32 bits in addresses than declared | a row's offset that is cut off at 4 GiB |
 //! | no `f64` | a stray `f64` runs at 1/64 of the speed of `f32` on most cards |
 
 use std::fmt;
 
 use serde::Deserialize;
 
+use crate::narrow;
 use crate::pattern;
 use crate::ptx::{Function, Module, StatementKind};
 use crate::twins;
@@ -29,6 +31,9 @@ pub struct Rules {
     pub calls: bool,
     /// Copies of a synchronising instruction in two arms of a branch are meant: a macro that writes both arms itself.
     pub twins: bool,
+    /// How many products of two 32-bit variables may end in an address of global memory: those that are known to stay
+    /// below 2³², such as a head times the loads of a head.
+    pub narrow_products: u32,
     /// How many barriers (`bar`, `barrier`) the PTX holds.
     pub barriers: Option<u32>,
     /// How many shuffles (`shfl`) the PTX holds.
@@ -92,6 +97,7 @@ pub fn check(module: &Module, exports: &[String], rules: impl Fn(&str) -> Rules)
         if function.is_entry {
             check_counts(function, rules, &mut faults);
         }
+        check_products(function, rules, &mut faults);
         if !rules.twins {
             check_twins(function, &mut faults);
         }
@@ -258,6 +264,21 @@ fn check_counts(function: &Function, rules: Rules, faults: &mut Vec<Fault>) {
                 }),
             }
         }
+    }
+}
+
+fn check_products(function: &Function, rules: Rules, faults: &mut Vec<Fault>) {
+    let found = narrow::products(function);
+    let allowed = rules.narrow_products;
+    if let (true, Some(last)) = (found.len() > allowed as usize, found.last()) {
+        let lines: Vec<String> = found.iter().map(|at| at.line.to_string()).collect();
+        let message = format!(
+            "makes addresses of {} products of 32 bits where checks.narrow-products allows {allowed} (PTX lines {}); \
+             multiply in 64 bits, or declare one more if none can reach 2^32",
+            found.len(),
+            lines.join(", ")
+        );
+        faults.push(fault(function, last, message));
     }
 }
 

@@ -44,6 +44,7 @@ mod emit;
 mod error;
 mod files;
 mod lower;
+mod narrow;
 mod package;
 mod pattern;
 mod twins;

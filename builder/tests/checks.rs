@@ -158,6 +158,35 @@ fn double_precision() {
     );
 }
 
+/// A row's offset that was multiplied in 32 bits.
+#[test]
+fn an_address_of_a_product_of_32_bits() {
+    let offset = "mul.lo.s32 %r3, %r1, %r2;\ncvt.u64.u32 %rd2, %r3;\nadd.s64 %rd3, %rd1, %rd2;";
+    let body = format!("{offset}\nld.global.b32 %r4, [%rd3];");
+    let found = fault(&body, Rules::default());
+    assert!(
+        found
+            .message
+            .contains("makes addresses of 1 products of 32 bits where checks.narrow-products allows 0 (PTX lines 8)"),
+        "{found}"
+    );
+    assert_eq!(found.line, Some(FIRST_LINE));
+    let one = Rules {
+        narrow_products: 1,
+        ..Rules::default()
+    };
+    assert_eq!(faults(&entry(&body), &[], one), []);
+    // One more than declared, whichever.
+    let two = format!("{body}\n{body}").replacen("%r3", "%r9", 2);
+    assert!(
+        fault(&two, one)
+            .message
+            .contains("2 products of 32 bits where checks.narrow-products allows 1")
+    );
+    let wide = body.replace(offset, "mad.wide.u32 %rd3, %r1, %r2, %rd1;");
+    assert_eq!(faults(&entry(&wide), &[], Rules::default()), []);
+}
+
 #[test]
 fn counts_other_than_declared() {
     let body = "bar.sync 0;\nshfl.sync.bfly.b32 %r1, %r2, 1, 31, -1;\nbar.sync 0;\nbarrier.sync 1;\nmembar.gl;";

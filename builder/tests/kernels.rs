@@ -296,6 +296,43 @@ pub unsafe extern "ptx-kernel" fn mean(x: *const f32, y: *mut f32) {
         .expect("both are allowed now");
 }
 
+/// A row's offset in 32 bits is right on every small matrix, and the builder says that it is not on a large one.
+#[test]
+fn a_row_offset_of_32_bits_needs_leave() {
+    let Some(toolchain) = toolchain() else { return };
+    let body = r#"
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn first_of_row(x: *const f32, stride: u32, y: *mut f32) {
+    unsafe {
+        let row = _thread_idx_x() as u32;
+        *y.add(row as usize) = *x.byte_add(row.wrapping_mul(stride) as usize);
+    }
+}
+"#;
+    let directory = write_crate("offsets", "", body);
+    let message = builder(&directory, toolchain.clone())
+        .build()
+        .expect_err("it is cut off")
+        .to_string();
+    for part in [
+        "first_of_row: makes addresses of 1 products",
+        "offsets/src/lib.rs:",
+    ] {
+        assert!(message.contains(part), "no {part:?} in:\n{message}");
+    }
+    let leave = "[package.metadata.ptx.checks]\nfirst_of_row = { narrow-products = 1 }";
+    builder(&write_crate("offsets", leave, body), toolchain.clone())
+        .build()
+        .expect("declared");
+    let wide = body.replace(
+        "row.wrapping_mul(stride) as usize",
+        "row as usize * stride as usize",
+    );
+    builder(&write_crate("offsets", "", &wide), toolchain)
+        .build()
+        .expect("of 64 bits");
+}
+
 /// A barrier in inline assembly, between two branches on one condition: LLVM's SimplifyCFG joins the branches and copies
 /// the barrier into both arms, unless the builder has marked it convergent.
 #[test]

@@ -191,6 +191,35 @@ pub fn dropout_follows_the_counter<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f32>(backend, scale);
 }
 
+/// The first rows of a mask, a bit a column from the lowest on: set where the element is kept. Drawn by a Philox of another
+/// hand, so that a mistake in the one that backends and tests share shows.
+pub fn masks_are_known<B: Backend>(backend: &B, _: Scale) {
+    const KEPT: [u64; 4] = [
+        0x1da_be5b_f15e,
+        0x1ce_6af7_fed3,
+        0x08c_ff9d_caf7,
+        0x1d4_cd4f_e07f,
+    ];
+    fn check<B: Backend, E: Element>(backend: &B) {
+        let steps = Steps {
+            bias: None,
+            relu: false,
+            dropout: Some(DROPOUT),
+        };
+        let shape = (KEPT.len(), 41);
+        let y = steps.run::<B, E>(backend, shape, &[1.0; 4 * 41], false);
+        for (row, (y, kept)) in y.chunks_exact(41).zip(KEPT).enumerate() {
+            let bit = |(column, &value): (usize, &f32)| u64::from(value != 0.0) << column;
+            let found: u64 = y.iter().enumerate().map(bit).sum();
+            assert_eq!(found, kept, "row {row}: {found:#x} for {kept:#x}");
+            let factor = rounded::<E>(1.0 / 0.6);
+            assert!(y.iter().all(|&value| value == 0.0 || value == factor));
+        }
+    }
+    check::<B, f16>(backend);
+    check::<B, f32>(backend);
+}
+
 /// Every combination of bias, ReLU and dropout, bit for bit, with a NaN, an infinity and a negative zero among them.
 pub fn bias_and_relu<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {

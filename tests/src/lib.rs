@@ -9,6 +9,7 @@ pub mod attention;
 pub mod attention_heads;
 pub mod checkpoint;
 pub mod contracts;
+pub mod dropouts;
 pub mod elementwise;
 pub mod graphs;
 pub mod hardware;
@@ -23,6 +24,7 @@ pub mod reference;
 pub mod sddmm;
 pub mod sddmm_combine;
 pub mod sddmm_values;
+pub mod second_levels;
 pub mod segment;
 pub mod shadow;
 pub mod spmm;
@@ -74,21 +76,25 @@ macro_rules! conformance {
                 adjoint_of_spmm, repeatable;
             segment: sums_and_maxima, sums_are_close_and_repeat, nan_stays_in_its_row, softmax_statistics,
                 softmax_of_extremes, misfits_are_refused;
-            attention: fused, unfused, repeatable, softmax_of_extremes, weights_sum_to_one, misfits_are_refused;
+            attention: fused, unfused, masks_are_known, repeatable, softmax_of_extremes, weights_sum_to_one, misfits_are_refused;
             shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
             attention_heads: scores, dots, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
             matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand,
                 nan_passes_through_relu, repeatable, padding_stays_zero;
-            elementwise: dropout_follows_the_counter, bias_and_relu, in_place_is_out_of_place, gradients,
+            elementwise: dropout_follows_the_counter, masks_are_known, bias_and_relu, in_place_is_out_of_place, gradients,
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;
-            optimizer: adam_follows_float64, overflow_skips_a_step, the_loss_scale_follows;
+            optimizer: adam_follows_float64, overflow_skips_a_step, overflows_are_found_in_every_column,
+                the_loss_scale_follows;
             contracts: shapes_are_checked, values_are_checked, memory_is_counted;
-            recording: recorded_steps_are_the_same_steps, a_changed_model_is_recorded_anew, recorded_memory_stays,
-                what_cannot_be_recorded_is_refused;
+            recording: recorded_steps_are_the_same_steps, a_changed_model_is_recorded_anew,
+                a_changed_model_is_evaluated_anew, recorded_memory_stays, what_cannot_be_recorded_is_refused;
+            dropouts: layers_draw_apart, attention_draws_apart;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
+            second_levels: split_products, moments_of_many_ctas, losses_of_many_ctas, column_sums_of_many_ctas,
+                empty_rows_of_many_ctas;
             properties: spmm_agrees, sddmm_agrees, matmul_agrees;
         }
     };

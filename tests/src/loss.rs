@@ -54,7 +54,8 @@ fn run<B: Backend, E: Element>(
     }
 }
 
-fn check<B: Backend, E: Element>(
+/// Asserts that loss and gradient of these logits are within roundings of float64's.
+pub fn follows_float64<B: Backend, E: Element>(
     backend: &B,
     what: &str,
     classes: usize,
@@ -130,14 +131,14 @@ pub fn cross_entropy_and_gradient<B: Backend>(backend: &B, scale: Scale) {
                         }
                     })
                     .collect();
-                check::<B, E>(
+                follows_float64::<B, E>(
                     backend,
                     &format!("{rows} x {classes}, some"),
                     classes,
                     &logits,
                     &some,
                 );
-                check::<B, E>(
+                follows_float64::<B, E>(
                     backend,
                     &format!("{rows} x {classes}"),
                     classes,
@@ -154,12 +155,12 @@ pub fn cross_entropy_and_gradient<B: Backend>(backend: &B, scale: Scale) {
 /// The ends of half, all equal, one class, a huge spread.
 pub fn extreme_logits<B: Backend>(backend: &B, _: Scale) {
     fn every<B: Backend, E: Element>(backend: &B) {
-        check::<B, E>(backend, "all -65504", 7, &[-65_504.0; 14], &[0, 6]);
-        check::<B, E>(backend, "all 65504", 7, &[65_504.0; 14], &[0, 6]);
-        check::<B, E>(backend, "one class", 1, &[-65_504.0, 0.0, 3.0], &[0, 0, 0]);
+        follows_float64::<B, E>(backend, "all -65504", 7, &[-65_504.0; 14], &[0, 6]);
+        follows_float64::<B, E>(backend, "all 65504", 7, &[65_504.0; 14], &[0, 6]);
+        follows_float64::<B, E>(backend, "one class", 1, &[-65_504.0, 0.0, 3.0], &[0, 0, 0]);
         let spread = [65_504.0, -65_504.0, 0.0, 1.0, 2.0, 65_504.0];
-        check::<B, E>(backend, "a huge spread", 3, &spread, &[0, 2]);
-        check::<B, E>(backend, "a hopeless row", 3, &spread, &[1, 0]);
+        follows_float64::<B, E>(backend, "a huge spread", 3, &spread, &[0, 2]);
+        follows_float64::<B, E>(backend, "a hopeless row", 3, &spread, &[1, 0]);
     }
     every::<B, f16>(backend);
     every::<B, f32>(backend);

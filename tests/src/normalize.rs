@@ -57,58 +57,66 @@ fn statistics<B: Backend, E: Element>(backend: &B, x: &Matrix<B, E>) -> Statisti
     Statistics { batch, running }
 }
 
+/// Statistics, output, gradients and dots of one shape against float64.
+pub fn follows_float64<B: Backend, E: Element>(backend: &B, shape: (usize, usize)) {
+    statistics_of::<B, E>(backend, shape);
+    gradients_of::<B, E>(backend, shape);
+    dot_of::<B, E>(backend, shape);
+}
+
 /// Means and deviations are those of float64, though the mean is a hundred deviations away from zero; the running ones
 /// follow as PyTorch's do, and say the same of a matrix afterwards.
 pub fn statistics_follow_float64<B: Backend>(backend: &B, scale: Scale) {
-    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
-        for shape @ (rows, columns) in shapes(scale) {
-            let x = spread_out::<E>(shape);
-            let found = statistics(backend, &matrix::<B, E>(backend, shape, &x));
-            let (batch, running) = (read(backend, &found.batch), read(backend, &found.running));
-            for (column, [mean, variance]) in moments(&x, columns).into_iter().enumerate() {
-                let near = |found: f32, expected: f64, error: f64| {
-                    let off = (f64::from(found) - expected).abs();
-                    assert!(
-                        off <= error,
-                        "{shape:?}, column {column}: {found} for {expected}"
-                    );
-                };
-                // A block adds up a hundred numbers of about one, and two thousand blocks follow.
-                let error = 200.0 * FLOAT;
-                near(batch[column], mean, error + mean * 2.0 * FLOAT);
-                let reciprocal = 1.0 / (variance + 1e-5).sqrt();
-                // An error of the variance is 1/2 · reciprocal³ of it in the reciprocal deviation.
-                let of_variance = 0.5 * reciprocal.powi(3) * error * variance.max(0.01);
-                near(
-                    batch[columns + column],
-                    reciprocal,
-                    of_variance + reciprocal * 8.0 * FLOAT,
-                );
-                near(running[column], 0.1 * mean, error + mean * FLOAT);
-                let unbiased = if rows > 1 {
-                    variance * rows as f64 / (rows - 1) as f64
-                } else {
-                    variance
-                };
-                near(
-                    running[columns + column],
-                    0.9 + 0.1 * unbiased,
-                    error + unbiased * 8.0 * FLOAT,
-                );
-            }
-            let mut again = unwritten(backend, (2, columns));
-            ops::running_statistics(backend, &BatchNorm::default(), &found.running, &mut again)
-                .expect("legal");
-            let again = read(backend, &again);
-            for column in 0..columns {
-                let variance = running[columns + column];
-                assert_eq!(again[column], running[column]);
-                assert_eq!(again[columns + column], 1.0 / (variance + 1e-5).sqrt());
-            }
-        }
+    for shape in shapes(scale) {
+        statistics_of::<B, f16>(backend, shape);
+        statistics_of::<B, f32>(backend, shape);
     }
-    check::<B, f16>(backend, scale);
-    check::<B, f32>(backend, scale);
+}
+
+fn statistics_of<B: Backend, E: Element>(backend: &B, shape @ (rows, columns): (usize, usize)) {
+    let x = spread_out::<E>(shape);
+    let found = statistics(backend, &matrix::<B, E>(backend, shape, &x));
+    let (batch, running) = (read(backend, &found.batch), read(backend, &found.running));
+    for (column, [mean, variance]) in moments(&x, columns).into_iter().enumerate() {
+        let near = |found: f32, expected: f64, error: f64| {
+            let off = (f64::from(found) - expected).abs();
+            assert!(
+                off <= error,
+                "{shape:?}, column {column}: {found} for {expected}"
+            );
+        };
+        // A block adds up a hundred numbers of about one, and two thousand blocks follow.
+        let error = 200.0 * FLOAT;
+        near(batch[column], mean, error + mean * 2.0 * FLOAT);
+        let reciprocal = 1.0 / (variance + 1e-5).sqrt();
+        // An error of the variance is 1/2 · reciprocal³ of it in the reciprocal deviation.
+        let of_variance = 0.5 * reciprocal.powi(3) * error * variance.max(0.01);
+        near(
+            batch[columns + column],
+            reciprocal,
+            of_variance + reciprocal * 8.0 * FLOAT,
+        );
+        near(running[column], 0.1 * mean, error + mean * FLOAT);
+        let unbiased = if rows > 1 {
+            variance * rows as f64 / (rows - 1) as f64
+        } else {
+            variance
+        };
+        near(
+            running[columns + column],
+            0.9 + 0.1 * unbiased,
+            error + unbiased * 8.0 * FLOAT,
+        );
+    }
+    let mut again = unwritten(backend, (2, columns));
+    ops::running_statistics(backend, &BatchNorm::default(), &found.running, &mut again)
+        .expect("legal");
+    let again = read(backend, &again);
+    for column in 0..columns {
+        let variance = running[columns + column];
+        assert_eq!(again[column], running[column]);
+        assert_eq!(again[columns + column], 1.0 / (variance + 1e-5).sqrt());
+    }
 }
 
 /// Statistics that are not finite, of a step that an overflow spoilt, leave the running ones as they are.
@@ -124,122 +132,122 @@ pub fn overflows_leave_the_running_statistics<B: Backend>(backend: &B, _scale: S
 
 /// Output and gradients, with and without ReLU, follow float64 from the statistics that were found.
 pub fn output_and_gradients<B: Backend>(backend: &B, scale: Scale) {
-    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
-        for shape @ (rows, columns) in shapes(scale) {
-            for relu in [false, true] {
-                let x = spread_out::<E>(shape);
-                let dy = Random(82).uniform::<E>(rows * columns);
-                let (weight, bias) = (
-                    Random(83).uniform::<f32>(columns),
-                    Random(84).uniform::<f32>(columns),
-                );
-                let inputs = matrix::<B, E>(backend, shape, &x);
-                let known = statistics(backend, &inputs).batch;
-                let row = |values: &[f32]| matrix::<B, f32>(backend, (1, columns), values);
-                let (weights, biases) = (row(&weight), row(&bias));
-                let op = Normalization {
-                    statistics: &known,
-                    weight: &weights,
-                    bias: &biases,
-                    relu,
-                };
-                let mut y = unwritten::<B, E>(backend, shape);
-                ops::normalize(backend, &op, &inputs, &mut y).expect("legal");
-                let mut d = matrix::<B, E>(backend, shape, &dy);
-                let (mut d_weight, mut d_bias) = (
-                    unwritten(backend, (1, columns)),
-                    unwritten(backend, (1, columns)),
-                );
-                // Factors of the rows where there is a ReLU.
-                let (scale, of_rows) = (
-                    if relu { 4.0 } else { 1.0 },
-                    Random(85).uniform::<f32>(rows),
-                );
-                let row_scale = relu.then(|| elements(backend, &of_rows));
-                let gradients = NormalizationGradients {
-                    weight: &mut d_weight,
-                    bias: &mut d_bias,
-                    scale,
-                    row_scale: row_scale.as_ref(),
-                };
-                ops::normalize_backward(backend, &op, &inputs, &mut d, gradients).expect("legal");
-
-                let known = read(backend, &known);
-                let what = format!("{shape:?} relu {relu} {}", E::PRECISION);
-                // The very operations, in float: what is cut off must be the same.
-                let output = |i: usize| {
-                    let column = i % columns;
-                    (x[i] - known[column]) * (known[columns + column] * weight[column])
-                        + bias[column]
-                };
-                let expected: Vec<f32> = (0..x.len())
-                    .map(|i| {
-                        rounded::<E>(if relu && output(i) < 0.0 {
-                            0.0
-                        } else {
-                            output(i)
-                        })
-                    })
-                    .collect();
-                assert!(bits(&read(backend, &y)) == bits(&expected), "{what}");
-
-                let normalized = |i: usize| {
-                    (f64::from(x[i]) - f64::from(known[i % columns]))
-                        * f64::from(known[columns + i % columns])
-                };
-                let passed = |i: usize| {
-                    if relu && output(i) <= 0.0 {
-                        0.0
-                    } else {
-                        f64::from(dy[i])
-                    }
-                };
-                let mut sums = vec![[Sum::default(); 2]; columns];
-                for i in 0..x.len() {
-                    sums[i % columns][0].add(passed(i));
-                    sums[i % columns][1].add(passed(i) * normalized(i));
-                }
-                let plane = |plane: usize| sums.iter().map(|sums| sums[plane]).collect::<Vec<_>>();
-                // Normalised numbers are differences of close floats.
-                let allowed = Allowed {
-                    relative: 300.0 * FLOAT,
-                    absolute: rows as f64 * 100.0 * FLOAT,
-                };
-                assert_close::<f32>(&what, &read(backend, &d_bias), &plane(0), columns, |_| {
-                    allowed
-                });
-                assert_close::<f32>(&what, &read(backend, &d_weight), &plane(1), columns, |_| {
-                    allowed
-                });
-                let gradients: Vec<Sum> = (0..x.len())
-                    .map(|i| {
-                        let column = i % columns;
-                        let of_row = if relu { of_rows[i / columns] } else { 1.0 };
-                        let factor = f64::from(weight[column])
-                            * f64::from(known[columns + column])
-                            * f64::from(scale * of_row);
-                        let count = rows as f64;
-                        let mut sum = Sum::default();
-                        sum.add(factor * passed(i));
-                        sum.add(-factor * sums[column][0].value / count);
-                        sum.add(-factor * normalized(i) * sums[column][1].value / count);
-                        sum
-                    })
-                    .collect();
-                let reciprocal = known[columns..]
-                    .iter()
-                    .fold(0.0_f32, |most, value| most.max(*value));
-                assert_close::<E>(&what, &read(backend, &d), &gradients, columns, |_| {
-                    Allowed {
-                        relative: roundoff::<E>() + 300.0 * FLOAT,
-                        absolute: f64::from(reciprocal) * 500.0 * FLOAT,
-                    }
-                });
-            }
-        }
+    for shape in shapes(scale) {
+        gradients_of::<B, f16>(backend, shape);
+        gradients_of::<B, f32>(backend, shape);
     }
-    check::<B, f16>(backend, scale);
-    check::<B, f32>(backend, scale);
+}
+
+fn gradients_of<B: Backend, E: Element>(backend: &B, shape @ (rows, columns): (usize, usize)) {
+    for relu in [false, true] {
+        let x = spread_out::<E>(shape);
+        let dy = Random(82).uniform::<E>(rows * columns);
+        let (weight, bias) = (
+            Random(83).uniform::<f32>(columns),
+            Random(84).uniform::<f32>(columns),
+        );
+        let inputs = matrix::<B, E>(backend, shape, &x);
+        let known = statistics(backend, &inputs).batch;
+        let row = |values: &[f32]| matrix::<B, f32>(backend, (1, columns), values);
+        let (weights, biases) = (row(&weight), row(&bias));
+        let op = Normalization {
+            statistics: &known,
+            weight: &weights,
+            bias: &biases,
+            relu,
+        };
+        let mut y = unwritten::<B, E>(backend, shape);
+        ops::normalize(backend, &op, &inputs, &mut y).expect("legal");
+        let mut d = matrix::<B, E>(backend, shape, &dy);
+        let (mut d_weight, mut d_bias) = (
+            unwritten(backend, (1, columns)),
+            unwritten(backend, (1, columns)),
+        );
+        // Factors of the rows where there is a ReLU.
+        let (scale, of_rows) = (
+            if relu { 4.0 } else { 1.0 },
+            Random(85).uniform::<f32>(rows),
+        );
+        let row_scale = relu.then(|| elements(backend, &of_rows));
+        let gradients = NormalizationGradients {
+            weight: &mut d_weight,
+            bias: &mut d_bias,
+            scale,
+            row_scale: row_scale.as_ref(),
+        };
+        ops::normalize_backward(backend, &op, &inputs, &mut d, gradients).expect("legal");
+
+        let known = read(backend, &known);
+        let what = format!("{shape:?} relu {relu} {}", E::PRECISION);
+        // The very operations, in float: what is cut off must be the same.
+        let output = |i: usize| {
+            let column = i % columns;
+            (x[i] - known[column]) * (known[columns + column] * weight[column]) + bias[column]
+        };
+        let expected: Vec<f32> = (0..x.len())
+            .map(|i| {
+                rounded::<E>(if relu && output(i) < 0.0 {
+                    0.0
+                } else {
+                    output(i)
+                })
+            })
+            .collect();
+        assert!(bits(&read(backend, &y)) == bits(&expected), "{what}");
+
+        let normalized = |i: usize| {
+            (f64::from(x[i]) - f64::from(known[i % columns]))
+                * f64::from(known[columns + i % columns])
+        };
+        let passed = |i: usize| {
+            if relu && output(i) <= 0.0 {
+                0.0
+            } else {
+                f64::from(dy[i])
+            }
+        };
+        let mut sums = vec![[Sum::default(); 2]; columns];
+        for i in 0..x.len() {
+            sums[i % columns][0].add(passed(i));
+            sums[i % columns][1].add(passed(i) * normalized(i));
+        }
+        let plane = |plane: usize| sums.iter().map(|sums| sums[plane]).collect::<Vec<_>>();
+        // Normalised numbers are differences of close floats.
+        let allowed = Allowed {
+            relative: 300.0 * FLOAT,
+            absolute: rows as f64 * 100.0 * FLOAT,
+        };
+        assert_close::<f32>(&what, &read(backend, &d_bias), &plane(0), columns, |_| {
+            allowed
+        });
+        assert_close::<f32>(&what, &read(backend, &d_weight), &plane(1), columns, |_| {
+            allowed
+        });
+        let gradients: Vec<Sum> = (0..x.len())
+            .map(|i| {
+                let column = i % columns;
+                let of_row = if relu { of_rows[i / columns] } else { 1.0 };
+                let factor = f64::from(weight[column])
+                    * f64::from(known[columns + column])
+                    * f64::from(scale * of_row);
+                let count = rows as f64;
+                let mut sum = Sum::default();
+                sum.add(factor * passed(i));
+                sum.add(-factor * sums[column][0].value / count);
+                sum.add(-factor * normalized(i) * sums[column][1].value / count);
+                sum
+            })
+            .collect();
+        let reciprocal = known[columns..]
+            .iter()
+            .fold(0.0_f32, |most, value| most.max(*value));
+        assert_close::<E>(&what, &read(backend, &d), &gradients, columns, |_| {
+            Allowed {
+                relative: roundoff::<E>() + 300.0 * FLOAT,
+                absolute: f64::from(reciprocal) * 500.0 * FLOAT,
+            }
+        });
+    }
 }
 
 /// Weighted sums, bit for bit: two products, a sum, one rounding. Without a factor `y` is not read.
@@ -293,30 +301,31 @@ pub fn weighted_sums<B: Backend>(backend: &B, scale: Scale) {
 
 /// The sum of all products follows float64, and has the same bits every time.
 pub fn dots<B: Backend>(backend: &B, scale: Scale) {
-    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
-        for shape in shapes(scale).into_iter().chain([(0, 5), (5, 0)]) {
-            let len = shape.0 * shape.1;
-            let (x, y) = (Random(87).uniform::<E>(len), Random(88).uniform::<E>(len));
-            let run = || {
-                let mut result = unwritten(backend, (1, 1));
-                let [x, y] = [&x, &y].map(|values| matrix::<B, E>(backend, shape, values));
-                ops::dot(backend, 0.5, &x, &y, &mut result).expect("legal");
-                read(backend, &result)
-            };
-            let mut sum = Sum::default();
-            for (&x, &y) in x.iter().zip(&y) {
-                sum.add(0.5 * f64::from(x) * f64::from(y));
-            }
-            let found = run();
-            assert_close::<f32>(&format!("{shape:?}"), &found, &[sum], 1, |_| Allowed {
-                relative: 500.0 * FLOAT,
-                absolute: 0.0,
-            });
-            assert_eq!(bits(&found), bits(&run()));
-        }
+    for shape in shapes(scale).into_iter().chain([(0, 5), (5, 0)]) {
+        dot_of::<B, f16>(backend, shape);
+        dot_of::<B, f32>(backend, shape);
     }
-    check::<B, f16>(backend, scale);
-    check::<B, f32>(backend, scale);
+}
+
+fn dot_of<B: Backend, E: Element>(backend: &B, shape: (usize, usize)) {
+    let len = shape.0 * shape.1;
+    let (x, y) = (Random(87).uniform::<E>(len), Random(88).uniform::<E>(len));
+    let run = || {
+        let mut result = unwritten(backend, (1, 1));
+        let [x, y] = [&x, &y].map(|values| matrix::<B, E>(backend, shape, values));
+        ops::dot(backend, 0.5, &x, &y, &mut result).expect("legal");
+        read(backend, &result)
+    };
+    let mut sum = Sum::default();
+    for (&x, &y) in x.iter().zip(&y) {
+        sum.add(0.5 * f64::from(x) * f64::from(y));
+    }
+    let found = run();
+    assert_close::<f32>(&format!("{shape:?}"), &found, &[sum], 1, |_| Allowed {
+        relative: 500.0 * FLOAT,
+        absolute: 0.0,
+    });
+    assert_eq!(bits(&found), bits(&run()));
 }
 
 /// What does not fit is refused by name.

@@ -235,6 +235,28 @@ pub fn overflow_skips_a_step<B: Backend>(backend: &B, _: Scale) {
     }
 }
 
+/// An infinity is found in whichever place of its vector it stands.
+pub fn overflows_are_found_in_every_column<B: Backend>(backend: &B, _: Scale) {
+    let (shape, len) = ((3, 8), 24);
+    for at in 0..len {
+        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            let mut state = state(backend);
+            let mut gradient = Random(98).uniform::<f32>(len);
+            gradient[at] = bad;
+            let gradient = matrix::<B, f32>(backend, shape, &gradient);
+            ops::check_finite(backend, &[&gradient], &mut state).expect("a legal check");
+            ops::end_step(backend, &SCALING, &mut state).expect("a legal end");
+            assert_eq!(snapshot(backend, &state).skipped, 1, "{bad} at {at}");
+        }
+    }
+    // The largest float is finite.
+    let mut state = state(backend);
+    let gradient = matrix::<B, f32>(backend, shape, &[f32::MAX; 24]);
+    ops::check_finite(backend, &[&gradient], &mut state).expect("a legal check");
+    ops::end_step(backend, &SCALING, &mut state).expect("a legal end");
+    assert_eq!(snapshot(backend, &state).skipped, 0);
+}
+
 /// The scale doubles after as many good steps as the interval has, up to its maximum, and stays where that is 0.
 pub fn the_loss_scale_follows<B: Backend>(backend: &B, _: Scale) {
     let mut doubling = state(backend);

@@ -84,6 +84,33 @@ pub fn a_changed_model_is_recorded_anew<B: Backend>(backend: &B, _scale: Scale) 
     );
 }
 
+/// The evaluation as well: a model that replaces another is evaluated, and not the one that was recorded.
+pub fn a_changed_model_is_evaluated_anew<B: Backend>(backend: &B, _scale: Scale) {
+    let objective = task::objective::<B, f32>(backend, Norm::Both);
+    let config = TrainConfig::new(f32::PRECISION);
+    let model = |seed| {
+        halfgnn::nn::Network::new(backend, task::VERTICES, task::model(), seed).expect("room")
+    };
+    let evaluated = |seed| {
+        let mut trainer = task::trainer(backend, &objective, task::model(), config);
+        *trainer.model_mut() = model(seed);
+        trainer.evaluate().expect("an accuracy")
+    };
+    let mut trainer = task::trainer(backend, &objective, task::model(), config);
+    for seed in [9, 10, 11] {
+        *trainer.model_mut() = model(seed);
+        // The first is called, the second recorded, the third replayed.
+        for _ in 0..3 {
+            assert_eq!(trainer.evaluate().expect("an accuracy"), evaluated(seed));
+        }
+    }
+    let told = [9, 10, 11].map(evaluated);
+    assert!(
+        told[0] != told[1] && told[1] != told[2],
+        "the models are told apart: {told:?}"
+    );
+}
+
 /// Memory that a recording uses is not handed out again while it lives, though the matrix has gone.
 pub fn recorded_memory_stays<B: Backend>(backend: &B, _scale: Scale) {
     let (shape, values) = ((7, 9), [-1.0, 2.0, 3.0].repeat(21));

@@ -8,6 +8,7 @@ use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn_tests::Scale;
 use halfgnn_tests::properties::in_any_order;
+use halfgnn_tests::second_levels::MULTIPROCESSORS;
 use halfgnn_tests::training::{assert_agree, models, parameters_after};
 use std::sync::LazyLock;
 
@@ -20,6 +21,16 @@ fn open(options: Options) -> Gpu<Emulated> {
 static EMULATOR: LazyLock<Gpu<Emulated>> = LazyLock::new(|| open(Options::default()));
 
 halfgnn_tests::conformance!(|| Some(&*EMULATOR), Scale::Small);
+
+/// An emulated card of as many multiprocessors as a large one has: products are split more than 64 times.
+#[test]
+fn products_on_many_multiprocessors() {
+    let many = open(Options {
+        multiprocessors: MULTIPROCESSORS,
+        ..Options::default()
+    });
+    halfgnn_tests::second_levels::split_products(&many, Scale::Small);
+}
 
 #[test]
 fn training_follows_the_cpu() {

@@ -1,4 +1,4 @@
-//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | fuzz | demo | package | ci`.
+//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | fuzz | mutants | demo | package | ci`.
 //!
 //! One file a task; this one is the command line.
 
@@ -6,6 +6,7 @@ mod build_ptx;
 mod ci;
 mod demo;
 mod fuzz;
+mod mutants;
 mod package;
 mod setup;
 mod test;
@@ -36,6 +37,8 @@ enum Task {
     Test(test::Options),
     /// Feed what reads files and texts with mutated ones
     Fuzz(fuzz::Options),
+    /// Make mistakes on purpose, and see that the tests find each
+    Mutants(mutants::Options),
     /// Build the PTX and train on the best device there is, in half and in float
     Demo(demo::Options),
     /// Pack the crates as they would be published, the PTX inside, and build from them with --check
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Task::VerifyPtx(options) => verify_ptx::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Mutants(options) => mutants::run(&options),
         Task::Demo(options) => demo::run(&options),
         Task::Package(options) => package::run(&options),
         Task::Ci => ci::run(),

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::{Failure, build_ptx, setup, workspace};
 
 /// Set for the tests: what needs PTX then fails without it, where a plain `cargo test` would pass it over.
-const REQUIRE_PTX: &str = "HALFGNN_REQUIRE_PTX";
+pub const REQUIRE_PTX: &str = "HALFGNN_REQUIRE_PTX";
 
 /// Options of `test`.
 #[derive(Args, Default)]

@@ -74,6 +74,41 @@ fn a_copy_of_another_thread() {
     }
 }
 
+/// A copy lands when its thread waits for it: bytes that another thread reads meanwhile are old or new, and a barrier
+/// behind the copy's issue changes nothing. A barrier between the read and the wait does.
+#[test]
+fn a_copy_that_lands_where_another_thread_reads() {
+    let issue = |after: &str| {
+        let body = copy("bar.sync 0;");
+        let first = "st.shared.v4.u32 [%r3], {n, n, n, n};\nbar.sync 0;\ncp.async";
+        format!("{}\n{after}", body.replacen("cp.async", first, 1))
+    };
+    let n = 32;
+    for wait in ["cp.async.wait_all;", "cp.async.wait_group 0;"] {
+        for report in (Case {
+            body: &issue(wait),
+            n,
+            ..Case::default()
+        })
+        .reports(RaceInBlock)
+        {
+            let other = report.fault.other.as_ref().unwrap();
+            assert_eq!(
+                report.fault.thread[0] ^ other.thread[0],
+                n,
+                "{}",
+                report.fault
+            );
+        }
+        Case {
+            body: &issue(&format!("bar.sync 0;\n{wait}")),
+            n,
+            ..Case::default()
+        }
+        .passes();
+    }
+}
+
 #[test]
 fn a_source_outside_its_allocation() {
     let body = copy("cp.async.wait_all;");

@@ -337,6 +337,20 @@ mod tests {
         }
     }
 
+    /// CTAs times passes are counted in 64 bits: 2³² of them are many, and not none.
+    #[test]
+    fn ctas_of_many_passes_are_not_cut_to_32_bits() {
+        let passes = 1 << contract::CTA_EDGES_LOG2_MAX;
+        assert_eq!(chosen(u32::MAX, 3, passes), contract::CTA_EDGES_LOG2_MAX);
+        let mut work = cora();
+        work.rows.vertices = u32::MAX;
+        for passes in [1, 4, 1 << 20] {
+            work.columns = Columns::new(8 * passes, passes);
+            let schedule = scheduled(SpmmPolicy::DEFAULT, &work);
+            assert_eq!(schedule, Built::EdgeParallel, "{passes} passes");
+        }
+    }
+
     #[test]
     fn short_rows_get_no_large_ctas() {
         let work = work(1 << 27, 1 << 25, 3, 1);
