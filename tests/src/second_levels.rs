@@ -15,7 +15,7 @@ use halfgnn::backend::{Backend, Form};
 use halfgnn::ops;
 use halfgnn::tensor::Element;
 use halfgnn_contract::dense::{THREADS_PER_CTA, loss_rows_per_cta, sum_rows_per_cta};
-use halfgnn_contract::{gemm, spmm as contract};
+use halfgnn_contract::{Format, gemm, spmm as contract};
 
 /// Multiprocessors of a card that splits the products here more often than a warp of the reduction loads at a time.
 pub const MULTIPROCESSORS: u32 = 132;
@@ -26,8 +26,8 @@ const ROUND: u32 = 64;
 /// Products of few tiles and long sums, split more than 64 times: integers with `==`, then numbers with an epilogue and
 /// what is computed beside them.
 pub fn split_products<B: Backend>(backend: &B, _: Scale) {
-    fn integers<B: Backend, E: Element>(backend: &B, element: gemm::Element, k: usize) {
-        let splits = gemm::split(element, 8, 8, k as u32, MULTIPROCESSORS).splits;
+    fn integers<B: Backend, E: Element>(backend: &B, format: Format, k: usize) {
+        let splits = gemm::split(format, 8, 8, k as u32, MULTIPROCESSORS).splits;
         assert!(splits > ROUND, "{splits} splits are read in one round");
         for form in FORMS {
             let mut case = Case::random::<E>(form, [8, 8, k]);
@@ -38,8 +38,8 @@ pub fn split_products<B: Backend>(backend: &B, _: Scale) {
             assert_eq!(case.run::<B, E, f32>(backend), expected, "{form:?} of {k}");
         }
     }
-    integers::<B, f16>(backend, gemm::Element::F16, 8_960);
-    integers::<B, f32>(backend, gemm::Element::F32, 4_480);
+    integers::<B, f16>(backend, Format::F16, 8_960);
+    integers::<B, f32>(backend, Format::F32, 4_480);
 
     fn sums_beside<B: Backend, E: Element>(backend: &B, k: usize) {
         let mut case = Case::random::<E>(Form::TN, [7, 9, k]);
