@@ -144,7 +144,7 @@ fn registers_go_into_the_manifest_for_every_architecture() {
     let Some(toolchain) = toolchain() else { return };
     let ptxas = match ptxas::find(&[]) {
         Ok(ptxas) => ptxas,
-        Err(reasons) => return println!("skipped: {}", reasons.join("; ")),
+        Err(reasons) => return common::skip::skip("PTXAS", &reasons.join("; ")),
     };
     let directory = write_crate("assembled", SUM_METADATA, SUM);
     let builder = builder(&directory, toolchain).arch("sm_90");

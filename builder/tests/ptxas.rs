@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 
 use halfgnn_builder::ptxas::{self, Ptxas};
 
+#[path = "../../tests/src/skip.rs"]
+mod skip;
+
 /// The machine's ptxas; `None`, with a line that says why, where there is none.
 fn ptxas() -> Option<Ptxas> {
     ptxas::find(&[])
-        .map_err(|reasons| println!("skipped: {}", reasons.join("; ")))
+        .map_err(|reasons| skip::skip("PTXAS", &reasons.join("; ")))
         .ok()
 }
 

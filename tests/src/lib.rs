@@ -27,6 +27,7 @@ pub mod sddmm_values;
 pub mod second_levels;
 pub mod segment;
 pub mod shadow;
+pub mod skip;
 pub mod spmm;
 pub mod spmm_algebra;
 pub mod spmm_heads;

@@ -105,13 +105,78 @@ impl Parameters {
     }
 }
 
-/// The loss of a model in float64, from a dense adjacency, without dropout and with the statistics of the batch.
-pub fn reference_loss(toy: &Toy, config: &ModelConfig, parameters: &Parameters) -> f64 {
+/// The masks of a training step, which a model draws by the number of the dropout.
+#[derive(Clone, Copy, Debug)]
+pub struct Masks {
+    /// The seed of the run.
+    pub seed: u64,
+    /// Steps before this one.
+    pub step: u32,
+}
+
+impl Masks {
+    /// Numbers of dropouts begin here; that of the features is the first, and a layer's comes after it.
+    const STREAM: u32 = u32::from_be_bytes(*b"drop");
+    /// Numbers of attention's dropouts, a layer each, are so much further on.
+    const OF_ATTENTION: u32 = 1 << 16;
+
+    fn key(self, number: u32) -> [u32; 2] {
+        rng::key(self.seed, Self::STREAM + number)
+    }
+
+    /// What a number that was drawn multiplies with.
+    fn factor(bits: u32, probability: f32) -> f64 {
+        if bits < rng::threshold(probability) {
+            0.0
+        } else {
+            f64::from(1.0 / (1.0 - probability))
+        }
+    }
+
+    fn drop(self, number: u32, probability: f32, x: &mut Rows) {
+        let key = self.key(number);
+        for (row, values) in x.iter_mut().enumerate() {
+            for (column, value) in values.iter_mut().enumerate() {
+                let bits = rng::dropout_bits(key, self.step, row as u64, column as u32 / 4);
+                *value *= Self::factor(bits[column % 4], probability);
+            }
+        }
+    }
+
+    /// What the edge from `source` to `destination` is multiplied with.
+    fn of_edge(
+        self,
+        layer: usize,
+        probability: f32,
+        [head, destination, source]: [usize; 3],
+    ) -> f64 {
+        let key = self.key(Self::OF_ATTENTION + layer as u32);
+        let [head, destination, source] = [head, destination, source].map(|number| number as u32);
+        let counter = rng::edge_dropout_counter(self.step, head, destination, source);
+        Self::factor(rng::philox(key, counter)[0], probability)
+    }
+}
+
+/// The loss of a model in float64, from a dense adjacency, with the statistics of the batch; without masks nothing is dropped.
+pub fn reference_loss(
+    toy: &Toy,
+    config: &ModelConfig,
+    parameters: &Parameters,
+    masks: Option<Masks>,
+) -> f64 {
     let rows = |values: &[f32]| values.iter().map(|&value| value.into()).collect();
     let mut x: Rows = toy.features.chunks(toy.width).map(rows).collect();
+    let drop = |number: usize, x: &mut Rows| {
+        if let Some(masks) = masks {
+            masks.drop(number as u32, config.dropout, x);
+        }
+    };
     for layer in 0..config.layers {
+        if layer == 0 {
+            drop(0, &mut x);
+        }
+        let mut y = convolve(toy, config, parameters, layer, masks, &x);
         let name = |parameter: &str| format!("layers.{layer}.{parameter}");
-        let mut y = convolve(toy, config, parameters, &name, &x);
         let bias = parameters.row(&name("bias"));
         for (y, x) in y.iter_mut().zip(&x) {
             for (n, value) in y.iter_mut().enumerate() {
@@ -123,6 +188,9 @@ pub fn reference_loss(toy: &Toy, config: &ModelConfig, parameters: &Parameters) 
                     *value = value.max(0.0);
                 }
             }
+        }
+        if layer + 1 < config.layers {
+            drop(layer + 1, &mut y);
         }
         x = y;
     }
@@ -138,9 +206,11 @@ fn convolve(
     toy: &Toy,
     config: &ModelConfig,
     parameters: &Parameters,
-    name: &dyn Fn(&str) -> String,
+    layer: usize,
+    masks: Option<Masks>,
     x: &Rows,
 ) -> Rows {
+    let name = |parameter: &str| format!("layers.{layer}.{parameter}");
     let add = |a: Rows, b: Rows, factor: f64| -> Rows {
         let row =
             |(a, b): (Vec<f64>, Vec<f64>)| a.iter().zip(&b).map(|(a, b)| a + factor * b).collect();
@@ -191,18 +261,35 @@ fn convolve(
             }
             parameters.product(&between, &name("mlp.1.weight"))
         }
-        ConvolutionConfig::Gat { heads, slope, .. } => {
+        ConvolutionConfig::Gat {
+            heads,
+            slope,
+            attention_dropout,
+        } => {
             let h = parameters.product(x, &name("weight"));
             let vectors = parameters.row(&name("attention"));
             let outputs = parameters.row(&name("bias")).len();
-            attend(toy, heads, slope.into(), &h, vectors, outputs)
+            let kept = |place| match masks {
+                Some(masks) => masks.of_edge(layer, attention_dropout, place),
+                None => 1.0,
+            };
+            attend(toy, heads, slope.into(), &h, vectors, outputs, &kept)
         }
         ref other => panic!("no reference for {other}"),
     }
 }
 
-/// Attention with `heads` heads, whose mean has `outputs` columns where all together have more.
-fn attend(toy: &Toy, heads: usize, slope: f64, h: &Rows, vectors: &[f64], outputs: usize) -> Rows {
+/// Attention with `heads` heads, whose mean has `outputs` columns where all together have more; `kept` gives what the edge of a
+/// head, a destination and a source is multiplied with.
+fn attend(
+    toy: &Toy,
+    heads: usize,
+    slope: f64,
+    h: &Rows,
+    vectors: &[f64],
+    outputs: usize,
+    kept: &dyn Fn([usize; 3]) -> f64,
+) -> Rows {
     let (vertices, width) = (h.len(), h[0].len());
     let distance = width / heads;
     let dot = |v: usize, row: usize, head: usize| -> f64 {
@@ -224,7 +311,8 @@ fn attend(toy: &Toy, heads: usize, slope: f64, h: &Rows, vectors: &[f64], output
             sums[i as usize] += score(edge).exp();
         }
         for (edge, (&i, &j)) in toy.graph.rows().iter().zip(toy.graph.cols()).enumerate() {
-            let weight = score(edge).exp() / sums[i as usize];
+            let place = [head, i as usize, j as usize];
+            let weight = score(edge).exp() / sums[i as usize] * kept(place);
             for c in head * distance..(head + 1) * distance {
                 y[i as usize][c] += weight * h[j as usize][c];
             }

@@ -51,10 +51,11 @@ fn planetoid(name: &str) -> Option<Dataset> {
     let folder = std::env::var_os("HALFGNN_DATA").map_or(beside, PathBuf::from);
     let file = folder.join(name);
     if !file.exists() {
-        println!(
-            "skipped: {} is not there; set HALFGNN_DATA to the folder that holds it",
+        let reason = format!(
+            "{} is not there; set HALFGNN_DATA to the folder that holds it",
             file.display()
         );
+        halfgnn_tests::skip::skip("DATASETS", &reason);
         return None;
     }
     Some(Dataset::open(&file).expect("a whole file"))

@@ -7,3 +7,8 @@ use std::sync::LazyLock;
 static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
 
 halfgnn_tests::conformance!(|| Some(&*CPU), Scale::Full);
+
+#[test]
+fn steps_are_called() {
+    halfgnn_tests::recording::assert_recorded(&*CPU, false);
+}

@@ -10,7 +10,7 @@ use halfgnn::nn::{
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer};
 use halfgnn_contract::rng;
-use halfgnn_tests::toy::{Parameters, Toy, random, reference_loss};
+use halfgnn_tests::toy::{Masks, Parameters, Toy, random, reference_loss};
 use std::ops::ControlFlow;
 
 /// Models of every kind, small and without dropout.
@@ -122,7 +122,13 @@ fn shake<E: Element>(backend: &Cpu, model: &mut impl Model<Cpu, E>) {
     }
 }
 
-fn compare_with_float64<E: Element>(toy: &Toy, config: &ModelConfig, tolerance: f64) {
+/// Every gradient of a step is that of float64, with the masks of the step where something is dropped.
+fn compare_with_float64<E: Element>(
+    toy: &Toy,
+    config: &ModelConfig,
+    masks: Option<Masks>,
+    tolerance: f64,
+) {
     let backend = Cpu::new();
     let objective = toy.objective::<_, E>(&backend, config.norm());
     let mut trainer = trainer(&backend, &objective, config);
@@ -130,7 +136,7 @@ fn compare_with_float64<E: Element>(toy: &Toy, config: &ModelConfig, tolerance: 
     trainer.gradients().unwrap();
     let mut parameters = Parameters::of(&backend, trainer.model());
     let case = format!("{config:?} in {}", E::PRECISION);
-    let loss = reference_loss(toy, config, &parameters);
+    let loss = reference_loss(toy, config, &parameters, masks);
     let measured = f64::from(trainer.loss().unwrap());
     assert!(
         (measured - loss).abs() <= tolerance * loss,
@@ -147,7 +153,7 @@ fn compare_with_float64<E: Element>(toy: &Toy, config: &ModelConfig, tolerance: 
             let at = *parameters.at(name, k);
             let mut loss_at = |value| {
                 *parameters.at(name, k) = value;
-                reference_loss(toy, config, &parameters)
+                reference_loss(toy, config, &parameters, masks)
             };
             let expected = (loss_at(at + STEP) - loss_at(at - STEP)) / (2.0 * STEP);
             loss_at(at);
@@ -165,7 +171,7 @@ fn gradients_in_float_are_those_of_float64() {
     for (layers, width, hidden) in SHAPES {
         let toy = Toy::new(width);
         for config in models(width, layers, hidden) {
-            compare_with_float64::<f32>(&toy, &config, 1e-4);
+            compare_with_float64::<f32>(&toy, &config, None, 1e-4);
         }
     }
 }
@@ -175,7 +181,7 @@ fn gradients_in_half_are_near_those_of_float64() {
     for (layers, width, hidden) in [(1, 5, 4), (2, 9, 7), (2, 3, 8)] {
         let toy = Toy::new(width);
         for config in models(width, layers, hidden) {
-            compare_with_float64::<f16>(&toy, &config, 4e-2);
+            compare_with_float64::<f16>(&toy, &config, None, 4e-2);
         }
     }
 }
@@ -533,64 +539,19 @@ fn what_is_no_model_is_refused() {
     assert_eq!(gin.logits().shape(), (14, 3));
 }
 
-/// With edges dropped there is no reference, but the loss of the same masks at other weights.
+/// Dropout of features, of every layer and of attention's edges, by masks that the reference draws by itself.
 #[test]
-fn gradients_under_attention_dropout_are_finite_differences() {
-    let (backend, toy) = (Cpu::new(), Toy::new(6));
-    for heads in [1, 2] {
-        let config = ModelConfig {
-            layers: 2,
-            hidden: 16,
-            dropout: 0.0,
-            convolution: ConvolutionConfig::Gat {
-                heads,
-                slope: 0.2,
-                attention_dropout: 0.4,
-            },
-            ..ModelConfig::gat(6, 3)
-        };
-        let objective = toy.objective::<_, f32>(&backend, config.norm());
-        let mut trainer = trainer(&backend, &objective, &config);
-        // A vertex that hears from nobody is at the kink of the ReLU while biases are zero.
-        shake(&backend, trainer.model_mut());
-        trainer.gradients().unwrap();
-        let gradients: Vec<Vec<f32>> = trainer
-            .model()
-            .parameters()
-            .iter()
-            .map(|parameter| parameter.gradient().to_f32(&backend).unwrap())
-            .collect();
-        let (mut wrong, mut checked) = (0, 0);
-        for (p, gradients) in gradients.iter().enumerate() {
-            let original = trainer.model().parameters()[p]
-                .master()
-                .to_f32(&backend)
-                .unwrap();
-            for (k, &gradient) in gradients.iter().enumerate() {
-                const STEP: f32 = 1.0 / 1024.0;
-                let mut loss_at = |offset: f32| {
-                    let mut values = original.clone();
-                    values[k] += offset;
-                    trainer.model_mut().parameters_mut()[p]
-                        .write(&backend, &values)
-                        .unwrap();
-                    trainer.gradients().unwrap();
-                    trainer.loss().unwrap()
-                };
-                let difference = (loss_at(STEP) - loss_at(-STEP)) / (2.0 * STEP);
-                loss_at(0.0);
-                // The padding of a head takes part in nothing.
-                if original[k] == 0.0 && gradient == 0.0 {
-                    continue;
-                }
-                checked += 1;
-                // A step may cross the kink of a ReLU; few do.
-                wrong += usize::from((difference - gradient).abs() > 1e-3 + 0.02 * gradient.abs());
-            }
+fn gradients_under_dropout_are_those_of_float64() {
+    let masks = Masks {
+        seed: TrainConfig::new(Precision::Float).seed,
+        step: 0,
+    };
+    for (layers, width, hidden) in SHAPES {
+        let toy = Toy::new(width);
+        for mut config in models(width, layers, hidden) {
+            config.dropout = 0.4;
+            drop_edges(&mut config);
+            compare_with_float64::<f32>(&toy, &config, Some(masks), 1e-4);
         }
-        assert!(
-            checked > 100 && wrong * 20 <= checked,
-            "{wrong} of {checked} gradients are not the difference of losses"
-        );
     }
 }

@@ -75,14 +75,12 @@ fn documentation() -> Result<(), Failure> {
 }
 
 fn ptx() -> Result<(), Failure> {
-    if let Err(failure) = setup::ptxas() {
-        eprintln!("{failure}");
-    }
-    verify_ptx::run(&verify_ptx::Options::default())
+    setup::ptxas()?;
+    verify_ptx::run(&verify_ptx::Options::with_ptxas())
 }
 
 fn tests() -> Result<(), Failure> {
-    test::run(&test::Options::default())
+    test::run(&test::Options::with_ptxas())
 }
 
 /// What would be published, and a crate that is built from it as a stranger's would be.

@@ -1,5 +1,7 @@
 //! `cargo xtask test`: all tests, on PTX that is fresh.
 
+use std::fs;
+
 use clap::Args;
 
 use crate::{Failure, build_ptx, setup, workspace};
@@ -7,26 +9,56 @@ use crate::{Failure, build_ptx, setup, workspace};
 /// Set for the tests: what needs PTX then fails without it, where a plain `cargo test` would pass it over.
 pub const REQUIRE_PTX: &str = "HALFGNN_REQUIRE_PTX";
 
+/// The same for ptxas.
+const REQUIRE_PTXAS: &str = "HALFGNN_REQUIRE_PTXAS";
+
+/// A file in which tests note that they were passed over.
+const SKIPPED: &str = "HALFGNN_SKIPPED";
+
 /// Options of `test`.
 #[derive(Args, Default)]
 pub struct Options {
     #[command(flatten)]
     build: build_ptx::Options,
+    /// Fail where ptxas is not found; by default the tests that want it are skipped
+    #[arg(long)]
+    require_ptxas: bool,
     /// Given to `cargo test`, such as `-p halfgnn` or a test's name
     #[arg(last = true)]
     arguments: Vec<String>,
 }
 
-/// Builds the PTX, then runs the tests.
+impl Options {
+    /// All tests, those that want ptxas among them.
+    pub fn with_ptxas() -> Self {
+        Self {
+            require_ptxas: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// Builds the PTX, runs the tests, and shows which of them were skipped.
 pub fn run(options: &Options) -> Result<(), Failure> {
     build_ptx::run(&options.build)?;
+    let skipped = workspace::target_dir().join("skipped.txt");
+    fs::write(&skipped, "")?;
     let mut test = workspace::cargo();
-    test.arg("test").env(REQUIRE_PTX, "1");
+    test.arg("test")
+        .env(REQUIRE_PTX, "1")
+        .env(SKIPPED, &skipped);
+    if options.require_ptxas {
+        test.env(REQUIRE_PTXAS, "1");
+    }
     if let Ok(ptxas) = setup::find_ptxas() {
         test.env(halfgnn_builder::ptxas::PTXAS_VARIABLE, ptxas.path);
     }
     if options.arguments.is_empty() {
         test.arg("--workspace");
     }
-    workspace::run(test.args(&options.arguments))
+    let result = workspace::run(test.args(&options.arguments));
+    let lines = fs::read_to_string(&skipped)?;
+    eprint!("{lines}");
+    eprintln!("{} tests were skipped", lines.lines().count());
+    result
 }

@@ -17,6 +17,16 @@ pub struct Options {
     require_ptxas: bool,
 }
 
+impl Options {
+    /// For whom ptxas must be there.
+    pub fn with_ptxas() -> Self {
+        Self {
+            require_ptxas: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// Builds, checks and assembles.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let mut builder = build_ptx::builder(&options.build)?;

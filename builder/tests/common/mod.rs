@@ -1,26 +1,20 @@
 //! What the tests that compile kernels share.
 
+// The tests of the whole workspace say it in the same way; this crate depends on none of it.
+#[path = "../../../tests/src/skip.rs"]
+pub mod skip;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use halfgnn_builder::PtxBuilder;
 use halfgnn_builder::toolchain::{self, Toolchain};
 
-/// Set by `cargo xtask test`: a missing toolchain is then a failure.
-const REQUIRED: &str = "HALFGNN_REQUIRE_PTX";
-
 /// The device toolchain; `None`, with a line that says why, where there is none and none is required.
 pub fn toolchain() -> Option<Toolchain> {
-    match toolchain::find() {
-        Ok(toolchain) => Some(toolchain),
-        Err(missing) if std::env::var_os(REQUIRED).is_some() => {
-            panic!("{REQUIRED} is set, but {missing}")
-        }
-        Err(missing) => {
-            println!("skipped: {missing}");
-            None
-        }
-    }
+    toolchain::find()
+        .map_err(|missing| skip::skip("PTX", &missing.to_string()))
+        .ok()
 }
 
 /// One target folder for all, so that `core` is compiled once.

@@ -153,6 +153,12 @@ impl Mutant {
         matches!(self.site, Site::Entry(_))
     }
 
+    /// Whether its killer runs kernels: only then it is shown PTX.
+    pub fn runs_kernels(&self) -> bool {
+        let of_emulator = matches!(&self.killer, Killer::Test(arguments) if arguments.contains("--test emulator"));
+        self.builds_ptx || self.is_of_ptx() || of_emulator
+    }
+
     /// The file that holds the text, with the mutant in it.
     pub fn place(&self, files: &Sources) -> Result<Mutated, String> {
         let Site::Sources(place) = &self.site else {

@@ -139,7 +139,9 @@ impl<'a> Bench<'a> {
         if record.passes(arguments) == Some(true) {
             return Ok(None);
         }
-        self.plain_ptx()?;
+        if mutant.runs_kernels() {
+            self.plain_ptx()?;
+        }
         let start = Instant::now();
         if !self.builds(arguments)? {
             return Ok(Some(Outcome::FailsAnyway));
@@ -169,7 +171,7 @@ impl<'a> Bench<'a> {
             if let Err(error) = built {
                 return Ok(does_not_build(&error));
             }
-        } else {
+        } else if mutant.runs_kernels() {
             self.plain_ptx()?;
         }
         self.judged(mutant)
