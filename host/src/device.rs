@@ -8,9 +8,10 @@ pub use survey::{CudaDriver, Processor, cuda_driver};
 
 use crate::backend::Backend;
 use crate::backend::cpu::Cpu;
+#[cfg(any(feature = "cuda", feature = "emulator"))]
 use crate::backend::gpu::Gpu;
+#[cfg(any(feature = "cuda", feature = "emulator"))]
 use crate::driver::Driver;
-use crate::driver::emulated::Emulated;
 use crate::error::Error;
 use crate::train::host_memory;
 
@@ -81,8 +82,17 @@ fn cpu() -> Device<Cpu> {
 }
 
 /// The kernels for the newest architecture, on the emulator.
-fn emulator() -> Result<Device<Gpu<Emulated>>, Error> {
-    gpu(Emulated::new(), host_memory())
+#[cfg(feature = "emulator")]
+fn emulator() -> Result<Device<Gpu<crate::driver::emulated::Emulated>>, Error> {
+    gpu(crate::driver::emulated::Emulated::new(), host_memory())
+}
+
+/// That there is no emulator in this build.
+#[cfg(not(feature = "emulator"))]
+fn emulator() -> Result<Device<Cpu>, Error> {
+    let reason =
+        "this build has no PTX emulator, which is the feature `emulator` of the crate `halfgnn`";
+    Err(crate::driver::DriverError::Unavailable(reason.into()).into())
 }
 
 /// The first card that `CUDA_VISIBLE_DEVICES` shows.
@@ -94,6 +104,7 @@ fn cuda() -> Result<Device<Gpu<crate::driver::cuda::Cuda>>, Error> {
 }
 
 /// A driver with the kernels for its device.
+#[cfg(any(feature = "cuda", feature = "emulator"))]
 fn gpu<D: Driver>(driver: D, memory: Option<(u64, u64)>) -> Result<Device<Gpu<D>>, Error> {
     let info = driver.info();
     let multiprocessors = info.multiprocessors;
@@ -115,6 +126,6 @@ fn cuda() -> Result<Device<Cpu>, Error> {
 #[cfg(not(feature = "cuda"))]
 fn built_without_cuda() -> crate::driver::DriverError {
     let reason = "the program was built without CUDA; build it with \
-                  `cargo build --release -p halfgnn --features cuda`";
+                  `cargo build --release --bin halfgnn --features cuda`";
     crate::driver::DriverError::Unavailable(reason.into())
 }

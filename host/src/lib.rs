@@ -112,8 +112,8 @@
 //!
 //! | feature | default | what it brings |
 //! |---|---|---|
-//! | `cli` | yes | the program `halfgnn` and what it depends on; a library wants `default-features = false` |
 //! | `cuda` | no | CUDA cards, through `cust`, opened at run time: a program built with it starts where there is no driver |
+//! | `emulator` | no | the PTX emulator: the kernels on the CPU, slow, every access checked |
 //!
 //! To build with `cuda` where there is no CUDA toolkit, set `CUDA_LIBRARY_PATH` to a folder that holds an empty
 //! `lib64/libcuda.so` with the text `INPUT()`, such as `link-stub` of the package `halfgnn-cuda-loader`.
@@ -127,9 +127,6 @@
 pub mod data;
 pub mod device;
 pub mod nn;
-#[doc(hidden)] // what `halfgnn bench` compares with; the program is another crate
-#[cfg(all(feature = "cuda", target_os = "linux"))]
-pub mod peers;
 pub mod train;
 
 #[doc(inline)]

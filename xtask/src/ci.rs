@@ -8,7 +8,7 @@ use crate::{Failure, fuzz, package, setup, test, verify_ptx, workspace};
 /// The feature that a machine without a CUDA toolkit must build as well.
 const CUDA: [&str; 2] = [
     "--features",
-    "halfgnn/cuda,halfgnn-tests/cuda,halfgnn-benches/cuda",
+    "halfgnn-cli/cuda,halfgnn-tests/cuda,halfgnn-benches/cuda",
 ];
 
 /// One of the things that must pass.

@@ -25,8 +25,6 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     demo.args([
         "run",
         "--release",
-        "--package",
-        "halfgnn",
         "--bin",
         "halfgnn",
         "--features",

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::{Failure, build_ptx, workspace};
 
 /// What is published, in the order in which one depends on the other.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 11] = [
     "halfgnn-contract",
     "ptx-emulator",
     "halfgnn-builder",
@@ -19,10 +19,12 @@ const PACKAGES: [&str; 9] = [
     "halfgnn-device",
     "halfgnn-ops",
     "halfgnn",
+    "halfgnn-bench",
+    "halfgnn-cli",
 ];
 
 /// Files without which a package is not whole.
-const WANTED: [(&str, &[&str]); 9] = [
+const WANTED: [(&str, &[&str]); 11] = [
     ("halfgnn-contract", &["src/lib.rs", "LICENSE-MIT"]),
     ("ptx-emulator", &["src/lib.rs", "LICENSE-MIT"]),
     ("halfgnn-builder", &["src/lib.rs", "LICENSE-MIT"]),
@@ -47,6 +49,11 @@ const WANTED: [(&str, &[&str]); 9] = [
         "halfgnn",
         &["src/lib.rs", "README.md", "LICENSE-MIT", "examples/spmm.rs"],
     ),
+    (
+        "halfgnn-bench",
+        &["src/lib.rs", "src/report/page.html", "LICENSE-MIT"],
+    ),
+    ("halfgnn-cli", &["src/main.rs", "README.md", "LICENSE-MIT"]),
 ];
 
 /// What crates.io takes, in bytes.

@@ -4,6 +4,7 @@
 //! `cuda`) or on the PTX emulator (`emulated`, feature `emulator`). Everything above it is written once. [`ptx`] tells where
 //! the kernels are.
 
+#[cfg(any(feature = "cuda", feature = "emulator"))]
 mod capture;
 #[cfg(feature = "cuda")]
 pub mod cuda;

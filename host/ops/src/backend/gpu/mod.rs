@@ -13,8 +13,6 @@ mod loss;
 pub mod matmul;
 mod normalize;
 mod optimizer;
-#[doc(hidden)]
-pub mod peers;
 mod recording;
 #[doc(hidden)] // what a footprint asks of it
 pub mod schedule;
@@ -33,7 +31,7 @@ use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 use buffer::Allocator;
 use bytemuck::Pod;
-use halfgnn_contract::{DevicePtr, EntrySpec, Format};
+use halfgnn_contract::{DevicePtr, EntrySpec, Format, Param};
 use kernels::Kernels;
 use recording::Retired;
 use std::collections::HashMap;
@@ -66,6 +64,23 @@ impl<D: Driver> Gpu<D> {
             ledger: Ledger::default(),
             retired,
         })
+    }
+
+    /// Launches the entry `name` of the launch contract; nothing where the grid is empty.
+    ///
+    /// # Errors
+    /// [`Error::Contract`] where there is no such entry, and those of the device.
+    ///
+    /// # Safety
+    /// `params` are those of this entry, and everything holds that their documentation asks for.
+    pub unsafe fn launch<P: Param>(
+        &self,
+        name: &'static str,
+        config: LaunchConfig,
+        params: &P,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.kernels.launch(&self.driver, name, config, params) }
     }
 
     /// The device.

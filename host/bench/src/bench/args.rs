@@ -1,0 +1,113 @@
+//! Options of `bench`.
+
+use crate::bench::ablations::{self, AblationsArgs};
+use crate::bench::graphs::GraphName;
+use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
+use crate::bench::train::{self, TrainBenchArgs};
+use crate::names::{DeviceName, PrecisionName};
+use crate::reorder::ReorderName;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// What to time.
+#[derive(Subcommand)]
+pub enum BenchCommand {
+    /// Time SpMM, checked before it is timed, beside what a user would pick instead
+    #[command(after_help = format!("{SPMM_EXAMPLES}\n\n{SPMM_GRAMMAR}"))]
+    Spmm(SpmmArgs),
+    /// Time SDDMM, checked before it is timed, beside what a user would pick instead
+    #[command(after_help = SDDMM_EXAMPLES)]
+    Sddmm(SddmmArgs),
+    /// What each of the paper's ideas is worth: with it and without, times and errors in one table
+    #[command(after_help = ablations::EXAMPLES)]
+    Ablations(AblationsArgs),
+    /// Time training on random features and labels, beside figures of others
+    #[command(after_help = train::EXAMPLES)]
+    Train(TrainBenchArgs),
+}
+
+const SPMM_EXAMPLES: &str = "\
+Examples:
+  halfgnn bench spmm --graph kron:18
+  halfgnn bench spmm --graph kron:21 --graph products-like --against cusparse,gather --json spmm.jsonl
+  halfgnn bench spmm --graph web.csr --features 32,64,128 --precision half --policy discretized-half,post-half
+  halfgnn bench spmm --graph cora.npz --precision half --policy all    is the choice the best?
+
+A graph is a file (raw CSR, .npz, Matrix Market, edge list: whatever its content says) or one that the
+program makes, the same on every machine:
+  kron:SCALE, kron:18..23   Graph500's Kronecker graph of 2^SCALE vertices, or one a scale
+  amazon-like, road-like, kron21, products-like, reddit-like
+                            the sizes and the skew of the graphs of the paper
+
+Times are the device's own (events), each of enough launches that the launch itself does not count. A peer that is not
+installed is named and left out.";
+
+const SDDMM_EXAMPLES: &str = "\
+Examples:
+  halfgnn bench sddmm --graph kron:18
+  halfgnn bench sddmm --graph kron:21 --graph reddit-like --against cusparse,dgl,gather --json sddmm.jsonl
+  halfgnn bench sddmm --graph web.mtx --policy half8-in-half,half2-in-half    the paper's ablation
+
+Graphs and peers are those of `halfgnn bench spmm`.";
+
+/// Options that every bench has.
+#[derive(Args)]
+pub struct Common {
+    /// Graphs to time on; may be repeated
+    #[arg(long = "graph", value_name = "FILE|NAME|kron:SCALE", required = true)]
+    pub graphs: Vec<GraphName>,
+    /// Feature lengths
+    #[arg(long, value_name = "F", value_delimiter = ',', default_values_t = [32, 64], value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub features: Vec<u32>,
+    /// Precisions
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PrecisionName::Half, PrecisionName::Float])]
+    pub precision: Vec<PrecisionName>,
+    /// What to time in the same run, on the same operands
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER")]
+    pub against: Vec<PeerName>,
+    /// Rename the vertices first, so that neighbours lie close together
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub reorder: Option<ReorderName>,
+    /// Timed runs of each; the median is told
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
+    pub device: DeviceName,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Options of `bench spmm`.
+#[derive(Args)]
+pub struct SpmmArgs {
+    /// What, where and how often.
+    #[command(flatten)]
+    pub common: Common,
+    /// How it computes: see below; may be repeated
+    #[arg(long, value_delimiter = ',', value_name = "POLICY|all", default_values = ["discretized-float", "discretized-half"])]
+    pub policy: Vec<SpmmPolicies>,
+}
+
+/// Options of `bench sddmm`.
+#[derive(Args)]
+pub struct SddmmArgs {
+    /// What, where and how often.
+    #[command(flatten)]
+    pub common: Common,
+    /// How it computes in half: what a lane loads, and how lanes are added up
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [SddmmPolicyName::Half8Tensor])]
+    pub policy: Vec<SddmmPolicyName>,
+}
+
+/// Something to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PeerName {
+    /// NVIDIA's library, the best of its algorithms, in half and in float
+    Cusparse,
+    /// SDDMM as DGL does it: a warp an edge, scalar loads
+    Dgl,
+    /// Only reading each edge's index and row, and writing the result as fast as a copy: the speed of light
+    Gather,
+}

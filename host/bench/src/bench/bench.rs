@@ -1,0 +1,273 @@
+//! One operator on one graph: peers first, then every policy that was asked for.
+
+use super::args::{Common, PeerName};
+use super::measure::Times;
+use super::operator::Operator;
+use super::peers::{PeerTime, Peers};
+use super::table::{Choice, PRECISIONS, Row, Table};
+use crate::failure::Failure;
+use half::f16;
+use halfgnn::Error;
+use halfgnn::backend::{Backend, DeviceGraph};
+use halfgnn::device::{Device, Task};
+use halfgnn::graph::Graph;
+use halfgnn::tensor::{Element, Precision};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An operator to be timed on one graph.
+pub struct Bench<'a, 'b, O: Operator> {
+    pub common: &'a Common,
+    pub policies: &'a [O::Policy],
+    pub label: &'a str,
+    pub graph: &'a Graph,
+    pub table: &'a mut Table<'b>,
+    pub stop: &'a AtomicBool,
+}
+
+/// What is known before anything of ours is timed.
+struct Beside {
+    peers: Vec<PeerTime>,
+    /// Bytes a second of a copy, read and written together.
+    copy: Option<f64>,
+}
+
+impl<O: Operator> Task for Bench<'_, '_, O> {
+    type Output = Result<(), Failure>;
+
+    fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
+        let backend = &device.backend;
+        let peers = self.peers(backend);
+        let copy = match &peers {
+            Some(peers) if self.wants(PeerName::Gather) => Some(peers.copy_bandwidth()?),
+            _ => None,
+        };
+        let reordered;
+        let graph = match self.common.reorder {
+            Some(order) => {
+                let permuted = order.apply(self.label, self.graph, |order| {
+                    self.graph.permuted(order.new_of_old())
+                })?;
+                self.table.say(&permuted.line);
+                reordered = permuted.what;
+                &reordered
+            }
+            None => self.graph,
+        };
+        let mut bench = Bench::<O> {
+            common: self.common,
+            policies: self.policies,
+            label: self.label,
+            graph,
+            table: &mut *self.table,
+            stop: self.stop,
+        };
+        bench.every_combination(backend, peers.as_ref(), copy)
+    }
+}
+
+impl<O: Operator> Bench<'_, '_, O> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn wants(&self, peer: PeerName) -> bool {
+        self.common.against.contains(&peer)
+    }
+
+    /// The peers of the backend; what is missing is said.
+    fn peers<'p, B: Backend>(&self, backend: &'p B) -> Option<Peers<'p>> {
+        if self.common.against.is_empty() {
+            return None;
+        }
+        let peers = Peers::of(backend)
+            .map_err(|reason| self.table.say(&format!("no peers: {reason}")))
+            .ok()?;
+        match peers.cusparse() {
+            Err(reason) if self.wants(PeerName::Cusparse) => {
+                self.table.say(&format!("no cuSPARSE: {reason}"));
+            }
+            _ => {}
+        }
+        Some(peers)
+    }
+
+    fn every_combination<B: Backend>(
+        &mut self,
+        backend: &B,
+        peers: Option<&Peers<'_>>,
+        copy: Option<f64>,
+    ) -> Result<(), Failure> {
+        let graph = DeviceGraph::new(backend, self.graph)?;
+        for &features in &self.common.features {
+            let mut beside = Beside {
+                peers: Vec::new(),
+                copy,
+            };
+            if let Some(peers) = peers {
+                for precision in PRECISIONS {
+                    let timed = match precision {
+                        Precision::Half => self.peer::<B, f16>(backend, features, peers),
+                        Precision::Float => self.peer::<B, f32>(backend, features, peers),
+                    }?;
+                    beside.peers.extend(timed);
+                }
+            }
+            for &precision in &self.common.precision {
+                let precision: Precision = precision.into();
+                let mut policies: Vec<O::Policy> = Vec::new();
+                for &policy in self.policies {
+                    let policy = match precision {
+                        Precision::Half => policy,
+                        Precision::Float => O::in_float(policy),
+                    };
+                    if !policies.contains(&policy) {
+                        policies.push(policy);
+                    }
+                }
+                let mut timed = Vec::new();
+                for policy in policies {
+                    let times = match precision {
+                        Precision::Half => {
+                            self.time::<B, f16>(backend, &graph, features, policy, &beside)
+                        }
+                        Precision::Float => {
+                            self.time::<B, f32>(backend, &graph, features, policy, &beside)
+                        }
+                    }?;
+                    timed.extend(times.map(|times| (policy, times.ms)));
+                }
+                self.judge(features, precision, &timed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Times the peers in one precision.
+    fn peer<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        features: u32,
+        peers: &Peers<'_>,
+    ) -> Result<Vec<PeerTime>, Failure> {
+        let mut timed = Vec::new();
+        if self.stopped() {
+            return Ok(timed);
+        }
+        let runs = self.common.runs;
+        let mut operands = O::operands::<B, E>(backend, self.graph, features as usize)?;
+        if self.wants(PeerName::Cusparse) && peers.cusparse().is_ok() {
+            match O::cusparse(peers, self.graph.csr(), &mut operands, runs) {
+                Ok(peer) => timed.push(peer),
+                Err(reason) => self.table.say(&format!(
+                    "{}: no cuSPARSE in {}: {reason}",
+                    self.label,
+                    E::PRECISION
+                )),
+            }
+        }
+        if self.wants(PeerName::Dgl) {
+            match O::dgl(peers, self.graph.csr(), &mut operands, runs) {
+                Ok(peer) => timed.extend(peer),
+                Err(reason) => self.table.say(&format!("{}: no dgl: {reason}", self.label)),
+            }
+        }
+        if self.wants(PeerName::Gather) {
+            timed.push(peers.gather(self.graph.csr(), O::gathered(&operands), runs)?);
+        }
+        for peer in &timed {
+            self.table.peer(self.label, features, peer);
+        }
+        Ok(timed)
+    }
+
+    fn time<B: Backend, E: Element>(
+        &mut self,
+        backend: &B,
+        graph: &DeviceGraph<B>,
+        features: u32,
+        policy: O::Policy,
+        beside: &Beside,
+    ) -> Result<Option<Times>, Failure> {
+        if self.stopped() {
+            return Ok(None);
+        }
+        let columns = features as usize;
+        let mut operands = O::operands::<B, E>(backend, self.graph, columns)?;
+        if let Err(error) = O::call(backend, graph.forward(), policy, &mut operands) {
+            let refused = matches!(error, Error::Unsupported { .. });
+            if refused && self.policies.len() > 1 {
+                self.table.say(&format!(
+                    "{}, F = {features}: no {}: {error}",
+                    self.label,
+                    O::name(policy)
+                ));
+                return Ok(None);
+            }
+            return Err(error.into());
+        }
+        let largest_error = O::check(backend, self.graph.csr(), &operands).map_err(|wrong| {
+            Failure::Run(format!("{}: {wrong}; {} is not timed", self.label, O::NAME))
+        })?;
+        let times = Times::of(backend, self.common.runs, || {
+            O::call(backend, graph.forward(), policy, &mut operands)
+        })?;
+        let (vertices, edges) = (self.graph.vertices(), self.graph.edges());
+        let gathered = edges as f64 * (columns * size_of::<E>() + 4) as f64;
+        let written = O::results(vertices, edges, columns) * size_of::<E>();
+        let gather = beside
+            .peers
+            .iter()
+            .find(|peer| peer.is_gather(E::PRECISION));
+        let bound = gather
+            .zip(beside.copy)
+            .map(|(gather, copy)| gather.times.ms + written as f64 / copy * 1e3);
+        self.table.push(Row {
+            event: O::NAME,
+            graph: self.label.into(),
+            device: backend.name(),
+            vertices,
+            edges,
+            features,
+            precision: E::PRECISION.to_string(),
+            policy: O::name(policy),
+            times,
+            gathered_tb_per_s: gathered / times.ms / 1e9,
+            largest_error,
+            peers: beside.peers.clone(),
+            speedup: BTreeMap::new(),
+            over_bound: bound.map(|bound| times.ms / bound),
+        })?;
+        Ok(Some(times))
+    }
+
+    /// Shows how what was chosen compares with the best of what was forced.
+    fn judge(
+        &mut self,
+        features: u32,
+        precision: Precision,
+        timed: &[(O::Policy, f64)],
+    ) -> Result<(), Failure> {
+        for &(policy, ms) in timed {
+            let forced =
+                |&&(other, _): &&(O::Policy, f64)| other != policy && O::chosen(other) == policy;
+            let best = timed
+                .iter()
+                .filter(forced)
+                .min_by(|a, b| a.1.total_cmp(&b.1));
+            if let Some(&(forced, forced_ms)) = best {
+                self.table.choice(&Choice {
+                    event: "choice",
+                    operator: O::NAME,
+                    graph: self.label,
+                    features,
+                    precision: precision.to_string(),
+                    policy: O::name(policy),
+                    best_forced: O::name(forced),
+                    over_best: ms / forced_ms,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Graphs to time on: files, and ones that the program makes.
+
+use crate::failure::Failure;
+use crate::source;
+use halfgnn::Error;
+use halfgnn::graph::Graph;
+use halfgnn::graph::generate::{Grid, Rmat};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Seed of every generated graph.
+const SEED: u64 = 1;
+
+/// Which graph to time on.
+#[derive(Clone, Debug)]
+pub enum GraphName {
+    /// Graph500's Kronecker graphs from this scale to that.
+    Kronecker(u32, u32),
+    /// One with the size and the skew of a graph that papers use.
+    Like(&'static Like),
+    /// One in a file, below `HALFGNN_DATA`, or by another recipe.
+    File(PathBuf),
+}
+
+/// A graph with the size and the skew of one that papers use, by R-MAT or as a grid.
+#[derive(Debug)]
+pub struct Like {
+    name: &'static str,
+    shape: Shape,
+}
+
+#[derive(Debug)]
+enum Shape {
+    Rmat {
+        vertices: u64,
+        undirected_edges: u64,
+        quadrants: [f64; 4],
+    },
+    Grid {
+        side: u64,
+    },
+}
+
+/// Quadrants of R-MAT for graphs with a milder skew than Graph500's.
+const MILD: [f64; 4] = [0.45, 0.22, 0.22, 0.11];
+
+static LIKE: [Like; 5] = [
+    Like {
+        name: "amazon-like",
+        shape: Shape::Rmat {
+            vertices: 400_727,
+            undirected_edges: 3_200_440,
+            quadrants: MILD,
+        },
+    },
+    Like {
+        name: "road-like",
+        shape: Shape::Grid { side: 1404 },
+    },
+    Like {
+        name: "kron21",
+        shape: Shape::Rmat {
+            vertices: 1 << 21,
+            undirected_edges: 1 << 25,
+            quadrants: [0.57, 0.19, 0.19, 0.05],
+        },
+    },
+    Like {
+        name: "products-like",
+        shape: Shape::Rmat {
+            vertices: 2_449_029,
+            undirected_edges: 61_859_140,
+            quadrants: MILD,
+        },
+    },
+    Like {
+        name: "reddit-like",
+        shape: Shape::Rmat {
+            vertices: 232_965,
+            undirected_edges: 57_424_428,
+            quadrants: MILD,
+        },
+    },
+];
+
+impl FromStr for GraphName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(scales) = text.strip_prefix("kron:") {
+            let scale = |text: &str| match text.parse() {
+                Ok(scale @ 1..=30) => Ok(scale),
+                _ => Err(format!("`{text}` is no scale from 1 to 30")),
+            };
+            let (first, last) = scales.split_once("..").unwrap_or((scales, scales));
+            let (first, last) = (scale(first)?, scale(last)?);
+            if first > last {
+                return Err(format!(
+                    "`{scales}` is empty: the first scale is above the last"
+                ));
+            }
+            return Ok(GraphName::Kronecker(first, last));
+        }
+        Ok(match LIKE.iter().find(|like| like.name == text) {
+            Some(like) => GraphName::Like(like),
+            None => GraphName::File(text.into()),
+        })
+    }
+}
+
+impl GraphName {
+    /// The graphs that it stands for, each with its label, made or read one at a time.
+    pub fn open(&self) -> impl Iterator<Item = Result<(String, Graph), Failure>> + '_ {
+        let count = match self {
+            GraphName::Kronecker(first, last) => last - first + 1,
+            GraphName::Like(_) | GraphName::File(_) => 1,
+        };
+        (0..count).map(move |index| self.open_one(index))
+    }
+
+    /// The first of them.
+    pub fn open_first(&self) -> Result<(String, Graph), Failure> {
+        self.open_one(0)
+    }
+
+    fn open_one(&self, index: u32) -> Result<(String, Graph), Failure> {
+        match self {
+            GraphName::Kronecker(first, _) => {
+                let scale = first + index;
+                let graph = Rmat::graph500(scale).generate(SEED).map_err(Error::from)?;
+                Ok((format!("kron{scale}"), graph))
+            }
+            GraphName::Like(like) => Ok((like.name.into(), like.generate()?)),
+            GraphName::File(path) => source::graph(path),
+        }
+    }
+}
+
+impl Like {
+    /// The graph, the same on every machine. Vertices keep the order in which R-MAT makes them: hubs have low ids.
+    fn generate(&self) -> Result<Graph, Failure> {
+        let graph = match self.shape {
+            Shape::Rmat {
+                vertices,
+                undirected_edges,
+                quadrants,
+            } => Rmat {
+                vertices,
+                edges: undirected_edges,
+                quadrants,
+                undirected: true,
+                renamed: false,
+            }
+            .generate(SEED),
+            Shape::Grid { side } => Grid {
+                width: side,
+                height: side,
+            }
+            .generate(),
+        };
+        Ok(graph.map_err(Error::from)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_files_are_told_apart() {
+        let parse = |text: &str| text.parse::<GraphName>();
+        assert!(matches!(parse("kron:18"), Ok(GraphName::Kronecker(18, 18))));
+        assert!(matches!(
+            parse("kron:18..23"),
+            Ok(GraphName::Kronecker(18, 23))
+        ));
+        assert!(matches!(parse("road-like"), Ok(GraphName::Like(_))));
+        assert!(matches!(parse("road-like.csr"), Ok(GraphName::File(_))));
+        for wrong in [
+            "kron:0",
+            "kron:31",
+            "kron:x",
+            "kron:9..8",
+            "kron:8..",
+            "kron:",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

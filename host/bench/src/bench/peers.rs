@@ -1,0 +1,336 @@
+//! Peers on the operands of a bench, where the backend is a CUDA card; elsewhere there are none, and why.
+
+use super::measure::Times;
+use halfgnn::tensor::Precision;
+use serde::Serialize;
+
+/// The best time of a peer.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerTime {
+    /// Who.
+    pub peer: &'static str,
+    /// In which precision.
+    pub precision: String,
+    /// By which of its algorithms, where it has several.
+    pub algorithm: Option<&'static str>,
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+impl PeerTime {
+    /// Whether it is the bound in `precision`: reading indices and rows, and nothing else.
+    pub fn is_gather(&self, precision: Precision) -> bool {
+        self.peer == GATHER && self.precision == precision.to_string()
+    }
+}
+
+/// Name of the bound in rows.
+pub const GATHER: &str = "gather";
+
+/// Name of cuSPARSE in rows.
+pub const CUSPARSE: &str = "cusparse";
+
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+pub use card::{Peers, is_card};
+#[cfg(not(all(feature = "cuda", target_os = "linux")))]
+pub use elsewhere::{Peers, is_card};
+
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+mod card {
+    use super::{CUSPARSE, GATHER, PeerTime};
+    use crate::baselines::cusparse::{Algorithm, Call, Cusparse, SparseMatrix};
+    use crate::baselines::kernels::GATHER_EDGES_PER_WARP;
+    use crate::baselines::{EdgeIds, copy, kernels};
+    use crate::bench::measure::{Operand, Times, check_sddmm, check_spmm};
+    use half::f16;
+    use halfgnn::Error;
+    use halfgnn::backend::gpu::Gpu;
+    use halfgnn::backend::{Backend, MemoryKind};
+    use halfgnn::driver::cuda::Cuda;
+    use halfgnn::graph::Csr;
+    use halfgnn::tensor::{Array, Element, Matrix};
+    use std::any::Any;
+
+    /// Bytes that are copied to learn the card's bandwidth.
+    const COPIED_BYTES: usize = 1 << 30;
+    /// Copies, of which the fastest counts.
+    const COPIES: u32 = 7;
+
+    /// Name of DGL's way in rows.
+    const DGL: &str = "dgl";
+
+    const SAME: &str = "operands are of the backend that they were made on";
+
+    /// What can be timed beside a backend.
+    #[derive(Debug)]
+    pub struct Peers<'a> {
+        gpu: &'a Gpu<Cuda>,
+        cusparse: Result<Cusparse, Error>,
+    }
+
+    fn cast<T: 'static, U: 'static>(value: &T) -> Option<&U> {
+        (value as &dyn Any).downcast_ref()
+    }
+
+    /// Whether the backend is a CUDA card.
+    pub fn is_card<B: Backend>(backend: &B) -> bool {
+        cast::<B, Gpu<Cuda>>(backend).is_some()
+    }
+
+    impl<'a> Peers<'a> {
+        /// The peers of `backend`, or why there are none.
+        pub fn of<B: Backend>(backend: &'a B) -> Result<Self, String> {
+            match cast::<B, Gpu<Cuda>>(backend) {
+                Some(gpu) => Ok(Self {
+                    gpu,
+                    cusparse: Cusparse::open(gpu),
+                }),
+                None => Err(format!(
+                    "peers run on CUDA cards alone, and this is {}",
+                    backend.name()
+                )),
+            }
+        }
+
+        /// cuSPARSE with its version, or why it cannot be used.
+        pub fn cusparse(&self) -> Result<String, String> {
+            match &self.cusparse {
+                Ok(library) => Ok(format!("cuSPARSE {}", library.version())),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+
+        /// Bytes a second of a copy on the card, read and written together.
+        pub fn copy_bandwidth(&self) -> Result<f64, Error> {
+            copy::bandwidth(self.gpu, COPIED_BYTES, COPIES)
+        }
+
+        /// The best of cuSPARSE's SpMM algorithms that work, each checked before it is timed.
+        pub fn spmm<B: Backend, E: Element>(
+            &self,
+            graph: &Csr,
+            x: &Operand<B, E>,
+            y: &mut Matrix<B, E>,
+            runs: u32,
+        ) -> Result<PeerTime, String> {
+            let library = self.cusparse.as_ref().map_err(|error| error.to_string())?;
+            let a = SparseMatrix::new(self.gpu, graph).map_err(|error| error.to_string())?;
+            let mut best: Option<PeerTime> = None;
+            let mut refused = Vec::new();
+            for algorithm in Algorithm::ALL {
+                let timed = self.spmm_by(library, algorithm, &a, graph, x, y, runs);
+                match timed {
+                    Ok(times) if best.as_ref().is_none_or(|best| times.ms < best.times.ms) => {
+                        best = Some(PeerTime {
+                            peer: CUSPARSE,
+                            precision: E::PRECISION.to_string(),
+                            algorithm: Some(algorithm.name()),
+                            times,
+                        });
+                    }
+                    Ok(_) => {}
+                    Err(reason) => {
+                        tracing::info!("cuSPARSE {}: {reason}", algorithm.name());
+                        refused.push(format!("{}: {reason}", algorithm.name()));
+                    }
+                }
+            }
+            best.ok_or_else(|| refused.join("; "))
+        }
+
+        /// Only reading each edge's column and the row of `x` that it names, by the best of its geometries.
+        pub fn gather<B: Backend, E: Element>(
+            &self,
+            graph: &Csr,
+            x: &Matrix<B, E>,
+            runs: u32,
+        ) -> Result<PeerTime, Error> {
+            let x = cast::<_, Matrix<_, E>>(x).expect(SAME);
+            let ids = EdgeIds::new(self.gpu, graph)?;
+            let sink = Array::zeros(self.gpu, 1, MemoryKind::Workspace)?;
+            let mut times = GATHER_EDGES_PER_WARP
+                .into_iter()
+                .map(|edges| {
+                    Times::of(self.gpu, runs, || {
+                        kernels::gather(self.gpu, &ids, x, edges, &sink)
+                    })
+                })
+                .collect::<Result<Vec<_>, Error>>()?;
+            times.sort_by(|a, b| a.ms.total_cmp(&b.ms));
+            Ok(PeerTime {
+                peer: GATHER,
+                precision: E::PRECISION.to_string(),
+                algorithm: None,
+                times: times[0],
+            })
+        }
+
+        /// SDDMM in DGL's way, in half, checked before it is timed; nothing in float.
+        pub fn edge_by_edge<B: Backend, E: Element>(
+            &self,
+            graph: &Csr,
+            u: &Operand<B, E>,
+            v: &Operand<B, E>,
+            e: &mut Array<B, E>,
+            runs: u32,
+        ) -> Result<Option<PeerTime>, String> {
+            let words = |error: Error| error.to_string();
+            let times = {
+                let [u, v] = [&u.matrix, &v.matrix].map(cast::<_, Matrix<Gpu<Cuda>, f16>>);
+                let e = (&mut *e as &mut dyn Any).downcast_mut::<Array<Gpu<Cuda>, f16>>();
+                let (Some(u), Some(v), Some(e)) = (u, v, e) else {
+                    return Ok(None);
+                };
+                let ids = EdgeIds::new(self.gpu, graph).map_err(words)?;
+                Times::of(self.gpu, runs, || {
+                    kernels::sddmm_edge_by_edge(self.gpu, &ids, u, v, e)
+                })
+                .map_err(words)?
+            };
+            let backend: &B = cast(self.gpu).expect(SAME);
+            check_sddmm(backend, graph, u, v, e)?;
+            Ok(Some(PeerTime {
+                peer: DGL,
+                precision: E::PRECISION.to_string(),
+                algorithm: None,
+                times,
+            }))
+        }
+
+        /// cuSPARSE's SDDMM, checked before it is timed.
+        pub fn sddmm<B: Backend, E: Element>(
+            &self,
+            graph: &Csr,
+            u: &Operand<B, E>,
+            v: &Operand<B, E>,
+            runs: u32,
+        ) -> Result<PeerTime, String> {
+            let library = self.cusparse.as_ref().map_err(|error| error.to_string())?;
+            let words = |error: Error| error.to_string();
+            let a = SparseMatrix::new(self.gpu, graph).map_err(words)?;
+            let [u_matrix, v_matrix] = [&u.matrix, &v.matrix].map(|m| cast(m).expect(SAME));
+            let call = library
+                .sddmm::<E>(self.gpu, &a, u_matrix, v_matrix)
+                .map_err(words)?;
+            let times = Times::of(self.gpu, runs, || call.run()).map_err(words)?;
+            let backend: &B = cast(self.gpu).expect(SAME);
+            let values = cast(a.values()).expect(SAME);
+            check_sddmm(backend, graph, u, v, values)?;
+            Ok(PeerTime {
+                peer: CUSPARSE,
+                precision: E::PRECISION.to_string(),
+                algorithm: None,
+                times,
+            })
+        }
+
+        #[allow(clippy::too_many_arguments)] // the operands of a product, and how it is timed
+        fn spmm_by<B: Backend, E: Element>(
+            &self,
+            library: &Cusparse,
+            algorithm: Algorithm,
+            a: &SparseMatrix<E>,
+            graph: &Csr,
+            x: &Operand<B, E>,
+            y: &mut Matrix<B, E>,
+            runs: u32,
+        ) -> Result<Times, String> {
+            let words = |error: Error| error.to_string();
+            let times = {
+                let y = (&mut *y as &mut dyn Any).downcast_mut().expect(SAME);
+                let call: Call<'_> = library
+                    .spmm::<E>(self.gpu, a, cast(&x.matrix).expect(SAME), y, algorithm)
+                    .map_err(words)?;
+                Times::of(self.gpu, runs, || call.run()).map_err(words)?
+            };
+            let backend: &B = cast(self.gpu).expect(SAME);
+            check_spmm(backend, graph, x, y)?;
+            Ok(times)
+        }
+    }
+}
+
+#[cfg(not(all(feature = "cuda", target_os = "linux")))]
+mod elsewhere {
+    use super::PeerTime;
+    use crate::bench::measure::Operand;
+    use halfgnn::Error;
+    use halfgnn::backend::Backend;
+    use halfgnn::graph::Csr;
+    use halfgnn::tensor::{Array, Element, Matrix};
+    use std::convert::Infallible;
+    use std::marker::PhantomData;
+
+    /// What can be timed beside a backend: in this build, nothing.
+    #[derive(Debug)]
+    pub struct Peers<'a> {
+        none: Infallible,
+        backend: PhantomData<&'a ()>,
+    }
+
+    /// Whether the backend is a CUDA card: in this build, none is.
+    pub fn is_card<B: Backend>(_: &B) -> bool {
+        false
+    }
+
+    impl<'a> Peers<'a> {
+        /// Why there are none.
+        pub fn of<B: Backend>(_: &'a B) -> Result<Self, String> {
+            Err("this build has no CUDA; build with `--features cuda`".into())
+        }
+
+        /// cuSPARSE with its version, or why it cannot be used.
+        pub fn cusparse(&self) -> Result<String, String> {
+            match self.none {}
+        }
+
+        /// Bytes a second of a copy on the card, read and written together.
+        pub fn copy_bandwidth(&self) -> Result<f64, Error> {
+            match self.none {}
+        }
+
+        /// Only reading.
+        pub fn gather<B: Backend, E: Element>(
+            &self,
+            _: &Csr,
+            _: &Matrix<B, E>,
+            _: u32,
+        ) -> Result<PeerTime, Error> {
+            match self.none {}
+        }
+
+        /// SDDMM in DGL's way.
+        pub fn edge_by_edge<B: Backend, E: Element>(
+            &self,
+            _: &Csr,
+            _: &Operand<B, E>,
+            _: &Operand<B, E>,
+            _: &mut Array<B, E>,
+            _: u32,
+        ) -> Result<Option<PeerTime>, String> {
+            match self.none {}
+        }
+
+        /// cuSPARSE's SDDMM.
+        pub fn sddmm<B: Backend, E: Element>(
+            &self,
+            _: &Csr,
+            _: &Operand<B, E>,
+            _: &Operand<B, E>,
+            _: u32,
+        ) -> Result<PeerTime, String> {
+            match self.none {}
+        }
+
+        /// The best of cuSPARSE's SpMM algorithms.
+        pub fn spmm<B: Backend, E: Element>(
+            &self,
+            _: &Csr,
+            _: &Operand<B, E>,
+            _: &mut Matrix<B, E>,
+            _: u32,
+        ) -> Result<PeerTime, String> {
+            match self.none {}
+        }
+    }
+}

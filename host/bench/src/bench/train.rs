@@ -1,0 +1,454 @@
+//! `halfgnn bench train`: how long a training step takes, and how much memory, beside figures of others.
+//!
+//! The task is made up: random features, a random class for each vertex, all of them trained on, no dropout. What a step
+//! costs does not depend on what there is to learn.
+
+use super::graphs::GraphName;
+use crate::failure::Failure;
+use crate::json::JsonLines;
+use crate::model::ModelName;
+use crate::names::{DeviceName, PrecisionName};
+use crate::screen::{Page, bytes};
+use clap::Args;
+use half::f16;
+use halfgnn::Error;
+use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::device::{self, Device, Task};
+use halfgnn::graph::Graph;
+use halfgnn::nn::{ModelConfig, Network, Propagation};
+use halfgnn::tensor::{Element, Matrix, Precision};
+use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer};
+use halfgnn_contract::rng;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Steps that are not timed: the first allocates, and then they are recorded.
+const WARM_UP: u32 = 3;
+
+/// Examples of `bench train`.
+pub const EXAMPLES: &str = "\
+Examples:
+  halfgnn bench train --graph kron:18 --features 64 --classes 16
+  halfgnn bench train --graph reddit-like --features 602 --classes 41 --model gcn,gin --against pyg.jsonl --json ours.jsonl
+
+Graphs are those of `halfgnn bench spmm`. Features and labels are random, every vertex is trained on, nothing is dropped.
+A time is the wall clock's over all timed epochs, divided by their number; nothing is evaluated in between.
+
+--against takes JSON lines, one a figure of a peer; the fastest of a peer on a graph counts:
+  {\"name\": \"PyG, float\", \"model\": \"gcn\", \"graph\": \"reddit-like\", \"ms\": 83.2, \"gib\": 14.7}";
+
+/// Options of `bench train`.
+#[derive(Args)]
+pub struct TrainBenchArgs {
+    /// Graphs to train on; may be repeated
+    #[arg(long = "graph", value_name = "FILE|NAME|kron:SCALE", required = true)]
+    pub graphs: Vec<GraphName>,
+    /// Models
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [ModelName::Gcn])]
+    pub model: Vec<ModelName>,
+    /// Precisions
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PrecisionName::Half, PrecisionName::Float])]
+    pub precision: Vec<PrecisionName>,
+    /// Input features of a vertex
+    #[arg(long, value_name = "F", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub features: u32,
+    /// Classes
+    #[arg(long, value_name = "C", default_value_t = 47, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub classes: u32,
+    /// Width of the hidden layers
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub hidden: u32,
+    /// Number of layers [default: the model's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub layers: Option<u32>,
+    /// Timed training steps
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub epochs: u32,
+    /// Make outputs of layers again in the backward pass instead of storing them, where one product does (GIN)
+    #[arg(long)]
+    pub recompute: bool,
+    /// Edges that a warp of an SpMM walks, a power of two from 16 to 256, instead of what suits graph and card
+    #[arg(long, value_name = "N")]
+    pub edges_per_warp: Option<u32>,
+    /// Launch the kernels of a step one by one instead of replaying a recorded step
+    #[arg(long)]
+    pub no_record: bool,
+    /// Figures of others to set beside: JSON lines with name, model, graph, ms, gib
+    #[arg(long, value_name = "FILE")]
+    pub against: Vec<PathBuf>,
+    /// Where to train; auto takes a CUDA card if one can be used, else the CPU
+    #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
+    pub device: DeviceName,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// A figure of somebody else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Peer {
+    name: String,
+    model: String,
+    graph: String,
+    ms: f64,
+    gib: f64,
+}
+
+/// A line of ours.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    event: &'static str,
+    model: &'a str,
+    graph: &'a str,
+    device: &'a str,
+    vertices: usize,
+    edges: usize,
+    features: u32,
+    classes: u32,
+    hidden: u32,
+    layers: usize,
+    precision: String,
+    recorded: bool,
+    ms: f64,
+    gib: f64,
+    foretold_gib: f64,
+    loss: f32,
+    /// How many times faster, and smaller, than each peer.
+    against: Vec<Ratio<'a>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Ratio<'a> {
+    name: &'a str,
+    faster: f64,
+    smaller: f64,
+}
+
+/// Trains every model that was asked for on every graph.
+pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
+    let mut peers = Vec::new();
+    for path in &args.against {
+        peers.extend(read_peers(path)?);
+    }
+    let json = JsonLines::open(args.json.as_deref())?;
+    let mut bench = Bench {
+        args,
+        peers: &fastest(peers),
+        page: Page::new(json.is_stdout()),
+        json,
+        ratios: BTreeMap::new(),
+        stop,
+    };
+    for name in &args.graphs {
+        for opened in name.open() {
+            let (label, graph) = opened?;
+            let on_graph = OnGraph {
+                bench: &mut bench,
+                label: &label,
+                graph: &graph,
+            };
+            device::open(args.device.into(), on_graph)??;
+        }
+    }
+    bench.summarise();
+    bench.json.finish()
+}
+
+/// The lines of a file of peers.
+fn read_peers(path: &Path) -> Result<Vec<Peer>, Failure> {
+    let refuse = |reason: String| Failure::Input(format!("--against {}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(index, line)| match serde_json::from_str::<Peer>(line) {
+            Ok(Peer { name, .. }) if name.contains(char::is_control) => Err(refuse(format!(
+                "line {}: the name has control characters, which cannot be shown",
+                index + 1
+            ))),
+            Ok(peer) if peer.ms > 0.0 && peer.gib > 0.0 => Ok(peer),
+            Ok(_) => Err(refuse(format!("line {}: ms and gib must be above 0", index + 1))),
+            Err(error) => Err(refuse(format!(
+                "line {}: {error}; a line is such as {{\"name\": \"PyG\", \"model\": \"gcn\", \"graph\": \"kron21\", \"ms\": 62.0, \"gib\": 10.2}}",
+                index + 1
+            ))),
+        })
+        .collect()
+}
+
+/// Of each peer's figures for a model on a graph the one with the least time.
+fn fastest(peers: Vec<Peer>) -> Vec<Peer> {
+    let mut best: Vec<Peer> = Vec::new();
+    for peer in peers {
+        let same = |other: &&mut Peer| {
+            (&other.name, &other.model, &other.graph) == (&peer.name, &peer.model, &peer.graph)
+        };
+        match best.iter_mut().find(same) {
+            Some(other) if peer.ms < other.ms => *other = peer,
+            Some(_) => {}
+            None => best.push(peer),
+        }
+    }
+    best
+}
+
+struct Bench<'a> {
+    args: &'a TrainBenchArgs,
+    peers: &'a [Peer],
+    page: Page,
+    json: JsonLines,
+    /// Ratios by peer, model and precision.
+    ratios: BTreeMap<(String, String, String), Vec<(f64, f64)>>,
+    stop: &'a AtomicBool,
+}
+
+struct OnGraph<'a, 'b> {
+    bench: &'a mut Bench<'b>,
+    label: &'a str,
+    graph: &'a Graph,
+}
+
+impl Task for OnGraph<'_, '_> {
+    type Output = Result<(), Failure>;
+
+    fn run<B: Backend>(mut self, device: &Device<B>) -> Self::Output {
+        let args = self.bench.args;
+        for &name in &args.model {
+            for &precision in &args.precision {
+                if self.bench.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                match precision.into() {
+                    Precision::Half => self.time::<B, f16>(device, name)?,
+                    Precision::Float => self.time::<B, f32>(device, name)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OnGraph<'_, '_> {
+    fn time<B: Backend, E: Element>(
+        &mut self,
+        device: &Device<B>,
+        name: ModelName,
+    ) -> Result<(), Failure> {
+        let (args, backend) = (self.bench.args, &device.backend);
+        let (features, classes) = (args.features as usize, args.classes as usize);
+        let mut config = ModelConfig {
+            hidden: args.hidden as usize,
+            dropout: 0.0,
+            recompute: args.recompute,
+            ..name.config(features, classes)
+        };
+        config.policy.edges_per_warp = args.edges_per_warp;
+        config.layers = args.layers.map_or(config.layers, |layers| layers as usize);
+        let graph = &*config.prepare(self.graph).map_err(Error::from)?;
+        let vertices = graph.vertices();
+        let footprint = Footprint::of_training::<E>(graph, &config, device.multiprocessors);
+        if let Err(error) = footprint.check(device.memory) {
+            self.bench.page.line(&format_args!(
+                "{:<16} {:<5} {:<6} left out: {error}",
+                self.label,
+                name.as_str(),
+                E::PRECISION
+            ));
+            return Ok(());
+        }
+
+        backend.reset_peak();
+        let objective = objective::<B, E>(backend, graph, &config)?;
+        let train = TrainConfig {
+            record: !args.no_record,
+            ..TrainConfig::new(E::PRECISION)
+        };
+        let layers = config.layers;
+        let model = Network::new(backend, vertices, config, train.seed)?;
+        let mut trainer = Trainer::new(backend, &objective, model, train)?;
+        for _ in 0..WARM_UP {
+            trainer.step()?;
+        }
+        backend.synchronize()?;
+        let start = Instant::now();
+        for _ in 0..args.epochs {
+            trainer.step()?;
+        }
+        backend.synchronize()?;
+        let ms = start.elapsed().as_secs_f64() * 1e3 / f64::from(args.epochs);
+        let loss = trainer.loss()?;
+        if !loss.is_finite() {
+            return Err(Failure::Run(format!(
+                "the loss of {} in {} on {} is {loss} after {} steps; its time is none",
+                name.as_str(),
+                E::PRECISION,
+                self.label,
+                WARM_UP + args.epochs
+            )));
+        }
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let peak = backend.memory().peak_total;
+        let against: Vec<Ratio<'_>> = self
+            .bench
+            .peers
+            .iter()
+            .filter(|peer| peer.model == name.as_str() && peer.graph == self.label)
+            .map(|peer| Ratio {
+                name: &peer.name,
+                faster: peer.ms / ms,
+                smaller: peer.gib / gib(peak),
+            })
+            .collect();
+        let row = Row {
+            event: "train",
+            model: name.as_str(),
+            graph: self.label,
+            device: &backend.name(),
+            vertices,
+            edges: graph.edges(),
+            features: args.features,
+            classes: args.classes,
+            hidden: args.hidden,
+            layers,
+            precision: E::PRECISION.to_string(),
+            recorded: trainer.is_recorded(),
+            ms,
+            gib: gib(peak),
+            foretold_gib: gib(footprint.total()),
+            loss,
+            against,
+        };
+        self.bench.tell(&row, peak)
+    }
+}
+
+impl Bench<'_> {
+    fn tell(&mut self, row: &Row<'_>, peak: u64) -> Result<(), Failure> {
+        let mut line = format!(
+            "{:<16} {:<5} {:<6} {:>10.3} ms an epoch  {:>10}",
+            row.graph,
+            row.model,
+            row.precision,
+            row.ms,
+            bytes(peak)
+        );
+        for ratio in &row.against {
+            line.push_str(&format!(
+                "  {}: {:.1} x faster, {:.1} x smaller",
+                ratio.name, ratio.faster, ratio.smaller
+            ));
+            let key = (
+                ratio.name.to_owned(),
+                row.model.to_owned(),
+                row.precision.clone(),
+            );
+            let ratios = self.ratios.entry(key).or_default();
+            ratios.push((ratio.faster, ratio.smaller));
+        }
+        self.page.line(&line);
+        self.json
+            .write(row)
+            .map_err(|error| Failure::Run(format!("--json: {error}")))
+    }
+
+    /// Geometric means over the graphs.
+    fn summarise(&mut self) {
+        for ((peer, model, precision), ratios) in &self.ratios {
+            let mean = |value: fn(&(f64, f64)) -> f64| {
+                let sum: f64 = ratios.iter().map(|ratio| value(ratio).ln()).sum();
+                (sum / ratios.len() as f64).exp()
+            };
+            self.page.line(&format_args!(
+                "{model} in {precision} against {peer}, geometric mean of {} graphs: {:.1} x faster, {:.1} x smaller",
+                ratios.len(),
+                mean(|ratio| ratio.0),
+                mean(|ratio| ratio.1)
+            ));
+        }
+    }
+}
+
+/// Random features and labels on a graph; every vertex is trained on.
+fn objective<B: Backend, E: Element>(
+    backend: &B,
+    graph: &Graph,
+    config: &ModelConfig,
+) -> Result<Objective<B, E>, Error> {
+    let vertices = graph.vertices();
+    let (values, classes) = (rng::key(1, 0), rng::key(1, 1));
+    let features: Vec<f32> = (0..vertices as u64 * config.features as u64)
+        .into_par_iter()
+        .map(|index| 2.0 * rng::unit_f32(rng::uniform_u32(values, index)) - 1.0)
+        .collect();
+    let labels: Vec<u32> = (0..vertices as u64)
+        .map(|vertex| rng::uniform_u32(classes, vertex) % config.classes as u32)
+        .collect();
+    let all: Vec<u32> = (0..vertices as u32).collect();
+    let kind = MemoryKind::Features;
+    Objective::new(
+        backend,
+        Propagation::new(backend, graph, config.norm())?,
+        Matrix::from_f32(backend, vertices, config.features, &features, kind)?,
+        &labels,
+        config.classes,
+        [&all, &[], &[]],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(name: &str, graph: &str, ms: f64) -> Peer {
+        Peer {
+            name: name.into(),
+            model: "gcn".into(),
+            graph: graph.into(),
+            ms,
+            gib: 1.0 + ms,
+        }
+    }
+
+    #[test]
+    fn the_fastest_of_a_peer_counts() {
+        let all = vec![
+            peer("a", "g", 3.0),
+            peer("a", "g", 2.0),
+            peer("b", "g", 9.0),
+            peer("a", "h", 5.0),
+            peer("a", "g", 4.0),
+        ];
+        let best = [
+            peer("a", "g", 2.0),
+            peer("b", "g", 9.0),
+            peer("a", "h", 5.0),
+        ];
+        assert_eq!(fastest(all), best);
+    }
+
+    #[test]
+    fn a_line_that_is_no_figure_is_told_by_its_number() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("peers");
+        let line = serde_json::to_string(&peer("a", "g", 1.0)).expect("JSON");
+        let read = |text: String| {
+            std::fs::write(&path, text).expect("room");
+            read_peers(&path).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(
+            read(format!("{line}\n\n{line}\n")).expect("figures").len(),
+            2
+        );
+        let error = read(format!("{line}\n{{\"name\": 1}}\n")).expect_err("no figure");
+        assert!(
+            error.contains("line 2") && error.contains("peers"),
+            "{error}"
+        );
+        let nothing = serde_json::to_string(&peer("a", "g", 0.0)).expect("JSON");
+        assert!(read(nothing).expect_err("no time").contains("line 1"));
+    }
+}

@@ -1,0 +1,82 @@
+//! What is typed in many commands: devices, precisions, numbers.
+
+use clap::ValueEnum;
+use halfgnn::device;
+use halfgnn::tensor::Precision;
+
+/// [`device::Choice`], as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DeviceName {
+    /// A CUDA card if one can be used, else the CPU
+    Auto,
+    /// The CPU
+    Cpu,
+    /// A CUDA card
+    Cuda,
+    /// The GPU kernels on the CPU: slow, checks every access
+    Emulator,
+}
+
+impl From<DeviceName> for device::Choice {
+    fn from(name: DeviceName) -> Self {
+        match name {
+            DeviceName::Auto => device::Choice::Auto,
+            DeviceName::Cpu => device::Choice::Cpu,
+            DeviceName::Cuda => device::Choice::Cuda,
+            DeviceName::Emulator => device::Choice::Emulator,
+        }
+    }
+}
+
+/// [`Precision`], as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum PrecisionName {
+    /// IEEE binary16, with float master weights
+    Half,
+    /// IEEE binary32
+    Float,
+}
+
+impl From<PrecisionName> for Precision {
+    fn from(name: PrecisionName) -> Self {
+        match name {
+            PrecisionName::Half => Precision::Half,
+            PrecisionName::Float => Precision::Float,
+        }
+    }
+}
+
+fn number(text: &str, valid: fn(f32) -> bool, wanted: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(value) if value.is_finite() && valid(value) => Ok(value),
+        _ => Err(format!("it must be {wanted}")),
+    }
+}
+
+/// A number above 0, of a command line.
+///
+/// # Errors
+/// What is wanted.
+pub fn positive(text: &str) -> Result<f32, String> {
+    number(text, |value| value > 0.0, "a number above 0")
+}
+
+/// 0 or a number above it, likewise.
+///
+/// # Errors
+/// What is wanted.
+pub fn not_negative(text: &str) -> Result<f32, String> {
+    number(text, |value| value >= 0.0, "0 or a number above it")
+}
+
+/// A number from 0 to below 1, likewise.
+///
+/// # Errors
+/// What is wanted.
+pub fn probability(text: &str) -> Result<f32, String> {
+    number(
+        text,
+        |value| (0.0..1.0).contains(&value),
+        "at least 0 and below 1",
+    )
+}

@@ -1,0 +1,147 @@
+//! `halfgnn report`: figures and tables from what `--json` wrote, in one HTML file.
+
+mod args;
+mod figures;
+mod page;
+mod plot;
+mod records;
+
+use crate::failure::Failure;
+use crate::json::JsonLines;
+use crate::names::DeviceName;
+use crate::screen::Page;
+pub use args::ReportArgs;
+use clap::ValueEnum;
+pub use figures::{Data, Figure, Lines, Point};
+use halfgnn::file;
+pub use plot::column_svg;
+use records::Records;
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What was written.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    event: &'static str,
+    page: Option<&'a Path>,
+    figures: Vec<&'a Path>,
+    timings: usize,
+    trainings: usize,
+    unknown_events: usize,
+}
+
+/// Runs what was asked for, reads, draws, writes.
+pub fn run(args: &ReportArgs, stop: &AtomicBool) -> Result<(), Failure> {
+    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut screen = Page::new(json.is_stdout());
+    let mut records = Records::default();
+    for file in &args.files {
+        records.read(file)?;
+    }
+    if args.run {
+        measure(&mut records, args.device, stop)?;
+    }
+    records.tidy();
+    if records.timings.is_empty() && records.trainings.is_empty() {
+        return Err(Failure::Input(
+            "there is nothing to report in the files; give what `halfgnn bench --json` or `halfgnn train --json` wrote"
+                .into(),
+        ));
+    }
+    let drawn: Vec<(Figure, String)> = figures::all(&records)
+        .into_iter()
+        .map(|figure| {
+            let svg = plot::svg(&figure)?;
+            Ok((figure, svg))
+        })
+        .collect::<Result<_, Failure>>()?;
+
+    let mut files = Vec::new();
+    if let Some(folder) = &args.svg {
+        std::fs::create_dir_all(folder).map_err(|error| refused("--svg", folder, &error))?;
+        for (figure, svg) in &drawn {
+            let file = folder.join(format!("{}.svg", figure.name));
+            put("--svg", &file, svg)?;
+            screen.line(&file.display());
+            files.push(file);
+        }
+    }
+    // Figures alone were asked for where only they were named.
+    let page = args
+        .output
+        .clone()
+        .or_else(|| args.svg.is_none().then(|| PathBuf::from("report.html")));
+    if let Some(page) = &page {
+        put(
+            "--output",
+            page,
+            &page::html(&args.title, &records, &drawn)?,
+        )?;
+        screen.line(&page.display());
+    }
+    let written = Written {
+        event: "report",
+        page: page.as_deref(),
+        figures: files.iter().map(PathBuf::as_path).collect(),
+        timings: records.timings.len(),
+        trainings: records.trainings.len(),
+        unknown_events: records.unknown,
+    };
+    json.write(&written)
+        .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+    json.finish()
+}
+
+/// Runs a small benchmark and the comparison of precisions, by this very program, and reads what they write.
+fn measure(records: &mut Records, device: DeviceName, stop: &AtomicBool) -> Result<(), Failure> {
+    const COMMANDS: [&[&str]; 2] = [
+        &[
+            "bench",
+            "spmm",
+            "--graph",
+            "kron:14",
+            "--features",
+            "16,32,64,128",
+        ],
+        &["demo", "--epochs", "40"],
+    ];
+    let failed = |error: io::Error| Failure::Run(format!("--run: {error}"));
+    let program = std::env::current_exe().map_err(failed)?;
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let device = device.to_possible_value();
+    let device = device.as_ref().map_or("auto", |name| name.get_name());
+    for arguments in COMMANDS {
+        let file = folder.path().join(format!("{}.jsonl", arguments[0]));
+        let mut command = Command::new(&program);
+        command.args(arguments).args(["--device", device, "--json"]);
+        // What they tell a person is not what was asked for here.
+        command.arg(&file).stdout(io::stderr());
+        let status = command.status().map_err(failed)?;
+        if !status.success() {
+            return Err(Failure::Run(format!(
+                "--run: `halfgnn {}` failed ({status})",
+                arguments.join(" ")
+            )));
+        }
+        records.read(&file)?;
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a whole file or nothing.
+fn put(flag: &str, place: &Path, text: &str) -> Result<(), Failure> {
+    file::write(place, text.as_bytes()).map_err(|error| refused(flag, place, &error))
+}
+
+fn refused(flag: &str, place: &Path, error: &io::Error) -> Failure {
+    Failure::Input(format!(
+        "{flag} {}: cannot be written: {error}; name a place that can be",
+        place.display()
+    ))
+}

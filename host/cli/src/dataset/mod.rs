@@ -1,0 +1,156 @@
+//! `halfgnn dataset`: what is in a file, the same in another format, graphs that are made, and where to get the known ones.
+
+mod convert;
+mod download;
+mod info;
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use halfgnn::data::{Format, Recipe};
+pub use halfgnn_bench::source;
+use source::{OpenArgs, SourceName};
+use std::path::PathBuf;
+
+/// Examples of `dataset`.
+pub const EXAMPLES: &str = "\
+Examples:
+  halfgnn dataset info cora.npz
+  halfgnn dataset info web-Google.txt.gz --undirected --json -
+  halfgnn dataset convert ogbn-arxiv arxiv.npz --undirected
+  halfgnn dataset generate reddit-like:0.1 small-reddit.npz
+  halfgnn dataset download --print
+
+A dataset is a file or folder whose content tells its format (--format forces one), or, of a bare name, what lies below
+HALFGNN_DATA by that name:
+  labelled   gnn-benchmark .npz, Planetoid's ind.NAME.* files, OGB's folder (raw/, split/), DGL's Reddit
+  graphs     scipy's sparse .npz, Matrix Market .mtx[.gz], edge lists .txt[.gz] (SNAP), raw CSR .csr
+or it is made from a seed: synthetic, reddit-like:SCALE, blocks:VERTICES, kron:SCALE, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  halfgnn dataset info cora
+  halfgnn dataset info kron:16 --json - | jq 'select(.event == \"dataset\").half'
+
+`half` tells what plain sums in half precision, divided by the degree afterwards, would do on this graph: past 2,048 a sum
+of ones no longer grows, past 65,504 a sum is infinite. The kernels of this program do neither.";
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  halfgnn dataset convert cora/ cora.npz
+  halfgnn dataset convert web-Google.txt.gz web.csr
+  halfgnn dataset convert roadNet-CA.txt.gz road.mtx.gz --undirected
+
+The output's name tells its format, or --to: .npz is gnn-benchmark's archive for a dataset with labels and scipy's sparse
+archive for a graph; .mtx, .txt, .csr hold a graph only. Features are written as they are read, not normalised, unless
+--normalize-features asks for it. A file appears whole or not at all.";
+
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  halfgnn dataset generate kron:18 kron18.csr
+  halfgnn dataset generate reddit-like:0.1 small-reddit.npz --data-seed 7
+
+A recipe and a seed make the same graph on every machine.";
+
+const DOWNLOAD_EXAMPLES: &str = "\
+Examples:
+  halfgnn dataset download --print
+  halfgnn dataset download cora --print | grep ^http | xargs -n 1 wget -P \"$HALFGNN_DATA/cora\"
+
+Nothing is fetched by this program.";
+
+/// Options of `dataset`.
+#[derive(Args)]
+pub struct DatasetArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: DatasetCommand,
+}
+
+/// What `dataset` can do.
+#[derive(Subcommand)]
+pub enum DatasetCommand {
+    /// Tell what is in a graph or dataset, and where half precision would overflow on it
+    #[command(after_help = INFO_EXAMPLES)]
+    Info(InfoArgs),
+    /// Write a graph or dataset in another format
+    #[command(after_help = CONVERT_EXAMPLES)]
+    Convert(ConvertArgs),
+    /// Make a graph or dataset from a seed
+    #[command(after_help = GENERATE_EXAMPLES)]
+    Generate(GenerateArgs),
+    /// Print where the known datasets are published and where to put them
+    #[command(after_help = DOWNLOAD_EXAMPLES)]
+    Download(DownloadArgs),
+}
+
+/// Options of `dataset info`.
+#[derive(Args)]
+pub struct InfoArgs {
+    /// File, folder, name below HALFGNN_DATA, or recipe
+    #[arg(value_name = "DATASET")]
+    pub source: SourceName,
+    #[command(flatten)]
+    pub open: OpenArgs,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Options of `dataset convert`.
+#[derive(Args)]
+pub struct ConvertArgs {
+    /// File, folder, name below HALFGNN_DATA, or recipe
+    #[arg(value_name = "DATASET")]
+    pub source: SourceName,
+    /// File to write
+    pub output: PathBuf,
+    /// Format to write, where the name of the file does not tell it
+    #[arg(long, value_name = "FORMAT")]
+    pub to: Option<Format>,
+    #[command(flatten)]
+    pub open: OpenArgs,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Options of `dataset generate`.
+#[derive(Args)]
+pub struct GenerateArgs {
+    /// What to make: reddit-like:SCALE, kron:SCALE, …
+    pub recipe: Recipe,
+    /// File to write
+    pub output: PathBuf,
+    /// Format to write, where the name of the file does not tell it
+    #[arg(long, value_name = "FORMAT")]
+    pub to: Option<Format>,
+    /// Seed of the graph, of its features and splits
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub data_seed: u64,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Options of `dataset download`.
+#[derive(Args)]
+pub struct DownloadArgs {
+    /// The dataset; all that are known without it
+    pub name: Option<String>,
+    /// Print addresses and places; this program fetches nothing
+    #[arg(long, required = true)]
+    pub print: bool,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Does what was asked for.
+pub fn run(args: &DatasetArgs) -> Result<(), Failure> {
+    match &args.command {
+        DatasetCommand::Info(args) => info::run(args),
+        DatasetCommand::Convert(args) => convert::run(args),
+        DatasetCommand::Generate(args) => convert::generate(args),
+        DatasetCommand::Download(args) => download::run(args),
+    }
+}

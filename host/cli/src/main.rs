@@ -1,0 +1,88 @@
+//! `halfgnn`: graph neural networks in half precision from a shell.
+
+mod args;
+mod checkpoint;
+mod curves;
+mod dataset;
+mod demo;
+mod device;
+mod events;
+mod help;
+mod predict;
+mod profile;
+mod session;
+mod shell;
+mod train;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use halfgnn_bench::{bench, failure, json, machine, model, reorder, report, screen};
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match start_logging(cli.verbose).and_then(|()| run(&cli.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("halfgnn: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    let stop = stop_on_interrupt()?;
+    match command {
+        Command::Train(args) => train::run(args, &stop),
+        Command::Predict(args) => predict::run(args),
+        Command::Demo(args) => demo::run(args, &stop),
+        Command::Bench(args) => bench::run(args, &stop),
+        Command::Profile(args) => profile::run(args),
+        Command::Report(args) => report::run(args, &stop),
+        Command::Dataset(args) => dataset::run(args),
+        Command::Device(args) => device::run(args),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man(args) => shell::man(args),
+    }
+}
+
+/// Messages to stderr: warnings, more with `-v`, or what `RUST_LOG` says. Colours on a terminal, unless `NO_COLOR` is set.
+fn start_logging(verbose: u8) -> Result<(), Failure> {
+    let level = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(&text).map_err(|error| {
+            Failure::Input(format!(
+                "RUST_LOG=\"{text}\": {error}; write it such as halfgnn=debug"
+            ))
+        })?,
+        _ => EnvFilter::new(format!("halfgnn={level}")),
+    };
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal() && !plain)
+        .without_time()
+        .with_target(false)
+        .init();
+    Ok(())
+}
+
+/// A flag that the first Ctrl-C (or SIGTERM) sets; the second ends the program at once.
+fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    const INTERRUPTED: i32 = 130; // 128 + SIGINT, as shells have it
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED);
+        }
+    })
+    .map_err(|error| Failure::Run(format!("cannot listen for Ctrl-C: {error}")))?;
+    Ok(stop)
+}

@@ -1,0 +1,351 @@
+//! The program `halfgnn` as a person runs it: what it prints, what it writes, and how it says no.
+
+mod common;
+
+use common::ring::{Place, Ring, VERTICES, place};
+use common::{events, halfgnn, refused, text};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+#[test]
+fn json_on_stdout_is_nothing_but_json() {
+    let place = place(&Ring::new());
+    let output = place
+        .train(&[
+            "--epochs", "30", "--seeds", "2", "--seed", "4", "--json", "-",
+        ])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let events = events(&output.stdout);
+    let of = |name: &str| {
+        events
+            .iter()
+            .filter(|event| event["event"] == name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(events.len(), 1 + 2 * 30 + 2 + 1);
+    assert_eq!(events[0]["event"], "start");
+    assert_eq!(
+        (&events[0]["dataset"], &events[0]["vertices"]),
+        (&"ring".into(), &40.into())
+    );
+
+    let epochs = of("epoch");
+    for (index, epoch) in epochs.iter().enumerate() {
+        assert_eq!(epoch["seed"], 4 + index / 30);
+        assert_eq!(epoch["epoch"], 1 + index % 30);
+        assert!(epoch["loss"].as_f64().unwrap() > 0.0);
+        for field in ["train_accuracy", "validation_accuracy", "test_accuracy"] {
+            assert!(
+                (0.0..=100.0).contains(&epoch[field].as_f64().unwrap()),
+                "{epoch}"
+            );
+        }
+        assert!(epoch["ms"].as_f64().unwrap() > 0.0);
+    }
+    let runs = of("run");
+    assert_eq!(runs.len(), 2);
+
+    let summary = &events[events.len() - 1];
+    assert_eq!(summary["event"], "summary");
+    assert_eq!(
+        (&summary["precision"], &summary["status"]),
+        (&"half".into(), &"finished".into())
+    );
+    assert!(summary["device"].as_str().unwrap().contains("CPU"));
+    let mean = |field: &str| {
+        runs.iter()
+            .map(|run| run[field].as_f64().unwrap())
+            .sum::<f64>()
+            / 2.0
+    };
+    for field in ["test_accuracy", "test_accuracy_last", "ms_per_epoch"] {
+        assert!(
+            (summary[field].as_f64().unwrap() - mean(field)).abs() < 1e-9,
+            "{field} of {summary}"
+        );
+    }
+    assert_eq!(
+        mean("test_accuracy"),
+        100.0,
+        "two classes on a ring are easily told apart"
+    );
+    let kinds = ["graph", "features", "activations", "weights", "workspace"];
+    let sum: u64 = kinds
+        .iter()
+        .map(|kind| summary["peak_bytes_by_kind"][kind].as_u64().unwrap())
+        .sum();
+    let peak = summary["peak_bytes"].as_u64().unwrap();
+    assert!(peak > 0 && peak <= sum, "{summary}");
+    // What is for people is on the other stream.
+    assert!(text(&output.stderr).contains("test accuracy, best validation epoch"));
+}
+
+#[test]
+fn a_seed_repeats_and_precision_is_as_asked() {
+    let place = place(&Ring::new());
+    let losses = |seed: &str, precision: &str| {
+        let output = place
+            .train(&[
+                "--epochs",
+                "10",
+                "--seed",
+                seed,
+                "--precision",
+                precision,
+                "--json",
+                "-",
+            ])
+            .output()
+            .unwrap();
+        let events = events(&output.stdout);
+        assert_eq!(events[events.len() - 1]["precision"], precision);
+        events
+            .iter()
+            .filter(|e| e["event"] == "epoch")
+            .map(|e| e["loss"].clone())
+            .collect::<Vec<_>>()
+    };
+    let half = losses("1", "half");
+    assert_eq!(half, losses("1", "half"));
+    assert_ne!(half, losses("2", "half"));
+    assert_ne!(half, losses("1", "float"));
+}
+
+#[test]
+fn json_in_a_file_is_whole_and_alone() {
+    let place = place(&Ring::new());
+    std::fs::write(
+        place.folder.path().join("runs.jsonl"),
+        "what was there before\n",
+    )
+    .unwrap();
+    let output = place
+        .train(&["--epochs", "3", "--json", "runs.jsonl"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(place.files(), ["ring.npz", "runs.jsonl"]);
+    let written = std::fs::read(place.folder.path().join("runs.jsonl")).unwrap();
+    let events = events(&written);
+    assert_eq!(events.len(), 1 + 3 + 1 + 1);
+    assert_eq!(events[events.len() - 1]["event"], "summary");
+    // Plain lines where there is no terminal, and a table.
+    let shown = text(&output.stdout);
+    assert!(shown.contains("gcn half epoch 3/3 loss"), "{shown}");
+    assert!(
+        shown.contains("peak memory") && shown.contains("weights and optimiser"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_found_out_before_training() {
+    let place = place(&Ring::new());
+    for (path, why) in [
+        ("nowhere/runs.jsonl", "No such file"),
+        (".", "it is a folder"),
+    ] {
+        let output = place
+            .train(&["--epochs", "100000", "--json", path])
+            .output()
+            .unwrap();
+        refused(&output, 2, &["--json", path, why]);
+        assert!(output.stdout.is_empty());
+    }
+    assert_eq!(place.files(), ["ring.npz"]);
+}
+
+#[test]
+fn a_run_that_fails_leaves_no_file() {
+    let mut ring = Ring::new();
+    ring.labels[3] = -5;
+    let place = place(&ring);
+    let output = place.train(&["--json", "runs.jsonl"]).output().unwrap();
+    refused(&output, 2, &["ring.npz", "labels"]);
+    assert_eq!(place.files(), ["ring.npz"]);
+}
+
+#[test]
+fn bad_datasets_are_refused_with_file_and_field() {
+    let missing = halfgnn(&["train", "--dataset", "/nowhere/cora.npz"])
+        .output()
+        .unwrap();
+    refused(&missing, 2, &["/nowhere/cora.npz"]);
+
+    let broken = place(&Ring::new());
+    let whole = std::fs::read(&broken.dataset).unwrap();
+    for content in [&b""[..], b"not a dataset", &whole[..whole.len() / 2]] {
+        std::fs::write(&broken.dataset, content).unwrap();
+        refused(&broken.train(&[]).output().unwrap(), 2, &["ring.npz"]);
+    }
+
+    let with = |change: fn(&mut Ring)| {
+        let mut ring = Ring::new();
+        change(&mut ring);
+        place(&ring).train(&["--epochs", "1"]).output().unwrap()
+    };
+    refused(
+        &with(|ring| ring.columns[7] = VERTICES),
+        2,
+        &["ring.npz", "indices", "40"],
+    );
+    refused(
+        &with(|ring| ring.columns[7] = -1),
+        2,
+        &["ring.npz", "indices", "-1"],
+    );
+    refused(
+        &with(|ring| ring.labels[2] = 1 << 40),
+        2,
+        &["ring.npz", "labels"],
+    );
+    refused(&with(|ring| ring.test[0] = ring.train[0]), 2, &["ring.npz"]);
+    refused(&with(|ring| ring.test[0] = 99), 2, &["ring.npz", "99"]);
+    refused(&with(|ring| ring.train.clear()), 2, &["training"]);
+}
+
+#[test]
+fn a_model_wider_than_memory_is_refused_before_it_is_made() {
+    let place = place(&Ring::new());
+    for arguments in [
+        ["--hidden", "4294967295", "--layers", "2"],
+        ["--hidden", "3000000", "--layers", "4"],
+    ] {
+        let output = place.train(&arguments).output().unwrap();
+        refused(&output, 2, &["memory", "bytes were asked for", "--hidden"]);
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_said_so() {
+    let place = place(&Ring::new());
+    // On a machine with a card this hides it.
+    let mut cuda = halfgnn(&["train", "--epochs", "1", "--device", "cuda", "--dataset"]);
+    let output = cuda
+        .arg(&place.dataset)
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .output()
+        .unwrap();
+    refused(&output, 1, &["CUDA"]);
+}
+
+#[test]
+fn kernels_that_are_not_there_are_said_so() {
+    let place = place(&Ring::new());
+    let mut emulator = halfgnn(&[
+        "train",
+        "--epochs",
+        "1",
+        "--device",
+        "emulator",
+        "--dataset",
+    ]);
+    emulator
+        .arg(&place.dataset)
+        .env("HALFGNN_PTX_DIR", place.folder.path());
+    let folder = place.folder.path().to_str().unwrap();
+    refused(
+        &emulator.output().unwrap(),
+        1,
+        &[folder, "cargo xtask build-ptx"],
+    );
+}
+
+#[test]
+fn wrong_flags_are_usage_errors() {
+    for arguments in [
+        &["train"][..],
+        &["trian"],
+        &["train", "--dataset", "x.npz", "--layers", "0"],
+        &["train", "--dataset", "x.npz", "--dropout", "1"],
+        &["train", "--dataset", "x.npz", "--dropout", "nan"],
+        &["train", "--dataset", "x.npz", "--lr", "-1"],
+        &["train", "--dataset", "x.npz", "--lr", "1e999"],
+        &["train", "--dataset", "x.npz", "--epochs", "0"],
+        &["train", "--dataset", "x.npz", "--seeds", "-1"],
+        &["train", "--dataset", "x.npz", "--precision", "double"],
+        &["train", "--dataset", "x.npz", "--device", "tpu"],
+        &["train", "--dataset", "x.npz", "--model", "mlp"],
+    ] {
+        let output = halfgnn(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).starts_with("error: "), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    let help = halfgnn(&["train", "--help"]).output().unwrap();
+    assert!(help.status.success());
+    for word in [
+        "--dataset",
+        "--weight-decay",
+        "Examples:",
+        "halfgnn train --dataset synthetic",
+        "Exit status",
+    ] {
+        assert!(text(&help.stdout).contains(word), "{word}");
+    }
+}
+
+/// Starts a run that would take very long, and waits until it is at its third epoch.
+#[cfg(unix)]
+fn long_run(
+    place: &Place,
+    arguments: &[&str],
+) -> (std::process::Child, BufReader<std::process::ChildStdout>) {
+    let mut child = place
+        .train(&["--epochs", "4000000"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(r#""epoch":3,"#) {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "the run ended");
+    }
+    (child, lines)
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_the_run_with_the_summary_so_far() {
+    let place = place(&Ring::new());
+    let (child, lines) = long_run(&place, &["--json", "-"]);
+    let killed = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let rest: Vec<String> = lines.lines().map(Result::unwrap).collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let summary: Value = serde_json::from_str(&rest[rest.len() - 1]).unwrap();
+    assert_eq!(
+        (&summary["event"], &summary["status"]),
+        (&"summary".into(), &"stopped".into())
+    );
+    assert!(
+        text(&output.stderr).contains("stopped"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_who_leaves_ends_the_run_quietly() {
+    let place = place(&Ring::new());
+    let (child, lines) = long_run(&place, &["--json", "-"]);
+    drop(lines);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        !text(&output.stderr).contains("panicked"),
+        "{}",
+        text(&output.stderr)
+    );
+}
