@@ -2,7 +2,7 @@
 
 use super::{MemoryKind, Storage};
 use crate::error::Error;
-use crate::graph::{Csr, Graph, Starts};
+use crate::graph::{Csr, Graph, GraphCounts, RowCounts, Starts};
 use crate::tensor::Array;
 
 /// One edge order of a graph: row ids, column ids and row offsets, and where rows start ([`Starts`]).
@@ -39,6 +39,31 @@ impl<B: Storage> Adjacency<B> {
         })
     }
 
+    /// The arrays of an adjacency of `counts`, without any edge in them: for a backend that only counts memory.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub(crate) fn counted(backend: &B, counts: &RowCounts) -> Result<Self, Error> {
+        let zeros = |len| Array::zeros(backend, len, MemoryKind::Graph);
+        let RowCounts {
+            vertices,
+            edges,
+            empty,
+            longest,
+        } = *counts;
+        let kind = MemoryKind::Graph;
+        Ok(Self {
+            vertices,
+            longest_row: longest,
+            rows: zeros(edges)?,
+            columns: zeros(edges)?,
+            offsets: Array::zeros(backend, vertices + 1, kind)?,
+            empty_rows: zeros(empty)?,
+            starts: Array::zeros(backend, Starts::words(edges), kind)?,
+            filled_rows: zeros(Starts::filled(vertices - empty))?,
+        })
+    }
+
     /// Number of rows, which is the number of columns.
     pub fn vertices(&self) -> usize {
         self.vertices
@@ -71,6 +96,20 @@ impl<B: Storage> DeviceGraph<B> {
         Ok(Self {
             forward: Adjacency::new(backend, graph.csr())?,
             backward,
+        })
+    }
+
+    /// The arrays of a graph of `counts`, as [`Adjacency::counted`] has them.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub(crate) fn counted(backend: &B, counts: &GraphCounts) -> Result<Self, Error> {
+        Ok(Self {
+            forward: Adjacency::counted(backend, &counts.forward)?,
+            backward: match &counts.backward {
+                Some(backward) => Some(Adjacency::counted(backend, backward)?),
+                None => None,
+            },
         })
     }
 

@@ -6,6 +6,7 @@
 mod capture;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod dry;
 pub mod emulated;
 
 use bytemuck::NoUninit;

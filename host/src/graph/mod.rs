@@ -32,6 +32,7 @@
 //! # Ok::<(), halfgnn::graph::GraphError>(())
 //! ```
 
+mod counts;
 mod csr;
 mod degree;
 mod edit;
@@ -46,6 +47,7 @@ mod undirected;
 
 use std::sync::OnceLock;
 
+pub use counts::{GraphCounts, RowCounts};
 pub use csr::{Csr, edge_order};
 pub use degree::DegreeStats;
 pub use error::{GraphError, OffsetRule};

@@ -196,30 +196,6 @@ impl PartialSums {
     }
 }
 
-/// The most floats that the products of a linear map want to borrow in training, of `vertices` rows of `inputs` to as many
-/// of `outputs`: its output, the gradient of its input, and that of its weights with the sums of a bias.
-pub(crate) fn borrowed_floats<E: Element>(
-    vertices: u32,
-    (inputs, outputs): (u32, u32),
-    multiprocessors: u32,
-) -> u64 {
-    let products = [
-        ([vertices, outputs, inputs], false),
-        ([vertices, inputs, outputs], false),
-        (
-            [inputs, outputs, vertices],
-            contract::sums_fit(element::<E>(), inputs),
-        ),
-    ];
-    products
-        .into_iter()
-        .map(|(extents, sums)| {
-            PartialSums::of(element::<E>(), extents, sums, multiprocessors).floats(extents[1])
-        })
-        .max()
-        .unwrap_or(0)
-}
-
 fn element<E: Element>() -> contract::Element {
     match E::PRECISION {
         Precision::Half => contract::Element::F16,
