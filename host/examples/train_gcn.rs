@@ -4,7 +4,7 @@
 
 use half::f16;
 use halfgnn::backend::cpu::Cpu;
-use halfgnn::data::Dataset;
+use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::nn::{ModelConfig, Network, Propagation};
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Objective, TrainConfig, Trainer};

@@ -65,7 +65,7 @@
 //! ```no_run
 //! use half::f16;
 //! use halfgnn::backend::cpu::Cpu;
-//! use halfgnn::data::Dataset;
+//! use halfgnn::data::{Dataset, UploadFeatures};
 //! use halfgnn::nn::{ModelConfig, Network, Propagation};
 //! use halfgnn::tensor::Precision;
 //! use halfgnn::train::{Objective, TrainConfig, Trainer};
@@ -124,24 +124,24 @@
 //! `#[non_exhaustive]`. What this documentation does not show is no interface. The kernels and their parameters are no interface: PTX and host are one build, which is checked.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod backend;
 pub mod data;
 pub mod device;
-pub mod driver;
-mod error;
-pub mod file;
-pub mod graph;
-pub mod message;
 pub mod nn;
-pub mod ops;
 #[doc(hidden)] // what `halfgnn bench` compares with; the program is another crate
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 pub mod peers;
-pub mod ptx;
-pub mod tensor;
 pub mod train;
 
-pub use error::Error;
+#[doc(inline)]
+pub use halfgnn_data::{file, message};
+#[doc(inline)]
+pub use halfgnn_device::{self as driver, ptx};
+#[doc(inline)]
+pub use halfgnn_graph as graph;
+pub use halfgnn_ops::Error;
+use halfgnn_ops::error;
+#[doc(inline)]
+pub use halfgnn_ops::{backend, ops, tensor};
 
 /// The code in the README compiles and runs.
 #[cfg(doctest)]

@@ -6,8 +6,8 @@ use crate::input::{elements, matrix, unwritten, words};
 use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{
-    Activation, AdamHyper, Adjacency, Backend, Beside, Dropout, EdgeWeights, Epilogue, Form,
-    LossScaling, MemoryKind, Normalization, OptimizerState, ParameterMut, Spmm,
+    Activation, AdamHyper, Addend, Adjacency, Backend, Beside, Dropout, EdgeWeights, Epilogue,
+    Form, LossScaling, MemoryKind, Normalization, OptimizerState, ParameterMut, Spmm, SpmmEpilogue,
 };
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Element, Matrix};
@@ -59,6 +59,29 @@ fn sparse<B: Backend>(backend: &B) {
         spmm(&plain, [3, 5], [3, 6]),
         "spmm: columns of x should be 6, is 5",
     );
+    let addend = |rows, columns| {
+        let matrix = &half(backend, rows, columns);
+        let addend = Addend {
+            matrix,
+            factor: 1.0,
+            row_scale: None,
+            epsilon: None,
+        };
+        let op = Spmm {
+            epilogue: SpmmEpilogue {
+                addend: Some(addend),
+                ..SpmmEpilogue::default()
+            },
+            ..Spmm::default()
+        };
+        spmm(&op, [3, 5], [3, 5])
+    };
+    assert_refused(addend(2, 5), "spmm: rows of the addend should be 3, is 2");
+    assert_refused(
+        addend(3, 4),
+        "spmm: columns of the addend should be 5, is 4",
+    );
+    addend(4, 5).expect("more rows than are read");
     let weights = elements(backend, &[1.0; 3]);
     let op = Spmm {
         weights: EdgeWeights::Features(&weights),

@@ -59,13 +59,39 @@ pub fn renamed(graph: &Csr, names: &[u32]) -> Csr {
 
 /// The graph with every edge turned round.
 pub fn transposed(graph: &Csr) -> Csr {
-    let edges: Vec<(u32, u32)> = graph
-        .rows()
-        .iter()
-        .zip(graph.cols())
-        .map(|(&row, &column)| (column, row))
+    let (rows, columns) = graph.shape();
+    Csr::rectangular_from_edges((columns, rows), graph.cols(), graph.rows())
+        .expect("edges of the graph")
+}
+
+/// Rows of these lengths with random columns below `columns`.
+fn of_columns(columns: usize, degrees: &[usize], random: Random) -> Csr {
+    let square = from_degrees(degrees, random);
+    let cols: Vec<u32> = (0..square.edges())
+        .map(|edge| random.bits(edge) % columns as u32)
         .collect();
-    from_edges(graph.vertices(), &edges)
+    Csr::rectangular_from_edges((degrees.len(), columns), square.rows(), &cols)
+        .expect("edges of the graph")
+}
+
+/// Patterns that are not square, by name: more rows than columns, fewer, and none of either.
+pub fn rectangular(scale: Scale) -> Vec<(&'static str, Csr)> {
+    let degrees = [0, 7, 1, scale.pick(700, 9_000), 0, 33, 2, 140, 5].repeat(scale.pick(3, 40));
+    let wide = of_columns(scale.pick(500, 9_000), &degrees, Random(30));
+    let none = |rows: usize, columns: usize| {
+        Csr::rectangular(columns, vec![0; rows + 1], Vec::new()).expect("a pattern of no edges")
+    };
+    vec![
+        ("more columns than rows", wide.clone()),
+        ("more rows than columns", transposed(&wide)),
+        ("one column", of_columns(1, &degrees, Random(31))),
+        (
+            "one row",
+            of_columns(90, &[scale.pick(600, 3_000)], Random(32)),
+        ),
+        ("no columns", none(67, 0)),
+        ("no rows", none(0, 67)),
+    ]
 }
 
 /// A permutation of `0..len`.

@@ -63,12 +63,13 @@ impl<'a> Case<'a> {
         features: usize,
         policy: SddmmPolicy,
     ) -> Self {
-        let len = graph.vertices() * heads * features;
+        let (rows, columns) = graph.shape();
+        let len = |vertices| vertices * heads * features;
         Self {
             graph,
             features,
-            u: Random(60).uniform::<E>(len),
-            v: Random(61).uniform::<E>(len),
+            u: Random(60).uniform::<E>(len(rows)),
+            v: Random(61).uniform::<E>(len(columns)),
             op: Sddmm {
                 heads,
                 policy,
@@ -87,10 +88,10 @@ impl<'a> Case<'a> {
     /// What the backend makes of it, head by head without the ends of the planes, which are asserted to be zero.
     pub fn run<B: Backend, E: Element>(&self, backend: &B) -> Vec<f32> {
         let heads = self.op.heads;
-        let shape = (self.graph.vertices(), heads * self.features);
+        let ((rows, columns), width) = (self.graph.shape(), heads * self.features);
         let graph = Adjacency::new(backend, self.graph).expect("room for a graph");
-        let u = matrix::<B, E>(backend, shape, &self.u);
-        let v = matrix::<B, E>(backend, shape, &self.v);
+        let u = matrix::<B, E>(backend, (rows, width), &self.u);
+        let v = matrix::<B, E>(backend, (columns, width), &self.v);
         let plane = edge_plane(self.graph.edges());
         let mut e: Array<B, E> = elements(backend, &vec![f32::NAN; heads * plane]);
         ops::sddmm(backend, &graph, &self.op, &u, &v, &mut e).expect("a legal SDDMM");
@@ -162,6 +163,13 @@ fn on_both<B: Backend>(backend: &B, graph: &Csr, features: usize, what: &str) {
 pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
     for (name, graph) in graphs::odd(scale) {
         on_both(backend, &graph, 9, name);
+    }
+}
+
+/// More rows than columns, fewer, none of either.
+pub fn rows_and_columns<B: Backend>(backend: &B, scale: Scale) {
+    for (name, graph) in graphs::rectangular(scale) {
+        on_both(backend, &graph, 21, name);
     }
 }
 

@@ -2,7 +2,7 @@
 //! boundary of lanes and warps and span many of them.
 
 use crate::Scale;
-use crate::graphs::{boundaries, from_degrees, hub, odd, power_law};
+use crate::graphs::{boundaries, from_degrees, hub, odd, power_law, rectangular};
 use crate::input::{KIND, Random, elements, words};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::f16;
@@ -17,10 +17,9 @@ pub const SLOPE: f32 = 0.2;
 
 /// Every odd graph, rows that end at boundaries, and hubs whose parts a lane or a whole warp joins.
 fn graphs(scale: Scale) -> Vec<(String, Csr)> {
-    let mut graphs: Vec<_> = odd(scale)
-        .into_iter()
-        .map(|(name, graph)| (name.to_string(), graph))
-        .collect();
+    let named = |(name, graph): (&str, Csr)| (name.to_string(), graph);
+    let mut graphs: Vec<_> = odd(scale).into_iter().map(named).collect();
+    graphs.extend(rectangular(scale).into_iter().map(named));
     graphs.extend(boundaries(scale));
     for warps in [8, 9, 10, 41] {
         for extra in [0, 1, 77] {
@@ -189,26 +188,25 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// From -`most` to `most`.
-    pub fn random(vertices: usize, heads: usize, most: f32, random: u32) -> Self {
-        let numbers = |random| -> Vec<f32> {
+    /// From -`most` to `most`, of so many destinations and sources.
+    pub fn random(shape: (usize, usize), heads: usize, most: f32, random: u32) -> Self {
+        let numbers = |random, vertices| -> Vec<f32> {
             let unit = Random(random).uniform::<f32>(vertices * heads);
             unit.into_iter().map(|value| value * most).collect()
         };
         Self {
-            destination: numbers(random),
-            source: numbers(random + 1),
+            destination: numbers(random, shape.0),
+            source: numbers(random + 1, shape.1),
         }
     }
 
     /// The sum of the scores of an edge as float has it, and its row's statistics in float64: largest score, `z`, and the
     /// part of `z` of sums above zero.
     pub fn row(&self, graph: &Csr, head: usize, row: usize) -> [f64; 3] {
-        let first = head * graph.vertices();
-        let sums = graph
-            .row(row)
-            .iter()
-            .map(|&column| self.destination[first + row] + self.source[first + column as usize]);
+        let (rows, columns) = graph.shape();
+        let sums = graph.row(row).iter().map(|&column| {
+            self.destination[head * rows + row] + self.source[head * columns + column as usize]
+        });
         let score = |sum: f32| f64::from(leaky_relu(sum, SLOPE));
         let largest = sums.clone().map(score).fold(f64::NEG_INFINITY, f64::max);
         let mut z = [0.0; 2];
@@ -275,7 +273,7 @@ fn check_statistics<B: Backend>(
 pub fn softmax_statistics<B: Backend>(backend: &B, scale: Scale) {
     for (name, graph) in graphs(scale) {
         let heads = if graph.edges() < 700 { 2 } else { 1 };
-        let scores = Scores::random(graph.vertices(), heads, 4.0, 87);
+        let scores = Scores::random(graph.shape(), heads, 4.0, 87);
         check_statistics(backend, &name, &graph, heads, &scores);
     }
 }

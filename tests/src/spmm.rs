@@ -6,8 +6,8 @@ use crate::input::{Random, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, SpmmReference, assert_close, roundoff, subnormal_error};
 use half::f16;
 use halfgnn::backend::{
-    Accumulate, Adjacency, Aggregation, Backend, EdgeWeights, HalfLoad, Scaling, Schedule,
-    SelfTerm, Spmm, SpmmEpilogue, SpmmPolicy, Write,
+    Accumulate, Addend, Adjacency, Aggregation, Backend, EdgeWeights, HalfLoad, Scaling, Schedule,
+    Spmm, SpmmEpilogue, SpmmPolicy, Write,
 };
 use halfgnn::graph::Csr;
 use halfgnn::ops;
@@ -107,10 +107,12 @@ pub enum Weighted {
 /// An epilogue with its operands on the host.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
-    /// Factor of the row of `x` itself, and another less 1.
-    pub itself: Option<(f32, Option<f32>)>,
-    /// Another for each row.
-    pub self_scale: Option<Vec<f32>>,
+    /// Factor of the addend, and another less 1.
+    pub addend: Option<(f32, Option<f32>)>,
+    /// The addend, with as many rows as its values are for; `x` itself where absent.
+    pub matrix: Option<Vec<f32>>,
+    /// Another factor for each row.
+    pub addend_scale: Option<Vec<f32>>,
     /// Added to each row.
     pub bias: Option<Vec<f32>>,
     /// Whether negative results become zero.
@@ -148,7 +150,7 @@ impl<'a> Case<'a> {
         Self {
             graph,
             features,
-            x: Random(10).uniform::<E>(graph.vertices() * features),
+            x: Random(10).uniform::<E>(graph.shape().1 * features),
             weighted: Weighted::Ones,
             weights: Vec::new(),
             row_scale: None,
@@ -179,17 +181,17 @@ impl<'a> Case<'a> {
         self.weights = match weighted {
             Weighted::Ones => Vec::new(),
             Weighted::Edges => Random(11).uniform::<E>(self.graph.edges()),
-            Weighted::Columns => Random(12).uniform::<f32>(self.graph.vertices()),
+            Weighted::Columns => Random(12).uniform::<f32>(self.graph.shape().1),
         };
         self
     }
 
     /// What the backend makes of it, after asserting that its padding is zero.
     pub fn run<B: Backend, E: Element>(&self, backend: &B) -> Vec<f32> {
-        let shape = (self.graph.vertices(), self.features);
+        let (rows, columns) = self.graph.shape();
         let graph = Adjacency::new(backend, self.graph).expect("room for a graph");
-        let x = matrix::<B, E>(backend, shape, &self.x);
-        let mut y = unwritten::<B, E>(backend, shape);
+        let x = matrix::<B, E>(backend, (columns, self.features), &self.x);
+        let mut y = unwritten::<B, E>(backend, (rows, self.features));
         let (edges, columns): (Array<B, E>, Array<B, f32>);
         let weights = match self.weighted {
             Weighted::Ones => EdgeWeights::Ones,
@@ -207,13 +209,18 @@ impl<'a> Case<'a> {
             .as_ref()
             .map(|scale| elements(backend, scale));
         let Ending {
-            itself,
-            self_scale,
+            addend,
+            matrix: other,
+            addend_scale,
             bias,
             relu,
         } = &self.ending;
-        let self_scale = self_scale.as_ref().map(|scale| elements(backend, scale));
-        let epsilon = itself.and_then(|(_, epsilon)| epsilon);
+        let other = other.as_ref().map(|values| {
+            let shape = (values.len() / self.features, self.features);
+            matrix::<B, E>(backend, shape, values)
+        });
+        let addend_scale = addend_scale.as_ref().map(|scale| elements(backend, scale));
+        let epsilon = addend.and_then(|(_, epsilon)| epsilon);
         let epsilon = epsilon.map(|epsilon| matrix::<B, f32>(backend, (1, 1), &[epsilon]));
         let bias = bias
             .as_ref()
@@ -225,9 +232,10 @@ impl<'a> Case<'a> {
             policy: self.policy,
             aggregation: self.aggregation,
             epilogue: SpmmEpilogue {
-                itself: itself.map(|(factor, _)| SelfTerm {
+                addend: addend.map(|(factor, _)| Addend {
+                    matrix: other.as_ref().unwrap_or(&x),
                     factor,
-                    row_scale: self_scale.as_ref(),
+                    row_scale: addend_scale.as_ref(),
                     epsilon: epsilon.as_ref(),
                 }),
                 bias: bias.as_ref(),
@@ -262,11 +270,12 @@ impl<'a> Case<'a> {
         let actual = self.run::<B, E>(backend);
         let mut expected = reference.of(&self.x);
         for (i, sum) in expected.iter_mut().enumerate() {
-            if let Some((factor, epsilon)) = self.ending.itself {
+            if let Some((factor, epsilon)) = self.ending.addend {
                 let factor = f64::from(factor) * (1.0 + f64::from(epsilon.unwrap_or(0.0)));
                 let of_row = |scale: &Vec<f32>| f64::from(scale[i / self.features]);
-                let factor = factor * self.ending.self_scale.as_ref().map_or(1.0, of_row);
-                sum.add(factor * f64::from(self.x[i]));
+                let factor = factor * self.ending.addend_scale.as_ref().map_or(1.0, of_row);
+                let values = self.ending.matrix.as_ref().unwrap_or(&self.x);
+                sum.add(factor * f64::from(values[i]));
             }
             if let Some(bias) = &self.ending.bias {
                 sum.add(f64::from(bias[i % self.features]));
@@ -290,7 +299,7 @@ impl<'a> Case<'a> {
         match self.policy.scaling {
             // Passes that follow round what came before them: twice where there is an epilogue for edge weights.
             _ if self.weighted == Weighted::Edges
-                && (self.ending.itself.is_some() || self.ending.bias.is_some()) =>
+                && (self.ending.addend.is_some() || self.ending.bias.is_some()) =>
             {
                 let roundings = 2.0 * roundoff::<E>();
                 let allowed = Allowed::float(degree);
@@ -325,6 +334,29 @@ fn on_policies<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize
 pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
     for (name, graph) in graphs::odd(scale) {
         on_both(backend, &graph, 9, name);
+    }
+}
+
+/// More rows than columns, fewer, none of either: every policy and every weight.
+pub fn rows_and_columns<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, name: &str) {
+        for &policy in weighted_policies::<E>() {
+            let case = Case::random::<E>(graph, 19, policy).averaged();
+            case.clone()
+                .weighted::<E>(Weighted::Edges)
+                .check::<B, E>(backend, name);
+            case.check::<B, E>(backend, name);
+        }
+        for policy in SCHEDULES {
+            Case::random::<E>(graph, 70, policy)
+                .averaged()
+                .weighted::<E>(Weighted::Columns)
+                .check::<B, E>(backend, name);
+        }
+    }
+    for (name, graph) in graphs::rectangular(scale) {
+        check::<B, f16>(backend, &graph, name);
+        check::<B, f32>(backend, &graph, name);
     }
 }
 
@@ -395,7 +427,7 @@ pub fn column_factors<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f32>(backend, &graph);
 }
 
-/// The row itself, a bias and a ReLU, alone and together: on odd graphs and long rows, whose rows are written in every way
+/// An addend, a bias and a ReLU, alone and together: on odd graphs and long rows, whose rows are written in every way
 /// there is, and with edge weights, for which passes follow.
 pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize, name: &str) {
@@ -417,8 +449,13 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
                     .weighted::<E>(weighted);
                 case.scale = 0.7;
                 case.ending = Ending {
-                    itself: (parts & 1 != 0).then_some((-1.3, (parts & 2 != 0).then_some(0.4))),
-                    self_scale: (parts & 4 != 0)
+                    addend: (parts & 1 != 0).then_some((-1.3, (parts & 2 != 0).then_some(0.4))),
+                    // `x` itself, or another matrix, of more rows than the product where it is tall.
+                    matrix: (parts & 2 != 0).then(|| {
+                        let rows = graph.vertices() + (features % 2) * 3;
+                        Random(29).uniform::<E>(rows * features)
+                    }),
+                    addend_scale: (parts & 4 != 0)
                         .then(|| Random(28).uniform::<f32>(graph.vertices())),
                     bias: (parts & 2 != 0).then(|| Random(26).uniform::<f32>(features)),
                     relu: parts & 4 != 0,
@@ -430,6 +467,13 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
     for (name, graph) in graphs::odd(scale) {
         check::<B, f16>(backend, &graph, 13, name);
         check::<B, f32>(backend, &graph, 13, name);
+    }
+    // `x` has too few rows to be added where there are fewer columns than rows.
+    for (name, graph) in graphs::rectangular(scale) {
+        if graph.shape().1 >= graph.vertices() {
+            check::<B, f16>(backend, &graph, 13, name);
+            check::<B, f32>(backend, &graph, 13, name);
+        }
     }
     let degrees = [0, 600, 3, scale.pick(2_100, 9_000), 1, 0, 70, 64, 200];
     let graph = graphs::from_degrees(&degrees.repeat(scale.pick(1, 3)), Random(27));

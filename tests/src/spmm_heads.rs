@@ -1,7 +1,7 @@
 //! SpMM whose weights differ between heads: planes of edge features, and attention that is computed edge by edge.
 
 use crate::Scale;
-use crate::graphs::{power_law, transposed};
+use crate::graphs::{power_law, rectangular, transposed};
 use crate::input::{KIND, Random, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, SpmmReference, Sum, assert_close};
 use crate::segment::unwritten_numbers;
@@ -29,11 +29,11 @@ fn check<B: Backend, E: Element>(
     allowed: impl Fn(usize) -> Allowed,
     what: &str,
 ) {
-    let (vertices, features) = (graph.vertices(), heads * width);
-    let values = Random(70).uniform::<E>(vertices * features);
+    let ((rows, columns), features) = (graph.shape(), heads * width);
+    let values = Random(70).uniform::<E>(columns * features);
     let adjacency = Adjacency::new(backend, graph).expect("room for a graph");
-    let x = matrix::<B, E>(backend, (vertices, features), &values);
-    let mut y = unwritten::<B, E>(backend, (vertices, features));
+    let x = matrix::<B, E>(backend, (columns, features), &values);
+    let mut y = unwritten::<B, E>(backend, (rows, features));
     ops::spmm(backend, &adjacency, op, &x, &mut y).expect("a legal product");
     let product = Product {
         graph,
@@ -131,10 +131,15 @@ pub fn planes_of_edge_features<B: Backend>(backend: &B, scale: Scale) {
     let graph = power_law(90, scale.pick(1_101, 20_003), Random(72));
     check_element::<B, f16>(backend, &graph);
     check_element::<B, f32>(backend, &graph);
+    for (_, graph) in rectangular(scale) {
+        check_element::<B, f16>(backend, &graph);
+    }
 }
 
 /// Scores of the vertices, and the statistics of the rows that they make, a plane a head.
 struct Scores {
+    /// Destinations and sources.
+    shape: (usize, usize),
     destinations: Vec<f32>,
     sources: Vec<f32>,
     statistics: Vec<[f32; 2]>,
@@ -142,18 +147,20 @@ struct Scores {
 
 impl Scores {
     fn random(graph: &Csr, heads: usize) -> Self {
-        let vertices = graph.vertices();
-        let scores = |random| -> Vec<f32> {
+        let shape @ (rows, columns) = graph.shape();
+        let scores = |random, vertices| -> Vec<f32> {
             let scores = Random(random).uniform::<f32>(heads * vertices);
             scores.into_iter().map(|score| 3.0 * score).collect()
         };
-        let (destinations, sources) = (scores(73), scores(74));
+        let (destinations, sources) = (scores(73, rows), scores(74, columns));
         let mut statistics = Vec::new();
         for head in 0..heads {
-            for row in 0..vertices {
-                let plane = head * vertices;
+            for row in 0..rows {
                 let score = |&column: &u32| {
-                    leaky(destinations[plane + row], sources[plane + column as usize])
+                    leaky(
+                        destinations[head * rows + row],
+                        sources[head * columns + column as usize],
+                    )
                 };
                 let scores: Vec<f64> = graph.row(row).iter().map(score).collect();
                 let maximum = scores.iter().copied().fold(f64::MIN, f64::max);
@@ -166,6 +173,7 @@ impl Scores {
             }
         }
         Self {
+            shape,
             destinations,
             sources,
             statistics,
@@ -177,7 +185,7 @@ impl Scores {
         &self,
         of: &EdgeAttention<'_, B>,
         (destination, source): (usize, usize),
-        (head, vertices): (usize, usize),
+        head: usize,
     ) -> f32 {
         let kept = of.dropout.map_or(1.0, |dropout| {
             let counter =
@@ -189,22 +197,16 @@ impl Scores {
                 1.0 / (1.0 - f64::from(dropout.probability))
             }
         });
-        let (alpha, _) = self.alpha((destination, source), (head, vertices));
+        let (alpha, _) = self.alpha((destination, source), head);
         (alpha * kept) as f32
     }
 
     /// The weight of an edge before dropout, and whether the sum of its scores is positive.
-    fn alpha(
-        &self,
-        (destination, source): (usize, usize),
-        (head, vertices): (usize, usize),
-    ) -> (f64, bool) {
-        let plane = head * vertices;
-        let (l, r) = (
-            self.destinations[plane + destination],
-            self.sources[plane + source],
-        );
-        let [maximum, inverse] = self.statistics[plane + destination].map(f64::from);
+    fn alpha(&self, (destination, source): (usize, usize), head: usize) -> (f64, bool) {
+        let destination = head * self.shape.0 + destination;
+        let source = head * self.shape.1 + source;
+        let (l, r) = (self.destinations[destination], self.sources[source]);
+        let [maximum, inverse] = self.statistics[destination].map(f64::from);
         ((leaky(l, r) - maximum).exp() * inverse, l + r > 0.0)
     }
 }
@@ -232,7 +234,6 @@ fn after_steps<B: Backend>(backend: &B, steps: u32) -> OptimizerState<B> {
 pub fn attention<B: Backend>(backend: &B, scale: Scale) {
     fn check_element<B: Backend, E: Element>(backend: &B, forward: &Csr) {
         let backward = transposed(forward);
-        let vertices = forward.vertices();
         let state = after_steps(backend, STEP);
         for (heads, width) in [(1, 7), (1, 64), (2, 32), (8, 8), (3, 264)] {
             let scores = Scores::random(forward, heads);
@@ -275,7 +276,7 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
                     } else {
                         (row, column)
                     };
-                    scores.weight(&of, ends, (head, vertices))
+                    scores.weight(&of, ends, head)
                 };
                 check::<B, E>(
                     backend,
@@ -295,20 +296,23 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
     let graph = power_law(70, scale.pick(900, 9_000), Random(75));
     check_element::<B, f16>(backend, &graph);
     check_element::<B, f32>(backend, &graph);
+    for (_, graph) in rectangular(Scale::Small) {
+        check_element::<B, f16>(backend, &graph);
+    }
 }
 
 /// Both sums of attention, along the edges and against them, and with them the sums of a softmax's gradient.
 pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
     fn check_element<B: Backend, E: Element>(backend: &B, forward: &Csr) {
         let backward = transposed(forward);
-        let vertices = forward.vertices();
+        let destinations = forward.vertices();
         let state = after_steps(backend, STEP);
         for (heads, width) in [(1, 7), (1, 64), (2, 32), (8, 8), (3, 264)] {
             let scores = Scores::random(forward, heads);
             let destination = &elements(backend, &scores.destinations);
             let source = &elements(backend, &scores.sources);
             let statistics = &Array::from_slice(backend, &scores.statistics, KIND).expect("room");
-            let numbers = Random(77).uniform::<f32>(heads * vertices);
+            let numbers = Random(77).uniform::<f32>(heads * destinations);
             let values = elements::<B, f32>(backend, &numbers);
             let dropout = Some(Dropout {
                 probability: 0.25,
@@ -326,12 +330,13 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
             ] {
                 let graph = if is_transposed { &backward } else { forward };
                 let features = heads * width;
-                let rows = Random(70).uniform::<E>(vertices * features);
+                let (height, columns) = graph.shape();
+                let rows = Random(70).uniform::<E>(columns * features);
                 let adjacency = Adjacency::new(backend, graph).expect("room for a graph");
-                let x = matrix::<B, E>(backend, (vertices, features), &rows);
+                let x = matrix::<B, E>(backend, (columns, features), &rows);
                 let [mut all, mut positive] =
-                    [(); 2].map(|()| unwritten::<B, E>(backend, (vertices, features)));
-                let mut sums = unwritten_numbers(backend, heads * vertices);
+                    [(); 2].map(|()| unwritten::<B, E>(backend, (height, features)));
+                let mut sums = unwritten_numbers(backend, heads * height);
                 let weights = EdgeAttention {
                     heads,
                     destination,
@@ -362,9 +367,9 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
                         (row, column)
                     }
                 };
-                let weight = |head, edge| scores.weight(&weights, ends(edge), (head, vertices));
+                let weight = |head, edge| scores.weight(&weights, ends(edge), head);
                 let positive_weight = |head, edge| {
-                    let (_, is_positive) = scores.alpha(ends(edge), (head, vertices));
+                    let (_, is_positive) = scores.alpha(ends(edge), head);
                     if is_positive { weight(head, edge) } else { 0.0 }
                 };
                 let product = Product {
@@ -385,18 +390,18 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
                     assert!(sums.iter().all(|sum| sum.is_nan()), "nobody asked for sums");
                     continue;
                 }
-                let mut expected = vec![Sum::default(); heads * vertices];
+                let mut expected = vec![Sum::default(); heads * height];
                 for head in 0..heads {
                     for edge in 0..graph.edges() {
-                        let (alpha, is_positive) = scores.alpha(ends(edge), (head, vertices));
+                        let (alpha, is_positive) = scores.alpha(ends(edge), head);
                         let slope = if is_positive { 1.0 } else { f64::from(SLOPE) };
-                        let value = numbers[head * vertices + ends(edge).0];
-                        expected[head * vertices + graph.rows()[edge] as usize]
+                        let value = numbers[head * destinations + ends(edge).0];
+                        expected[head * height + graph.rows()[edge] as usize]
                             .add(slope * alpha * f64::from(value));
                     }
                 }
                 assert_close::<f32>(&format!("sums, {what}"), &sums, &expected, 1, |at| {
-                    Allowed::float(graph.row_range(at % vertices).len() + 48)
+                    Allowed::float(graph.row_range(at % height).len() + 48)
                 });
             }
         }
@@ -404,6 +409,9 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
     let graph = power_law(70, scale.pick(900, 9_000), Random(75));
     check_element::<B, f16>(backend, &graph);
     check_element::<B, f32>(backend, &graph);
+    for (_, graph) in rectangular(Scale::Small) {
+        check_element::<B, f16>(backend, &graph);
+    }
 }
 
 /// Heads that do not fit the columns, planes of another length, impossible dropout.
@@ -496,7 +504,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     );
     let message = pair(policy, (10, 16), 10).expect_err("too few numbers");
     assert!(
-        message.contains("numbers of vertices should be 20, is 10"),
+        message.contains("numbers of destinations should be 20, is 10"),
         "{message}"
     );
 }

@@ -9,16 +9,20 @@ use clap::Args;
 use crate::{Failure, build_ptx, workspace};
 
 /// What is published, in the order in which one depends on the other.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 9] = [
     "halfgnn-contract",
     "ptx-emulator",
     "halfgnn-builder",
     "halfgnn-cuda-loader",
+    "halfgnn-graph",
+    "halfgnn-data",
+    "halfgnn-device",
+    "halfgnn-ops",
     "halfgnn",
 ];
 
 /// Files without which a package is not whole.
-const WANTED: [(&str, &[&str]); 5] = [
+const WANTED: [(&str, &[&str]); 9] = [
     ("halfgnn-contract", &["src/lib.rs", "LICENSE-MIT"]),
     ("ptx-emulator", &["src/lib.rs", "LICENSE-MIT"]),
     ("halfgnn-builder", &["src/lib.rs", "LICENSE-MIT"]),
@@ -26,17 +30,22 @@ const WANTED: [(&str, &[&str]); 5] = [
         "halfgnn-cuda-loader",
         &["src/lib.rs", "link-stub/lib64/libcuda.so", "LICENSE-MIT"],
     ),
+    ("halfgnn-graph", &["src/lib.rs", "LICENSE-MIT"]),
+    ("halfgnn-data", &["src/lib.rs", "LICENSE-MIT"]),
     (
-        "halfgnn",
+        "halfgnn-device",
         &[
             "src/lib.rs",
             "build.rs",
-            "README.md",
             "LICENSE-MIT",
-            "examples/spmm.rs",
             "ptx/halfgnn-sm_80.ptx",
             "ptx/halfgnn-sm_90.ptx",
         ],
+    ),
+    ("halfgnn-ops", &["src/lib.rs", "LICENSE-MIT"]),
+    (
+        "halfgnn",
+        &["src/lib.rs", "README.md", "LICENSE-MIT", "examples/spmm.rs"],
     ),
 ];
 
@@ -81,7 +90,7 @@ impl PackedPtx {
         let mut packed = PackedPtx(Vec::new());
         for file in build_ptx::builder(options)?.build()?.files {
             let name = file.path.file_name().ok_or("PTX without a name")?;
-            let place = workspace::root().join("host/ptx").join(name);
+            let place = workspace::root().join("host/device/ptx").join(name);
             fs::copy(&file.path, &place)?;
             packed.0.push(place);
         }

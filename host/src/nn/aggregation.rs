@@ -24,7 +24,7 @@ impl Aggregation {
         self,
         at: &Context<'_, B, E>,
         scaled: bool,
-        epilogue: SpmmEpilogue<'_, B>,
+        epilogue: SpmmEpilogue<'_, B, E>,
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
@@ -49,7 +49,7 @@ impl Aggregation {
         self,
         at: &Context<'_, B, E>,
         scaled: bool,
-        epilogue: SpmmEpilogue<'_, B>,
+        epilogue: SpmmEpilogue<'_, B, E>,
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {

@@ -7,9 +7,8 @@ use super::{
     Context, Dense, InputGradient, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Stage,
 };
-use crate::backend::{Backend, Combine, SpmmEpilogue, SpmmPolicy};
+use crate::backend::{Addend, Backend, SpmmEpilogue, SpmmPolicy};
 use crate::error::Error;
-use crate::ops;
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -156,13 +155,13 @@ impl<B: Backend, E: Element> Layer<B, E> for AppnpLayer {
         x: &Matrix<B, E>,
         y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
-        let (plain, y) = (SpmmEpilogue::default(), y.matrix());
-        self.aggregation.forward(at, false, plain, x, y)?;
-        let initial = Combine {
-            x_factor: self.alpha,
-            ..Combine::sum()
+        let initial = Addend {
+            matrix: at.initial()?,
+            factor: self.alpha,
+            row_scale: None,
+            epsilon: None,
         };
-        ops::combine(at.backend, &initial, at.initial()?, y)
+        y.aggregate(at, self.aggregation, false, Some(initial), x)
     }
 
     fn backward(

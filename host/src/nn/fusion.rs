@@ -6,7 +6,8 @@
 
 use super::{Aggregation, Context};
 use crate::backend::{
-    Activation, Backend, Beside, Combine, Dropout, Epilogue, Form, Normalization, SpmmEpilogue,
+    Activation, Addend, Backend, Beside, Combine, Dropout, Epilogue, Form, Normalization,
+    SpmmEpilogue,
 };
 use crate::error::Error;
 use crate::ops;
@@ -94,7 +95,8 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         ops::matmul_beside(self.backend, Form::NN, a, b, &epilogue, beside, self.y)
     }
 
-    /// The sum over neighbours of `x`, as [`Aggregation::forward`] has it, and what follows.
+    /// The sum over neighbours of `x`, as [`Aggregation::forward`] has it, with a matrix that is added to it if there is one,
+    /// and what follows.
     ///
     /// # Errors
     /// Those of [`ops::spmm`].
@@ -103,14 +105,11 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         at: &Context<'_, B, E>,
         aggregation: Aggregation,
         scaled: bool,
+        addend: Option<Addend<'_, B, E>>,
         x: &Matrix<B, E>,
     ) -> Result<(), Error> {
         let (bias, relu) = self.epilogue();
-        let epilogue = SpmmEpilogue {
-            itself: None,
-            bias,
-            relu,
-        };
+        let epilogue = SpmmEpilogue { addend, bias, relu };
         aggregation.forward(at, scaled, epilogue, x, self.y)
     }
 

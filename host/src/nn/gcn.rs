@@ -110,7 +110,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
             ..Epilogue::default()
         };
         ops::matmul(at.backend, Form::NN, x, weight, &scaled, &mut product)?;
-        y.aggregate(at, self.aggregation, true, &product)?;
+        y.aggregate(at, self.aggregation, true, None, &product)?;
         at.give(product);
         Ok(())
     }

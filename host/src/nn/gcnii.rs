@@ -8,7 +8,7 @@ use super::{
     Context, Dense, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient,
     Parameter, Place, Stage,
 };
-use crate::backend::{Backend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use crate::backend::{Addend, Backend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
@@ -181,14 +181,18 @@ impl<B: Backend, E: Element> Layer<B, E> for GcniiLayer<B, E> {
         x: &Matrix<B, E>,
         y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
-        let (backend, plain) = (at.backend, SpmmEpilogue::default());
-        let mixed = self.mixed.room(backend, at.rows())?;
-        self.aggregation.forward(at, false, plain, x, mixed)?;
-        let initial = Combine {
-            x_factor: self.alpha,
-            ..Combine::sum()
+        let backend = at.backend;
+        let initial = SpmmEpilogue {
+            addend: Some(Addend {
+                matrix: at.initial()?,
+                factor: self.alpha,
+                row_scale: None,
+                epsilon: None,
+            }),
+            ..SpmmEpilogue::default()
         };
-        ops::combine(backend, &initial, at.initial()?, mixed)?;
+        let mixed = self.mixed.room(backend, at.rows())?;
+        self.aggregation.forward(at, false, initial, x, mixed)?;
         let (mixed, weight, y) = (self.mixed.get(), self.weight.values(), y.matrix());
         ops::matmul(backend, Form::NN, mixed, weight, &self.share(), y)?;
         ops::combine(backend, &self.identity(), mixed, y)

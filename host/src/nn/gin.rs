@@ -16,7 +16,7 @@ use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Propagation, Stage,
 };
-use crate::backend::{Backend, Epilogue, Form, SelfTerm, SpmmEpilogue, SpmmPolicy};
+use crate::backend::{Addend, Backend, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Array, Element, Matrix};
@@ -301,8 +301,13 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         }
     }
 
-    fn itself(&self) -> SelfTerm<'a, B> {
-        SelfTerm {
+    /// The multiple of `x` that is added to the sum.
+    fn own<'x, E: Element>(&self, x: &'x Matrix<B, E>) -> Addend<'x, B, E>
+    where
+        'a: 'x,
+    {
+        Addend {
+            matrix: x,
             factor: self.scale * self.factor,
             row_scale: None,
             epsilon: self.epsilon,
@@ -316,7 +321,7 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let epilogue = SpmmEpilogue {
-            itself: Some(self.itself()),
+            addend: Some(self.own(x)),
             ..SpmmEpilogue::default()
         };
         self.neighbours.forward(at, false, epilogue, x, y)
@@ -330,12 +335,12 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let itself = self.itself();
+        let own = self.own(d);
         let epilogue = SpmmEpilogue {
-            itself: Some(SelfTerm {
-                factor: itself.factor / ahead.power,
+            addend: Some(Addend {
+                factor: own.factor / ahead.power,
                 row_scale: ahead.row_divisor,
-                ..itself
+                ..own
             }),
             ..SpmmEpilogue::default()
         };

@@ -8,7 +8,8 @@
 //! whose argument is never positive.
 //!
 //! # Layouts
-//! - Numbers of vertices lie in planes, one a head: that of vertex `v` and head `h` at `h · vertices + v`, in float.
+//! - Numbers of destinations, and of sources, lie in planes, one a head: that of vertex `v` and head `h` at `h · n + v`, in
+//!   float, where there are `n` of them. In a graph of one kind of vertices both are its vertices.
 //! - Numbers of edges lie in planes, one a head, each [`edge_plane_stride`] long: that of edge `k` and head `h` at
 //!   `h · edge_plane_stride(edges) + k`, edges in the order of the adjacency.
 //! - Features of vertices with `H` heads are one matrix of `H · D` columns, where `D`, the width of a head, fills whole
@@ -34,8 +35,8 @@ param_struct! {
         /// The step of the dropout's numbers: the word [`ATTEMPTS`](crate::dense::state::ATTEMPTS) of the optimiser's state, on
         /// the device so that a recorded step drops other edges whenever it is replayed. Read with [`DROPOUT`].
         pub step: DevicePtr<u32>,
-        /// Length of a plane.
-        pub vertices: u32,
+        /// Length of a plane of numbers of destinations.
+        pub destinations: u32,
         /// Slope of the LeakyReLU below zero.
         pub slope: f32,
         /// [`TRANSPOSED`], [`DROPOUT`].
@@ -46,8 +47,8 @@ param_struct! {
         pub threshold: u32,
         /// Factor of the weights that are kept.
         pub keep_scale: f32,
-        /// Zero.
-        pub reserved: u32,
+        /// Length of a plane of numbers of sources.
+        pub sources: u32,
     }
 }
 
@@ -58,13 +59,13 @@ impl EdgeAttention {
         source: DevicePtr::NULL,
         statistics: DevicePtr::NULL,
         step: DevicePtr::NULL,
-        vertices: 0,
+        destinations: 0,
         slope: 0.0,
         flags: 0,
         key: [0; 2],
         threshold: 0,
         keep_scale: 1.0,
-        reserved: 0,
+        sources: 0,
     };
 }
 
@@ -121,7 +122,7 @@ param_struct! {
         pub plane_stride: u64,
         /// Number of edges.
         pub edges: u32,
-        /// Length of a plane of numbers of vertices.
+        /// Length of a plane of numbers of rows.
         pub vertices: u32,
         /// Scores, slope and dropout, for the entries that take them.
         pub attention: EdgeAttention,

@@ -71,7 +71,7 @@ param_struct! {
         pub rows: DevicePtr<u32>,
         /// Column of each edge; `edges` long, 16-byte aligned.
         pub columns: DevicePtr<u32>,
-        /// The first operand: planes of vertices in float, or planes of edges, as the output is.
+        /// The first operand: planes of rows or of columns in float, or planes of edges, as the output is.
         pub left: DevicePtr<HalfBits>,
         /// The second, which [`COPY`] does not read.
         pub right: DevicePtr<HalfBits>,
@@ -79,8 +79,8 @@ param_struct! {
         pub output: DevicePtr<HalfBits>,
         /// Distance of two planes of edges in elements, a multiple of 8.
         pub plane: u64,
-        /// Distance of two planes of vertices in elements.
-        pub vertices: u32,
+        /// Distance of two planes of the first operand in elements, where it is a number of a row or a column.
+        pub left_plane: u32,
         /// Number of edges.
         pub edges: u32,
         /// [`COPY`], [`ADD`], [`SUBTRACT`], [`MULTIPLY`] or [`DIVIDE`].
@@ -89,8 +89,8 @@ param_struct! {
         pub left_is: u32,
         /// The same of the second operand.
         pub right_is: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Distance of two planes of the second operand, as of the first.
+        pub right_plane: u32,
     }
 }
 

@@ -68,7 +68,7 @@ param_struct! {
         /// Second output, laid out as `y`, for the entries of two sums.
         pub y_positive: DevicePtr<HalfBits>,
         /// A number a row and head, for the entries whose edges have a term: the sum of the terms, a plane a head, each as long
-        /// as [`EdgeAttention::vertices`].
+        /// as [`SpmmParams::vertices`].
         pub term_sums: DevicePtr<f32>,
         /// A [record](crate::attention::RecordsParams) a vertex and head, for the same entries.
         pub records: DevicePtr<[f32; 4]>,
@@ -81,11 +81,13 @@ param_struct! {
         pub filled_rows: DevicePtr<u32>,
         /// Rows without edges; `empty_count` long.
         pub empty_rows: DevicePtr<u32>,
-        /// One float, or null for 0: what the factor of a row itself is more than once [`SpmmParams::self_factor`]. This and
-        /// the four others of the epilogue are for the entries that have one.
+        /// What is added to `y`, laid out as `y` but for its stride; read where [`SpmmParams::addend_factor`] is not 0. This and
+        /// all others of the epilogue are for the entries that have one.
+        pub addend: DevicePtr<HalfBits>,
+        /// One float, or null for 0: what the addend's factor is more than once [`SpmmParams::addend_factor`].
         pub epsilon: DevicePtr<f32>,
-        /// Another factor of each row itself, or null for 1.
-        pub self_scale: DevicePtr<f32>,
+        /// Another factor of each row of the addend, or null for 1.
+        pub addend_scale: DevicePtr<f32>,
         /// A number to add to each column, padded with zeros to a whole number of 16-byte vectors, or null.
         pub bias: DevicePtr<f32>,
         /// Number of edges.
@@ -110,10 +112,10 @@ param_struct! {
         pub staged_row: u32,
         /// Rows of the matrix.
         pub vertices: u32,
-        /// Zero.
-        pub reserved: u32,
-        /// Factor of the row of `x` that is added to the same row of `y`; where it is 0 none is read.
-        pub self_factor: f32,
+        /// Distance of two rows of the addend in 16-byte vectors.
+        pub addend_stride: u32,
+        /// Factor of the addend; where it is 0 none is read.
+        pub addend_factor: f32,
         /// Not 0 where negative results become zero. A NaN stays one.
         pub relu: u32,
         /// Factor of the whole product, such as GIN's λ.
@@ -400,7 +402,7 @@ impl Weights {
 pub enum Scale {
     /// After each batch.
     Discretized,
-    /// After each batch; and what follows is done where the row is written: the row itself, bias, ReLU.
+    /// After each batch; and what follows is done where the row is written: an addend, bias, ReLU.
     Finished,
     /// Once a row.
     PostReduction,
@@ -413,9 +415,9 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Bytes of dynamic shared memory behind [`shared_bytes`]: with an epilogue a factor of the row of `x` itself for each
+    /// Bytes of dynamic shared memory behind [`shared_bytes`]: with an epilogue a factor of a row of the addend for each
     /// thread.
-    pub const fn self_scale_bytes(self) -> u32 {
+    pub const fn addend_scale_bytes(self) -> u32 {
         match self {
             Scale::Finished => THREADS_PER_CTA * 4,
             _ => 0,
@@ -672,7 +674,7 @@ mod tests {
         for entry in Schedule::EdgeParallel.spmms() {
             let floats = entry.accumulate.sums().floats(entry.load.width());
             let bytes = shared_bytes(floats, CTA_EDGES_LOG2_MAX, entry.weights.words())
-                + entry.scale.self_scale_bytes();
+                + entry.scale.addend_scale_bytes();
             assert!(bytes <= 48 * 1024, "{}", entry.name);
         }
         for entry in Schedule::VertexParallel.spmms() {

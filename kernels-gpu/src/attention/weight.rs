@@ -29,16 +29,16 @@ impl Ends {
         }
     }
 
-    /// Where numbers of the destination stand in planes of numbers of vertices.
+    /// Where numbers of the destination stand in planes of numbers of destinations.
     #[inline(always)]
     pub fn destination_at(&self, of: &EdgeAttention) -> u64 {
-        self.head as u64 * of.vertices as u64 + self.destination as u64
+        self.head as u64 * of.destinations as u64 + self.destination as u64
     }
 
     /// The sum of the scores of both.
     ///
     /// # Safety
-    /// Both are vertices, and the planes are as long as there are vertices.
+    /// Both are vertices, and planes of destinations and of sources are as long as there are such.
     #[inline(always)]
     pub unsafe fn sum_of_scores(&self, of: &EdgeAttention) -> f32 {
         // SAFETY: the caller's promise.
@@ -56,7 +56,7 @@ impl Ends {
     /// As [`Ends::sum_of_scores`].
     #[inline(always)]
     pub unsafe fn source_score(&self, of: &EdgeAttention) -> f32 {
-        let at = self.head as u64 * of.vertices as u64 + self.source as u64;
+        let at = self.head as u64 * of.sources as u64 + self.source as u64;
         // SAFETY: the caller's promise.
         unsafe { Global::<f32>::new(of.source).at(at).read() }
     }

@@ -19,11 +19,17 @@ pub unsafe fn run<V: Vector>(params: &CombineParams) {
     }
     // SAFETY: the plane has room for four edges from a multiple of 4 on, the thread's own.
     unsafe {
-        let left = operand::<V>(params, params.left, params.left_is, edge);
+        let left = operand::<V>(params, params.left, params.left_is, params.left_plane, edge);
         let mut results = if params.operator == COPY {
             left
         } else {
-            let right = operand::<V>(params, params.right, params.right_is, edge);
+            let right = operand::<V>(
+                params,
+                params.right,
+                params.right_is,
+                params.right_plane,
+                edge,
+            );
             let mut results = [0.0; 4];
             for i in 0..4 {
                 results[i] = combine(params.operator, left[i], right[i]);
@@ -51,7 +57,7 @@ fn combine(operator: u32, left: f32, right: f32) -> f32 {
     }
 }
 
-/// One operand of four edges.
+/// One operand of four edges, whose planes of rows or columns are `plane` long.
 ///
 /// # Safety
 /// The launch contract; `edge` is a multiple of 4 within the plane.
@@ -60,10 +66,11 @@ unsafe fn operand<V: Vector>(
     params: &CombineParams,
     of: DevicePtr<HalfBits>,
     is: u32,
+    plane: u32,
     edge: u64,
 ) -> [f32; 4] {
     let head = block_idx_y() as u64;
-    // SAFETY: the caller's promise; rows and columns are vertices.
+    // SAFETY: the caller's promise; a plane has a number for each row, or for each column.
     unsafe {
         let ids = match is {
             OF_ROW => ids(params, params.rows, edge),
@@ -73,7 +80,7 @@ unsafe fn operand<V: Vector>(
                 return V::weights(Global::new(of).at(at)).map(V::weight_to_f32);
             }
         };
-        let plane = Global::<f32>::new(of).at(head * params.vertices as u64);
+        let plane = Global::<f32>::new(of).at(head * plane as u64);
         ids.map(|vertex| plane.at(vertex as u64).read())
     }
 }

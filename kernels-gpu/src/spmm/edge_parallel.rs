@@ -1,7 +1,7 @@
 //! The edge-parallel kernel: two stages, then a merge inside the CTA.
 
 use super::empty;
-use super::epilogue::{InMemory, Itself, finish, self_factor, self_load, self_scale};
+use super::epilogue::{Addend, InMemory, addend_factor, addend_load, addend_scale, finish};
 use super::lane::Load;
 use super::policy::{Accumulate, Scaling, Weights, add};
 use super::rows::{Rows, Starts, Words};
@@ -62,8 +62,8 @@ struct Tile<V: Vector, T: Sums<V>> {
     /// First edge of the sub-warp, and the end of its share.
     share: (u32, u32),
     load: Load,
-    /// Of the row of `x` itself, where there is an epilogue.
-    self_factor: f32,
+    /// Of the addend, where there is an epilogue.
+    addend_factor: f32,
     of: core::marker::PhantomData<(V, T)>,
 }
 
@@ -87,7 +87,7 @@ impl<T> Segment<T> {
     }
 }
 
-/// The row of `x` itself, in shared memory of the thread's own if it was called for.
+/// A row of the addend, in shared memory of the thread's own if it was called for.
 struct Called<'a> {
     /// The launch's factor of it.
     factor: f32,
@@ -105,7 +105,7 @@ struct Places {
     scale: Option<Shared>,
 }
 
-impl Itself for Called<'_> {
+impl Addend for Called<'_> {
     #[inline(always)]
     unsafe fn factor(&self) -> f32 {
         match self.places.scale {
@@ -159,9 +159,9 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             warp: (base, warp_end),
             share: (first, first.saturating_add(edges).min(warp_end)),
             load: Load::of::<V, W>(params),
-            self_factor: if S::EPILOGUE {
+            addend_factor: if S::EPILOGUE {
                 // SAFETY: the caller's promise.
-                unsafe { self_factor(params) }
+                unsafe { addend_factor(params) }
             } else {
                 0.0
             },
@@ -444,7 +444,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         segment
     }
 
-    /// Has the lane's load of row `row` of `x` and the row's factor come to shared memory while the row's edges are walked,
+    /// Has the lane's load of row `row` of the addend and the row's factor come to shared memory while the row's edges are walked,
     /// for the epilogue: in registers it would be too many of them, and waited for at the end it would stop the whole warp.
     /// After a step and not where the row begins: there its number would have to be waited for. A row that begins and ends in
     /// one step has not been called for.
@@ -453,15 +453,15 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// As [`Tile::walk`]; what was called before has been used, or never will be.
     #[inline(always)]
     unsafe fn call<W: Weights, S: Scaling>(&self, params: &SpmmParams, row: u32) {
-        if S::EPILOGUE && params.self_factor != 0.0 {
+        if S::EPILOGUE && params.addend_factor != 0.0 {
             let Places { load, scale } = self.places::<W>(params);
-            let source = self_load::<V::Bits>(params, row, self.load.index).address();
+            let source = addend_load::<V::Bits>(params, row, self.load.index).address();
             // SAFETY: the thread's own places, which it has read from before it asks for the next; the load is one of the row's,
             // and where rows have factors there is one for each.
             unsafe {
                 async_copy::copy_16(load, source, true);
                 if let Some(scale) = scale {
-                    async_copy::copy_4(scale, self_scale(params, row).address());
+                    async_copy::copy_4(scale, addend_scale(params, row).address());
                 }
             }
             async_copy::commit();
@@ -477,7 +477,8 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         let thread = thread_idx_x_anew();
         Places {
             load: T::place(self.memory.offset(Self::OPEN_AREA), thread, 0),
-            scale: (!params.self_scale.is_null()).then(|| self.memory.offset(scales + thread * 4)),
+            scale: (!params.addend_scale.is_null())
+                .then(|| self.memory.offset(scales + thread * 4)),
         }
     }
 
@@ -511,8 +512,8 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 if S::EPILOGUE && called {
                     async_copy::wait::<0>();
                 }
-                let itself = Called {
-                    factor: self.self_factor,
+                let addend = Called {
+                    factor: self.addend_factor,
                     arrived: called,
                     places: self.places::<W>(params),
                     memory: InMemory {
@@ -521,7 +522,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                         load: self.load.index,
                     },
                 };
-                self.write::<S>(params, row, sums.complete::<S>(scale), itself);
+                self.write::<S>(params, row, sums.complete::<S>(scale), addend);
             }
         }
     }
@@ -554,7 +555,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         block_idx_y() == 0 && self.leads(params)
     }
 
-    /// Writes the lane's part of a complete row to the output, finished and rounded; `itself` is that of the row of `x`.
+    /// Writes the lane's part of a complete row to the output, finished and rounded; `addend` is the same row of the addend.
     ///
     /// # Safety
     /// `row` is a row of the output that no other sub-warp completes.
@@ -564,11 +565,11 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         params: &SpmmParams,
         row: u32,
         sums: T,
-        itself: impl Itself,
+        addend: impl Addend,
     ) {
         // SAFETY: the caller's promise; the lane's load is one of the row's.
         unsafe {
-            let sums = finish::<V, S, T>(params, self.load.index, sums, itself);
+            let sums = finish::<V, S, T>(params, self.load.index, sums, addend);
             // With an epilogue there are no registers for the address of the output's first row.
             let load = if S::EPILOGUE {
                 self.load.recomputed()
@@ -637,12 +638,12 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     let scale = self
                         .of_sub_warp(shared::HEAD_SCALES, self.sub_warp(params))
                         .load_f32();
-                    let itself = InMemory {
+                    let addend = InMemory {
                         params,
                         row,
                         load: self.load.index,
                     };
-                    self.write::<S>(params, row, sums.complete::<S>(scale), itself);
+                    self.write::<S>(params, row, sums.complete::<S>(scale), addend);
                 }
             }
             let last = self.sub_warp(params) + 1 == (WARPS_PER_CTA * WARP) >> params.lanes_log2;

@@ -26,12 +26,12 @@ pub unsafe fn clear<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams, cta:
         // SAFETY: `at` is below the number of empty rows, each of which stands once in the list.
         unsafe {
             let row = Global::<u32>::new(params.empty_rows).at(at as u64).read();
-            let itself = InMemory {
+            let addend = InMemory {
                 params,
                 row,
                 load: load.index,
             };
-            let sums = finish::<V, S, T>(params, load.index, T::zero(), itself);
+            let sums = finish::<V, S, T>(params, load.index, T::zero(), addend);
             sums.write(params, row, load, leads);
         }
         at += THREADS_PER_CTA >> params.lanes_log2;

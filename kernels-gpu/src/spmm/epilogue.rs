@@ -1,5 +1,5 @@
-//! What becomes of a row's sum where it is written: `relu(sum + self_factor · (1 + epsilon) · self_scale[row] · x[row] +
-//! bias)`, each part where the launch has it. So what a layer does to its aggregation takes no pass of its own.
+//! What becomes of a row's sum where it is written: `relu(sum + addend_factor · (1 + epsilon) · addend_scale[row] ·
+//! addend[row] + bias)`, each part where the launch has it. So what a layer does to its aggregation takes no pass of its own.
 
 use super::policy::Scaling;
 use super::sums::Sums;
@@ -10,8 +10,8 @@ use halfgnn_contract::VECTOR_BYTES;
 use halfgnn_contract::norm::combine;
 use halfgnn_contract::spmm::SpmmParams;
 
-/// The row of `x` itself, as far as it is one lane's.
-pub trait Itself {
+/// A row of the addend, as far as it is one lane's.
+pub trait Addend {
     /// Its factor.
     ///
     /// # Safety
@@ -20,7 +20,7 @@ pub trait Itself {
     /// Half `half` of the lane's load of 16 bytes: both at once would be registers that the walk of the edges does not have.
     ///
     /// # Safety
-    /// The launch has a factor of the row itself.
+    /// The launch has an addend.
     unsafe fn half(&self, half: u32) -> [u32; 2];
 }
 
@@ -42,17 +42,17 @@ impl InMemory<'_> {
     #[inline(always)]
     pub unsafe fn scale(&self) -> f32 {
         // SAFETY: the caller's promise.
-        unsafe { self_scale(self.params, self.row).load() }
+        unsafe { addend_scale(self.params, self.row).load() }
     }
 }
 
-impl Itself for InMemory<'_> {
+impl Addend for InMemory<'_> {
     #[inline(always)]
     unsafe fn factor(&self) -> f32 {
         // SAFETY: the launch contract.
         unsafe {
-            let factor = self_factor(self.params);
-            if self.params.self_scale.is_null() {
+            let factor = addend_factor(self.params);
+            if self.params.addend_scale.is_null() {
                 factor
             } else {
                 factor * self.scale()
@@ -61,7 +61,7 @@ impl Itself for InMemory<'_> {
     }
     #[inline(always)]
     unsafe fn half(&self, half: u32) -> [u32; 2] {
-        let load = self_load::<[u32; 4]>(self.params, self.row, self.load);
+        let load = addend_load::<[u32; 4]>(self.params, self.row, self.load);
         // SAFETY: the launch contract; the load is one of the row's.
         unsafe { Global::<[u32; 2]>::cast(load).at(half as u64).load() }
     }
@@ -76,7 +76,7 @@ pub unsafe fn finish<V: Vector, S: Scaling, T: Sums<V>>(
     params: &SpmmParams,
     load: u32,
     sums: T,
-    itself: impl Itself,
+    addend: impl Addend,
 ) -> T {
     const { assert!(!S::EPILOGUE || V::PER_16_BYTES == 1, "loads of 16 bytes") };
     if !S::EPILOGUE {
@@ -85,17 +85,17 @@ pub unsafe fn finish<V: Vector, S: Scaling, T: Sums<V>>(
     let mut values = sums.vector(0);
     // SAFETY: the launch contract: a bias is as long as a row, up to 16 bytes.
     unsafe {
-        if params.self_factor != 0.0 {
-            let factor = itself.factor();
+        if params.addend_factor != 0.0 {
+            let factor = addend.factor();
             let mut half = 0;
             while half < 2 {
                 let mut words = [0; 4];
-                [words[2 * half], words[2 * half + 1]] = itself.half(half as u32);
+                [words[2 * half], words[2 * half + 1]] = addend.half(half as u32);
                 // What is not 16 bytes long has no epilogue.
-                let x = V::from_bits(core::mem::transmute_copy(&words)).widen();
+                let row = V::from_bits(core::mem::transmute_copy(&words)).widen();
                 let mut i = half * V::WIDTH as usize / 2;
                 while i < (half + 1) * V::WIDTH as usize / 2 {
-                    values = values.with(i, combine(factor, x.get(i), 1.0, values.get(i)));
+                    values = values.with(i, combine(factor, row.get(i), 1.0, values.get(i)));
                     i += 1;
                 }
                 half += 1;
@@ -124,31 +124,31 @@ pub unsafe fn finish<V: Vector, S: Scaling, T: Sums<V>>(
     sums.with_vector(0, values)
 }
 
-/// The factor of every row itself, `self_factor · (1 + epsilon)`.
+/// The factor of the whole addend, `addend_factor · (1 + epsilon)`.
 ///
 /// # Safety
 /// The launch contract.
 #[inline(always)]
-pub unsafe fn self_factor(params: &SpmmParams) -> f32 {
+pub unsafe fn addend_factor(params: &SpmmParams) -> f32 {
     let epsilon = Global::<f32>::new(params.epsilon);
     if epsilon.is_null() {
-        params.self_factor
+        params.addend_factor
     } else {
         // SAFETY: the launch contract: where it is not null there is a float.
-        params.self_factor * (1.0 + unsafe { epsilon.fetch() })
+        params.addend_factor * (1.0 + unsafe { epsilon.fetch() })
     }
 }
 
-/// Where load `load` of row `row` of `x` is.
+/// Where load `load` of row `row` of the addend is.
 #[inline(always)]
-pub fn self_load<T>(params: &SpmmParams, row: u32, load: u32) -> Global<T> {
-    Global::new(params.x)
+pub fn addend_load<T>(params: &SpmmParams, row: u32, load: u32) -> Global<T> {
+    Global::new(params.addend)
         .at(load as u64)
-        .row(row, params.x_stride * VECTOR_BYTES)
+        .row(row, params.addend_stride * VECTOR_BYTES)
 }
 
-/// Where the factor of row `row` itself is.
+/// Where the factor of row `row` of the addend is.
 #[inline(always)]
-pub fn self_scale(params: &SpmmParams, row: u32) -> Global<f32> {
-    Global::new(params.self_scale).at(row as u64)
+pub fn addend_scale(params: &SpmmParams, row: u32) -> Global<f32> {
+    Global::new(params.addend_scale).at(row as u64)
 }

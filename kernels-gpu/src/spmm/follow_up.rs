@@ -196,12 +196,12 @@ impl Lane {
             let end = T::staged(params, crossing.end, STAGED_END, self.load.index);
             let scale = scale_of(params, crossing.row);
             let sums = sums.merge::<S>(end).complete::<S>(scale);
-            let itself = InMemory {
+            let addend = InMemory {
                 params,
                 row: crossing.row,
                 load: self.load.index,
             };
-            let sums = finish::<V, S, T>(params, self.load.index, sums, itself);
+            let sums = finish::<V, S, T>(params, self.load.index, sums, addend);
             sums.write(params, crossing.row, self.load, || self.leads);
         }
     }

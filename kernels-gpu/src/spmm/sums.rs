@@ -133,7 +133,7 @@ pub trait Sums<V: Vector>: Copy {
         }
         let sums = Global::<f32>::new(params.term_sums);
         if Self::TERM && !sums.is_null() && leads() {
-            let at = block_idx_z() as u64 * params.attention.vertices as u64 + row as u64;
+            let at = block_idx_z() as u64 * params.vertices as u64 + row as u64;
             // SAFETY: the caller's promise; there is a number for each head of each row.
             unsafe { sums.at(at).store(self.term()) };
         }

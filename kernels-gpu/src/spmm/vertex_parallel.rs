@@ -201,12 +201,12 @@ unsafe fn write<V: Vector, S: Scaling, T: Sums<V>>(
         };
         // SAFETY: the caller's promise; the lane's load is one of the row's.
         unsafe {
-            let itself = InMemory {
+            let addend = InMemory {
                 params,
                 row: row.row,
                 load: load.index,
             };
-            let sums = finish::<V, S, T>(params, load.index, sums, itself);
+            let sums = finish::<V, S, T>(params, load.index, sums, addend);
             sums.write(params, row.row, load, || leads(params));
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::Answer;
 use crate::dataset::{kind_of, mend_checksums};
-use halfgnn::data::{DataError, Dataset, Format, OpenOptions};
+use halfgnn::data::{DataError, Dataset, Format, OpenGraph, OpenOptions};
 use halfgnn::graph::Graph;
 use std::io::Cursor;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What can be wrong with an input file, for every format that is read: a clear error in one line, no panic, and no memory
 //! for what a header only claims. A table: each mistake of each format, or why it cannot be made there.
 
-use halfgnn::data::{DataError, Dataset, Format, OpenOptions};
+use halfgnn::data::{DataError, Dataset, Format, OpenGraph, OpenOptions};
 use halfgnn::graph::Graph;
 use halfgnn_fuzz::allocation;
 use std::io::{Cursor, Write as _};

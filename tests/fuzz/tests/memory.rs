@@ -1,6 +1,6 @@
 //! The memory that reading a list of edges takes, beside that of the finished graph.
 
-use halfgnn::data::OpenOptions;
+use halfgnn::data::{OpenGraph, OpenOptions};
 use halfgnn::graph::Graph;
 use halfgnn_fuzz::allocation;
 use std::fmt::Write as _;

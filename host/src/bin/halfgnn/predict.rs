@@ -10,7 +10,7 @@ use crate::train::describe;
 use clap::Args;
 use half::f16;
 use halfgnn::backend::Backend;
-use halfgnn::data::Dataset;
+use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::graph::GraphCounts;

@@ -45,7 +45,7 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
         record: true,
         ..Options::default()
     });
-    let text = ptx::read(Some(driver.info().compute_capability))?;
+    let text = ptx::read(Some(driver.info().compute_capability)).map_err(halfgnn::Error::from)?;
     let gpu = Gpu::new(driver, &text)?;
     let (launches, least) = match args.precision.into() {
         Precision::Half => spmm::<f16>(&gpu, &graph, args)?,

@@ -4,7 +4,7 @@ use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
 use half::f16;
 use halfgnn::backend::{Backend, MemoryReport};
-use halfgnn::data::Dataset;
+use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::GraphCounts;
 use halfgnn::nn::{ModelConfig, Network, Propagation, kept_as};

@@ -4,16 +4,18 @@ mod ffi;
 
 pub use ffi::LIBRARY_VARIABLE;
 
+use crate::backend::MemoryKind;
 use crate::backend::gpu::Gpu;
-use crate::backend::{Adjacency, MemoryKind};
 use crate::driver::cuda::Cuda;
 use crate::error::Error;
+use crate::graph::Csr;
 use crate::tensor::{Array, Element, Matrix, Precision};
+use bytemuck::Pod;
 use ffi::{Descriptor, Functions, Handle};
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The library, bound to the stream of a backend.
 #[derive(Debug)]
@@ -25,13 +27,12 @@ pub struct Cusparse {
 /// A handle of the library's, and what must outlive it.
 struct Session {
     functions: Functions,
-    handle: Handle,
+    handle: Mutex<Handle>,
     /// Keeps the context and the stream of the handle.
     driver: Cuda,
 }
 
-// SAFETY: a handle may be used from any thread, though not from two at a time, and every use takes the one stream's
-// order from the caller: `Call::run` only queues. Benches call from one thread.
+// SAFETY: a handle may be used from any thread, though not from two at a time: it lies behind a lock.
 unsafe impl Send for Session {}
 // SAFETY: as above.
 unsafe impl Sync for Session {}
@@ -47,7 +48,14 @@ impl Drop for Session {
         // A failure leaves a handle behind, and there is nobody to tell.
         if self.driver.make_current().is_ok() {
             // SAFETY: every call holds the session, so none is left that could use the handle.
-            unsafe { (self.functions.destroy)(self.handle) };
+            unsafe {
+                (self.functions.destroy)(
+                    *self
+                        .handle
+                        .get_mut()
+                        .unwrap_or_else(PoisonError::into_inner),
+                )
+            };
         }
     }
 }
@@ -117,46 +125,42 @@ impl Algorithm {
     }
 }
 
-/// A graph as cuSPARSE reads it: 32-bit offsets beside the ids of the adjacency, and a value an edge.
+/// A graph as cuSPARSE reads it: ids of rows and columns, 32-bit offsets, and a value an edge.
 #[derive(Debug)]
-pub struct SparseMatrix<'a, E: Element> {
-    adjacency: &'a Adjacency<Gpu<Cuda>>,
+pub struct SparseMatrix<E: Element> {
+    /// Rows and columns.
+    shape: (usize, usize),
+    rows: Array<Gpu<Cuda>, u32>,
+    columns: Array<Gpu<Cuda>, u32>,
     offsets: Array<Gpu<Cuda>, u32>,
     values: Array<Gpu<Cuda>, E>,
 }
 
-impl<'a, E: Element> SparseMatrix<'a, E> {
-    /// `adjacency`, whose row offsets are `offsets`, with the value 1 on each edge.
+impl<E: Element> SparseMatrix<E> {
+    /// `graph`, with the value 1 on each edge.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for more than 2³¹ − 1 edges, [`Error::Driver`] where there is not enough memory.
-    pub fn new(
-        gpu: &Gpu<Cuda>,
-        adjacency: &'a Adjacency<Gpu<Cuda>>,
-        offsets: &[u64],
-    ) -> Result<Self, Error> {
-        Error::expect(
-            "cuSPARSE",
-            "row offsets",
-            adjacency.vertices() + 1,
-            offsets.len(),
-        )?;
-        if i32::try_from(adjacency.edges()).is_err() {
+    pub fn new(gpu: &Gpu<Cuda>, graph: &Csr) -> Result<Self, Error> {
+        if i32::try_from(graph.edges()).is_err() {
             return Err(Error::Unsupported {
                 operator: "cuSPARSE",
                 reason: format!(
                     "{} edges are more than 2^31 - 1, its 32-bit indices",
-                    adjacency.edges()
+                    graph.edges()
                 ),
             });
         }
-        let offsets: Vec<u32> = offsets.iter().map(|&offset| offset as u32).collect();
+        let offsets: Vec<u32> = graph.offsets().iter().map(|&k| k as u32).collect();
+        let upload = |ids: &[u32]| Array::from_slice(gpu, ids, MemoryKind::Graph);
         Ok(Self {
-            adjacency,
-            offsets: Array::from_slice(gpu, &offsets, MemoryKind::Graph)?,
+            shape: graph.shape(),
+            rows: upload(graph.rows())?,
+            columns: upload(graph.cols())?,
+            offsets: upload(&offsets)?,
             values: Array::from_slice(
                 gpu,
-                &vec![E::from_f32(1.0); adjacency.edges()],
+                &vec![E::from_f32(1.0); graph.edges()],
                 MemoryKind::Features,
             )?,
         })
@@ -199,7 +203,7 @@ impl Cusparse {
         functions.check("cusparseCreate", unsafe { (functions.create)(&mut handle) })?;
         let session = Session {
             functions,
-            handle,
+            handle: Mutex::new(handle),
             driver,
         };
         let functions = &session.functions;
@@ -239,14 +243,13 @@ impl Cusparse {
     pub fn spmm<'a, E: Element>(
         &self,
         gpu: &Gpu<Cuda>,
-        a: &'a SparseMatrix<'_, E>,
+        a: &'a SparseMatrix<E>,
         x: &'a Matrix<Gpu<Cuda>, E>,
         y: &'a mut Matrix<Gpu<Cuda>, E>,
         algorithm: Algorithm,
     ) -> Result<Call<'a>, Error> {
-        let vertices = a.adjacency.vertices();
-        Error::expect("cusparseSpMM", "rows of x", vertices, x.rows())?;
-        Error::expect("cusparseSpMM", "rows of y", vertices, y.rows())?;
+        Error::expect("cusparseSpMM", "rows of x", a.shape.1, x.rows())?;
+        Error::expect("cusparseSpMM", "rows of y", a.shape.0, y.rows())?;
         Error::expect("cusparseSpMM", "columns of y", x.columns(), y.columns())?;
         let sparse = self.sparse(a, algorithm.is_coo())?;
         let dense = [(x, ffi::ORDER_ROW), (&*y, ffi::ORDER_ROW)];
@@ -260,13 +263,12 @@ impl Cusparse {
     pub fn sddmm<'a, E: Element>(
         &self,
         gpu: &Gpu<Cuda>,
-        a: &'a SparseMatrix<'_, E>,
+        a: &'a SparseMatrix<E>,
         u: &'a Matrix<Gpu<Cuda>, E>,
         v: &'a Matrix<Gpu<Cuda>, E>,
     ) -> Result<Call<'a>, Error> {
-        let vertices = a.adjacency.vertices();
-        Error::expect("cusparseSDDMM", "rows of u", vertices, u.rows())?;
-        Error::expect("cusparseSDDMM", "rows of v", vertices, v.rows())?;
+        Error::expect("cusparseSDDMM", "rows of u", a.shape.0, u.rows())?;
+        Error::expect("cusparseSDDMM", "rows of v", a.shape.1, v.rows())?;
         Error::expect("cusparseSDDMM", "columns of v", u.columns(), v.columns())?;
         let sparse = self.sparse(a, false)?;
         // `v` transposed: its rows as the columns of a column-major matrix.
@@ -278,12 +280,12 @@ impl Cusparse {
         )
     }
 
-    fn sparse<E: Element>(&self, a: &SparseMatrix<'_, E>, coo: bool) -> Result<Descriptor, Error> {
+    fn sparse<E: Element>(&self, a: &SparseMatrix<E>, coo: bool) -> Result<Descriptor, Error> {
         let functions = &self.session.functions;
-        let (vertices, edges) = (a.adjacency.vertices() as i64, a.adjacency.edges() as i64);
-        let [rows, columns] =
-            [&a.adjacency.rows, &a.adjacency.columns].map(|ids| address(&ids.buffer));
-        let (offsets, values) = (address(&a.offsets.buffer), address(&a.values.buffer));
+        let (height, width) = (a.shape.0 as i64, a.shape.1 as i64);
+        let edges = a.columns.len() as i64;
+        let [rows, columns, offsets] = [&a.rows, &a.columns, &a.offsets].map(address);
+        let values = address(&a.values);
         let mut sparse = ptr::null_mut();
         // SAFETY: the descriptor only notes the addresses, of arrays as long as it is told, which the call borrows.
         unsafe {
@@ -292,8 +294,8 @@ impl Cusparse {
                     "cusparseCreateCoo",
                     (functions.create_coo)(
                         &mut sparse,
-                        vertices,
-                        vertices,
+                        height,
+                        width,
                         edges,
                         rows,
                         columns,
@@ -308,8 +310,8 @@ impl Cusparse {
                     "cusparseCreateCsr",
                     (functions.create_csr)(
                         &mut sparse,
-                        vertices,
-                        vertices,
+                        height,
+                        width,
                         edges,
                         offsets,
                         columns,
@@ -355,7 +357,7 @@ impl Cusparse {
                     rows as i64,
                     columns as i64,
                     matrix.stride() as i64,
-                    address(&matrix.buffer),
+                    matrix.device_address() as *mut c_void,
                     value_type::<E>(),
                     order,
                 )
@@ -392,12 +394,13 @@ impl Call<'_> {
             driver,
         } = &*self.session;
         driver.make_current()?;
+        let handle = handle.lock().unwrap_or_else(PoisonError::into_inner);
         let (alpha, beta) = (1.0_f32, 0.0_f32);
         let (alpha, beta) = (
             (&raw const alpha).cast::<c_void>(),
             (&raw const beta).cast::<c_void>(),
         );
-        let buffer = address(&self.workspace.buffer);
+        let buffer = address(&self.workspace);
         let plain = ffi::NON_TRANSPOSE;
         let (a, b, c, algorithm) = match self.kind {
             Kind::Spmm(algorithm) => (self.sparse, self.dense[0], self.dense[1], algorithm.code()),
@@ -468,8 +471,8 @@ impl Drop for Call<'_> {
     }
 }
 
-fn address<T>(buffer: &crate::backend::gpu::Buffer<Cuda, T>) -> *mut c_void {
-    buffer.address() as *mut c_void
+fn address<T: Pod + Send + Sync>(array: &Array<Gpu<Cuda>, T>) -> *mut c_void {
+    array.device_address() as *mut c_void
 }
 
 fn value_type<E: Element>() -> c_int {

@@ -93,10 +93,11 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 case.x = operands.striped::<E>(graph.vertices(), features);
                 case.weights = operands.mild::<f32>(case.weights.len());
                 case.scale = 0.7;
-                let self_scale = (!relu).then(|| operands.mild::<f32>(graph.vertices()));
+                let addend_scale = (!relu).then(|| operands.mild::<f32>(graph.vertices()));
                 case.ending = Ending {
-                    itself: Some((-1.3, Some(0.4))),
-                    self_scale,
+                    addend: Some((-1.3, Some(0.4))),
+                    matrix: None,
+                    addend_scale,
                     bias: Some(operands.mixed::<f32>(features)),
                     relu,
                 };

@@ -158,7 +158,7 @@ impl<O: Operator> Bench<'_, '_, O> {
         let (adjacency, runs) = (graph.forward(), self.common.runs);
         let mut operands = O::operands::<B, E>(backend, self.graph, features as usize)?;
         if self.wants(PeerName::Cusparse) && peers.cusparse().is_ok() {
-            match O::cusparse(peers, adjacency, self.graph.csr(), &mut operands, runs) {
+            match O::cusparse(peers, self.graph.csr(), &mut operands, runs) {
                 Ok(peer) => timed.push(peer),
                 Err(reason) => self.table.say(&format!(
                     "{}: no cuSPARSE in {}: {reason}",

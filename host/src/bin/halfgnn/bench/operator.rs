@@ -52,7 +52,6 @@ pub trait Operator {
     /// cuSPARSE's time on the same operands.
     fn cusparse<B: Backend, E: Element>(
         peers: &Peers<'_>,
-        adjacency: &Adjacency<B>,
         graph: &Csr,
         operands: &mut Self::Operands<B, E>,
         runs: u32,
@@ -139,12 +138,11 @@ impl Operator for SpmmOperator {
 
     fn cusparse<B: Backend, E: Element>(
         peers: &Peers<'_>,
-        adjacency: &Adjacency<B>,
         graph: &Csr,
         operands: &mut SpmmOperands<B, E>,
         runs: u32,
     ) -> Result<PeerTime, String> {
-        peers.spmm(adjacency, graph, &operands.x, &mut operands.y, runs)
+        peers.spmm(graph, &operands.x, &mut operands.y, runs)
     }
 
     fn gathered<B: Backend, E: Element>(operands: &SpmmOperands<B, E>) -> &Matrix<B, E> {
@@ -222,12 +220,11 @@ impl Operator for SddmmOperator {
 
     fn cusparse<B: Backend, E: Element>(
         peers: &Peers<'_>,
-        adjacency: &Adjacency<B>,
         graph: &Csr,
         operands: &mut SddmmOperands<B, E>,
         runs: u32,
     ) -> Result<PeerTime, String> {
-        peers.sddmm(adjacency, graph, &operands.u, &operands.v, runs)
+        peers.sddmm(graph, &operands.u, &operands.v, runs)
     }
 
     fn dgl<B: Backend, E: Element>(

@@ -108,17 +108,17 @@ mod card {
         /// The best of cuSPARSE's SpMM algorithms that work, each checked before it is timed.
         pub fn spmm<B: Backend, E: Element>(
             &self,
-            adjacency: &Adjacency<B>,
             graph: &Csr,
             x: &Operand<B, E>,
             y: &mut Matrix<B, E>,
             runs: u32,
         ) -> Result<PeerTime, String> {
             let library = self.cusparse.as_ref().map_err(|error| error.to_string())?;
+            let a = SparseMatrix::new(self.gpu, graph).map_err(|error| error.to_string())?;
             let mut best: Option<PeerTime> = None;
             let mut refused = Vec::new();
             for algorithm in Algorithm::ALL {
-                let timed = self.spmm_by(library, algorithm, adjacency, graph, x, y, runs);
+                let timed = self.spmm_by(library, algorithm, &a, graph, x, y, runs);
                 match timed {
                     Ok(times) if best.as_ref().is_none_or(|best| times.ms < best.times.ms) => {
                         best = Some(PeerTime {
@@ -203,7 +203,6 @@ mod card {
         /// cuSPARSE's SDDMM, checked before it is timed.
         pub fn sddmm<B: Backend, E: Element>(
             &self,
-            adjacency: &Adjacency<B>,
             graph: &Csr,
             u: &Operand<B, E>,
             v: &Operand<B, E>,
@@ -211,8 +210,7 @@ mod card {
         ) -> Result<PeerTime, String> {
             let library = self.cusparse.as_ref().map_err(|error| error.to_string())?;
             let words = |error: Error| error.to_string();
-            let a = SparseMatrix::new(self.gpu, cast(adjacency).expect(SAME), graph.offsets())
-                .map_err(words)?;
+            let a = SparseMatrix::new(self.gpu, graph).map_err(words)?;
             let [u_matrix, v_matrix] = [&u.matrix, &v.matrix].map(|m| cast(m).expect(SAME));
             let call = library
                 .sddmm::<E>(self.gpu, &a, u_matrix, v_matrix)
@@ -234,7 +232,7 @@ mod card {
             &self,
             library: &Cusparse,
             algorithm: Algorithm,
-            adjacency: &Adjacency<B>,
+            a: &SparseMatrix<E>,
             graph: &Csr,
             x: &Operand<B, E>,
             y: &mut Matrix<B, E>,
@@ -242,11 +240,9 @@ mod card {
         ) -> Result<Times, String> {
             let words = |error: Error| error.to_string();
             let times = {
-                let a = SparseMatrix::new(self.gpu, cast(adjacency).expect(SAME), graph.offsets())
-                    .map_err(words)?;
                 let y = (&mut *y as &mut dyn Any).downcast_mut().expect(SAME);
                 let call: Call<'_> = library
-                    .spmm::<E>(self.gpu, &a, cast(&x.matrix).expect(SAME), y, algorithm)
+                    .spmm::<E>(self.gpu, a, cast(&x.matrix).expect(SAME), y, algorithm)
                     .map_err(words)?;
                 Times::of(self.gpu, runs, || call.run()).map_err(words)?
             };
@@ -322,7 +318,6 @@ mod elsewhere {
         /// cuSPARSE's SDDMM.
         pub fn sddmm<B: Backend, E: Element>(
             &self,
-            _: &Adjacency<B>,
             _: &Csr,
             _: &Operand<B, E>,
             _: &Operand<B, E>,
@@ -334,7 +329,6 @@ mod elsewhere {
         /// The best of cuSPARSE's SpMM algorithms.
         pub fn spmm<B: Backend, E: Element>(
             &self,
-            _: &Adjacency<B>,
             _: &Csr,
             _: &Operand<B, E>,
             _: &mut Matrix<B, E>,

@@ -5,7 +5,7 @@ use super::{ConvertArgs, GenerateArgs};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::{Page, bytes, count};
-use halfgnn::data::{Format, WriteOptions};
+use halfgnn::data::{Format, SaveGraph, WriteOptions};
 use halfgnn::file::WholeFile;
 use serde::Serialize;
 use std::path::Path;

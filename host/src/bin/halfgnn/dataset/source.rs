@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use clap::Args;
 use halfgnn::data::{
-    DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenOptions, Progress, Recipe,
-    RecipeError, SplitRule, locate,
+    DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions, Progress,
+    Recipe, RecipeError, SplitRule, locate,
 };
 use halfgnn::graph::Graph;
 use indicatif::{ProgressBar, ProgressStyle};

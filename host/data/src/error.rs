@@ -1,0 +1,290 @@
+//! What can be wrong with a dataset.
+
+use std::path::Path;
+
+use crate::message::{escaped, shortened};
+use halfgnn_graph::GraphError;
+
+/// Why a dataset was refused: where, and what. One line, for people.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {}", escaped(place), shortened(&problem.to_string()))]
+pub struct DataError {
+    place: String,
+    problem: DataProblem,
+}
+
+impl DataError {
+    /// A problem with what is called `place`: a file, or a dataset that was made.
+    pub fn new(place: impl Into<String>, problem: DataProblem) -> Self {
+        let place = place.into();
+        Self { place, problem }
+    }
+
+    /// A problem with a file.
+    pub(crate) fn in_file(path: &Path, problem: DataProblem) -> Self {
+        Self::new(path.display().to_string(), problem)
+    }
+
+    /// The file, or the name of the dataset.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    pub(crate) fn into_problem(self) -> DataProblem {
+        self.problem
+    }
+
+    /// What is wrong there.
+    pub fn problem(&self) -> &DataProblem {
+        &self.problem
+    }
+}
+
+/// What is wrong with a dataset. `key` is the name of an array of the file, or of a field of [`Dataset`](super::Dataset).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataProblem {
+    /// The file cannot be opened or read.
+    #[error("cannot be read: {0}")]
+    Io(std::io::Error),
+    /// The file cannot be written.
+    #[error("cannot be written: {0}; name a file in a folder that can be")]
+    CannotWrite(std::io::Error),
+    /// There is nothing in the file.
+    #[error("the file is empty")]
+    Empty,
+    /// The content is none of the formats that are known.
+    #[error("is in no format that is known; it should be one of: {known}")]
+    UnknownFormat {
+        /// The formats, in words.
+        known: String,
+    },
+    /// A format that has no features and labels, where a dataset is wanted.
+    #[error(
+        "is {format}: a graph without features and labels; a dataset to train on is one of: {known}"
+    )]
+    NotLabelled {
+        /// What the file is.
+        format: &'static str,
+        /// The formats that have labels, in words.
+        known: String,
+    },
+    /// A format in which something cannot be written.
+    #[error("{format} cannot hold {what}; choose another format")]
+    NotWritten {
+        /// The format.
+        format: &'static str,
+        /// What it cannot hold.
+        what: &'static str,
+    },
+    /// Bytes of one file, where a format has several.
+    #[error("{format} is several files; open their folder")]
+    SeveralFiles {
+        /// The format.
+        format: &'static str,
+    },
+    /// A folder with several datasets.
+    #[error("holds {}; name one by its file, {example}", names.join(" and "))]
+    SeveralDatasets {
+        /// Their names.
+        names: Vec<String>,
+        /// A file of the first.
+        example: String,
+    },
+    /// A name that is neither a file nor a dataset below `HALFGNN_DATA`.
+    #[error("there is no such file or folder, and {looked}")]
+    NotFound {
+        /// Where else was looked.
+        looked: String,
+    },
+    /// A file of a folder's is not there.
+    #[error("has no file {file}; {layout}")]
+    MissingFile {
+        /// The file.
+        file: String,
+        /// Which files belong there.
+        layout: &'static str,
+    },
+    /// A line of a text cannot be understood.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Its number, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The gzip stream around a text is broken.
+    #[error("cannot be unpacked: {reason}")]
+    Gzip {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A Python pickle is broken, or holds something else than it should.
+    #[error("as a Python pickle: {reason}")]
+    Pickle {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A raw CSR file whose header and length do not agree.
+    #[error(
+        "the header says {vertices} vertices and {edges} edges, which is not a file of {bytes} bytes; is it raw CSR?"
+    )]
+    RawHeader {
+        /// Vertices that the header tells of.
+        vertices: i64,
+        /// Edges that the header tells of.
+        edges: i64,
+        /// Length of the file.
+        bytes: u64,
+    },
+    /// A header that promises far more vertices than a file of this size can tell of.
+    #[error(
+        "the header promises {promised} vertices, more than the {most} that are believed of a file of this size"
+    )]
+    TooManyPromised {
+        /// The number in the header.
+        promised: u64,
+        /// The most that would be believed.
+        most: u64,
+    },
+    /// The zip archive around the arrays is broken.
+    #[error("is not a whole .npz archive ({reason}); fetch or write it again")]
+    Archive {
+        /// What the archive's reader said.
+        reason: String,
+    },
+    /// An array is not in the file.
+    #[error("has no array {key}; it has {present}")]
+    MissingKey {
+        /// The array.
+        key: String,
+        /// The arrays that there are.
+        present: String,
+    },
+    /// An array's `.npy` header cannot be understood.
+    #[error("{key}: the .npy header is broken: {reason}")]
+    Header {
+        /// The array.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An array of a type that does not fit its meaning.
+    #[error("{key}: the type is {dtype}, where {wanted} are wanted")]
+    Dtype {
+        /// The array.
+        key: String,
+        /// Its type, as numpy writes it.
+        dtype: String,
+        /// The types that would do.
+        wanted: &'static str,
+    },
+    /// An array of the wrong shape.
+    #[error("{key}: the shape is {shape:?}, where {wanted} is wanted")]
+    Shape {
+        /// The array.
+        key: String,
+        /// Its shape.
+        shape: Vec<u64>,
+        /// The shape that would do.
+        wanted: String,
+    },
+    /// An array whose header promises other than what is there.
+    #[error(
+        "{key}: the header promises {promised} bytes, but {held} are there; fetch or write the file again"
+    )]
+    Size {
+        /// The array.
+        key: String,
+        /// What shape and type come to; "more than can be counted" where that is so.
+        promised: String,
+        /// The bytes after the header.
+        held: u64,
+    },
+    /// One value that cannot be.
+    #[error("{key}[{index}] is {value}, {why}")]
+    Value {
+        /// The array.
+        key: String,
+        /// The value's position.
+        index: u64,
+        /// The value.
+        value: String,
+        /// Why it cannot be.
+        why: String,
+    },
+    /// Two splits share a vertex, or one split has it twice.
+    #[error(
+        "vertex {vertex} is in {first} and again in {second}; every vertex may be in one split, once"
+    )]
+    Overlap {
+        /// The vertex.
+        vertex: u32,
+        /// The split that has it.
+        first: &'static str,
+        /// The split that has it too.
+        second: &'static str,
+    },
+    /// More memory than there could be.
+    #[error("{what} of {rows} × {columns} floats does not fit in memory")]
+    TooLarge {
+        /// What was to be made.
+        what: &'static str,
+        /// Its rows.
+        rows: u64,
+        /// Its columns.
+        columns: u64,
+    },
+    /// The edges are not a graph's.
+    #[error("{key}: {error}")]
+    Graph {
+        /// The array or arrays that say so.
+        key: String,
+        /// What is wrong with them.
+        error: GraphError,
+    },
+}
+
+impl DataProblem {
+    pub(crate) fn shape(key: &str, shape: &[u64], wanted: impl Into<String>) -> Self {
+        Self::Shape {
+            key: key.into(),
+            shape: shape.to_vec(),
+            wanted: wanted.into(),
+        }
+    }
+
+    pub(crate) fn value(
+        key: &str,
+        index: u64,
+        value: impl ToString,
+        why: impl Into<String>,
+    ) -> Self {
+        Self::Value {
+            key: key.into(),
+            index,
+            value: value.to_string(),
+            why: why.into(),
+        }
+    }
+
+    pub(crate) fn line(line: u64, reason: impl Into<String>) -> Self {
+        Self::Line {
+            line,
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn graph(key: &str, error: GraphError) -> Self {
+        Self::Graph {
+            key: key.into(),
+            error,
+        }
+    }
+}
+
+impl From<std::io::Error> for DataProblem {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}

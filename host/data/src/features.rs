@@ -1,0 +1,372 @@
+//! Vertex features on the host, dense or sparse until they are uploaded.
+
+use rayon::prelude::*;
+
+use super::error::DataProblem;
+use halfgnn_graph::Csr;
+use halfgnn_graph::reorder::Permutation;
+
+/// One row of numbers for each vertex.
+///
+/// Bags of words stay sparse: Citeseer's features are 0.9% full.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Features {
+    /// Every number, row-major.
+    Dense(DenseFeatures),
+    /// Only the numbers that are not zero.
+    Sparse(SparseFeatures),
+}
+
+/// Features as a row-major matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DenseFeatures {
+    len: usize,
+    values: Vec<f32>,
+}
+
+/// Features as compressed rows. Several entries at one place add up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SparseFeatures {
+    len: usize,
+    offsets: Vec<u64>,
+    indices: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl Features {
+    /// `values` as rows of `len` numbers.
+    ///
+    /// # Errors
+    /// [`DataProblem::Shape`] where `values` is no multiple of `len` long or `len` is 0, [`DataProblem::Value`]
+    /// where a number is not finite.
+    pub fn dense(len: usize, values: Vec<f32>) -> Result<Self, DataProblem> {
+        if len == 0 || !values.len().is_multiple_of(len) {
+            return Err(DataProblem::shape(
+                "features",
+                &[values.len() as u64],
+                format!("a multiple of {len}"),
+            ));
+        }
+        check_finite("features", &values)?;
+        Ok(Self::Dense(DenseFeatures { len, values }))
+    }
+
+    /// Compressed rows: row `i` has `values[k]` at column `indices[k]` for k from `offsets[i]` to `offsets[i + 1]`.
+    ///
+    /// # Errors
+    /// [`DataProblem::Shape`] where `len` is 0 or lengths disagree, [`DataProblem::Graph`] where offsets are not row
+    /// offsets, [`DataProblem::Value`] where an index is not below `len` or a number is not finite.
+    pub fn sparse(
+        len: usize,
+        offsets: Vec<u64>,
+        indices: Vec<u32>,
+        values: Vec<f32>,
+    ) -> Result<Self, DataProblem> {
+        if len == 0 {
+            return Err(DataProblem::shape(
+                "features",
+                &[offsets.len() as u64, 0],
+                "at least one column",
+            ));
+        }
+        if indices.len() != values.len() {
+            let wanted = format!("({}), one value for each index", indices.len());
+            return Err(DataProblem::shape(
+                "feature values",
+                &[values.len() as u64],
+                wanted,
+            ));
+        }
+        Csr::check_offsets(&offsets, indices.len())
+            .map_err(|error| DataProblem::graph("features", error))?;
+        if let Some(at) = indices.iter().position(|&index| index as usize >= len) {
+            let why = format!("but there are {len} features");
+            return Err(DataProblem::value(
+                "feature indices",
+                at as u64,
+                indices[at],
+                why,
+            ));
+        }
+        check_finite("feature values", &values)?;
+        Ok(Self::Sparse(SparseFeatures {
+            len,
+            offsets,
+            indices,
+            values,
+        }))
+    }
+
+    /// The rows in another order.
+    ///
+    /// # Panics
+    /// Where there is not a row for each vertex of `order`.
+    pub(super) fn reordered(&self, order: &Permutation) -> Self {
+        match self {
+            Self::Dense(DenseFeatures { len, values }) => Self::Dense(DenseFeatures {
+                len: *len,
+                values: order.apply(values, *len),
+            }),
+            Self::Sparse(of) => {
+                let rows: Vec<&[u64]> = of.offsets.windows(2).collect();
+                let rows = order.apply(&rows, 1);
+                let mut new = SparseFeatures {
+                    len: of.len,
+                    offsets: vec![0],
+                    indices: Vec::with_capacity(of.indices.len()),
+                    values: Vec::with_capacity(of.values.len()),
+                };
+                for ends in rows {
+                    let entries = ends[0] as usize..ends[1] as usize;
+                    new.indices.extend_from_slice(&of.indices[entries.clone()]);
+                    new.values.extend_from_slice(&of.values[entries]);
+                    new.offsets.push(new.indices.len() as u64);
+                }
+                Self::Sparse(new)
+            }
+        }
+    }
+
+    /// The number of features of a vertex (F).
+    pub fn feature_len(&self) -> usize {
+        match self {
+            Self::Dense(dense) => dense.len,
+            Self::Sparse(sparse) => sparse.len,
+        }
+    }
+
+    /// The number of vertices.
+    pub fn vertices(&self) -> usize {
+        match self {
+            Self::Dense(dense) => dense.values.len() / dense.len,
+            Self::Sparse(sparse) => sparse.offsets.len() - 1,
+        }
+    }
+
+    /// The numbers that are stored: all of them, or those that are not zero.
+    pub(crate) fn stored(&self) -> &[f32] {
+        match self {
+            Self::Dense(dense) => &dense.values,
+            Self::Sparse(sparse) => &sparse.values,
+        }
+    }
+
+    /// Whether no number is negative, as where words are counted.
+    pub(crate) fn could_be_counts(&self) -> bool {
+        self.stored().par_iter().all(|&value| value >= 0.0)
+    }
+
+    /// The bytes on the host.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Dense(dense) => dense.values.len() as u64 * 4,
+            Self::Sparse(sparse) => {
+                sparse.offsets.len() as u64 * 8 + sparse.indices.len() as u64 * 8
+            }
+        }
+    }
+
+    /// Calls `put` with the column and the number of what `vertex` has. Columns that are not named are zero; one that
+    /// is named several times adds up.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn for_each(&self, vertex: usize, mut put: impl FnMut(usize, f32)) {
+        match self {
+            Self::Dense(dense) => {
+                let row = &dense.values[vertex * dense.len..][..dense.len];
+                row.iter()
+                    .enumerate()
+                    .for_each(|(column, &value)| put(column, value));
+            }
+            Self::Sparse(sparse) => {
+                let range = sparse.range(vertex);
+                for (&column, &value) in sparse.indices[range.clone()]
+                    .iter()
+                    .zip(&sparse.values[range])
+                {
+                    put(column as usize, value);
+                }
+            }
+        }
+    }
+
+    /// Writes the row of `vertex` to `row`, which is [`feature_len`](Self::feature_len) long.
+    ///
+    /// # Panics
+    /// If there is no such vertex, or `row` is shorter.
+    pub fn write_row(&self, vertex: usize, row: &mut [f32]) {
+        row.fill(0.0);
+        self.for_each(vertex, |column, value| row[column] += value);
+    }
+
+    /// Every number, row-major.
+    ///
+    /// # Errors
+    /// [`DataProblem::TooLarge`] where there is not enough memory for that.
+    pub fn to_dense(&self) -> Result<Vec<f32>, DataProblem> {
+        let (rows, columns) = (self.vertices(), self.feature_len());
+        let mut values = Vec::new();
+        rows.checked_mul(columns)
+            .and_then(|len| {
+                values
+                    .try_reserve_exact(len)
+                    .ok()
+                    .map(|()| values.resize(len, 0.0))
+            })
+            .ok_or(DataProblem::TooLarge {
+                what: "a matrix",
+                rows: rows as u64,
+                columns: columns as u64,
+            })?;
+        values
+            .par_chunks_mut(columns)
+            .enumerate()
+            .for_each(|(vertex, row)| self.write_row(vertex, row));
+        Ok(values)
+    }
+
+    /// Divides each row by the sum of its numbers where that is more than 1: the customary preparation of bags of
+    /// words (Cora, Citeseer), after which each row that has words sums to 1.
+    pub fn normalize_rows(&mut self) {
+        let divide = |row: &mut [f32]| {
+            let sum: f64 = row.iter().copied().map(f64::from).sum();
+            let divisor = sum.max(1.0) as f32;
+            row.iter_mut().for_each(|value| *value /= divisor);
+        };
+        match self {
+            Self::Dense(dense) => dense.values.par_chunks_mut(dense.len).for_each(divide),
+            Self::Sparse(sparse) => {
+                (0..sparse.offsets.len() - 1).for_each(|vertex| {
+                    let range = sparse.range(vertex);
+                    divide(&mut sparse.values[range]);
+                });
+            }
+        }
+    }
+}
+
+impl DenseFeatures {
+    /// The numbers, row-major.
+    pub(crate) fn values(&self) -> &[f32] {
+        &self.values
+    }
+}
+
+impl SparseFeatures {
+    /// Where the entries of each row start, and where the last one's end.
+    pub(crate) fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// The column of each entry.
+    pub(crate) fn indices(&self) -> &[u32] {
+        &self.indices
+    }
+
+    /// The number of each entry.
+    pub(crate) fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    fn range(&self, vertex: usize) -> std::ops::Range<usize> {
+        self.offsets[vertex] as usize..self.offsets[vertex + 1] as usize
+    }
+}
+
+fn check_finite(key: &str, values: &[f32]) -> Result<(), DataProblem> {
+    match values.par_iter().position_first(|value| !value.is_finite()) {
+        Some(at) => Err(DataProblem::value(
+            key,
+            at as u64,
+            values[at],
+            "which is no finite float",
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sparse() -> Features {
+        Features::sparse(
+            3,
+            vec![0, 2, 2, 5],
+            vec![2, 0, 1, 1, 0],
+            vec![3.0, 1.0, 0.5, 0.25, -1.0],
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn sparse_rows_are_what_their_dense_form_says() {
+        let features = sparse();
+        assert_eq!((features.vertices(), features.feature_len()), (3, 3));
+        let dense = features.to_dense().unwrap();
+        assert_eq!(dense, [1.0, 0.0, 3.0, 0.0, 0.0, 0.0, -1.0, 0.75, 0.0]);
+        let again = Features::dense(3, dense.clone()).unwrap();
+        assert_eq!(again.to_dense().unwrap(), dense);
+        let mut row = [9.0; 3];
+        again.write_row(2, &mut row);
+        assert_eq!(row, [-1.0, 0.75, 0.0]);
+    }
+
+    #[test]
+    fn rows_are_divided_by_sums_above_one() {
+        let expected = [0.25, 0.0, 0.75, 0.0, 0.0, 0.0, -1.0, 0.75, 0.0];
+        let mut features = sparse();
+        let mut dense = Features::dense(3, features.to_dense().unwrap()).unwrap();
+        features.normalize_rows();
+        dense.normalize_rows();
+        assert_eq!(features.to_dense().unwrap(), expected);
+        assert_eq!(dense.to_dense().unwrap(), expected);
+    }
+
+    #[test]
+    fn features_are_checked() {
+        let message = |result: Result<Features, DataProblem>| result.unwrap_err().to_string();
+        assert!(message(Features::dense(0, vec![])).starts_with("features: the shape is [0]"));
+        assert!(
+            message(Features::dense(2, vec![0.0; 3])).starts_with("features: the shape is [3]")
+        );
+        assert_eq!(
+            message(Features::dense(2, vec![0.0, f32::NAN])),
+            "features[1] is NaN, which is no finite float"
+        );
+        assert_eq!(
+            message(Features::sparse(2, vec![0, 1], vec![2], vec![1.0])),
+            "feature indices[0] is 2, but there are 2 features"
+        );
+        assert_eq!(
+            message(Features::sparse(
+                2,
+                vec![0, 1],
+                vec![1],
+                vec![f32::INFINITY]
+            )),
+            "feature values[0] is inf, which is no finite float"
+        );
+        assert!(
+            message(Features::sparse(2, vec![0, 2], vec![1], vec![1.0]))
+                .contains("end at the number of edges")
+        );
+        assert!(
+            message(Features::sparse(2, vec![0, 1], vec![1], vec![]))
+                .contains("one value for each index")
+        );
+        assert!(
+            message(Features::sparse(0, vec![0], vec![], vec![])).contains("at least one column")
+        );
+    }
+
+    #[test]
+    fn a_matrix_wider_than_memory_is_an_error() {
+        let wide = Features::sparse(usize::MAX / 2, vec![0; 5], vec![], vec![]).unwrap();
+        assert!(matches!(
+            wide.to_dense(),
+            Err(DataProblem::TooLarge { rows: 4, .. })
+        ));
+    }
+}

@@ -1,0 +1,359 @@
+//! Which reader a file is for.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+
+use super::error::{DataError, DataProblem};
+use super::input::{Input, Silent, is_gzip};
+use super::read::npz::Npz;
+use super::read::{edge_list, matrix_market, ogb, planetoid, raw_csr, reddit, scipy};
+
+/// A format that graphs or datasets are read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// The `.npz` of gnn-benchmark (Shchur et al., 2018), which holds adjacency and features as compressed rows.
+    GnnBenchmark,
+    /// Planetoid's raw files, `ind.NAME.…`: pickles of Python, of which nothing is executed.
+    Planetoid,
+    /// The raw files of a node property prediction dataset of the Open Graph Benchmark, in their folder.
+    Ogb,
+    /// Reddit as DGL distributes it: `reddit_data.npz` and `reddit_graph.npz`.
+    DglReddit,
+    /// A sparse matrix of scipy's (`scipy.sparse.save_npz`): CSR, CSC or COO. A graph only.
+    ScipySparse,
+    /// Matrix Market's coordinate format, `.mtx` or `.mtx.gz`. A graph only.
+    MatrixMarket,
+    /// An edge a line, as SNAP publishes graphs, `.txt` or `.txt.gz`. A graph only.
+    EdgeList,
+    /// `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]`. A graph only.
+    RawCsr,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: &[Self] = &[
+        Self::GnnBenchmark,
+        Self::Planetoid,
+        Self::Ogb,
+        Self::DglReddit,
+        Self::ScipySparse,
+        Self::MatrixMarket,
+        Self::EdgeList,
+        Self::RawCsr,
+    ];
+
+    /// The name, as a command line has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::GnnBenchmark => "gnn-benchmark",
+            Self::Planetoid => "planetoid",
+            Self::Ogb => "ogb",
+            Self::DglReddit => "dgl-reddit",
+            Self::ScipySparse => "scipy",
+            Self::MatrixMarket => "matrix-market",
+            Self::EdgeList => "edge-list",
+            Self::RawCsr => "raw-csr",
+        }
+    }
+
+    /// What to call the format in a message.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::GnnBenchmark => {
+                "a gnn-benchmark .npz (arrays adj_indptr, adj_indices, attr_…, labels)"
+            }
+            Self::Planetoid => "a folder of Planetoid's raw files (ind.NAME.allx, …)",
+            Self::Ogb => "a folder of OGB's raw files (raw/edge.csv.gz, …)",
+            Self::DglReddit => "DGL's Reddit (reddit_data.npz, reddit_graph.npz)",
+            Self::ScipySparse => "a scipy sparse .npz (save_npz)",
+            Self::MatrixMarket => "a Matrix Market file (.mtx, .mtx.gz)",
+            Self::EdgeList => "an edge list (.txt, .txt.gz)",
+            Self::RawCsr => "raw CSR (i64 vertices, i64 edges, i32 offsets, i32 columns)",
+        }
+    }
+
+    /// Whether it has features and labels; if not, it is a graph only.
+    pub const fn is_labelled(self) -> bool {
+        match self {
+            Self::GnnBenchmark | Self::Planetoid | Self::Ogb | Self::DglReddit => true,
+            Self::ScipySparse | Self::MatrixMarket | Self::EdgeList | Self::RawCsr => false,
+        }
+    }
+
+    /// The format of a file or folder, by its content.
+    ///
+    /// # Errors
+    /// [`DataProblem::Io`], [`DataProblem::Empty`], [`DataProblem::Archive`] and [`DataProblem::UnknownFormat`].
+    pub fn detect(path: impl AsRef<Path>) -> Result<Self, DataError> {
+        let path = path.as_ref();
+        Place::of(path, None)
+            .map(|place| place.format())
+            .map_err(|problem| DataError::in_file(path, problem))
+    }
+}
+
+/// What a path leads to.
+#[derive(Debug, PartialEq)]
+pub(super) enum Place {
+    /// A file by itself.
+    File(Format),
+    /// The folder above `raw` and `split`.
+    Ogb(PathBuf),
+    /// The folder with both files.
+    DglReddit(PathBuf),
+    /// The folder, and the name of one dataset in it.
+    Planetoid(PathBuf, String),
+}
+
+impl Place {
+    fn format(&self) -> Format {
+        match self {
+            Self::File(format) => *format,
+            Self::Ogb(_) => Format::Ogb,
+            Self::DglReddit(_) => Format::DglReddit,
+            Self::Planetoid(..) => Format::Planetoid,
+        }
+    }
+
+    /// Looks at a path. A format that is `forced` is believed of a file; a folder tells its own by the names in it.
+    pub fn of(path: &Path, forced: Option<Format>) -> Result<Self, DataProblem> {
+        if path.is_dir() {
+            return Self::of_folder(path, forced);
+        }
+        let folder = || match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(name) = planetoid::name_in(&file)
+            && matches!(forced, None | Some(Format::Planetoid))
+        {
+            return Ok(Self::Planetoid(folder(), name));
+        }
+        let format = match forced {
+            Some(format) => format,
+            None => of_input(&mut Input::open(path, &Silent)?)?,
+        };
+        match format {
+            Format::DglReddit => Ok(Self::DglReddit(folder())),
+            Format::Ogb | Format::Planetoid => Err(DataProblem::SeveralFiles {
+                format: format.description(),
+            }),
+            _ => Ok(Self::File(format)),
+        }
+    }
+
+    fn of_folder(path: &Path, forced: Option<Format>) -> Result<Self, DataProblem> {
+        let is = |format| forced.is_none_or(|forced| forced == format);
+        // A path may lead to `raw`, where PyTorch Geometric and OGB keep the files, or to the folder that has it.
+        let raw = path.join("raw");
+        let above = path.parent().filter(|_| path.ends_with("raw"));
+        if is(Format::Ogb)
+            && let Some(folder) = [Some(path), above]
+                .into_iter()
+                .flatten()
+                .find(|folder| ogb::recognises(folder))
+        {
+            return Ok(Self::Ogb(folder.into()));
+        }
+        for folder in [path, raw.as_path()]
+            .into_iter()
+            .filter(|folder| folder.is_dir())
+        {
+            if is(Format::DglReddit) && folder.join(reddit::DATA).is_file() {
+                return Ok(Self::DglReddit(folder.into()));
+            }
+            let names = planetoid::names(folder)?;
+            match names.as_slice() {
+                [name] if is(Format::Planetoid) => {
+                    return Ok(Self::Planetoid(folder.into(), name.clone()));
+                }
+                [first, _, ..] if is(Format::Planetoid) => {
+                    return Err(DataProblem::SeveralDatasets {
+                        example: format!("ind.{first}.graph"),
+                        names,
+                    });
+                }
+                _ => {}
+            }
+        }
+        Err(DataProblem::UnknownFormat { known: known(is) })
+    }
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.iter().find(|format| format.name() == name);
+        named.copied().ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|format| format.name()).collect();
+            format!("no format has this name; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// The formats of which `keep` holds, in words.
+pub(super) fn known(keep: impl Fn(Format) -> bool) -> String {
+    let kept = Format::ALL.iter().filter(|format| keep(**format));
+    let words: Vec<_> = kept.map(|format| format.description()).collect();
+    words.join("; ")
+}
+
+/// The format of a file, which is left at its beginning.
+pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
+    /// Enough for the comments that files begin with.
+    const HEAD: u64 = 1 << 16;
+    let head = input.head(HEAD)?;
+    if head.is_empty() {
+        return Err(DataProblem::Empty);
+    }
+    if raw_csr::recognises(&head, input.len()) {
+        return Ok(Format::RawCsr);
+    }
+    if Npz::recognises(&head) {
+        let npz = Npz::open(Input::new(&mut *input, &Silent)?)?;
+        // Any other archive goes to the one reader that says which arrays it misses.
+        let format = if npz.has("adj_indptr") {
+            Format::GnnBenchmark
+        } else if reddit::recognises(&npz) {
+            Format::DglReddit
+        } else if scipy::recognises(&npz) {
+            Format::ScipySparse
+        } else {
+            Format::GnnBenchmark
+        };
+        drop(npz);
+        input.head(0)?;
+        return Ok(format);
+    }
+    let text = if is_gzip(&head) {
+        unpacked(&head, HEAD)
+    } else {
+        head
+    };
+    if starts_with_banner(&text) {
+        Ok(Format::MatrixMarket)
+    } else if looks_like_edges(&text) {
+        Ok(Format::EdgeList)
+    } else {
+        Err(DataProblem::UnknownFormat {
+            known: known(|_| true),
+        })
+    }
+}
+
+fn starts_with_banner(text: &[u8]) -> bool {
+    let banner = matrix_market::BANNER.as_bytes();
+    text.get(..banner.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(banner))
+}
+
+/// What can be unpacked of the first bytes of a packed file.
+fn unpacked(head: &[u8], most: u64) -> Vec<u8> {
+    let mut text = Vec::new();
+    // The head ends in the middle of the stream, which is no mistake here; what came before is there.
+    let _ = MultiGzDecoder::new(head).take(most).read_to_end(&mut text);
+    text
+}
+
+/// Whether comments, names of columns and edges come in this order.
+fn looks_like_edges(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let mut lines = text
+        .lines()
+        .map(str::trim_start)
+        .filter(|line| !line.is_empty());
+    let mut first = lines.find(|line| !line.starts_with(['#', '%']));
+    if first.is_some_and(edge_list::is_names) {
+        first = lines.next();
+    }
+    match first {
+        Some(line) => line.starts_with(|first: char| first.is_ascii_digit()),
+        // Comments alone are a graph without edges.
+        None => text.trim_start().starts_with(['#', '%']),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Array, Folder, archive, gzip};
+
+    #[test]
+    fn content_tells_the_format() {
+        let shape = || ("shape", Array::i64(&[1, 1]).npy());
+        let raw = [1_i64, 0]
+            .iter()
+            .flat_map(|n| n.to_le_bytes())
+            .chain([0; 8])
+            .collect();
+        let files: [(Vec<u8>, Option<Format>); 16] = [
+            (raw, Some(Format::RawCsr)),
+            (archive(&[], true), Some(Format::GnnBenchmark)),
+            (
+                archive(&[("adj_indptr", vec![]), shape()], true),
+                Some(Format::GnnBenchmark),
+            ),
+            (
+                archive(&[("indptr", vec![]), shape()], true),
+                Some(Format::ScipySparse),
+            ),
+            (
+                b"%%MatrixMarket matrix".to_vec(),
+                Some(Format::MatrixMarket),
+            ),
+            (gzip(b"%%matrixmarket matrix"), Some(Format::MatrixMarket)),
+            (b"1 2\n".to_vec(), Some(Format::EdgeList)),
+            (b"# x\n\n% y\n  1 2\n".to_vec(), Some(Format::EdgeList)),
+            (b"a,b\n1,2\n".to_vec(), Some(Format::EdgeList)),
+            (gzip(&b"0 1\n".repeat(50_000)), Some(Format::EdgeList)),
+            (b"# nothing".to_vec(), Some(Format::EdgeList)),
+            (b"a,b\nc,d\n".to_vec(), None),
+            (b"\x1f\x8b".to_vec(), None),
+            (b"\x89PNG".to_vec(), None),
+            (b"\n\n".to_vec(), None),
+            (vec![0; 100], None),
+        ];
+        let folder = Folder::new();
+        for (bytes, expected) in files {
+            let found = Format::detect(folder.write("file", &bytes));
+            assert_eq!(
+                found.as_ref().ok(),
+                expected.as_ref(),
+                "{:?}",
+                &bytes[..bytes.len().min(30)]
+            );
+            if let Err(error) = found {
+                assert!(
+                    error.to_string().contains("is in no format that is known"),
+                    "{error}"
+                );
+            }
+        }
+        let nothing = Format::detect(folder.write("file", b"")).unwrap_err();
+        assert!(matches!(nothing.problem(), DataProblem::Empty));
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for format in Format::ALL {
+            assert_eq!(format.to_string().parse(), Ok(*format));
+        }
+        assert!(
+            "csv"
+                .parse::<Format>()
+                .unwrap_err()
+                .contains("gnn-benchmark, planetoid,")
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! Labelled graphs to train on: opened from a file, made from a seed, or put together from arrays.
+//!
+//! [`Dataset::open`] and [`Graph::open`](OpenGraph::open) take any format, which the content tells:
+//!
+//! | format | files | labels | written |
+//! |---|---|---|---|
+//! | [`Format::GnnBenchmark`] | `.npz`: `adj_indptr`, `adj_indices`, `attr_…`, `labels`, `train_idx` or `train_mask`, … | yes | yes |
+//! | [`Format::Planetoid`] | `ind.NAME.{allx,ally,tx,ty,y,graph,test.index}` | yes | |
+//! | [`Format::Ogb`] | `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz`, `raw/num-node-list.csv.gz`, `split/` | yes | |
+//! | [`Format::DglReddit`] | `reddit_data.npz`, `reddit_graph.npz` | yes | |
+//! | [`Format::ScipySparse`] | `.npz` of `scipy.sparse.save_npz`: CSR, CSC, COO | | yes |
+//! | [`Format::MatrixMarket`] | `.mtx`, `.mtx.gz` | | yes |
+//! | [`Format::EdgeList`] | `.txt`, `.txt.gz`: `from to` in each line | | yes |
+//! | [`Format::RawCsr`] | `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]` | | yes |
+//!
+//! Formats of matrices give the adjacency as it stands: entry (i, j) is an edge from j to i. Formats of edges name the
+//! source first: `a b` is an edge from a to b, which b's row lists. [`Recipe`] makes datasets, [`Synthetic`] the one of the
+//! demonstration; [`HalfRange`] tells where plain sums in half would go wrong; [`locate`] finds a dataset by its name.
+//!
+//! ```
+//! use halfgnn_data::{Dataset, Features, Splits};
+//! use halfgnn_graph::Graph;
+//!
+//! // Three vertices in a line, two features each, two classes.
+//! let graph = Graph::from_edges(3, &[0, 1, 1, 2], &[1, 0, 2, 1])?;
+//! let features = Features::dense(2, vec![1.0, 0.0, 0.5, 0.5, 0.0, 1.0])?;
+//! let splits = Splits { train: vec![0], val: vec![1], test: vec![2] };
+//! let dataset = Dataset::new("line", graph, features, vec![0, 0, 1], splits)?;
+//! assert_eq!((dataset.classes, dataset.feature_len()), (2, 2));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod features;
+pub mod file;
+mod folder;
+mod format;
+mod half_range;
+mod input;
+mod known;
+pub mod message;
+mod open;
+mod read;
+mod recipe;
+mod reordered;
+mod splits;
+mod synthetic;
+#[cfg(test)]
+mod testing;
+mod text;
+mod write;
+
+pub use error::{DataError, DataProblem};
+pub use features::{DenseFeatures, Features, SparseFeatures};
+pub use format::Format;
+pub use half_range::HalfRange;
+pub use input::Progress;
+pub use known::{DATA_VARIABLE, Known, locate};
+pub use open::{OpenGraph, OpenOptions};
+pub use recipe::{Recipe, RecipeError};
+pub use splits::{SplitRule, Splits};
+pub use synthetic::Synthetic;
+pub use write::{SaveGraph, WriteOptions};
+
+use halfgnn_graph::Graph;
+
+/// The label of a vertex that has none; such a vertex may be in no split.
+pub const UNLABELLED: u32 = u32::MAX;
+
+/// More classes than this are taken for a mistake in the labels.
+pub const MAX_CLASSES: u32 = 1 << 16;
+
+/// A graph whose vertices have features and labels, some to train on, some to validate and test on.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Dataset {
+    /// What to call it: the name of its file, without the extension.
+    pub name: String,
+    /// The graph, as it is in the file: without self-loops that the file does not have.
+    pub graph: Graph,
+    /// The weight of each edge, in the graph's order, where they are not all 1.
+    pub edge_weights: Option<Vec<f32>>,
+    /// The features of each vertex.
+    pub features: Features,
+    /// The class of each vertex, or [`UNLABELLED`].
+    pub labels: Vec<u32>,
+    /// The number of classes: one more than the largest label.
+    pub classes: usize,
+    /// The vertices whose labels the model learns from.
+    pub train: Vec<u32>,
+    /// The vertices that choose the epoch.
+    pub val: Vec<u32>,
+    /// The vertices that tell how good the model is.
+    pub test: Vec<u32>,
+}
+
+impl Dataset {
+    /// A dataset without edge weights, from its parts.
+    ///
+    /// # Errors
+    /// [`DataProblem::Shape`] where features or labels are not one for each vertex, [`DataProblem::Value`] where a label
+    /// is [`MAX_CLASSES`] or more or a split names no labelled vertex, [`DataProblem::Overlap`] where splits overlap.
+    pub fn new(
+        name: impl Into<String>,
+        graph: Graph,
+        features: Features,
+        labels: Vec<u32>,
+        splits: Splits,
+    ) -> Result<Self, DataError> {
+        let name = name.into();
+        match check(&graph, &features, &labels, &splits) {
+            Ok(classes) => {
+                let Splits { train, val, test } = splits;
+                Ok(Self {
+                    name,
+                    graph,
+                    edge_weights: None,
+                    features,
+                    labels,
+                    classes,
+                    train,
+                    val,
+                    test,
+                })
+            }
+            Err(problem) => Err(DataError::new(name, problem)),
+        }
+    }
+
+    /// The synthetic dataset of the demonstration: [`Synthetic::default`] with seed 0.
+    ///
+    /// # Errors
+    /// None that could happen with these parameters.
+    pub fn synthetic() -> Result<Self, DataError> {
+        Synthetic::default().generate(0)
+    }
+
+    /// The number of features of a vertex (F).
+    pub fn feature_len(&self) -> usize {
+        self.features.feature_len()
+    }
+}
+
+/// That the parts fit together; the number of classes.
+fn check(
+    graph: &Graph,
+    features: &Features,
+    labels: &[u32],
+    splits: &Splits,
+) -> Result<usize, DataProblem> {
+    let vertices = graph.vertices();
+    if features.vertices() != vertices {
+        let shape = [features.vertices() as u64, features.feature_len() as u64];
+        return Err(DataProblem::shape(
+            "features",
+            &shape,
+            format!("a row for each of {vertices} vertices"),
+        ));
+    }
+    if labels.len() != vertices {
+        let wanted = format!("({vertices}), a label for each vertex");
+        return Err(DataProblem::shape("labels", &[labels.len() as u64], wanted));
+    }
+    if let Some(at) = labels
+        .iter()
+        .position(|&label| label != UNLABELLED && label >= MAX_CLASSES)
+    {
+        let why =
+            format!("but more than {MAX_CLASSES} classes are not supported; number them from 0");
+        return Err(DataProblem::value("labels", at as u64, labels[at], why));
+    }
+    splits.check(labels)?;
+    let largest = labels.iter().filter(|&&label| label != UNLABELLED).max();
+    Ok(largest.map_or(0, |&label| label as usize + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(features: usize, labels: &[u32], train: &[u32]) -> Result<Dataset, DataError> {
+        let graph = Graph::from_edges(2, &[0], &[1]).unwrap();
+        let features = Features::dense(1, vec![0.5; features]).unwrap();
+        let splits = Splits {
+            train: train.to_vec(),
+            ..Splits::default()
+        };
+        Dataset::new("pair", graph, features, labels.to_vec(), splits)
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_refused() {
+        assert_eq!(new(2, &[3, UNLABELLED], &[0]).unwrap().classes, 4);
+        assert_eq!(new(2, &[UNLABELLED; 2], &[]).unwrap().classes, 0);
+        let message = |result: Result<Dataset, DataError>| result.unwrap_err().to_string();
+        assert_eq!(
+            message(new(3, &[0, 1], &[])),
+            "pair: features: the shape is [3, 1], where a row for each of 2 vertices is wanted"
+        );
+        assert!(message(new(2, &[0], &[])).starts_with("pair: labels: the shape is [1]"));
+        assert!(
+            message(new(2, &[0, 65_536], &[]))
+                .starts_with("pair: labels[1] is 65536, but more than 65536")
+        );
+        assert!(
+            message(new(2, &[0, 1], &[2]))
+                .starts_with("pair: train[0] is 2, but there are 2 vertices")
+        );
+    }
+}

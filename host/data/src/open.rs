@@ -1,0 +1,297 @@
+//! One way in for every format.
+
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::error::{DataError, DataProblem};
+use super::folder::Folder;
+use super::format::{self, Format, Place};
+use super::input::{Input, Progress, Silent};
+use super::read::npz::Npz;
+use super::read::{
+    edge_list, gnn_benchmark, matrix_market, ogb, planetoid, raw_csr, reddit, scipy,
+};
+use super::{Dataset, Features, SplitRule, Splits};
+use halfgnn_graph::Graph;
+
+/// How to open a file.
+///
+/// ```
+/// use halfgnn_data::{OpenOptions, SplitRule};
+///
+/// let mut options = OpenOptions::default();
+/// options.undirected = true;
+/// options.split = Some(SplitRule::Fractions { train: 0.6, val: 0.2 });
+/// ```
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    /// The format; `None` to go by the content.
+    pub format: Option<Format>,
+    /// Whether each row of features is divided by its sum where that is more than 1. `None` leaves it to the format:
+    /// bags of words are.
+    pub normalize_features: Option<bool>,
+    /// Whether every edge gets its reverse where it has none. A graph that is symmetric stays as it is; of one that is
+    /// not, duplicates go as well.
+    pub undirected: bool,
+    /// Whether every vertex without a self-loop gets one. (Models that want self-loops add them themselves.)
+    pub self_loops: bool,
+    /// How to split; `None` for the splits of the file, and [`SplitRule::default`] where it has none.
+    pub split: Option<SplitRule>,
+    /// The seed of splits that are made.
+    pub split_seed: u64,
+    /// Who is told how far reading has come.
+    pub progress: Option<Arc<dyn Progress>>,
+}
+
+impl OpenOptions {
+    fn progress(&self) -> &dyn Progress {
+        self.progress.as_deref().unwrap_or(&Silent)
+    }
+
+    /// The graph with the edges that were asked for.
+    fn complete(&self, mut graph: Graph) -> Result<Graph, DataProblem> {
+        let refuse = |error| DataProblem::graph("edges", error);
+        if self.undirected && !graph.is_symmetric() {
+            graph = graph.to_undirected().map_err(refuse)?;
+        }
+        if self.self_loops {
+            graph = graph.with_self_loops().map_err(refuse)?;
+        }
+        Ok(graph)
+    }
+}
+
+impl std::fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("format", &self.format)
+            .field("normalize_features", &self.normalize_features)
+            .field("undirected", &self.undirected)
+            .field("self_loops", &self.self_loops)
+            .field("split", &self.split)
+            .field("split_seed", &self.split_seed)
+            .field("progress", &self.progress.is_some())
+            .finish()
+    }
+}
+
+/// What a reader finds in a file.
+pub(super) struct Parts {
+    pub graph: Graph,
+    pub edge_weights: Option<Vec<f32>>,
+    pub features: Features,
+    pub labels: Vec<u32>,
+    /// `None` where the file has none.
+    pub splits: Option<Splits>,
+    /// Whether features count words, and are customarily divided by their sums.
+    pub are_counts: bool,
+}
+
+impl Parts {
+    fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
+        if options.normalize_features.unwrap_or(self.are_counts) {
+            self.features.normalize_rows();
+        }
+        let splits = match (self.splits, options.split) {
+            (Some(splits), None) => splits,
+            (_, rule) => rule
+                .unwrap_or_default()
+                .split(&self.labels, options.split_seed),
+        };
+        let edges = self.graph.edges();
+        let graph = options.complete(self.graph)?;
+        if graph.edges() != edges
+            && let Some(weights) = self.edge_weights.take()
+            && weights.iter().any(|&weight| weight != 1.0)
+        {
+            tracing::warn!("edges were added, so the edge weights of the file are left out");
+        }
+        let dataset = Dataset::new("", graph, self.features, self.labels, splits)
+            .map_err(DataError::into_problem)?;
+        Ok(Dataset {
+            edge_weights: self.edge_weights,
+            ..dataset
+        })
+    }
+}
+
+impl Dataset {
+    /// Opens a dataset: a file or a folder, whose format its content tells. Bags of words are divided by their sums, as is
+    /// customary ([`Features::normalize_rows`]).
+    ///
+    /// # Errors
+    /// A [`DataError`] that names the file and, in it, the array or the line, the position and the value.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, DataError> {
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// Opens a dataset as `options` say.
+    ///
+    /// # Errors
+    /// As [`Dataset::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, DataError> {
+        let path = path.as_ref();
+        let in_file = |problem| DataError::in_file(path, problem);
+        let progress = options.progress();
+        let folder = |path, layout| Folder {
+            path,
+            layout,
+            progress,
+        };
+        let (parts, name) = match Place::of(path, options.format).map_err(in_file)? {
+            Place::File(format) => {
+                let parts = Input::open(path, progress).and_then(|input| labelled(input, format));
+                (parts.map_err(in_file)?, name_of(path))
+            }
+            Place::Ogb(path) => {
+                let name = name_of(&path);
+                (
+                    ogb::read(&folder(path, ogb::LAYOUT), options.undirected)?,
+                    name,
+                )
+            }
+            Place::DglReddit(path) => (
+                reddit::read(&folder(path, reddit::LAYOUT))?,
+                "reddit".into(),
+            ),
+            Place::Planetoid(path, name) => (
+                planetoid::read(&folder(path, planetoid::LAYOUT), &name)?,
+                name,
+            ),
+        };
+        let dataset = parts.into_dataset(options).map_err(in_file)?;
+        Ok(Self { name, ..dataset })
+    }
+
+    /// Reads a dataset from something that can be read and searched: a file, or bytes in a
+    /// [`Cursor`](std::io::Cursor). Its name is empty.
+    ///
+    /// # Errors
+    /// What is wrong, as [`Dataset::open`], without the name of a file.
+    pub fn read_from(
+        source: impl Read + Seek + Send,
+        options: &OpenOptions,
+    ) -> Result<Self, DataProblem> {
+        let mut input = Input::new(source, options.progress())?;
+        let format = format_of(&mut input, options)?;
+        labelled(input, format)?.into_dataset(options)
+    }
+}
+
+/// Graphs from files, as methods of [`Graph`].
+pub trait OpenGraph: Sized {
+    /// Opens a graph: a file or a folder, whose format its content tells; of a dataset, its graph.
+    ///
+    /// # Errors
+    /// A [`DataError`] that names the file and, in it, the array or the line, the position and the value.
+    fn open(path: impl AsRef<Path>) -> Result<Self, DataError> {
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// Opens a graph as `options` say; what they say about features and splits does not matter.
+    ///
+    /// # Errors
+    /// As [`OpenGraph::open`].
+    fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, DataError>;
+
+    /// Reads a graph from something that can be read and searched: a file, or bytes in a [`Cursor`](std::io::Cursor).
+    ///
+    /// # Errors
+    /// What is wrong, as [`OpenGraph::open`], without the name of a file.
+    ///
+    /// ```
+    /// use halfgnn_data::{OpenGraph, OpenOptions};
+    /// use halfgnn_graph::Graph;
+    ///
+    /// let text = std::io::Cursor::new("# from to\n0 1\n2 1\n");
+    /// let graph = Graph::read_from(text, &OpenOptions::default())?;
+    /// assert_eq!(graph.csr().row(1), [0, 2]);
+    /// # Ok::<(), halfgnn_data::DataProblem>(())
+    /// ```
+    fn read_from(
+        source: impl Read + Seek + Send,
+        options: &OpenOptions,
+    ) -> Result<Self, DataProblem>;
+}
+
+impl OpenGraph for Graph {
+    fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, DataError> {
+        let path = path.as_ref();
+        let in_file = |problem| DataError::in_file(path, problem);
+        let progress = options.progress();
+        let folder = |path, layout| Folder {
+            path,
+            layout,
+            progress,
+        };
+        let graph = match Place::of(path, options.format).map_err(in_file)? {
+            Place::File(format) => Input::open(path, progress)
+                .and_then(|input| bare(input, format, options))
+                .map_err(in_file)?,
+            Place::Ogb(path) => ogb::read_graph(&folder(path, ogb::LAYOUT), options.undirected)?,
+            Place::DglReddit(path) => reddit::read_graph(&folder(path, reddit::LAYOUT))?,
+            Place::Planetoid(path, name) => {
+                planetoid::read(&folder(path, planetoid::LAYOUT), &name)?.graph
+            }
+        };
+        options.complete(graph).map_err(in_file)
+    }
+
+    fn read_from(
+        source: impl Read + Seek + Send,
+        options: &OpenOptions,
+    ) -> Result<Self, DataProblem> {
+        let mut input = Input::new(source, options.progress())?;
+        let format = format_of(&mut input, options)?;
+        options.complete(bare(input, format, options)?)
+    }
+}
+
+/// The format that was asked for, or else the one that the content tells.
+fn format_of(input: &mut Input<'_>, options: &OpenOptions) -> Result<Format, DataProblem> {
+    options.format.map_or_else(|| format::of_input(input), Ok)
+}
+
+/// The dataset of a format that is one file.
+fn labelled(input: Input<'_>, format: Format) -> Result<Parts, DataProblem> {
+    match format {
+        Format::GnnBenchmark => gnn_benchmark::read(&mut Npz::open(input)?),
+        Format::Planetoid | Format::Ogb | Format::DglReddit => Err(several_files(format)),
+        Format::ScipySparse | Format::MatrixMarket | Format::EdgeList | Format::RawCsr => {
+            Err(DataProblem::NotLabelled {
+                format: format.description(),
+                known: format::known(Format::is_labelled),
+            })
+        }
+    }
+}
+
+/// The graph of a format that is one file.
+fn bare(input: Input<'_>, format: Format, options: &OpenOptions) -> Result<Graph, DataProblem> {
+    let progress = options.progress();
+    match format {
+        Format::GnnBenchmark => gnn_benchmark::read_graph(&mut Npz::open(input)?),
+        Format::ScipySparse => scipy::read(&mut Npz::open(input)?, progress),
+        Format::MatrixMarket => matrix_market::read(input, options.undirected, progress),
+        Format::EdgeList => edge_list::read(input, options.undirected, progress),
+        Format::RawCsr => raw_csr::read(input),
+        Format::Planetoid | Format::Ogb | Format::DglReddit => Err(several_files(format)),
+    }
+}
+
+fn several_files(format: Format) -> DataProblem {
+    DataProblem::SeveralFiles {
+        format: format.description(),
+    }
+}
+
+/// What to call what a path leads to: the last part without its extensions.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    Path::new(name)
+        .file_stem()
+        .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}

@@ -1,0 +1,522 @@
+//! The raw files of a node property prediction dataset of the Open Graph Benchmark (Hu et al., 2020), as the archive from
+//! its site unpacks: `ogbn-arxiv`, `ogbn-products` and others.
+//!
+//! ```text
+//! arxiv/
+//!   raw/edge.csv.gz              from,to          a line each, numbers from 0, no names of columns
+//!   raw/node-feat.csv.gz         0.1,-0.2,…
+//!   raw/node-label.csv.gz        4                "nan" where there is none
+//!   raw/num-node-list.csv.gz     169343
+//!   split/time/train.csv.gz      a vertex a line; valid.csv.gz and test.csv.gz beside it
+//! ```
+//! Each file may lie there unpacked as well. Edges are directed and left as they are; of `ogbn-products` each stands there
+//! in one direction, and OGB's own loader adds the other: [`undirected`](crate::OpenOptions::undirected).
+
+use std::path::Path;
+
+use super::brought_into_order;
+use super::edge_list::next_edge;
+use crate::error::{DataError, DataProblem};
+use crate::folder::{Folder, entries};
+use crate::input::Input;
+use crate::open::Parts;
+use crate::text::{Cursor, LineError, shown};
+use crate::{Features, MAX_CLASSES, Splits, UNLABELLED};
+use halfgnn_graph::{Direction, EdgeBlocks, Graph};
+
+/// What belongs in the folder.
+pub(crate) const LAYOUT: &str = "OGB's raw files are raw/edge.csv.gz, raw/node-feat.csv.gz, \
+     raw/node-label.csv.gz, raw/num-node-list.csv.gz and split/NAME/{train,valid,test}.csv.gz";
+
+const EDGES: &str = "raw/edge.csv.gz";
+const VERTICES: &str = "raw/num-node-list.csv.gz";
+const FEATURES: &str = "raw/node-feat.csv.gz";
+const LABELS: &str = "raw/node-label.csv.gz";
+
+/// Whether a folder holds such files.
+pub(crate) fn recognises(folder: &Path) -> bool {
+    [EDGES, "raw/edge.csv"]
+        .iter()
+        .any(|file| folder.join(file).is_file())
+}
+
+/// Reads all files.
+pub(crate) fn read(folder: &Folder<'_>, undirected: bool) -> Result<Parts, DataError> {
+    let graph = read_graph(folder, undirected)?;
+    let vertices = graph.vertices();
+    let labels = folder.read(LABELS, |input| labels(input, vertices))?;
+    let features = folder.read(FEATURES, |input| features(input, vertices))?;
+    Ok(Parts {
+        graph,
+        edge_weights: None,
+        features,
+        labels,
+        splits: splits(folder, vertices)?,
+        are_counts: false,
+    })
+}
+
+/// Reads the graph.
+pub(crate) fn read_graph(folder: &Folder<'_>, undirected: bool) -> Result<Graph, DataError> {
+    let vertices = folder.read(VERTICES, |input| {
+        let counts = wholes(input, u32::MAX.into(), "number of vertices")?;
+        match counts[..] {
+            [vertices] => Ok(vertices),
+            _ => Err(DataProblem::shape(
+                "num-node-list",
+                &[counts.len() as u64],
+                "(1), the vertices of one graph: a dataset of the kind ogbn",
+            )),
+        }
+    })?;
+    folder.read(EDGES, |input| {
+        let mut text = input.text()?;
+        let most = text.most_vertices();
+        if u64::from(vertices) > most {
+            return Err(DataProblem::TooManyPromised {
+                promised: vertices.into(),
+                most,
+            });
+        }
+        let mut edges = EdgeBlocks::default();
+        text.for_each_block(
+            |block| parse_edges(block, vertices),
+            |block| {
+                edges.push(block);
+                Ok(())
+            },
+        )?;
+        let direction = if undirected {
+            Direction::BothOnce
+        } else {
+            Direction::AsListed
+        };
+        brought_into_order(edges, vertices as usize, direction, folder.progress)
+    })
+}
+
+/// The edges of a block, as (to, from).
+fn parse_edges(block: &[u8], vertices: u32) -> Result<Vec<[u32; 2]>, LineError> {
+    let mut edges = Vec::with_capacity(block.len() / 8);
+    let mut cursor = Cursor::new(block);
+    while let Some((to, from, at)) = next_edge(&mut cursor)? {
+        if to.max(from) >= vertices.into() {
+            let reason = format!(
+                "edge {from},{to} has an end that is none of {vertices} vertices, numbered from 0"
+            );
+            return Err(cursor.error(at, reason));
+        }
+        edges.push([to as u32, from as u32]);
+    }
+    Ok(edges)
+}
+
+/// A whole number below `limit` in each line.
+fn wholes(input: Input<'_>, limit: u64, what: &str) -> Result<Vec<u32>, DataProblem> {
+    let parse = |field: &[u8]| {
+        let number = std::str::from_utf8(field)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok());
+        number
+            .filter(|&number| number < limit)
+            .map(|number| number as u32)
+            .ok_or_else(|| format!("'{}' is no {what}, below {limit}", shown(field)))
+    };
+    column(input, parse)
+}
+
+/// A label in each line: a whole number, which pandas may have written as a float, or "nan".
+fn labels(input: Input<'_>, vertices: usize) -> Result<Vec<u32>, DataProblem> {
+    let parse = |field: &[u8]| {
+        if field.is_empty() || field.eq_ignore_ascii_case(b"nan") {
+            return Ok(UNLABELLED);
+        }
+        let number = std::str::from_utf8(field)
+            .ok()
+            .and_then(|text| text.parse::<f64>().ok());
+        number
+            .filter(|label| label.fract() == 0.0 && (0.0..f64::from(MAX_CLASSES)).contains(label))
+            .map(|label| label as u32)
+            .ok_or_else(|| {
+                format!(
+                    "'{}' is no label, a whole number below {MAX_CLASSES}",
+                    shown(field)
+                )
+            })
+    };
+    let labels = column(input, parse)?;
+    if labels.len() != vertices {
+        let wanted = format!("({vertices}), a line for each vertex");
+        return Err(DataProblem::shape("labels", &[labels.len() as u64], wanted));
+    }
+    Ok(labels)
+}
+
+/// What `parse` makes of each line, which has one column.
+fn column(
+    input: Input<'_>,
+    parse: impl Fn(&[u8]) -> Result<u32, String> + Sync,
+) -> Result<Vec<u32>, DataProblem> {
+    let mut all: Vec<u32> = Vec::new();
+    input.text()?.for_each_block(
+        |block| {
+            let mut values = Vec::new();
+            let mut cursor = Cursor::new(block);
+            while cursor.peek().is_some() {
+                let start = cursor.at;
+                cursor.skip_blanks(b' ');
+                let field = cursor.field(b',');
+                values.push(parse(field).map_err(|reason| cursor.error(start, reason))?);
+                cursor.skip_blanks(b' ');
+                if !cursor.at_line_end() {
+                    return Err(cursor.error(
+                        start,
+                        "there are several columns, where one is wanted: a class or a vertex",
+                    ));
+                }
+                cursor.skip_line();
+            }
+            Ok(values)
+        },
+        |values| {
+            all.extend(values);
+            Ok(())
+        },
+    )?;
+    Ok(all)
+}
+
+/// A row of numbers in each line.
+fn features(input: Input<'_>, vertices: usize) -> Result<Features, DataProblem> {
+    let mut text = input.text()?;
+    let columns = match text.peek_line()? {
+        Some(line) if !line.trim().is_empty() => line.split(',').count(),
+        _ => {
+            return Err(DataProblem::shape(
+                "features",
+                &[vertices as u64, 0],
+                "at least one column",
+            ));
+        }
+    };
+    let too_large = || DataProblem::TooLarge {
+        what: "a matrix",
+        rows: vertices as u64,
+        columns: columns as u64,
+    };
+    // A number takes two bytes of text, or more than one of a packed text; what the text cannot hold is not made room for.
+    let len = vertices.checked_mul(columns).ok_or_else(too_large)?;
+    let held = usize::try_from(text.file_bytes()).unwrap_or(usize::MAX);
+    let mut values: Vec<f32> = Vec::new();
+    values
+        .try_reserve_exact(len.min(held))
+        .map_err(|_| too_large())?;
+    text.for_each_block(
+        |block| parse_rows(block, columns),
+        |block| {
+            if values.len() + block.len() <= len {
+                values.extend(block);
+                return Ok(());
+            }
+            let rows = ((values.len() + block.len()) / columns) as u64;
+            let wanted = format!("({vertices}, {columns}), a line for each vertex");
+            Err(DataProblem::shape(
+                "features",
+                &[rows, columns as u64],
+                wanted,
+            ))
+        },
+    )?;
+    if values.len() != len {
+        let shape = [(values.len() / columns) as u64, columns as u64];
+        let wanted = format!("({vertices}, {columns}), a line for each vertex");
+        return Err(DataProblem::shape("features", &shape, wanted));
+    }
+    Features::dense(columns, values)
+}
+
+fn parse_rows(block: &[u8], columns: usize) -> Result<Vec<f32>, LineError> {
+    let mut values = Vec::with_capacity(block.len() / 8);
+    let mut cursor = Cursor::new(block);
+    while cursor.peek().is_some() {
+        let start = cursor.at;
+        for column in 0..columns {
+            cursor.skip_blanks(b' ');
+            if column > 0 {
+                if cursor.peek() != Some(b',') {
+                    return Err(cursor.error(
+                        start,
+                        format!("there are {column} numbers, where the first line has {columns}"),
+                    ));
+                }
+                cursor.at += 1;
+                cursor.skip_blanks(b' ');
+            }
+            let at = cursor.at;
+            let field = cursor.field(b',');
+            let value = std::str::from_utf8(field)
+                .ok()
+                .and_then(|text| text.parse::<f32>().ok());
+            match value.filter(|value| value.is_finite()) {
+                Some(value) => values.push(value),
+                None => {
+                    return Err(cursor.error(at, format!("'{}' is no finite number", shown(field))));
+                }
+            }
+        }
+        cursor.skip_blanks(b' ');
+        if !cursor.at_line_end() {
+            return Err(cursor.error(
+                start,
+                format!("there are more numbers than the {columns} of the first line"),
+            ));
+        }
+        cursor.skip_line();
+    }
+    Ok(values)
+}
+
+/// The splits, by whatever rule there is one; `None` without any.
+fn splits(folder: &Folder<'_>, vertices: usize) -> Result<Option<Splits>, DataError> {
+    let split = folder.path.join("split");
+    if !split.is_dir() {
+        return Ok(None);
+    }
+    let rules = entries(&split).map_err(|problem| DataError::in_file(&split, problem))?;
+    let has_train = |rule: &&String| folder.find(&format!("split/{rule}/train.csv.gz")).is_some();
+    let Some(rule) = rules.iter().find(has_train) else {
+        return Ok(None);
+    };
+    let list = |name: &str| {
+        folder.read(&format!("split/{rule}/{name}.csv.gz"), |input| {
+            wholes(input, vertices as u64, "vertex")
+        })
+    };
+    Ok(Some(Splits {
+        train: list("train")?,
+        val: list("valid")?,
+        test: list("test")?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OpenGraph;
+    use crate::testing::{Folder as Files, gzip};
+    use crate::{Dataset, Format, OpenOptions, SplitRule};
+
+    const FILES: [(&str, &str); 7] = [
+        (EDGES, "0,1\n0,2\n3,0\n2,2\n"),
+        (VERTICES, "4\n"),
+        (FEATURES, "0.5,-1.25e-1,3\n1,2,3\n0.0,0.0,0.0\n-7, 8 ,9"),
+        (LABELS, "2\n0\nnan\n1.0\n"),
+        ("split/time/train.csv.gz", "3\n"),
+        ("split/time/valid.csv.gz", "0\n"),
+        ("split/time/test.csv.gz", "1\n"),
+    ];
+
+    fn write(files: &Files, name: &str, text: &str) {
+        std::fs::create_dir_all(files.path().join(name).parent().unwrap()).unwrap();
+        files.write(name, &gzip(text.as_bytes()));
+    }
+
+    fn folder() -> Files {
+        let files = Files::new();
+        FILES
+            .iter()
+            .for_each(|(name, text)| write(&files, name, text));
+        files
+    }
+
+    #[test]
+    fn as_the_archives_unpack() {
+        let files = folder();
+        assert_eq!(Format::detect(files.path()).unwrap(), Format::Ogb);
+        let dataset = Dataset::open(files.path()).unwrap();
+        let graph = Graph::from_edges(4, &[1, 2, 0, 2], &[0, 0, 3, 2]).unwrap();
+        assert_eq!(dataset.graph, graph);
+        assert_eq!(Graph::open(files.path()).unwrap(), graph);
+        assert_eq!(dataset.labels, [2, 0, UNLABELLED, 1]);
+        assert_eq!(
+            (dataset.train, dataset.val, dataset.test),
+            (vec![3], vec![0], vec![1])
+        );
+        let features = [
+            0.5, -0.125, 3.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.0, -7.0, 8.0, 9.0,
+        ];
+        assert_eq!(dataset.features.to_dense().unwrap(), features);
+        // From inside, and unpacked.
+        files.write("raw/edge.csv", FILES[0].1.as_bytes());
+        std::fs::remove_file(files.path().join(EDGES)).unwrap();
+        let options = OpenOptions {
+            undirected: true,
+            ..OpenOptions::default()
+        };
+        let undirected = Dataset::open_with(files.path().join("raw"), &options).unwrap();
+        assert_eq!(undirected.graph, graph.to_undirected().unwrap());
+    }
+
+    #[test]
+    fn splits_are_made_where_there_are_none() {
+        let files = folder();
+        std::fs::remove_dir_all(files.path().join("split")).unwrap();
+        let dataset = Dataset::open(files.path()).unwrap();
+        assert_eq!(dataset.train, [0, 1, 3]);
+        let split = Some(SplitRule::Fractions {
+            train: 0.34,
+            val: 0.33,
+        });
+        let options = OpenOptions {
+            split,
+            ..OpenOptions::default()
+        };
+        let dataset = Dataset::open_with(files.path(), &options).unwrap();
+        assert_eq!(
+            [dataset.train.len(), dataset.val.len(), dataset.test.len()],
+            [1; 3]
+        );
+    }
+
+    #[test]
+    fn files_that_are_missing() {
+        for (name, _) in FILES {
+            let files = folder();
+            std::fs::remove_file(files.path().join(name)).unwrap();
+            match Dataset::open(files.path()) {
+                // Without a train list there is no rule, and a split is made.
+                Ok(_) => assert_eq!(name, "split/time/train.csv.gz"),
+                Err(error) if name == EDGES => assert!(
+                    error.to_string().contains("is in no format that is known"),
+                    "{error}"
+                ),
+                Err(error) => assert!(
+                    error
+                        .to_string()
+                        .contains(&format!("has no file {name}; OGB's raw files are")),
+                    "{error}"
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_are_refused() {
+        for (name, text, message) in [
+            (
+                EDGES,
+                "0,1\n0,4\n",
+                "line 2: edge 0,4 has an end that is none of 4 vertices",
+            ),
+            (EDGES, "0,1\n-1,0\n", "line 2: '-1' is no vertex id"),
+            (
+                EDGES,
+                "0,1\n2",
+                "line 2: an edge has two vertex ids, and one is there",
+            ),
+            (
+                VERTICES,
+                "4\n4\n",
+                "num-node-list: the shape is [2], where (1)",
+            ),
+            (VERTICES, "", "num-node-list: the shape is [0], where (1)"),
+            (
+                VERTICES,
+                "-4\n",
+                "line 1: '-4' is no number of vertices, below 4294967295",
+            ),
+            (
+                VERTICES,
+                "4000000000\n",
+                "the header promises 4000000000 vertices",
+            ),
+            (LABELS, "1\n2\n3\n", "labels: the shape is [3], where (4)"),
+            (
+                LABELS,
+                "1\n0,1\n3\n4\n",
+                "line 2: there are several columns",
+            ),
+            (LABELS, "1\n0.5\n3\n4\n", "line 2: '0.5' is no label"),
+            (LABELS, "1\n65536\n3\n4\n", "line 2: '65536' is no label"),
+            (LABELS, "1\n-1\n3\n4\n", "line 2: '-1' is no label"),
+            (
+                FEATURES,
+                "",
+                "features: the shape is [4, 0], where at least one column",
+            ),
+            (
+                FEATURES,
+                "1,2\n3,4\n5,6\n",
+                "features: the shape is [3, 2], where (4, 2)",
+            ),
+            (
+                FEATURES,
+                "1\n2\n3\n4\n5\n",
+                "features: the shape is [5, 1], where (4, 1)",
+            ),
+            (
+                FEATURES,
+                "1,2\n3\n5,6\n7,8\n",
+                "line 2: there are 1 numbers, where the first line has 2",
+            ),
+            (
+                FEATURES,
+                "1,2\n3,4,5\n5,6\n7,8\n",
+                "line 2: there are more numbers than the 2",
+            ),
+            (
+                FEATURES,
+                "1,2\n3,nan\n5,6\n7,8\n",
+                "line 2: 'nan' is no finite number",
+            ),
+            (
+                FEATURES,
+                "1,2\n3,1e39\n5,6\n7,8\n",
+                "line 2: '1e39' is no finite number",
+            ),
+            (
+                FEATURES,
+                "1,2\n3,\n5,6\n7,8\n",
+                "line 2: '' is no finite number",
+            ),
+            (
+                "split/time/valid.csv.gz",
+                "0\n4\n",
+                "line 2: '4' is no vertex, below 4",
+            ),
+            (
+                "split/time/valid.csv.gz",
+                "3\n",
+                "vertex 3 is in train and again in val",
+            ),
+        ] {
+            let files = folder();
+            write(&files, name, text);
+            let error = Dataset::open(files.path()).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!(": {message}")),
+                "{name} {text:?}: {error}"
+            );
+            let elsewhere = ["again", "promises"]
+                .iter()
+                .any(|word| message.contains(word));
+            assert!(error.contains(name) || elsewhere, "{error}");
+            assert!(!error.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn files_cut_anywhere_are_refused() {
+        for (name, text) in FILES {
+            let files = folder();
+            let whole = gzip(text.as_bytes());
+            for len in 0..whole.len() {
+                files.write(name, &whole[..len]);
+                assert!(
+                    Dataset::open(files.path()).is_err(),
+                    "{len} bytes of {name}"
+                );
+            }
+        }
+    }
+}

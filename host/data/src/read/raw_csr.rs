@@ -1,0 +1,134 @@
+//! Raw compressed rows: `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]`, little-endian, nothing
+//! else. The header tells the length of the file, by which the format is recognised.
+
+use std::io::{self, Read};
+
+use rayon::prelude::*;
+
+use crate::error::DataProblem;
+use crate::input::Input;
+use halfgnn_graph::Graph;
+
+pub(crate) const HEADER_BYTES: u64 = 16;
+
+/// Reads a file. Nothing is allocated before the header is found to fit the file's length.
+pub(crate) fn read(mut input: Input<'_>) -> Result<Graph, DataProblem> {
+    let bytes = input.len();
+    if bytes == 0 {
+        return Err(DataProblem::Empty);
+    }
+    let mut header = [0; HEADER_BYTES as usize];
+    input.read_exact(&mut header)?;
+    let (vertices, edges) = counts(&header);
+    if file_bytes(&header) != Some(bytes) {
+        return Err(DataProblem::RawHeader {
+            vertices,
+            edges,
+            bytes,
+        });
+    }
+    let mut words = |count: usize| -> io::Result<Vec<u32>> {
+        let mut words = vec![0u32; count];
+        // In pieces, so that progress is told.
+        for piece in words.chunks_mut(1 << 18) {
+            input.read_exact(bytemuck::cast_slice_mut(piece))?;
+        }
+        words
+            .par_iter_mut()
+            .for_each(|word| *word = u32::from_le(*word));
+        Ok(words)
+    };
+    let offsets = words(vertices as usize + 1)?
+        .into_par_iter()
+        .map(u64::from)
+        .collect();
+    let columns = words(edges as usize)?;
+    Graph::from_offsets(offsets, columns).map_err(|error| DataProblem::graph("raw CSR", error))
+}
+
+/// Whether a file of `bytes` bytes that starts with `head` is raw CSR.
+pub(crate) fn recognises(head: &[u8], bytes: u64) -> bool {
+    head.first_chunk().and_then(file_bytes) == Some(bytes)
+}
+
+/// Vertices and edges.
+fn counts(header: &[u8; HEADER_BYTES as usize]) -> (i64, i64) {
+    let [vertices, edges] =
+        [0, 8].map(|at| i64::from_le_bytes(std::array::from_fn(|i| header[at + i])));
+    (vertices, edges)
+}
+
+/// How long the file should be; `None` where no file could be.
+fn file_bytes(header: &[u8; HEADER_BYTES as usize]) -> Option<u64> {
+    let (vertices, edges) = counts(header);
+    let (vertices, edges) = (u64::try_from(vertices).ok()?, u64::try_from(edges).ok()?);
+    let words = vertices.checked_add(1)?.checked_add(edges)?;
+    words.checked_mul(4)?.checked_add(HEADER_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::input::Silent;
+
+    fn read_bytes(bytes: &[u8]) -> Result<Graph, DataProblem> {
+        read(Input::new(Cursor::new(bytes), &Silent)?)
+    }
+
+    fn bytes(vertices: i64, edges: i64, words: &[i32]) -> Vec<u8> {
+        let header = [vertices, edges].into_iter().flat_map(i64::to_le_bytes);
+        let words = words.iter().flat_map(|word| word.to_le_bytes());
+        header.chain(words).collect()
+    }
+
+    #[test]
+    fn a_graph_is_read() {
+        let bytes = bytes(3, 4, &[0, 2, 2, 4, 1, 2, 0, 1]);
+        assert!(recognises(&bytes, bytes.len() as u64));
+        let graph = read_bytes(&bytes).unwrap();
+        assert_eq!(graph.offsets(), [0, 2, 2, 4]);
+        assert_eq!(graph.cols(), [1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn broken_files_are_refused() {
+        let whole = bytes(3, 4, &[0, 2, 2, 4, 1, 2, 0, 1]);
+        for len in 0..whole.len() {
+            let error = read_bytes(&whole[..len]).unwrap_err();
+            match len {
+                0 => assert!(matches!(error, DataProblem::Empty)),
+                1..16 => assert!(matches!(error, DataProblem::Io(_)), "{len} bytes: {error}"),
+                _ => assert!(
+                    matches!(
+                        error,
+                        DataProblem::RawHeader {
+                            vertices: 3,
+                            edges: 4,
+                            ..
+                        }
+                    ),
+                    "{len} bytes: {error}"
+                ),
+            }
+            assert!(!recognises(&whole[..len], len as u64));
+        }
+        for (vertices, edges) in [
+            (-1, 4),
+            (i64::MAX, i64::MAX),
+            (i64::MIN, i64::MIN),
+            (1 << 33, 1 << 33),
+        ] {
+            let error = read_bytes(&bytes(vertices, edges, &[])).unwrap_err();
+            assert!(matches!(error, DataProblem::RawHeader { .. }), "{error}");
+        }
+        for words in [[0, 1, 1], [1, 0, 0], [0, -1, 0], [0, 1, -1]] {
+            let error = read_bytes(&bytes(1, 1, &words)).unwrap_err();
+            assert!(
+                matches!(error, DataProblem::Graph { .. }),
+                "{words:?}: {error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Which vertices are trained on, validated on and tested on.
+
+use halfgnn_contract::rng;
+
+use super::UNLABELLED;
+use super::error::DataProblem;
+use halfgnn_graph::generate::{shuffled, stream};
+
+/// Three lists of vertices that share none. A vertex may be in no list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Splits {
+    /// The vertices whose labels the model learns from.
+    pub train: Vec<u32>,
+    /// The vertices that choose the epoch.
+    pub val: Vec<u32>,
+    /// The vertices that tell how good the model is.
+    pub test: Vec<u32>,
+}
+
+/// How labelled vertices are split by chance.
+///
+/// As text: `per-class:20,30`, `public:20,500,1000`, `fractions:0.6,0.2`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum SplitRule {
+    /// [`Splits::per_class`]: so many of each class to train and to validate on, the rest to test on.
+    PerClass {
+        /// Vertices of each class to train on.
+        train: usize,
+        /// Vertices of each class to validate on.
+        val: usize,
+    },
+    /// So many of each class to train on, and so many of all classes together to validate and to test on; the rest is in
+    /// no split. With 20, 500 and 1,000 it is what Planetoid's public splits of Cora, Citeseer and PubMed are like (Yang
+    /// et al., 2016).
+    Public {
+        /// Vertices of each class to train on.
+        train: usize,
+        /// Vertices to validate on.
+        val: usize,
+        /// Vertices to test on.
+        test: usize,
+    },
+    /// Shares of the labelled vertices, whatever their class; the rest to test on.
+    Fractions {
+        /// The share to train on.
+        train: f64,
+        /// The share to validate on.
+        val: f64,
+    },
+}
+
+impl Default for SplitRule {
+    /// 20 of each class to train on, 30 to validate on, the rest to test on (Shchur et al., 2018).
+    fn default() -> Self {
+        Self::PerClass { train: 20, val: 30 }
+    }
+}
+
+impl SplitRule {
+    /// The splits of `labels` by `seed`, the same on every machine. Vertices without a label are in none.
+    pub fn split(self, labels: &[u32], seed: u64) -> Splits {
+        let order = || {
+            shuffled(labels.len(), rng::key(seed, stream::SPLIT))
+                .into_iter()
+                .filter(|&vertex| labels[vertex as usize] != UNLABELLED)
+        };
+        match self {
+            Self::PerClass { train, val } => Splits::per_class(labels, train, val, seed),
+            Self::Public { train, val, test } => {
+                let splits = Splits::per_class(labels, train, 0, seed);
+                let mut rest = order().filter(|vertex| splits.train.binary_search(vertex).is_err());
+                let mut take = |count| {
+                    let mut list: Vec<u32> = rest.by_ref().take(count).collect();
+                    list.sort_unstable();
+                    list
+                };
+                let (val, test) = (take(val), take(test));
+                Splits {
+                    val,
+                    test,
+                    ..splits
+                }
+            }
+            Self::Fractions { train, val } => {
+                let order: Vec<u32> = order().collect();
+                let share = |fraction: f64| (fraction * order.len() as f64).round() as usize;
+                let train = share(train).min(order.len());
+                let val = share(val).min(order.len() - train);
+                let sorted = |list: &[u32]| {
+                    let mut list = list.to_vec();
+                    list.sort_unstable();
+                    list
+                };
+                Splits {
+                    train: sorted(&order[..train]),
+                    val: sorted(&order[train..train + val]),
+                    test: sorted(&order[train + val..]),
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for SplitRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::PerClass { train, val } => write!(f, "per-class:{train},{val}"),
+            Self::Public { train, val, test } => write!(f, "public:{train},{val},{test}"),
+            Self::Fractions { train, val } => write!(f, "fractions:{train},{val}"),
+        }
+    }
+}
+
+impl std::str::FromStr for SplitRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        fn numbers<T: std::str::FromStr>(text: &str) -> Option<Vec<T>> {
+            text.split(',')
+                .map(|word| word.trim().parse().ok())
+                .collect()
+        }
+        let (rule, values) = text.split_once(':').unwrap_or((text, ""));
+        let read = match rule {
+            "per-class" => numbers(values).and_then(|numbers| match numbers[..] {
+                [train, val] => Some(Self::PerClass { train, val }),
+                _ => None,
+            }),
+            "public" => numbers(values).and_then(|numbers| match numbers[..] {
+                [train, val, test] => Some(Self::Public { train, val, test }),
+                _ => None,
+            }),
+            "fractions" => numbers::<f64>(values).and_then(|numbers| match numbers[..] {
+                [train, val] if train >= 0.0 && val >= 0.0 && train + val <= 1.0 => {
+                    Some(Self::Fractions { train, val })
+                }
+                _ => None,
+            }),
+            _ => None,
+        };
+        read.ok_or_else(|| {
+            "a split is per-class:TRAIN,VAL or public:TRAIN,VAL,TEST (counts) or fractions:TRAIN,VAL (from 0 to 1)".into()
+        })
+    }
+}
+
+impl Splits {
+    /// `train` vertices of each class to train on, `val` of each to validate on, and all others that are labelled to
+    /// test on, chosen by `seed`: Shchur et al., "Pitfalls of graph neural network evaluation", 2018, with 20 and 30.
+    /// A class that is too small gives what it has, to training first.
+    pub fn per_class(labels: &[u32], train: usize, val: usize, seed: u64) -> Self {
+        let mut splits = Self::default();
+        let mut taken = std::collections::HashMap::<u32, usize>::new();
+        for vertex in shuffled(labels.len(), rng::key(seed, stream::SPLIT)) {
+            let label = labels[vertex as usize];
+            if label == UNLABELLED {
+                continue;
+            }
+            let taken = taken.entry(label).or_default();
+            let list = match *taken {
+                before if before < train => &mut splits.train,
+                before if before < train.saturating_add(val) => &mut splits.val,
+                _ => &mut splits.test,
+            };
+            *taken += 1;
+            list.push(vertex);
+        }
+        for list in [&mut splits.train, &mut splits.val, &mut splits.test] {
+            list.sort_unstable();
+        }
+        splits
+    }
+
+    /// That every vertex of the lists exists, has a label and is in one list, once.
+    ///
+    /// # Errors
+    /// [`DataProblem::Value`] and [`DataProblem::Overlap`].
+    pub fn check(&self, labels: &[u32]) -> Result<(), DataProblem> {
+        let lists = [
+            ("train", &self.train),
+            ("val", &self.val),
+            ("test", &self.test),
+        ];
+        let mut owner: Vec<Option<&'static str>> = vec![None; labels.len()];
+        for (name, list) in lists {
+            for (at, &vertex) in list.iter().enumerate() {
+                let Some(owner) = owner.get_mut(vertex as usize) else {
+                    let why = format!("but there are {} vertices", labels.len());
+                    return Err(DataProblem::value(name, at as u64, vertex, why));
+                };
+                if labels[vertex as usize] == UNLABELLED {
+                    return Err(DataProblem::value(
+                        name,
+                        at as u64,
+                        vertex,
+                        "a vertex without a label",
+                    ));
+                }
+                if let Some(first) = owner.replace(name) {
+                    return Err(DataProblem::Overlap {
+                        vertex,
+                        first,
+                        second: name,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_split_by_class_takes_what_it_says() {
+        let mut labels: Vec<u32> = (0..300).map(|vertex| vertex % 3).collect();
+        labels.extend([3, 3, 3, UNLABELLED]);
+        let splits = Splits::per_class(&labels, 2, 30, 9);
+        splits.check(&labels).unwrap();
+        let of = |list: &[u32]| {
+            let count = |class| {
+                list.iter()
+                    .filter(|&&vertex| labels[vertex as usize] == class)
+                    .count()
+            };
+            [0, 1, 2, 3].map(count)
+        };
+        assert_eq!(
+            [of(&splits.train), of(&splits.val), of(&splits.test)],
+            [[2; 4], [30, 30, 30, 1], [68, 68, 68, 0]]
+        );
+        assert_eq!(splits, Splits::per_class(&labels, 2, 30, 9));
+        assert_ne!(splits, Splits::per_class(&labels, 2, 30, 10));
+    }
+
+    #[test]
+    fn rules_split_as_they_say() {
+        let mut labels: Vec<u32> = (0..2000).map(|vertex| vertex % 4).collect();
+        labels[7] = UNLABELLED;
+        let sizes = |rule: &str| {
+            let rule: SplitRule = rule.parse().unwrap();
+            assert_eq!(rule.to_string().parse(), Ok(rule));
+            let splits = rule.split(&labels, 3);
+            splits.check(&labels).unwrap();
+            assert_eq!(splits, rule.split(&labels, 3));
+            assert_ne!(splits, rule.split(&labels, 4));
+            [splits.train.len(), splits.val.len(), splits.test.len()]
+        };
+        assert_eq!(sizes("per-class:20,30"), [80, 120, 1799]);
+        assert_eq!(sizes("public:20,500,1000"), [80, 500, 1000]);
+        assert_eq!(sizes("public:20,500,100000"), [80, 500, 1419]);
+        assert_eq!(sizes("fractions:0.6,0.2"), [1199, 400, 400]);
+        assert_eq!(sizes("fractions: 0.9, 0.5e-1"), [1799, 100, 100]);
+        for text in [
+            "",
+            "per-class",
+            "per-class:1",
+            "public:1,2",
+            "fractions:0.8,0.3",
+            "fractions:nan,0",
+            "half:1,2",
+            "per-class:-1,2",
+        ] {
+            assert!(
+                text.parse::<SplitRule>()
+                    .unwrap_err()
+                    .starts_with("a split is"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn splits_are_checked() {
+        let labels = [0, 1, 0, UNLABELLED];
+        let message = |train: &[u32], val: &[u32], test: &[u32]| {
+            let splits = Splits {
+                train: train.to_vec(),
+                val: val.to_vec(),
+                test: test.to_vec(),
+            };
+            splits.check(&labels).unwrap_err().to_string()
+        };
+        assert_eq!(
+            message(&[0], &[1, 4], &[]),
+            "val[1] is 4, but there are 4 vertices"
+        );
+        assert_eq!(
+            message(&[0], &[], &[3]),
+            "test[0] is 3, a vertex without a label"
+        );
+        assert!(
+            message(&[0, 1], &[2], &[1]).starts_with("vertex 1 is in train and again in test;")
+        );
+        assert!(message(&[0, 0], &[], &[]).starts_with("vertex 0 is in train and again in train;"));
+        Splits::default().check(&labels).unwrap();
+    }
+}

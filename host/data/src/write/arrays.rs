@@ -1,0 +1,230 @@
+//! Archives of arrays as numpy writes them, and raw compressed rows.
+
+use std::io::{self, Seek, Write};
+
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use super::not_written;
+use crate::{DataProblem, Dataset, Features, Format, UNLABELLED};
+use halfgnn_graph::Graph;
+
+/// A number as it lies in a file.
+trait Number: Copy {
+    /// The type, as numpy calls it.
+    const DESCR: &'static str;
+    const BYTES: usize;
+    fn put(self, to: &mut Vec<u8>);
+}
+
+macro_rules! number {
+    ($type:ty, $descr:literal) => {
+        impl Number for $type {
+            const DESCR: &'static str = $descr;
+            const BYTES: usize = size_of::<$type>();
+            fn put(self, to: &mut Vec<u8>) {
+                to.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+    };
+}
+number!(i32, "<i4");
+number!(i64, "<i8");
+number!(f32, "<f4");
+
+/// `scipy.sparse.save_npz` of the adjacency as a `csr_matrix` of ones.
+pub(super) fn scipy(to: impl Write + Seek, graph: &Graph) -> Result<(), DataProblem> {
+    let mut archive = Archive::new(to);
+    archive.indices("indices", graph.cols())?;
+    archive.offsets("indptr", graph.offsets())?;
+    archive.word("format", "csr")?;
+    archive.shape("shape", graph.vertices(), graph.vertices())?;
+    archive.array(
+        "data",
+        &[graph.edges()],
+        std::iter::repeat_n(1.0_f32, graph.edges()),
+    )?;
+    archive.finish()
+}
+
+/// The archive of gnn-benchmark.
+pub(super) fn gnn_benchmark(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataProblem> {
+    let graph = &dataset.graph;
+    let mut archive = Archive::new(to);
+    match &dataset.edge_weights {
+        Some(weights) => archive.array("adj_data", &[weights.len()], weights.iter().copied())?,
+        None => archive.array(
+            "adj_data",
+            &[graph.edges()],
+            std::iter::repeat_n(1.0_f32, graph.edges()),
+        )?,
+    }
+    archive.indices("adj_indices", graph.cols())?;
+    archive.offsets("adj_indptr", graph.offsets())?;
+    archive.shape("adj_shape", graph.vertices(), graph.vertices())?;
+    match &dataset.features {
+        Features::Dense(dense) => {
+            let shape = [graph.vertices(), dataset.feature_len()];
+            archive.array("attr_matrix", &shape, dense.values().iter().copied())?;
+        }
+        Features::Sparse(sparse) => {
+            archive.array(
+                "attr_data",
+                &[sparse.values().len()],
+                sparse.values().iter().copied(),
+            )?;
+            archive.indices("attr_indices", sparse.indices())?;
+            archive.offsets("attr_indptr", sparse.offsets())?;
+            archive.shape("attr_shape", graph.vertices(), dataset.feature_len())?;
+        }
+    }
+    let label = |&label: &u32| {
+        if label == UNLABELLED {
+            -1
+        } else {
+            i64::from(label)
+        }
+    };
+    archive.array(
+        "labels",
+        &[dataset.labels.len()],
+        dataset.labels.iter().map(label),
+    )?;
+    let splits = [
+        ("train_idx", &dataset.train),
+        ("val_idx", &dataset.val),
+        ("test_idx", &dataset.test),
+    ];
+    for (key, list) in splits {
+        archive.array(
+            key,
+            &[list.len()],
+            list.iter().map(|&vertex| i64::from(vertex)),
+        )?;
+    }
+    archive.finish()
+}
+
+/// Raw compressed rows.
+pub(super) fn raw_csr(to: &mut impl Write, graph: &Graph) -> Result<(), DataProblem> {
+    if i32::try_from(graph.edges()).is_err() || i32::try_from(graph.vertices()).is_err() {
+        return Err(not_written(
+            Format::RawCsr,
+            "a graph of 2^31 edges or vertices",
+        ));
+    }
+    let counts = [graph.vertices() as i64, graph.edges() as i64];
+    put_all(to, counts.into_iter())?;
+    put_all(to, graph.offsets().iter().map(|&offset| offset as i32))?;
+    put_all(to, graph.cols().iter().map(|&col| col as i32))?;
+    Ok(())
+}
+
+struct Archive<W: Write + Seek>(ZipWriter<W>);
+
+impl<W: Write + Seek> Archive<W> {
+    fn new(to: W) -> Self {
+        Self(ZipWriter::new(to))
+    }
+
+    fn indices(&mut self, key: &str, values: &[u32]) -> Result<(), DataProblem> {
+        self.whole(key, values, values.iter().copied().max().map(u64::from))
+    }
+
+    fn offsets(&mut self, key: &str, values: &[u64]) -> Result<(), DataProblem> {
+        self.whole(key, values, values.last().copied())
+    }
+
+    /// Whole numbers as scipy has them: 32 bits where the largest fits.
+    fn whole<T: Copy + Into<u64>>(
+        &mut self,
+        key: &str,
+        values: &[T],
+        largest: Option<u64>,
+    ) -> Result<(), DataProblem> {
+        let (shape, numbers) = ([values.len()], values.iter().map(|&value| value.into()));
+        if largest.is_none_or(|largest| largest <= i32::MAX as u64) {
+            self.array(key, &shape, numbers.map(|number| number as i32))
+        } else {
+            self.array(key, &shape, numbers.map(|number| number as i64))
+        }
+    }
+
+    fn shape(&mut self, key: &str, rows: usize, columns: usize) -> Result<(), DataProblem> {
+        self.array(key, &[2], [rows as i64, columns as i64].into_iter())
+    }
+
+    /// A string, as numpy has those of Python's bytes.
+    fn word(&mut self, key: &str, word: &str) -> Result<(), DataProblem> {
+        self.start(key, &format!("|S{}", word.len()), &[], word.len())?;
+        self.0.write_all(word.as_bytes())?;
+        Ok(())
+    }
+
+    fn array<T: Number>(
+        &mut self,
+        key: &str,
+        shape: &[usize],
+        values: impl Iterator<Item = T>,
+    ) -> Result<(), DataProblem> {
+        let bytes = shape.iter().product::<usize>() * T::BYTES;
+        self.start(key, T::DESCR, shape, bytes)?;
+        put_all(&mut self.0, values)?;
+        Ok(())
+    }
+
+    /// Begins an array: the header of version 1.0, padded so that the data start at a multiple of 64 bytes.
+    fn start(
+        &mut self,
+        key: &str,
+        descr: &str,
+        shape: &[usize],
+        bytes: usize,
+    ) -> Result<(), DataProblem> {
+        const BEFORE: usize = 10;
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Deflated)
+            .compression_level(Some(1)) // numbers hardly shrink further
+            .large_file(bytes + (1 << 20) > u32::MAX as usize);
+        self.0
+            .start_file(format!("{key}.npy"), options)
+            .map_err(io::Error::from)?;
+        let sides = match shape {
+            [side] => format!("{side},"),
+            sides => {
+                let sides: Vec<String> = sides.iter().map(usize::to_string).collect();
+                sides.join(", ")
+            }
+        };
+        let mut header =
+            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sides}), }}");
+        let padded = (BEFORE + header.len() + 1).next_multiple_of(64) - BEFORE - 1;
+        header.extend(std::iter::repeat_n(' ', padded - header.len()));
+        header.push('\n');
+        self.0.write_all(b"\x93NUMPY\x01\x00")?;
+        self.0.write_all(&(header.len() as u16).to_le_bytes())?;
+        self.0.write_all(header.as_bytes())?;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), DataProblem> {
+        self.0.finish().map_err(io::Error::from)?;
+        Ok(())
+    }
+}
+
+fn put_all<T: Number>(to: &mut impl Write, mut values: impl Iterator<Item = T>) -> io::Result<()> {
+    const NUMBERS: usize = 1 << 14;
+    let mut buffer = Vec::with_capacity(NUMBERS * T::BYTES);
+    loop {
+        buffer.clear();
+        values
+            .by_ref()
+            .take(NUMBERS)
+            .for_each(|value| value.put(&mut buffer));
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        to.write_all(&buffer)?;
+    }
+}

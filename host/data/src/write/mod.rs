@@ -1,0 +1,180 @@
+//! Writers of the formats that are one file.
+
+mod arrays;
+mod lines;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::Path;
+
+use super::{DataError, DataProblem, Dataset, Format};
+use crate::file::WholeFile;
+use halfgnn_graph::Graph;
+
+/// What to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteOptions {
+    /// The format: one that is a single file.
+    pub format: Format,
+    /// Whether a text is packed by gzip; archives are packed anyway.
+    pub gzip: bool,
+}
+
+impl WriteOptions {
+    /// Of a format, unpacked.
+    pub fn new(format: Format) -> Self {
+        Self {
+            format,
+            gzip: false,
+        }
+    }
+
+    /// What the name of a file asks for: `.npz` a dataset's archive where it `is_labelled`, else a sparse matrix of
+    /// scipy's, `.mtx`, `.txt` or `.csr`; with `.gz` a packed text.
+    pub fn for_path(path: impl AsRef<Path>, is_labelled: bool) -> Option<Self> {
+        let name = path.as_ref().file_name()?.to_str()?;
+        let (name, gzip) = match name.strip_suffix(".gz") {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let format = match Path::new(name).extension()?.to_str()? {
+            "npz" if is_labelled => Format::GnnBenchmark,
+            "npz" => Format::ScipySparse,
+            "mtx" => Format::MatrixMarket,
+            "txt" | "tsv" | "el" => Format::EdgeList,
+            "csr" => Format::RawCsr,
+            _ => return None,
+        };
+        let is_text = matches!(format, Format::MatrixMarket | Format::EdgeList);
+        (is_text || !gzip).then_some(Self { format, gzip })
+    }
+}
+
+/// Graphs into files, as methods of [`Graph`].
+pub trait SaveGraph {
+    /// Writes the graph. A reader of the format reads the same graph again.
+    ///
+    /// # Errors
+    /// [`DataProblem::Io`], and [`DataProblem::NotWritten`] where the format wants features and labels or several files,
+    /// or its numbers are too small for the graph.
+    ///
+    /// ```
+    /// use halfgnn_data::{Format, OpenGraph, OpenOptions, SaveGraph, WriteOptions};
+    /// use halfgnn_graph::Graph;
+    ///
+    /// let graph = Graph::from_edges(3, &[0, 1], &[1, 2])?;
+    /// let mut file = std::io::Cursor::new(Vec::new());
+    /// graph.write_to(&mut file, WriteOptions::new(Format::MatrixMarket))?;
+    /// assert_eq!(Graph::read_from(file, &OpenOptions::default())?, graph);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn write_to(&self, to: impl Write + Seek, options: WriteOptions) -> Result<(), DataProblem>;
+
+    /// Writes the graph to a file, which is there whole or not at all.
+    ///
+    /// # Errors
+    /// As [`write_to`](Self::write_to), with the name of the file.
+    fn save(&self, path: impl AsRef<Path>, options: WriteOptions) -> Result<(), DataError>;
+}
+
+impl SaveGraph for Graph {
+    fn write_to(&self, to: impl Write + Seek, options: WriteOptions) -> Result<(), DataProblem> {
+        let mut to = BufWriter::with_capacity(1 << 16, to);
+        match options.format {
+            Format::ScipySparse => arrays::scipy(&mut to, self)?,
+            Format::RawCsr => arrays::raw_csr(&mut to, self)?,
+            Format::MatrixMarket => {
+                packed(&mut to, options.gzip, |to| lines::matrix_market(to, self))?
+            }
+            Format::EdgeList => packed(&mut to, options.gzip, |to| lines::edge_list(to, self))?,
+            Format::GnnBenchmark => {
+                return Err(not_written(
+                    options.format,
+                    "a graph without features and labels",
+                ));
+            }
+            Format::Planetoid | Format::Ogb | Format::DglReddit => {
+                return Err(not_written(
+                    options.format,
+                    "anything; they are several files",
+                ));
+            }
+        }
+        to.flush()?;
+        Ok(())
+    }
+
+    fn save(&self, path: impl AsRef<Path>, options: WriteOptions) -> Result<(), DataError> {
+        save(path.as_ref(), |file| self.write_to(file, options))
+    }
+}
+
+impl Dataset {
+    /// Writes the dataset to a file, which is there whole or not at all.
+    ///
+    /// # Errors
+    /// As [`write_to`](Self::write_to), with the name of the file.
+    pub fn save(&self, path: impl AsRef<Path>, options: WriteOptions) -> Result<(), DataError> {
+        save(path.as_ref(), |file| self.write_to(file, options))
+    }
+
+    /// Writes the dataset; of a format that has no features and labels, its graph.
+    ///
+    /// # Errors
+    /// As [`SaveGraph::write_to`].
+    pub fn write_to(
+        &self,
+        to: impl Write + Seek,
+        options: WriteOptions,
+    ) -> Result<(), DataProblem> {
+        if options.format != Format::GnnBenchmark {
+            return self.graph.write_to(to, options);
+        }
+        let mut to = BufWriter::with_capacity(1 << 16, to);
+        arrays::gnn_benchmark(&mut to, self)?;
+        to.flush()?;
+        Ok(())
+    }
+}
+
+fn save(
+    path: &Path,
+    write: impl FnOnce(&mut WholeFile) -> Result<(), DataProblem>,
+) -> Result<(), DataError> {
+    let save = || {
+        let mut file = WholeFile::create(path).map_err(DataProblem::CannotWrite)?;
+        write(&mut file)?;
+        file.finish().map_err(DataProblem::CannotWrite)
+    };
+    save().map_err(|problem| {
+        // What fails between is the file's as well: nothing else is read or written.
+        let problem = match problem {
+            DataProblem::Io(error) => DataProblem::CannotWrite(error),
+            other => other,
+        };
+        DataError::in_file(path, problem)
+    })
+}
+
+fn not_written(format: Format, what: &'static str) -> DataProblem {
+    DataProblem::NotWritten {
+        format: format.description(),
+        what,
+    }
+}
+
+/// Writes by `write`, through gzip or not.
+fn packed(
+    to: &mut dyn Write,
+    gzip: bool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    if !gzip {
+        return write(to);
+    }
+    let mut packed = flate2::write::GzEncoder::new(to, flate2::Compression::fast());
+    write(&mut packed)?;
+    packed.finish().map(|_| ())
+}

@@ -1,0 +1,146 @@
+//! Launches that are recorded once and made again all at once, which costs the host one call instead of one for each:
+//! CUDA Driver API, "Stream Management" (capture) and "Graph Management".
+
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+
+use cust::stream::{Stream, StreamFlags};
+use cust::sys::{self, CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode};
+
+use super::context::Context;
+use super::error::{check, check_cust};
+use super::module::CudaFunction;
+use crate::DriverError;
+
+/// A thread's recording while it is under way: a stream of its own, so that the work of other threads stays out of it.
+#[derive(Debug)]
+pub(super) struct Capture {
+    stream: Stream,
+    functions: Vec<CudaFunction>,
+}
+
+// SAFETY: a stream's handle belongs to a context and not to a thread; `Captures` hands a capture only to the thread that
+// began it, and moves it under a lock.
+unsafe impl Send for Capture {}
+
+impl Capture {
+    /// The stream to launch `function` into; `function` lives as long as the recording.
+    pub(super) fn stream_for(&mut self, function: &CudaFunction) -> CUstream {
+        self.functions.push(function.clone());
+        self.stream.as_inner()
+    }
+}
+
+/// Launches that were recorded, instantiated for a card.
+pub struct CudaGraph {
+    executable: CUgraphExec,
+    /// What it launches, so that their modules stay loaded.
+    functions: Vec<CudaFunction>,
+    context: Arc<Context>,
+}
+
+// SAFETY: an executable graph belongs to a context and not to a thread. The driver does not serialise calls on one graph,
+// so that it must not be used by two threads at a time: all that is done with it besides destroying it is launching it,
+// and `CudaGraph::launch` does so under the lock of its context's launches.
+unsafe impl Send for CudaGraph {}
+// SAFETY: as above.
+unsafe impl Sync for CudaGraph {}
+
+impl CudaGraph {
+    /// Records the launches of `work`.
+    pub(super) fn capture<E: From<DriverError>>(
+        context: &Arc<Context>,
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Self, E> {
+        context.enter()?;
+        let stream = check_cust(
+            "cuStreamCreate",
+            Stream::new(StreamFlags::NON_BLOCKING, None),
+        )?;
+        // Relaxed: other threads may allocate and wait meanwhile, and this one is kept from it by `Captures`.
+        // SAFETY: the stream has just been made, and nothing is in it.
+        check("cuStreamBeginCapture", unsafe {
+            sys::cuStreamBeginCapture_v2(
+                stream.as_inner(),
+                CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED,
+            )
+        })?;
+        let capture = Capture {
+            stream,
+            functions: Vec::new(),
+        };
+        // Where `work` fails, the stream is destroyed and its capture with it.
+        let Capture { stream, functions } = context.captures().record(capture, work)?;
+        context.enter()?;
+        let mut graph = ptr::null_mut();
+        // SAFETY: the stream is being captured, by this thread; the call writes one handle.
+        check("cuStreamEndCapture", unsafe {
+            sys::cuStreamEndCapture(stream.as_inner(), &mut graph)
+        })?;
+        let executable = instantiate(graph);
+        // SAFETY: the driver has just given the graph, and an executable one does not need it.
+        let destroyed = check("cuGraphDestroy", unsafe { sys::cuGraphDestroy(graph) });
+        let graph = Self {
+            executable: executable?,
+            functions,
+            context: Arc::clone(context),
+        };
+        destroyed?;
+        tracing::debug!(launches = graph.functions.len(), "recorded a CUDA graph");
+        Ok(graph)
+    }
+
+    /// Makes the launches, behind all work before them in the stream of `context`.
+    ///
+    /// # Safety
+    /// What [`Driver::replay`](crate::Driver::replay) asks of its caller.
+    pub(super) unsafe fn launch(&self, context: &Arc<Context>) -> Result<(), DriverError> {
+        context.captures().refuse("a replay")?;
+        if !Arc::ptr_eq(context, &self.context) {
+            return Err(DriverError::Device {
+                call: "cuGraphLaunch",
+                reason: "the graph was recorded by another driver".into(),
+            });
+        }
+        context.enter()?;
+        let _alone = context.graph_launches();
+        // SAFETY: the graph is of this context and instantiated as long as `self` lives; what its kernels do is the
+        // caller's promise.
+        check("cuGraphLaunch", unsafe {
+            sys::cuGraphLaunch(self.executable, context.stream().as_inner())
+        })
+    }
+}
+
+/// An executable graph of the launches in `graph`.
+fn instantiate(graph: CUgraph) -> Result<CUgraphExec, DriverError> {
+    let mut executable = ptr::null_mut();
+    // SAFETY: the graph is the driver's own; the call writes one handle.
+    check("cuGraphInstantiate", unsafe {
+        sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0)
+    })?;
+    Ok(executable)
+}
+
+impl Drop for CudaGraph {
+    fn drop(&mut self) {
+        let destroyed = self.context.enter().and_then(|()| {
+            // SAFETY: nobody can launch it any more; where it is under way, the driver frees it when it is done.
+            check("cuGraphExecDestroy", unsafe {
+                sys::cuGraphExecDestroy(self.executable)
+            })
+        });
+        if let Err(error) = destroyed {
+            tracing::debug!(%error, "destroying a CUDA graph");
+        }
+    }
+}
+
+impl fmt::Debug for CudaGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaGraph")
+            .field("launches", &self.functions.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,225 @@
+//! CUDA cards, through `cust`, opened at run time.
+//!
+//! ```text
+//! Cuda ── Context ─┬─ cust: primary context, one stream
+//!                  ├─ Pool: freed buffers, kept by size        CudaBuffer  ──▶ back to the pool on drop
+//!                  └─ Staging: pinned memory for small uploads CudaModule, CudaFunction, CudaEvent
+//! ```
+//!
+//! All work goes to one stream, in the order of the calls, from whichever thread. That order is also what makes it safe
+//! to hand a buffer's memory on while a kernel that uses it is still queued: whatever uses it next comes after.
+//!
+//! `cust` provides the context, the stream and the events. Memory, modules and launches go to `cust::sys`, since `cust`
+//! has no untyped buffers, no log of the PTX compiler, no shared memory above 48 KiB, and a function of its own cannot
+//! outlive a borrow of its module.
+
+mod buffer;
+mod context;
+mod error;
+mod graph;
+mod launch;
+mod module;
+mod pool;
+mod staging;
+
+use std::sync::Arc;
+
+use super::{DeviceBuffer as _, DeviceInfo, Driver, DriverError, LaunchConfig, MemoryUse};
+use context::Context;
+
+pub use buffer::CudaBuffer;
+pub use context::{MINIMUM_CAPABILITY, NO_POOL_VARIABLE};
+pub use graph::CudaGraph;
+pub use launch::CudaEvent;
+pub use module::{CudaFunction, CudaModule};
+
+/// A CUDA card.
+#[derive(Clone, Debug)]
+pub struct Cuda {
+    context: Arc<Context>,
+}
+
+impl Cuda {
+    /// Opens card `ordinal`, counting those that `CUDA_VISIBLE_DEVICES` leaves visible, with its primary context.
+    ///
+    /// # Errors
+    /// [`DriverError::Unavailable`] where there is no driver, no card of that number, or one older than
+    /// [`MINIMUM_CAPABILITY`]; [`DriverError::Device`] where the card does not give a context.
+    pub fn open(ordinal: u32) -> Result<Self, DriverError> {
+        Ok(Self {
+            context: Arc::new(Context::open(ordinal)?),
+        })
+    }
+
+    /// The driver's library, and the cards that `CUDA_VISIBLE_DEVICES` leaves visible, too old ones among them. No card is
+    /// made ready for work.
+    ///
+    /// # Errors
+    /// [`DriverError::Unavailable`] where there is no driver or it does not start; [`DriverError::Device`] where a card
+    /// does not answer.
+    pub fn survey() -> Result<(&'static str, Vec<DeviceInfo>), DriverError> {
+        context::survey()
+    }
+
+    /// Bytes of the card's memory that are free, and all of them. What the pool keeps for reuse is not free.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn memory_info(&self) -> Result<(u64, u64), DriverError> {
+        self.context.enter()?;
+        context::memory_info()
+    }
+
+    /// Gives the memory of freed buffers back to the card, and returns how many bytes that was.
+    ///
+    /// # Errors
+    /// Those of the device, the failure of an earlier launch among them.
+    pub fn trim(&self) -> Result<u64, DriverError> {
+        self.context.enter()?;
+        self.context.trim()
+    }
+
+    /// The address of byte `offset` of `buffer`, and this context made the thread's, for work on `count` bytes.
+    fn place(&self, buffer: &CudaBuffer, offset: usize, count: usize) -> Result<u64, DriverError> {
+        DriverError::check_range(offset, count, buffer.len())?;
+        self.context.captures().refuse("a copy or a fill")?;
+        buffer.check_owner(&self.context)?;
+        self.context.enter()?;
+        Ok(buffer.address() + offset as u64)
+    }
+
+    /// Copies one buffer to another, as much as both have.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn copy(&self, from: &CudaBuffer, to: &CudaBuffer) -> Result<(), DriverError> {
+        let bytes = from.len().min(to.len());
+        let (source, target) = (self.place(from, 0, bytes)?, self.place(to, 0, bytes)?);
+        // SAFETY: `place` has checked both ranges.
+        unsafe { self.context.copy(source, target, bytes) }
+    }
+
+    /// Makes the card's primary context the calling thread's, for libraries that work in whichever is.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn make_current(&self) -> Result<(), DriverError> {
+        self.context.enter()
+    }
+
+    /// The stream that all work goes to, as `CUstream`, for libraries that are to queue theirs behind it. It lives as
+    /// long as a clone of this driver.
+    pub fn raw_stream(&self) -> *mut std::ffi::c_void {
+        self.context.stream().as_inner().cast()
+    }
+
+    /// How many CTAs of `block_threads` threads with `shared_bytes` of dynamic shared memory fit on one multiprocessor
+    /// at a time.
+    ///
+    /// # Errors
+    /// [`DriverError::Launch`] where not even one can be.
+    pub fn resident_ctas(
+        &self,
+        function: &CudaFunction,
+        block_threads: u32,
+        shared_bytes: u32,
+    ) -> Result<u32, DriverError> {
+        self.context.enter()?;
+        launch::resident_ctas(&self.context, function, block_threads, shared_bytes)
+    }
+}
+
+impl Driver for Cuda {
+    type Buffer = CudaBuffer;
+    type Module = CudaModule;
+    type Function = CudaFunction;
+    type Event = CudaEvent;
+    type Graph = CudaGraph;
+
+    fn info(&self) -> &DeviceInfo {
+        self.context.info()
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<CudaBuffer, DriverError> {
+        self.context.captures().refuse("an allocation")?;
+        CudaBuffer::new(&self.context, bytes)
+    }
+
+    fn upload(&self, buffer: &CudaBuffer, offset: usize, source: &[u8]) -> Result<(), DriverError> {
+        let address = self.place(buffer, offset, source.len())?;
+        // SAFETY: `place` has checked the range.
+        unsafe { self.context.upload(address, source) }
+    }
+
+    fn download(
+        &self,
+        buffer: &CudaBuffer,
+        offset: usize,
+        target: &mut [u8],
+    ) -> Result<(), DriverError> {
+        let address = self.place(buffer, offset, target.len())?;
+        // SAFETY: `place` has checked the range.
+        unsafe { self.context.download(address, target) }
+    }
+
+    fn fill(&self, buffer: &CudaBuffer, byte: u8) -> Result<(), DriverError> {
+        let address = self.place(buffer, 0, buffer.len())?;
+        // SAFETY: the range is the whole buffer.
+        unsafe { self.context.fill(address, buffer.len(), byte) }
+    }
+
+    fn load(&self, ptx: &str) -> Result<CudaModule, DriverError> {
+        self.context.captures().refuse("a module")?;
+        CudaModule::load(&self.context, ptx)
+    }
+
+    fn function(&self, module: &CudaModule, name: &str) -> Result<CudaFunction, DriverError> {
+        module.function(name)
+    }
+
+    unsafe fn launch(
+        &self,
+        function: &CudaFunction,
+        config: LaunchConfig,
+        params: &[u8],
+    ) -> Result<(), DriverError> {
+        self.context.enter()?;
+        // SAFETY: what this method asks of its caller.
+        unsafe { launch::launch(&self.context, function, config, params) }
+    }
+
+    fn capture<E: From<DriverError>>(
+        &self,
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<CudaGraph, E> {
+        CudaGraph::capture(&self.context, work)
+    }
+
+    unsafe fn replay(&self, graph: &CudaGraph) -> Result<(), DriverError> {
+        // SAFETY: what this method asks of its caller.
+        unsafe { graph.launch(&self.context) }
+    }
+
+    fn synchronize(&self) -> Result<(), DriverError> {
+        self.context.captures().refuse("a wait")?;
+        self.context.enter()?;
+        self.context.synchronize()
+    }
+
+    fn record(&self) -> Result<CudaEvent, DriverError> {
+        self.context.captures().refuse("an event")?;
+        CudaEvent::record(&self.context)
+    }
+
+    fn elapsed_ms(&self, start: &CudaEvent, end: &CudaEvent) -> Result<f64, DriverError> {
+        end.elapsed_ms_since(start)
+    }
+
+    fn memory(&self) -> MemoryUse {
+        self.context.memory()
+    }
+
+    fn reset_peak(&self) {
+        self.context.reset_peak();
+    }
+}

@@ -1,0 +1,412 @@
+//! The adjacency arrays that kernels read.
+
+use std::ops::Range;
+
+use super::error::{GraphError, OffsetRule, check_edges, check_ids, check_length, check_vertices};
+use super::sort::{EdgeSource, WithinRow, fill_rows, rows_of, sort_by_row, sort_row};
+use super::transpose::transposed;
+
+/// A sparse pattern: coordinates in row order, and the row offsets beside them. That of a [`Graph`](super::Graph) is square;
+/// that of a sampled layer or a part of a graph has rows and columns of different vertices, and another number of each.
+///
+/// Edges are sorted by row and, within a row, by column. An edge that occurs twice is two edges. The module's
+/// first page has a worked picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Csr {
+    rows: Vec<u32>,
+    cols: Vec<u32>,
+    offsets: Vec<u64>,
+    columns: usize,
+}
+
+impl Csr {
+    /// A square one from row offsets (`vertices + 1` of them) and columns, which may be unsorted within a row.
+    ///
+    /// # Errors
+    /// [`GraphError::Offsets`], [`GraphError::VertexOutOfRange`], [`GraphError::Length`] where `offsets` is
+    /// empty, [`GraphError::TooManyVertices`], [`GraphError::TooManyEdges`].
+    pub fn from_offsets(offsets: Vec<u64>, cols: Vec<u32>) -> Result<Self, GraphError> {
+        let columns = offsets.len().saturating_sub(1);
+        Self::rectangular(columns, offsets, cols)
+    }
+
+    /// One of `columns` columns, and a row less than there are offsets; columns may be unsorted within a row.
+    ///
+    /// # Errors
+    /// Those of [`Csr::from_offsets`].
+    pub fn rectangular(
+        columns: usize,
+        offsets: Vec<u64>,
+        mut cols: Vec<u32>,
+    ) -> Result<Self, GraphError> {
+        check_vertices(columns as u64)?;
+        Self::check_offsets(&offsets, cols.len())?;
+        check_ids("columns", &cols, columns as u64)?;
+        fill_rows(&offsets, &mut cols, &|_, row: &mut [u32]| sort_row(row));
+        Ok(Self::from_sorted_of(columns, offsets, cols))
+    }
+
+    /// A square one from edges in any order: edge `k` is (`rows[k]`, `cols[k]`).
+    ///
+    /// # Errors
+    /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`], [`GraphError::TooManyVertices`],
+    /// [`GraphError::TooManyEdges`].
+    pub fn from_edges(vertices: usize, rows: &[u32], cols: &[u32]) -> Result<Self, GraphError> {
+        Self::rectangular_from_edges((vertices, vertices), rows, cols)
+    }
+
+    /// One of `shape` (rows, columns) from edges in any order.
+    ///
+    /// # Errors
+    /// Those of [`Csr::from_edges`].
+    pub fn rectangular_from_edges(
+        shape: (usize, usize),
+        rows: &[u32],
+        cols: &[u32],
+    ) -> Result<Self, GraphError> {
+        check_vertices(shape.0 as u64)?;
+        check_vertices(shape.1 as u64)?;
+        check_length("columns", cols.len(), rows.len(), "one for each row id")?;
+        check_ids("rows", rows, shape.0 as u64)?;
+        check_ids("columns", cols, shape.1 as u64)?;
+        let pairs = &Pairs { rows, cols };
+        let (offsets, cols) = sort_by_row(shape.0, pairs, WithinRow::Sorted)?;
+        Ok(Self::from_sorted_of(shape.1, offsets, cols))
+    }
+
+    /// A square one from a source whose edges are known to be in range; one that is given away is dropped as early as can be.
+    pub(crate) fn from_source(
+        vertices: usize,
+        source: impl EdgeSource,
+    ) -> Result<Self, GraphError> {
+        check_vertices(vertices as u64)?;
+        let (offsets, cols) = sort_by_row(vertices, source, WithinRow::Sorted)?;
+        Ok(Self::from_sorted(offsets, cols))
+    }
+
+    /// A square one from offsets and columns that are known to be in range and in order.
+    pub(crate) fn from_sorted(offsets: Vec<u64>, cols: Vec<u32>) -> Self {
+        Self::from_sorted_of(offsets.len() - 1, offsets, cols)
+    }
+
+    /// [`Csr::from_sorted`] of `columns` columns.
+    fn from_sorted_of(columns: usize, offsets: Vec<u64>, cols: Vec<u32>) -> Self {
+        Self {
+            rows: rows_of(&offsets),
+            cols,
+            offsets,
+            columns,
+        }
+    }
+
+    /// The transpose: an edge (r, c) becomes (c, r).
+    pub fn transposed(&self) -> Self {
+        let (offsets, cols) = transposed(self.columns, &self.offsets, &self.cols);
+        Self::from_sorted_of(self.vertices(), offsets, cols)
+    }
+
+    /// That `offsets` are the offsets of `edges` edges.
+    ///
+    /// # Errors
+    /// [`GraphError::Length`], [`GraphError::Offsets`], [`GraphError::TooManyVertices`], [`GraphError::TooManyEdges`].
+    pub fn check_offsets(offsets: &[u64], edges: usize) -> Result<(), GraphError> {
+        let Some(&first) = offsets.first() else {
+            return check_length("offsets", 0, 1, "one more than there are vertices");
+        };
+        check_vertices(offsets.len() as u64 - 1)?;
+        check_edges(edges as u64)?;
+        let broken = |index: usize, rule| {
+            Err(GraphError::Offsets {
+                index: index as u64,
+                value: offsets[index],
+                rule,
+            })
+        };
+        if first != 0 {
+            return broken(0, OffsetRule::StartAtZero);
+        }
+        if let Some(row) = offsets.windows(2).position(|pair| pair[0] > pair[1]) {
+            return broken(row + 1, OffsetRule::NeverDecrease(offsets[row]));
+        }
+        if offsets[offsets.len() - 1] != edges as u64 {
+            return broken(offsets.len() - 1, OffsetRule::EndAtEdges(edges as u64));
+        }
+        Ok(())
+    }
+
+    /// The number of rows; of a square pattern, that is the number of columns too.
+    pub fn vertices(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// The numbers of rows and of columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.vertices(), self.columns)
+    }
+
+    /// The number of edges (`nnz`).
+    pub fn edges(&self) -> usize {
+        self.cols.len()
+    }
+
+    /// The row of each edge, ascending.
+    pub fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// The column of each edge, ascending within a row.
+    pub fn cols(&self) -> &[u32] {
+        &self.cols
+    }
+
+    /// Where each row's edges start; `vertices + 1` entries, the last of which is the number of edges.
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// The edges of `row`, as positions in [`cols`](Self::cols).
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row_range(&self, row: usize) -> Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
+    /// The columns of `row`, ascending.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> &[u32] {
+        &self.cols[self.row_range(row)]
+    }
+
+    /// The number of edges in each row.
+    pub fn row_degrees(&self) -> Vec<u32> {
+        self.offsets
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) as u32)
+            .collect()
+    }
+
+    /// The number of edges in the longest row; 0 where there is no row.
+    pub fn longest_row(&self) -> u32 {
+        let degrees = self.offsets.windows(2).map(|pair| pair[1] - pair[0]);
+        degrees.max().unwrap_or(0) as u32
+    }
+
+    /// The rows without any edge, ascending. An SpMM writes zeros there.
+    pub fn empty_rows(&self) -> Vec<u32> {
+        let empty = |row: &usize| self.offsets[*row] == self.offsets[row + 1];
+        (0..self.vertices())
+            .filter(empty)
+            .map(|row| row as u32)
+            .collect()
+    }
+
+    /// The bytes that the three arrays take.
+    pub fn bytes(&self) -> u64 {
+        (self.rows.len() + self.cols.len()) as u64 * 4 + self.offsets.len() as u64 * 8
+    }
+}
+
+/// Edges as two arrays.
+struct Pairs<'a> {
+    rows: &'a [u32],
+    cols: &'a [u32],
+}
+
+impl EdgeSource for Pairs<'_> {
+    fn items(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
+    fn emit(&self, items: Range<u64>, mut sink: impl FnMut(u32, u32)) {
+        let items = items.start as usize..items.end as usize;
+        for (&row, &col) in self.rows[items.clone()].iter().zip(&self.cols[items]) {
+            sink(row, col);
+        }
+    }
+}
+
+/// The order in which [`Csr::from_edges`] puts edges: entry `k` is which of the given edges becomes edge `k`.
+/// Edges that are equal keep their order. It carries weights along: `sorted[k] = weights[order[k]]`.
+///
+/// # Errors
+/// As [`Csr::from_edges`].
+pub fn edge_order(vertices: usize, rows: &[u32], cols: &[u32]) -> Result<Vec<u32>, GraphError> {
+    /// Edge `order[k]`, or edge `k` where there is no order yet, in the row that `ends` gives it.
+    struct ByEnd<'a> {
+        ends: &'a [u32],
+        order: Option<&'a [u32]>,
+    }
+    impl EdgeSource for ByEnd<'_> {
+        fn items(&self) -> u64 {
+            self.ends.len() as u64
+        }
+        fn emit(&self, items: Range<u64>, mut sink: impl FnMut(u32, u32)) {
+            for k in items {
+                let edge = self.order.map_or(k as u32, |order| order[k as usize]);
+                sink(self.ends[edge as usize], edge);
+            }
+        }
+    }
+    check_vertices(vertices as u64)?;
+    check_edges(rows.len() as u64)?;
+    check_length("columns", cols.len(), rows.len(), "one for each row id")?;
+    check_ids("rows", rows, vertices as u64)?;
+    check_ids("columns", cols, vertices as u64)?;
+    // Least significant digit first: stable by column, then stable by row.
+    let (_, by_col) = sort_by_row(
+        vertices,
+        &ByEnd {
+            ends: cols,
+            order: None,
+        },
+        WithinRow::AsEmitted,
+    )?;
+    let (_, order) = sort_by_row(
+        vertices,
+        &ByEnd {
+            ends: rows,
+            order: Some(&by_col),
+        },
+        WithinRow::AsEmitted,
+    )?;
+    Ok(order)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Graph;
+    use super::*;
+
+    #[test]
+    fn the_picture_in_the_module_page() {
+        let csr = Csr::from_edges(4, &[3, 0, 1, 1, 3], &[1, 2, 3, 0, 1]).unwrap();
+        assert_eq!(csr.rows(), [0, 1, 1, 3, 3]);
+        assert_eq!(csr.cols(), [2, 0, 3, 1, 1]);
+        assert_eq!(csr.offsets(), [0, 1, 3, 3, 5]);
+        assert_eq!(csr.empty_rows(), [2]);
+        assert_eq!(csr.row_degrees(), [1, 2, 0, 2]);
+        assert_eq!(csr.longest_row(), 2);
+        assert_eq!((csr.row(1), csr.row_range(3)), ([0, 3].as_slice(), 3..5));
+        assert_eq!(csr.bytes(), 2 * 5 * 4 + 5 * 8);
+    }
+
+    #[test]
+    fn offsets_are_checked() {
+        let broken = |offsets: &[u64], cols: &[u32]| {
+            Csr::from_offsets(offsets.to_vec(), cols.to_vec())
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            broken(&[], &[]),
+            "offsets has 0 entries where 1 are wanted (one more than there are vertices)"
+        );
+        assert_eq!(
+            broken(&[1, 1], &[0]),
+            "offsets[0] is 1, but row offsets start at 0"
+        );
+        assert_eq!(
+            broken(&[0, 2, 1, 2], &[0, 0]),
+            "offsets[2] is 1, but row offsets never decrease (the one before is 2)"
+        );
+        assert_eq!(
+            broken(&[0, 2], &[0]),
+            "offsets[1] is 2, but row offsets end at the number of edges, 1"
+        );
+        assert_eq!(
+            broken(&[0, u64::MAX], &[0])
+                .matches("18446744073709551615")
+                .count(),
+            1
+        );
+        assert_eq!(
+            broken(&[0, 1], &[1]),
+            "columns[0] is 1, but a graph of 1 vertices has ids below 1"
+        );
+    }
+
+    #[test]
+    fn edges_are_checked() {
+        let broken = |vertices, rows: &[u32], cols: &[u32]| {
+            let error = Csr::from_edges(vertices, rows, cols).unwrap_err();
+            assert_eq!(edge_order(vertices, rows, cols).unwrap_err(), error);
+            error.to_string()
+        };
+        assert_eq!(
+            broken(2, &[0, 2], &[0, 0]),
+            "rows[1] is 2, but a graph of 2 vertices has ids below 2"
+        );
+        assert_eq!(
+            broken(3, &[0], &[u32::MAX]),
+            "columns[0] is 4294967295, but a graph of 3 vertices has ids below 3"
+        );
+        assert_eq!(
+            broken(3, &[0], &[]),
+            "columns has 0 entries where 1 are wanted (one for each row id)"
+        );
+        assert!(
+            broken(1 << 32, &[], &[])
+                .starts_with("4294967296 vertices are more than the 4294967295")
+        );
+    }
+
+    #[test]
+    fn rows_and_columns_may_differ() {
+        let wide = Csr::rectangular_from_edges((2, 5), &[1, 0, 1], &[4, 2, 0]).unwrap();
+        assert_eq!((wide.shape(), wide.row(1)), ((2, 5), [0, 4].as_slice()));
+        assert_eq!(
+            wide,
+            Csr::rectangular(5, vec![0, 1, 3], vec![2, 4, 0]).unwrap()
+        );
+        let tall = wide.transposed();
+        assert_eq!(tall.shape(), (5, 2));
+        assert_eq!(
+            (tall.rows(), tall.cols()),
+            ([0, 2, 4].as_slice(), [1, 0, 1].as_slice())
+        );
+        assert_eq!(tall.transposed(), wide);
+        let none = Csr::rectangular(0, vec![0; 4], vec![]).unwrap();
+        assert_eq!((none.shape(), none.transposed().shape()), ((3, 0), (0, 3)));
+        let message = |csr: Result<Csr, GraphError>| csr.unwrap_err().to_string();
+        assert_eq!(
+            message(Csr::rectangular_from_edges((5, 2), &[4], &[2])),
+            "columns[0] is 2, but a graph of 2 vertices has ids below 2"
+        );
+        assert_eq!(
+            message(Csr::rectangular(0, vec![0, 1], vec![0])),
+            "columns[0] is 0, but a graph of 0 vertices has ids below 0"
+        );
+        assert_eq!(
+            message(Graph::new(wide).map(|graph| graph.csr().clone())),
+            "the adjacency of a graph is square, not 2 x 5"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn offsets_and_edges_and_the_edge_order_agree(
+            edges in prop::collection::vec((0..40_u32, 0..40_u32), 0..300),
+        ) {
+            let (rows, cols): (Vec<_>, Vec<_>) = edges.iter().copied().unzip();
+            let csr = Csr::from_edges(40, &rows, &cols).unwrap();
+            let mut expected = edges.clone();
+            expected.sort();
+            let found: Vec<_> = csr.rows().iter().copied().zip(csr.cols().iter().copied()).collect();
+            prop_assert_eq!(&found, &expected);
+
+            let order = edge_order(40, &rows, &cols).unwrap();
+            let mut by_key: Vec<u32> = (0..edges.len() as u32).collect();
+            by_key.sort_by_key(|&k| edges[k as usize]);
+            prop_assert_eq!(order, by_key);
+
+            let mut unsorted = csr.cols().to_vec();
+            (0..40).for_each(|row| unsorted[csr.row_range(row)].reverse());
+            prop_assert_eq!(Csr::from_offsets(csr.offsets().to_vec(), unsorted).unwrap(), csr);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Graphs made from graphs: self-loops, duplicates, direction, labels.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::csr::Csr;
+use super::error::{GraphError, check_edges, check_ids, check_length};
+use super::sort::{EdgeSource, fill_rows, offsets_of};
+use super::undirected::with_reverse;
+use super::{Graph, Symmetry};
+
+impl Graph {
+    /// With an edge from every vertex to itself: one is added where there is none, and those that are there
+    /// stay as they are (`add_remaining_self_loops` of PyG). GCN wants this.
+    ///
+    /// # Errors
+    /// [`GraphError::TooManyEdges`].
+    pub fn with_self_loops(&self) -> Result<Self, GraphError> {
+        let csr = self.csr();
+        let missing = |row: usize| csr.row(row).binary_search(&(row as u32)).is_err();
+        let lengths =
+            (0..csr.vertices()).map(|row| csr.row(row).len() as u64 + u64::from(missing(row)));
+        let offsets = offsets_of(lengths);
+        check_edges(offsets[csr.vertices()])?;
+        Ok(self.with_rows(offsets, |row, out| {
+            let old = csr.row(row);
+            if old.len() == out.len() {
+                return out.copy_from_slice(old);
+            }
+            let before = old.partition_point(|&col| (col as usize) < row);
+            out[..before].copy_from_slice(&old[..before]);
+            out[before] = row as u32;
+            out[before + 1..].copy_from_slice(&old[before..]);
+        }))
+    }
+
+    /// Without any edge from a vertex to itself.
+    pub fn without_self_loops(&self) -> Self {
+        self.filtered(|row, _, col| col as usize != row)
+    }
+
+    /// With one edge where there were several between the same two vertices in the same direction.
+    pub fn deduplicated(&self) -> Self {
+        self.filtered(|_, before, col| before != Some(col))
+    }
+
+    /// With every edge in both directions, and without duplicates; self-loops stay.
+    ///
+    /// # Errors
+    /// [`GraphError::TooManyEdges`].
+    pub fn to_undirected(&self) -> Result<Self, GraphError> {
+        let (offsets, cols) = with_reverse(self.offsets(), self.cols())?;
+        let both = Csr::from_sorted(offsets, cols);
+        Ok(Self::with_symmetry(both, Symmetry::Known(true)))
+    }
+
+    /// With vertex `v` renamed to `permutation[v]`.
+    ///
+    /// # Errors
+    /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`] and [`GraphError::NotAPermutation`].
+    pub fn permuted(&self, permutation: &[u32]) -> Result<Self, GraphError> {
+        check_length(
+            "permutation",
+            permutation.len(),
+            self.vertices(),
+            "one label for each vertex",
+        )?;
+        check_ids("permutation", permutation, self.vertices() as u64)?;
+        let mut taken = vec![false; self.vertices()];
+        for (index, &label) in permutation.iter().enumerate() {
+            if std::mem::replace(&mut taken[label as usize], true) {
+                return Err(GraphError::NotAPermutation {
+                    index: index as u64,
+                    value: label.into(),
+                });
+            }
+        }
+        let renamed = Csr::from_source(
+            self.vertices(),
+            &Renamed {
+                csr: self.csr(),
+                permutation,
+            },
+        )?;
+        Ok(Self::with_symmetry(renamed, self.known_symmetry()))
+    }
+
+    /// The edges that `keep` says, given the row, the column before it in that row, and the column. Whether it
+    /// keeps an edge must not depend on the edge's direction.
+    fn filtered(&self, keep: impl Fn(usize, Option<u32>, u32) -> bool + Sync) -> Self {
+        let csr = self.csr();
+        let kept = |row: usize, each: &mut dyn FnMut(u32)| {
+            let mut before = None;
+            for &col in csr.row(row) {
+                if keep(row, before, col) {
+                    each(col);
+                }
+                before = Some(col);
+            }
+        };
+        let count = |row| {
+            let mut count = 0;
+            kept(row, &mut |_| count += 1);
+            count
+        };
+        let lengths: Vec<u64> = (0..csr.vertices()).into_par_iter().map(count).collect();
+        let offsets = offsets_of(lengths);
+        self.with_rows(offsets, |row, out| {
+            let mut out = out.iter_mut();
+            kept(row, &mut |col| {
+                if let Some(out) = out.next() {
+                    *out = col;
+                }
+            });
+        })
+    }
+
+    /// The graph of the rows that `fill` writes; it is symmetric if `self` is.
+    fn with_rows(&self, offsets: Vec<u64>, fill: impl Fn(usize, &mut [u32]) + Sync) -> Self {
+        let mut cols = vec![0; offsets[offsets.len() - 1] as usize];
+        fill_rows(&offsets, &mut cols, &fill);
+        // An asymmetric graph can become symmetric, by losing its duplicates for one.
+        let symmetry = match self.known_symmetry() {
+            Symmetry::Known(true) => Symmetry::Known(true),
+            _ => Symmetry::Unknown,
+        };
+        Self::with_symmetry(Csr::from_sorted(offsets, cols), symmetry)
+    }
+}
+
+/// Each edge under new names.
+struct Renamed<'a> {
+    csr: &'a Csr,
+    permutation: &'a [u32],
+}
+
+impl EdgeSource for Renamed<'_> {
+    fn items(&self) -> u64 {
+        self.csr.edges() as u64
+    }
+
+    fn emit(&self, items: Range<u64>, mut sink: impl FnMut(u32, u32)) {
+        for edge in items.start as usize..items.end as usize {
+            let name = |vertex: u32| self.permutation[vertex as usize];
+            sink(name(self.csr.rows()[edge]), name(self.csr.cols()[edge]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn graph(edges: &[(u32, u32)]) -> Graph {
+        let (rows, cols): (Vec<_>, Vec<_>) = edges.iter().copied().unzip();
+        Graph::from_edges(10, &rows, &cols).unwrap()
+    }
+
+    fn pairs(graph: &Graph) -> Vec<(u32, u32)> {
+        graph
+            .rows()
+            .iter()
+            .copied()
+            .zip(graph.cols().iter().copied())
+            .collect()
+    }
+
+    #[test]
+    fn a_permutation_is_checked() {
+        let graph = graph(&[]);
+        let broken = |labels: &[u32]| graph.permuted(labels).unwrap_err().to_string();
+        assert_eq!(
+            broken(&[0; 3]),
+            "permutation has 3 entries where 10 are wanted (one label for each vertex)"
+        );
+        assert_eq!(
+            broken(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 10]),
+            "permutation[9] is 10, but a graph of 10 vertices has ids below 10"
+        );
+        assert_eq!(
+            broken(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 3]),
+            "permutation[9] is 3, which an earlier vertex already has; each label must occur once"
+        );
+    }
+
+    #[test]
+    fn losing_duplicates_can_make_a_graph_symmetric() {
+        let lopsided = graph(&[(0, 1), (0, 1), (1, 0)]);
+        assert!(!lopsided.is_symmetric());
+        assert!(lopsided.deduplicated().is_symmetric());
+    }
+
+    proptest! {
+        #[test]
+        fn edits_agree_with_sets_of_edges(
+            edges in prop::collection::vec((0..10_u32, 0..10_u32), 0..120),
+            permutation in Just((0..10_u32).collect::<Vec<_>>()).prop_shuffle(),
+            ask_first in any::<bool>(),
+        ) {
+            let original = graph(&edges);
+            if ask_first {
+                original.is_symmetric(); // so that what is known of it is carried over
+            }
+            let set: BTreeSet<_> = edges.iter().copied().collect();
+            prop_assert!(pairs(&original.deduplicated()).into_iter().eq(set.iter().copied()));
+
+            let mut without: Vec<_> = edges.iter().copied().filter(|(row, col)| row != col).collect();
+            without.sort();
+            prop_assert_eq!(pairs(&original.without_self_loops()), without);
+
+            let mut with = edges.clone();
+            with.extend((0..10).filter(|&v| !set.contains(&(v, v))).map(|v| (v, v)));
+            with.sort();
+            prop_assert_eq!(pairs(&original.with_self_loops().unwrap()), with);
+
+            let both: BTreeSet<_> = edges.iter().flat_map(|&(row, col)| [(row, col), (col, row)]).collect();
+            prop_assert!(pairs(&original.to_undirected().unwrap()).into_iter().eq(both));
+
+            let renamed = original.permuted(&permutation).unwrap();
+            let name = |v: u32| permutation[v as usize];
+            let mut expected: Vec<_> = edges.iter().map(|&(row, col)| (name(row), name(col))).collect();
+            expected.sort();
+            prop_assert_eq!(pairs(&renamed), expected);
+
+            for made in [
+                original.deduplicated(), original.without_self_loops(), original.with_self_loops().unwrap(),
+                original.to_undirected().unwrap(), renamed,
+            ] {
+                // What was inferred about symmetry must be what a fresh look finds.
+                prop_assert_eq!(made.is_symmetric(), Graph::new(made.csr().clone()).unwrap().is_symmetric());
+            }
+        }
+    }
+}

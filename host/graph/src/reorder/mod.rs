@@ -1,0 +1,40 @@
+//! Orders of the vertices in which neighbours lie close together, so that rows which are read for one vertex are still
+//! in the cache for the next.
+//!
+//! | order | what it does | cost |
+//! |---|---|---|
+//! | [`by_degree`] | vertices of many edges first: their rows, which most edges read, share cache lines and pages | a sort |
+//! | [`louvain`] | communities together, and communities of communities (HP-SpMM's graph-clustering-based reordering) | some passes over the edges |
+//!
+//! An order is a [`Permutation`]: [`Graph::permuted`](super::Graph::permuted) applies it to a graph,
+//! [`Permutation::apply`] to what there is one of a vertex, and [`Permutation::restore`] maps results back.
+//!
+//! ```
+//! use halfgnn_graph::generate::Rmat;
+//! use halfgnn_graph::reorder::by_degree;
+//!
+//! let graph = Rmat::graph500(8).generate(1)?;
+//! let order = by_degree(&graph);
+//! let reordered = graph.permuted(order.new_of_old())?;
+//! let degrees = reordered.in_degrees();
+//! assert!(degrees.windows(2).all(|pair| pair[0] >= pair[1]));
+//! assert_eq!(order.restore(&degrees, 1), graph.in_degrees());
+//! # Ok::<(), halfgnn_graph::GraphError>(())
+//! ```
+
+mod louvain;
+mod permutation;
+
+pub use louvain::louvain;
+pub use permutation::Permutation;
+
+use super::Graph;
+use std::cmp::Reverse;
+
+/// Vertices of many edges first; those of one degree keep their order.
+pub fn by_degree(graph: &Graph) -> Permutation {
+    let degrees = graph.in_degrees();
+    let mut order: Vec<u32> = (0..graph.vertices() as u32).collect();
+    order.sort_by_key(|&vertex| Reverse(degrees[vertex as usize]));
+    Permutation::from_order(order)
+}

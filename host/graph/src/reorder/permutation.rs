@@ -1,0 +1,73 @@
+//! A renaming of vertices, and what it does to rows.
+
+/// Which new name each vertex has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permutation {
+    new_of_old: Vec<u32>,
+}
+
+impl Permutation {
+    /// The one after which vertex `order[k]` is called `k`.
+    ///
+    /// # Panics
+    /// Where `order` does not name each vertex once; the orders of this module do.
+    pub(super) fn from_order(order: Vec<u32>) -> Self {
+        let mut new_of_old = vec![u32::MAX; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            new_of_old[old as usize] = new as u32;
+        }
+        assert!(
+            !new_of_old.contains(&u32::MAX),
+            "an order names each vertex once"
+        );
+        Self { new_of_old }
+    }
+
+    /// The new name of each vertex, as [`Graph::permuted`](crate::Graph::permuted) takes it.
+    pub fn new_of_old(&self) -> &[u32] {
+        &self.new_of_old
+    }
+
+    /// The new name of `vertex`.
+    ///
+    /// # Panics
+    /// Where there is no such vertex.
+    pub fn rename(&self, vertex: u32) -> u32 {
+        self.new_of_old[vertex as usize]
+    }
+
+    /// Rows of `width` values, one a vertex, in the new order.
+    ///
+    /// # Panics
+    /// Where there is not a row for each vertex.
+    pub fn apply<T: Copy>(&self, rows: &[T], width: usize) -> Vec<T> {
+        self.check(rows, width);
+        let mut out = rows.to_vec();
+        for (old, &new) in self.new_of_old.iter().enumerate() {
+            let (old, new) = (old * width, new as usize * width);
+            out[new..new + width].copy_from_slice(&rows[old..old + width]);
+        }
+        out
+    }
+
+    /// Rows of `width` values in the new order, in the old one again: the inverse of [`Permutation::apply`].
+    ///
+    /// # Panics
+    /// Where there is not a row for each vertex.
+    pub fn restore<T: Copy>(&self, rows: &[T], width: usize) -> Vec<T> {
+        self.check(rows, width);
+        self.new_of_old
+            .iter()
+            .flat_map(|&new| &rows[new as usize * width..][..width])
+            .copied()
+            .collect()
+    }
+
+    fn check<T>(&self, rows: &[T], width: usize) {
+        assert_eq!(
+            rows.len(),
+            self.new_of_old.len() * width,
+            "a row of {width} for each vertex"
+        );
+    }
+}

@@ -1,0 +1,528 @@
+//! Attention: segment reductions are two launches each, the steps on edges and on heads one.
+
+use super::optimizer::step;
+use super::spmm::Second;
+use super::{
+    Gpu, array, dense_config, entry, matrix, narrow, optional_array, optional_matrix,
+    stride_vectors,
+};
+use crate::backend::{
+    Adjacency, AttentionOperators, AttentionPair, AttentionScores, Dropout, EdgeAttention,
+    EdgeStep, EdgeValues, EdgeWeights, HeadDots, SegmentReduction, Spmm,
+};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+use halfgnn_contract::attention::{self as contract, EdgeMapParams, edge_plane_stride};
+use halfgnn_contract::dense::ColumnSumsParams;
+use halfgnn_contract::heads::{
+    self, HeadDotsParams, HeadMeanParams, HeadOuterParams, HeadScoresParams, Heads,
+};
+use halfgnn_contract::segment::{self, SegmentParams};
+use halfgnn_contract::{DevicePtr, dense, rng};
+
+const SEGMENT: &str = "segment reduction";
+const HEADS: &str = "attention";
+
+/// What kernels are told of scores.
+fn scores<D: Driver>(
+    of: &AttentionScores<'_, Gpu<D>>,
+    a: &Adjacency<Gpu<D>>,
+    transposed: bool,
+) -> Result<contract::EdgeAttention, Error> {
+    let (destinations, sources) = if transposed {
+        (a.columns(), a.rows())
+    } else {
+        (a.rows(), a.columns())
+    };
+    Ok(contract::EdgeAttention {
+        destination: array(of.destination),
+        source: array(of.source),
+        destinations: narrow(HEADS, "destinations", destinations)?,
+        sources: narrow(HEADS, "sources", sources)?,
+        slope: of.slope,
+        ..contract::EdgeAttention::NONE
+    })
+}
+
+/// What kernels are told of a dropout of edges.
+fn with_dropout<D: Driver>(
+    of: contract::EdgeAttention,
+    dropout: Option<Dropout<'_, Gpu<D>>>,
+) -> contract::EdgeAttention {
+    match dropout.filter(|dropout| dropout.probability > 0.0) {
+        None => of,
+        Some(dropout) => contract::EdgeAttention {
+            flags: of.flags | contract::DROPOUT,
+            step: step(dropout.state),
+            key: rng::key(dropout.seed, dropout.stream),
+            threshold: rng::threshold(dropout.probability),
+            keep_scale: 1.0 / (1.0 - dropout.probability),
+            ..of
+        },
+    }
+}
+
+/// What kernels are told of weights by attention.
+pub(super) fn edge_attention<D: Driver>(
+    of: &EdgeAttention<'_, Gpu<D>>,
+    a: &Adjacency<Gpu<D>>,
+) -> Result<contract::EdgeAttention, Error> {
+    let known = AttentionScores {
+        heads: of.heads,
+        destination: of.destination,
+        source: of.source,
+        slope: of.slope,
+    };
+    let params = contract::EdgeAttention {
+        statistics: array(of.statistics),
+        flags: if of.transposed {
+            contract::TRANSPOSED
+        } else {
+            0
+        },
+        ..scores(&known, a, of.transposed)?
+    };
+    Ok(with_dropout(params, of.dropout))
+}
+
+impl<D: Driver> Gpu<D> {
+    /// The parameters that all segment reductions of a graph share.
+    fn segment_params(&self, a: &Adjacency<Self>) -> Result<SegmentParams, Error> {
+        let edges = narrow(SEGMENT, "edges", a.edges())?;
+        Ok(SegmentParams {
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
+            offsets: array(&a.offsets),
+            empty_rows: array(&a.empty_rows),
+            values: DevicePtr::NULL,
+            factors: DevicePtr::NULL,
+            map: DevicePtr::NULL,
+            result: DevicePtr::NULL,
+            positive_share: DevicePtr::NULL,
+            staging: DevicePtr::NULL,
+            plane_stride: edge_plane_stride(edges as u64),
+            edges,
+            warps: segment::warps(edges),
+            empty_count: narrow(SEGMENT, "rows without edges", a.empty_rows.len())?,
+            vertices: narrow(SEGMENT, "rows", a.rows())?,
+            attention: contract::EdgeAttention::NONE,
+        })
+    }
+
+    /// A segment reduction and its follow-up, of values of `words` words.
+    ///
+    /// # Safety
+    /// Operands in `params` are as its page asks for, for `heads` heads.
+    unsafe fn reduce_segments(
+        &self,
+        [first, second]: [&'static str; 2],
+        heads: usize,
+        words: u32,
+        params: SegmentParams,
+    ) -> Result<(), Error> {
+        let heads = narrow(SEGMENT, "heads", heads)?;
+        let warps = params.warps;
+        let floats = segment::staging_words(warps, words, heads);
+        let staging = self.workspace.floats(&self.driver, &self.ledger, floats)?;
+        let config = |ctas| LaunchConfig {
+            grid: [ctas, heads, 1],
+            block: [segment::THREADS_PER_CTA, 1, 1],
+            shared_bytes: 0,
+        };
+        let params = SegmentParams {
+            staging: DevicePtr::new(staging.address()),
+            ..params
+        };
+        // SAFETY: the caller's promise; the staging buffer has `staging_words`.
+        unsafe {
+            let ctas = config(segment::ctas(warps));
+            self.kernels.launch(&self.driver, first, ctas, &params)?;
+            // One warp leaves nothing to join.
+            let params = SegmentParams {
+                warps: if warps > 1 { warps } else { 0 },
+                ..params
+            };
+            let ctas = config(segment::follow_up_ctas(params.warps, params.empty_count));
+            self.kernels.launch(&self.driver, second, ctas, &params)
+        }
+    }
+}
+
+/// Vectors of a head of a matrix of `heads` heads, and of a row.
+fn head_vectors<D: Driver, E: Element>(
+    heads: usize,
+    x: &Matrix<Gpu<D>, E>,
+) -> Result<(u32, u32), Error> {
+    let stride = stride_vectors(HEADS, x)?;
+    Ok((stride / narrow(HEADS, "heads", heads)?, stride))
+}
+
+/// How the heads of a matrix are dealt out to sub-warps, and the launch.
+fn deal_heads<D: Driver, E: Element>(
+    heads: usize,
+    x: &Matrix<Gpu<D>, E>,
+) -> Result<(Heads, LaunchConfig), Error> {
+    let (head_vectors, stride) = head_vectors(heads, x)?;
+    let heads = narrow(HEADS, "heads", heads)?;
+    let heads = Heads::new(x.rows() as u64, heads, head_vectors, stride);
+    let config = dense_config(HEADS, heads.ctas(), 1, 0)?;
+    Ok((heads, config))
+}
+
+impl<D: Driver> AttentionOperators for Gpu<D> {
+    fn attention_statistics(
+        &self,
+        a: &Adjacency<Self>,
+        of: &AttentionScores<'_, Self>,
+        statistics: &mut Array<Self, [f32; 2]>,
+        positive_share: Option<&mut Array<Self, f32>>,
+    ) -> Result<(), Error> {
+        let params = SegmentParams {
+            attention: scores(of, a, false)?,
+            result: array(statistics),
+            positive_share: optional_array(positive_share.as_deref()),
+            ..self.segment_params(a)?
+        };
+        let names = ["segment_softmax", "segment_follow_up_softmax"];
+        // SAFETY: the operator checked that scores, statistics and shares have a number for each head of each vertex.
+        unsafe { self.reduce_segments(names, of.heads, segment::SOFTMAX_WORDS, params) }
+    }
+
+    fn attention_pair<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: AttentionPair<'_, Self, E>,
+        x: &Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        let spmm = Spmm {
+            weights: EdgeWeights::Attention(op.weights),
+            policy: op.policy,
+            ..Spmm::default()
+        };
+        let second = Second {
+            positive: matrix(op.positive),
+            weights: op.weights,
+            through: op.through,
+        };
+        self.launch_spmm(a, &spmm, x, op.all, Some(second))
+    }
+
+    fn segment_reduce<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        heads: usize,
+        reduction: SegmentReduction,
+        values: &EdgeValues<'_, Self, E>,
+        result: &mut Array<Self, f32>,
+    ) -> Result<(), Error> {
+        let mut params = SegmentParams {
+            result: array(result),
+            ..self.segment_params(a)?
+        };
+        let (half, float) = match (reduction, values) {
+            (SegmentReduction::Max, EdgeValues::Plane(_)) => {
+                ("segment_max_half", "segment_max_float")
+            }
+            (SegmentReduction::Sum, EdgeValues::Plane(_)) => {
+                ("segment_sum_half", "segment_sum_float")
+            }
+            (SegmentReduction::Sum, EdgeValues::Product(..)) => {
+                ("segment_product_sum_half", "segment_product_sum_float")
+            }
+            (SegmentReduction::Sum, EdgeValues::Gathered(..)) => {
+                ("segment_gathered_sum_half", "segment_gathered_sum_float")
+            }
+            (SegmentReduction::Max, _) => {
+                return Err(Error::Unsupported {
+                    operator: "segment_reduce",
+                    reason: "maxima are of plain values only, not of products or gathered ones"
+                        .into(),
+                });
+            }
+        };
+        match values {
+            EdgeValues::Plane(plane) => params.values = array(plane),
+            EdgeValues::Product(plane, factors) => {
+                (params.values, params.factors) = (array(plane), array(factors));
+            }
+            EdgeValues::Gathered(plane, map) => {
+                (params.values, params.map) = (array(plane), array(map));
+            }
+        }
+        let follow_up = match reduction {
+            SegmentReduction::Sum => "segment_follow_up_sum",
+            SegmentReduction::Max => "segment_follow_up_max",
+        };
+        let names = [entry::<E>(half, float), follow_up];
+        // SAFETY: the operator checked that planes and map are as long as the edges ask for.
+        unsafe { self.reduce_segments(names, heads, segment::FLOAT_WORDS, params) }
+    }
+
+    fn edge_map<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        heads: usize,
+        op: &EdgeStep<'_, Self, E>,
+        x: Option<&Array<Self, E>>,
+        y: &mut Array<Self, E>,
+    ) -> Result<(), Error> {
+        let edges = narrow(HEADS, "edges", a.edges())?;
+        let mut params = EdgeMapParams {
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
+            x: x.map_or_else(|| array(y), array),
+            f: DevicePtr::NULL,
+            y: array(y),
+            v: DevicePtr::NULL,
+            plane_stride: edge_plane_stride(edges as u64),
+            edges,
+            vertices: narrow(HEADS, "rows", a.rows())?,
+            attention: contract::EdgeAttention::NONE,
+        };
+        let name = match op {
+            EdgeStep::Scores(of) => {
+                params.attention = scores(of, a, false)?;
+                entry::<E>("edge_scores_f16", "edge_scores_f32")
+            }
+            EdgeStep::ScoresBackward(of) => {
+                params.attention = scores(of, a, false)?;
+                entry::<E>("edge_scores_backward_f16", "edge_scores_backward_f32")
+            }
+            EdgeStep::Exp { row } => {
+                params.v = array(row);
+                entry::<E>("edge_exp_f16", "edge_exp_f32")
+            }
+            EdgeStep::Divide { row } => {
+                params.v = array(row);
+                entry::<E>("edge_divide_f16", "edge_divide_f32")
+            }
+            EdgeStep::SoftmaxBackward { factor, row } => {
+                (params.f, params.v) = (array(factor), array(row));
+                entry::<E>("edge_softmax_backward_f16", "edge_softmax_backward_f32")
+            }
+            EdgeStep::Dropout(dropout) => {
+                params.attention = with_dropout(params.attention, Some(*dropout));
+                entry::<E>("edge_dropout_f16", "edge_dropout_f32")
+            }
+        };
+        let config = LaunchConfig {
+            grid: [
+                contract::edge_ctas(edges, E::LANES as u32),
+                narrow(HEADS, "heads", heads)?,
+                1,
+            ],
+            block: [contract::EDGE_THREADS_PER_CTA, 1, 1],
+            shared_bytes: 0,
+        };
+        // SAFETY: the operator checked that planes are as long as the edges, and numbers of rows as the vertices, ask for.
+        unsafe { self.kernels.launch(&self.driver, name, config, &params) }
+    }
+
+    fn head_scores<E: Element>(
+        &self,
+        heads: usize,
+        x: &Matrix<Self, E>,
+        vectors: &Matrix<Self, E>,
+        destination: &mut Array<Self, f32>,
+        source: &mut Array<Self, f32>,
+    ) -> Result<(), Error> {
+        let (heads, config) = deal_heads(heads, x)?;
+        let params = HeadScoresParams {
+            heads,
+            x: matrix(x),
+            vectors: matrix(vectors),
+            destination: array(destination),
+            source: array(source),
+        };
+        let name = entry::<E>("head_scores_f16", "head_scores_f32");
+        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each
+        // row.
+        unsafe { self.kernels.launch(&self.driver, name, config, &params) }
+    }
+
+    fn head_dots<E: Element>(
+        &self,
+        op: &HeadDots<'_, Self, E>,
+        y: &mut Array<Self, f32>,
+    ) -> Result<(), Error> {
+        let (heads, config) = deal_heads(op.heads, op.a)?;
+        let params = HeadDotsParams {
+            heads,
+            a: matrix(op.a),
+            b: matrix(op.b.1),
+            c: optional_matrix(op.c.map(|(_, c)| c)),
+            u: optional_array(op.u.map(|(_, u)| u)),
+            v: optional_array(op.v),
+            y: array(y),
+            beta: op.b.0,
+            gamma: op.c.map_or(0.0, |(gamma, _)| gamma),
+            delta: op.u.map_or(0.0, |(delta, _)| delta),
+            reserved: 0,
+        };
+        let name = entry::<E>("head_dots_f16", "head_dots_f32");
+        // SAFETY: the operator checked that the matrices have one shape, and that there is a number for each head of
+        // each row.
+        unsafe { self.kernels.launch(&self.driver, name, config, &params) }
+    }
+
+    fn head_outer<E: Element>(
+        &self,
+        heads: usize,
+        destination: &Array<Self, f32>,
+        source: &Array<Self, f32>,
+        vectors: &Matrix<Self, E>,
+        x: &mut Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        let (head_vectors, stride) = head_vectors(heads, x)?;
+        let params = HeadOuterParams {
+            x: matrix(x),
+            vectors: matrix(vectors),
+            destination: array(destination),
+            source: array(source),
+            sums: DevicePtr::NULL,
+            rows: x.rows() as u64,
+            rows_per_cta: dense::rows_per_cta(stride),
+            head_vectors,
+            stride,
+            columns: narrow(HEADS, "columns", x.columns())?,
+            sum_stride: 0,
+            reciprocal: dense::reciprocal(stride),
+        };
+        let ctas = params.rows.div_ceil(params.rows_per_cta as u64);
+        let name = entry::<E>("head_outer_f16", "head_outer_f32");
+        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a number for each head of
+        // each row.
+        unsafe {
+            self.kernels.launch(
+                &self.driver,
+                name,
+                dense_config(HEADS, ctas, 1, 0)?,
+                &params,
+            )
+        }
+    }
+
+    /// Sums of blocks of rows, then their sums.
+    fn head_sums<E: Element>(
+        &self,
+        heads: usize,
+        x: &Matrix<Self, E>,
+        destination: &Array<Self, f32>,
+        source: &Array<Self, f32>,
+        sums: &mut Matrix<Self, f32>,
+    ) -> Result<(), Error> {
+        if x.rows() == 0 {
+            return Ok(self.driver.fill(sums.buffer.memory(), 0)?);
+        }
+        let (head_vectors, stride) = head_vectors(heads, x)?;
+        let sum_stride = stride_vectors(HEADS, sums)? * 4;
+        let rows = x.rows() as u64;
+        let rows_per_cta = dense::sum_rows_per_cta(rows);
+        let ctas = rows.div_ceil(rows_per_cta as u64);
+        let most = ctas * 2 * sum_stride as u64;
+        let workspace = self
+            .workspace
+            .floats(&self.driver, &self.ledger, 2 * most)?;
+        let turns = [1, 0].map(|turn| workspace.address() + turn * most * 4);
+        let params = HeadOuterParams {
+            x: matrix(x),
+            vectors: DevicePtr::NULL,
+            destination: array(destination),
+            source: array(source),
+            sums: matrix(sums),
+            rows,
+            rows_per_cta,
+            head_vectors,
+            stride,
+            columns: narrow(HEADS, "columns", x.columns())?,
+            sum_stride,
+            reciprocal: 0,
+        };
+        let name = entry::<E>("head_sums_f16", "head_sums_f32");
+        let config = dense_config(
+            HEADS,
+            ctas,
+            stride.div_ceil(heads::SUM_VECTORS),
+            heads::SUM_SHARED_BYTES,
+        )?;
+        if ctas == 1 {
+            // SAFETY: `sums` has two rows of `sum_stride`; the rest as the operator checked it.
+            return unsafe { self.kernels.launch(&self.driver, name, config, &params) };
+        }
+        let blocks = HeadOuterParams {
+            sums: DevicePtr::new(turns[1]),
+            ..params
+        };
+        // The blocks' sums are a matrix of one row a block.
+        let rest = ColumnSumsParams {
+            x: DevicePtr::new(turns[1]),
+            sums: params.sums,
+            rows: ctas,
+            rows_per_cta: 0,
+            columns: 2 * sum_stride,
+            vectors: sum_stride / 2,
+            sum_vectors: sum_stride / 2,
+        };
+        // SAFETY: a half of the workspace has two rows of `sum_stride` for each block; the rest as the operator checked.
+        unsafe {
+            self.kernels.launch(&self.driver, name, config, &blocks)?;
+            self.sum_rows("column_sums_f32", rest, turns)
+        }
+    }
+
+    fn head_mean<E: Element>(
+        &self,
+        heads: usize,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        self.launch_mean(entry::<E>("head_mean_f16", "head_mean_f32"), heads, x, y)
+    }
+
+    fn head_mean_backward<E: Element>(
+        &self,
+        heads: usize,
+        dy: &Matrix<Self, E>,
+        dx: &mut Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        let name = entry::<E>("head_mean_backward_f16", "head_mean_backward_f32");
+        self.launch_mean(name, heads, dx, dy)
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// The mean over heads or its gradient: `x` has the heads, `y` one.
+    fn launch_mean<E: Element>(
+        &self,
+        name: &'static str,
+        heads: usize,
+        x: &Matrix<Self, E>,
+        y: &Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        let (head_vectors, stride) = head_vectors(heads, x)?;
+        let params = HeadMeanParams {
+            x: matrix(x),
+            y: matrix(y),
+            rows: x.rows() as u64,
+            heads: narrow(HEADS, "heads", heads)?,
+            head_vectors,
+            stride,
+            columns: narrow(HEADS, "columns", y.columns())?,
+            rows_per_cta: dense::rows_per_cta(head_vectors),
+            reciprocal: dense::reciprocal(head_vectors),
+            scale: 1.0 / heads as f32,
+            reserved: 0,
+        };
+        let ctas = params.rows.div_ceil(params.rows_per_cta as u64);
+        // SAFETY: the operator checked that a head of `x` is a row of `y`.
+        unsafe {
+            self.kernels.launch(
+                &self.driver,
+                name,
+                dense_config(HEADS, ctas, 1, 0)?,
+                &params,
+            )
+        }
+    }
+}

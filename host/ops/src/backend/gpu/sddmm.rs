@@ -1,0 +1,256 @@
+//! SDDMM: one launch, a warp for some tiles of edges.
+
+use super::{Gpu, array, entry, matrix, narrow};
+use crate::backend::{
+    Accumulate, Adjacency, EdgeCombine, EdgeOperand, HalfLoad, Reduction, Sddmm, SddmmOperators,
+    SddmmPolicy, edge_plane,
+};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix, Precision, padded};
+use halfgnn_contract::sddmm::{self as contract, CombineParams, SddmmEntry, SddmmParams};
+use halfgnn_contract::spmm::{self, Load};
+use halfgnn_contract::{DevicePtr, HalfBits};
+
+const NAME: &str = "sddmm";
+
+/// CTAs for each multiprocessor, unless the policy says how many: as many as are resident, twice, so that those that are
+/// done early leave room for others.
+const CTAS_PER_MULTIPROCESSOR: u32 = 24;
+
+impl<D: Driver> SddmmOperators for Gpu<D> {
+    fn sddmm<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: &Sddmm,
+        u: &Matrix<Self, E>,
+        v: &Matrix<Self, E>,
+        e: &mut Array<Self, E>,
+    ) -> Result<(), Error> {
+        if e.is_empty() {
+            return Ok(());
+        }
+        let edges = narrow(NAME, "edges", a.edges())?;
+        // A head is read to the end of its padding.
+        let width = narrow(
+            NAME,
+            "columns of a head",
+            padded::<E>(u.columns() / op.heads),
+        )?;
+        let shape = shape::<E>(op.policy, width)?;
+        let ctas = op
+            .policy
+            .ctas_per_multiprocessor
+            .unwrap_or(CTAS_PER_MULTIPROCESSOR)
+            .max(1);
+        let resident = self.driver.info().multiprocessors.saturating_mul(ctas);
+        let ctas = contract::tiles(edges)
+            .div_ceil(contract::WARPS_PER_CTA)
+            .min(resident);
+        let stride = narrow(NAME, "bytes of a row", u.stride() * size_of::<E>())?;
+        let params = SddmmParams {
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
+            u: matrix(u),
+            v: matrix(v),
+            output: array(e),
+            plane: edge_plane(a.edges()) as u64,
+            edges,
+            u_stride: stride,
+            v_stride: stride,
+            head_loads: shape.head_loads,
+            lanes_log2: shape.lanes_log2,
+            blocks: shape.blocks,
+            warps: ctas * contract::WARPS_PER_CTA,
+            scale: op.scale,
+        };
+        let config = LaunchConfig {
+            grid: [ctas, op.heads as u32, 1],
+            block: [contract::THREADS_PER_CTA, 1, 1],
+            shared_bytes: contract::SHARED_BYTES,
+        };
+        // SAFETY: the operator checked that `u`, `v` and `e` fit the graph, whose arrays were checked when it was made.
+        unsafe {
+            self.kernels
+                .launch(&self.driver, shape.entry.name, config, &params)
+        }
+    }
+
+    fn combine_edges<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        heads: usize,
+        op: &EdgeCombine<'_, Self, E>,
+        e: &mut Array<Self, E>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "combine_edges";
+        if e.is_empty() {
+            return Ok(());
+        }
+        let (left, right) = op.operands();
+        let (left, left_is, left_plane) = operand(a, left)?;
+        let none = (DevicePtr::NULL, 0, 0);
+        let (right, right_is, right_plane) = right.map_or(Ok(none), |right| operand(a, right))?;
+        let edges = narrow(NAME, "edges", a.edges())?;
+        let params = CombineParams {
+            rows: array(&a.row_ids),
+            columns: array(&a.column_ids),
+            left,
+            right,
+            output: array(e),
+            plane: edge_plane(a.edges()) as u64,
+            left_plane,
+            edges,
+            operator: match op {
+                EdgeCombine::Copy(..) => contract::COPY,
+                EdgeCombine::Add(..) => contract::ADD,
+                EdgeCombine::Subtract(..) => contract::SUBTRACT,
+                EdgeCombine::Multiply(..) => contract::MULTIPLY,
+                EdgeCombine::Divide(..) => contract::DIVIDE,
+            },
+            left_is,
+            right_is,
+            right_plane,
+        };
+        let config = LaunchConfig {
+            grid: [
+                edges.div_ceil(contract::COMBINE_EDGES_PER_CTA),
+                heads as u32,
+                1,
+            ],
+            block: [contract::THREADS_PER_CTA, 1, 1],
+            shared_bytes: 0,
+        };
+        let name = entry::<E>(contract::COMBINE_F16, contract::COMBINE_F32);
+        // SAFETY: the operator checked that the operands and `e` fit the graph and the heads.
+        unsafe { self.kernels.launch(&self.driver, name, config, &params) }
+    }
+}
+
+/// Address of an operand, what it is a number of, and how long a plane of rows or of columns is.
+fn operand<D: Driver, E: Element>(
+    a: &Adjacency<Gpu<D>>,
+    operand: &EdgeOperand<'_, Gpu<D>, E>,
+) -> Result<(DevicePtr<HalfBits>, u32, u32), Error> {
+    let plane = |vertices| narrow(NAME, "vertices", vertices);
+    Ok(match operand {
+        EdgeOperand::Row(values) => (array(values), contract::OF_ROW, plane(a.rows())?),
+        EdgeOperand::Column(values) => (array(values), contract::OF_COLUMN, plane(a.columns())?),
+        EdgeOperand::Edge(values) => (array(values), contract::OF_EDGE, 0),
+    })
+}
+
+/// An entry, and how its lanes share a row.
+#[derive(Debug, PartialEq)]
+struct Shape {
+    entry: &'static SddmmEntry,
+    head_loads: u32,
+    lanes_log2: u32,
+    blocks: u32,
+}
+
+/// The shape for heads of `width` elements, padding included.
+fn shape<E: Element>(policy: SddmmPolicy, width: u32) -> Result<Shape, Error> {
+    let (load, accumulate) = match (E::PRECISION, policy.load, policy.accumulate) {
+        (Precision::Float, ..) => (Load::Float4, spmm::Accumulate::InFloat),
+        (_, load, accumulate) => (
+            match load {
+                HalfLoad::Half2 => Load::Half2,
+                HalfLoad::Half4 => Load::Half4,
+                HalfLoad::Half8 => Load::Half8,
+            },
+            match accumulate {
+                Accumulate::Half => spmm::Accumulate::InHalf,
+                Accumulate::Float => spmm::Accumulate::InFloat,
+            },
+        ),
+    };
+    let head_loads = width / load.width();
+    let on_tensor_cores = policy.reduction == Reduction::TensorCores
+        && (load, accumulate) == (Load::Half8, spmm::Accumulate::InFloat);
+    let fitting = spmm::lanes_log2(head_loads);
+    let (reduction, lanes_log2) = if on_tensor_cores {
+        // Four lanes are what a row of a fragment has; twice as many load a line of 128 bytes.
+        (contract::Reduction::TensorCores, fitting.clamp(2, 3))
+    } else {
+        (contract::Reduction::Shuffles, fitting)
+    };
+    let blocks = head_loads.div_ceil(1 << lanes_log2).max(1);
+    let entry = contract::sddmm(load, reduction, accumulate, blocks > 1).ok_or_else(|| {
+        Error::Unsupported {
+            operator: NAME,
+            reason: format!(
+                "no kernel is built for {load:?}, {reduction:?} and {accumulate:?}; half8 has one for every policy"
+            ),
+        }
+    })?;
+    Ok(Shape {
+        entry,
+        head_loads,
+        lanes_log2,
+        blocks,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::f16;
+
+    #[test]
+    fn every_row_is_read_to_its_end() {
+        for columns in 1..=1100 {
+            for load in [HalfLoad::Half2, HalfLoad::Half4, HalfLoad::Half8] {
+                for reduction in [Reduction::TensorCores, Reduction::Shuffles] {
+                    let accumulate = Accumulate::Half;
+                    let policy = SddmmPolicy {
+                        accumulate,
+                        reduction,
+                        load,
+                        ..SddmmPolicy::default()
+                    };
+                    let width = padded::<f16>(columns) as u32;
+                    let shape =
+                        shape::<f16>(policy, width).expect("half arithmetic has every load");
+                    let lanes = 1 << shape.lanes_log2;
+                    assert_eq!(shape.head_loads * shape.entry.load.width(), width);
+                    assert!(lanes * shape.blocks >= shape.head_loads);
+                    assert!(lanes * (shape.blocks - 1) < shape.head_loads);
+                    assert_eq!(shape.entry.wide, shape.blocks > 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tensor_cores_are_the_default_in_half() {
+        let of = |width| {
+            shape::<f16>(SddmmPolicy::default(), width)
+                .map(|shape| (shape.entry.name, shape.lanes_log2, shape.blocks))
+        };
+        assert_eq!(of(8).expect("built"), ("sddmm_half8_tensor", 2, 1));
+        assert_eq!(of(32).expect("built"), ("sddmm_half8_tensor", 2, 1));
+        assert_eq!(of(64).expect("built"), ("sddmm_half8_tensor", 3, 1));
+        assert_eq!(of(256).expect("built"), ("sddmm_half8_tensor_wide", 3, 4));
+        let float = shape::<f32>(SddmmPolicy::default(), 64).expect("built");
+        assert_eq!(
+            (float.entry.name, float.lanes_log2),
+            ("sddmm_float4_float", 4)
+        );
+    }
+
+    #[test]
+    fn what_is_not_built_is_said() {
+        let policy = SddmmPolicy {
+            load: HalfLoad::Half4,
+            ..SddmmPolicy::default()
+        };
+        let error = shape::<f16>(policy, 64)
+            .expect_err("half4 sums in half2 only")
+            .to_string();
+        assert!(
+            error.starts_with("sddmm: no kernel is built for Half4"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,308 @@
+//! Matrices and arrays on a backend.
+//!
+//! A matrix is row-major. Its rows start at multiples of 16 bytes, so that the widest load of a lane is always legal:
+//! a row of 41 halves takes the place of 48 (the paper's feature padding, HalfGNN §4.1.1, taken to the width of half8).
+//! Padding is always zero, and no public function shows it.
+
+use crate::backend::{MemoryKind, Storage};
+use crate::error::Error;
+use bytemuck::Pod;
+use half::f16;
+use halfgnn_contract::VECTOR_BYTES;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The number format of features, activations and the weights that kernels read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// IEEE 754 binary16.
+    Half,
+    /// IEEE 754 binary32.
+    Float,
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Precision::Half => "half",
+            Precision::Float => "float",
+        })
+    }
+}
+
+/// An element of a matrix that operators compute with: `f16` or `f32`.
+pub trait Element: Pod + fmt::Debug + PartialEq + Send + Sync + 'static {
+    /// The element's number format.
+    const PRECISION: Precision;
+    /// Elements of a 16-byte vector: 8 halves or 4 floats.
+    const LANES: usize = VECTOR_BYTES as usize / size_of::<Self>();
+    /// The nearest element, ties to even.
+    fn from_f32(value: f32) -> Self;
+    /// The value, exactly.
+    fn to_f32(self) -> f32;
+}
+
+impl Element for f16 {
+    const PRECISION: Precision = Precision::Half;
+    #[inline]
+    fn from_f32(value: f32) -> Self {
+        f16::from_f32(value)
+    }
+    #[inline]
+    fn to_f32(self) -> f32 {
+        f16::to_f32(self)
+    }
+}
+
+impl Element for f32 {
+    const PRECISION: Precision = Precision::Float;
+    #[inline]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+    #[inline]
+    fn to_f32(self) -> f32 {
+        self
+    }
+}
+
+/// Distance of two rows of a matrix of `columns` columns, in elements: the next multiple of a 16-byte vector.
+pub fn padded<E: Element>(columns: usize) -> usize {
+    columns.next_multiple_of(E::LANES)
+}
+
+/// `len` plain values on a backend.
+#[derive(Debug)]
+pub struct Array<B: Storage, T: Pod> {
+    pub(crate) buffer: B::Buffer<T>,
+    len: usize,
+}
+
+impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
+    /// Zeros (all bytes zero).
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn zeros(backend: &B, len: usize, kind: MemoryKind) -> Result<Self, Error> {
+        Ok(Self {
+            buffer: backend.alloc(len, kind)?,
+            len,
+        })
+    }
+
+    /// A copy of `values`.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn from_slice(backend: &B, values: &[T], kind: MemoryKind) -> Result<Self, Error> {
+        let array = Self::zeros(backend, values.len(), kind)?;
+        backend.upload(&array.buffer, values)?;
+        Ok(array)
+    }
+
+    /// The values, after all work on the backend is done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    pub fn to_vec(&self, backend: &B) -> Result<Vec<T>, Error> {
+        let mut values = vec![T::zeroed(); self.len];
+        backend.download(&self.buffer, &mut values)?;
+        Ok(values)
+    }
+
+    /// Replaces the values.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where `values` is not [`Array::len`] long.
+    pub fn write(&mut self, backend: &B, values: &[T]) -> Result<(), Error> {
+        Error::expect("Array::write", "values", self.len, values.len())?;
+        backend.upload(&self.buffer, values)
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// A row-major matrix on a backend.
+#[derive(Debug)]
+pub struct Matrix<B: Storage, E: Element> {
+    pub(crate) buffer: B::Buffer<E>,
+    rows: usize,
+    columns: usize,
+}
+
+impl<B: Storage, E: Element> Matrix<B, E> {
+    /// `rows` × `columns` zeros.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] where the matrix has more elements than can be addressed, [`Error::Driver`] where there is
+    /// not enough memory.
+    pub fn zeros(
+        backend: &B,
+        rows: usize,
+        columns: usize,
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
+        let len = columns
+            .checked_next_multiple_of(E::LANES)
+            .and_then(|stride| rows.checked_mul(stride))
+            .filter(|len| {
+                len.checked_mul(size_of::<E>())
+                    .is_some_and(|bytes| bytes <= isize::MAX as usize)
+            })
+            .ok_or(Error::TooLarge { rows, columns })?;
+        Ok(Self {
+            buffer: backend.alloc(len, kind)?,
+            rows,
+            columns,
+        })
+    }
+
+    /// A copy of `values`, row-major, `rows · columns` long, each rounded to the nearest element.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the length is another, [`Error::Driver`] where there is not enough memory.
+    pub fn from_f32(
+        backend: &B,
+        rows: usize,
+        columns: usize,
+        values: &[f32],
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
+        let mut matrix = Self::zeros(backend, rows, columns, kind)?;
+        matrix.write_f32(backend, values)?;
+        Ok(matrix)
+    }
+
+    /// Rows that `write_row` gives: it is called with each row's index and zeros or an earlier row, which it overwrites, from
+    /// all threads. Each number is rounded to the nearest element.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] where the matrix cannot be addressed, [`Error::Driver`] where there is not enough memory.
+    pub fn from_rows(
+        backend: &B,
+        (rows, columns): (usize, usize),
+        kind: MemoryKind,
+        write_row: impl Fn(usize, &mut [f32]) + Sync,
+    ) -> Result<Self, Error> {
+        let matrix = Self::zeros(backend, rows, columns, kind)?;
+        let stride = matrix.stride();
+        let mut padded = Vec::new();
+        // The matrix exists, so the product is a size; the host may still have less memory than the device.
+        padded
+            .try_reserve_exact(rows * stride)
+            .map_err(|_| Error::TooLarge { rows, columns })?;
+        padded.resize(rows * stride, E::zeroed());
+        padded
+            .par_chunks_mut(stride.max(1))
+            .enumerate()
+            .for_each_init(
+                || vec![0.0; columns],
+                |values, (row, padded)| {
+                    write_row(row, values);
+                    padded
+                        .iter_mut()
+                        .zip(&*values)
+                        .for_each(|(to, &from)| *to = E::from_f32(from));
+                },
+            );
+        backend.upload(&matrix.buffer, &padded)?;
+        Ok(matrix)
+    }
+
+    /// Replaces the values; see [`Matrix::from_f32`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where `values` is not `rows · columns` long.
+    pub fn write_f32(&mut self, backend: &B, values: &[f32]) -> Result<(), Error> {
+        Error::expect(
+            "Matrix::write_f32",
+            "values",
+            self.rows * self.columns,
+            values.len(),
+        )?;
+        let stride = self.stride();
+        let mut padded = vec![E::zeroed(); self.rows * stride];
+        if self.columns > 0 {
+            for (row, source) in padded
+                .chunks_exact_mut(stride)
+                .zip(values.chunks_exact(self.columns))
+            {
+                for (to, &from) in row.iter_mut().zip(source) {
+                    *to = E::from_f32(from);
+                }
+            }
+        }
+        backend.upload(&self.buffer, &padded)
+    }
+
+    /// [`Matrix::write_f32`] of the values that `make` makes, which is called where there are any to be kept.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where their number is not `rows · columns`.
+    pub fn write_with(
+        &mut self,
+        backend: &B,
+        make: impl FnOnce() -> Vec<f32>,
+    ) -> Result<(), Error> {
+        if backend.only_counts() {
+            return Ok(());
+        }
+        self.write_f32(backend, &make())
+    }
+
+    /// The values, row-major, `rows · columns` long, after all work on the backend is done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    pub fn to_f32(&self, backend: &B) -> Result<Vec<f32>, Error> {
+        let rows = self.to_padded(backend)?;
+        if self.columns == 0 {
+            return Ok(Vec::new());
+        }
+        Ok(rows
+            .chunks_exact(self.stride())
+            .flat_map(|row| row[..self.columns].iter().map(|value| value.to_f32()))
+            .collect())
+    }
+
+    /// The elements as they lie in memory, padding included: `rows · stride` long. For tests.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    #[doc(hidden)]
+    pub fn to_padded(&self, backend: &B) -> Result<Vec<E>, Error> {
+        let mut values = vec![E::zeroed(); self.rows * self.stride()];
+        backend.download(&self.buffer, &mut values)?;
+        Ok(values)
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns, padding not counted.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// `(rows, columns)`.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.rows, self.columns)
+    }
+
+    /// Distance of two rows in elements.
+    pub fn stride(&self) -> usize {
+        padded::<E>(self.columns)
+    }
+}

@@ -1,0 +1,56 @@
+//! Labelled graphs, as [`halfgnn_data`] has them, and their features on the way to a backend.
+
+#[doc(inline)]
+pub use halfgnn_data::*;
+
+use crate::backend::{Backend, MemoryKind};
+use crate::error::Error;
+use crate::tensor::{Element, Matrix};
+
+/// Features on a backend, as a method of [`Dataset`].
+pub trait UploadFeatures {
+    /// The features as a matrix on `backend`, each number rounded to the nearest element. Sparse features become dense
+    /// here, in the elements and with the padding of the matrix, and nowhere else.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] where the matrix cannot be addressed, [`Error::Driver`] where there is not enough memory.
+    fn upload_features<B: Backend, E: Element>(&self, backend: &B) -> Result<Matrix<B, E>, Error>;
+}
+
+impl UploadFeatures for Dataset {
+    fn upload_features<B: Backend, E: Element>(&self, backend: &B) -> Result<Matrix<B, E>, Error> {
+        let shape = (self.features.vertices(), self.features.feature_len());
+        Matrix::from_rows(backend, shape, MemoryKind::Features, |vertex, row| {
+            self.features.write_row(vertex, row);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::*;
+    use crate::backend::cpu::Cpu;
+    use crate::data::{Features, Splits};
+    use crate::graph::Graph;
+
+    #[test]
+    fn sparse_and_dense_features_arrive_alike_and_padded_with_zeros() {
+        let sparse =
+            Features::sparse(9, vec![0, 3, 3], vec![8, 0, 8], vec![0.1, -2.0, 0.2]).unwrap();
+        let dense = Features::dense(9, sparse.to_dense().unwrap()).unwrap();
+        let backend = Cpu::new();
+        for features in [sparse, dense] {
+            let graph = Graph::from_edges(2, &[], &[]).unwrap();
+            let dataset =
+                Dataset::new("pair", graph, features, vec![0, 0], Splits::default()).unwrap();
+            let matrix = dataset.upload_features::<_, f16>(&backend).unwrap();
+            assert_eq!(matrix.shape(), (2, 9));
+            let mut expected = vec![f16::ZERO; 32];
+            expected[0] = f16::from_f32(-2.0);
+            expected[8] = f16::from_f32(0.1 + 0.2);
+            assert_eq!(matrix.to_padded(&backend).unwrap(), expected);
+        }
+    }
+}
