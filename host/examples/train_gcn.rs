@@ -36,7 +36,7 @@ fn train(data: &Dataset, epochs: u32) -> Result<f64, Box<dyn Error>> {
         data.classes,
         [&data.train, &data.val, &data.test],
     )?;
-    let model = Network::new(&backend, graph.vertices(), shape, 0)?;
+    let model = Network::new(&backend, &shape, 0)?;
     let config = TrainConfig {
         epochs,
         ..TrainConfig::new(Precision::Half)

@@ -83,7 +83,7 @@
 //!     data.classes,
 //!     [&data.train, &data.val, &data.test],
 //! )?;
-//! let model = Network::new(&backend, graph.vertices(), shape, 0)?;
+//! let model = Network::new(&backend, &shape, 0)?;
 //! let mut trainer = Trainer::new(&backend, &objective, model, TrainConfig::new(Precision::Half))?;
 //! let run = trainer.run(|epoch| {
 //!     println!("epoch {}: loss {:.4}", epoch.epoch, epoch.loss);

@@ -80,8 +80,7 @@ pub fn a_changed_model_is_recorded_anew<B: Backend>(backend: &B, _scale: Scale) 
     for _ in 0..2 {
         trainer.step().expect("a step");
     }
-    *trainer.model_mut() =
-        halfgnn::nn::Network::new(backend, task::VERTICES, task::model(), 9).expect("room");
+    *trainer.model_mut() = halfgnn::nn::Network::new(backend, &task::model(), 9).expect("room");
     assert!(!trainer.is_recorded());
     trainer.step().expect("a step");
     let after = task::weights(backend, trainer.model());

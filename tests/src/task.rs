@@ -2,9 +2,7 @@
 
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::graph::Graph;
-use halfgnn::nn::{
-    Aggregate, ConvolutionConfig, ModelConfig, Network, Norm, Propagation, Statistics,
-};
+use halfgnn::nn::{Aggregate, Gat, Gin, ModelConfig, Network, Norm, Propagation, Statistics};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Objective, TrainConfig, Trainer};
 use halfgnn_contract::rng;
@@ -67,18 +65,20 @@ pub fn models() -> Vec<ModelConfig> {
         layers: 2,
         ..config
     };
-    let gat = ConvolutionConfig::Gat {
+    let gat = Gat {
         heads: 2,
         slope: 0.2,
         attention_dropout: 0.3,
-    };
-    let gin = ConvolutionConfig::Gin {
+    }
+    .into();
+    let gin = Gin {
         aggregate: Aggregate::Mean,
         lambda: 0.1,
         epsilon: 0.5,
         learn_epsilon: true,
         statistics: Statistics::Running,
-    };
+    }
+    .into();
     let kind = |convolution, config| ModelConfig {
         convolution,
         ..shape(config)
@@ -102,7 +102,7 @@ pub fn trainer<'a, B: Backend, E: Element>(
     model: ModelConfig,
     train: TrainConfig,
 ) -> Trainer<'a, B, E, Network<B, E>> {
-    let model = Network::new(backend, objective.vertices(), model, train.seed).expect("room");
+    let model = Network::new(backend, &model, train.seed).expect("room");
     Trainer::new(backend, objective, model, train).expect("room")
 }
 

@@ -2,7 +2,10 @@
 
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::graph::Graph;
-use halfgnn::nn::{Aggregate, ConvolutionConfig, Model, ModelConfig, Norm, Propagation};
+use halfgnn::nn::{
+    Aggregate, Appnp, ConvolutionConfig, Gat, Gcn, Gcnii, Gin, Model, ModelConfig, Norm,
+    Propagation,
+};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::Objective;
 use halfgnn_contract::rng;
@@ -165,16 +168,41 @@ pub fn reference_loss(
     masks: Option<Masks>,
 ) -> f64 {
     let rows = |values: &[f32]| values.iter().map(|&value| value.into()).collect();
-    let mut x: Rows = toy.features.chunks(toy.width).map(rows).collect();
-    let drop = |number: usize, x: &mut Rows| {
+    let x: Rows = toy.features.chunks(toy.width).map(rows).collect();
+    let drop = |number: usize, probability: f32, x: &Rows| {
+        let mut x = x.clone();
         if let Some(masks) = masks {
-            masks.drop(number as u32, config.dropout, x);
+            masks.drop(number as u32, probability, &mut x);
         }
+        x
     };
+    let logits = match &config.convolution {
+        ConvolutionConfig::Appnp(appnp) => propagated(toy, config, appnp, parameters, &drop, x),
+        ConvolutionConfig::Gcnii(gcnii) => deep(toy, config, gcnii, parameters, &drop, x),
+        _ => stacked(toy, config, parameters, masks, &drop, x),
+    };
+    let losses = toy.splits[0].iter().map(|&vertex| {
+        let logits = &logits[vertex as usize];
+        logits.iter().map(|z| z.exp()).sum::<f64>().ln()
+            - logits[toy.labels[vertex as usize] as usize]
+    });
+    losses.sum::<f64>() / toy.splits[0].len() as f64
+}
+
+/// The rows after the dropout of a number and a probability.
+type Drop<'a> = &'a dyn Fn(usize, f32, &Rows) -> Rows;
+
+/// Layers of one kind, one after the other.
+fn stacked(
+    toy: &Toy,
+    config: &ModelConfig,
+    parameters: &Parameters,
+    masks: Option<Masks>,
+    drop: Drop<'_>,
+    mut x: Rows,
+) -> Rows {
     for layer in 0..config.layers {
-        if layer == 0 {
-            drop(0, &mut x);
-        }
+        x = drop(layer, config.dropout, &x);
         let mut y = convolve(toy, config, parameters, layer, masks, &x);
         let name = |parameter: &str| format!("layers.{layer}.{parameter}");
         let bias = parameters.row(&name("bias"));
@@ -189,17 +217,86 @@ pub fn reference_loss(
                 }
             }
         }
-        if layer + 1 < config.layers {
-            drop(layer + 1, &mut y);
-        }
         x = y;
     }
-    let losses = toy.splits[0].iter().map(|&vertex| {
-        let logits = &x[vertex as usize];
-        logits.iter().map(|z| z.exp()).sum::<f64>().ln()
-            - logits[toy.labels[vertex as usize] as usize]
-    });
-    losses.sum::<f64>() / toy.splits[0].len() as f64
+    x
+}
+
+fn relu(rows: &mut Rows) {
+    rows.iter_mut()
+        .flatten()
+        .for_each(|value| *value = value.max(0.0));
+}
+
+/// A linear layer.
+fn linear(parameters: &Parameters, layer: usize, x: &Rows) -> Rows {
+    let mut y = parameters.product(x, &format!("layers.{layer}.weight"));
+    let bias = parameters.row(&format!("layers.{layer}.bias"));
+    for row in &mut y {
+        row.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+    }
+    y
+}
+
+/// `a · x + b · y`
+fn mixed((a, x): (f64, &Rows), (b, y): (f64, &Rows)) -> Rows {
+    let row =
+        |(x, y): (&Vec<f64>, &Vec<f64>)| x.iter().zip(y).map(|(x, y)| a * x + b * y).collect();
+    x.iter().zip(y).map(row).collect()
+}
+
+/// APPNP, equations 4 and 5 of the paper.
+fn propagated(
+    toy: &Toy,
+    config: &ModelConfig,
+    appnp: &Appnp,
+    parameters: &Parameters,
+    drop: Drop<'_>,
+    mut x: Rows,
+) -> Rows {
+    for layer in 0..config.layers {
+        x = linear(parameters, layer, &drop(layer, config.dropout, &x));
+        if layer + 1 < config.layers {
+            relu(&mut x);
+        }
+    }
+    let (alpha, initial) = (f64::from(appnp.alpha), x.clone());
+    let probability = appnp.propagation_dropout.unwrap_or(config.dropout);
+    for step in 0..appnp.steps {
+        x = drop(config.layers + step, probability, &x);
+        x = mixed(
+            (1.0 - alpha, &aggregate(toy, Norm::Both, &x)),
+            (alpha, &initial),
+        );
+    }
+    x
+}
+
+/// GCNII, equation 5 of the paper.
+fn deep(
+    toy: &Toy,
+    config: &ModelConfig,
+    gcnii: &Gcnii,
+    parameters: &Parameters,
+    drop: Drop<'_>,
+    x: Rows,
+) -> Rows {
+    let mut x = linear(parameters, 0, &drop(0, config.dropout, &x));
+    relu(&mut x);
+    let (alpha, initial) = (f64::from(gcnii.alpha), x.clone());
+    for layer in 1..=config.layers {
+        let beta = (f64::from(gcnii.theta) / layer as f64 + 1.0).ln();
+        x = drop(layer, config.dropout, &x);
+        let sum = mixed(
+            (1.0 - alpha, &aggregate(toy, Norm::Both, &x)),
+            (alpha, &initial),
+        );
+        let product = parameters.product(&sum, &format!("layers.{layer}.weight"));
+        x = mixed((1.0 - beta, &sum), (beta, &product));
+        relu(&mut x);
+    }
+    let last = config.layers + 1;
+    linear(parameters, last, &drop(last, config.dropout, &x))
 }
 
 fn convolve(
@@ -216,34 +313,34 @@ fn convolve(
             |(a, b): (Vec<f64>, Vec<f64>)| a.iter().zip(&b).map(|(a, b)| a + factor * b).collect();
         a.into_iter().zip(b).map(row).collect()
     };
-    match config.convolution {
-        ConvolutionConfig::Gcn { norm } => {
+    match &config.convolution {
+        ConvolutionConfig::Gcn(Gcn { norm }) => {
             let product = parameters.product(x, &name("weight"));
-            aggregate(toy, norm, &product)
+            aggregate(toy, *norm, &product)
         }
-        ConvolutionConfig::Sage => {
+        ConvolutionConfig::Sage(_) => {
             let itself = parameters.product(x, &name("self.weight"));
             let neighbours = parameters.product(x, &name("neighbours.weight"));
             add(itself, aggregate(toy, Norm::Right, &neighbours), 1.0)
         }
-        ConvolutionConfig::Gin {
+        ConvolutionConfig::Gin(Gin {
             aggregate: form,
             lambda,
             epsilon,
             learn_epsilon,
             ..
-        } => {
+        }) => {
             let norm = match form {
                 Aggregate::Mean => Norm::Right,
                 Aggregate::Sum => Norm::None,
             };
             let epsilon = match learn_epsilon {
                 true => parameters.row(&name("epsilon"))[0],
-                false => epsilon.into(),
+                false => f64::from(*epsilon),
             };
             let nothing: Rows = vec![vec![0.0; x[0].len()]; x.len()];
             let sum = add(nothing, x.clone(), 1.0 + epsilon);
-            let sum = add(sum, aggregate(toy, norm, x), lambda.into());
+            let sum = add(sum, aggregate(toy, norm, x), f64::from(*lambda));
             let mut between = parameters.product(&sum, &name("mlp.0.weight"));
             let (weight, bias) = (
                 parameters.row(&name("norm.weight")),
@@ -261,21 +358,21 @@ fn convolve(
             }
             parameters.product(&between, &name("mlp.1.weight"))
         }
-        ConvolutionConfig::Gat {
+        ConvolutionConfig::Gat(Gat {
             heads,
             slope,
             attention_dropout,
-        } => {
+        }) => {
             let h = parameters.product(x, &name("weight"));
             let vectors = parameters.row(&name("attention"));
             let outputs = parameters.row(&name("bias")).len();
             let kept = |place| match masks {
-                Some(masks) => masks.of_edge(layer, attention_dropout, place),
+                Some(masks) => masks.of_edge(layer, *attention_dropout, place),
                 None => 1.0,
             };
-            attend(toy, heads, slope.into(), &h, vectors, outputs, &kept)
+            attend(toy, *heads, f64::from(*slope), &h, vectors, outputs, &kept)
         }
-        ref other => panic!("no reference for {other}"),
+        other => panic!("no reference for {other}"),
     }
 }
 

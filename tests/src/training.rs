@@ -2,7 +2,7 @@
 
 use crate::task;
 use halfgnn::backend::Backend;
-use halfgnn::nn::{Aggregate, ConvolutionConfig, ModelConfig, Statistics};
+use halfgnn::nn::{Aggregate, Gat, Gin, ModelConfig, Statistics};
 use halfgnn::tensor::Element;
 use halfgnn::train::TrainConfig;
 use std::ops::ControlFlow;
@@ -17,22 +17,24 @@ pub fn models() -> Vec<(&'static str, ModelConfig)> {
     };
     let heads = ModelConfig {
         hidden: 32,
-        convolution: ConvolutionConfig::Gat {
+        convolution: Gat {
             heads: 2,
             slope: 0.2,
             attention_dropout: 0.3,
-        },
+        }
+        .into(),
         ..of(ModelConfig::gat(task::FEATURES, task::CLASSES))
     };
     let gin = ModelConfig::gin(task::FEATURES, task::CLASSES);
     let sum = ModelConfig {
-        convolution: ConvolutionConfig::Gin {
+        convolution: Gin {
             aggregate: Aggregate::Sum,
             lambda: 1.0,
             epsilon: 0.0,
             learn_epsilon: true,
             statistics: Statistics::Batch,
-        },
+        }
+        .into(),
         ..gin.clone()
     };
     vec![

@@ -4,7 +4,7 @@ use half::f16;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{Accumulate, Scaling, SpmmPolicy};
 use halfgnn::data::{Dataset, UploadFeatures};
-use halfgnn::nn::{ConvolutionConfig, ModelConfig, Network, Norm, Propagation};
+use halfgnn::nn::{Gcn, ModelConfig, Network, Norm, Propagation};
 use halfgnn::tensor::Element;
 use halfgnn::train::{Objective, RunSummary, Status, TrainConfig, Trainer};
 use std::ops::ControlFlow;
@@ -31,14 +31,14 @@ fn train<E: Element>(dataset: &Dataset, norm: Norm, policy: SpmmPolicy, epochs: 
     .expect("a whole dataset");
     let config = ModelConfig {
         policy,
-        convolution: ConvolutionConfig::Gcn { norm },
+        convolution: Gcn { norm }.into(),
         ..ModelConfig::gcn(dataset.feature_len(), dataset.classes)
     };
     let train = TrainConfig {
         epochs,
         ..TrainConfig::new(E::PRECISION)
     };
-    let model = Network::new(&backend, graph.vertices(), config, train.seed).expect("room");
+    let model = Network::new(&backend, &config, train.seed).expect("room");
     let mut trainer = Trainer::new(&backend, &objective, model, train).expect("room");
     trainer
         .run(|_| ControlFlow::Continue(()))

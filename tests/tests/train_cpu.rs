@@ -3,7 +3,8 @@
 use half::f16;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{MemoryKind, MemoryReport, SpmmPolicy, Storage};
-use halfgnn::nn::{Mode, Model, ModelConfig, Network, Norm};
+use halfgnn::graph::GraphCounts;
+use halfgnn::nn::{Gcn, Mode, Model, ModelConfig, Network, Norm};
 use halfgnn::tensor::Element;
 use halfgnn::train::{Footprint, Objective, Split, Status, TrainConfig, Trainer};
 use halfgnn_tests::toy::Toy;
@@ -26,7 +27,7 @@ fn trainer<'a, E: Element>(
     config: ModelConfig,
     train: TrainConfig,
 ) -> GcnTrainer<'a, E> {
-    let model = Network::new(backend, objective.vertices(), config, train.seed).unwrap();
+    let model = Network::new(backend, &config, train.seed).unwrap();
     Trainer::new(backend, objective, model, train).unwrap()
 }
 
@@ -167,11 +168,12 @@ fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
     fn measure<E: Element>(layers: usize, width: usize, hidden: usize, dropout: f32, norm: Norm) {
         let toy = Toy::new(width);
         let config = config(&toy, layers, hidden, dropout);
-        let mut foretold = Footprint::of_task::<E>(&toy.graph, norm, width);
-        let memory = Network::<Cpu, E>::memory(toy.graph.vertices(), &config).expect("a model");
-        foretold.add(MemoryKind::Activations, memory.activations);
-        foretold.add(MemoryKind::Weights, memory.parameters);
-
+        let config = ModelConfig {
+            convolution: Gcn { norm }.into(),
+            ..config
+        };
+        let counts = GraphCounts::of(&toy.graph);
+        let foretold = Footprint::of_training::<E>(&counts, &config, None).expect("a model");
         let backend = Cpu::new();
         let objective = toy.objective::<_, E>(&backend, norm);
         let mut trainer = trainer(&backend, &objective, config, TrainConfig::new(E::PRECISION));
@@ -184,20 +186,13 @@ fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
         }
         assert_eq!(backend.memory(), first, "a later step allocated");
         let of = |kind: MemoryKind| (first.peak[kind as usize], foretold.of(kind));
-        for kind in [
-            MemoryKind::Graph,
-            MemoryKind::Features,
-            MemoryKind::Activations,
-        ] {
+        for kind in MemoryKind::ALL {
             let (measured, foretold) = of(kind);
             assert_eq!(
                 measured, foretold,
                 "{kind} of {layers} layers, {width} to {hidden}"
             );
         }
-        // Beside the parameters, the state of the optimiser: six words.
-        let (measured, foretold) = of(MemoryKind::Weights);
-        assert_eq!(measured, foretold + 24);
     }
     for (layers, width, hidden) in [
         (1, 5, 1),
@@ -271,7 +266,7 @@ fn a_run_that_is_told_to_stop_has_the_summary_so_far() {
 fn a_model_that_is_none_is_refused() {
     let backend = Cpu::new();
     let refused = |config| {
-        Network::<Cpu, f16>::new(&backend, 14, config, 0)
+        Network::<Cpu, f16>::new(&backend, &config, 0)
             .unwrap_err()
             .to_string()
     };
@@ -308,7 +303,7 @@ fn a_model_that_is_none_is_refused() {
 
     let toy = Toy::new(8);
     let objective = toy.objective::<_, f16>(&backend, Norm::Both);
-    let four_classes = Network::new(&backend, 14, ModelConfig::gcn(8, 4), 0).unwrap();
+    let four_classes = Network::new(&backend, &ModelConfig::gcn(8, 4), 0).unwrap();
     let error = Trainer::new(
         &backend,
         &objective,
@@ -320,7 +315,7 @@ fn a_model_that_is_none_is_refused() {
         error.to_string(),
         "Trainer: logits of the model should be 3, is 4"
     );
-    let narrow = Network::new(&backend, 14, ModelConfig::gcn(7, 3), 0).unwrap();
+    let narrow = Network::new(&backend, &ModelConfig::gcn(7, 3), 0).unwrap();
     let mut trainer = Trainer::new(
         &backend,
         &objective,
@@ -336,7 +331,7 @@ fn a_model_that_is_none_is_refused() {
             .contains("should be"),
         "features of another width"
     );
-    let mut gcn = Network::<Cpu, f16>::new(&backend, 14, ModelConfig::gcn(8, 3), 0).unwrap();
+    let mut gcn = Network::<Cpu, f16>::new(&backend, &ModelConfig::gcn(8, 3), 0).unwrap();
     gcn.forward(objective.inputs(&backend), Mode::Evaluate)
         .unwrap();
     assert_eq!(gcn.logits().shape(), (14, 3));

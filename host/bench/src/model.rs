@@ -1,29 +1,38 @@
-//! Options that say which model.
+//! Options that say which model: those that all share, and those of each kind, from the library's list of them.
 
 use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
-use crate::names::{not_negative, probability};
-use clap::{Args, ValueEnum};
-use halfgnn::nn::{Aggregate, ConvolutionConfig, ModelConfig, Statistics};
+use crate::names::probability;
+use clap::builder::PossibleValue;
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use halfgnn::nn::{ConvolutionConfig, ModelConfig, ModelKind};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// The models there are.
+static KINDS: LazyLock<Vec<ModelKind>> = LazyLock::new(ConvolutionConfig::kinds);
 
 /// Which model, and its shape.
 #[derive(Args)]
+#[command(mut_arg("layers", |arg| with_defaults(arg, |model| model.layers.to_string())))]
+#[command(mut_arg("hidden", |arg| with_defaults(arg, |model| model.hidden.to_string())))]
+#[command(mut_arg("dropout", |arg| with_defaults(arg, |model| model.dropout.to_string())))]
 pub struct ModelArgs {
     /// Model to train
-    #[arg(long, value_enum, default_value_t = ModelName::Gcn)]
+    #[arg(long, value_enum, default_value_t)]
     pub model: ModelName,
-    /// Number of layers [default: 2; GAT 3, GIN 5]
+    /// Number of layers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub layers: Option<u32>,
     /// Make outputs of layers again in the backward pass instead of storing them, where one product does (GIN)
     #[arg(long)]
     pub recompute: bool,
-    /// Width of the hidden layers [default: 64; GIN 128]
+    /// Width of the hidden layers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub hidden: Option<u32>,
     /// Probability of an input of a layer to be dropped in training
-    #[arg(long, value_name = "P", default_value_t = 0.5, value_parser = probability)]
-    pub dropout: f32,
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub dropout: Option<f32>,
     /// Add the input of a layer to its output where they are of one width
     #[arg(long)]
     pub residual: bool,
@@ -31,27 +40,111 @@ pub struct ModelArgs {
     /// not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<SpmmPolicyName>,
-    /// GAT: number of heads [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535))]
-    pub heads: Option<u32>,
-    /// GAT: probability of an edge to be dropped in training [default: 0]
-    #[arg(long, value_name = "P", value_parser = probability)]
-    pub attention_dropout: Option<f32>,
-    /// GIN: what is taken of the neighbours [default: mean]
-    #[arg(long, value_enum)]
-    pub aggregate: Option<AggregateName>,
-    /// GIN: how much of it [default: 0.1 of the mean, 1 of the sum]
-    #[arg(long, value_name = "X", value_parser = not_negative)]
-    pub lambda: Option<f32>,
-    /// GIN: how much more than once a vertex counts itself [default: -0.95; 0 with the sum]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub epsilon: Option<f32>,
-    /// GIN: learn epsilon, one a layer
-    #[arg(long)]
-    pub learn_epsilon: bool,
-    /// GIN: evaluate with the running statistics of training, not with those of all vertices
-    #[arg(long)]
-    pub running_statistics: bool,
+    #[command(flatten)]
+    pub own: OwnOptions,
+}
+
+/// An option's help with its customary values: `[default: 2; GAT 3, GIN 5]`.
+pub fn with_defaults(arg: Arg, value: impl Fn(&ModelConfig) -> String) -> Arg {
+    let mut text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let value = |kind: &ModelKind| value(&ModelConfig::of(kind.convolution.clone(), 1, 1));
+    let common = value(&KINDS[0]);
+    text.push_str(&format!(" [default: {common}"));
+    let others = KINDS.iter().map(|kind| (kind, value(kind)));
+    for (number, (kind, own)) in others.filter(|(_, own)| *own != common).enumerate() {
+        let comma = if number == 0 { ";" } else { "," };
+        text.push_str(&format!("{comma} {} {own}", kind.name.to_uppercase()));
+    }
+    text.push(']');
+    arg.help(text)
+}
+
+/// The options that were given of those that only some models have, by name.
+#[derive(Debug, Default)]
+pub struct OwnOptions(BTreeMap<&'static str, String>);
+
+impl OwnOptions {
+    /// Each option once, and the models that have it.
+    fn all() -> BTreeMap<&'static str, Vec<&'static ModelKind>> {
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for kind in KINDS.iter() {
+            for option in &kind.options {
+                all.entry(option.name).or_default().push(kind);
+            }
+        }
+        all
+    }
+
+    /// The option, with the help of every model that has it, each checking its text.
+    fn arg(name: &'static str, of: Vec<&'static ModelKind>) -> Arg {
+        let option = |kind: &'static ModelKind| {
+            let own = kind.options.iter().find(|option| option.name == name);
+            own.expect("the models were found by their options")
+        };
+        let help: Vec<String> = of
+            .iter()
+            .map(|kind| format!("{}: {}", kind.name.to_uppercase(), option(kind).help))
+            .collect();
+        let arg = Arg::new(name).long(name).help(help.join("; "));
+        let first = option(of[0]);
+        if !first.choices.is_empty() {
+            let value = |(value, help): &(&'static str, &'static str)| {
+                PossibleValue::new(*value).help(*help)
+            };
+            return arg.value_parser(first.choices.iter().map(value).collect::<Vec<_>>());
+        }
+        if first.value.is_empty() {
+            return arg.action(ArgAction::SetTrue);
+        }
+        arg.value_name(first.value)
+            .allow_negative_numbers(true)
+            .value_parser(move |text: &str| {
+                let tried = of
+                    .iter()
+                    .map(|kind| kind.convolution.clone().set(name, text));
+                // Whether it is one of the model's is known when there is a model.
+                let any = tried.reduce(Result::or).unwrap_or(Ok(()));
+                any.map(|()| text.to_owned())
+            })
+    }
+}
+
+impl Args for OwnOptions {
+    fn augment_args(command: Command) -> Command {
+        let all = Self::all();
+        let group = ArgGroup::new("OwnOptions").multiple(true).args(all.keys());
+        let args = all.into_iter().map(|(name, of)| Self::arg(name, of));
+        command.args(args.collect::<Vec<_>>()).group(group)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+
+    fn group_id() -> Option<clap::Id> {
+        Some("OwnOptions".into())
+    }
+}
+
+impl FromArgMatches for OwnOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |(name, of): (&'static str, Vec<&ModelKind>)| {
+            let flag = of[0].options.iter().any(|option| {
+                option.name == name && option.value.is_empty() && option.choices.is_empty()
+            });
+            let text = match flag {
+                true => matches.get_flag(name).then(String::new),
+                false => matches.get_one::<String>(name).cloned(),
+            };
+            text.map(|text| (name, text))
+        };
+        Ok(Self(Self::all().into_iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 impl ModelArgs {
@@ -60,72 +153,40 @@ impl ModelArgs {
     /// # Errors
     /// Where an option is given that the model does not have.
     pub fn config(&self, features: usize, classes: usize) -> Result<ModelConfig, Failure> {
-        let options = [
-            ("--heads", ModelName::Gat, self.heads.is_some()),
-            (
-                "--attention-dropout",
-                ModelName::Gat,
-                self.attention_dropout.is_some(),
-            ),
-            ("--aggregate", ModelName::Gin, self.aggregate.is_some()),
-            ("--lambda", ModelName::Gin, self.lambda.is_some()),
-            ("--epsilon", ModelName::Gin, self.epsilon.is_some()),
-            ("--learn-epsilon", ModelName::Gin, self.learn_epsilon),
-            (
-                "--running-statistics",
-                ModelName::Gin,
-                self.running_statistics,
-            ),
-        ];
-        let strange = |(_, of, given): &&(&str, ModelName, bool)| *given && *of != self.model;
-        if let Some((option, of, _)) = options.iter().find(strange) {
+        let kind = self.model.kind();
+        let mut convolution = kind.convolution.clone();
+        let all = OwnOptions::all();
+        let own = |name: &str| kind.options.iter().any(|option| option.name == name);
+        if let Some(option) = self.own.0.keys().find(|name| !own(name)) {
+            let of: Vec<&str> = all[option].iter().map(|kind| kind.name).collect();
             return Err(Failure::Input(format!(
-                "{option} is an option of {}, and the model is {}; add --model {0}, or leave it out",
-                of.as_str(),
-                self.model.as_str(),
+                "--{option} is an option of {}, and the model is {}; add --model {}, or leave it out",
+                of.join(" and "),
+                kind.name,
+                of[0],
             )));
         }
-        if self.policy.is_some() && self.model == ModelName::Gat {
-            return Err(Failure::Input(
-                "--policy says how neighbours are summed up, and GAT's attention is always summed up in float; leave it \
-                 out, or take another --model"
-                    .to_owned(),
-            ));
-        }
-        let mut config = self.model.config(features, classes);
-        match &mut config.convolution {
-            ConvolutionConfig::Gin {
-                aggregate,
-                lambda,
-                epsilon,
-                learn_epsilon,
-                statistics,
-            } => {
-                *aggregate = self.aggregate.map_or(*aggregate, Into::into);
-                if *aggregate == Aggregate::Sum {
-                    (*lambda, *epsilon) = (1.0, 0.0);
-                }
-                *lambda = self.lambda.unwrap_or(*lambda);
-                *epsilon = self.epsilon.unwrap_or(*epsilon);
-                *learn_epsilon = self.learn_epsilon;
-                if self.running_statistics {
-                    *statistics = Statistics::Running;
-                }
+        for option in &kind.options {
+            if let Some(text) = self.own.0.get(option.name) {
+                let refuse = |wanted| {
+                    Failure::Input(format!(
+                        "--{} {text} of {}: {wanted}",
+                        option.name, kind.name
+                    ))
+                };
+                convolution.set(option.name, text).map_err(refuse)?;
             }
-            ConvolutionConfig::Gat {
-                heads,
-                attention_dropout,
-                ..
-            } => {
-                *heads = self.heads.map_or(*heads, |heads| heads as usize);
-                *attention_dropout = self.attention_dropout.unwrap_or(*attention_dropout);
-            }
-            _ => {}
         }
+        if let (Some(_), Err(reason)) = (&self.policy, kind.policy) {
+            return Err(Failure::Input(format!(
+                "--policy says how neighbours are summed up, and {reason}; leave it out, or take another --model"
+            )));
+        }
+        let config = ModelConfig::of(convolution, features, classes);
         Ok(ModelConfig {
             hidden: self.hidden.map_or(config.hidden, |hidden| hidden as usize),
             layers: self.layers.map_or(config.layers, |layers| layers as usize),
-            dropout: self.dropout,
+            dropout: self.dropout.unwrap_or(config.dropout),
             residual: self.residual,
             recompute: self.recompute,
             policy: self.policy.map_or(config.policy, |named| named.0),
@@ -134,56 +195,42 @@ impl ModelArgs {
     }
 }
 
-/// Which model to train.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModelName {
-    /// Graph convolutional network (Kipf and Welling)
-    Gcn,
-    /// Graph attention network (Veličković et al.)
-    Gat,
-    /// Graph isomorphism network (Xu et al.)
-    Gin,
-    /// GraphSAGE with the mean of the neighbours (Hamilton et al.)
-    Sage,
-}
+/// Which model to train: its place in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelName(usize);
 
 impl ModelName {
+    fn kind(self) -> &'static ModelKind {
+        &KINDS[self.0]
+    }
+
     /// The model with its customary shape.
     pub fn config(self, features: usize, classes: usize) -> ModelConfig {
-        match self {
-            ModelName::Gcn => ModelConfig::gcn(features, classes),
-            ModelName::Sage => ModelConfig::sage(features, classes),
-            ModelName::Gat => ModelConfig::gat(features, classes),
-            ModelName::Gin => ModelConfig::gin(features, classes),
-        }
+        ModelConfig::of(self.kind().convolution.clone(), features, classes)
     }
 
     /// The name, as it is typed.
     pub fn as_str(self) -> &'static str {
-        match self {
-            ModelName::Gcn => "gcn",
-            ModelName::Gat => "gat",
-            ModelName::Gin => "gin",
-            ModelName::Sage => "sage",
-        }
+        self.kind().name
+    }
+
+    /// The name of a model of whatever kind.
+    pub fn label(convolution: &ConvolutionConfig) -> &'static str {
+        let mut kinds = KINDS.iter();
+        let known = kinds.find(|kind| kind.name == convolution.name());
+        known.map_or("other", |kind| kind.name)
     }
 }
 
-/// [`Aggregate`], as it is typed.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum AggregateName {
-    /// Their mean
-    Mean,
-    /// Their sum
-    Sum,
-}
+impl ValueEnum for ModelName {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<ModelName>> =
+            LazyLock::new(|| (0..KINDS.len()).map(ModelName).collect());
+        &ALL
+    }
 
-impl From<AggregateName> for Aggregate {
-    fn from(name: AggregateName) -> Self {
-        match name {
-            AggregateName::Mean => Aggregate::Mean,
-            AggregateName::Sum => Aggregate::Sum,
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()).help(self.kind().title))
     }
 }
 
@@ -192,6 +239,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use halfgnn::backend::Scaling;
+    use halfgnn::nn::{Aggregate, Appnp, Gat, Gcnii, Gin, Statistics};
 
     /// A command with nothing but a model.
     #[derive(Parser)]
@@ -218,23 +266,38 @@ mod tests {
         let sage = config(&["--model", "sage", "--layers", "3", "--residual"]).unwrap();
         assert_eq!((sage.layers, sage.residual), (3, true));
         let gat = config(&["--model", "gat", "--heads", "4"]).unwrap();
-        let expected = ConvolutionConfig::Gat {
+        let expected = Gat {
             heads: 4,
             slope: 0.2,
             attention_dropout: 0.0,
         };
-        assert_eq!(gat.convolution, expected);
+        assert_eq!(gat.convolution, expected.into());
         let plain = config(&["--model", "gin", "--policy", "post-half"]).unwrap();
         assert_eq!(plain.policy.scaling, Scaling::PostReduction);
         let sum = config(&["--model", "gin", "--aggregate", "sum", "--epsilon", "-0.5"]).unwrap();
-        let expected = ConvolutionConfig::Gin {
+        let expected = Gin {
             aggregate: Aggregate::Sum,
             lambda: 1.0,
             epsilon: -0.5,
             learn_epsilon: false,
             statistics: Statistics::Batch,
         };
-        assert_eq!(sum.convolution, expected);
+        assert_eq!(sum.convolution, expected.into());
+        // One name, two models.
+        let alpha = config(&["--model", "appnp", "--alpha", "0.2", "--steps", "3"]).unwrap();
+        let expected = Appnp {
+            steps: 3,
+            alpha: 0.2,
+            propagation_dropout: None,
+        };
+        assert_eq!(alpha.convolution, expected.into());
+        let deep = config(&["--model", "gcnii", "--alpha", "0.3", "--theta", "0.6"]).unwrap();
+        let expected = Gcnii {
+            alpha: 0.3,
+            theta: 0.6,
+        };
+        assert_eq!(deep.convolution, expected.into());
+        assert_eq!((deep.layers, deep.hidden, deep.dropout), (64, 64, 0.6));
     }
 
     #[test]
@@ -246,5 +309,19 @@ mod tests {
         );
         let message = config(&["--model", "gat", "--policy", "post-half"]).unwrap_err();
         assert!(message.contains("--policy"), "{message}");
+        let message = config(&["--model", "gat", "--alpha", "0.2"]).unwrap_err();
+        assert!(
+            message.contains("--alpha is an option of appnp and gcnii, and the model is gat"),
+            "{message}"
+        );
+        for wrong in [["--heads", "0"], ["--lambda", "-1"], ["--alpha", "x"]] {
+            let message = config(&wrong).unwrap_err();
+            assert!(message.contains("it must be"), "{message}");
+        }
+        assert!(
+            config(&["--aggregate", "all"])
+                .unwrap_err()
+                .contains("possible values")
+        );
     }
 }

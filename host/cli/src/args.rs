@@ -6,7 +6,7 @@ use crate::checkpoint::CheckpointArgs;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::dataset::{self, DatasetArgs};
 use crate::help;
-use crate::model::ModelArgs;
+use crate::model::{ModelArgs, with_defaults};
 use crate::predict::PredictArgs;
 use crate::reorder::ReorderName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -149,6 +149,7 @@ pub enum AccumulateName {
 
 /// Options of `train`.
 #[derive(Args)]
+#[command(mut_arg("weight_decay", |arg| with_defaults(arg, |model| format!("{:e}", model.weight_decay()))))]
 pub struct TrainArgs {
     /// A graph with features and labels: file, folder, name below HALFGNN_DATA, or a recipe such as `synthetic`
     #[arg(long, value_name = "DATASET")]
@@ -182,7 +183,7 @@ pub struct TrainArgs {
     /// Learning rate of Adam
     #[arg(long, value_name = "X", default_value = "0.01", value_parser = positive)]
     pub lr: f32,
-    /// L2 penalty, added to the gradients [default: 5e-4; GIN 1e-2]
+    /// L2 penalty, added to the gradients
     #[arg(long, value_name = "X", value_parser = not_negative)]
     pub weight_decay: Option<f32>,
     /// Seed of initial weights and dropout
@@ -249,7 +250,7 @@ mod tests {
         assert_eq!((args.epochs, args.seed, args.seeds), (None, 0, 1));
         assert_eq!(
             (args.lr, args.weight_decay, args.model.dropout),
-            (0.01, None, 0.5)
+            (0.01, None, None)
         );
         assert!(matches!(args.dataset, SourceName::File(path) if path.as_os_str() == "x.npz"));
     }

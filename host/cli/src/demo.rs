@@ -9,7 +9,7 @@ use crate::train::describe;
 use halfgnn::backend::{Accumulate, Scaling, SpmmPolicy};
 use halfgnn::data::Dataset;
 use halfgnn::device;
-use halfgnn::nn::{ConvolutionConfig, ModelConfig, Norm};
+use halfgnn::nn::{Gcn, ModelConfig, Norm};
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Status, TrainConfig};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         precision,
         model: ModelConfig {
             policy,
-            convolution: ConvolutionConfig::Gcn { norm: Norm::Right },
+            convolution: Gcn { norm: Norm::Right }.into(),
             ..ModelConfig::gcn(dataset.feature_len(), dataset.classes)
         },
         train: TrainConfig {

@@ -13,6 +13,7 @@ use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
+use halfgnn::graph::GraphCounts;
 use halfgnn::nn::{Inputs, Mode, Model, Network, Propagation};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::{Checkpoint, Footprint, load_weights};
@@ -211,9 +212,10 @@ impl Prediction<'_> {
         let graph = &*config
             .prepare(&self.dataset.graph)
             .map_err(halfgnn::Error::from)?;
-        Footprint::of_training::<E>(graph, config, device.multiprocessors).check(device.memory)?;
+        let counts = GraphCounts::of(graph);
+        Footprint::check_training::<E>(&counts, config, device.multiprocessors, device.memory)?;
 
-        let mut model = Network::<B, E>::new(backend, graph.vertices(), config.clone(), 0)?;
+        let mut model = Network::<B, E>::new(backend, config, 0)?;
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
         let inputs = Inputs {
             backend,

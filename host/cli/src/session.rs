@@ -6,6 +6,7 @@ use half::f16;
 use halfgnn::backend::{Backend, MemoryReport};
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{Device, Task};
+use halfgnn::graph::GraphCounts;
 use halfgnn::nn::{ModelConfig, Network, Propagation, kept_as};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::{
@@ -132,7 +133,8 @@ fn carry_out<B: Backend, E: Element>(
         .prepare(&dataset.graph)
         .map_err(halfgnn::Error::from)?;
     let norm = config.norm();
-    Footprint::of_training::<E>(graph, config, device.multiprocessors).check(device.memory)?;
+    let counts = GraphCounts::of(graph);
+    Footprint::check_training::<E>(&counts, config, device.multiprocessors, device.memory)?;
 
     backend.reset_peak();
     let objective = Objective::new(
@@ -148,7 +150,7 @@ fn carry_out<B: Backend, E: Element>(
     for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &device_name, seed);
         let train = TrainConfig { seed, ..plan.train };
-        let model = Network::<B, E>::new(backend, graph.vertices(), config.clone(), seed)?;
+        let model = Network::<B, E>::new(backend, config, seed)?;
         let mut trainer = Trainer::new(backend, &objective, model, train)?;
         if let Some(checkpoint) = &plan.resume {
             trainer.restore(&checkpoint.snapshot)?;

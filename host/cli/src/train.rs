@@ -5,6 +5,7 @@ use crate::checkpoint::Saving;
 use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
+use crate::model::ModelName;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use halfgnn::backend::{AdamHyper, MemoryKind};
@@ -98,7 +99,7 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
     train.early_stopping = args.early_stopping.or(train.early_stopping);
     train.keep_best = saving.is_some();
     Ok(Plan {
-        label: model.convolution.name(),
+        label: ModelName::label(&model.convolution),
         precision,
         model,
         train,

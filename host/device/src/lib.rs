@@ -8,6 +8,7 @@
 mod capture;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod dry;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 pub mod ptx;

@@ -32,6 +32,7 @@
 //! # Ok::<(), halfgnn_graph::GraphError>(())
 //! ```
 
+mod counts;
 mod csr;
 mod degree;
 mod edge_blocks;
@@ -47,6 +48,7 @@ mod undirected;
 
 use std::sync::OnceLock;
 
+pub use counts::{GraphCounts, RowCounts};
 pub use csr::{Csr, edge_order};
 pub use degree::DegreeStats;
 pub use edge_blocks::{Direction, EdgeBlocks};

@@ -255,6 +255,21 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         backend.upload(&self.buffer, &padded)
     }
 
+    /// [`Matrix::write_f32`] of the values that `make` makes, which is called where there are any to be kept.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where their number is not `rows · columns`.
+    pub fn write_with(
+        &mut self,
+        backend: &B,
+        make: impl FnOnce() -> Vec<f32>,
+    ) -> Result<(), Error> {
+        if backend.only_counts() {
+            return Ok(());
+        }
+        self.write_f32(backend, &make())
+    }
+
     /// The values, row-major, `rows · columns` long, after all work on the backend is done.
     ///
     /// # Errors

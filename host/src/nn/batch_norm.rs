@@ -1,12 +1,23 @@
 //! Batch normalisation as a part of a layer.
 
-use super::config::Statistics;
-use super::convolution::{Context, Place};
-use super::{Mode, Parameter};
+use super::{Context, Mode, Parameter};
 use crate::backend::{Backend, BatchNorm, MemoryKind, Normalization, NormalizationGradients};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Array, Element, Matrix};
+use serde::{Deserialize, Serialize};
+
+/// The statistics that a batch normalisation evaluates with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Statistics {
+    /// Those of all vertices, without dropout: where training and evaluation see one graph, there is nothing to
+    /// remember. Dropout changes the variance that running statistics are of.
+    #[default]
+    Batch,
+    /// The running ones of training, as PyTorch has them.
+    Running,
+}
 
 /// Batch normalisation and a ReLU (Ioffe and Szegedy, ICML 2015). In training the statistics are those of all vertices,
 /// in evaluation as well or the running ones; both are float.
@@ -26,18 +37,20 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
     /// Scales of 1, shifts of 0, a running mean of 0 and a running variance of 1.
     pub(super) fn new(
         backend: &B,
-        place: Place,
         columns: usize,
         evaluate_with: Statistics,
     ) -> Result<Self, Error> {
-        let mut weight = Parameter::bias(backend, place.name("norm.weight"), columns)?;
-        weight.write(backend, &vec![1.0; columns])?;
-        let running = [vec![0.0; columns], vec![1.0; columns]].concat();
+        let mut weight = Parameter::bias(backend, "norm.weight".into(), columns)?;
+        weight.write_with(backend, || vec![1.0; columns])?;
+        let mut running = Matrix::zeros(backend, 2, columns, MemoryKind::Weights)?;
+        running.write_with(backend, || {
+            [vec![0.0; columns], vec![1.0; columns]].concat()
+        })?;
         Ok(Self {
             weight,
-            bias: Parameter::bias(backend, place.name("norm.bias"), columns)?,
+            bias: Parameter::bias(backend, "norm.bias".into(), columns)?,
             statistics: Matrix::zeros(backend, 2, columns, MemoryKind::Activations)?,
-            running: Matrix::from_f32(backend, 2, columns, &running, MemoryKind::Weights)?,
+            running,
             evaluate_with,
         })
     }

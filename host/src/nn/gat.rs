@@ -7,44 +7,152 @@
 //! No array of edges is stored, neither here nor in the gradient: the weights are computed inside the SpMM from a few floats
 //! a vertex, by [`ops::Attention`], whose page has the formulas.
 
-use super::convolution::{Blueprint, Context, Convolution, Place, dropout};
-use super::{MemoryPlan, Mode, Parameter};
-use crate::backend::cpu::Cpu;
-use crate::backend::{Backend, Epilogue, Form, MemoryKind, SpmmPolicy};
+use super::architecture::{Architecture, LayerOption, number, probability, stack};
+use super::{
+    Context, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output, OutputGradient,
+    Parameter, Place, Stage,
+};
+use crate::backend::{Backend, Epilogue, Form, SpmmPolicy};
 use crate::error::Error;
-use crate::ops::{self, Attention, AttentionBackward, AttentionForward};
+use crate::ops::{self, Attention, AttentionBackward, AttentionForward, MOST_HEADS};
 use crate::tensor::{Element, Matrix, padded};
+use serde::{Deserialize, Serialize};
 
-/// Tells attention's dropout from those of features.
-const ATTENTION_DROPOUT: u32 = 1 << 16;
-
-/// The shape of a [`GatConvolution`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GatBlueprint {
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
-    pub(super) vertices: usize,
-    pub(super) heads: usize,
-    /// Whether the outputs are the mean of the heads, and not all of them.
-    pub(super) averaged: bool,
-    pub(super) slope: f32,
-    pub(super) dropout: f32,
-    pub(super) policy: SpmmPolicy,
+/// Attention (Veličković et al., ICLR 2018), three layers of 64 with one head and dropout 0.5. With several heads a hidden
+/// layer has them side by side, so its width must be that many heads of a multiple of 8; the last layer has their mean.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gat {
+    /// Heads of every layer.
+    pub heads: usize,
+    /// Slope of the LeakyReLU of the scores below zero.
+    pub slope: f32,
+    /// Probability of an edge to be dropped in training, in [0, 1).
+    pub attention_dropout: f32,
 }
 
-impl GatBlueprint {
+impl Default for Gat {
+    fn default() -> Self {
+        Self {
+            heads: 1,
+            slope: 0.2,
+            attention_dropout: 0.0,
+        }
+    }
+}
+
+impl Architecture for Gat {
+    const NAME: &'static str = "gat";
+    const TITLE: &'static str = "Graph attention network (Veličković et al.)";
+    const POLICY: Result<(), &'static str> = Err("GAT's attention is always summed up in float");
+    const OPTIONS: &'static [LayerOption<Self>] = &[
+        LayerOption {
+            name: "heads",
+            value: "N",
+            help: "number of heads [default: 1]",
+            set: |gat, text| Ok(gat.heads = number(text, 1..=65535)?),
+            ..LayerOption::NONE
+        },
+        LayerOption {
+            name: "attention-dropout",
+            value: "P",
+            help: "probability of an edge to be dropped in training [default: 0]",
+            set: |gat, text| Ok(gat.attention_dropout = probability(text)?),
+            ..LayerOption::NONE
+        },
+    ];
+
+    fn shape(&self, model: &mut ModelConfig) {
+        model.layers = 3;
+    }
+
+    fn norm(&self) -> Norm {
+        Norm::None
+    }
+
+    fn wants_self_loops(&self) -> bool {
+        true
+    }
+
+    fn check(&self, model: &ModelConfig) -> Result<(), String> {
+        let heads = self.heads;
+        if heads == 0 {
+            return Err("attention without heads computes nothing; give it at least 1".into());
+        }
+        if heads > MOST_HEADS {
+            return Err(format!(
+                "{heads} heads of attention; there can be {MOST_HEADS} at most"
+            ));
+        }
+        if heads > 1 && model.layers > 1 && !model.hidden.is_multiple_of(8 * heads) {
+            return Err(format!(
+                "{heads} heads want a hidden width that is a multiple of {}, and it is {}",
+                8 * heads,
+                model.hidden
+            ));
+        }
+        if !(0.0..1.0).contains(&self.attention_dropout) {
+            return Err(format!(
+                "attention dropout {} is not in [0, 1)",
+                self.attention_dropout
+            ));
+        }
+        if !self.slope.is_finite() {
+            return Err(format!(
+                "the slope {} of the scores should be finite",
+                self.slope
+            ));
+        }
+        Ok(())
+    }
+
+    fn stages<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        model: &ModelConfig,
+        seed: u64,
+    ) -> Result<Vec<Stage<B, E>>, Error> {
+        stack(model, seed, |place, (inputs, outputs)| {
+            let shape = Shape {
+                inputs,
+                outputs,
+                averaged: place.layer + 1 == model.layers,
+                gat: self.clone(),
+            };
+            GatLayer::new(backend, place, shape, model.policy)
+        })
+    }
+}
+
+impl ModelConfig {
+    /// A graph attention network: three layers of 64 with one head, dropout 0.5.
+    pub fn gat(features: usize, classes: usize) -> Self {
+        Self::of(Gat::default(), features, classes)
+    }
+}
+
+/// The shape of a [`GatLayer`].
+#[derive(Clone, Debug)]
+struct Shape {
+    inputs: usize,
+    outputs: usize,
+    /// Whether the outputs are the mean of the heads, and not all of them.
+    averaged: bool,
+    gat: Gat,
+}
+
+impl Shape {
     /// Columns of a head that hold something.
     fn head(&self) -> usize {
         if self.averaged {
             self.outputs
         } else {
-            self.outputs / self.heads
+            self.outputs / self.gat.heads
         }
     }
 
     /// Columns of all heads; each but a single one begins at a whole vector.
     fn width<E: Element>(&self) -> usize {
-        match self.heads {
+        match self.gat.heads {
             1 => self.outputs,
             heads => heads * padded::<E>(self.head()),
         }
@@ -53,194 +161,167 @@ impl GatBlueprint {
     /// Values of a matrix of `rows` rows and all heads' columns, zero where a head is padded.
     fn spread<E: Element>(&self, rows: usize, values: &[f32]) -> Vec<f32> {
         let (head, width) = (self.head(), self.width::<E>());
-        let distance = width / self.heads;
+        let distance = width / self.gat.heads;
         let mut all = vec![0.0; rows * width];
         for (k, &value) in values.iter().enumerate() {
-            let (row, column) = (k / (self.heads * head), k % (self.heads * head));
+            let (row, column) = (k / (self.gat.heads * head), k % (self.gat.heads * head));
             all[row * width + column / head * distance + column % head] = value;
         }
         all
     }
-
-    pub(super) fn make<B: Backend, E: Element>(
-        &self,
-        backend: &B,
-        place: Place,
-    ) -> Result<GatConvolution<B, E>, Error> {
-        let (kind, width) = (MemoryKind::Activations, self.width::<E>());
-        let columns = self.heads * self.head();
-        let features = || Matrix::zeros(backend, place.vertices, width, kind);
-        let weight =
-            Parameter::weights(backend, place.name("weight"), (self.inputs, width), || {
-                let weights = place.glorot((self.inputs, columns), 0);
-                self.spread::<E>(self.inputs, &weights)
-            })?;
-        let vectors = Parameter::weights(backend, place.name("attention"), (2, width), || {
-            // Of each end of an edge a matrix of heads × columns of a head.
-            let vector = |number| place.glorot((self.heads, self.head()), number);
-            self.spread::<E>(2, &[vector(1), vector(2)].concat())
-        })?;
-        Ok(GatConvolution {
-            shape: *self,
-            weight,
-            vectors,
-            transformed: features()?,
-            heard: features()?,
-            positive: features()?,
-            softmax: Attention::new(backend, place.vertices, self.heads, self.slope)?
-                .with_policy(self.policy),
-            dropout: (self.dropout, ATTENTION_DROPOUT + place.layer as u32),
-        })
-    }
 }
 
-impl Blueprint for GatBlueprint {
-    fn keeps(&self, plan: &mut MemoryPlan) {
-        let width = plan.heads(self.heads, self.head(), self.outputs);
-        plan.weights(self.inputs, width);
-        plan.rounded(2, width);
-        plan.aggregation(width, Some(self.heads));
-        (0..3).for_each(|_| plan.keep(width));
-        plan.numbers(Attention::<Cpu>::floats(self.vertices, self.heads));
-    }
-
-    fn forward(&self, _plan: &mut MemoryPlan) {}
-
-    fn backward(&self, plan: &mut MemoryPlan, wants_input: bool) {
-        let width = plan.heads(self.heads, self.head(), self.outputs);
-        let planes = self.heads * self.vertices;
-        if self.averaged && self.heads > 1 {
-            plan.take(width);
-        }
-        (0..3).for_each(|_| plan.take_numbers(planes));
-        plan.take(width);
-        plan.take(width);
-        plan.give(width);
-        (0..3).for_each(|_| plan.give_numbers(planes));
-        if self.averaged && self.heads > 1 {
-            plan.give(width);
-        }
-        if wants_input {
-            plan.take(self.inputs);
-        }
-        plan.give(width);
-    }
-}
-
+/// The layer of a [`Gat`].
 #[derive(Debug)]
-pub(super) struct GatConvolution<B: Backend, E: Element> {
-    shape: GatBlueprint,
+pub struct GatLayer<B: Backend, E: Element> {
+    shape: Shape,
+    policy: SpmmPolicy,
     weight: Parameter<B, E>,
     /// The attention vectors of destination and source, a row each.
     vectors: Parameter<B, E>,
     /// `H · W`
-    transformed: Matrix<B, E>,
+    transformed: Kept<B, E>,
     /// What each vertex has heard, all heads side by side.
-    heard: Matrix<B, E>,
+    heard: Kept<B, E>,
     /// What it has heard along the edges of positive sum of scores.
-    positive: Matrix<B, E>,
-    softmax: Attention<B>,
-    /// Probability of an edge to be dropped, and what tells this dropout from others.
-    dropout: (f32, u32),
+    positive: Kept<B, E>,
+    /// Absent until there are inputs.
+    softmax: Option<(usize, Attention<B>)>,
 }
 
-impl<B: Backend, E: Element> GatConvolution<B, E> {
+impl<B: Backend, E: Element> GatLayer<B, E> {
+    fn new(backend: &B, place: Place, shape: Shape, policy: SpmmPolicy) -> Result<Self, Error> {
+        let (inputs, width) = (shape.inputs, shape.width::<E>());
+        let (heads, head) = (shape.gat.heads, shape.head());
+        let weight = Parameter::weights(backend, "weight".into(), (inputs, width), || {
+            let weights = place.glorot((inputs, heads * head), 0);
+            shape.spread::<E>(inputs, &weights)
+        })?;
+        let vectors = Parameter::weights(backend, "attention".into(), (2, width), || {
+            // Of each end of an edge a matrix of heads × columns of a head.
+            let vector = |number| place.glorot((heads, head), number);
+            shape.spread::<E>(2, &[vector(1), vector(2)].concat())
+        })?;
+        Ok(Self {
+            policy,
+            weight,
+            vectors,
+            transformed: Kept::new(backend, width)?,
+            heard: Kept::new(backend, width)?,
+            positive: Kept::new(backend, width)?,
+            softmax: None,
+            shape,
+        })
+    }
+
     /// Whether the output is made from `heard`, and is not `heard` itself.
     fn is_averaged(&self) -> bool {
-        self.shape.averaged && self.shape.heads > 1
+        self.shape.averaged && self.shape.gat.heads > 1
     }
 }
 
-impl<B: Backend, E: Element> Convolution<B, E> for GatConvolution<B, E> {
+impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
+    fn widths(&self) -> (usize, usize) {
+        (self.shape.inputs, self.shape.outputs)
+    }
+
     fn forward(
         &mut self,
         at: &mut Context<'_, B, E>,
         x: &Matrix<B, E>,
-        y: &mut Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
-        let (backend, heads) = (at.backend, self.shape.heads);
+        let (backend, rows) = (at.backend, at.rows());
+        let (heads, slope) = (self.shape.gat.heads, self.shape.gat.slope);
         let plain = Epilogue::default();
-        let (weight, h) = (self.weight.values(), &mut self.transformed);
+        let weight = self.weight.values();
+        let h = self.transformed.room(backend, x.rows())?;
         ops::matmul(backend, Form::NN, x, weight, &plain, h)?;
-        let (probability, number) = self.dropout;
+        let softmax = match &mut self.softmax {
+            Some((of, softmax)) if *of == rows => softmax,
+            other => {
+                let new = Attention::new(backend, rows, heads, slope)?.with_policy(self.policy);
+                &mut other.insert((rows, new)).1
+            }
+        };
+        let heard = self.heard.room(backend, rows)?;
+        // In evaluation as well: a run that first evaluates has all its memory then.
+        let positive = self.positive.room(backend, rows)?;
         let of = AttentionForward {
             h,
             vectors: self.vectors.values(),
-            dropout: dropout(probability, number, at.mode),
-            y: &mut self.heard,
+            dropout: at.dropout(self.shape.gat.attention_dropout, 0),
+            y: &mut *heard,
             positive: match at.mode {
-                Mode::Train { .. } => Some(&mut self.positive),
+                Mode::Train { .. } => Some(positive),
                 Mode::Evaluate => None,
             },
         };
-        self.softmax.forward(backend, at.graph.forward(), of)?;
+        softmax.forward(backend, at.graph.forward(), of)?;
         if self.is_averaged() {
-            ops::head_mean(backend, heads, &self.heard, y)?;
+            ops::head_mean(backend, heads, self.heard.get(), y.matrix())
+        } else {
+            y.copy(self.heard.get())
         }
-        Ok(())
     }
 
     fn backward(
         &mut self,
         at: &mut Context<'_, B, E>,
         x: &Matrix<B, E>,
-        d: &mut Matrix<B, E>,
-        wants_input: bool,
-    ) -> Result<Option<Matrix<B, E>>, Error> {
-        let (backend, heads) = (at.backend, self.shape.heads);
-        let width = self.heard.columns();
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        let (backend, heads) = (at.backend, self.shape.gat.heads);
+        let width = self.heard.get().columns();
         let spread = if self.is_averaged() {
             let mut spread = at.take(width)?;
-            ops::head_mean_backward(backend, heads, d, &mut spread)?;
+            ops::head_mean_backward(backend, heads, dy.matrix(), &mut spread)?;
             Some(spread)
         } else {
             None
         };
-        let g = spread.as_ref().unwrap_or(d);
+        let g = spread.as_ref().unwrap_or(dy.matrix());
         let planes = heads * g.rows();
         let mut numbers = || at.pool.take_numbers(backend, planes);
         let (mut inner, mut d_destination, mut through) = (numbers()?, numbers()?, numbers()?);
         let mut dh = at.take(width)?;
         let mut lent = at.take(width)?;
 
-        let (probability, number) = self.dropout;
         let (vectors, d_vectors) = self.vectors.values_and_gradient();
         let of = AttentionBackward {
-            h: &self.transformed,
+            h: self.transformed.get(),
             vectors,
-            y: &self.heard,
-            positive: &self.positive,
+            y: self.heard.get(),
+            positive: self.positive.get(),
             dy: g,
-            dropout: dropout(probability, number, at.mode),
+            dropout: at.dropout(self.shape.gat.attention_dropout, 0),
             lent: (&mut lent, [&mut inner, &mut d_destination, &mut through]),
             dh: &mut dh,
             d_vectors,
         };
-        self.softmax.backward(backend, at.graph.backward(), of)?;
-        at.pool.give(lent);
+        let Some((_, softmax)) = &mut self.softmax else {
+            return Err(Error::Unsupported {
+                operator: "Model::backward",
+                reason: "there was no forward pass before".into(),
+            });
+        };
+        softmax.backward(backend, at.graph.backward(), of)?;
+        at.give(lent);
         for numbers in [inner, d_destination, through] {
             at.pool.give_numbers(numbers);
         }
         if let Some(spread) = spread {
-            at.pool.give(spread);
+            at.give(spread);
         }
-        let plain = Epilogue::default();
-        let gradient = self.weight.gradient_mut();
-        ops::matmul(backend, Form::TN, x, &dh, &plain, gradient)?;
-        let dx = if wants_input {
-            let mut dx = at.take(x.columns())?;
-            let weight = self.weight.values();
-            ops::matmul(backend, Form::NT, &dh, weight, &plain, &mut dx)?;
-            Some(dx)
-        } else {
-            None
-        };
-        at.pool.give(dh);
-        Ok(dx)
-    }
-
-    fn output(&self) -> Option<&Matrix<B, E>> {
-        (!self.is_averaged()).then_some(&self.heard)
+        let (weight, gradient) = self.weight.values_and_gradient();
+        ops::matmul(backend, Form::TN, x, &dh, &Epilogue::default(), gradient)?;
+        if dx.is_wanted() {
+            let dx = dx.matrix(at)?;
+            ops::matmul(backend, Form::NT, &dh, weight, &Epilogue::default(), dx)?;
+        }
+        at.give(dh);
+        Ok(())
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
@@ -252,6 +333,7 @@ impl<B: Backend, E: Element> Convolution<B, E> for GatConvolution<B, E> {
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
-        vec![("transformed", &self.transformed), ("heard", &self.heard)]
+        let heard = ("heard", self.heard.get());
+        vec![("transformed", self.transformed.get()), heard]
     }
 }

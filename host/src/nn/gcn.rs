@@ -2,107 +2,116 @@
 //!
 //! Both maps are linear, so a layer does first what makes its rows narrower ([`Order`]).
 
-use super::convolution::{Aggregation, Blueprint, Context, Convolution, Order, Place};
-use super::{MemoryPlan, Parameter};
-use crate::backend::{Activation, Backend, Epilogue, Form, MemoryKind, SpmmEpilogue, SpmmPolicy};
+use super::aggregation::{Aggregation, Order};
+use super::architecture::{Architecture, stack};
+use super::{
+    Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
+    Place, Stage,
+};
+use crate::backend::{Activation, Backend, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
+use serde::{Deserialize, Serialize};
 
-/// The shape of a [`GcnConvolution`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GcnBlueprint {
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
-    pub(super) policy: SpmmPolicy,
+/// `R · A · C · H · W` (Kipf and Welling, ICLR 2017), two layers of 64 with dropout 0.5.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gcn {
+    /// The degree norms `R` and `C`.
+    pub norm: Norm,
 }
 
-impl GcnBlueprint {
-    fn order(&self) -> Order {
-        Order::choose(self.inputs, self.outputs, self.policy)
+impl Architecture for Gcn {
+    const NAME: &'static str = "gcn";
+    const TITLE: &'static str = "Graph convolutional network (Kipf and Welling)";
+
+    fn norm(&self) -> Norm {
+        self.norm
     }
 
-    pub(super) fn make<B: Backend, E: Element>(
+    fn wants_self_loops(&self) -> bool {
+        true
+    }
+
+    fn stages<B: Backend, E: Element>(
         &self,
         backend: &B,
+        model: &ModelConfig,
+        seed: u64,
+    ) -> Result<Vec<Stage<B, E>>, Error> {
+        stack(model, seed, |place, widths| {
+            GcnLayer::new(backend, place, widths, model.policy)
+        })
+    }
+}
+
+impl ModelConfig {
+    /// A graph convolutional network: two layers of 64 with dropout 0.5 and symmetric degree norms.
+    pub fn gcn(features: usize, classes: usize) -> Self {
+        Self::of(Gcn::default(), features, classes)
+    }
+}
+
+/// The layer of a [`Gcn`].
+#[derive(Debug)]
+pub struct GcnLayer<B: Backend, E: Element> {
+    aggregation: Aggregation,
+    weight: Parameter<B, E>,
+    /// `R · A · C · H`, where the layer aggregates first.
+    aggregated: Option<Kept<B, E>>,
+}
+
+impl<B: Backend, E: Element> GcnLayer<B, E> {
+    /// A layer of so many inputs and outputs.
+    ///
+    /// # Errors
+    /// Those of [`Parameter::weights`].
+    pub fn new(
+        backend: &B,
         place: Place,
-    ) -> Result<GcnConvolution<B, E>, Error> {
-        let activations =
-            |columns| Matrix::zeros(backend, place.vertices, columns, MemoryKind::Activations);
-        Ok(GcnConvolution {
+        (inputs, outputs): (usize, usize),
+        policy: SpmmPolicy,
+    ) -> Result<Self, Error> {
+        Ok(Self {
             aggregation: Aggregation {
-                policy: self.policy,
+                policy,
                 factor: 1.0,
             },
-            weight: place.weights(backend, "weight", (self.inputs, self.outputs), 0)?,
-            aggregated: match self.order() {
-                Order::AggregateFirst => Some(activations(self.inputs)?),
+            weight: place.weights(backend, "weight", (inputs, outputs), 0)?,
+            aggregated: match Order::choose(inputs, outputs, policy) {
+                Order::AggregateFirst => Some(Kept::new(backend, inputs)?),
                 Order::TransformFirst => None,
             },
         })
     }
 }
 
-impl Blueprint for GcnBlueprint {
-    fn keeps(&self, plan: &mut MemoryPlan) {
-        plan.weights(self.inputs, self.outputs);
-        plan.aggregation(self.order().width(self.inputs, self.outputs), None);
-        if self.order() == Order::AggregateFirst {
-            plan.keep(self.inputs);
-        }
+impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
+    fn widths(&self) -> (usize, usize) {
+        self.weight.shape()
     }
 
-    fn forward(&self, plan: &mut MemoryPlan) {
-        if self.order() == Order::TransformFirst {
-            plan.take(self.outputs);
-            plan.give(self.outputs);
-        }
-    }
-
-    fn backward(&self, plan: &mut MemoryPlan, wants_input: bool) {
-        let lent = match self.order() {
-            Order::TransformFirst => Some(self.outputs),
-            Order::AggregateFirst => wants_input.then_some(self.inputs),
-        };
-        lent.into_iter().for_each(|columns| plan.take(columns));
-        if wants_input {
-            plan.take(self.inputs);
-        }
-        lent.into_iter().for_each(|columns| plan.give(columns));
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct GcnConvolution<B: Backend, E: Element> {
-    aggregation: Aggregation,
-    weight: Parameter<B, E>,
-    /// `R · A · C · H`, where the layer aggregates first.
-    aggregated: Option<Matrix<B, E>>,
-}
-
-impl<B: Backend, E: Element> Convolution<B, E> for GcnConvolution<B, E> {
     fn forward(
         &mut self,
         at: &mut Context<'_, B, E>,
         x: &Matrix<B, E>,
-        y: &mut Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
         let weight = self.weight.values();
         if let Some(aggregated) = &mut self.aggregated {
             let plain = SpmmEpilogue::default();
+            let aggregated = aggregated.room(at.backend, at.rows())?;
             self.aggregation.forward(at, false, plain, x, aggregated)?;
-            let epilogue = at.epilogue();
-            return ops::matmul(at.backend, Form::NN, aggregated, weight, &epilogue, y);
+            return y.product(None, aggregated, weight);
         }
-        let mut product = at.take(y.columns())?;
+        let mut product = at.pool.take(at.backend, (x.rows(), y.columns()))?;
         let scaled = Epilogue {
             row_scale: at.graph.column_scale(),
             ..Epilogue::default()
         };
         ops::matmul(at.backend, Form::NN, x, weight, &scaled, &mut product)?;
-        let epilogue = at.spmm_epilogue();
-        self.aggregation.forward(at, true, epilogue, &product, y)?;
-        at.pool.give(product);
+        y.aggregate(at, self.aggregation, true, None, &product)?;
+        at.give(product);
         Ok(())
     }
 
@@ -110,27 +119,27 @@ impl<B: Backend, E: Element> Convolution<B, E> for GcnConvolution<B, E> {
         &mut self,
         at: &mut Context<'_, B, E>,
         x: &Matrix<B, E>,
-        d: &mut Matrix<B, E>,
-        wants_input: bool,
-    ) -> Result<Option<Matrix<B, E>>, Error> {
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
         let backend = at.backend;
         let plain = SpmmEpilogue::default();
+        let (weight, gradient) = self.weight.values_and_gradient();
         if let Some(aggregated) = &self.aggregated {
-            at.weight_gradient(aggregated, d, self.weight.gradient_mut())?;
-            if !wants_input {
-                return Ok(None);
+            dy.weight_gradient(1.0, None, aggregated.get(), gradient)?;
+            if !dx.is_wanted() {
+                return Ok(());
             }
             let mut sent = at.take(x.columns())?;
             let scaled = Epilogue {
                 row_scale: at.graph.row_scale(),
                 ..Epilogue::default()
             };
-            let weight = self.weight.values();
-            ops::matmul(backend, Form::NT, d, weight, &scaled, &mut sent)?;
-            let mut dx = at.take(x.columns())?;
-            self.aggregation.backward(at, true, plain, &sent, &mut dx)?;
-            at.pool.give(sent);
-            return Ok(Some(dx));
+            ops::matmul(backend, Form::NT, dy.matrix(), weight, &scaled, &mut sent)?;
+            let dx = dx.matrix(at)?;
+            self.aggregation.backward(at, true, plain, &sent, dx)?;
+            at.give(sent);
+            return Ok(());
         }
         if at.graph.row_scale().is_some() {
             let scale_rows = Activation {
@@ -138,23 +147,18 @@ impl<B: Backend, E: Element> Convolution<B, E> for GcnConvolution<B, E> {
                 relu: false,
                 dropout: None,
             };
+            let d = dy.overwrite()?;
             ops::activate_backward(backend, &scale_rows, None, at.graph.row_scale(), d)?;
         }
-        let mut product = at.take(d.columns())?;
+        let d = dy.matrix();
+        let mut product = at.pool.take(backend, (x.rows(), d.columns()))?;
         self.aggregation
             .backward(at, true, plain, d, &mut product)?;
-        at.weight_gradient(x, &product, self.weight.gradient_mut())?;
-        let dx = if wants_input {
-            Some(at.input_gradient(x, &product, self.weight.values())?)
-        } else {
-            None
-        };
-        at.pool.give(product);
-        Ok(dx)
-    }
-
-    fn sums_columns(&self) -> bool {
-        self.aggregated.is_some()
+        let form = Form::TN;
+        ops::matmul(backend, form, x, &product, &Epilogue::default(), gradient)?;
+        dx.product(at, &product, weight)?;
+        at.give(product);
+        Ok(())
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
@@ -166,9 +170,7 @@ impl<B: Backend, E: Element> Convolution<B, E> for GcnConvolution<B, E> {
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
-        self.aggregated
-            .iter()
-            .map(|kept| ("aggregated", kept))
-            .collect()
+        let aggregated = self.aggregated.iter();
+        aggregated.map(|kept| ("aggregated", kept.get())).collect()
     }
 }

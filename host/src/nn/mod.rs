@@ -9,14 +9,19 @@
 //! A model holds its parameters and what the backward pass wants to see again. Everything else is borrowed from a
 //! [`Pool`] for the length of an operator, so that a step allocates nothing once the first one is done.
 
+mod aggregation;
+mod appnp;
+pub mod architecture;
 mod batch_norm;
 mod config;
-mod convolution;
+mod dense;
+mod fusion;
 mod gat;
 mod gcn;
+mod gcnii;
 mod gin;
 mod init;
-mod memory;
+mod layer;
 mod network;
 mod parameter;
 mod pool;
@@ -24,15 +29,25 @@ mod precision;
 mod propagation;
 mod sage;
 
-pub use config::{Aggregate, ConvolutionConfig, ModelConfig, Statistics};
+pub use aggregation::Aggregation;
+pub use appnp::{Appnp, AppnpLayer};
+pub use architecture::{Architecture, ConvolutionConfig, ModelKind, OtherLayers};
+pub use batch_norm::Statistics;
+pub use config::ModelConfig;
+pub use dense::Dense;
+pub use fusion::{InputGradient, Output, OutputGradient};
+pub use gat::{Gat, GatLayer};
+pub use gcn::{Gcn, GcnLayer};
+pub use gcnii::{Gcnii, GcniiLayer};
+pub use gin::{Aggregate, Gin, GinLayer};
 pub use init::glorot_uniform;
-use memory::MemoryPlan;
-pub use memory::{AggregationShape, ModelMemory};
-pub use network::Network;
+pub use layer::{Context, Kept, Layer, Place};
+pub use network::{Network, Stage};
 pub use parameter::Parameter;
 pub use pool::Pool;
 pub use precision::kept_as;
 pub use propagation::{Norm, Propagation};
+pub use sage::{Sage, SageLayer};
 
 use crate::backend::{Backend, OptimizerState};
 use crate::error::Error;
@@ -88,7 +103,10 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// [`Error::Shape`] where the model does not fit the inputs, and those of the device.
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
 
-    /// The logits of the last forward pass, vertices × classes.
+    /// Logits of a vertex.
+    fn classes(&self) -> usize;
+
+    /// The logits of the last forward pass, vertices × classes; without rows before the first.
     fn logits(&self) -> &Matrix<B, E>;
 
     /// The logits of the last forward pass, and where [`Model::backward`] looks for the gradient with respect to them.
@@ -124,13 +142,4 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
 
     /// The parameters, in the same order.
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>>;
-}
-
-/// Bytes of a matrix on a backend, padding included; the largest number where they cannot be counted.
-pub(crate) fn matrix_bytes<E: Element>(rows: usize, columns: usize) -> u64 {
-    let stride = (columns as u128).next_multiple_of(E::LANES as u128);
-    u64::try_from(stride * size_of::<E>() as u128)
-        .ok()
-        .and_then(|row| row.checked_mul(rows as u64))
-        .unwrap_or(u64::MAX)
 }

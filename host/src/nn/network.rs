@@ -1,65 +1,138 @@
-//! A model: graph convolutions one after the other, with bias, ReLU and dropout between them.
+//! A model: layers one after the other, with bias, ReLU and dropout between them.
 //!
-//! A layer is `H' = dropout(relu(convolution(H) + b))`, with `+ H` inside the ReLU where the model is residual and the
-//! widths agree; the last one has neither ReLU nor dropout, and the features pass a dropout of their own first. The
-//! backward pass mirrors the forward pass. Of what follows a convolution only the output is stored: an element of it is
-//! positive exactly where ReLU and dropout let it through. With [`ModelConfig::recompute`] not even that is, where the
-//! convolution can make it again: it is lent to the next layer, forward, and once more, backward.
+//! A stage is `H' = relu(layer(dropout(H)) + b)`, with `+ H` inside the ReLU where it is residual, each part where it has
+//! it. The backward pass mirrors the forward pass. A dropout is done where the stage before writes its output, so that of
+//! what follows a layer only one matrix is stored: behind a ReLU an element of it is positive exactly where ReLU and
+//! dropout let it through. The features, which are the caller's, and the rows of an initial stage, which later layers read
+//! as they are, are dropped into a matrix of its own. With [`Stage::recompute`] an output is not even stored, where the
+//! layer can make it again: it is lent to the next layer, forward, and once more, backward.
 
-use super::config::ConvolutionConfig;
-use super::convolution::{After, Blueprint, Context, Convolution, Place, dropout};
-use super::gat::GatBlueprint;
-use super::gcn::GcnBlueprint;
-use super::gin::GinBlueprint;
-use super::sage::SageBlueprint;
-use super::{Inputs, MemoryPlan, Mode, Model, ModelConfig, ModelMemory, Parameter, Pool};
+use super::fusion::After;
+use super::layer::dropout;
+use super::{
+    Context, InputGradient, Inputs, Kept, Layer, Mode, Model, ModelConfig, Output, OutputGradient,
+    Parameter, Pool,
+};
 use crate::backend::{Activation, Backend, Combine, MemoryKind};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
-use std::ops::Deref;
+use std::collections::HashSet;
+
+/// A layer, and what is around it.
+#[derive(Debug)]
+pub struct Stage<B: Backend, E: Element> {
+    layer: Box<dyn Layer<B, E>>,
+    bias: bool,
+    relu: bool,
+    dropout: f32,
+    residual: bool,
+    initial: bool,
+    recompute: bool,
+    decay: f32,
+}
+
+impl<B: Backend, E: Element> Stage<B, E> {
+    /// A layer, and nothing around it.
+    pub fn new(layer: impl Layer<B, E> + 'static) -> Self {
+        Self {
+            layer: Box::new(layer),
+            bias: false,
+            relu: false,
+            dropout: 0.0,
+            residual: false,
+            initial: false,
+            recompute: false,
+            decay: 1.0,
+        }
+    }
+
+    /// With a bias after it, a parameter `bias` of zeros.
+    #[must_use]
+    pub fn bias(mut self) -> Self {
+        self.bias = true;
+        self
+    }
+
+    /// With a ReLU after the bias.
+    #[must_use]
+    pub fn relu(mut self) -> Self {
+        self.relu = true;
+        self
+    }
+
+    /// With its input's elements dropped in training with this probability, in [0, 1).
+    #[must_use]
+    pub fn dropout(mut self, probability: f32) -> Self {
+        self.dropout = probability;
+        self
+    }
+
+    /// With its input added to its output, before the ReLU: they are of one width.
+    #[must_use]
+    pub fn residual(mut self) -> Self {
+        self.residual = true;
+        self
+    }
+
+    /// As the stage whose output later layers read as [`Context::initial`]; there is one at most.
+    #[must_use]
+    pub fn initial(mut self) -> Self {
+        self.initial = true;
+        self
+    }
+
+    /// With its output made again in the backward pass instead of stored, where the layer [repeats](Layer::repeats) it and
+    /// nobody else reads it. Changes no bit of the results.
+    #[must_use]
+    pub fn recompute(mut self) -> Self {
+        self.recompute = true;
+        self
+    }
+
+    /// Multiplies the weight decay of the layer's parameters and the bias.
+    pub fn decay(&mut self, factor: f32) {
+        self.decay *= factor;
+    }
+}
 
 /// A graph neural network.
 ///
-/// A function of its configuration and the seed alone: every backend starts from the same weights.
+/// One that is made from a configuration is a function of it and the seed alone: every backend starts from the same
+/// weights. It knows widths; what it keeps of vertices is allocated when it first sees them.
 #[derive(Debug)]
 pub struct Network<B: Backend, E: Element> {
-    config: ModelConfig,
-    layers: Vec<Layer<B, E>>,
-    /// The features after their dropout; absent where nothing is dropped.
-    dropped: Option<Matrix<B, E>>,
+    steps: Vec<Step<B, E>>,
+    /// The number of the initial stage.
+    initial: Option<usize>,
     gradient: Matrix<B, E>,
     pool: Pool<B, E>,
 }
 
+/// A stage at work.
 #[derive(Debug)]
-struct Layer<B: Backend, E: Element> {
-    convolution: Box<dyn Convolution<B, E>>,
-    bias: Parameter<B, E>,
-    output: Output<B, E>,
+struct Step<B: Backend, E: Element> {
+    layer: Box<dyn Layer<B, E>>,
+    bias: Option<Parameter<B, E>>,
+    relu: bool,
+    /// That of the input.
+    dropout: f32,
+    residual: bool,
+    /// The input after its dropout, where the stage before does not drop it.
+    dropped: Option<Kept<B, E>>,
+    output: StoredOutput<B, E>,
 }
 
-/// What a convolution may do after its last operator, where no dropout follows.
-fn after<'a, B: Backend, E: Element>(
-    bias: &'a Parameter<B, E>,
-    activation: &Activation<'_, B>,
-) -> After<'a, B> {
-    After {
-        bias: bias.master(),
-        relu: activation.relu,
-    }
-}
-
-/// The output of a layer.
+/// The output of a stage.
 #[derive(Debug)]
-struct Output<B: Backend, E: Element> {
+struct StoredOutput<B: Backend, E: Element> {
     columns: usize,
     /// Absent only where it is not stored, and then while nobody wants to see it.
     matrix: Option<Matrix<B, E>>,
     stored: bool,
 }
 
-impl<B: Backend, E: Element> Output<B, E> {
+impl<B: Backend, E: Element> StoredOutput<B, E> {
     /// What was computed.
     fn get(&self) -> &Matrix<B, E> {
         self.matrix
@@ -68,10 +141,15 @@ impl<B: Backend, E: Element> Output<B, E> {
     }
 
     /// Room for what is to be computed.
-    fn room(&mut self, backend: &B, pool: &mut Pool<B, E>) -> Result<&mut Matrix<B, E>, Error> {
+    fn room(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        rows: usize,
+    ) -> Result<&mut Matrix<B, E>, Error> {
         let matrix = match self.matrix.take() {
             Some(matrix) => matrix,
-            None => pool.take(backend, self.columns)?,
+            None => pool.take(backend, (rows, self.columns))?,
         };
         Ok(self.matrix.insert(matrix))
     }
@@ -87,307 +165,277 @@ impl<B: Backend, E: Element> Output<B, E> {
     }
 }
 
-/// A convolution of each kind, before it is made.
-enum AnyBlueprint {
-    Gat(GatBlueprint),
-    Gcn(GcnBlueprint),
-    Gin(GinBlueprint),
-    Sage(SageBlueprint),
-}
-
-impl AnyBlueprint {
-    fn of(config: &ModelConfig, vertices: usize, layer: usize) -> Self {
-        let (inputs, outputs) = config.layer(layer);
-        let policy = config.policy;
-        match config.convolution {
-            ConvolutionConfig::Gcn { .. } => AnyBlueprint::Gcn(GcnBlueprint {
-                inputs,
-                outputs,
-                policy,
-            }),
-            ConvolutionConfig::Gat {
-                heads,
-                slope,
-                attention_dropout,
-            } => AnyBlueprint::Gat(GatBlueprint {
-                inputs,
-                outputs,
-                vertices,
-                heads,
-                averaged: layer + 1 == config.layers,
-                slope,
-                dropout: attention_dropout,
-                policy,
-            }),
-            ConvolutionConfig::Gin {
-                aggregate,
-                lambda,
-                epsilon,
-                learn_epsilon,
-                statistics,
-            } => AnyBlueprint::Gin(GinBlueprint {
-                inputs,
-                hidden: config.hidden,
-                outputs,
-                policy,
-                aggregate,
-                lambda,
-                epsilon,
-                learn_epsilon,
-                statistics,
-            }),
-            ConvolutionConfig::Sage => AnyBlueprint::Sage(SageBlueprint {
-                inputs,
-                outputs,
-                policy,
-            }),
-        }
-    }
-
-    /// Whether the output of the layer is kept for the backward pass; that of the last one is the model's.
-    fn stores_output(&self, config: &ModelConfig, layer: usize) -> bool {
-        let made_again =
-            config.recompute && self.repeats() && !config.is_residual(config.layer(layer));
-        !made_again || layer + 1 == config.layers
-    }
-
-    fn make<B: Backend, E: Element>(
-        &self,
-        backend: &B,
-        place: Place,
-    ) -> Result<Box<dyn Convolution<B, E>>, Error> {
-        Ok(match self {
-            AnyBlueprint::Gat(blueprint) => Box::new(blueprint.make(backend, place)?),
-            AnyBlueprint::Gcn(blueprint) => Box::new(blueprint.make(backend, place)?),
-            AnyBlueprint::Gin(blueprint) => Box::new(blueprint.make(backend, place)?),
-            AnyBlueprint::Sage(blueprint) => Box::new(blueprint.make(backend, place)?),
-        })
-    }
-}
-
-impl Deref for AnyBlueprint {
-    type Target = dyn Blueprint;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            AnyBlueprint::Gat(blueprint) => blueprint,
-            AnyBlueprint::Gcn(blueprint) => blueprint,
-            AnyBlueprint::Gin(blueprint) => blueprint,
-            AnyBlueprint::Sage(blueprint) => blueprint,
-        }
-    }
+fn refuse<T>(reason: String) -> Result<T, Error> {
+    Err(Error::Unsupported {
+        operator: "Network",
+        reason,
+    })
 }
 
 impl<B: Backend, E: Element> Network<B, E> {
-    /// A model for a graph of `vertices` vertices, with the weights of `seed`.
+    /// The model of a configuration, with the weights of `seed`.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a configuration that makes no model, [`Error::TooLarge`] and [`Error::Driver`] where
     /// there is not enough memory.
-    pub fn new(
-        backend: &B,
-        vertices: usize,
-        config: ModelConfig,
-        seed: u64,
-    ) -> Result<Self, Error> {
+    pub fn new(backend: &B, config: &ModelConfig, seed: u64) -> Result<Self, Error> {
         config.check()?;
-        let activations =
-            |columns| Matrix::zeros(backend, vertices, columns, MemoryKind::Activations);
-        let layers = (0..config.layers)
-            .map(|layer| {
-                let place = Place {
-                    layer,
-                    vertices,
-                    seed,
-                };
-                let (_, outputs) = config.layer(layer);
-                let blueprint = AnyBlueprint::of(&config, vertices, layer);
-                let stored = blueprint.stores_output(&config, layer);
-                Ok(Layer {
-                    convolution: blueprint.make(backend, place)?,
-                    bias: Parameter::bias(backend, place.name("bias"), outputs)?,
-                    output: Output {
-                        columns: outputs,
-                        matrix: if stored {
-                            Some(activations(outputs)?)
-                        } else {
-                            None
-                        },
-                        stored,
-                    },
-                })
-            })
-            .collect::<Result<_, Error>>()?;
-        Ok(Self {
-            layers,
-            dropped: if config.dropout > 0.0 {
-                Some(activations(config.features)?)
-            } else {
-                None
-            },
-            gradient: activations(config.classes)?,
-            pool: Pool::new(vertices),
-            config,
-        })
+        let stages = config.convolution.stages(backend, config, seed)?;
+        let again = |stage: Stage<B, E>| match config.recompute {
+            true => stage.recompute(),
+            false => stage,
+        };
+        Self::from_layers(backend, stages.into_iter().map(again))
     }
 
-    /// The configuration.
-    pub fn config(&self) -> &ModelConfig {
-        &self.config
-    }
-
-    /// What a model takes in training.
+    /// A model of anybody's layers. Their parameters get `layers.N.` before their names.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where there is no such model.
-    pub fn memory(vertices: usize, config: &ModelConfig) -> Result<ModelMemory, Error> {
-        config.check()?;
-        let mut plan = MemoryPlan::new::<E>(vertices);
-        plan.keep(config.classes);
-        if config.dropout > 0.0 {
-            plan.keep(config.features);
-        }
-        let layers: Vec<_> = (0..config.layers)
-            .map(|layer| {
-                let blueprint = AnyBlueprint::of(config, vertices, layer);
-                let stored = blueprint.stores_output(config, layer);
-                (config.layer(layer), blueprint, stored)
-            })
-            .collect();
-        for ((_, outputs), blueprint, stored) in &layers {
-            blueprint.keeps(&mut plan);
-            plan.bias(*outputs);
-            if *stored {
-                plan.keep(*outputs);
+    /// [`Error::Unsupported`] where there is no layer, one reads another width than that before it writes, probabilities are
+    /// none, or two parameters have one name; [`Error::Driver`] where there is not enough memory.
+    pub fn from_layers(
+        backend: &B,
+        stages: impl IntoIterator<Item = Stage<B, E>>,
+    ) -> Result<Self, Error> {
+        let mut initial = None;
+        let mut stages: Vec<_> = stages.into_iter().collect();
+        let (count, mut width) = (stages.len(), None);
+        for (number, stage) in stages.iter_mut().enumerate() {
+            let (inputs, outputs) = stage.layer.widths();
+            if let Some(before) = width.replace(outputs)
+                && before != inputs
+            {
+                return refuse(format!(
+                    "layer {number} reads rows of {inputs}, and the layer before it writes rows of {before}"
+                ));
+            }
+            if !(0.0..1.0).contains(&stage.dropout) {
+                let dropout = stage.dropout;
+                return refuse(format!("dropout probability {dropout} is not in [0, 1)"));
+            }
+            if stage.residual && inputs != outputs {
+                return refuse(format!(
+                    "layer {number} cannot add its input of {inputs} columns to its output of {outputs}"
+                ));
+            }
+            if stage.initial && initial.replace(number).is_some() {
+                return refuse(format!(
+                    "layer {number} is the second that is to be initial"
+                ));
+            }
+            let prefix = format!("layers.{number}.");
+            for parameter in stage.layer.parameters_mut() {
+                parameter.prefix(&prefix);
+                parameter.set_decay(parameter.decay() * stage.decay);
             }
         }
-        // The output of a layer that is lent, if it is.
-        let lent = |layer: usize| layers.get(layer).filter(|(_, _, stored)| !stored);
-        for (index, (widths, blueprint, _)) in layers.iter().enumerate() {
-            lent(index).iter().for_each(|_| plan.take(widths.1));
-            blueprint.forward(&mut plan);
-            lent(index.wrapping_sub(1))
-                .iter()
-                .for_each(|((_, before), ..)| plan.give(*before));
+        let Some(classes) = width else {
+            return refuse("a model of 0 layers computes nothing; give it at least 1".into());
+        };
+        let nothing = |columns| Matrix::zeros(backend, 0, columns, MemoryKind::Activations);
+        let mut steps = Vec::with_capacity(count);
+        for (number, stage) in stages.into_iter().enumerate() {
+            let (inputs, columns) = stage.layer.widths();
+            let apart = number == 0 || initial == Some(number - 1);
+            let stored = !(stage.recompute && stage.layer.repeats())
+                || stage.residual
+                || stage.initial
+                || number + 1 == count;
+            let bias = if stage.bias {
+                let name = format!("layers.{number}.bias");
+                let mut bias = Parameter::bias(backend, name, columns)?;
+                bias.set_decay(stage.decay);
+                Some(bias)
+            } else {
+                None
+            };
+            steps.push(Step {
+                bias,
+                relu: stage.relu,
+                dropout: stage.dropout,
+                residual: stage.residual,
+                dropped: if apart && stage.dropout > 0.0 {
+                    Some(Kept::new(backend, inputs)?)
+                } else {
+                    None
+                },
+                output: StoredOutput {
+                    columns,
+                    matrix: if stored {
+                        Some(nothing(columns)?)
+                    } else {
+                        None
+                    },
+                    stored,
+                },
+                layer: stage.layer,
+            });
         }
-        for (index, (widths, blueprint, _)) in layers.iter().enumerate().rev() {
-            lent(index).iter().for_each(|_| plan.give(widths.1));
-            lent(index.wrapping_sub(1))
-                .iter()
-                .for_each(|((_, before), ..)| plan.take(*before));
-            let residual = index > 0 && config.is_residual(*widths);
-            if residual {
-                plan.take(widths.1);
-            }
-            blueprint.backward(&mut plan, index > 0);
-            if residual {
-                plan.give(widths.1);
-            }
-            if index + 1 < config.layers {
-                plan.give(widths.1);
-            }
+        let network = Self {
+            steps,
+            initial,
+            gradient: nothing(classes)?,
+            pool: Pool::new(),
+        };
+        let mut names = HashSet::new();
+        let mut parameters = network.parameters().into_iter();
+        match parameters.find(|parameter| !names.insert(parameter.name().to_owned())) {
+            Some(twice) => refuse(format!("two parameters are called {}", twice.name())),
+            None => Ok(network),
         }
-        Ok(plan.memory())
     }
 
-    /// Computes the output of layer `layer` once more, where it is not stored.
+    /// Makes room for `rows` vertices.
+    fn fit(&mut self, backend: &B, rows: usize) -> Result<(), Error> {
+        if self.gradient.rows() == rows {
+            return Ok(());
+        }
+        let room = |columns| Matrix::zeros(backend, rows, columns, MemoryKind::Activations);
+        self.pool = Pool::new();
+        for step in &mut self.steps {
+            step.output.matrix = if step.output.stored {
+                Some(room(step.output.columns)?)
+            } else {
+                None
+            };
+        }
+        self.gradient = room(self.gradient.columns())?;
+        Ok(())
+    }
+
+    /// Computes the output of stage `number` once more, where it is not stored.
     fn make_again(
         &mut self,
-        layer: usize,
+        number: usize,
         inputs: Inputs<'_, B, E>,
         mode: Mode<'_, B>,
     ) -> Result<(), Error> {
-        let activation = self.activation(layer, mode);
-        let layer = &mut self.layers[layer];
-        if layer.output.stored {
+        let Activation { relu, dropout, .. } = self.activation(number, mode);
+        let Step {
+            layer,
+            bias,
+            output,
+            ..
+        } = &mut self.steps[number];
+        if output.stored {
             return Ok(());
         }
-        let y = layer.output.room(inputs.backend, &mut self.pool)?;
-        let mut at = Context::new(inputs, mode, &mut self.pool);
-        let offered = activation.dropout.is_none();
-        at.after = offered.then(|| after(&layer.bias, &activation));
-        layer.convolution.repeat(&mut at, y)?;
-        if offered && at.after.is_none() {
-            return Ok(());
-        }
-        let activation = Activation {
-            bias: Some(layer.bias.master()),
-            ..activation
+        let backend = inputs.backend;
+        let y = output.room(backend, &mut self.pool, inputs.graph.vertices())?;
+        let after = After {
+            bias: bias.as_ref().map(Parameter::master),
+            relu,
+            dropout,
+            residual: None,
         };
-        ops::activate(inputs.backend, &activation, None, y)
+        let mut y = Output::new(backend, y, after);
+        let mut at = Context {
+            backend,
+            graph: inputs.graph,
+            mode,
+            pool: &mut self.pool,
+            layer: number,
+            initial: None,
+            d_initial: &mut None,
+        };
+        layer.repeat(&mut at, &mut y)?;
+        y.finish(number)
     }
 
-    /// What follows the convolution of layer `layer`, but for the bias.
-    fn activation<'a>(&self, layer: usize, mode: Mode<'a, B>) -> Activation<'a, B> {
-        let last = layer + 1 == self.config.layers;
+    /// What follows the layer of stage `number` in the same matrix, but for the bias.
+    fn activation<'a>(&self, number: usize, mode: Mode<'a, B>) -> Activation<'a, B> {
+        let next = self.steps.get(number + 1);
         Activation {
             bias: None,
-            relu: !last,
-            dropout: if last {
-                None
-            } else {
-                dropout(self.config.dropout, layer as u32 + 1, mode)
-            },
+            relu: self.steps[number].relu,
+            dropout: next
+                .filter(|next| next.dropped.is_none())
+                .and_then(|next| dropout(next.dropout, number as u32 + 1, mode)),
         }
     }
 }
 
+/// The dropout of the input of stage `number` into a matrix of its own.
+fn input_dropout<'a, B: Backend, E: Element>(
+    step: &Step<B, E>,
+    number: usize,
+    mode: Mode<'a, B>,
+) -> Option<Activation<'a, B>> {
+    step.dropped.as_ref()?;
+    dropout(step.dropout, number as u32, mode).map(|dropout| Activation {
+        bias: None,
+        relu: false,
+        dropout: Some(dropout),
+    })
+}
+
 impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
-        let input_dropout = dropout(self.config.dropout, 0, mode);
-        if let (Some(dropped), dropout @ Some(_)) = (&mut self.dropped, input_dropout) {
-            let op = Activation {
-                bias: None,
-                relu: false,
-                dropout,
-            };
-            ops::activate(inputs.backend, &op, Some(inputs.features), dropped)?;
-        }
-        for index in 0..self.layers.len() {
-            let activation = self.activation(index, mode);
-            let (before, rest) = self.layers.split_at_mut(index);
-            let x = match before.last() {
-                Some(layer) => layer.output.get(),
-                None if input_dropout.is_some() => self.dropped.as_ref().unwrap_or(inputs.features),
+        let (backend, rows) = (inputs.backend, inputs.graph.vertices());
+        self.fit(backend, rows)?;
+        for number in 0..self.steps.len() {
+            let Activation { relu, dropout, .. } = self.activation(number, mode);
+            let (before, rest) = self.steps.split_at_mut(number);
+            let initial = self.initial.and_then(|initial| before.get(initial));
+            let initial = initial.map(|step| step.output.get());
+            let source = match before.last() {
+                Some(step) => step.output.get(),
                 None => inputs.features,
             };
-            let layer = &mut rest[0];
-            let residual = self.config.is_residual((x.columns(), layer.output.columns));
-            let y = layer.output.room(inputs.backend, &mut self.pool)?;
-            let mut at = Context::new(inputs, mode, &mut self.pool);
-            let offered = !residual && activation.dropout.is_none();
-            at.after = offered.then(|| after(&layer.bias, &activation));
-            layer.convolution.forward(&mut at, x, y)?;
-            if !(offered && at.after.is_none()) {
-                let mut kept = layer.convolution.output();
-                if residual {
-                    if let Some(kept) = kept.take() {
-                        ops::combine(inputs.backend, &Combine::copy(), kept, y)?;
-                    }
-                    ops::combine(inputs.backend, &Combine::sum(), x, y)?;
+            let dropping = input_dropout(&rest[0], number, mode);
+            let Step {
+                layer,
+                bias,
+                residual,
+                dropped,
+                output,
+                ..
+            } = &mut rest[0];
+            let x = match (dropping, dropped) {
+                (Some(op), Some(dropped)) => {
+                    let dropped = dropped.room(backend, source.rows())?;
+                    ops::activate(backend, &op, Some(source), dropped)?;
+                    &*dropped
                 }
-                let activation = Activation {
-                    bias: Some(layer.bias.master()),
-                    ..activation
-                };
-                ops::activate(inputs.backend, &activation, kept, y)?;
-            }
-            if let Some(layer) = before.last_mut() {
-                layer.output.release(&mut self.pool);
+                _ => source,
+            };
+            let after = After {
+                bias: bias.as_ref().map(Parameter::master),
+                relu,
+                dropout,
+                residual: residual.then_some(x),
+            };
+            let y = output.room(backend, &mut self.pool, rows)?;
+            let mut y = Output::new(backend, y, after);
+            let mut at = Context {
+                backend,
+                graph: inputs.graph,
+                mode,
+                pool: &mut self.pool,
+                layer: number,
+                initial,
+                d_initial: &mut None,
+            };
+            layer.forward(&mut at, x, &mut y)?;
+            y.finish(number)?;
+            if let Some(step) = before.last_mut() {
+                step.output.release(&mut self.pool);
             }
         }
         Ok(())
     }
 
+    fn classes(&self) -> usize {
+        self.gradient.columns()
+    }
+
     fn logits(&self) -> &Matrix<B, E> {
-        self.layers[self.layers.len() - 1].output.get()
+        self.steps[self.steps.len() - 1].output.get()
     }
 
     fn loss_operands(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, E>) {
-        (
-            self.layers[self.layers.len() - 1].output.get(),
-            &mut self.gradient,
-        )
+        let last = &self.steps[self.steps.len() - 1];
+        (last.output.get(), &mut self.gradient)
     }
 
     fn backward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
@@ -398,62 +446,83 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                     .into(),
             });
         }
+        let backend = inputs.backend;
         // The gradient of what the layers after have read; none before the last layer, whose gradient is the model's.
         let mut lent: Option<Matrix<B, E>> = None;
         // Whether it is that of what ReLU and dropout were given already.
         let mut undone = false;
-        for index in (0..self.layers.len()).rev() {
-            let activation = self.activation(index, mode);
-            let through = index
+        let mut d_initial = None;
+        for number in (0..self.steps.len()).rev() {
+            let activation = self.activation(number, mode);
+            // What the initial stage has written is read by others as well: their gradients come first.
+            let through = number
                 .checked_sub(1)
+                .filter(|before| self.initial != Some(*before))
                 .and_then(|before| self.activation(before, mode).through());
-            let layer = &mut self.layers[index];
+            let step = &mut self.steps[number];
             let d = lent.as_mut().unwrap_or(&mut self.gradient);
-            if !undone && (activation.relu || activation.dropout.is_some()) {
-                let output = Some(layer.output.get());
-                ops::activate_backward(inputs.backend, &activation, output, None, d)?;
+            if self.initial == Some(number)
+                && let Some(sum) = d_initial.take()
+            {
+                ops::combine(backend, &Combine::sum(), &sum, d)?;
+                self.pool.give(sum);
             }
-            layer.output.release(&mut self.pool);
-            if let Some(before) = index.checked_sub(1) {
+            if !undone && (activation.relu || activation.dropout.is_some()) {
+                let output = Some(step.output.get());
+                ops::activate_backward(backend, &activation, output, None, d)?;
+            }
+            step.output.release(&mut self.pool);
+            if let Some(before) = number.checked_sub(1) {
                 self.make_again(before, inputs, mode)?;
             }
-            let (before, rest) = self.layers.split_at_mut(index);
-            let x = match before.last() {
-                Some(layer) => layer.output.get(),
-                None => match (&self.dropped, mode) {
-                    (Some(dropped), Mode::Train { .. }) => dropped,
-                    _ => inputs.features,
-                },
+            let (before, rest) = self.steps.split_at_mut(number);
+            let initial = self.initial.and_then(|initial| before.get(initial));
+            let initial = initial.map(|step| step.output.get());
+            let dropping = input_dropout(&rest[0], number, mode);
+            let Step {
+                layer,
+                bias,
+                residual,
+                dropped,
+                ..
+            } = &mut rest[0];
+            let x = match (&dropping, before.last(), dropped) {
+                (Some(_), _, Some(dropped)) => dropped.get(),
+                (_, Some(step), _) => step.output.get(),
+                (_, None, _) => inputs.features,
             };
-            let layer = &mut rest[0];
             let d = lent.as_mut().unwrap_or(&mut self.gradient);
-            let column_sums = layer.bias.gradient_mut();
-            let column_sums = if layer.convolution.sums_columns() {
-                Some(column_sums)
-            } else {
-                ops::column_sums(inputs.backend, d, column_sums)?;
-                None
-            };
-            let residual = index > 0 && self.config.is_residual((x.columns(), d.columns()));
-            // The convolution may overwrite `d`.
-            let skipped = if residual {
-                let mut copy = self.pool.take(inputs.backend, d.columns())?;
-                ops::combine(inputs.backend, &Combine::copy(), d, &mut copy)?;
+            let wanted = number > 0;
+            // The layer may overwrite `d`.
+            let skipped = if *residual && wanted {
+                let mut copy = self.pool.take(backend, d.shape())?;
+                ops::combine(backend, &Combine::copy(), d, &mut copy)?;
                 Some(copy)
             } else {
                 None
             };
-            let through = through.filter(|_| !residual);
+            let bias = bias.as_mut().map(Parameter::gradient_mut);
+            let mut dy = OutputGradient::new(backend, d, bias);
+            let mut dx = InputGradient::new(wanted, x, through.filter(|_| skipped.is_none()));
             let mut at = Context {
-                through,
-                column_sums,
-                ..Context::new(inputs, mode, &mut self.pool)
+                backend,
+                graph: inputs.graph,
+                mode,
+                pool: &mut self.pool,
+                layer: number,
+                initial,
+                d_initial: &mut d_initial,
             };
-            let mut next = layer.convolution.backward(&mut at, x, d, index > 0)?;
-            undone = through.is_some() && at.through.is_none();
+            layer.backward(&mut at, x, &mut dy, &mut dx)?;
+            dy.finish()?;
+            let (mut next, done) = dx.finish(&mut at)?;
+            undone = done;
             if let (Some(skipped), Some(dx)) = (skipped, &mut next) {
-                ops::combine(inputs.backend, &Combine::sum(), &skipped, dx)?;
+                ops::combine(backend, &Combine::sum(), &skipped, dx)?;
                 self.pool.give(skipped);
+            }
+            if let (Some(op), Some(dx)) = (dropping, &mut next) {
+                ops::activate_backward(backend, &op, None, None, dx)?;
             }
             if let Some(done) = std::mem::replace(&mut lent, next) {
                 self.pool.give(done);
@@ -469,16 +538,16 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             ops::column_sums(backend, matrix, &mut sums)?;
             Ok::<_, Error>(!sums.to_f32(backend)?.iter().all(|sum| sum.is_finite()))
         };
-        for (index, layer) in self.layers.iter().enumerate() {
-            for (name, matrix) in layer.convolution.kept() {
+        for (number, step) in self.steps.iter().enumerate() {
+            for (name, matrix) in step.layer.kept() {
                 if spoilt(matrix)? {
-                    return Ok(Some(format!("layers.{index}.{name}")));
+                    return Ok(Some(format!("layers.{number}.{name}")));
                 }
             }
-            if let Some(output) = &layer.output.matrix
+            if let Some(output) = &step.output.matrix
                 && spoilt(output)?
             {
-                return Ok(Some(format!("layers.{index}.output")));
+                return Ok(Some(format!("layers.{number}.output")));
             }
         }
         // Backward, the last layer comes first.
@@ -492,44 +561,42 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     }
 
     fn buffers(&self) -> Vec<(String, &Matrix<B, f32>)> {
-        self.layers
-            .iter()
-            .enumerate()
-            .flat_map(|(index, layer)| {
-                let buffers = layer.convolution.buffers().into_iter();
-                buffers.map(move |(name, buffer)| (format!("layers.{index}.{name}"), buffer))
+        let steps = self.steps.iter().enumerate();
+        steps
+            .flat_map(|(number, step)| {
+                let buffers = step.layer.buffers().into_iter();
+                buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
     }
 
     fn buffers_mut(&mut self) -> Vec<(String, &mut Matrix<B, f32>)> {
-        self.layers
-            .iter_mut()
-            .enumerate()
-            .flat_map(|(index, layer)| {
-                let buffers = layer.convolution.buffers_mut().into_iter();
-                buffers.map(move |(name, buffer)| (format!("layers.{index}.{name}"), buffer))
+        let steps = self.steps.iter_mut().enumerate();
+        steps
+            .flat_map(|(number, step)| {
+                let buffers = step.layer.buffers_mut().into_iter();
+                buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
-        self.layers
-            .iter()
-            .flat_map(|layer| {
-                let mut all = layer.convolution.parameters();
-                all.push(&layer.bias);
+        let steps = self.steps.iter();
+        steps
+            .flat_map(|step| {
+                let mut all = step.layer.parameters();
+                all.extend(&step.bias);
                 all
             })
             .collect()
     }
 
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        self.layers
-            .iter_mut()
-            .flat_map(|layer| {
-                let mut all = layer.convolution.parameters_mut();
-                all.push(&mut layer.bias);
+        let steps = self.steps.iter_mut();
+        steps
+            .flat_map(|step| {
+                let mut all = step.layer.parameters_mut();
+                all.extend(&mut step.bias);
                 all
             })
             .collect()

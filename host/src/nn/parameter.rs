@@ -1,6 +1,5 @@
 //! A parameter: what the optimiser keeps of it and what kernels read.
 
-use super::matrix_bytes;
 use crate::backend::{Backend, MemoryKind, ParameterMut};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix, Precision};
@@ -10,6 +9,7 @@ use std::any::Any;
 #[derive(Debug)]
 pub struct Parameter<B: Backend, E: Element> {
     name: String,
+    decay: f32,
     master: Matrix<B, f32>,
     gradient: Matrix<B, f32>,
     first_moment: Matrix<B, f32>,
@@ -34,7 +34,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         if E::PRECISION == Precision::Half {
             parameter.rounded = Some(Matrix::zeros(backend, rows, columns, MemoryKind::Weights)?);
         }
-        parameter.write(backend, &init())?;
+        parameter.write_with(backend, init)?;
         Ok(parameter)
     }
 
@@ -50,6 +50,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         let zeros = || Matrix::zeros(backend, rows, columns, MemoryKind::Weights);
         Ok(Self {
             name,
+            decay: 1.0,
             master: zeros()?,
             gradient: zeros()?,
             first_moment: zeros()?,
@@ -58,22 +59,25 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         })
     }
 
-    /// Bytes of a parameter of this shape; `rounded` where it is one of weights.
-    pub(crate) fn bytes(rows: usize, columns: usize, rounded: bool) -> u64 {
-        let copy = rounded && E::PRECISION == Precision::Half;
-        let copy = if copy {
-            matrix_bytes::<E>(rows, columns)
-        } else {
-            0
-        };
-        matrix_bytes::<f32>(rows, columns)
-            .saturating_mul(4)
-            .saturating_add(copy)
-    }
-
     /// The name, such as `layers.0.weight`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Puts `prefix` before the name.
+    pub(super) fn prefix(&mut self, prefix: &str) {
+        self.name.insert_str(0, prefix);
+    }
+
+    /// How much of the [weight decay](crate::backend::AdamHyper::weight_decay) of a run this parameter has: 1 unless somebody
+    /// [says](Parameter::set_decay) otherwise.
+    pub fn decay(&self) -> f32 {
+        self.decay
+    }
+
+    /// Multiplies the weight decay of a run by `factor` for this parameter; 0 is none.
+    pub fn set_decay(&mut self, factor: f32) {
+        self.decay = factor;
     }
 
     /// Rows and columns.
@@ -95,7 +99,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     }
 
     /// [`Parameter::values`], and where a backward pass writes the gradient.
-    pub(crate) fn values_and_gradient(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, f32>) {
+    pub fn values_and_gradient(&mut self) -> (&Matrix<B, E>, &mut Matrix<B, f32>) {
         let values = Self::as_kernels_read(&self.master, &self.rounded);
         (values, &mut self.gradient)
     }
@@ -123,7 +127,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     }
 
     /// The float master weights, and where a backward pass writes their gradient.
-    pub(crate) fn master_and_gradient(&mut self) -> (&Matrix<B, f32>, &mut Matrix<B, f32>) {
+    pub fn master_and_gradient(&mut self) -> (&Matrix<B, f32>, &mut Matrix<B, f32>) {
         (&self.master, &mut self.gradient)
     }
 
@@ -137,6 +141,21 @@ impl<B: Backend, E: Element> Parameter<B, E> {
             Some(rounded) => rounded.write_f32(backend, values),
             None => Ok(()),
         }
+    }
+
+    /// [`Parameter::write`] of the values that `make` makes, which is called where there are any to be kept.
+    ///
+    /// # Errors
+    /// As [`Parameter::write`].
+    pub fn write_with(
+        &mut self,
+        backend: &B,
+        make: impl FnOnce() -> Vec<f32>,
+    ) -> Result<(), Error> {
+        if backend.only_counts() {
+            return Ok(());
+        }
+        self.write(backend, &make())
     }
 
     /// Adam's first and second moment.

@@ -4,45 +4,48 @@ use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
-/// Lends matrices with one row a vertex and arrays of floats, and keeps those that come back for the next who asks for
-/// their size.
+/// Lends matrices and arrays of floats, and keeps those that come back for the next who asks for their shape.
 ///
-/// A model asks for the same widths in the same order in every step, so from the second step on nothing is allocated.
+/// A model asks for the same shapes in the same order in every step, so from the second step on nothing is allocated.
 #[derive(Debug)]
 pub struct Pool<B: Backend, E: Element> {
-    rows: usize,
     free: Vec<Matrix<B, E>>,
     free_numbers: Vec<Array<B, f32>>,
 }
 
+impl<B: Backend, E: Element> Default for Pool<B, E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<B: Backend, E: Element> Pool<B, E> {
-    /// A pool of matrices of `rows` rows, with none in it.
-    pub fn new(rows: usize) -> Self {
+    /// A pool with nothing in it.
+    pub fn new() -> Self {
         Self {
-            rows,
             free: Vec::new(),
             free_numbers: Vec::new(),
         }
     }
 
-    /// A matrix of `columns` columns with any content.
+    /// A matrix of so many rows and columns with any content.
     ///
     /// # Errors
     /// Those of [`Matrix::zeros`].
-    pub fn take(&mut self, backend: &B, columns: usize) -> Result<Matrix<B, E>, Error> {
-        match self
-            .free
-            .iter()
-            .rposition(|matrix| matrix.columns() == columns)
-        {
+    pub fn take(
+        &mut self,
+        backend: &B,
+        (rows, columns): (usize, usize),
+    ) -> Result<Matrix<B, E>, Error> {
+        let fits = |matrix: &Matrix<B, E>| matrix.shape() == (rows, columns);
+        match self.free.iter().rposition(fits) {
             Some(index) => Ok(self.free.swap_remove(index)),
-            None => Matrix::zeros(backend, self.rows, columns, MemoryKind::Activations),
+            None => Matrix::zeros(backend, rows, columns, MemoryKind::Activations),
         }
     }
 
     /// Takes a matrix back.
     pub fn give(&mut self, matrix: Matrix<B, E>) {
-        debug_assert_eq!(matrix.rows(), self.rows);
         self.free.push(matrix);
     }
 

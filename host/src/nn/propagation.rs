@@ -2,7 +2,7 @@
 
 use crate::backend::{Adjacency, Backend, DeviceGraph, MemoryKind};
 use crate::error::Error;
-use crate::graph::Graph;
+use crate::graph::{Graph, GraphCounts};
 use crate::tensor::Array;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -87,6 +87,39 @@ impl<B: Backend> Propagation<B> {
             column_scale,
             row_divisor,
             largest_degree: graph.in_degrees().into_iter().max().unwrap_or(0),
+        })
+    }
+
+    /// The arrays of a graph of `counts` and of the factors of `norm`, with nothing in them: for a backend that only counts
+    /// memory.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub(crate) fn counted(backend: &B, counts: &GraphCounts, norm: Norm) -> Result<Self, Error> {
+        let factors = || {
+            Array::zeros(backend, counts.vertices(), MemoryKind::Graph)
+                .map(|factors| Some(Arc::new(factors)))
+        };
+        let (row_scale, column_scale, row_divisor) = match norm {
+            Norm::Both => {
+                let rows = factors()?;
+                let columns = if counts.balanced {
+                    rows.clone()
+                } else {
+                    factors()?
+                };
+                (rows, columns, None)
+            }
+            Norm::Right => (factors()?, None, factors()?),
+            Norm::Left => (None, factors()?, None),
+            Norm::None => (None, None, None),
+        };
+        Ok(Self {
+            graph: DeviceGraph::counted(backend, counts)?,
+            row_scale,
+            column_scale,
+            row_divisor,
+            largest_degree: counts.forward.longest,
         })
     }
 

@@ -2,103 +2,104 @@
 //!
 //! Both maps of the neighbours are linear, so a layer does first what makes its rows narrower ([`Order`]).
 
-use super::convolution::{Aggregation, Blueprint, Context, Convolution, Order, Place};
-use super::{MemoryPlan, Parameter};
-use crate::backend::{Backend, Combine, Epilogue, Form, MemoryKind, SpmmEpilogue, SpmmPolicy};
+use super::aggregation::{Aggregation, Order};
+use super::architecture::{Architecture, stack};
+use super::{
+    Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
+    Place, Stage,
+};
+use crate::backend::{Backend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use crate::error::Error;
 use crate::ops;
 use crate::tensor::{Element, Matrix};
+use serde::{Deserialize, Serialize};
 
-/// The shape of a [`SageConvolution`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SageBlueprint {
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
-    pub(super) policy: SpmmPolicy,
-}
+/// `H · W_self + mean(H) · W` (Hamilton, Ying and Leskovec, NeurIPS 2017), two layers of 64 with dropout 0.5.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sage;
 
-impl SageBlueprint {
-    fn order(&self) -> Order {
-        Order::choose(self.inputs, self.outputs, self.policy)
+impl Architecture for Sage {
+    const NAME: &'static str = "sage";
+    const TITLE: &'static str = "GraphSAGE with the mean of the neighbours (Hamilton et al.)";
+
+    fn norm(&self) -> Norm {
+        Norm::Right
     }
 
-    pub(super) fn make<B: Backend, E: Element>(
+    fn stages<B: Backend, E: Element>(
         &self,
         backend: &B,
+        model: &ModelConfig,
+        seed: u64,
+    ) -> Result<Vec<Stage<B, E>>, Error> {
+        stack(model, seed, |place, widths| {
+            SageLayer::new(backend, place, widths, model.policy)
+        })
+    }
+}
+
+impl ModelConfig {
+    /// GraphSAGE with the mean of the neighbours: two layers of 64 with dropout 0.5.
+    pub fn sage(features: usize, classes: usize) -> Self {
+        Self::of(Sage, features, classes)
+    }
+}
+
+/// The layer of a [`Sage`].
+#[derive(Debug)]
+pub struct SageLayer<B: Backend, E: Element> {
+    aggregation: Aggregation,
+    itself: Parameter<B, E>,
+    neighbours: Parameter<B, E>,
+    /// The mean of the neighbours, where the layer aggregates first.
+    aggregated: Option<Kept<B, E>>,
+}
+
+impl<B: Backend, E: Element> SageLayer<B, E> {
+    /// A layer of so many inputs and outputs.
+    ///
+    /// # Errors
+    /// Those of [`Parameter::weights`].
+    pub fn new(
+        backend: &B,
         place: Place,
-    ) -> Result<SageConvolution<B, E>, Error> {
-        let shape = (self.inputs, self.outputs);
-        Ok(SageConvolution {
+        (inputs, outputs): (usize, usize),
+        policy: SpmmPolicy,
+    ) -> Result<Self, Error> {
+        let shape = (inputs, outputs);
+        Ok(Self {
             aggregation: Aggregation {
-                policy: self.policy,
+                policy,
                 factor: 1.0,
             },
             itself: place.weights(backend, "self.weight", shape, 0)?,
             neighbours: place.weights(backend, "neighbours.weight", shape, 1)?,
-            aggregated: match self.order() {
-                Order::AggregateFirst => Some(Matrix::zeros(
-                    backend,
-                    place.vertices,
-                    self.inputs,
-                    MemoryKind::Activations,
-                )?),
+            aggregated: match Order::choose(inputs, outputs, policy) {
+                Order::AggregateFirst => Some(Kept::new(backend, inputs)?),
                 Order::TransformFirst => None,
             },
         })
     }
 }
 
-impl Blueprint for SageBlueprint {
-    fn keeps(&self, plan: &mut MemoryPlan) {
-        plan.weights(self.inputs, self.outputs);
-        plan.weights(self.inputs, self.outputs);
-        plan.aggregation(self.order().width(self.inputs, self.outputs), None);
-        if self.order() == Order::AggregateFirst {
-            plan.keep(self.inputs);
-        }
+impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
+    fn widths(&self) -> (usize, usize) {
+        self.itself.shape()
     }
 
-    fn forward(&self, plan: &mut MemoryPlan) {
-        plan.take(self.outputs);
-        plan.give(self.outputs);
-    }
-
-    fn backward(&self, plan: &mut MemoryPlan, wants_input: bool) {
-        if self.order() == Order::TransformFirst {
-            plan.take(self.outputs);
-        }
-        if wants_input {
-            plan.take(self.inputs);
-            plan.take(self.inputs);
-            plan.give(self.inputs);
-        }
-        if self.order() == Order::TransformFirst {
-            plan.give(self.outputs);
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct SageConvolution<B: Backend, E: Element> {
-    aggregation: Aggregation,
-    itself: Parameter<B, E>,
-    neighbours: Parameter<B, E>,
-    /// The mean of the neighbours, where the layer aggregates first.
-    aggregated: Option<Matrix<B, E>>,
-}
-
-impl<B: Backend, E: Element> Convolution<B, E> for SageConvolution<B, E> {
     fn forward(
         &mut self,
         at: &mut Context<'_, B, E>,
         x: &Matrix<B, E>,
-        y: &mut Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
         let neighbours = self.neighbours.values();
         let mut product = at.take(y.columns())?;
+        let y = y.matrix();
         if let Some(aggregated) = &mut self.aggregated {
+            let aggregated = aggregated.room(backend, at.rows())?;
             self.aggregation.forward(at, false, sum, x, aggregated)?;
             ops::matmul(backend, Form::NN, aggregated, neighbours, &plain, y)?;
         } else {
@@ -108,7 +109,7 @@ impl<B: Backend, E: Element> Convolution<B, E> for SageConvolution<B, E> {
         let itself = self.itself.values();
         ops::matmul(backend, Form::NN, x, itself, &plain, &mut product)?;
         ops::combine(backend, &Combine::sum(), &product, y)?;
-        at.pool.give(product);
+        at.give(product);
         Ok(())
     }
 
@@ -116,50 +117,42 @@ impl<B: Backend, E: Element> Convolution<B, E> for SageConvolution<B, E> {
         &mut self,
         at: &mut Context<'_, B, E>,
         x: &Matrix<B, E>,
-        d: &mut Matrix<B, E>,
-        wants_input: bool,
-    ) -> Result<Option<Matrix<B, E>>, Error> {
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
-        at.weight_gradient(x, d, self.itself.gradient_mut())?;
-        let (itself, gradient) = (self.itself.values(), self.neighbours.gradient_mut());
+        dy.weight_gradient(1.0, None, x, self.itself.gradient_mut())?;
+        let d = dy.matrix();
+        let itself = self.itself.values();
+        let (neighbours, gradient) = self.neighbours.values_and_gradient();
         if let Some(aggregated) = &self.aggregated {
-            ops::matmul(backend, Form::TN, aggregated, d, &plain, gradient)?;
-            if !wants_input {
-                return Ok(None);
+            ops::matmul(backend, Form::TN, aggregated.get(), d, &plain, gradient)?;
+            if !dx.is_wanted() {
+                return Ok(());
             }
-            let neighbours = self.neighbours.values();
             let mut product = at.take(x.columns())?;
             ops::matmul(backend, Form::NT, d, neighbours, &plain, &mut product)?;
-            let mut dx = at.take(x.columns())?;
-            self.aggregation
-                .backward(at, false, sum, &product, &mut dx)?;
+            let dx = dx.matrix(at)?;
+            self.aggregation.backward(at, false, sum, &product, dx)?;
             ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;
-            ops::combine(backend, &Combine::sum(), &product, &mut dx)?;
-            at.pool.give(product);
-            return Ok(Some(dx));
+            ops::combine(backend, &Combine::sum(), &product, dx)?;
+            at.give(product);
+            return Ok(());
         }
         let mut heard = at.take(d.columns())?;
         self.aggregation.backward(at, false, sum, d, &mut heard)?;
         ops::matmul(backend, Form::TN, x, &heard, &plain, gradient)?;
-        let dx = if wants_input {
-            let neighbours = self.neighbours.values();
+        if dx.is_wanted() {
             let mut product = at.take(x.columns())?;
             ops::matmul(backend, Form::NT, &heard, neighbours, &plain, &mut product)?;
-            let mut dx = at.take(x.columns())?;
-            ops::matmul(backend, Form::NT, d, itself, &plain, &mut dx)?;
-            ops::combine(backend, &Combine::sum(), &product, &mut dx)?;
-            at.pool.give(product);
-            Some(dx)
-        } else {
-            None
-        };
-        at.pool.give(heard);
-        Ok(dx)
-    }
-
-    fn sums_columns(&self) -> bool {
-        true
+            let dx = dx.matrix(at)?;
+            ops::matmul(backend, Form::NT, d, itself, &plain, dx)?;
+            ops::combine(backend, &Combine::sum(), &product, dx)?;
+            at.give(product);
+        }
+        at.give(heard);
+        Ok(())
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
@@ -171,9 +164,7 @@ impl<B: Backend, E: Element> Convolution<B, E> for SageConvolution<B, E> {
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
-        self.aggregated
-            .iter()
-            .map(|kept| ("aggregated", kept))
-            .collect()
+        let aggregated = self.aggregated.iter();
+        aggregated.map(|kept| ("aggregated", kept.get())).collect()
     }
 }

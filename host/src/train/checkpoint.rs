@@ -11,7 +11,7 @@ use crate::backend::OptimizerSnapshot;
 use crate::data::Dataset;
 use crate::file;
 use crate::message::{escaped, shortened};
-use crate::nn::ModelConfig;
+use crate::nn::{ConvolutionConfig, ModelConfig};
 use crate::tensor::Precision;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -272,10 +272,12 @@ impl Checkpoint {
                 file.len()
             ));
         }
-        header
-            .model
-            .check()
-            .map_err(|error| format!("its metadata tells of no model that there is ({error})"))?;
+        // What somebody else's layers are is theirs to say.
+        if !matches!(header.model.convolution, ConvolutionConfig::Other(_)) {
+            header.model.check().map_err(|error| {
+                format!("its metadata tells of no model that there is ({error})")
+            })?;
+        }
         let tensors = file
             .iter()
             .map(|(name, view)| Ok((name.to_owned(), tensor(name, &view)?)))
@@ -381,7 +383,7 @@ pub(super) mod any_f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::ConvolutionConfig;
+    use crate::nn::{Gat, OtherLayers};
     use crate::train::{Accuracy, EpochReport};
 
     fn checkpoint() -> Checkpoint {
@@ -451,6 +453,18 @@ mod tests {
     }
 
     #[test]
+    fn layers_of_somebody_elses_are_kept_under_their_name() {
+        let mut written = checkpoint();
+        written.snapshot.progress.last = None;
+        written.model.convolution = ConvolutionConfig::Other(OtherLayers {
+            name: "mine".into(),
+            config: serde_json::json!({ "reach": 2 }),
+        });
+        let bytes = written.to_bytes().expect("it is written");
+        assert_eq!(Checkpoint::from_bytes(&bytes), Ok(written));
+    }
+
+    #[test]
     fn every_float_survives_json() {
         for bits in (0..u32::MAX).step_by(999_983) {
             #[derive(Serialize, Deserialize)]
@@ -509,11 +523,11 @@ mod tests {
         let deep = deep.to_bytes().expect("it is written");
         assert!(refused(&deep).contains("tells of 1000000000000 layers, and there are 2 tensors"));
         let mut headless = checkpoint();
-        headless.model.convolution = ConvolutionConfig::Gat {
+        headless.model.convolution = Gat {
             heads: 0,
-            slope: 0.2,
-            attention_dropout: 0.0,
-        };
+            ..Gat::default()
+        }
+        .into();
         let headless = headless.to_bytes().expect("it is written");
         assert!(refused(&headless).contains("attention without heads"));
         let missing = Checkpoint::open(&folder.path().join("none")).expect_err("no file");

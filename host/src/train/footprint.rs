@@ -1,13 +1,13 @@
 //! How much memory a run will take, before any of it is asked for.
 
-use crate::backend::MemoryKind;
-use crate::backend::cpu::Cpu;
-use crate::backend::gpu::schedule::Rows;
-use crate::backend::gpu::{matmul, spmm};
+use super::{Objective, TrainConfig, Trainer};
+use crate::backend::gpu::Gpu;
+use crate::backend::{MemoryKind, MemoryReport, Storage};
 use crate::driver::DriverError;
+use crate::driver::dry::Dry;
 use crate::error::Error;
-use crate::graph::{Csr, Graph, Starts};
-use crate::nn::{AggregationShape, ModelConfig, Network, Norm, matrix_bytes};
+use crate::graph::GraphCounts;
+use crate::nn::{Model, ModelConfig, Network, Norm};
 use crate::tensor::Element;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
@@ -16,91 +16,100 @@ pub struct Footprint {
     bytes: [u64; MemoryKind::ALL.len()],
 }
 
-impl Footprint {
-    /// The graph, with the degree norm `norm`, and features, labels and splits of its vertices. What a model adds is
-    /// its own to say.
-    pub fn of_task<E: Element>(graph: &Graph, norm: Norm, features: usize) -> Self {
-        let vertices = graph.vertices() as u64;
-        let order = |csr: &Csr| {
-            let empty = csr.empty_rows().len();
-            csr.bytes() + 4 * empty as u64 + Starts::bytes(csr.edges(), csr.vertices() - empty)
-        };
-        let transposed = if graph.is_symmetric() {
-            0
-        } else {
-            order(graph.transposed())
-        };
-        let norms = match norm {
-            Norm::None => 0,
-            Norm::Both if graph.is_symmetric() => 1,
-            Norm::Left => 1,
-            // Those of rows and of columns, or those of rows and their reciprocals.
-            Norm::Both | Norm::Right => 2,
-        };
-        let mut footprint = Self::default();
-        footprint.add(
-            MemoryKind::Graph,
-            order(graph.csr()) + transposed + norms * 4 * vertices,
-        );
-        footprint.add(
-            MemoryKind::Features,
-            matrix_bytes::<E>(graph.vertices(), features),
-        );
-        // Labels, splits and targets.
-        footprint.add(MemoryKind::Features, 3 * 4 * vertices);
-        footprint
+impl From<MemoryReport> for Footprint {
+    /// The peaks.
+    fn from(memory: MemoryReport) -> Self {
+        Self { bytes: memory.peak }
     }
+}
 
-    /// All that training a model of `config` takes, on `graph` as [`ModelConfig::prepare`] makes it: the task, the activations,
-    /// the parameters, and on a card of so many multiprocessors the workspace that operators share: the longest staging
-    /// buffer of an SpMM, or the partial sums of a product that is split, which are the larger part on a small graph. `None` is the
-    /// CPU, which has no such workspace. A model that [`Network::new`] refuses adds nothing to the task.
+impl Footprint {
+    /// All that training a model of `config` takes, and evaluating it, on a graph of `counts` as [`ModelConfig::prepare`] makes
+    /// it: the graph, features and labels, the activations, the parameters, and on a card of so many multiprocessors the
+    /// workspace that operators share. `None` is the CPU, which has no such workspace.
+    ///
+    /// A step of the [`Trainer`] and an evaluation are done on a device that only counts, so this is what they allocate.
+    ///
+    /// # Errors
+    /// Those of [`Network::new`] and of a step: of shapes that no device can have or no kernel is built for.
     pub fn of_training<E: Element>(
-        graph: &Graph,
+        counts: &GraphCounts,
         config: &ModelConfig,
         multiprocessors: Option<u32>,
-    ) -> Self {
-        let mut footprint = Self::of_task::<E>(graph, config.norm(), config.features);
-        // The same for every backend.
-        let Ok(model) = Network::<Cpu, E>::memory(graph.vertices(), config) else {
-            return footprint;
-        };
-        footprint.add(MemoryKind::Activations, model.activations);
-        footprint.add(MemoryKind::Weights, model.parameters);
-        if let Some(multiprocessors) = multiprocessors {
-            let vertices = narrow(graph.vertices());
-            let products = model.maps.iter().map(|&(inputs, outputs)| {
-                let map = (narrow(inputs), narrow(outputs));
-                matmul::borrowed_floats::<E>(vertices, map, multiprocessors)
-            });
-            let sums = &model.aggregations;
-            let spmm = Self::borrowed_by_spmm::<E>(graph, config, sums, multiprocessors);
-            let floats = products.fold(spmm, u64::max);
-            let bytes = floats.saturating_mul(size_of::<f32>() as u64);
-            footprint.add(MemoryKind::Workspace, bytes);
-        }
-        footprint
+    ) -> Result<Self, Error> {
+        let mut seen = Self::default();
+        Self::of_config::<E>(counts, config, multiprocessors, &mut seen).map(|()| seen)
     }
 
-    /// Floats that the SpMM of any layer borrows at most, along either order of the edges.
-    fn borrowed_by_spmm<E: Element>(
-        graph: &Graph,
+    /// That a training as [`Footprint::of_training`] has it fits where `free` of `total` bytes are free; `None` where nobody
+    /// knows.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] with all that it takes or, where it could not be counted to its end, what it takes at
+    /// least; else those of [`Footprint::of_training`].
+    pub fn check_training<E: Element>(
+        counts: &GraphCounts,
         config: &ModelConfig,
-        aggregations: &[AggregationShape],
-        multiprocessors: u32,
-    ) -> u64 {
-        let mut orders = vec![Rows::of(graph.csr())];
-        if !graph.is_symmetric() {
-            orders.push(Rows::of(graph.transposed()));
-        }
-        let borrowed = |rows| {
-            let of = |shape: &AggregationShape| {
-                let shape = (narrow(shape.columns), shape.heads.map(narrow));
-                spmm::borrowed_floats::<E>(rows, shape, &config.policy, multiprocessors)
+        multiprocessors: Option<u32>,
+        memory: Option<(u64, u64)>,
+    ) -> Result<Self, Error> {
+        let mut seen = Self::default();
+        let counted = Self::of_config::<E>(counts, config, multiprocessors, &mut seen);
+        seen.check(memory)?;
+        counted.map(|()| seen)
+    }
+
+    fn of_config<E: Element>(
+        counts: &GraphCounts,
+        config: &ModelConfig,
+        multiprocessors: Option<u32>,
+        seen: &mut Self,
+    ) -> Result<(), Error> {
+        config.check()?;
+        let shape = [config.features, config.classes];
+        let model = |backend: &Gpu<Dry>| Network::<_, E>::new(backend, config, 0);
+        Self::count(counts, config.norm(), shape, multiprocessors, model, seen)
+    }
+
+    /// [`Footprint::of_training`] of any model, such as one of somebody's own layers, that `model` makes: for `[features,
+    /// classes]`, on a graph with the degree norm `norm`.
+    ///
+    /// # Errors
+    /// Those of `model` and of a step.
+    pub fn of_model<E: Element, M: Model<Gpu<Dry>, E>>(
+        counts: &GraphCounts,
+        norm: Norm,
+        shape: [usize; 2],
+        multiprocessors: Option<u32>,
+        model: impl FnOnce(&Gpu<Dry>) -> Result<M, Error>,
+    ) -> Result<Self, Error> {
+        let mut seen = Self::default();
+        Self::count(counts, norm, shape, multiprocessors, model, &mut seen).map(|()| seen)
+    }
+
+    /// Counts into `seen`, which also has what was counted before an error.
+    fn count<E: Element, M: Model<Gpu<Dry>, E>>(
+        counts: &GraphCounts,
+        norm: Norm,
+        shape: [usize; 2],
+        multiprocessors: Option<u32>,
+        model: impl FnOnce(&Gpu<Dry>) -> Result<M, Error>,
+        seen: &mut Self,
+    ) -> Result<(), Error> {
+        let backend = &Gpu::counting(multiprocessors)?;
+        let run = || {
+            let objective = Objective::<_, E>::counted(backend, counts, norm, shape)?;
+            let train = TrainConfig {
+                record: false,
+                ..TrainConfig::new(E::PRECISION)
             };
-            aggregations.iter().map(of).max().unwrap_or(0)
+            let mut trainer = Trainer::new(backend, &objective, model(backend)?, train)?;
+            trainer.step()?;
+            trainer.evaluate().map(drop)
         };
-        orders.into_iter().map(borrowed).max().unwrap_or(0)
+        let done = run();
+        *seen = backend.memory().into();
+        done
     }
 
     /// Adds to a kind.
@@ -136,12 +145,6 @@ impl Footprint {
             _ => Ok(()),
         }
     }
-}
-
-/// A width or a number of vertices as kernels have them, or one that is as far beyond any memory and leaves room for rounding.
-fn narrow(number: usize) -> u32 {
-    const MOST: u32 = u32::MAX / 4;
-    u32::try_from(number).map_or(MOST, |number| number.min(MOST))
 }
 
 /// Free and total bytes of the machine's memory, or of this process's control group where that has less; `None` where

@@ -2,7 +2,8 @@
 
 use crate::backend::{Backend, MemoryKind, NO_TARGET};
 use crate::error::Error;
-use crate::nn::{Inputs, Propagation};
+use crate::graph::GraphCounts;
+use crate::nn::{Inputs, Norm, Propagation};
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
 
@@ -86,6 +87,26 @@ impl<B: Backend, E: Element> Objective<B, E> {
             splits: upload(&numbers)?,
             targets: upload(&targets)?,
             sizes: splits.map(<[u32]>::len),
+            classes,
+        })
+    }
+
+    /// The task of a graph of `counts` with nothing in its arrays: for a backend that only counts memory.
+    pub(super) fn counted(
+        backend: &B,
+        counts: &GraphCounts,
+        norm: Norm,
+        [features, classes]: [usize; 2],
+    ) -> Result<Self, Error> {
+        let (vertices, kind) = (counts.vertices(), MemoryKind::Features);
+        let numbers = || Array::zeros(backend, vertices, kind);
+        Ok(Self {
+            graph: Propagation::counted(backend, counts, norm)?,
+            features: Matrix::zeros(backend, vertices, features, kind)?,
+            labels: numbers()?,
+            splits: numbers()?,
+            targets: numbers()?,
+            sizes: [vertices, 0, 0],
             classes,
         })
     }

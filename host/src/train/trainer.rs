@@ -105,7 +105,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
             "Trainer",
             "logits of the model",
             objective.classes(),
-            model.logits().columns(),
+            model.classes(),
         )?;
         Ok(Self {
             backend,
@@ -194,22 +194,27 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// # Errors
     /// Those of the device.
     pub fn update(&mut self) -> Result<(), Error> {
-        let mut parameters = self.model.parameters_mut();
-        let mut parameters: Vec<_> = parameters
-            .iter_mut()
-            .map(|parameter| parameter.for_optimizer())
-            .collect();
+        let parameters = self.model.parameters();
         let gradients: Vec<_> = parameters
             .iter()
-            .map(|parameter| parameter.gradient)
+            .map(|parameter| parameter.gradient())
             .collect();
         ops::check_finite(self.backend, &gradients, &mut self.optimizer)?;
-        ops::adam(
-            self.backend,
-            &self.config.adam,
-            &self.optimizer,
-            &mut parameters,
-        )?;
+        // One update for all that share a weight decay.
+        let mut parameters = self.model.parameters_mut();
+        parameters.sort_by(|a, b| a.decay().total_cmp(&b.decay()));
+        for group in parameters.chunk_by_mut(|a, b| a.decay() == b.decay()) {
+            let adam = &self.config.adam;
+            let hyper = AdamHyper {
+                weight_decay: adam.weight_decay * group[0].decay(),
+                ..*adam
+            };
+            let mut group: Vec<_> = group
+                .iter_mut()
+                .map(|parameter| parameter.for_optimizer())
+                .collect();
+            ops::adam(self.backend, &hyper, &self.optimizer, &mut group)?;
+        }
         ops::end_step(self.backend, &self.config.scaling, &mut self.optimizer)
     }
 

@@ -14,7 +14,7 @@ use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
-use halfgnn::graph::Graph;
+use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{ModelConfig, Network, Propagation};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer};
@@ -48,7 +48,7 @@ pub struct TrainBenchArgs {
     #[arg(long = "graph", value_name = "FILE|NAME|kron:SCALE", required = true)]
     pub graphs: Vec<GraphName>,
     /// Models
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [ModelName::Gcn])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [ModelName::default()])]
     pub model: Vec<ModelName>,
     /// Precisions
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PrecisionName::Half, PrecisionName::Float])]
@@ -249,17 +249,20 @@ impl OnGraph<'_, '_> {
         config.policy.edges_per_warp = args.edges_per_warp;
         config.layers = args.layers.map_or(config.layers, |layers| layers as usize);
         let graph = &*config.prepare(self.graph).map_err(Error::from)?;
-        let vertices = graph.vertices();
-        let footprint = Footprint::of_training::<E>(graph, &config, device.multiprocessors);
-        if let Err(error) = footprint.check(device.memory) {
-            self.bench.page.line(&format_args!(
-                "{:<16} {:<5} {:<6} left out: {error}",
-                self.label,
-                name.as_str(),
-                E::PRECISION
-            ));
-            return Ok(());
-        }
+        let counts = GraphCounts::of(graph);
+        let (card, memory) = (device.multiprocessors, device.memory);
+        let footprint = match Footprint::check_training::<E>(&counts, &config, card, memory) {
+            Ok(footprint) => footprint,
+            Err(error) => {
+                self.bench.page.line(&format_args!(
+                    "{:<16} {:<5} {:<6} left out: {error}",
+                    self.label,
+                    name.as_str(),
+                    E::PRECISION
+                ));
+                return Ok(());
+            }
+        };
 
         backend.reset_peak();
         let objective = objective::<B, E>(backend, graph, &config)?;
@@ -268,7 +271,7 @@ impl OnGraph<'_, '_> {
             ..TrainConfig::new(E::PRECISION)
         };
         let layers = config.layers;
-        let model = Network::new(backend, vertices, config, train.seed)?;
+        let model = Network::new(backend, &config, train.seed)?;
         let mut trainer = Trainer::new(backend, &objective, model, train)?;
         for _ in 0..WARM_UP {
             trainer.step()?;
@@ -308,7 +311,7 @@ impl OnGraph<'_, '_> {
             model: name.as_str(),
             graph: self.label,
             device: &backend.name(),
-            vertices,
+            vertices: graph.vertices(),
             edges: graph.edges(),
             features: args.features,
             classes: args.classes,

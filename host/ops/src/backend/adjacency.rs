@@ -2,7 +2,7 @@
 
 use super::{MemoryKind, Storage};
 use crate::error::Error;
-use crate::graph::{Csr, Graph, Starts};
+use crate::graph::{Csr, Graph, GraphCounts, RowCounts, Starts};
 use crate::tensor::Array;
 
 /// One edge order of a graph: row ids, column ids and row offsets, and where rows start ([`Starts`]).
@@ -39,6 +39,33 @@ impl<B: Storage> Adjacency<B> {
             empty_rows: upload(&csr.empty_rows())?,
             starts: Array::from_slice(backend, &starts.words, MemoryKind::Graph)?,
             filled_rows: upload(&starts.filled)?,
+        })
+    }
+
+    /// The arrays of an adjacency of `counts`, without any edge in them: for a backend that only counts memory.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn counted(backend: &B, counts: &RowCounts) -> Result<Self, Error> {
+        let zeros = |len| Array::zeros(backend, len, MemoryKind::Graph);
+        let RowCounts {
+            rows,
+            columns,
+            edges,
+            empty,
+            longest,
+        } = *counts;
+        let kind = MemoryKind::Graph;
+        Ok(Self {
+            rows,
+            columns,
+            longest_row: longest,
+            row_ids: zeros(edges)?,
+            column_ids: zeros(edges)?,
+            offsets: Array::zeros(backend, rows + 1, kind)?,
+            empty_rows: zeros(empty)?,
+            starts: Array::zeros(backend, Starts::words(edges), kind)?,
+            filled_rows: zeros(Starts::filled(rows - empty))?,
         })
     }
 
@@ -79,6 +106,20 @@ impl<B: Storage> DeviceGraph<B> {
         Ok(Self {
             forward: Adjacency::new(backend, graph.csr())?,
             backward,
+        })
+    }
+
+    /// The arrays of a graph of `counts`, as [`Adjacency::counted`] has them.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn counted(backend: &B, counts: &GraphCounts) -> Result<Self, Error> {
+        Ok(Self {
+            forward: Adjacency::counted(backend, &counts.forward)?,
+            backward: match &counts.backward {
+                Some(backward) => Some(Adjacency::counted(backend, backward)?),
+                None => None,
+            },
         })
     }
 

@@ -16,6 +16,11 @@ pub trait Storage: fmt::Debug + Send + Sync + Sized + 'static {
     /// The name a person knows the device by.
     fn name(&self) -> String;
 
+    /// Whether it only counts memory, and keeps no value: then none need be made.
+    fn only_counts(&self) -> bool {
+        false
+    }
+
     /// Memory for `len` elements, all bytes zero.
     ///
     /// # Errors

@@ -16,7 +16,10 @@ impl<D: Driver> Kernels<D> {
     /// Compares `ptx` with the contract and loads it.
     pub fn load(driver: &D, ptx: &str) -> Result<Self, Error> {
         check(ptx)?;
-        let module = driver.load(ptx)?;
+        Self::of_module(driver, driver.load(ptx)?)
+    }
+
+    fn of_module(driver: &D, module: D::Module) -> Result<Self, Error> {
         let functions = entries()
             .map(|entry| Ok((entry.name, driver.function(&module, entry.name)?)))
             .collect::<Result<_, Error>>()?;
@@ -24,6 +27,11 @@ impl<D: Driver> Kernels<D> {
             functions,
             _module: module,
         })
+    }
+
+    /// What the contract names, of a driver that launches nothing and so needs no PTX.
+    pub fn of_contract(driver: &D) -> Result<Self, Error> {
+        Self::of_module(driver, driver.load("")?)
     }
 
     /// Launches the entry `name`; nothing where the grid is empty.

@@ -185,27 +185,4 @@ impl PartialSums {
     }
 }
 
-/// The most floats that the products of a linear map want to borrow in training, of `vertices` rows of `inputs` to as many
-/// of `outputs`: its output, the gradient of its input, and that of its weights with the sums of a bias.
-pub fn borrowed_floats<E: Element>(
-    vertices: u32,
-    (inputs, outputs): (u32, u32),
-    multiprocessors: u32,
-) -> u64 {
-    let products = [
-        ([vertices, outputs, inputs], false),
-        ([vertices, inputs, outputs], false),
-        (
-            [inputs, outputs, vertices],
-            contract::sums_fit(E::PRECISION.format(), inputs),
-        ),
-    ];
-    products
-        .into_iter()
-        .map(|(extents, sums)| {
-            PartialSums::of(E::PRECISION.format(), extents, sums, multiprocessors)
-                .floats(extents[1])
-        })
-        .max()
-        .unwrap_or(0)
 }

@@ -9,24 +9,22 @@ mod buffer;
 mod dense;
 mod kernels;
 mod loss;
-#[doc(hidden)] // what a footprint asks of it
-pub mod matmul;
+mod matmul;
 mod normalize;
 mod optimizer;
 mod recording;
-#[doc(hidden)] // what a footprint asks of it
-pub mod schedule;
+mod schedule;
 mod sddmm;
 mod shadow;
-#[doc(hidden)] // what a footprint asks of it
-pub mod spmm;
+mod spmm;
 mod workspace;
 
 pub use buffer::Buffer;
 pub use recording::Recording;
 
 use super::{Ledger, MemoryKind, MemoryReport, Storage};
-use crate::driver::{Driver, LaunchConfig};
+use crate::driver::dry::Dry;
+use crate::driver::{DeviceInfo, Driver, LaunchConfig};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 use buffer::Allocator;
@@ -46,6 +44,39 @@ pub struct Gpu<D: Driver> {
     workspace: Workspace<D>,
     ledger: Ledger,
     retired: Arc<Retired<D>>,
+    counts: Option<Counts>,
+}
+
+impl Gpu<Dry> {
+    /// A backend that counts the memory that operators want on a card of so many multiprocessors; on the CPU, whose operators
+    /// take every policy and borrow next to nothing, where there are none.
+    pub fn counting(multiprocessors: Option<u32>) -> Result<Self, Error> {
+        let driver = Dry::new(DeviceInfo {
+            name: "a count of memory".into(),
+            compute_capability: (9, 0),
+            multiprocessors: multiprocessors.unwrap_or(1),
+            l2_bytes: 0,
+            memory_bytes: 0,
+            max_shared_bytes: 227 * 1024,
+            memory_bytes_per_second: None,
+            driver_version: None,
+        });
+        let kernels = Kernels::of_contract(&driver)?;
+        let mut counting = Self::of(driver, kernels);
+        counting.counts = Some(if multiprocessors.is_some() {
+            Counts::Card
+        } else {
+            Counts::Cpu
+        });
+        Ok(counting)
+    }
+}
+
+/// What a backend stands for that only counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    Card,
+    Cpu,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -56,14 +87,24 @@ impl<D: Driver> Gpu<D> {
     /// [`Error::Driver`] where it does not load.
     pub fn new(driver: D, ptx: &str) -> Result<Self, Error> {
         let kernels = Kernels::load(&driver, ptx)?;
+        Ok(Self::of(driver, kernels))
+    }
+
+    fn of(driver: D, kernels: Kernels<D>) -> Self {
         let retired = Arc::default();
-        Ok(Self {
+        Self {
             driver,
             kernels,
             workspace: Workspace::new(Arc::clone(&retired)),
             ledger: Ledger::default(),
             retired,
-        })
+            counts: None,
+        }
+    }
+
+    /// Whether it stands for the CPU, whose operators have no plans.
+    fn is_count_of_cpu(&self) -> bool {
+        self.counts == Some(Counts::Cpu)
     }
 
     /// Launches the entry `name` of the launch contract; nothing where the grid is empty.
@@ -133,6 +174,10 @@ impl<D: Driver> Storage for Gpu<D> {
 
     fn name(&self) -> String {
         self.driver.info().name.clone()
+    }
+
+    fn only_counts(&self) -> bool {
+        self.counts.is_some()
     }
 
     fn alloc<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Buffer<D, T>, Error> {

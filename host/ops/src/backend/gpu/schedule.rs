@@ -2,7 +2,6 @@
 
 use crate::backend::{Schedule, SpmmPolicy};
 use crate::error::Error;
-use crate::graph::Csr;
 use halfgnn_contract::spmm::{self as contract, Schedule as Built, Sums};
 
 /// What an SpMM has to share out: the edges, once for each tile of the columns.
@@ -23,19 +22,6 @@ pub struct Rows {
     pub(super) filled: u32,
     /// Edges of the longest row.
     pub(super) longest: u32,
-}
-
-impl Rows {
-    /// Those of `csr`. One that is too large for any SpMM counts as the largest.
-    pub fn of(csr: &Csr) -> Self {
-        let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
-        Self {
-            edges: narrow(csr.edges()),
-            vertices: narrow(csr.vertices()),
-            filled: narrow(csr.vertices() - csr.empty_rows().len()),
-            longest: csr.longest_row(),
-        }
-    }
 }
 
 /// The columns of an operand, as lanes load them.

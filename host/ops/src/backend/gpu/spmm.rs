@@ -50,7 +50,7 @@ impl<D: Driver> Gpu<D> {
         y: &mut Matrix<Self, E>,
         second_sum: Option<Second<'_, D>>,
     ) -> Result<(), Error> {
-        if y.rows() == 0 || y.columns() == 0 {
+        if y.rows() == 0 || y.columns() == 0 || self.is_count_of_cpu() {
             return Ok(());
         }
         let kind = Kind::of::<D, E>(op, second_sum.as_ref());
@@ -267,44 +267,6 @@ impl<D: Driver> Gpu<D> {
 
 /// Floats of what an edge wants to know of its destination.
 const RECORD_FLOATS: u64 = (size_of::<[f32; 4]>() / size_of::<f32>()) as u64;
-
-/// The most floats that a sum over neighbours wants to borrow in training, along `rows`, of so many columns and, where
-/// attention weighs the neighbours, heads: in the forward pass, with factors of columns or without, and for the gradient.
-/// What no kernel can do borrows nothing.
-pub fn borrowed_floats<E: Element>(
-    rows: Rows,
-    (columns, heads): (u32, Option<u32>),
-    policy: &SpmmPolicy,
-    multiprocessors: u32,
-) -> u64 {
-    let kind = |weights, epilogue| {
-        Kind::new::<E>(policy, Aggregation::Sum, weights, heads.is_some(), epilogue)
-    };
-    let (kinds, records) = match heads {
-        None => {
-            let kinds = [Weights::Ones, Weights::ColumnScale]
-                .map(|weights| [false, true].map(|epilogue| kind(weights, epilogue)));
-            (kinds.concat(), 0)
-        }
-        // On the way back there is a record of each vertex and head.
-        Some(heads) => {
-            let kinds = [Weights::SignedAttention, Weights::AttentionGradient]
-                .map(|weights| kind(weights, false));
-            (kinds.to_vec(), u64::from(rows.vertices) * u64::from(heads))
-        }
-    };
-    let (elements, heads) = (
-        columns.next_multiple_of(E::LANES as u32),
-        heads.unwrap_or(1),
-    );
-    let staged = kinds.into_iter().map(|kind| {
-        let columns = Columns::new(elements / kind.load.width(), heads);
-        let plan = kind.plan(policy, &kind.work(rows, columns), multiprocessors);
-        let built = plan.ok().filter(|plan| kind.entry(plan.schedule).is_some());
-        contract::staging_floats(built.map_or(0, |plan| plan.ctas), kind.staged_row(columns))
-    });
-    (RECORD_FLOATS * records).saturating_add(staged.max().unwrap_or(0))
-}
 
 /// What an entry is made of, but its schedule.
 #[derive(Clone, Copy, Debug)]

@@ -123,11 +123,6 @@ impl<B: Backend> Attention<B> {
         Self { policy, ..self }
     }
 
-    /// Floats that [`Attention::new`] allocates.
-    pub const fn floats(vertices: usize, heads: usize) -> usize {
-        vertices.saturating_mul(heads).saturating_mul(5)
-    }
-
     /// `y[i] = Σ_j α(i,j) k(i,j) h[j]` over the edges of row `i`, head by head, with the factors `k` of dropout. A row
     /// without edges becomes zero.
     ///

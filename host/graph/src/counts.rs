@@ -1,0 +1,106 @@
+//! The figures of a graph that its memory on a device follows from.
+
+use super::{Csr, Graph};
+
+/// Figures of one edge order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowCounts {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// Edges.
+    pub edges: usize,
+    /// Rows without edges.
+    pub empty: usize,
+    /// Edges of the longest row.
+    pub longest: u32,
+}
+
+impl RowCounts {
+    /// Those of an adjacency.
+    pub fn of(csr: &Csr) -> Self {
+        let (rows, columns) = csr.shape();
+        Self {
+            rows,
+            columns,
+            edges: csr.edges(),
+            empty: csr.empty_rows().len(),
+            longest: csr.longest_row(),
+        }
+    }
+
+    /// With a self-loop more a row.
+    fn with_self_loops(self) -> Self {
+        Self {
+            edges: self.edges.saturating_add(self.rows),
+            empty: 0,
+            longest: self.longest.saturating_add(1),
+            ..self
+        }
+    }
+}
+
+/// Figures of a graph: what it takes on a device is a function of them, so that it need not be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphCounts {
+    /// Along the edges.
+    pub forward: RowCounts,
+    /// Against them; none where the graph is symmetric.
+    pub backward: Option<RowCounts>,
+    /// Whether every vertex has as many edges in as out, so that one array of degrees does for both.
+    pub balanced: bool,
+}
+
+impl GraphCounts {
+    /// Those of a graph.
+    pub fn of(graph: &Graph) -> Self {
+        let symmetric = graph.is_symmetric();
+        Self {
+            forward: RowCounts::of(graph.csr()),
+            backward: (!symmetric).then(|| RowCounts::of(graph.transposed())),
+            balanced: symmetric || graph.in_degrees() == graph.out_degrees(),
+        }
+    }
+
+    /// Those of a symmetric graph, at most: no row is empty.
+    pub fn symmetric(vertices: usize, edges: usize, longest: u32) -> Self {
+        Self {
+            forward: RowCounts {
+                rows: vertices,
+                columns: vertices,
+                edges,
+                empty: 0,
+                longest,
+            },
+            backward: None,
+            balanced: true,
+        }
+    }
+
+    /// With a self-loop for every vertex, as if none had one.
+    #[must_use]
+    pub fn with_self_loops(self) -> Self {
+        Self {
+            forward: self.forward.with_self_loops(),
+            backward: self.backward.map(RowCounts::with_self_loops),
+            ..self
+        }
+    }
+
+    /// Number of vertices.
+    pub fn vertices(&self) -> usize {
+        self.forward.rows
+    }
+
+    /// Bytes of the graph on the host.
+    pub fn host_bytes(&self) -> u64 {
+        let of = |rows: RowCounts| {
+            let (edges, vertices) = (rows.edges as u64, rows.rows as u64);
+            edges
+                .saturating_mul(8)
+                .saturating_add(vertices.saturating_mul(8))
+        };
+        of(self.forward).saturating_add(self.backward.map_or(0, of))
+    }
+}

@@ -1,0 +1,94 @@
+//! Sums over neighbours.
+
+use super::Context;
+use crate::backend::{Backend, EdgeWeights, Schedule, Spmm, SpmmEpilogue, SpmmPolicy};
+use crate::error::Error;
+use crate::ops;
+use crate::tensor::{Element, Matrix};
+
+/// A sum over neighbours with the degree norms of a [`Propagation`](super::Propagation): `factor · R · A · C · x`.
+#[derive(Clone, Copy, Debug)]
+pub struct Aggregation {
+    /// How it sums up.
+    pub policy: SpmmPolicy,
+    /// Factor of the whole.
+    pub factor: f32,
+}
+
+impl Aggregation {
+    /// `y = factor · R · A · C · x`, and the epilogue; `scaled` where `x` is multiplied by `C` already.
+    ///
+    /// # Errors
+    /// Those of [`ops::spmm`].
+    pub fn forward<B: Backend, E: Element>(
+        self,
+        at: &Context<'_, B, E>,
+        scaled: bool,
+        epilogue: SpmmEpilogue<'_, B, E>,
+        x: &Matrix<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let columns = at.graph.column_scale().filter(|_| !scaled);
+        let op = Spmm {
+            weights: columns.map_or(EdgeWeights::Ones, EdgeWeights::Columns),
+            row_scale: at.graph.row_scale(),
+            scale: self.factor,
+            policy: self.policy,
+            epilogue,
+            ..Spmm::default()
+        };
+        ops::spmm(at.backend, at.graph.forward(), &op, x, y)
+    }
+
+    /// The gradient: through the transposed adjacency the two norms change places, `dx = factor · C · Aᵀ · R · d`, and
+    /// the epilogue; `scaled` where `d` is multiplied by `R` already.
+    ///
+    /// # Errors
+    /// Those of [`ops::spmm`].
+    pub fn backward<B: Backend, E: Element>(
+        self,
+        at: &Context<'_, B, E>,
+        scaled: bool,
+        epilogue: SpmmEpilogue<'_, B, E>,
+        d: &Matrix<B, E>,
+        dx: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let rows = at.graph.row_scale().filter(|_| !scaled);
+        let op = Spmm {
+            weights: rows.map_or(EdgeWeights::Ones, EdgeWeights::Columns),
+            row_scale: at.graph.column_scale(),
+            scale: self.factor,
+            policy: self.policy,
+            epilogue,
+            ..Spmm::default()
+        };
+        ops::spmm(at.backend, at.graph.backward(), &op, d, dx)
+    }
+}
+
+/// Which of a layer's two linear maps comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// `A · (H · W)`: the aggregation sees the layer's outputs.
+    TransformFirst,
+    /// `(A · H) · W`: the aggregation sees the layer's inputs, and its result is stored for the gradient of `W`.
+    AggregateFirst,
+}
+
+impl Order {
+    /// The order whose aggregation is narrower. Aggregating first wants the column factors inside the SpMM, which only
+    /// the default policy has kernels for.
+    pub(super) fn choose(inputs: usize, outputs: usize, policy: SpmmPolicy) -> Self {
+        // Which warp has what is another question.
+        let rounding = SpmmPolicy {
+            schedule: Schedule::Auto,
+            edges_per_warp: None,
+            ..policy
+        };
+        if inputs < outputs && rounding == SpmmPolicy::default() {
+            Order::AggregateFirst
+        } else {
+            Order::TransformFirst
+        }
+    }
+}

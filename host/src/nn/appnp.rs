@@ -1,0 +1,189 @@
+//! Predict, then propagate (Gasteiger, Bojchevski and Günnemann, ICLR 2019): a perceptron makes logits `H⁰` of each vertex
+//! alone, and personalised PageRank spreads them, `H ← (1 − α) · Â · H + α · H⁰`, a few steps of power iteration.
+
+use super::aggregation::Aggregation;
+use super::architecture::{Architecture, LayerOption, number, probability};
+use super::{
+    Context, Dense, InputGradient, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
+    Place, Stage,
+};
+use crate::backend::{Addend, Backend, SpmmEpilogue, SpmmPolicy};
+use crate::error::Error;
+use crate::tensor::{Element, Matrix};
+use serde::{Deserialize, Serialize};
+
+/// `H ← (1 − α) · Â · H + α · H⁰` after a perceptron of two layers of 64 with dropout 0.5, ten times with α = 0.1.
+/// [`ModelConfig::layers`] counts the layers of the perceptron.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Appnp {
+    /// Steps of propagation, `K`.
+    pub steps: usize,
+    /// Probability to start anew, in [0, 1].
+    pub alpha: f32,
+    /// Probability of an input of a step to be dropped in training; that of the perceptron's where absent.
+    pub propagation_dropout: Option<f32>,
+}
+
+impl Default for Appnp {
+    fn default() -> Self {
+        Self {
+            steps: 10,
+            alpha: 0.1,
+            propagation_dropout: None,
+        }
+    }
+}
+
+/// The most steps; a file may name any number.
+const MOST_STEPS: usize = 1000;
+
+impl Architecture for Appnp {
+    const NAME: &'static str = "appnp";
+    const TITLE: &'static str = "Perceptron and personalised PageRank (Gasteiger et al.)";
+    const OPTIONS: &'static [LayerOption<Self>] = &[
+        LayerOption {
+            name: "steps",
+            value: "N",
+            help: "steps of propagation [default: 10]",
+            set: |appnp, text| Ok(appnp.steps = number(text, 1..=MOST_STEPS)?),
+            ..LayerOption::NONE
+        },
+        LayerOption {
+            name: "alpha",
+            value: "X",
+            help: "share of the perceptron's own logits in each step [default: 0.1]",
+            set: |appnp, text| Ok(appnp.alpha = probability(text)?),
+            ..LayerOption::NONE
+        },
+        LayerOption {
+            name: "propagation-dropout",
+            value: "P",
+            help: "probability of an input of a step to be dropped in training [default: that of --dropout]",
+            set: |appnp, text| Ok(appnp.propagation_dropout = Some(probability(text)?)),
+            ..LayerOption::NONE
+        },
+    ];
+
+    fn norm(&self) -> Norm {
+        Norm::Both
+    }
+
+    fn wants_self_loops(&self) -> bool {
+        true
+    }
+
+    /// That of the first layer; the others have none.
+    fn weight_decay(&self) -> f32 {
+        5e-3
+    }
+
+    fn check(&self, model: &ModelConfig) -> Result<(), String> {
+        let dropout = self.propagation_dropout.unwrap_or(model.dropout);
+        if !(1..=MOST_STEPS).contains(&self.steps) {
+            return Err(format!(
+                "{} steps of propagation; there are from 1 to {MOST_STEPS}",
+                self.steps
+            ));
+        }
+        if !(0.0..1.0).contains(&self.alpha) || !(0.0..1.0).contains(&dropout) {
+            return Err(format!(
+                "α {} and the dropout {dropout} of the propagation should be in [0, 1)",
+                self.alpha
+            ));
+        }
+        if model.residual {
+            return Err("APPNP has no residual connections; each step has its own".into());
+        }
+        Ok(())
+    }
+
+    fn stages<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        model: &ModelConfig,
+        seed: u64,
+    ) -> Result<Vec<Stage<B, E>>, Error> {
+        let mut stages = Vec::with_capacity(model.layers + self.steps);
+        for layer in 0..model.layers {
+            let dense = Dense::new(backend, Place { layer, seed }, model.layer(layer))?;
+            let stage = Stage::new(dense).bias().dropout(model.dropout);
+            stages.push(match layer + 1 == model.layers {
+                true => stage.initial(),
+                false => stage.relu(),
+            });
+            if layer > 0 {
+                stages[layer].decay(0.0);
+            }
+        }
+        let dropout = self.propagation_dropout.unwrap_or(model.dropout);
+        for _ in 0..self.steps {
+            let layer = AppnpLayer::new(model.classes, self.alpha, model.policy);
+            stages.push(Stage::new(layer).dropout(dropout));
+        }
+        Ok(stages)
+    }
+}
+
+/// A step of an [`Appnp`], which has no parameters.
+#[derive(Debug)]
+pub struct AppnpLayer {
+    width: usize,
+    alpha: f32,
+    aggregation: Aggregation,
+}
+
+impl AppnpLayer {
+    /// A step of rows of `width`.
+    pub fn new(width: usize, alpha: f32, policy: SpmmPolicy) -> Self {
+        let factor = 1.0 - alpha;
+        Self {
+            width,
+            alpha,
+            aggregation: Aggregation { policy, factor },
+        }
+    }
+}
+
+impl<B: Backend, E: Element> Layer<B, E> for AppnpLayer {
+    fn widths(&self) -> (usize, usize) {
+        (self.width, self.width)
+    }
+
+    fn forward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
+    ) -> Result<(), Error> {
+        let initial = Addend {
+            matrix: at.initial()?,
+            factor: self.alpha,
+            row_scale: None,
+            epsilon: None,
+        };
+        y.aggregate(at, self.aggregation, false, Some(initial), x)
+    }
+
+    fn backward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        _x: &Matrix<B, E>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        at.add_to_initial(self.alpha, dy.matrix())?;
+        if !dx.is_wanted() {
+            return Ok(());
+        }
+        let (plain, dx) = (SpmmEpilogue::default(), dx.matrix(at)?);
+        self.aggregation.backward(at, false, plain, dy.matrix(), dx)
+    }
+
+    fn parameters(&self) -> Vec<&Parameter<B, E>> {
+        Vec::new()
+    }
+
+    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,469 @@
+//! Which models there are by name: what a file of one says about it, and the one list that they are on.
+//!
+//! A model has a file: its configuration, its options on a command line, its stages and their parameters. The list
+//! [`ConvolutionConfig`] is made from names each on one line. Checkpoints, `--model`, its options and their help follow.
+
+use super::appnp::Appnp;
+use super::gat::Gat;
+use super::gcn::Gcn;
+use super::gcnii::Gcnii;
+use super::gin::Gin;
+use super::sage::Sage;
+use super::{Layer, ModelConfig, Norm, Place, Stage};
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::tensor::Element;
+use serde::de::{DeserializeOwned, MapAccess, Visitor, value::UnitDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// A kind of model: its configuration, whose default is the customary one, and what follows from it.
+pub trait Architecture:
+    Clone + Default + fmt::Debug + PartialEq + Serialize + DeserializeOwned + 'static
+{
+    /// The name, in lower case, as it is typed and as checkpoints have it.
+    const NAME: &'static str;
+    /// What it is, in a line of help.
+    const TITLE: &'static str;
+    /// Options of a command line, which are set in this order.
+    const OPTIONS: &'static [LayerOption<Self>] = &[];
+    /// Whether [`ModelConfig::policy`] has a meaning, or why not.
+    const POLICY: Result<(), &'static str> = Ok(());
+
+    /// Makes the shape of a model the customary one of this kind, where that is not two layers of 64 with dropout 0.5.
+    fn shape(&self, _model: &mut ModelConfig) {}
+
+    /// The degree norm that the model's [`Propagation`](super::Propagation) has to have.
+    fn norm(&self) -> Norm;
+
+    /// Whether every vertex wants an edge to itself, having no other way to hear of itself.
+    fn wants_self_loops(&self) -> bool {
+        false
+    }
+
+    /// The L2 penalty that such models are customarily trained with.
+    fn weight_decay(&self) -> f32 {
+        5e-4
+    }
+
+    /// That there is such a model, or why not; what all kinds share is checked already.
+    ///
+    /// # Errors
+    /// What is wrong, in a few words.
+    fn check(&self, _model: &ModelConfig) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The model's stages, with the weights of `seed`.
+    ///
+    /// # Errors
+    /// Those of [`Parameter::weights`](super::Parameter::weights).
+    fn stages<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        model: &ModelConfig,
+        seed: u64,
+    ) -> Result<Vec<Stage<B, E>>, Error>;
+}
+
+/// The stages of a model that is [`ModelConfig::layers`] layers of one kind: each has a bias and drops its input, all but
+/// the last have a ReLU, and where the model is residual and widths agree the input is added.
+///
+/// # Errors
+/// Those of `layer`, which makes one of so many inputs and outputs.
+pub fn stack<B: Backend, E: Element, L: Layer<B, E> + 'static>(
+    model: &ModelConfig,
+    seed: u64,
+    layer: impl Fn(Place, (usize, usize)) -> Result<L, Error>,
+) -> Result<Vec<Stage<B, E>>, Error> {
+    let stage = |number| {
+        let widths = model.layer(number);
+        let place = Place {
+            layer: number,
+            seed,
+        };
+        let stage = Stage::new(layer(place, widths)?)
+            .bias()
+            .dropout(model.dropout);
+        let stage = match number + 1 == model.layers {
+            true => stage,
+            false => stage.relu(),
+        };
+        Ok(match model.residual && widths.0 == widths.1 {
+            true => stage.residual(),
+            false => stage,
+        })
+    };
+    (0..model.layers).map(stage).collect()
+}
+
+/// An option of a command line that an [`Architecture`] has.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerOption<C> {
+    /// The name, without dashes. Kinds may share one, each with its own meaning.
+    pub name: &'static str,
+    /// What stands for its value in help; empty where it takes none or has [choices](LayerOption::choices).
+    pub value: &'static str,
+    /// What its value may be, each with a line of help; empty where that is not a list.
+    pub choices: &'static [(&'static str, &'static str)],
+    /// A line of help, which begins in lower case: the kind's name comes before it.
+    pub help: &'static str,
+    /// Sets it from its text, or says what is wanted instead, after "it must be".
+    pub set: fn(&mut C, &str) -> Result<(), String>,
+}
+
+impl<C> LayerOption<C> {
+    /// What an option that says nothing has.
+    pub const NONE: Self = Self {
+        name: "",
+        value: "",
+        choices: &[],
+        help: "",
+        set: |_, _| Ok(()),
+    };
+}
+
+fn parsed<T: std::str::FromStr>(
+    text: &str,
+    valid: impl Fn(&T) -> bool,
+    wanted: &str,
+) -> Result<T, String> {
+    let value = text.parse().ok().filter(valid);
+    value.ok_or_else(|| format!("it must be {wanted}"))
+}
+
+/// A whole number in `range`.
+///
+/// # Errors
+/// What is wanted.
+pub fn number(text: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
+    let wanted = format!("a whole number from {} to {}", range.start(), range.end());
+    parsed(text, |value| range.contains(value), &wanted)
+}
+
+/// A number.
+///
+/// # Errors
+/// What is wanted.
+pub fn finite(text: &str) -> Result<f32, String> {
+    parsed(text, |value: &f32| value.is_finite(), "a number")
+}
+
+/// A number from 0 on.
+///
+/// # Errors
+/// What is wanted.
+pub fn not_negative(text: &str) -> Result<f32, String> {
+    let valid = |value: &f32| value.is_finite() && *value >= 0.0;
+    parsed(text, valid, "0 or a number above it")
+}
+
+/// A number in [0, 1).
+///
+/// # Errors
+/// What is wanted.
+pub fn probability(text: &str) -> Result<f32, String> {
+    let valid = |value: &f32| (0.0..1.0).contains(value);
+    parsed(text, valid, "at least 0 and below 1")
+}
+
+/// A kind of model as a command line shows it.
+#[derive(Clone, Debug)]
+pub struct ModelKind {
+    /// The name, as it is typed.
+    pub name: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// Its options.
+    pub options: Vec<ModelOption>,
+    /// Its customary configuration.
+    pub convolution: ConvolutionConfig,
+    /// Whether [`ModelConfig::policy`] has a meaning, or why not.
+    pub policy: Result<(), &'static str>,
+}
+
+impl ModelKind {
+    fn of<A: Architecture + Into<ConvolutionConfig>>() -> Self {
+        let option = |option: &LayerOption<A>| ModelOption {
+            name: option.name,
+            value: option.value,
+            choices: option.choices,
+            help: option.help,
+        };
+        Self {
+            name: A::NAME,
+            title: A::TITLE,
+            options: A::OPTIONS.iter().map(option).collect(),
+            convolution: A::default().into(),
+            policy: A::POLICY,
+        }
+    }
+}
+
+/// A [`LayerOption`] of whatever kind.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelOption {
+    /// The name, without dashes.
+    pub name: &'static str,
+    /// What stands for its value in help.
+    pub value: &'static str,
+    /// What its value may be.
+    pub choices: &'static [(&'static str, &'static str)],
+    /// A line of help.
+    pub help: &'static str,
+}
+
+fn set<A: Architecture>(config: &mut A, name: &str, text: &str) -> Result<(), String> {
+    match A::OPTIONS.iter().find(|option| option.name == name) {
+        Some(option) => (option.set)(config, text),
+        None => Err(format!("there is no option {name} of {}", A::NAME)),
+    }
+}
+
+/// Layers that this program does not have: those of somebody else's, who trains them by
+/// [`Network::from_layers`](super::Network::from_layers) and keeps them in checkpoints under a name of their own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtherLayers {
+    /// The name.
+    pub name: String,
+    /// Their configuration, as it stands in a checkpoint.
+    pub config: serde_json::Value,
+}
+
+/// Makes the list.
+macro_rules! models {
+    ($($(#[$doc:meta])* $kind:ident,)*) => {
+        /// The kind of a model's layers.
+        ///
+        /// In a file it is `{"name": configuration}`, or the name alone where there is nothing to configure.
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub enum ConvolutionConfig {
+            $($(#[$doc])* $kind($kind),)*
+            /// Somebody else's.
+            Other(OtherLayers),
+        }
+
+        $(impl From<$kind> for ConvolutionConfig {
+            fn from(config: $kind) -> Self {
+                Self::$kind(config)
+            }
+        })*
+
+        impl ConvolutionConfig {
+            /// All kinds that the program has, in the order of the list.
+            pub fn kinds() -> Vec<ModelKind> {
+                vec![$(ModelKind::of::<$kind>(),)*]
+            }
+
+            /// The name, in lower case, such as `gcn`.
+            pub fn name(&self) -> &str {
+                match self {
+                    $(Self::$kind(_) => $kind::NAME,)*
+                    Self::Other(other) => &other.name,
+                }
+            }
+
+            /// Sets one of the kind's [options](Architecture::OPTIONS).
+            ///
+            /// # Errors
+            /// What is wanted instead of `text`, or that there is no such option.
+            pub fn set(&mut self, option: &str, text: &str) -> Result<(), String> {
+                match self {
+                    $(Self::$kind(config) => set(config, option, text),)*
+                    Self::Other(other) => Err(other.refusal()),
+                }
+            }
+
+            pub(super) fn shape(&self, model: &mut ModelConfig) {
+                match self {
+                    $(Self::$kind(config) => config.shape(model),)*
+                    Self::Other(_) => {}
+                }
+            }
+
+            pub(super) fn norm(&self) -> Norm {
+                match self {
+                    $(Self::$kind(config) => config.norm(),)*
+                    Self::Other(_) => Norm::None,
+                }
+            }
+
+            pub(super) fn wants_self_loops(&self) -> bool {
+                match self {
+                    $(Self::$kind(config) => config.wants_self_loops(),)*
+                    Self::Other(_) => false,
+                }
+            }
+
+            pub(super) fn weight_decay(&self) -> f32 {
+                match self {
+                    $(Self::$kind(config) => config.weight_decay(),)*
+                    Self::Other(_) => 5e-4,
+                }
+            }
+
+            pub(super) fn check(&self, model: &ModelConfig) -> Result<(), String> {
+                match self {
+                    $(Self::$kind(config) => config.check(model),)*
+                    Self::Other(other) => Err(other.refusal()),
+                }
+            }
+
+            pub(super) fn stages<B: Backend, E: Element>(
+                &self,
+                backend: &B,
+                model: &ModelConfig,
+                seed: u64,
+            ) -> Result<Vec<Stage<B, E>>, Error> {
+                match self {
+                    $(Self::$kind(config) => config.stages(backend, model, seed),)*
+                    Self::Other(other) => Err(Error::Unsupported {
+                        operator: "Network",
+                        reason: other.refusal(),
+                    }),
+                }
+            }
+        }
+
+        impl Serialize for ConvolutionConfig {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$kind(config) => write(to, config),)*
+                    Self::Other(OtherLayers { name, config }) => {
+                        to.collect_map([(name, config)])
+                    }
+                }
+            }
+        }
+
+        impl<'de> Visitor<'de> for ByName {
+            type Value = ConvolutionConfig;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a model, with its configuration if it has one")
+            }
+
+            fn visit_str<Er: serde::de::Error>(self, name: &str) -> Result<Self::Value, Er> {
+                match name {
+                    $($kind::NAME => $kind::deserialize(UnitDeserializer::new())
+                        .map(ConvolutionConfig::$kind),)*
+                    other => Ok(ConvolutionConfig::Other(OtherLayers {
+                        name: other.to_owned(),
+                        config: serde_json::Value::Null,
+                    })),
+                }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let Some(name) = map.next_key::<String>()? else {
+                    return Err(serde::de::Error::custom("no model is named"));
+                };
+                Ok(match name.as_str() {
+                    $($kind::NAME => ConvolutionConfig::$kind(map.next_value()?),)*
+                    _ => ConvolutionConfig::Other(OtherLayers {
+                        config: map.next_value()?,
+                        name,
+                    }),
+                })
+            }
+        }
+    };
+}
+
+models! {
+    /// A graph convolutional network.
+    Gcn,
+    /// A graph attention network.
+    Gat,
+    /// A graph isomorphism network.
+    Gin,
+    /// GraphSAGE.
+    Sage,
+    /// Predict, then propagate.
+    Appnp,
+    /// A deep graph convolutional network.
+    Gcnii,
+}
+
+impl OtherLayers {
+    fn refusal(&self) -> String {
+        let name = crate::message::shortened(&crate::message::escaped(&self.name)).to_string();
+        format!("`{name}` is no model of this program; build it by Network::from_layers")
+    }
+}
+
+/// A configuration under its name; the name alone where there is nothing to configure.
+fn write<A: Architecture, S: Serializer>(to: S, config: &A) -> Result<S::Ok, S::Error> {
+    if size_of::<A>() == 0 {
+        to.serialize_str(A::NAME)
+    } else {
+        to.collect_map([(A::NAME, config)])
+    }
+}
+
+/// Reads a [`ConvolutionConfig`].
+struct ByName;
+
+impl<'de> Deserialize<'de> for ConvolutionConfig {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ByName)
+    }
+}
+
+impl fmt::Display for ConvolutionConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_are_written_as_ever_and_read_back() {
+        let known = [
+            (Gcn::default().into(), r#"{"gcn":{"norm":"both"}}"#),
+            (
+                Gat::default().into(),
+                r#"{"gat":{"heads":1,"slope":0.2,"attention_dropout":0.0}}"#,
+            ),
+            (
+                Gin::default().into(),
+                r#"{"gin":{"aggregate":"mean","lambda":0.1,"epsilon":-0.95,"learn_epsilon":false,"statistics":"batch"}}"#,
+            ),
+            (ConvolutionConfig::from(Sage), r#""sage""#),
+        ];
+        for (config, text) in known {
+            assert_eq!(serde_json::to_string(&config).unwrap(), text);
+            assert_eq!(
+                serde_json::from_str::<ConvolutionConfig>(text).unwrap(),
+                config
+            );
+        }
+        for kind in ConvolutionConfig::kinds() {
+            let text = serde_json::to_string(&kind.convolution).unwrap();
+            let read: ConvolutionConfig = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, kind.convolution);
+            assert_eq!(read.name(), kind.name);
+        }
+        let other: ConvolutionConfig = serde_json::from_str(r#"{"mine":{"a":1}}"#).unwrap();
+        assert_eq!(
+            serde_json::to_string(&other).unwrap(),
+            r#"{"mine":{"a":1}}"#
+        );
+        let refused = ModelConfig::of(other, 2, 2)
+            .check()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("`mine` is no model of this program"),
+            "{refused}"
+        );
+        assert!(serde_json::from_str::<ConvolutionConfig>(r#"{"gcn":{"norm":"odd"}}"#).is_err());
+        assert!(serde_json::from_str::<ConvolutionConfig>("{}").is_err());
+        assert!(serde_json::from_str::<ConvolutionConfig>(r#""gcn""#).is_err());
+    }
+}

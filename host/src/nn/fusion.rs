@@ -1,0 +1,327 @@
+//! Where a layer's operators meet what is around it: its output on the way to bias, ReLU and dropout, the gradient that
+//! comes back from them, and the gradient that it sends on.
+//!
+//! Each is one value that knows what is wanted and what of it has been done. A layer that uses it as a plain matrix gets
+//! the same results in more passes: what its operators did not do on their way, `finish` does.
+
+use super::{Aggregation, Context};
+use crate::backend::{
+    Activation, Addend, Backend, Beside, Combine, Dropout, Epilogue, Form, Normalization,
+    SpmmEpilogue,
+};
+use crate::error::Error;
+use crate::ops;
+use crate::tensor::{Element, Matrix};
+
+fn unwritten<T>(layer: usize, what: &str) -> Result<T, Error> {
+    Err(Error::Unsupported {
+        operator: "Network",
+        reason: format!("layer {layer} returned without {what}"),
+    })
+}
+
+/// What follows a layer: `dropout(relu(y + x + b))`, each part where it is wanted.
+#[derive(Debug)]
+pub(super) struct After<'a, B: Backend, E: Element> {
+    pub(super) bias: Option<&'a Matrix<B, f32>>,
+    pub(super) relu: bool,
+    pub(super) dropout: Option<Dropout<'a, B>>,
+    /// The layer's input, where it is added to the output.
+    pub(super) residual: Option<&'a Matrix<B, E>>,
+}
+
+/// Where a layer's output goes.
+///
+/// The last operator of a layer writes it by [`Output::product`], [`Output::aggregate`] or [`Output::copy`], which also do
+/// what follows where they can, or into [`Output::matrix`]. Any of them may come again: the last counts.
+#[derive(Debug)]
+pub struct Output<'a, B: Backend, E: Element> {
+    backend: &'a B,
+    y: &'a mut Matrix<B, E>,
+    after: After<'a, B, E>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unwritten,
+    /// By the layer; what follows is to be done.
+    Written,
+    /// With all that follows.
+    Finished,
+}
+
+impl<'a, B: Backend, E: Element> Output<'a, B, E> {
+    pub(super) fn new(backend: &'a B, y: &'a mut Matrix<B, E>, after: After<'a, B, E>) -> Self {
+        Self {
+            backend,
+            y,
+            after,
+            state: State::Unwritten,
+        }
+    }
+
+    /// Columns of the output.
+    pub fn columns(&self) -> usize {
+        self.y.columns()
+    }
+
+    /// The output as it is before bias, ReLU and dropout, to be written: they follow in a pass of their own.
+    pub fn matrix(&mut self) -> &mut Matrix<B, E> {
+        self.state = State::Written;
+        self.y
+    }
+
+    /// `y = a · b`, of a normalisation of `a` where there is one, and what follows.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_beside`].
+    pub fn product(
+        &mut self,
+        normalization: Option<&Normalization<'_, B>>,
+        a: &Matrix<B, E>,
+        b: &Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let (bias, relu) = self.epilogue();
+        let epilogue = Epilogue {
+            bias,
+            relu,
+            ..Epilogue::default()
+        };
+        let beside = Beside {
+            normalization,
+            ..Beside::default()
+        };
+        ops::matmul_beside(self.backend, Form::NN, a, b, &epilogue, beside, self.y)
+    }
+
+    /// The sum over neighbours of `x`, as [`Aggregation::forward`] has it, with a matrix that is added to it if there is one,
+    /// and what follows.
+    ///
+    /// # Errors
+    /// Those of [`ops::spmm`].
+    pub fn aggregate(
+        &mut self,
+        at: &Context<'_, B, E>,
+        aggregation: Aggregation,
+        scaled: bool,
+        addend: Option<Addend<'_, B, E>>,
+        x: &Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let (bias, relu) = self.epilogue();
+        let epilogue = SpmmEpilogue { addend, bias, relu };
+        aggregation.forward(at, scaled, epilogue, x, self.y)
+    }
+
+    /// `y = kept`, a matrix that the layer keeps for its backward pass, and what follows.
+    ///
+    /// # Errors
+    /// Those of [`ops::combine`] and [`ops::activate`].
+    pub fn copy(&mut self, kept: &Matrix<B, E>) -> Result<(), Error> {
+        if self.after.residual.is_some() {
+            self.state = State::Written;
+            return ops::combine(self.backend, &Combine::copy(), kept, self.y);
+        }
+        self.state = State::Finished;
+        let activation = self.activation();
+        ops::activate(self.backend, &activation, Some(kept), self.y)
+    }
+
+    /// What the last operator does of what follows: a bias and a ReLU, where neither an addition nor a dropout comes
+    /// between.
+    fn epilogue(&mut self) -> (Option<&'a Matrix<B, f32>>, bool) {
+        if self.after.residual.is_some() || self.after.dropout.is_some() {
+            self.state = State::Written;
+            return (None, false);
+        }
+        self.state = State::Finished;
+        (self.after.bias, self.after.relu)
+    }
+
+    fn activation(&self) -> Activation<'a, B> {
+        Activation {
+            bias: self.after.bias,
+            relu: self.after.relu,
+            dropout: self.after.dropout,
+        }
+    }
+
+    /// Does what the layer left.
+    pub(super) fn finish(self, layer: usize) -> Result<(), Error> {
+        match self.state {
+            State::Unwritten => return unwritten(layer, "writing its output"),
+            State::Finished => return Ok(()),
+            State::Written => {}
+        }
+        if let Some(x) = self.after.residual {
+            ops::combine(self.backend, &Combine::sum(), x, self.y)?;
+        }
+        let activation = self.activation();
+        if activation.bias.is_none() && !activation.relu && activation.dropout.is_none() {
+            return Ok(());
+        }
+        ops::activate(self.backend, &activation, None, self.y)
+    }
+}
+
+/// The gradient of a layer's output, before bias, ReLU and dropout, which are undone. The sums of its columns are the
+/// gradient of the bias: they come out beside [`OutputGradient::weight_gradient`], or in a pass of their own before the
+/// layer [overwrites](OutputGradient::overwrite) the gradient or when it is done.
+#[derive(Debug)]
+pub struct OutputGradient<'a, B: Backend, E: Element> {
+    backend: &'a B,
+    d: &'a mut Matrix<B, E>,
+    /// Where the sums of columns go; none once they are there.
+    column_sums: Option<&'a mut Matrix<B, f32>>,
+}
+
+impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
+    pub(super) fn new(
+        backend: &'a B,
+        d: &'a mut Matrix<B, E>,
+        column_sums: Option<&'a mut Matrix<B, f32>>,
+    ) -> Self {
+        Self {
+            backend,
+            d,
+            column_sums,
+        }
+    }
+
+    /// The gradient, destinations × outputs.
+    pub fn matrix(&self) -> &Matrix<B, E> {
+        self.d
+    }
+
+    /// The gradient, to be changed in place. It is the layer's from then on.
+    ///
+    /// # Errors
+    /// Those of [`ops::column_sums`].
+    pub fn overwrite(&mut self) -> Result<&mut Matrix<B, E>, Error> {
+        self.sum_columns()?;
+        Ok(self.d)
+    }
+
+    /// `gradient = factor · xᵀ · d`, that of the weights of a linear map whose output is the layer's; of a normalisation of
+    /// `x` where there is one.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_beside`].
+    pub fn weight_gradient(
+        &mut self,
+        factor: f32,
+        normalization: Option<&Normalization<'_, B>>,
+        x: &Matrix<B, E>,
+        gradient: &mut Matrix<B, f32>,
+    ) -> Result<(), Error> {
+        let epilogue = Epilogue {
+            alpha: factor,
+            ..Epilogue::default()
+        };
+        let beside = Beside {
+            normalization,
+            column_sums: self.column_sums.take(),
+            ..Beside::default()
+        };
+        let (backend, d) = (self.backend, &*self.d);
+        ops::matmul_beside(backend, Form::TN, x, d, &epilogue, beside, gradient)
+    }
+
+    fn sum_columns(&mut self) -> Result<(), Error> {
+        match self.column_sums.take() {
+            Some(sums) => ops::column_sums(self.backend, self.d, sums),
+            None => Ok(()),
+        }
+    }
+
+    /// Does what the layer left.
+    pub(super) fn finish(mut self) -> Result<(), Error> {
+        self.sum_columns()
+    }
+}
+
+/// Where the gradient of a layer's input goes, where it is wanted: the last operator of a backward pass writes it by
+/// [`InputGradient::product`], which also undoes the ReLU and the dropout before the layer, or into
+/// [`InputGradient::matrix`].
+#[derive(Debug)]
+pub struct InputGradient<'a, B: Backend, E: Element> {
+    wanted: bool,
+    x: &'a Matrix<B, E>,
+    /// The factor of what ReLU and dropout before the layer let through, which is where `x` is positive.
+    through: Option<f32>,
+    dx: Option<Matrix<B, E>>,
+    undone: bool,
+}
+
+impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
+    pub(super) fn new(wanted: bool, x: &'a Matrix<B, E>, through: Option<f32>) -> Self {
+        Self {
+            wanted,
+            x,
+            through,
+            dx: None,
+            undone: false,
+        }
+    }
+
+    /// Whether anybody reads it. Where nobody does, writing it is work for nothing, and no mistake.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// `dx = d · weightᵀ`, where it is wanted.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_beside`].
+    pub fn product(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        d: &Matrix<B, E>,
+        weight: &Matrix<B, E>,
+    ) -> Result<(), Error> {
+        if !self.wanted {
+            return Ok(());
+        }
+        let (x, through) = (self.x, self.through);
+        let backend = at.backend;
+        let dx = self.matrix(at)?;
+        let epilogue = Epilogue {
+            alpha: through.unwrap_or(1.0),
+            ..Epilogue::default()
+        };
+        let beside = Beside {
+            positive: through.map(|_| x),
+            ..Beside::default()
+        };
+        ops::matmul_beside(backend, Form::NT, d, weight, &epilogue, beside, dx)?;
+        self.undone = through.is_some();
+        Ok(())
+    }
+
+    /// The gradient, sources × inputs, of any content at first.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::zeros`].
+    pub fn matrix(&mut self, at: &mut Context<'_, B, E>) -> Result<&mut Matrix<B, E>, Error> {
+        self.undone = false;
+        match &mut self.dx {
+            Some(dx) => Ok(dx),
+            none => Ok(none.insert(at.pool.take(at.backend, self.x.shape())?)),
+        }
+    }
+
+    /// The gradient where it was wanted, and whether ReLU and dropout before the layer are undone.
+    pub(super) fn finish(
+        self,
+        at: &mut Context<'_, B, E>,
+    ) -> Result<(Option<Matrix<B, E>>, bool), Error> {
+        match (self.wanted, self.dx) {
+            (true, None) => unwritten(at.layer, "writing the gradient of its input"),
+            (true, dx) => Ok((dx, self.undone)),
+            (false, dx) => {
+                dx.into_iter().for_each(|dx| at.give(dx));
+                Ok((None, false))
+            }
+        }
+    }
+}

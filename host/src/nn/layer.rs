@@ -1,0 +1,243 @@
+//! What a layer is, and what it computes with.
+
+use super::{
+    InputGradient, Mode, Output, OutputGradient, Parameter, Pool, Propagation, glorot_uniform,
+};
+use crate::backend::{Backend, Combine, Dropout};
+use crate::error::Error;
+use crate::ops;
+use crate::tensor::{Element, Matrix};
+use std::fmt;
+
+/// A layer of a [`Network`](super::Network): sources × inputs to destinations × outputs. Anybody can write one.
+///
+/// Bias, ReLU, dropout and residual connection come around it and are not its own: a [`Stage`](super::Stage) says which.
+/// A layer offers what its operators can do of them on their way by writing through [`Output`], reading gradients through
+/// [`OutputGradient`] and giving its own through [`InputGradient`]. Whatever it leaves to them is done after it in passes
+/// of their own, so that nothing can be forgotten, and what it does not write at all is an error.
+pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
+    /// Inputs and outputs: columns of `x` and of `y`.
+    fn widths(&self) -> (usize, usize);
+
+    /// Computes `y` from `x`, and keeps what [`Layer::backward`] wants to see again.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    fn forward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
+    ) -> Result<(), Error>;
+
+    /// The gradients of the parameters and, where it is wanted, `dx` from `dy`, for the forward pass before.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    fn backward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error>;
+
+    /// Whether there is [`Layer::repeat`].
+    fn repeats(&self) -> bool {
+        false
+    }
+
+    /// Computes `y` once more from what the last [`Layer::forward`] kept, bit for bit, of a layer that
+    /// [repeats](Layer::repeats).
+    ///
+    /// # Errors
+    /// Those of the operators.
+    fn repeat(&self, _at: &mut Context<'_, B, E>, _y: &mut Output<'_, B, E>) -> Result<(), Error> {
+        Err(Error::Unsupported {
+            operator: "Model::backward",
+            reason: "the layer keeps too little to compute its output once more".into(),
+        })
+    }
+
+    /// The parameters, in a fixed order. A network puts `layers.N.` before their names.
+    fn parameters(&self) -> Vec<&Parameter<B, E>>;
+
+    /// The parameters, in the same order.
+    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>>;
+
+    /// Running statistics and the like, by name: see [`Model::buffers`](super::Model::buffers).
+    fn buffers(&self) -> Vec<(&'static str, &Matrix<B, f32>)> {
+        Vec::new()
+    }
+
+    /// The same, in the same order.
+    fn buffers_mut(&mut self) -> Vec<(&'static str, &mut Matrix<B, f32>)> {
+        Vec::new()
+    }
+
+    /// What is kept of the last forward pass, by name, in the order in which it was computed.
+    fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
+        Vec::new()
+    }
+}
+
+/// What a layer computes with.
+#[derive(Debug)]
+pub struct Context<'a, B: Backend, E: Element> {
+    /// Where it computes.
+    pub backend: &'a B,
+    /// The graph and its degree norms.
+    pub graph: &'a Propagation<B>,
+    /// What the pass is for.
+    pub mode: Mode<'a, B>,
+    /// Lends matrices for the length of an operator.
+    pub pool: &'a mut Pool<B, E>,
+    /// The layer's number in its network.
+    pub(super) layer: usize,
+    pub(super) initial: Option<&'a Matrix<B, E>>,
+    pub(super) d_initial: &'a mut Option<Matrix<B, E>>,
+}
+
+impl<'a, B: Backend, E: Element> Context<'a, B, E> {
+    /// Rows of the layer's output: the destinations of the graph.
+    pub fn rows(&self) -> usize {
+        self.graph.vertices()
+    }
+
+    /// A matrix with a row for each destination and any content, to [give](Context::give) back.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::zeros`].
+    pub fn take(&mut self, columns: usize) -> Result<Matrix<B, E>, Error> {
+        self.pool.take(self.backend, (self.rows(), columns))
+    }
+
+    /// Gives a matrix back to the pool.
+    pub fn give(&mut self, matrix: Matrix<B, E>) {
+        self.pool.give(matrix);
+    }
+
+    /// The layer's own dropout `number`, beside that of its input; none in evaluation, or where nothing is dropped.
+    pub fn dropout(&self, probability: f32, number: u32) -> Option<Dropout<'a, B>> {
+        let stream = (number + 1) << 16;
+        dropout(probability, stream + self.layer as u32, self.mode)
+    }
+
+    /// The output of the network's initial stage, `H⁰`, before any dropout.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where no stage before the layer's is the [initial](super::Stage::initial) one.
+    pub fn initial(&self) -> Result<&'a Matrix<B, E>, Error> {
+        self.initial.ok_or_else(|| Error::Unsupported {
+            operator: "Network",
+            reason: format!(
+                "layer {} reads the initial rows, and no stage before it is marked with Stage::initial",
+                self.layer
+            ),
+        })
+    }
+
+    /// Adds `factor · d` to the gradient of [`Context::initial`].
+    ///
+    /// # Errors
+    /// Those of [`ops::combine`].
+    pub fn add_to_initial(&mut self, factor: f32, d: &Matrix<B, E>) -> Result<(), Error> {
+        let mut term = Combine {
+            x_factor: factor,
+            ..Combine::sum()
+        };
+        let sum = match &mut *self.d_initial {
+            Some(sum) => sum,
+            none => {
+                term.y_factor = 0.0;
+                none.insert(self.pool.take(self.backend, d.shape())?)
+            }
+        };
+        ops::combine(self.backend, &term, d, sum)
+    }
+}
+
+/// Tags the random numbers of dropout, so that initial weights share none with them.
+const DROPOUT_STREAM: u32 = 0x6472_6f70;
+
+/// The dropout number `number` of a model; none in evaluation, or where nothing is dropped.
+pub(super) fn dropout<B: Backend>(
+    probability: f32,
+    number: u32,
+    mode: Mode<'_, B>,
+) -> Option<Dropout<'_, B>> {
+    match mode {
+        Mode::Train { seed, state } if probability > 0.0 => Some(Dropout {
+            probability,
+            seed,
+            stream: DROPOUT_STREAM.wrapping_add(number),
+            state,
+        }),
+        _ => None,
+    }
+}
+
+/// A matrix that a layer keeps from one pass to the next. Layers know widths; it has rows when there are inputs.
+#[derive(Debug)]
+pub struct Kept<B: Backend, E: Element>(Matrix<B, E>);
+
+impl<B: Backend, E: Element> Kept<B, E> {
+    /// A matrix of `columns` columns, without rows yet.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::zeros`].
+    pub fn new(backend: &B, columns: usize) -> Result<Self, Error> {
+        let kind = crate::backend::MemoryKind::Activations;
+        Matrix::zeros(backend, 0, columns, kind).map(Self)
+    }
+
+    /// The matrix with `rows` rows of any content.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::zeros`].
+    pub fn room(&mut self, backend: &B, rows: usize) -> Result<&mut Matrix<B, E>, Error> {
+        if self.0.rows() != rows {
+            let kind = crate::backend::MemoryKind::Activations;
+            self.0 = Matrix::zeros(backend, rows, self.0.columns(), kind)?;
+        }
+        Ok(&mut self.0)
+    }
+
+    /// What was kept.
+    pub fn get(&self) -> &Matrix<B, E> {
+        &self.0
+    }
+}
+
+/// What the initial weights of a layer are made from: the seed of the run, and the layer's number in its model.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The layer's number.
+    pub layer: usize,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Place {
+    /// Initial weights of a linear map, the `number`-th of the layer.
+    ///
+    /// # Errors
+    /// Those of [`Parameter::weights`].
+    pub fn weights<B: Backend, E: Element>(
+        self,
+        backend: &B,
+        name: &str,
+        (inputs, outputs): (usize, usize),
+        number: u32,
+    ) -> Result<Parameter<B, E>, Error> {
+        Parameter::weights(backend, name.to_owned(), (inputs, outputs), || {
+            self.glorot((inputs, outputs), number)
+        })
+    }
+
+    /// The initial values of [`Place::weights`].
+    pub fn glorot(self, (inputs, outputs): (usize, usize), number: u32) -> Vec<f32> {
+        let stream = (self.layer as u32) | number << 16;
+        glorot_uniform(inputs, outputs, self.seed, stream)
+    }
+}
