@@ -10,6 +10,8 @@ use halfgnn_contract::rng;
 /// Vertices.
 pub const VERTICES: usize = 90;
 const EDGES: u64 = 1100;
+/// Edges of the hub's row, about.
+pub const LONGEST_ROW: usize = 560;
 /// Features of a vertex.
 pub const FEATURES: usize = 19;
 /// Classes.

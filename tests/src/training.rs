@@ -1,11 +1,24 @@
 //! Training steps on any backend, to compare what they make of the same weights.
 
+use crate::input::bits;
+use crate::reference::roundoff;
 use crate::task;
 use halfgnn::backend::Backend;
 use halfgnn::nn::{Aggregate, Gat, Gin, ModelConfig, Statistics};
-use halfgnn::tensor::Element;
+use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::TrainConfig;
 use std::ops::ControlFlow;
+
+/// Roundings by which two backends may differ in a gradient, of the largest of its parameter. In half they differ where a sum
+/// in another order turns the rounding of what is stored, twice a layer and by two; in float by each term of the longest sum
+/// of a layer, the hub's row.
+fn roundings<E: Element>(layers: usize) -> f64 {
+    let of_layer = match E::PRECISION {
+        Precision::Half => 4,
+        Precision::Float => 2 * task::LONGEST_ROW,
+    };
+    (layers * of_layer) as f64
+}
 
 /// Models of every kind, with dropout: their names, and their shapes.
 pub fn models() -> Vec<(&'static str, ModelConfig)> {
@@ -65,22 +78,81 @@ pub fn parameters_after<B: Backend, E: Element>(
     task::weights(backend, trainer.model())
 }
 
-/// Asserts that two backends' parameters agree: a step of Adam is at most the learning rate a weight, and rounding may
-/// turn the sign of a gradient that is nearly zero, so almost all weights are close and none is far.
-pub fn assert_agree(expected: &[Vec<f32>], actual: &[Vec<f32>], close: f32, far: f32) {
-    assert_eq!(expected.len(), actual.len());
-    for (index, (expected, actual)) in expected.iter().zip(actual).enumerate() {
-        assert_eq!(expected.len(), actual.len());
-        let distances = expected.iter().zip(actual).map(|(a, b)| (a - b).abs());
-        let apart = distances
-            .clone()
-            .filter(|distance| *distance > close)
-            .count();
-        let farthest = distances.fold(0.0, f32::max);
+/// Asserts that steps of training are the same on two backends: losses and all gradients to so many roundings of the
+/// largest of its parameter, which is what sums in another order may differ by; and where a gradient has the same bits, so has
+/// the weight after it. Each step begins with one state for both, so that no difference grows.
+pub fn assert_steps_agree<A: Backend, B: Backend, E: Element>(
+    (one, other): (&A, &B),
+    model: &ModelConfig,
+    steps: u32,
+) {
+    let mut config = TrainConfig::new(E::PRECISION);
+    // Where a run begins a larger one overflows, and a step that is skipped shows nothing.
+    config.scaling.initial = config.scaling.initial.min(256.0);
+    let objective = task::objective::<A, E>(one, model.norm());
+    let mut first = task::trainer(one, &objective, model.clone(), config);
+    let objective = task::objective::<B, E>(other, model.norm());
+    let mut second = task::trainer(other, &objective, model.clone(), config);
+    for step in 0..steps {
+        let state = first.snapshot().expect("no failure before");
+        second.restore(&state).expect("the same model");
+        first.gradients().expect("half a step");
+        second.gradients().expect("half a step");
+        let what = format!("{} in {}, step {step}", model.convolution, E::PRECISION);
+        let allowed = roundings::<E>(model.layers) * roundoff::<E>();
+        let losses = [
+            first.loss().expect("a loss"),
+            second.loss().expect("a loss"),
+        ]
+        .map(f64::from);
         assert!(
-            apart * 50 <= expected.len() && farthest <= far,
-            "parameter {index}: {apart} of {} weights are more than {close} apart, one is {farthest}",
-            expected.len()
+            (losses[0] - losses[1]).abs() <= allowed * losses[0].abs(),
+            "{what}: losses of {losses:?}"
         );
+        let before = [
+            gradients(one, first.model()),
+            gradients(other, second.model()),
+        ];
+        for (parameter, (a, b)) in before[0].iter().zip(&before[1]).enumerate() {
+            let largest = a.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
+            assert!(largest.is_finite(), "{what}: parameter {parameter}");
+            for (at, (a, b)) in a.iter().zip(b).enumerate() {
+                let off = f64::from((a - b).abs());
+                assert!(
+                    off <= allowed * f64::from(largest),
+                    "{what}: gradient {at} of parameter {parameter} is {a} and {b}, where the largest is {largest}: {} \
+                     roundings apart",
+                    off / roundoff::<E>() / f64::from(largest)
+                );
+            }
+        }
+        first.update().expect("half a step");
+        second.update().expect("half a step");
+        assert_eq!(
+            first.optimizer().expect("a state"),
+            second.optimizer().expect("a state")
+        );
+        let after = [
+            task::weights(one, first.model()),
+            task::weights(other, second.model()),
+        ];
+        let numbers = |all: &[Vec<f32>]| all.concat();
+        let [a, b] = before.each_ref().map(|all| bits(&numbers(all)));
+        let [x, y] = after.each_ref().map(|all| bits(&numbers(all)));
+        let same = a.iter().zip(&b).zip(x.iter().zip(&y));
+        let apart = same.filter(|((a, b), (x, y))| a == b && x != y).count();
+        assert_eq!(apart, 0, "{what}: weights after the same gradients");
     }
+}
+
+fn gradients<B: Backend, E: Element>(
+    backend: &B,
+    model: &impl halfgnn::nn::Model<B, E>,
+) -> Vec<Vec<f32>> {
+    let read = |parameter: &halfgnn::nn::Parameter<B, E>| parameter.gradient().to_f32(backend);
+    let parameters = model.parameters();
+    parameters
+        .into_iter()
+        .map(|parameter| read(parameter).expect("no failure before"))
+        .collect()
 }

@@ -7,42 +7,49 @@ use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::cuda::Cuda;
 use halfgnn::driver::{Driver, DriverError};
 use halfgnn_tests::Scale;
-use halfgnn_tests::training::{assert_agree, models, parameters_after};
+use halfgnn_tests::training::{assert_steps_agree, models, parameters_after};
 use std::sync::LazyLock;
 
-static CARD: LazyLock<Option<Gpu<Cuda>>> = LazyLock::new(|| {
+static CARD: LazyLock<Result<Gpu<Cuda>, String>> = LazyLock::new(|| {
     let driver = match Cuda::open(0) {
         Ok(driver) => driver,
-        Err(DriverError::Unavailable(reason)) => {
-            println!("skipped: {reason}");
-            return None;
-        }
+        Err(DriverError::Unavailable(reason)) => return Err(reason),
         Err(error) => panic!("{error}"),
     };
     let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
-    Some(Gpu::new(driver, &ptx).expect("the PTX fits this program and the card"))
+    Ok(Gpu::new(driver, &ptx).expect("the PTX fits this program and the card"))
 });
 
-halfgnn_tests::conformance!(|| CARD.as_ref(), Scale::Full);
+/// The card; where there is none, the test is skipped.
+fn card() -> Option<&'static Gpu<Cuda>> {
+    CARD.as_ref()
+        .map_err(|reason| halfgnn_tests::skip::skip("CUDA", reason))
+        .ok()
+}
+
+halfgnn_tests::conformance!(card, Scale::Full);
+
+#[test]
+fn steps_are_recorded() {
+    if let Some(card) = card() {
+        halfgnn_tests::recording::assert_recorded(card, true);
+    }
+}
 
 #[test]
 fn training_follows_the_cpu() {
-    let Some(card) = CARD.as_ref() else { return };
+    let Some(card) = card() else { return };
     let cpu = Cpu::new();
     for (name, model) in models() {
         println!("{name}");
-        let expected = parameters_after::<_, f16>(&cpu, &model, 1);
-        let actual = parameters_after::<_, f16>(card, &model, 1);
-        assert_agree(&expected, &actual, 1e-5, 0.02);
-        let expected = parameters_after::<_, f32>(&cpu, &model, 6);
-        let actual = parameters_after::<_, f32>(card, &model, 6);
-        assert_agree(&expected, &actual, 1e-3, 0.1);
+        assert_steps_agree::<_, _, f16>((&cpu, card), &model, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, card), &model, 2);
     }
 }
 
 #[test]
 fn training_repeats_bit_for_bit() {
-    let Some(card) = CARD.as_ref() else { return };
+    let Some(card) = card() else { return };
     for (name, model) in models() {
         let first = parameters_after::<_, f16>(card, &model, 5);
         assert_eq!(first, parameters_after::<_, f16>(card, &model, 5), "{name}");
