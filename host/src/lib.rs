@@ -112,6 +112,10 @@
 //!
 //! | feature | default | what it brings |
 //! |---|---|---|
+//! | `numpy`, `planetoid`, `ogb`, `text` | no | readers of datasets and graphs, by family: see [`data`] |
+//! | `write` | no | writers of those formats |
+//! | `checkpoints` | no | `train::Checkpoint`: a run in a file, which goes on from it |
+//! | `full` | no | all of these and the emulator |
 //! | `cuda` | no | CUDA cards, through `cust`, opened at run time: a program built with it starts where there is no driver |
 //! | `emulator` | no | the PTX emulator: the kernels on the CPU, slow, every access checked |
 //!
@@ -129,8 +133,11 @@ pub mod device;
 pub mod nn;
 pub mod train;
 
+#[cfg(feature = "checkpoints")]
 #[doc(inline)]
-pub use halfgnn_data::{file, message};
+pub use halfgnn_data::file;
+#[doc(inline)]
+pub use halfgnn_data::message;
 #[doc(inline)]
 pub use halfgnn_device::{self as driver, ptx};
 #[doc(inline)]

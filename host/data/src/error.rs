@@ -53,6 +53,16 @@ pub enum DataProblem {
     /// There is nothing in the file.
     #[error("the file is empty")]
     Empty,
+    /// The build has no reader or writer of the format.
+    #[error(
+        "{format}: this build has no part for it, which is the feature `{feature}` of the crate `halfgnn`"
+    )]
+    NotBuilt {
+        /// The format, in words.
+        format: &'static str,
+        /// The feature that brings it.
+        feature: &'static str,
+    },
     /// The content is none of the formats that are known.
     #[error("is in no format that is known; it should be one of: {known}")]
     UnknownFormat {

@@ -1,14 +1,24 @@
 //! Which reader a file is for.
 
+#[cfg(feature = "text")]
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
-
 use super::error::{DataError, DataProblem};
-use super::input::{Input, Silent, is_gzip};
+use super::input::{Input, Silent};
+#[cfg(feature = "numpy")]
 use super::read::npz::Npz;
-use super::read::{edge_list, matrix_market, ogb, planetoid, raw_csr, reddit, scipy};
+#[cfg(feature = "ogb")]
+use super::read::ogb;
+#[cfg(feature = "planetoid")]
+use super::read::planetoid;
+use super::read::raw_csr;
+#[cfg(feature = "text")]
+use super::read::{edge_list, matrix_market};
+#[cfg(feature = "numpy")]
+use super::read::{reddit, scipy};
+#[cfg(feature = "text")]
+use {super::input::is_gzip, flate2::read::MultiGzDecoder};
 
 /// A format that graphs or datasets are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,6 +93,39 @@ impl Format {
         }
     }
 
+    /// The feature that has its reader and writer; `None` of what every build has.
+    pub const fn feature(self) -> Option<&'static str> {
+        match self {
+            Self::GnnBenchmark | Self::DglReddit | Self::ScipySparse => Some("numpy"),
+            Self::Planetoid => Some("planetoid"),
+            Self::Ogb => Some("ogb"),
+            Self::MatrixMarket | Self::EdgeList => Some("text"),
+            Self::RawCsr => None,
+        }
+    }
+
+    /// Whether this build has it.
+    const fn is_built(self) -> bool {
+        match self {
+            Self::GnnBenchmark | Self::DglReddit | Self::ScipySparse => cfg!(feature = "numpy"),
+            Self::Planetoid => cfg!(feature = "planetoid"),
+            Self::Ogb => cfg!(feature = "ogb"),
+            Self::MatrixMarket | Self::EdgeList => cfg!(feature = "text"),
+            Self::RawCsr => true,
+        }
+    }
+
+    /// That this build has it.
+    pub(super) fn check_built(self) -> Result<(), DataProblem> {
+        match self.feature() {
+            Some(feature) if !self.is_built() => Err(DataProblem::NotBuilt {
+                format: self.description(),
+                feature,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// The format of a file or folder, by its content.
     ///
     /// # Errors
@@ -101,10 +144,13 @@ pub(super) enum Place {
     /// A file by itself.
     File(Format),
     /// The folder above `raw` and `split`.
+    #[cfg(feature = "ogb")]
     Ogb(PathBuf),
     /// The folder with both files.
+    #[cfg(feature = "numpy")]
     DglReddit(PathBuf),
     /// The folder, and the name of one dataset in it.
+    #[cfg(feature = "planetoid")]
     Planetoid(PathBuf, String),
 }
 
@@ -112,23 +158,29 @@ impl Place {
     fn format(&self) -> Format {
         match self {
             Self::File(format) => *format,
+            #[cfg(feature = "ogb")]
             Self::Ogb(_) => Format::Ogb,
+            #[cfg(feature = "numpy")]
             Self::DglReddit(_) => Format::DglReddit,
+            #[cfg(feature = "planetoid")]
             Self::Planetoid(..) => Format::Planetoid,
         }
     }
 
     /// Looks at a path. A format that is `forced` is believed of a file; a folder tells its own by the names in it.
     pub fn of(path: &Path, forced: Option<Format>) -> Result<Self, DataProblem> {
+        forced.map_or(Ok(()), Format::check_built)?;
         if path.is_dir() {
             return Self::of_folder(path, forced);
         }
+        #[cfg(any(feature = "numpy", feature = "planetoid"))]
         let folder = || match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
             _ => PathBuf::from("."),
         };
-        let file = path.file_name().unwrap_or_default().to_string_lossy();
-        if let Some(name) = planetoid::name_in(&file)
+        #[cfg(feature = "planetoid")]
+        if let Some(name) =
+            planetoid::name_in(&path.file_name().unwrap_or_default().to_string_lossy())
             && matches!(forced, None | Some(Format::Planetoid))
         {
             return Ok(Self::Planetoid(folder(), name));
@@ -138,6 +190,7 @@ impl Place {
             None => of_input(&mut Input::open(path, &Silent)?)?,
         };
         match format {
+            #[cfg(feature = "numpy")]
             Format::DglReddit => Ok(Self::DglReddit(folder())),
             Format::Ogb | Format::Planetoid => Err(DataProblem::SeveralFiles {
                 format: format.description(),
@@ -151,6 +204,7 @@ impl Place {
         // A path may lead to `raw`, where PyTorch Geometric and OGB keep the files, or to the folder that has it.
         let raw = path.join("raw");
         let above = path.parent().filter(|_| path.ends_with("raw"));
+        #[cfg(feature = "ogb")]
         if is(Format::Ogb)
             && let Some(folder) = [Some(path), above]
                 .into_iter()
@@ -163,21 +217,25 @@ impl Place {
             .into_iter()
             .filter(|folder| folder.is_dir())
         {
+            #[cfg(feature = "numpy")]
             if is(Format::DglReddit) && folder.join(reddit::DATA).is_file() {
                 return Ok(Self::DglReddit(folder.into()));
             }
-            let names = planetoid::names(folder)?;
-            match names.as_slice() {
-                [name] if is(Format::Planetoid) => {
-                    return Ok(Self::Planetoid(folder.into(), name.clone()));
+            #[cfg(feature = "planetoid")]
+            {
+                let names = planetoid::names(folder)?;
+                match names.as_slice() {
+                    [name] if is(Format::Planetoid) => {
+                        return Ok(Self::Planetoid(folder.into(), name.clone()));
+                    }
+                    [first, _, ..] if is(Format::Planetoid) => {
+                        return Err(DataProblem::SeveralDatasets {
+                            example: format!("ind.{first}.graph"),
+                            names,
+                        });
+                    }
+                    _ => {}
                 }
-                [first, _, ..] if is(Format::Planetoid) => {
-                    return Err(DataProblem::SeveralDatasets {
-                        example: format!("ind.{first}.graph"),
-                        names,
-                    });
-                }
-                _ => {}
             }
         }
         Err(DataProblem::UnknownFormat { known: known(is) })
@@ -204,7 +262,9 @@ impl std::str::FromStr for Format {
 
 /// The formats of which `keep` holds, in words.
 pub(super) fn known(keep: impl Fn(Format) -> bool) -> String {
-    let kept = Format::ALL.iter().filter(|format| keep(**format));
+    let kept = Format::ALL
+        .iter()
+        .filter(|format| format.is_built() && keep(**format));
     let words: Vec<_> = kept.map(|format| format.description()).collect();
     words.join("; ")
 }
@@ -220,6 +280,7 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
     if raw_csr::recognises(&head, input.len()) {
         return Ok(Format::RawCsr);
     }
+    #[cfg(feature = "numpy")]
     if Npz::recognises(&head) {
         let npz = Npz::open(Input::new(&mut *input, &Silent)?)?;
         // Any other archive goes to the one reader that says which arrays it misses.
@@ -236,22 +297,26 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
         input.head(0)?;
         return Ok(format);
     }
-    let text = if is_gzip(&head) {
-        unpacked(&head, HEAD)
-    } else {
-        head
-    };
-    if starts_with_banner(&text) {
-        Ok(Format::MatrixMarket)
-    } else if looks_like_edges(&text) {
-        Ok(Format::EdgeList)
-    } else {
-        Err(DataProblem::UnknownFormat {
-            known: known(|_| true),
-        })
+    #[cfg(feature = "text")]
+    {
+        let text = if is_gzip(&head) {
+            unpacked(&head, HEAD)
+        } else {
+            head
+        };
+        if starts_with_banner(&text) {
+            return Ok(Format::MatrixMarket);
+        }
+        if looks_like_edges(&text) {
+            return Ok(Format::EdgeList);
+        }
     }
+    Err(DataProblem::UnknownFormat {
+        known: known(|_| true),
+    })
 }
 
+#[cfg(feature = "text")]
 fn starts_with_banner(text: &[u8]) -> bool {
     let banner = matrix_market::BANNER.as_bytes();
     text.get(..banner.len())
@@ -259,6 +324,7 @@ fn starts_with_banner(text: &[u8]) -> bool {
 }
 
 /// What can be unpacked of the first bytes of a packed file.
+#[cfg(feature = "text")]
 fn unpacked(head: &[u8], most: u64) -> Vec<u8> {
     let mut text = Vec::new();
     // The head ends in the middle of the stream, which is no mistake here; what came before is there.
@@ -267,6 +333,7 @@ fn unpacked(head: &[u8], most: u64) -> Vec<u8> {
 }
 
 /// Whether comments, names of columns and edges come in this order.
+#[cfg(feature = "text")]
 fn looks_like_edges(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut lines = text
@@ -284,7 +351,7 @@ fn looks_like_edges(text: &[u8]) -> bool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "full"))]
 mod tests {
     use super::*;
     use crate::testing::{Array, Folder, archive, gzip};

@@ -4,10 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
-
 use super::error::DataProblem;
-use super::text::Text;
 
 /// Told how far a long reading has come; a progress bar, say.
 ///
@@ -26,16 +23,6 @@ pub(crate) struct Silent;
 impl Progress for Silent {
     fn begin(&self, _: &str, _: u64) {}
     fn advance(&self, _: u64) {}
-}
-
-/// What a packed text may come to: this much in any case, and more than that by this ratio to what is packed. Deflate
-/// goes up to 1032 to 1, which only a text that repeats one line reaches; edge lists are packed 3 to 20 to 1.
-const UNPACKED_ALWAYS: u64 = 64 << 20;
-const UNPACKED_RATIO: u64 = 200;
-
-/// The most that a text of `packed` bytes may come to once it is unpacked.
-fn most_unpacked(packed: u64) -> u64 {
-    packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_ALWAYS)
 }
 
 trait Source: Read + Seek + Send {}
@@ -88,21 +75,6 @@ impl<'a> Input<'a> {
         self.source.rewind()?;
         Ok(head)
     }
-
-    /// The content as text, unpacked where it is gzip.
-    pub fn text(mut self) -> Result<Text<'a>, DataProblem> {
-        let len = self.len;
-        if is_gzip(&self.head(2)?) {
-            let left = most_unpacked(len);
-            let unpacked = Unpacked {
-                inner: MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, self)),
-                left,
-            };
-            Ok(Text::new(Box::new(unpacked), len, true))
-        } else {
-            Ok(Text::new(Box::new(self), len, false))
-        }
-    }
 }
 
 /// Whether a file that starts with `head` is gzip.
@@ -121,23 +93,5 @@ impl Read for Input<'_> {
 impl Seek for Input<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.source.seek(to)
-    }
-}
-
-/// What is unpacked, up to a limit.
-struct Unpacked<R> {
-    inner: MultiGzDecoder<R>,
-    left: u64,
-}
-
-impl<R: Read> Read for Unpacked<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            io::Error::other(format!(
-                "it unpacks to more than {UNPACKED_RATIO} times its size; if that is meant, unpack it first with gunzip"
-            ))
-        })?;
-        Ok(read)
     }
 }

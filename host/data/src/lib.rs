@@ -13,6 +13,10 @@
 //! | [`Format::EdgeList`] | `.txt`, `.txt.gz`: `from to` in each line | | yes |
 //! | [`Format::RawCsr`] | `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]` | | yes |
 //!
+//! Readers are features, but that of [`Format::RawCsr`]: `numpy` (gnn-benchmark, DGL's Reddit, scipy), `planetoid`, `ogb`, `text`
+//! (Matrix Market, edge lists); so are the writers, `write`. `full` is all of them. A file of a format that a build has no reader
+//! of is refused with the feature's name.
+//!
 //! Formats of matrices give the adjacency as it stands: entry (i, j) is an edge from j to i. Formats of edges name the
 //! source first: `a b` is an edge from a to b, which b's row lists. [`Recipe`] makes datasets, [`Synthetic`] the one of the
 //! demonstration; [`HalfRange`] tells where plain sums in half would go wrong; [`locate`] finds a dataset by its name.
@@ -30,8 +34,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// What readers share has no use in a build without them.
+#![cfg_attr(
+    not(feature = "full"),
+    allow(dead_code, unused_imports, unused_variables)
+)]
+
 mod error;
 mod features;
+#[cfg(feature = "files")]
 pub mod file;
 mod folder;
 mod format;
@@ -45,9 +56,11 @@ mod recipe;
 mod reordered;
 mod splits;
 mod synthetic;
-#[cfg(test)]
+#[cfg(all(test, feature = "full"))]
 mod testing;
+#[cfg(feature = "text")]
 mod text;
+#[cfg(feature = "write")]
 mod write;
 
 pub use error::{DataError, DataProblem};
@@ -60,6 +73,7 @@ pub use open::{OpenGraph, OpenOptions};
 pub use recipe::{Recipe, RecipeError};
 pub use splits::{SplitRule, Splits};
 pub use synthetic::Synthetic;
+#[cfg(feature = "write")]
 pub use write::{SaveGraph, WriteOptions};
 
 use halfgnn_graph::Graph;

@@ -25,6 +25,16 @@ pub fn shortened(text: &str) -> String {
     escaped(&begin.chain(['…']).chain(end).collect::<String>())
 }
 
+/// A field as a message shows it.
+pub(crate) fn shown(field: &[u8]) -> String {
+    let text = String::from_utf8_lossy(field);
+    let mut short: String = text.chars().take(20).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short.escape_debug().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,10 +8,17 @@ use super::error::{DataError, DataProblem};
 use super::folder::Folder;
 use super::format::{self, Format, Place};
 use super::input::{Input, Progress, Silent};
+#[cfg(feature = "numpy")]
 use super::read::npz::Npz;
-use super::read::{
-    edge_list, gnn_benchmark, matrix_market, ogb, planetoid, raw_csr, reddit, scipy,
-};
+#[cfg(feature = "ogb")]
+use super::read::ogb;
+#[cfg(feature = "planetoid")]
+use super::read::planetoid;
+use super::read::raw_csr;
+#[cfg(feature = "text")]
+use super::read::{edge_list, matrix_market};
+#[cfg(feature = "numpy")]
+use super::read::{gnn_benchmark, reddit, scipy};
 use super::{Dataset, Features, SplitRule, Splits};
 use halfgnn_graph::Graph;
 
@@ -145,6 +152,7 @@ impl Dataset {
                 let parts = Input::open(path, progress).and_then(|input| labelled(input, format));
                 (parts.map_err(in_file)?, name_of(path))
             }
+            #[cfg(feature = "ogb")]
             Place::Ogb(path) => {
                 let name = name_of(&path);
                 (
@@ -152,10 +160,12 @@ impl Dataset {
                     name,
                 )
             }
+            #[cfg(feature = "numpy")]
             Place::DglReddit(path) => (
                 reddit::read(&folder(path, reddit::LAYOUT))?,
                 "reddit".into(),
             ),
+            #[cfg(feature = "planetoid")]
             Place::Planetoid(path, name) => (
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?,
                 name,
@@ -230,8 +240,11 @@ impl OpenGraph for Graph {
             Place::File(format) => Input::open(path, progress)
                 .and_then(|input| bare(input, format, options))
                 .map_err(in_file)?,
+            #[cfg(feature = "ogb")]
             Place::Ogb(path) => ogb::read_graph(&folder(path, ogb::LAYOUT), options.undirected)?,
+            #[cfg(feature = "numpy")]
             Place::DglReddit(path) => reddit::read_graph(&folder(path, reddit::LAYOUT))?,
+            #[cfg(feature = "planetoid")]
             Place::Planetoid(path, name) => {
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?.graph
             }
@@ -256,9 +269,13 @@ fn format_of(input: &mut Input<'_>, options: &OpenOptions) -> Result<Format, Dat
 
 /// The dataset of a format that is one file.
 fn labelled(input: Input<'_>, format: Format) -> Result<Parts, DataProblem> {
+    format.check_built()?;
     match format {
+        #[cfg(feature = "numpy")]
         Format::GnnBenchmark => gnn_benchmark::read(&mut Npz::open(input)?),
         Format::Planetoid | Format::Ogb | Format::DglReddit => Err(several_files(format)),
+        #[cfg(not(feature = "numpy"))]
+        Format::GnnBenchmark => Err(several_files(format)), // refused above
         Format::ScipySparse | Format::MatrixMarket | Format::EdgeList | Format::RawCsr => {
             Err(DataProblem::NotLabelled {
                 format: format.description(),
@@ -270,14 +287,20 @@ fn labelled(input: Input<'_>, format: Format) -> Result<Parts, DataProblem> {
 
 /// The graph of a format that is one file.
 fn bare(input: Input<'_>, format: Format, options: &OpenOptions) -> Result<Graph, DataProblem> {
+    format.check_built()?;
     let progress = options.progress();
     match format {
+        #[cfg(feature = "numpy")]
         Format::GnnBenchmark => gnn_benchmark::read_graph(&mut Npz::open(input)?),
+        #[cfg(feature = "numpy")]
         Format::ScipySparse => scipy::read(&mut Npz::open(input)?, progress),
+        #[cfg(feature = "text")]
         Format::MatrixMarket => matrix_market::read(input, options.undirected, progress),
+        #[cfg(feature = "text")]
         Format::EdgeList => edge_list::read(input, options.undirected, progress),
         Format::RawCsr => raw_csr::read(input),
-        Format::Planetoid | Format::Ogb | Format::DglReddit => Err(several_files(format)),
+        // Several files, or refused above.
+        _ => Err(several_files(format)),
     }
 }
 

@@ -5,6 +5,9 @@ use std::io::{self, Read};
 use rayon::prelude::*;
 
 use super::error::DataProblem;
+use super::input::{Input, is_gzip};
+use super::message::shown;
+use flate2::read::MultiGzDecoder;
 
 /// The bytes of a block, or a little more: the line that it ends in is read to its end.
 const BLOCK: usize = 1 << 20;
@@ -32,6 +35,51 @@ pub(crate) struct LineError {
     pub at: usize,
     /// What is wrong.
     pub reason: String,
+}
+
+/// What a packed text may come to: this much in any case, and more than that by this ratio to what is packed. Deflate
+/// goes up to 1032 to 1, which only a text that repeats one line reaches; edge lists are packed 3 to 20 to 1.
+const UNPACKED_ALWAYS: u64 = 64 << 20;
+const UNPACKED_RATIO: u64 = 200;
+
+/// The most that a text of `packed` bytes may come to once it is unpacked.
+fn most_unpacked(packed: u64) -> u64 {
+    packed.saturating_mul(UNPACKED_RATIO).max(UNPACKED_ALWAYS)
+}
+
+impl<'a> Input<'a> {
+    /// The content as text, unpacked where it is gzip.
+    pub fn text(mut self) -> Result<Text<'a>, DataProblem> {
+        let len = self.len();
+        if is_gzip(&self.head(2)?) {
+            let left = most_unpacked(len);
+            let unpacked = Unpacked {
+                inner: MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, self)),
+                left,
+            };
+            Ok(Text::new(Box::new(unpacked), len, true))
+        } else {
+            Ok(Text::new(Box::new(self), len, false))
+        }
+    }
+}
+
+/// What is unpacked, up to a limit.
+struct Unpacked<R> {
+    inner: MultiGzDecoder<R>,
+    left: u64,
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            io::Error::other(format!(
+                "it unpacks to more than {UNPACKED_RATIO} times its size; if that is meant, unpack it first with gunzip"
+            ))
+        })?;
+        Ok(read)
+    }
 }
 
 impl<'a> Text<'a> {
@@ -282,16 +330,6 @@ impl<'a> Cursor<'a> {
             reason: reason.into(),
         }
     }
-}
-
-/// A field as a message shows it.
-pub(crate) fn shown(field: &[u8]) -> String {
-    let text = String::from_utf8_lossy(field);
-    let mut short: String = text.chars().take(20).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short.escape_debug().to_string()
 }
 
 #[cfg(test)]

@@ -352,34 +352,6 @@ fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     Ok(bytes)
 }
 
-/// Floats of any kind in JSON, which has no word for those that are not finite.
-pub(super) mod any_f32 {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(untagged)]
-    enum Any {
-        Finite(f32),
-        Other(String),
-    }
-
-    pub fn serialize<S: Serializer>(value: &f32, serializer: S) -> Result<S::Ok, S::Error> {
-        let any = if value.is_finite() {
-            Any::Finite(*value)
-        } else {
-            Any::Other(value.to_string())
-        };
-        any.serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
-        match Any::deserialize(deserializer)? {
-            Any::Finite(value) => Ok(value),
-            Any::Other(text) => text.parse().map_err(serde::de::Error::custom),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -468,7 +440,7 @@ mod tests {
     fn every_float_survives_json() {
         for bits in (0..u32::MAX).step_by(999_983) {
             #[derive(Serialize, Deserialize)]
-            struct One(#[serde(with = "any_f32")] f32);
+            struct One(#[serde(with = "crate::train::any_f32")] f32);
             let text = serde_json::to_string(&One(f32::from_bits(bits))).expect("JSON");
             let One(read) = serde_json::from_str(&text).expect(&text);
             assert!(read.to_bits() == bits || read.is_nan() && f32::from_bits(bits).is_nan());

@@ -5,6 +5,8 @@
 //! the loss scale there ([`OptimizerState`](crate::backend::OptimizerState)), and the loss is read only when it is asked
 //! for.
 
+mod any_f32;
+#[cfg(feature = "checkpoints")]
 pub mod checkpoint;
 mod footprint;
 mod objective;
@@ -14,6 +16,7 @@ mod snapshot;
 mod summary;
 mod trainer;
 
+#[cfg(feature = "checkpoints")]
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use footprint::{Footprint, host_memory};
 pub use objective::{Objective, Split};

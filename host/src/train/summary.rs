@@ -31,7 +31,7 @@ pub struct EpochReport {
     /// Which epoch, from 1.
     pub epoch: u32,
     /// Mean cross-entropy of the training vertices in the step, with dropout.
-    #[serde(with = "super::checkpoint::any_f32")]
+    #[serde(with = "super::any_f32")]
     pub loss: f32,
     /// Accuracy after the step, without dropout.
     pub accuracy: Accuracy,

@@ -14,7 +14,8 @@
 
 use crate::error::DataProblem;
 use crate::input::{Input, Progress};
-use crate::text::{Cursor, LineError, Text, shown};
+use crate::message::shown;
+use crate::text::{Cursor, LineError, Text};
 use halfgnn_graph::index::MAX_VERTICES;
 use halfgnn_graph::{Direction, EdgeBlocks, Graph};
 

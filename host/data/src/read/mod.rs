@@ -3,16 +3,26 @@
 //! A reader of a single file takes an [`Input`](super::input::Input) and returns a [`DataProblem`](super::DataProblem);
 //! whoever opened the file adds its name. A reader of a folder names the file itself.
 
+#[cfg(feature = "text")]
 pub(super) mod edge_list;
+#[cfg(feature = "numpy")]
 pub(super) mod gnn_benchmark;
+#[cfg(feature = "text")]
 pub(super) mod matrix_market;
+#[cfg(any(feature = "numpy", feature = "planetoid"))]
 mod npy;
+#[cfg(feature = "numpy")]
 pub(super) mod npz;
+#[cfg(feature = "ogb")]
 pub(super) mod ogb;
+#[cfg(feature = "planetoid")]
 mod pickle;
+#[cfg(feature = "planetoid")]
 pub(super) mod planetoid;
 pub(super) mod raw_csr;
+#[cfg(feature = "numpy")]
 pub(super) mod reddit;
+#[cfg(feature = "numpy")]
 pub(super) mod scipy;
 
 use super::error::DataProblem;

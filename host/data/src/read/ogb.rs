@@ -19,8 +19,9 @@ use super::edge_list::next_edge;
 use crate::error::{DataError, DataProblem};
 use crate::folder::{Folder, entries};
 use crate::input::Input;
+use crate::message::shown;
 use crate::open::Parts;
-use crate::text::{Cursor, LineError, shown};
+use crate::text::{Cursor, LineError};
 use crate::{Features, MAX_CLASSES, Splits, UNLABELLED};
 use halfgnn_graph::{Direction, EdgeBlocks, Graph};
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::npy::Dtype;
-use crate::text::shown;
+use crate::message::shown;
 
 /// A value of the stream. What is not a number lies among the nodes of its [`Pickle`].
 #[derive(Debug, Clone, Copy, PartialEq)]

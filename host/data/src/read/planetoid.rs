@@ -363,7 +363,7 @@ fn test_index(input: Input<'_>, first: u64, rows: usize) -> Result<Vec<u32>, Dat
             .ok()
             .filter(|vertex| (first..most.min(u32::MAX.into())).contains(vertex));
         let Some(vertex) = vertex else {
-            let line = crate::text::shown(line.as_bytes());
+            let line = crate::message::shown(line.as_bytes());
             return Err(refuse(format!(
                 "'{line}' is no vertex of the test's, which come after the {first} of allx"
             )));
