@@ -1,7 +1,7 @@
 //! What `halfgnn bench` and `halfgnn report` do, and what all commands of the program have in common.
 //!
-//! - [`bench`]: operators and training, timed on a graph, each checked before it is timed.
-//! - [`baselines`]: what a user would pick instead, on the same card, stream and operands.
+//! - [`mod@bench`]: operators and training, timed on a graph, each checked before it is timed.
+//! - `baselines` (feature `cuda`): what a user would pick instead, on the same card, stream and operands.
 //! - [`report`]: figures and tables of what was written, in one HTML file.
 //! - [`source`], [`reorder`], [`model`], [`names`]: options that several commands have.
 //! - [`failure`], [`json`], [`machine`], [`screen`]: how a command fails, and what it writes.

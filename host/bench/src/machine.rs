@@ -24,7 +24,7 @@ pub struct Machine {
     pub built_with_cuda: bool,
     /// The command, as a shell would take it.
     pub command: String,
-    /// Those of [`VARIABLES`] that are set, as `NAME=value`.
+    /// Variables that change what a command does, where they are set, as `NAME=value`.
     pub environment: Vec<String>,
     /// What the system calls the CPU.
     pub cpu: Option<String>,
