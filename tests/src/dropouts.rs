@@ -7,7 +7,7 @@ use crate::Scale;
 use half::f16;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::graph::Graph;
-use halfgnn::nn::{ConvolutionConfig, ModelConfig, Network, Norm, Propagation};
+use halfgnn::nn::{Gat, Gcn, ModelConfig, Network, Norm, Propagation};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Objective, TrainConfig, Trainer};
 
@@ -32,7 +32,7 @@ fn logits<B: Backend, E: Element>(backend: &B, model: ModelConfig) -> Vec<f32> {
         splits,
     )
     .expect("a whole task");
-    let model = Network::new(backend, VERTICES, model, 0).expect("room");
+    let model = Network::new(backend, &model, 0).expect("room");
     let config = TrainConfig::new(E::PRECISION);
     let mut trainer = Trainer::new(backend, &objective, model, config).expect("room");
     for parameter in halfgnn::nn::Model::parameters_mut(trainer.model_mut()) {
@@ -71,7 +71,7 @@ pub fn layers_draw_apart<B: Backend>(backend: &B, _: Scale) {
             layers: 3,
             dropout: 0.5,
             residual: false,
-            convolution: ConvolutionConfig::Gcn { norm: Norm::None },
+            convolution: Gcn { norm: Norm::None }.into(),
             ..ModelConfig::gcn(COLUMNS, COLUMNS)
         };
         let logits = logits::<B, E>(backend, model);
@@ -89,11 +89,12 @@ pub fn attention_draws_apart<B: Backend>(backend: &B, _: Scale) {
             layers: 2,
             dropout: 0.0,
             residual: false,
-            convolution: ConvolutionConfig::Gat {
+            convolution: Gat {
                 heads: 1,
                 slope: 0.2,
                 attention_dropout: 0.5,
-            },
+            }
+            .into(),
             ..ModelConfig::gat(COLUMNS, COLUMNS)
         };
         let logits = logits::<B, E>(backend, model);

@@ -96,9 +96,7 @@ pub fn a_changed_model_is_recorded_anew<B: Backend>(backend: &B, _scale: Scale) 
 pub fn a_changed_model_is_evaluated_anew<B: Backend>(backend: &B, _scale: Scale) {
     let objective = task::objective::<B, f32>(backend, Norm::Both);
     let config = TrainConfig::new(f32::PRECISION);
-    let model = |seed| {
-        halfgnn::nn::Network::new(backend, task::VERTICES, task::model(), seed).expect("room")
-    };
+    let model = |seed| halfgnn::nn::Network::new(backend, &task::model(), seed).expect("room");
     let evaluated = |seed| {
         let mut trainer = task::trainer(backend, &objective, task::model(), config);
         *trainer.model_mut() = model(seed);

@@ -41,6 +41,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<SpmmPolicyName>,
     #[command(flatten)]
+    /// What only one kind of model has.
     pub own: OwnOptions,
 }
 

@@ -184,5 +184,3 @@ impl PartialSums {
         contract::workspace_floats(self.rows, n, self.split.splits)
     }
 }
-
-}
