@@ -17,6 +17,7 @@ mod predict;
 mod profile;
 mod reorder;
 mod report;
+mod room;
 mod screen;
 mod session;
 mod shell;
