@@ -492,7 +492,7 @@ fn models_of_every_kind_learn_a_tiny_graph_by_heart() {
         let objective = toy.objective::<_, E>(&backend, config.norm());
         let mut train = TrainConfig::new(E::PRECISION);
         train.adam.weight_decay = 0.0;
-        let model = Network::new(&backend, &config, 0).unwrap();
+        let model = Network::new(&backend, config, 0).unwrap();
         let mut trainer = Trainer::new(&backend, &objective, model, train).unwrap();
         let summary = trainer.run(|_| ControlFlow::Continue(())).unwrap();
         let last = summary.last.unwrap();

@@ -65,12 +65,15 @@ pub fn with_defaults(arg: Arg, value: impl Fn(&ModelConfig) -> String) -> Arg {
 pub struct OwnOptions(BTreeMap<&'static str, String>);
 
 impl OwnOptions {
-    /// Each option once, and the models that have it.
-    fn all() -> BTreeMap<&'static str, Vec<&'static ModelKind>> {
-        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    /// Each option once, in the order of the models, and the models that have it.
+    fn all() -> Vec<(&'static str, Vec<&'static ModelKind>)> {
+        let mut all: Vec<(_, Vec<_>)> = Vec::new();
         for kind in KINDS.iter() {
             for option in &kind.options {
-                all.entry(option.name).or_default().push(kind);
+                match all.iter_mut().find(|(name, _)| *name == option.name) {
+                    Some((_, of)) => of.push(kind),
+                    None => all.push((option.name, vec![kind])),
+                }
             }
         }
         all
@@ -92,7 +95,8 @@ impl OwnOptions {
             let value = |(value, help): &(&'static str, &'static str)| {
                 PossibleValue::new(*value).help(*help)
             };
-            return arg.value_parser(first.choices.iter().map(value).collect::<Vec<_>>());
+            let choices: Vec<_> = first.choices.iter().map(value).collect();
+            return arg.value_name(first.value).value_parser(choices);
         }
         if first.value.is_empty() {
             return arg.action(ArgAction::SetTrue);
@@ -113,7 +117,8 @@ impl OwnOptions {
 impl Args for OwnOptions {
     fn augment_args(command: Command) -> Command {
         let all = Self::all();
-        let group = ArgGroup::new("OwnOptions").multiple(true).args(all.keys());
+        let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
+        let group = ArgGroup::new("OwnOptions").multiple(true).args(names);
         let args = all.into_iter().map(|(name, of)| Self::arg(name, of));
         command.args(args.collect::<Vec<_>>()).group(group)
     }
@@ -156,10 +161,11 @@ impl ModelArgs {
     pub fn config(&self, features: usize, classes: usize) -> Result<ModelConfig, Failure> {
         let kind = self.model.kind();
         let mut convolution = kind.convolution.clone();
-        let all = OwnOptions::all();
         let own = |name: &str| kind.options.iter().any(|option| option.name == name);
-        if let Some(option) = self.own.0.keys().find(|name| !own(name)) {
-            let of: Vec<&str> = all[option].iter().map(|kind| kind.name).collect();
+        let given = |name: &str| self.own.0.contains_key(name);
+        let mut all = OwnOptions::all().into_iter();
+        if let Some((option, of)) = all.find(|(name, _)| given(name) && !own(name)) {
+            let of: Vec<&str> = of.iter().map(|kind| kind.name).collect();
             return Err(Failure::Input(format!(
                 "--{option} is an option of {}, and the model is {}; add --model {}, or leave it out",
                 of.join(" and "),

@@ -1,6 +1,7 @@
 //! Where a command's graph or dataset comes from: a file, a folder, a name below `HALFGNN_DATA`, a recipe.
 
 use crate::failure::Failure;
+use crate::room;
 use clap::Args;
 use halfgnn::data::{
     DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions, Progress,
@@ -104,10 +105,13 @@ impl OpenArgs {
     /// Opens or makes a dataset with labels.
     pub fn dataset(&self, name: &SourceName) -> Result<Dataset, Failure> {
         match name {
-            SourceName::Made(recipe) => recipe
-                .dataset(self.data_seed)
-                .and_then(|dataset| self.finish(dataset))
-                .map_err(refuse),
+            SourceName::Made(recipe) => {
+                room::for_recipe(recipe)?;
+                recipe
+                    .dataset(self.data_seed)
+                    .and_then(|dataset| self.finish(dataset))
+                    .map_err(refuse)
+            }
             SourceName::File(path) => find(path)
                 .and_then(|path| Dataset::open_with(path, &self.options()))
                 .map_err(refuse),
@@ -173,6 +177,7 @@ pub fn graph(name: &Path) -> Result<(String, Graph), Failure> {
     let args = OpenArgs::default();
     match source {
         SourceName::Made(recipe) => {
+            room::for_recipe(&recipe)?;
             let graph = recipe.graph(args.data_seed).map_err(refuse)?;
             Ok((recipe.to_string(), graph))
         }

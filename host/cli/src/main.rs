@@ -10,6 +10,7 @@ mod events;
 mod help;
 mod predict;
 mod profile;
+mod room;
 mod session;
 mod shell;
 mod train;

@@ -6,6 +6,7 @@ use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::model::ModelName;
+use crate::room;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use halfgnn::backend::{AdamHyper, MemoryKind};
@@ -19,6 +20,14 @@ use std::sync::atomic::AtomicBool;
 pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let saving = args.checkpoint.saving()?;
     let curves = args.plot.as_deref().map(Curves::new).transpose()?;
+    if args.checkpoint.resume.is_none() {
+        room::for_training(
+            &args.dataset,
+            args.device,
+            args.precision.into(),
+            |demand| args.model.config(demand.features, demand.classes),
+        )?;
+    }
     let mut dataset = args.open.dataset(&args.dataset)?;
     let mut reordering = None;
     if let Some(order) = args.reorder {

@@ -320,3 +320,41 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&output, 2, &["--save no/folder/kept", "cannot be written"]);
     assert_eq!(place.files(), ["cut", "kept", "ring.npz"]);
 }
+
+/// Files that version 0.1.0 wrote: they are read, written again with the same bytes, and gone on with.
+#[test]
+fn checkpoints_of_before_are_read_and_gone_on_with() {
+    for model in ["gcn", "gat", "gin", "sage"] {
+        let file = format!(
+            "{}/tests/data/checkpoints/{model}.safetensors",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let before = Checkpoint::open(file.as_ref()).expect(model);
+        let folder = tempfile::tempdir().unwrap();
+        let again = folder.path().join("again");
+        before.save(&again).unwrap();
+        let same = std::fs::read(&file).unwrap() == std::fs::read(&again).unwrap();
+        assert!(same, "{model} is written otherwise");
+        let output = folder.path().join("after");
+        let output = output.to_str().unwrap();
+        run(halfgnn(&[
+            "train",
+            "--device",
+            "cpu",
+            "--dataset",
+            "blocks:64",
+            "--resume",
+            &file,
+            "--epochs",
+            "5",
+            "--save",
+            output,
+        ]));
+        let after = Checkpoint::open(output.as_ref()).unwrap();
+        assert_eq!(after.snapshot.progress.epoch, 5);
+        let names = |checkpoint: &Checkpoint| -> Vec<String> {
+            checkpoint.snapshot.tensors.keys().cloned().collect()
+        };
+        assert_eq!(names(&before), names(&after), "{model}");
+    }
+}

@@ -349,3 +349,72 @@ fn a_reader_who_leaves_ends_the_run_quietly() {
         text(&output.stderr)
     );
 }
+
+/// What cannot fit is told at once, with the figure, and not after minutes of making a graph for it.
+#[test]
+fn what_fits_no_machine_is_refused_before_it_is_made() {
+    for (dataset, options, words) in [
+        ("reddit-like:20", &["--hidden", "60000"][..], "take"),
+        ("blocks:800", &["--hidden", "2000000000"], "2000000000"),
+        (
+            "blocks:800",
+            &["--model", "gcnii", "--hidden", "900000"],
+            "out of device memory",
+        ),
+        (
+            "blocks:800",
+            &["--model", "gat", "--heads", "8", "--hidden", "80000000"],
+            "out of device memory",
+        ),
+        ("kron:30", &[], "making kron:30 takes"),
+    ] {
+        let start = std::time::Instant::now();
+        let base = ["train", "--device", "cpu", "--dataset", dataset];
+        let output = halfgnn(&[&base[..], options].concat()).output().unwrap();
+        refused(&output, 2, &[words]);
+        assert!(
+            start.elapsed().as_secs() < 10,
+            "{dataset}: {:?}",
+            start.elapsed()
+        );
+    }
+}
+
+#[test]
+fn every_model_of_the_list_is_trained_and_explained() {
+    let help = halfgnn(&["train", "--help"]).output().unwrap();
+    let help = text(&help.stdout);
+    for kind in halfgnn::nn::ConvolutionConfig::kinds() {
+        assert!(help.contains(kind.title), "{} is not in: {help}", kind.name);
+        for option in kind.options {
+            assert!(help.contains(&format!("--{}", option.name)), "{help}");
+        }
+        let output = halfgnn(&[
+            "train",
+            "--device",
+            "cpu",
+            "--dataset",
+            "blocks:64",
+            "--epochs",
+            "2",
+            "--hidden",
+            "16",
+            "--layers",
+            "2",
+            "--model",
+            kind.name,
+        ])
+        .output()
+        .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let name = kind.name.to_uppercase();
+        assert!(
+            text(&output.stdout).contains(&format!("{name} in half")),
+            "{name}"
+        );
+    }
+    assert!(
+        help.contains("[default: 2; GAT 3, GIN 5, GCNII 64]"),
+        "{help}"
+    );
+}

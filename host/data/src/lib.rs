@@ -70,7 +70,7 @@ pub use half_range::HalfRange;
 pub use input::Progress;
 pub use known::{DATA_VARIABLE, Known, locate};
 pub use open::{OpenGraph, OpenOptions};
-pub use recipe::{Recipe, RecipeError};
+pub use recipe::{Demand, Recipe, RecipeError};
 pub use splits::{SplitRule, Splits};
 pub use synthetic::Synthetic;
 #[cfg(feature = "write")]

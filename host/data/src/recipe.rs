@@ -1,7 +1,11 @@
 //! Graphs and datasets that are made, by name.
 
+mod demand;
+
 use std::fmt;
 use std::str::FromStr;
+
+pub use demand::Demand;
 
 use super::synthetic::ClassFeatures;
 use super::{DataError, DataProblem, Dataset, SplitRule, Synthetic};
@@ -69,6 +73,9 @@ pub enum Recipe {
 /// The classes of recipes that have no number of their own: three bits.
 const CLASSES: u32 = 8;
 
+/// Features of a vertex of Reddit.
+const REDDIT_FEATURES: usize = 602;
+
 impl Recipe {
     /// How the names are written, for messages.
     pub const NAMES: &str = "synthetic, reddit-like:SCALE, blocks:VERTICES, kron:SCALE, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
@@ -117,7 +124,7 @@ impl Recipe {
                     .generate(seed)
                     .map_err(|error| self.refuse(error))?;
                 let features = ClassFeatures {
-                    features: 602,
+                    features: REDDIT_FEATURES,
                     signal: 0.1,
                     scale: 8.0,
                     label_noise: 0.05,

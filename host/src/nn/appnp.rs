@@ -2,7 +2,7 @@
 //! alone, and personalised PageRank spreads them, `H ← (1 − α) · Â · H + α · H⁰`, a few steps of power iteration.
 
 use super::aggregation::Aggregation;
-use super::architecture::{Architecture, LayerOption, number, probability};
+use super::architecture::{Architecture, LayerOption, number, probability, store};
 use super::{
     Context, Dense, InputGradient, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Stage,
@@ -45,21 +45,21 @@ impl Architecture for Appnp {
             name: "steps",
             value: "N",
             help: "steps of propagation [default: 10]",
-            set: |appnp, text| Ok(appnp.steps = number(text, 1..=MOST_STEPS)?),
+            set: |appnp, text| store(&mut appnp.steps, number(text, 1..=MOST_STEPS)),
             ..LayerOption::NONE
         },
         LayerOption {
             name: "alpha",
             value: "X",
             help: "share of the perceptron's own logits in each step [default: 0.1]",
-            set: |appnp, text| Ok(appnp.alpha = probability(text)?),
+            set: |appnp, text| store(&mut appnp.alpha, probability(text)),
             ..LayerOption::NONE
         },
         LayerOption {
             name: "propagation-dropout",
             value: "P",
             help: "probability of an input of a step to be dropped in training [default: that of --dropout]",
-            set: |appnp, text| Ok(appnp.propagation_dropout = Some(probability(text)?)),
+            set: |appnp, text| store(&mut appnp.propagation_dropout, probability(text).map(Some)),
             ..LayerOption::NONE
         },
     ];

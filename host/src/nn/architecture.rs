@@ -103,7 +103,7 @@ pub fn stack<B: Backend, E: Element, L: Layer<B, E> + 'static>(
 pub struct LayerOption<C> {
     /// The name, without dashes. Kinds may share one, each with its own meaning.
     pub name: &'static str,
-    /// What stands for its value in help; empty where it takes none or has [choices](LayerOption::choices).
+    /// What stands for its value in help; empty where it takes none.
     pub value: &'static str,
     /// What its value may be, each with a line of help; empty where that is not a list.
     pub choices: &'static [(&'static str, &'static str)],
@@ -122,6 +122,15 @@ impl<C> LayerOption<C> {
         help: "",
         set: |_, _| Ok(()),
     };
+}
+
+/// Puts what was read where it belongs.
+///
+/// # Errors
+/// What is wanted instead, of a text that was not read.
+pub fn store<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
 }
 
 fn parsed<T: std::str::FromStr>(

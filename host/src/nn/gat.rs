@@ -7,7 +7,7 @@
 //! No array of edges is stored, neither here nor in the gradient: the weights are computed inside the SpMM from a few floats
 //! a vertex, by [`ops::Attention`], whose page has the formulas.
 
-use super::architecture::{Architecture, LayerOption, number, probability, stack};
+use super::architecture::{Architecture, LayerOption, number, probability, stack, store};
 use super::{
     Context, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output, OutputGradient,
     Parameter, Place, Stage,
@@ -49,14 +49,14 @@ impl Architecture for Gat {
             name: "heads",
             value: "N",
             help: "number of heads [default: 1]",
-            set: |gat, text| Ok(gat.heads = number(text, 1..=65535)?),
+            set: |gat, text| store(&mut gat.heads, number(text, 1..=65535)),
             ..LayerOption::NONE
         },
         LayerOption {
             name: "attention-dropout",
             value: "P",
             help: "probability of an edge to be dropped in training [default: 0]",
-            set: |gat, text| Ok(gat.attention_dropout = probability(text)?),
+            set: |gat, text| store(&mut gat.attention_dropout, probability(text)),
             ..LayerOption::NONE
         },
     ];

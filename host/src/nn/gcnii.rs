@@ -3,7 +3,7 @@
 //! linear layers, the first of which makes `H⁰`.
 
 use super::aggregation::Aggregation;
-use super::architecture::{Architecture, LayerOption, not_negative, probability};
+use super::architecture::{Architecture, LayerOption, not_negative, probability, store};
 use super::{
     Context, Dense, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient,
     Parameter, Place, Stage,
@@ -44,14 +44,14 @@ impl Architecture for Gcnii {
             name: "alpha",
             value: "X",
             help: "share of the first layer's output in each sum [default: 0.1]",
-            set: |gcnii, text| Ok(gcnii.alpha = probability(text)?),
+            set: |gcnii, text| store(&mut gcnii.alpha, probability(text)),
             ..LayerOption::NONE
         },
         LayerOption {
             name: "theta",
             value: "X",
             help: "the λ of the paper: layer l has a share of ln(λ / l + 1) in its weights [default: 0.5]",
-            set: |gcnii, text| Ok(gcnii.theta = not_negative(text)?),
+            set: |gcnii, text| store(&mut gcnii.theta, not_negative(text)),
             ..LayerOption::NONE
         },
     ];

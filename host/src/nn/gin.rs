@@ -10,7 +10,7 @@
 //! largest degree back into range.
 
 use super::aggregation::{Aggregation, Order};
-use super::architecture::{Architecture, LayerOption, finite, not_negative, stack};
+use super::architecture::{Architecture, LayerOption, finite, not_negative, stack, store};
 use super::batch_norm::{NormalizedRelu, Statistics};
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
@@ -84,6 +84,7 @@ impl Architecture for Gin {
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {
             name: "aggregate",
+            value: "AGGREGATE",
             choices: &[("mean", "Their mean"), ("sum", "Their sum")],
             help: "what is taken of the neighbours [default: mean]",
             set: |gin, text| {
@@ -92,32 +93,31 @@ impl Architecture for Gin {
                 }
                 Ok(())
             },
-            ..LayerOption::NONE
         },
         LayerOption {
             name: "lambda",
             value: "X",
             help: "how much of it [default: 0.1 of the mean, 1 of the sum]",
-            set: |gin, text| Ok(gin.lambda = not_negative(text)?),
+            set: |gin, text| store(&mut gin.lambda, not_negative(text)),
             ..LayerOption::NONE
         },
         LayerOption {
             name: "epsilon",
             value: "X",
             help: "how much more than once a vertex counts itself [default: -0.95; 0 with the sum]",
-            set: |gin, text| Ok(gin.epsilon = finite(text)?),
+            set: |gin, text| store(&mut gin.epsilon, finite(text)),
             ..LayerOption::NONE
         },
         LayerOption {
             name: "learn-epsilon",
             help: "learn epsilon, one a layer",
-            set: |gin, _| Ok(gin.learn_epsilon = true),
+            set: |gin, _| store(&mut gin.learn_epsilon, Ok(true)),
             ..LayerOption::NONE
         },
         LayerOption {
             name: "running-statistics",
             help: "evaluate with the running statistics of training, not with those of all vertices",
-            set: |gin, _| Ok(gin.statistics = Statistics::Running),
+            set: |gin, _| store(&mut gin.statistics, Ok(Statistics::Running)),
             ..LayerOption::NONE
         },
     ];

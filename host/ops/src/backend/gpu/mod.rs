@@ -63,11 +63,13 @@ impl Gpu<Dry> {
         });
         let kernels = Kernels::of_contract(&driver)?;
         let mut counting = Self::of(driver, kernels);
-        counting.counts = Some(if multiprocessors.is_some() {
-            Counts::Card
-        } else {
-            Counts::Cpu
+        counting.counts = Some(match multiprocessors {
+            Some(_) => Counts::Card,
+            None => Counts::Cpu,
         });
+        if counting.is_count_of_cpu() {
+            counting.workspace.lend_nothing();
+        }
         Ok(counting)
     }
 }

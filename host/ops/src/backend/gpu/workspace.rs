@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Workspace<D: Driver> {
     held: Mutex<Option<Buffer<D, f32>>>,
     retired: Arc<Retired<D>>,
+    lends: bool,
 }
 
 /// The workspace, for one operator. No other operator's launches come between its own while it is held.
@@ -32,7 +33,13 @@ impl<D: Driver> Workspace<D> {
         Self {
             held: Mutex::default(),
             retired,
+            lends: true,
         }
+    }
+
+    /// Lends nothing from now on: where no kernel is launched, and operators of the device that is counted for borrow nothing.
+    pub fn lend_nothing(&mut self) {
+        self.lends = false;
     }
 
     /// The workspace as it is.
@@ -44,6 +51,7 @@ impl<D: Driver> Workspace<D> {
     /// are under way: a stream is in order.
     pub fn floats(&self, driver: &D, ledger: &Ledger, floats: u64) -> Result<Lease<'_, D>, Error> {
         let Lease(mut held) = self.alone();
+        let floats = if self.lends { floats } else { 0 };
         let floats = usize::try_from(floats).unwrap_or(usize::MAX);
         let enough = held.as_ref().map_or(floats == 0, |buffer| {
             buffer.bytes() / size_of::<f32>() >= floats

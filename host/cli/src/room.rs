@@ -1,0 +1,148 @@
+//! Whether there is room for a graph that is to be made, and for a model on it: asked before either is made.
+
+use crate::args::DeviceName;
+use crate::dataset::source::SourceName;
+use crate::failure::Failure;
+use crate::screen::bytes;
+use half::f16;
+use halfgnn::data::{Demand, Recipe};
+use halfgnn::device;
+use halfgnn::nn::ModelConfig;
+use halfgnn::tensor::Precision;
+use halfgnn::train::{Footprint, host_memory};
+
+/// Free and total bytes; `None` where nobody knows.
+type Memory = Option<(u64, u64)>;
+
+/// That this machine can make what `recipe` makes.
+///
+/// # Errors
+/// With what it takes and what is free.
+pub fn for_recipe(recipe: &Recipe) -> Result<(), Failure> {
+    making(recipe, host_memory())
+}
+
+fn making(recipe: &Recipe, memory: Memory) -> Result<(), Failure> {
+    let demand = recipe.demand();
+    let most = demand.making.max(demand.dataset_bytes());
+    fits(
+        &format!("making {recipe} takes"),
+        most,
+        memory,
+        "a smaller graph",
+    )
+}
+
+fn fits(what: &str, asked: u64, memory: Memory, instead: &str) -> Result<(), Failure> {
+    match memory {
+        Some((free, total)) if asked > free => Err(Failure::Input(format!(
+            "{what} {} of this machine's memory, and {} of {} are free; take {instead}",
+            bytes(asked),
+            bytes(free),
+            bytes(total)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// That there is room for training a model on what `source` makes, if it makes something: on the device and, beside the
+/// dataset, on this machine. It is told at least; once the graph is there the figures are exact.
+///
+/// # Errors
+/// With what it takes and what is free, or why there is no such model.
+pub fn for_training(
+    source: &SourceName,
+    device: DeviceName,
+    precision: Precision,
+    model: impl FnOnce(&Demand) -> Result<ModelConfig, Failure>,
+) -> Result<(), Failure> {
+    let SourceName::Made(recipe) = source else {
+        return Ok(());
+    };
+    for_recipe(recipe)?;
+    let demand = recipe.demand();
+    let model = model(&demand)?;
+    let card = match device {
+        DeviceName::Cpu | DeviceName::Emulator => None,
+        DeviceName::Auto | DeviceName::Cuda => device::cuda_driver()
+            .ok()
+            .and_then(|driver| driver.cards.into_iter().next())
+            .map(|card| (card.multiprocessors, card.memory_bytes)),
+    };
+    training(recipe, &model, precision, card, host_memory())
+}
+
+/// On a card of so many multiprocessors and bytes, or on the CPU.
+fn training(
+    recipe: &Recipe,
+    model: &ModelConfig,
+    precision: Precision,
+    card: Option<(u32, u64)>,
+    host: Memory,
+) -> Result<(), Failure> {
+    let demand = recipe.demand();
+    let (mut counts, mut on_host) = (demand.counts, demand.dataset_bytes());
+    if model.wants_self_loops() {
+        on_host = on_host.saturating_add(counts.host_bytes());
+        // Whether a vertex has one already is not known.
+        counts.forward.empty = 0;
+    }
+    let check = match precision {
+        Precision::Half => Footprint::check_training::<f16>,
+        Precision::Float => Footprint::check_training::<f32>,
+    };
+    let (multiprocessors, memory) = match card {
+        Some((multiprocessors, bytes)) => (Some(multiprocessors), Some((bytes, bytes))),
+        None => (None, host),
+    };
+    let footprint = check(&counts, model, multiprocessors, memory)?;
+    if card.is_none() {
+        on_host = on_host.saturating_add(footprint.total());
+    }
+    let what = format!("training on {recipe} takes");
+    fits(
+        &what,
+        on_host,
+        host,
+        "a smaller graph, --hidden or --layers",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe(text: &str) -> Recipe {
+        text.parse().expect("a recipe")
+    }
+
+    #[test]
+    fn what_a_machine_cannot_make_is_refused_with_the_figures() {
+        let small = Some((23 << 30, 24 << 30));
+        let refused = making(&recipe("kron:26"), small).expect_err("it is too large");
+        let text = refused.to_string();
+        assert!(
+            text.contains("making kron:26 takes 24.8 GiB")
+                && text.contains("23.0 GiB of 24.0 GiB are free"),
+            "{text}"
+        );
+        assert!(making(&recipe("kron:26"), Some((30 << 30, 32 << 30))).is_ok());
+        assert!(making(&recipe("kron:26"), None).is_ok());
+    }
+
+    #[test]
+    fn a_model_is_refused_by_the_machine_or_the_card_before_its_graph_is_made() {
+        let host = Some((60 << 30, 64 << 30));
+        let gcn = ModelConfig::gcn(64, 8);
+        let kron = |scale: u32, card| {
+            let recipe = recipe(&format!("kron:{scale}"));
+            training(&recipe, &gcn, Precision::Half, card, host).map_err(|error| error.to_string())
+        };
+        assert_eq!(kron(20, None), Ok(()));
+        let refused = kron(26, None).expect_err("two graphs and the CPU's own");
+        assert!(refused.contains("training on kron:26 takes"), "{refused}");
+        assert_eq!(kron(22, Some((132, 80 << 30))), Ok(()));
+        let refused = kron(22, Some((132, 1 << 30))).expect_err("a small card");
+        assert!(refused.contains("out of device memory"), "{refused}");
+    }
+}

@@ -1,0 +1,139 @@
+//! What a recipe takes of a machine's memory, told from its numbers alone: before minutes are spent on a graph that does not
+//! fit.
+
+use super::{REDDIT_FEATURES, Recipe, blocks, reddit_like};
+use crate::synthetic::{ClassFeatures, Synthetic};
+use halfgnn_graph::GraphCounts;
+use halfgnn_graph::generate::{BlockModel, Rmat};
+
+/// What a recipe takes. Where duplicates are dropped, the edges that are left are not known beforehand, and the least are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// The graph.
+    pub counts: GraphCounts,
+    /// Features of a vertex.
+    pub features: usize,
+    /// Classes.
+    pub classes: usize,
+    /// The most bytes of the host's memory while the graph is made: its edges are sorted from eight bytes each into columns of
+    /// four.
+    pub making: u64,
+}
+
+impl Demand {
+    /// Bytes of the host's memory that the dataset takes: graph, features, labels and splits.
+    pub fn dataset_bytes(&self) -> u64 {
+        let vertices = self.counts.vertices() as u64;
+        let features = vertices.saturating_mul(4 * self.features as u64);
+        let labels = vertices.saturating_mul(8);
+        self.counts
+            .host_bytes()
+            .saturating_add(features)
+            .saturating_add(labels)
+    }
+}
+
+impl Recipe {
+    /// What it takes.
+    pub fn demand(&self) -> Demand {
+        let small = ClassFeatures::default().features;
+        match *self {
+            Self::Synthetic => {
+                let synthetic = Synthetic::default();
+                of_blocks(&synthetic.graph, synthetic.features)
+            }
+            Self::RedditLike { scale } => of_blocks(&reddit_like(scale), REDDIT_FEATURES),
+            Self::Blocks { vertices } => of_blocks(&blocks(vertices), small),
+            Self::Kronecker { scale } => {
+                let rmat = Rmat::graph500(scale);
+                let edges = rmat.edges.saturating_mul(2);
+                // Its hubs have more edges than any row of a small graph may.
+                of_edges(rmat.vertices, edges, edges, u32::MAX, small)
+            }
+            Self::Grid { width, height } => {
+                let vertices = width.saturating_mul(height);
+                let edges = vertices
+                    .saturating_mul(4)
+                    .saturating_sub(width.saturating_add(height).saturating_mul(2));
+                of_edges(vertices, edges, edges, 4, small)
+            }
+            Self::Star { hubs, leaves } => {
+                let edges = hubs.saturating_mul(leaves.saturating_add(1));
+                let longest = u32::try_from(hubs.max(leaves.saturating_add(1)));
+                let (vertices, edges) = (edges.saturating_add(1), edges.saturating_mul(2));
+                of_edges(vertices, edges, edges, longest.unwrap_or(u32::MAX), small)
+            }
+        }
+    }
+}
+
+/// At most an eighth of the edges of a block model are drawn twice.
+fn of_blocks(model: &BlockModel, features: usize) -> Demand {
+    let common = model.vertices.saturating_sub(model.hubs) as f64;
+    let drawn = (model.mean_degree * common) as u64;
+    let hubs = model
+        .hubs
+        .saturating_mul(model.hub_degree)
+        .saturating_mul(2);
+    let drawn = drawn.saturating_add(hubs);
+    let longest = u32::try_from(model.hub_degree).unwrap_or(u32::MAX);
+    let kept = drawn - drawn / 8;
+    let mut demand = of_edges(model.vertices, drawn, kept, longest, features);
+    demand.classes = model.classes as usize;
+    demand
+}
+
+fn of_edges(vertices: u64, drawn: u64, kept: u64, longest: u32, features: usize) -> Demand {
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    Demand {
+        counts: GraphCounts::symmetric(size(vertices), size(kept), longest),
+        features,
+        classes: super::CLASSES as usize,
+        // Offsets, and the vertices' new names.
+        making: drawn
+            .saturating_mul(12)
+            .saturating_add(vertices.saturating_mul(12)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_foretold_is_what_is_made() {
+        for text in [
+            "kron:8",
+            "grid:7x30",
+            "star:4x50",
+            "blocks:800",
+            "reddit-like:0.002",
+        ] {
+            let recipe: Recipe = text.parse().expect("a recipe");
+            let (demand, made) = (recipe.demand(), recipe.dataset(1).expect("small"));
+            let shape = (demand.counts.vertices(), demand.features, demand.classes);
+            let own = (made.graph.vertices(), made.feature_len(), made.classes);
+            assert_eq!(shape, own, "{text}");
+            let (told, edges) = (demand.counts.forward.edges, made.graph.edges());
+            if text.contains("o") && !text.contains("kron") {
+                assert!(
+                    told <= edges && edges <= told * 8 / 7,
+                    "{text}: {told}, {edges}"
+                );
+            } else {
+                assert_eq!(told, edges, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_scale_of_26_takes_more_than_24_gigabytes_to_make() {
+        let demand = "kron:26".parse::<Recipe>().expect("a recipe").demand();
+        assert!(demand.making > 24 << 30, "{demand:?}");
+        let most = Recipe::Grid {
+            width: u64::MAX,
+            height: u64::MAX,
+        };
+        assert_eq!(most.demand().making, u64::MAX);
+    }
+}
