@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, Sum, assert_close};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Activation, Backend, Dropout, OptimizerSnapshot, OptimizerState};
 use halfgnn::ops;
 use halfgnn::tensor::Element;
@@ -188,6 +188,7 @@ pub fn dropout_follows_the_counter<B: Backend>(backend: &B, scale: Scale) {
         assert!(nothing.iter().all(|&value| value == 1.0));
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -225,6 +226,7 @@ pub fn bias_and_relu<B: Backend>(backend: &B, scale: Scale) {
         assert!(y[0].is_nan() && y[1] == 0.0, "{y:?}");
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -243,6 +245,7 @@ pub fn in_place_is_out_of_place<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -290,6 +293,7 @@ pub fn gradients<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -316,6 +320,7 @@ pub fn column_sums<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -344,5 +349,6 @@ pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
         }
     }
     check::<B, f16>(backend);
+    check::<B, bf16>(backend);
     check::<B, f32>(backend);
 }

@@ -85,7 +85,7 @@ macro_rules! conformance {
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;
             optimizer: adam_follows_float64, overflow_skips_a_step, the_loss_scale_follows;
-            contracts: shapes_are_checked, values_are_checked, memory_is_counted;
+            contracts: shapes_are_checked, values_are_checked, policies_are_checked, memory_is_counted;
             recording: recorded_steps_are_the_same_steps, a_changed_model_is_recorded_anew, recorded_memory_stays,
                 what_cannot_be_recorded_is_refused;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;

@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::input::{KIND, Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, FLOAT, Sum, assert_close, roundoff};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Backend, BatchNorm, Combine, Normalization, NormalizationGradients};
 use halfgnn::ops;
 use halfgnn::tensor::{Element, Matrix};
@@ -108,6 +108,7 @@ pub fn statistics_follow_float64<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -239,6 +240,7 @@ pub fn output_and_gradients<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -288,6 +290,7 @@ pub fn weighted_sums<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -316,6 +319,7 @@ pub fn dots<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 

@@ -1,7 +1,7 @@
 //! The conformance suite on the kernels' own PTX, run by the emulator with every check on: a kernel that reads out of
 //! bounds, reads what nothing wrote, or races, fails here.
 
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::Driver;
@@ -29,6 +29,10 @@ fn training_follows_the_cpu() {
         let expected = parameters_after::<_, f16>(&cpu, &model, 1);
         let actual = parameters_after::<_, f16>(&*EMULATOR, &model, 1);
         assert_agree(&expected, &actual, 1e-5, 0.02);
+        let expected = parameters_after::<_, bf16>(&cpu, &model, 1);
+        let actual = parameters_after::<_, bf16>(&*EMULATOR, &model, 1);
+        // Small gradients have an eighth of half's digits; a tenth of a step is 1e-3.
+        assert_agree(&expected, &actual, 1e-3, 0.02);
         // Few steps: a GIN of sums takes the last bits, which differ with the order of sums, further apart at each.
         let expected = parameters_after::<_, f32>(&cpu, &model, 6);
         let actual = parameters_after::<_, f32>(&*EMULATOR, &model, 6);

@@ -31,7 +31,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         init: impl FnOnce() -> Vec<f32>,
     ) -> Result<Self, Error> {
         let mut parameter = Self::zeros(backend, name, (rows, columns))?;
-        if E::PRECISION == Precision::Half {
+        if E::PRECISION != Precision::MASTER {
             parameter.rounded = Some(Matrix::zeros(backend, rows, columns, MemoryKind::Weights)?);
         }
         parameter.write(backend, &init())?;
@@ -60,7 +60,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
 
     /// Bytes of a parameter of this shape; `rounded` where it is one of weights.
     pub(crate) fn bytes(rows: usize, columns: usize, rounded: bool) -> u64 {
-        let copy = rounded && E::PRECISION == Precision::Half;
+        let copy = rounded && E::PRECISION != Precision::MASTER;
         let copy = if copy {
             matrix_bytes::<E>(rows, columns)
         } else {
@@ -89,7 +89,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     /// The weights as kernels of the precision `E` read them.
     ///
     /// # Panics
-    /// On a bias in half precision, which kernels read in float.
+    /// On a bias in another precision than that of master weights, in which kernels read it.
     pub fn values(&self) -> &Matrix<B, E> {
         Self::as_kernels_read(&self.master, &self.rounded)
     }

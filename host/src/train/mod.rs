@@ -8,6 +8,7 @@
 pub mod checkpoint;
 mod footprint;
 mod objective;
+mod precision;
 mod progress;
 mod recorded;
 mod snapshot;
@@ -17,7 +18,8 @@ mod trainer;
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use footprint::{Footprint, host_memory};
 pub use objective::{Objective, Split};
+pub use precision::MixedPrecision;
 pub use progress::Progress;
 pub use snapshot::{Snapshot, Tensor, Tensors, load_weights};
 pub use summary::{Accuracy, EpochReport, RunSummary, Spread, Status};
-pub use trainer::{TrainConfig, Trainer, loss_scaling};
+pub use trainer::{TrainConfig, Trainer};

@@ -124,6 +124,7 @@ Examples:
   halfgnn train --dataset synthetic
   halfgnn train --dataset cora.npz --seeds 10
   halfgnn train --dataset cora.npz --precision float --device cpu --json runs.jsonl
+  halfgnn train --dataset cora.npz --precision bf16 --model gat
   halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
   halfgnn train --dataset cora.npz --resume cora.safetensors --epochs 400 --save cora.safetensors
   halfgnn train --dataset cora.npz --json - | jq 'select(.event == \"summary\").test_accuracy'
@@ -266,6 +267,9 @@ pub enum PrecisionName {
     Half,
     /// IEEE binary32
     Float,
+    /// bfloat16, with float's range and float master weights; needs no loss scale
+    #[value(name = "bf16", alias = "bfloat16")]
+    BFloat16,
 }
 
 impl From<PrecisionName> for Precision {
@@ -273,6 +277,7 @@ impl From<PrecisionName> for Precision {
         match name {
             PrecisionName::Half => Precision::Half,
             PrecisionName::Float => Precision::Float,
+            PrecisionName::BFloat16 => Precision::BFloat16,
         }
     }
 }
