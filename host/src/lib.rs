@@ -96,7 +96,7 @@
 //! # Where things are
 //!
 //! - [`graph`] and [`data`]: graphs, labelled datasets, generators, readers.
-//! - [`tensor`]: matrices and arrays on a backend, in [`half::f16`] or `f32`.
+//! - [`tensor`]: matrices and arrays on a backend, in [`half::f16`], [`half::bf16`] or `f32`.
 //! - [`ops`]: the operators, which check shapes once for every backend. SpMM scales and merges batches of edges in float,
 //!   so that a hub's mean neither overflows nor stops growing (HalfGNN §4.3.1).
 //! - [`backend`]: where operators run: [`backend::cpu::Cpu`], or [`backend::gpu::Gpu`] over any [`driver::Driver`]: a CUDA
@@ -145,7 +145,7 @@ pub use halfgnn_graph as graph;
 pub use halfgnn_ops::Error;
 use halfgnn_ops::error;
 #[doc(inline)]
-pub use halfgnn_ops::{backend, ops, tensor};
+pub use halfgnn_ops::{backend, ops, tensor, with_element};
 
 /// The code in the README compiles and runs.
 #[cfg(doctest)]

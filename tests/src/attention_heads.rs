@@ -4,7 +4,7 @@ use crate::Scale;
 use crate::input::{Random, bits, elements, matrix, read, unwritten};
 use crate::reference::{Allowed, Sum, assert_close};
 use crate::segment::unwritten_numbers;
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Backend, HeadDots};
 use halfgnn::ops;
 use halfgnn::tensor::Element;
@@ -67,6 +67,7 @@ pub fn scores<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -118,6 +119,7 @@ pub fn dots<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -176,6 +178,7 @@ pub fn gradients_of_scores<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -238,6 +241,7 @@ pub fn means<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Scale;
 use crate::task;
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::nn::{ModelConfig, Norm};
 use halfgnn::tensor::Element;
@@ -46,6 +46,7 @@ pub fn a_resumed_run_is_the_same_run<B: Backend>(backend: &B, scale: Scale) {
     }
     for model in task::models() {
         check::<B, f16>(backend, &model, scale.pick([2, 4], [7, 20]));
+        check::<B, bf16>(backend, &model, scale.pick([2, 4], [7, 20]));
         check::<B, f32>(backend, &model, scale.pick([2, 4], [7, 20]));
     }
 }

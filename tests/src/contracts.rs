@@ -3,11 +3,13 @@
 use crate::Scale;
 use crate::graphs::from_edges;
 use crate::input::{elements, matrix, unwritten, words};
-use half::f16;
+use crate::spmm;
+use half::{bf16, f16};
 use halfgnn::Error;
 use halfgnn::backend::{
-    Activation, AdamHyper, Addend, Adjacency, Backend, Beside, Dropout, EdgeWeights, Epilogue,
-    Form, LossScaling, MemoryKind, Normalization, OptimizerState, ParameterMut, Spmm, SpmmEpilogue,
+    Accumulate, Activation, AdamHyper, Addend, Adjacency, Backend, Beside, Dropout, EdgeWeights, Epilogue,
+    Form, LossScaling, MemoryKind, Normalization, OptimizerState, ParameterMut, Sddmm, SddmmPolicy,
+    Spmm, SpmmEpilogue, SpmmPolicy, Write,
 };
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Element, Matrix};
@@ -355,6 +357,49 @@ pub fn values_are_checked<B: Backend>(backend: &B, _: Scale) {
             &mut loss,
         ),
         "cross_entropy: the logits have no columns, one a class",
+    );
+}
+
+/// What would be added up in bfloats is refused by name, on every backend: they have no arithmetic of their own.
+pub fn policies_are_checked<B: Backend>(backend: &B, _: Scale) {
+    const REASON: &str = "bfloat16 has no arithmetic of its own: it is added up in float, with discretized scaling and \
+                          the staged write";
+    let graph = from_edges(3, &[(0, 1), (1, 2)]);
+    let adjacency = Adjacency::new(backend, &graph).expect("room for a graph");
+    let x = matrix::<B, bf16>(backend, (3, 4), &[1.0; 12]);
+    let mut y = unwritten::<B, bf16>(backend, (3, 4));
+    for policy in [spmm::IN_HALF, spmm::POST, spmm::PRE] {
+        let op = Spmm {
+            policy,
+            ..Spmm::default()
+        };
+        assert_refused(
+            ops::spmm(backend, &adjacency, &op, &x, &mut y),
+            &format!("spmm: {REASON}"),
+        );
+    }
+    let op = Spmm {
+        policy: SpmmPolicy {
+            write: Write::Atomic,
+            ..SpmmPolicy::default()
+        },
+        ..Spmm::default()
+    };
+    assert_refused(
+        ops::spmm(backend, &adjacency, &op, &x, &mut y),
+        &format!("spmm: {REASON}"),
+    );
+    let op = Sddmm {
+        policy: SddmmPolicy {
+            accumulate: Accumulate::Half,
+            ..SddmmPolicy::default()
+        },
+        ..Sddmm::default()
+    };
+    let mut e: Array<B, bf16> = elements(backend, &[0.0; 8]);
+    assert_refused(
+        ops::sddmm(backend, &adjacency, &op, &x, &x, &mut e),
+        &format!("sddmm: {REASON}"),
     );
 }
 

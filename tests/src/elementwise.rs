@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, Sum, assert_close};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Activation, Backend, Dropout, OptimizerSnapshot, OptimizerState};
 use halfgnn::ops;
 use halfgnn::tensor::Element;
@@ -188,6 +188,7 @@ pub fn dropout_follows_the_counter<B: Backend>(backend: &B, scale: Scale) {
         assert!(nothing.iter().all(|&value| value == 1.0));
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -254,6 +255,7 @@ pub fn bias_and_relu<B: Backend>(backend: &B, scale: Scale) {
         assert!(y[0].is_nan() && y[1] == 0.0, "{y:?}");
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -272,6 +274,7 @@ pub fn in_place_is_out_of_place<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -319,6 +322,7 @@ pub fn gradients<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -345,6 +349,7 @@ pub fn column_sums<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -373,5 +378,6 @@ pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
         }
     }
     check::<B, f16>(backend);
+    check::<B, bf16>(backend);
     check::<B, f32>(backend);
 }

@@ -89,7 +89,7 @@ macro_rules! conformance {
                 weighted_sums, dots, shapes_are_checked;
             optimizer: adam_follows_float64, overflow_skips_a_step, overflows_are_found_in_every_column,
                 the_loss_scale_follows;
-            contracts: shapes_are_checked, values_are_checked, memory_is_counted;
+            contracts: shapes_are_checked, values_are_checked, policies_are_checked, memory_is_counted;
             recording: recorded_steps_are_the_same_steps, a_changed_model_is_recorded_anew,
                 a_changed_model_is_evaluated_anew, recorded_memory_stays, what_cannot_be_recorded_is_refused;
             dropouts: layers_draw_apart, attention_draws_apart;

@@ -1,9 +1,9 @@
 //! Cross-entropy with its gradient, and the count of right answers.
 
 use crate::Scale;
-use crate::input::{KIND, Random, matrix, read, unwritten, words};
+use crate::input::{KIND, Random, matrix, read, rounded, unwritten, words};
 use crate::reference::{roundoff, subnormal_error};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Backend, LossScaling, NO_TARGET, OptimizerState};
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Element};
@@ -63,6 +63,8 @@ pub fn follows_float64<B: Backend, E: Element>(
     targets: &[u32],
 ) {
     let rows = targets.len();
+    let logits: Vec<f32> = logits.iter().map(|&x| rounded::<E>(x)).collect();
+    let logits = &logits[..];
     let loss_scale = 1024.0;
     let actual = run::<B, E>(backend, (rows, classes), logits, targets, loss_scale);
     let count = targets
@@ -149,6 +151,7 @@ pub fn cross_entropy_and_gradient<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     every::<B, f16>(backend, scale);
+    every::<B, bf16>(backend, scale);
     every::<B, f32>(backend, scale);
 }
 
@@ -163,6 +166,7 @@ pub fn extreme_logits<B: Backend>(backend: &B, _: Scale) {
         follows_float64::<B, E>(backend, "a hopeless row", 3, &spread, &[1, 0]);
     }
     every::<B, f16>(backend);
+    every::<B, bf16>(backend);
     every::<B, f32>(backend);
 }
 
@@ -220,5 +224,6 @@ pub fn counts<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     every::<B, f16>(backend, scale);
+    every::<B, bf16>(backend, scale);
     every::<B, f32>(backend, scale);
 }

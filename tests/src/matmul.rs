@@ -2,8 +2,8 @@
 
 use crate::Scale;
 use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
-use crate::reference::{Allowed, Sum, assert_close};
-use half::f16;
+use crate::reference::{Allowed, Sum, assert_close, exact_integers};
+use half::{bf16, f16};
 use halfgnn::backend::{Backend, Beside, Epilogue, Form, Normalization};
 use halfgnn::ops;
 use halfgnn::tensor::{Element, Matrix};
@@ -225,6 +225,13 @@ fn on_all<B: Backend>(backend: &B, change: impl Fn(&mut Case), form: Form, shape
     change(&mut half);
     half.check::<B, f16, f16>(backend);
     half.check::<B, f16, f32>(backend);
+    let mut bfloat = Case::random::<bf16>(form, shape);
+    change(&mut bfloat);
+    // What layers want is built.
+    match form {
+        Form::NN | Form::NT => bfloat.check::<B, bf16, bf16>(backend),
+        Form::TN => bfloat.check::<B, bf16, f32>(backend),
+    }
     let mut float = Case::random::<f32>(form, shape);
     change(&mut float);
     float.check::<B, f32, f32>(backend);
@@ -355,6 +362,9 @@ pub fn beside_the_product<B: Backend>(backend: &B, scale: Scale) {
         check::<B, f16, f32>(backend, Form::NT, shape);
         check::<B, f32, f32>(backend, Form::NT, shape);
         check::<B, f16, f16>(backend, Form::NN, shape);
+        check::<B, bf16, f32>(backend, Form::TN, shape);
+        check::<B, bf16, bf16>(backend, Form::NT, shape);
+        check::<B, bf16, bf16>(backend, Form::NN, shape);
     }
 }
 
@@ -424,16 +434,19 @@ pub fn of_a_normalized_operand<B: Backend>(backend: &B, scale: Scale) {
         check::<B, f32, f32>(backend, Form::NN, shape);
         check::<B, f16, f32>(backend, Form::TN, shape);
         check::<B, f32, f32>(backend, Form::TN, shape);
+        check::<B, bf16, bf16>(backend, Form::NN, shape);
+        check::<B, bf16, f32>(backend, Form::TN, shape);
     }
 }
 
 /// Small integers, with `==`.
 pub fn integers_are_exact<B: Backend>(backend: &B, scale: Scale) {
-    fn check<B: Backend, E: Element, O: Element>(backend: &B, shape: [usize; 3]) {
-        for form in FORMS {
+    fn check<B: Backend, E: Element, O: Element>(backend: &B, forms: &[Form], shape: [usize; 3]) {
+        for &form in forms {
             let mut case = Case::random::<E>(form, shape);
-            case.a = Random(65).integers(3, case.a.len());
-            case.b = Random(66).integers(3, case.b.len());
+            let most = (exact_integers::<O>() / case.k as u32).isqrt();
+            case.a = Random(65).integers(most, case.a.len());
+            case.b = Random(66).integers(most, case.b.len());
             let expected: Vec<f32> = case
                 .reference()
                 .iter()
@@ -446,11 +459,12 @@ pub fn integers_are_exact<B: Backend>(backend: &B, scale: Scale) {
             );
         }
     }
-    // 9 · k stays below 2048.
     for shape in [[20, 11, 200], [scale.pick(130, 300), 70, 100]] {
-        check::<B, f16, f16>(backend, shape);
-        check::<B, f16, f32>(backend, shape);
-        check::<B, f32, f32>(backend, shape);
+        check::<B, f16, f16>(backend, &FORMS, shape);
+        check::<B, f16, f32>(backend, &FORMS, shape);
+        check::<B, f32, f32>(backend, &FORMS, shape);
+        check::<B, bf16, bf16>(backend, &[Form::NN, Form::NT], shape);
+        check::<B, bf16, f32>(backend, &[Form::TN], shape);
     }
 }
 
@@ -468,6 +482,7 @@ pub fn nan_passes_through_relu<B: Backend>(backend: &B, _: Scale) {
         assert_eq!(c[9..], [f32::INFINITY; 3]);
     }
     check::<B, f16>(backend);
+    check::<B, bf16>(backend);
     check::<B, f32>(backend);
 }
 

@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::input::{KIND, Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, FLOAT, Sum, assert_close, roundoff};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Backend, BatchNorm, Combine, Normalization, NormalizationGradients};
 use halfgnn::ops;
 use halfgnn::tensor::{Element, Matrix};
@@ -73,6 +73,7 @@ pub fn follows_float64<B: Backend, E: Element>(backend: &B, shape: (usize, usize
 pub fn statistics_follow_float64<B: Backend>(backend: &B, scale: Scale) {
     for shape in shapes(scale) {
         statistics_of::<B, f16>(backend, shape);
+        statistics_of::<B, bf16>(backend, shape);
         statistics_of::<B, f32>(backend, shape);
     }
 }
@@ -138,6 +139,7 @@ pub fn overflows_leave_the_running_statistics<B: Backend>(backend: &B, _scale: S
 pub fn output_and_gradients<B: Backend>(backend: &B, scale: Scale) {
     for shape in shapes(scale) {
         gradients_of::<B, f16>(backend, shape);
+        gradients_of::<B, bf16>(backend, shape);
         gradients_of::<B, f32>(backend, shape);
     }
 }
@@ -312,6 +314,7 @@ pub fn weighted_sums<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -319,6 +322,7 @@ pub fn weighted_sums<B: Backend>(backend: &B, scale: Scale) {
 pub fn dots<B: Backend>(backend: &B, scale: Scale) {
     for shape in shapes(scale).into_iter().chain([(0, 5), (5, 0)]) {
         dot_of::<B, f16>(backend, shape);
+        dot_of::<B, bf16>(backend, shape);
         dot_of::<B, f32>(backend, shape);
     }
 }

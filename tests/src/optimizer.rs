@@ -2,7 +2,7 @@
 
 use crate::Scale;
 use crate::input::{Random, matrix, read, rounded, unwritten};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{
     AdamHyper, Backend, LossScaling, OptimizerSnapshot, OptimizerState, ParameterMut,
 };
@@ -118,6 +118,7 @@ pub fn adam_follows_float64<B: Backend>(backend: &B, scale: Scale) {
     }
     for shape in [(1, 7), (3, 9), (scale.pick(40, 1433), 64), (0, 3)] {
         check::<B, f16>(backend, shape, 5);
+        check::<B, bf16>(backend, shape, 5);
         check::<B, f32>(backend, shape, 5);
     }
     together_is_one_by_one::<B, f16>(backend);

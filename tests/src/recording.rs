@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::input::{matrix, read};
 use crate::task;
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Activation, Backend, MemoryKind};
 use halfgnn::nn::{ModelConfig, Norm};
 use halfgnn::ops;
@@ -55,6 +55,7 @@ pub fn recorded_steps_are_the_same_steps<B: Backend>(backend: &B, scale: Scale) 
     }
     for model in task::models() {
         check::<B, f16>(backend, &model, scale.pick(3, 20));
+        check::<B, bf16>(backend, &model, scale.pick(3, 20));
         check::<B, f32>(backend, &model, scale.pick(3, 20));
     }
 }

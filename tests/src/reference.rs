@@ -8,6 +8,8 @@ use halfgnn::tensor::{Element, Precision};
 
 /// Unit roundoff of half.
 pub const HALF: f64 = 1.0 / 2048.0;
+/// Unit roundoff of bfloat16.
+pub const BFLOAT: f64 = 1.0 / 256.0;
 /// Unit roundoff of float.
 pub const FLOAT: f64 = 1.0 / 16_777_216.0;
 
@@ -16,6 +18,7 @@ pub fn subnormal_error<E: Element>() -> f64 {
     match E::PRECISION {
         Precision::Half => 2.0_f64.powi(-25),
         Precision::Float => 2.0_f64.powi(-150),
+        Precision::BFloat16 => 2.0_f64.powi(-134),
     }
 }
 
@@ -24,6 +27,15 @@ pub fn roundoff<E: Element>() -> f64 {
     match E::PRECISION {
         Precision::Half => HALF,
         Precision::Float => FLOAT,
+        Precision::BFloat16 => BFLOAT,
+    }
+}
+
+/// A number below which every integer is an element; no more than half has, so that cases are the same in float.
+pub fn exact_integers<E: Element>() -> u32 {
+    match E::PRECISION {
+        Precision::Half | Precision::Float => 2047,
+        Precision::BFloat16 => 255,
     }
 }
 

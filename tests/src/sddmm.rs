@@ -4,7 +4,7 @@ use crate::Scale;
 use crate::graphs::{self, from_edges};
 use crate::input::{Random, elements, matrix};
 use crate::reference::{Allowed, Sum, assert_close};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{
     Accumulate, Adjacency, Backend, HalfLoad, Reduction, Sddmm, SddmmPolicy, edge_plane,
 };
@@ -37,6 +37,8 @@ pub fn policies<E: Element>() -> &'static [SddmmPolicy] {
     match E::PRECISION {
         Precision::Half => &HALF,
         Precision::Float => &HALF[..1],
+        // On tensor cores, and by shuffles.
+        Precision::BFloat16 => &HALF[..2],
     }
 }
 
@@ -156,6 +158,7 @@ fn on_both<B: Backend>(backend: &B, graph: &Csr, features: usize, what: &str) {
         }
     }
     on::<B, f16>(backend, graph, features, what);
+    on::<B, bf16>(backend, graph, features, what);
     on::<B, f32>(backend, graph, features, what);
 }
 
@@ -222,6 +225,7 @@ pub fn heads<B: Backend>(backend: &B, scale: Scale) {
     }
     let graph = graphs::power_law(90, scale.pick(300, 3_000), Random(65));
     check::<B, f16>(backend, &graph);
+    check::<B, bf16>(backend, &graph);
     check::<B, f32>(backend, &graph);
 }
 

@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::graphs;
 use crate::input::{Random, bits, elements};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend, EdgeCombine, EdgeOperand, edge_plane};
 use halfgnn::graph::Csr;
 use halfgnn::ops;
@@ -139,6 +139,7 @@ pub fn every_operator<B: Backend>(backend: &B, scale: Scale) {
     for edges in [13, 64, scale.pick(601, 5_003)] {
         let graph = graphs::power_law(40, edges, Random(82));
         check::<B, f16>(backend, &graph);
+        check::<B, bf16>(backend, &graph);
         check::<B, f32>(backend, &graph);
     }
     for (_, graph) in graphs::rectangular(Scale::Small) {

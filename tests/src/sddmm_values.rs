@@ -3,9 +3,10 @@
 use crate::Scale;
 use crate::graphs;
 use crate::input::{Random, bits};
+use crate::reference::exact_integers;
 use crate::sddmm::{Case, policies};
 use crate::spmm::{self, IN_FLOAT, Weighted};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Backend, SddmmPolicy};
 use halfgnn::tensor::Element;
 
@@ -15,7 +16,8 @@ pub fn integers_are_exact<B: Backend>(backend: &B, _: Scale) {
         for (name, graph) in graphs::odd(Scale::Small) {
             for &policy in policies::<E>() {
                 for (heads, features) in [(1, 50), (3, 16)] {
-                    let case = Case::random::<E>(&graph, heads, features, policy).integers(6);
+                    let case = Case::random::<E>(&graph, heads, features, policy)
+                        .integers((exact_integers::<E>() / 50).isqrt());
                     let stride = heads * features;
                     let of = |values: &[f32], vertex: u32, head: usize| -> Vec<f32> {
                         values[vertex as usize * stride + head * features..][..features].to_vec()
@@ -34,6 +36,7 @@ pub fn integers_are_exact<B: Backend>(backend: &B, _: Scale) {
         }
     }
     check::<B, f16>(backend);
+    check::<B, bf16>(backend);
     check::<B, f32>(backend);
 }
 
@@ -70,6 +73,7 @@ pub fn infinities_stay_in_their_edges<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -108,6 +112,7 @@ pub fn symmetric<B: Backend>(backend: &B, scale: Scale) {
         assert_eq!(of(&forward), of(&backward));
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -153,5 +158,6 @@ pub fn repeatable<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }

@@ -5,7 +5,7 @@ use crate::Scale;
 use crate::graphs::{boundaries, from_degrees, hub, odd, power_law, rectangular};
 use crate::input::{KIND, Random, elements, words};
 use crate::reference::{Allowed, Sum, assert_close};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, AttentionScores, Backend, EdgeValues, SegmentReduction};
 use halfgnn::graph::Csr;
 use halfgnn::ops;
@@ -124,6 +124,7 @@ pub fn sums_and_maxima<B: Backend>(backend: &B, scale: Scale) {
     }
     let graphs = graphs(scale);
     check::<B, f16>(backend, &graphs);
+    check::<B, bf16>(backend, &graphs);
     check::<B, f32>(backend, &graphs);
 }
 
@@ -153,6 +154,7 @@ pub fn sums_are_close_and_repeat<B: Backend>(backend: &B, scale: Scale) {
     }
     let graph = power_law(60, scale.pick(5_000, 200_000), Random(84));
     check::<B, f16>(backend, &graph);
+    check::<B, bf16>(backend, &graph);
     check::<B, f32>(backend, &graph);
 }
 

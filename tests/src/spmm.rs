@@ -4,7 +4,7 @@ use crate::Scale;
 use crate::graphs;
 use crate::input::{Random, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, SpmmReference, assert_close, roundoff, subnormal_error};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{
     Accumulate, Addend, Adjacency, Aggregation, Backend, EdgeWeights, HalfLoad, Scaling, Schedule,
     Spmm, SpmmEpilogue, SpmmPolicy, Write,
@@ -70,8 +70,13 @@ pub fn policies<E: Element>() -> &'static [SpmmPolicy] {
     ];
     match E::PRECISION {
         Precision::Half => HALF,
-        Precision::Float => &SCHEDULES,
+        Precision::Float | Precision::BFloat16 => &SCHEDULES,
     }
+}
+
+/// Whether elements can be added up as the policy says: bfloats have no arithmetic of their own.
+pub fn has_arithmetic<E: Element>(policy: &SpmmPolicy) -> bool {
+    E::PRECISION != Precision::BFloat16 || policy.accumulate == Accumulate::Float
 }
 
 /// The policies that every backend has for edge weights.
@@ -86,7 +91,7 @@ pub fn weighted_policies<E: Element>() -> &'static [SpmmPolicy] {
     ];
     match E::PRECISION {
         Precision::Half => HALF,
-        Precision::Float => &SCHEDULES,
+        Precision::Float | Precision::BFloat16 => &SCHEDULES,
     }
 }
 
@@ -368,6 +373,9 @@ pub fn rows_that_cross_boundaries<B: Backend>(backend: &B, scale: Scale) {
                 .averaged()
                 .check::<B, f16>(backend, &name);
         }
+        Case::random::<bf16>(&graph, 3, IN_FLOAT)
+            .averaged()
+            .check::<B, bf16>(backend, &name);
         if scale == Scale::Full {
             Case::random::<f32>(&graph, 3, IN_FLOAT).check::<B, f32>(backend, &name);
         }
@@ -386,6 +394,8 @@ pub fn every_feature_length<B: Backend>(backend: &B, scale: Scale) {
             case.check::<B, f16>(backend, "power law");
         }
         for policy in SCHEDULES {
+            let case = Case::random::<bf16>(&graph, features, policy).averaged();
+            case.check::<B, bf16>(backend, "power law");
             let case = Case::random::<f32>(&graph, features, policy).averaged();
             case.check::<B, f32>(backend, "power law");
         }
@@ -409,6 +419,7 @@ pub fn edge_weights<B: Backend>(backend: &B, scale: Scale) {
     }
     let graph = graphs::power_law(90, scale.pick(1_100, 30_000), Random(21));
     check::<B, f16>(backend, &graph);
+    check::<B, bf16>(backend, &graph);
     check::<B, f32>(backend, &graph);
 }
 
@@ -424,6 +435,7 @@ pub fn column_factors<B: Backend>(backend: &B, scale: Scale) {
     }
     let graph = graphs::power_law(90, scale.pick(1_100, 30_000), Random(22));
     check::<B, f16>(backend, &graph);
+    check::<B, bf16>(backend, &graph);
     check::<B, f32>(backend, &graph);
 }
 
@@ -466,6 +478,7 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
     }
     for (name, graph) in graphs::odd(scale) {
         check::<B, f16>(backend, &graph, 13, name);
+        check::<B, bf16>(backend, &graph, 13, name);
         check::<B, f32>(backend, &graph, 13, name);
     }
     // `x` has too few rows to be added where there are fewer columns than rows.
@@ -479,6 +492,7 @@ pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
     let graph = graphs::from_degrees(&degrees.repeat(scale.pick(1, 3)), Random(27));
     for features in [1, scale.pick(41, 130)] {
         check::<B, f16>(backend, &graph, features, "long rows");
+        check::<B, bf16>(backend, &graph, features, "long rows");
         check::<B, f32>(backend, &graph, features, "long rows");
     }
 }
@@ -600,6 +614,7 @@ pub fn maxima<B: Backend>(backend: &B, scale: Scale) {
     }
     for (name, graph) in graphs::odd(scale) {
         check::<B, f16>(backend, &graph, name);
+        check::<B, bf16>(backend, &graph, name);
         check::<B, f32>(backend, &graph, name);
     }
     let giant = graphs::from_degrees(&[3, scale.pick(9_000, 90_000), 1, 0], Random(25));

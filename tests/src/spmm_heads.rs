@@ -5,15 +5,15 @@ use crate::graphs::{power_law, rectangular, transposed};
 use crate::input::{KIND, Random, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, SpmmReference, Sum, assert_close};
 use crate::segment::unwritten_numbers;
-use crate::spmm::{BY_VERTEX, BY_VERTEX_IN_HALF, IN_FLOAT, IN_HALF};
-use half::f16;
+use crate::spmm::{BY_VERTEX, BY_VERTEX_IN_HALF, IN_FLOAT, IN_HALF, has_arithmetic};
+use half::{bf16, f16};
 use halfgnn::backend::{
     Accumulate, Adjacency, AttentionPair, Backend, Dropout, EdgeAttention, EdgeWeights,
     OptimizerSnapshot, OptimizerState, SoftmaxGradient, Spmm, SpmmPolicy,
 };
 use halfgnn::graph::Csr;
 use halfgnn::ops;
-use halfgnn::tensor::{Array, Element};
+use halfgnn::tensor::{Array, Element, Precision};
 use halfgnn_contract::attention::edge_plane_stride;
 use halfgnn_contract::rng;
 
@@ -102,7 +102,10 @@ pub fn planes_of_edge_features<B: Backend>(backend: &B, scale: Scale) {
         for (heads, width) in [(1, 5), (2, 8), (3, 24), (4, 64), (2, 264)] {
             let weights = Random(71).uniform::<E>(heads * plane);
             let array = elements(backend, &weights);
-            for policy in [IN_FLOAT, IN_HALF, BY_VERTEX, BY_VERTEX_IN_HALF] {
+            for policy in [IN_FLOAT, IN_HALF, BY_VERTEX, BY_VERTEX_IN_HALF]
+                .into_iter()
+                .filter(has_arithmetic::<E>)
+            {
                 let op = Spmm {
                     weights: EdgeWeights::Planes {
                         values: &array,
@@ -112,7 +115,8 @@ pub fn planes_of_edge_features<B: Backend>(backend: &B, scale: Scale) {
                     policy,
                     ..Spmm::default()
                 };
-                let in_half = E::LANES == 8 && policy.accumulate == Accumulate::Half;
+                let in_half =
+                    E::PRECISION == Precision::Half && policy.accumulate == Accumulate::Half;
                 check::<B, E>(
                     backend,
                     graph,
@@ -130,6 +134,7 @@ pub fn planes_of_edge_features<B: Backend>(backend: &B, scale: Scale) {
     // No multiple of 8 edges, so that planes have room between them.
     let graph = power_law(90, scale.pick(1_101, 20_003), Random(72));
     check_element::<B, f16>(backend, &graph);
+    check_element::<B, bf16>(backend, &graph);
     check_element::<B, f32>(backend, &graph);
     for (_, graph) in rectangular(scale) {
         check_element::<B, f16>(backend, &graph);
@@ -295,6 +300,7 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
     }
     let graph = power_law(70, scale.pick(900, 9_000), Random(75));
     check_element::<B, f16>(backend, &graph);
+    check_element::<B, bf16>(backend, &graph);
     check_element::<B, f32>(backend, &graph);
     for (_, graph) in rectangular(Scale::Small) {
         check_element::<B, f16>(backend, &graph);
@@ -408,6 +414,7 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
     }
     let graph = power_law(70, scale.pick(900, 9_000), Random(75));
     check_element::<B, f16>(backend, &graph);
+    check_element::<B, bf16>(backend, &graph);
     check_element::<B, f32>(backend, &graph);
     for (_, graph) in rectangular(Scale::Small) {
         check_element::<B, f16>(backend, &graph);

@@ -3,11 +3,12 @@
 use crate::Scale;
 use crate::graphs::{self, from_edges};
 use crate::input::Random;
+use crate::reference::exact_integers;
 use crate::spmm::{
     BY_VERTEX, BY_VERTEX_IN_HALF, Case, IN_FLOAT, IN_HALF, POST, PRE, SCHEDULES, Weighted,
     policies, weighted_policies,
 };
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::tensor::Element;
 
@@ -17,7 +18,7 @@ pub fn integers_are_exact<B: Backend>(backend: &B, scale: Scale) {
         for (name, graph) in graphs::odd(Scale::Small) {
             // The largest sum stays below 2048.
             let longest = graph.row_degrees().into_iter().max().unwrap_or(0).max(1);
-            let most = (2047 / longest).min(30);
+            let most = (exact_integers::<E>() / longest).min(30);
             for &policy in policies::<E>() {
                 let mut case = Case::random::<E>(&graph, 7, policy);
                 case.x = Random(30).integers(most, case.x.len());
@@ -33,6 +34,7 @@ pub fn integers_are_exact<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -125,6 +127,7 @@ pub fn empty_rows_are_zero<B: Backend>(backend: &B, _: Scale) {
         }
     }
     check::<B, f16>(backend);
+    check::<B, bf16>(backend);
     check::<B, f32>(backend);
 }
 
@@ -156,6 +159,7 @@ pub fn infinities_stay_in_their_rows<B: Backend>(backend: &B, scale: Scale) {
         }
     }
     check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
 }
 
@@ -173,6 +177,7 @@ pub fn zero_weights_are_edges<B: Backend>(backend: &B, _: Scale) {
         }
     }
     check::<B, f16>(backend);
+    check::<B, bf16>(backend);
     check::<B, f32>(backend);
 }
 
@@ -226,5 +231,6 @@ pub fn padding_stays_zero<B: Backend>(backend: &B, _: Scale) {
         }
     }
     check::<B, f16>(backend);
+    check::<B, bf16>(backend);
     check::<B, f32>(backend);
 }

@@ -1,7 +1,7 @@
 //! The conformance suite on the kernels' own PTX, run by the emulator with every check on: a kernel that reads out of
 //! bounds, reads what nothing wrote, or races, fails here.
 
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::Driver;
@@ -43,6 +43,7 @@ fn training_follows_the_cpu() {
     for (name, model) in models() {
         println!("{name}");
         assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, 2);
         assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, 2);
     }
 }

@@ -1,6 +1,6 @@
 //! Models on the CPU: gradients against float64, memory, repeatability, statistics, overflow.
 
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{MemoryKind, Storage};
 use halfgnn::graph::{Graph, GraphCounts};
@@ -505,6 +505,7 @@ fn models_of_every_kind_learn_a_tiny_graph_by_heart() {
     }
     for config in models(8, 2, 32) {
         learns::<f16>(&config);
+        learns::<bf16>(&config);
         learns::<f32>(&config);
     }
 }

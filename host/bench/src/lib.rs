@@ -3,6 +3,7 @@
 //! - [`mod@bench`]: operators and training, timed on a graph, each checked before it is timed.
 //! - `baselines` (feature `cuda`): what a user would pick instead, on the same card, stream and operands.
 //! - [`report`]: figures and tables of what was written, in one HTML file.
+//! - [`room`]: whether there is memory for what is asked, before it is made.
 //! - [`source`], [`reorder`], [`model`], [`names`]: options that several commands have.
 //! - [`failure`], [`json`], [`machine`], [`screen`]: how a command fails, and what it writes.
 
@@ -16,5 +17,6 @@ pub mod model;
 pub mod names;
 pub mod reorder;
 pub mod report;
+pub mod room;
 pub mod screen;
 pub mod source;

@@ -35,6 +35,9 @@ pub enum PrecisionName {
     Half,
     /// IEEE binary32
     Float,
+    /// bfloat16, with float's range and float master weights; needs no loss scale
+    #[value(name = "bf16", alias = "bfloat16")]
+    BFloat16,
 }
 
 impl From<PrecisionName> for Precision {
@@ -42,6 +45,7 @@ impl From<PrecisionName> for Precision {
         match name {
             PrecisionName::Half => Precision::Half,
             PrecisionName::Float => Precision::Float,
+            PrecisionName::BFloat16 => Precision::BFloat16,
         }
     }
 }

@@ -99,6 +99,7 @@ Examples:
   halfgnn train --dataset synthetic
   halfgnn train --dataset cora.npz --seeds 10
   halfgnn train --dataset cora.npz --precision float --device cpu --json runs.jsonl
+  halfgnn train --dataset cora.npz --precision bf16 --model gat
   halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
   halfgnn train --dataset cora.npz --resume cora.safetensors --epochs 400 --save cora.safetensors
   halfgnn train --dataset cora.npz --json - | jq 'select(.event == \"summary\").test_accuracy'

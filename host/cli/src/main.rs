@@ -10,7 +10,6 @@ mod events;
 mod help;
 mod predict;
 mod profile;
-mod room;
 mod session;
 mod shell;
 mod train;

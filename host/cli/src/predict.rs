@@ -8,15 +8,15 @@ use crate::reorder::ReorderName;
 use crate::screen::Page;
 use crate::train::describe;
 use clap::Args;
-use half::f16;
 use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::graph::GraphCounts;
 use halfgnn::nn::{Inputs, Mode, Model, Network, Propagation};
-use halfgnn::tensor::{Element, Precision};
+use halfgnn::tensor::Element;
 use halfgnn::train::{Checkpoint, Footprint, load_weights};
+use halfgnn::with_element;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -197,10 +197,7 @@ impl Task for Prediction<'_> {
     type Output = Result<(String, Vec<f32>), Failure>;
 
     fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
-        let logits = match self.checkpoint.precision {
-            Precision::Half => self.logits::<B, f16>(device),
-            Precision::Float => self.logits::<B, f32>(device),
-        };
+        let logits = with_element!(self.checkpoint.precision, E => self.logits::<B, E>(device));
         Ok((device.backend.name(), logits?))
     }
 }

@@ -4,13 +4,13 @@ use crate::args::{AccumulateName, ProfileArgs};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::bytes;
-use half::f16;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{Accumulate, DeviceGraph, MemoryKind, Spmm, SpmmPolicy};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
-use halfgnn::tensor::{Element, Matrix, Precision};
+use halfgnn::tensor::{Element, Matrix};
+use halfgnn::with_element;
 use halfgnn::{ops, ptx};
 use serde::Serialize;
 
@@ -47,10 +47,8 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
     });
     let text = ptx::read(Some(driver.info().compute_capability)).map_err(halfgnn::Error::from)?;
     let gpu = Gpu::new(driver, &text)?;
-    let (launches, least) = match args.precision.into() {
-        Precision::Half => spmm::<f16>(&gpu, &graph, args)?,
-        Precision::Float => spmm::<f32>(&gpu, &graph, args)?,
-    };
+    let (launches, least) =
+        with_element!(args.precision.into(), E => spmm::<E>(&gpu, &graph, args)?);
     if !json.is_stdout() {
         println!(
             "{:<34} {:>7} {:>12} {:>12} {:>11} {:>11} {:>6} {:>9} {:>8} {:>8} {:>8} {:>9}",

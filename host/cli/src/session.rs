@@ -2,7 +2,6 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
-use half::f16;
 use halfgnn::backend::{Backend, MemoryReport};
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{Device, Task};
@@ -12,6 +11,7 @@ use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::{
     Checkpoint, EpochReport, Footprint, Objective, RunSummary, Spread, Status, TrainConfig, Trainer,
 };
+use halfgnn::with_element;
 
 use std::ops::ControlFlow;
 
@@ -104,10 +104,9 @@ impl Task for Session<'_> {
     fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
         let mut outcomes = Vec::new();
         for plan in self.plans {
-            let outcome = match plan.precision {
-                Precision::Half => carry_out::<B, f16>(device, self.dataset, plan, self.observer),
-                Precision::Float => carry_out::<B, f32>(device, self.dataset, plan, self.observer),
-            }?;
+            let outcome = with_element!(plan.precision, E => {
+                carry_out::<B, E>(device, self.dataset, plan, self.observer)
+            })?;
             let stopped = outcome.status() == Status::Stopped;
             outcomes.push(outcome);
             if stopped {

@@ -7,7 +7,7 @@
 use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
 use bytemuck::Pod;
-use half::f16;
+use half::{bf16, f16};
 use halfgnn_contract::{Format, VECTOR_BYTES};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -21,14 +21,33 @@ pub enum Precision {
     Half,
     /// IEEE 754 binary32.
     Float,
+    /// bfloat16: the upper half of a float, with its range and 8 bits of precision.
+    #[serde(rename = "bfloat16", alias = "bf16")]
+    BFloat16,
 }
 
 impl Precision {
+    /// That of master weights, their gradients, and sums.
+    pub const MASTER: Self = Precision::Float;
+
+    /// Of a precision whose sums are made in float, whatever was asked for, what cannot be done; `None` where it can.
+    ///
+    /// bfloat16 has no arithmetic of its own, and cards before sm_90 do not add to it in memory.
+    pub(crate) fn without_arithmetic(self, wanted: bool) -> Option<String> {
+        (self == Precision::BFloat16 && wanted).then(|| {
+            format!(
+                "{self} has no arithmetic of its own: it is added up in float, with discretized scaling and the staged \
+                 write"
+            )
+        })
+    }
+
     /// As the launch contract calls the format of the elements.
     pub(crate) const fn format(self) -> Format {
         match self {
             Precision::Half => Format::F16,
             Precision::Float => Format::F32,
+            Precision::BFloat16 => Format::BF16,
         }
     }
 }
@@ -38,15 +57,16 @@ impl fmt::Display for Precision {
         f.pad(match self {
             Precision::Half => "half",
             Precision::Float => "float",
+            Precision::BFloat16 => "bfloat16",
         })
     }
 }
 
-/// An element of a matrix that operators compute with: `f16` or `f32`.
+/// An element of a matrix that operators compute with: `f16`, `bf16` or `f32`.
 pub trait Element: Pod + fmt::Debug + PartialEq + Send + Sync + 'static {
     /// The element's number format.
     const PRECISION: Precision;
-    /// Elements of a 16-byte vector: 8 halves or 4 floats.
+    /// Elements of a 16-byte vector: 8 of 16 bits or 4 floats.
     const LANES: usize = VECTOR_BYTES as usize / size_of::<Self>();
     /// The nearest element, ties to even.
     fn from_f32(value: f32) -> Self;
@@ -66,6 +86,18 @@ impl Element for f16 {
     }
 }
 
+impl Element for bf16 {
+    const PRECISION: Precision = Precision::BFloat16;
+    #[inline]
+    fn from_f32(value: f32) -> Self {
+        bf16::from_f32(value)
+    }
+    #[inline]
+    fn to_f32(self) -> f32 {
+        bf16::to_f32(self)
+    }
+}
+
 impl Element for f32 {
     const PRECISION: Precision = Precision::Float;
     #[inline]
@@ -76,6 +108,38 @@ impl Element for f32 {
     fn to_f32(self) -> f32 {
         self
     }
+}
+
+#[doc(hidden)] // for `with_element`
+pub use half;
+
+/// The one switch from a precision that is a value to the type of its elements: `with_element!(precision, E => …)` is the
+/// expression with `E` for that type.
+///
+/// ```
+/// use halfgnn_ops::tensor::{Element, Precision};
+///
+/// let lanes = |precision| halfgnn_ops::with_element!(precision, E => E::LANES);
+/// assert_eq!([Precision::Half, Precision::BFloat16, Precision::Float].map(lanes), [8, 8, 4]);
+/// ```
+#[macro_export]
+macro_rules! with_element {
+    ($precision:expr, $element:ident => $body:expr) => {
+        match $precision {
+            $crate::tensor::Precision::Half => {
+                type $element = $crate::tensor::half::f16;
+                $body
+            }
+            $crate::tensor::Precision::Float => {
+                type $element = f32;
+                $body
+            }
+            $crate::tensor::Precision::BFloat16 => {
+                type $element = $crate::tensor::half::bf16;
+                $body
+            }
+        }
+    };
 }
 
 /// Distance of two rows of a matrix of `columns` columns, in elements: the next multiple of a 16-byte vector.

@@ -31,7 +31,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         init: impl FnOnce() -> Vec<f32>,
     ) -> Result<Self, Error> {
         let mut parameter = Self::zeros(backend, name, (rows, columns))?;
-        if E::PRECISION == Precision::Half {
+        if E::PRECISION != Precision::MASTER {
             parameter.rounded = Some(Matrix::zeros(backend, rows, columns, MemoryKind::Weights)?);
         }
         parameter.write_with(backend, init)?;
@@ -93,7 +93,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     /// The weights as kernels of the precision `E` read them.
     ///
     /// # Panics
-    /// On a bias in half precision, which kernels read in float.
+    /// On a bias in another precision than that of master weights, in which kernels read it.
     pub fn values(&self) -> &Matrix<B, E> {
         Self::as_kernels_read(&self.master, &self.rounded)
     }

@@ -3,7 +3,7 @@
 use super::progress::{self, StepTimes};
 use super::recorded::Recorded;
 use super::snapshot;
-use super::{Accuracy, EpochReport, Objective, Progress, RunSummary, Tensors};
+use super::{Accuracy, EpochReport, MixedPrecision, Objective, Progress, RunSummary, Tensors};
 use crate::backend::{
     AdamHyper, Backend, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState,
 };
@@ -45,29 +45,13 @@ impl TrainConfig {
                 weight_decay: 5e-4,
                 ..AdamHyper::default()
             },
-            scaling: loss_scaling(precision),
+            scaling: MixedPrecision::of(precision).loss_scaling,
             seed: 0,
             record: true,
             early_stopping: None,
             keep_best: false,
             patience_non_finite: 10,
         }
-    }
-}
-
-/// The loss scaling of a precision: dynamic in half precision, with PyTorch's start and interval; none in float.
-pub fn loss_scaling(precision: Precision) -> LossScaling {
-    match precision {
-        Precision::Half => LossScaling {
-            initial: 65536.0,
-            growth_interval: 2000,
-            maximum: 16_777_216.0,
-        },
-        Precision::Float => LossScaling {
-            initial: 1.0,
-            growth_interval: 0,
-            maximum: 1.0,
-        },
     }
 }
 

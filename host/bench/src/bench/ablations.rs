@@ -18,6 +18,7 @@ use halfgnn::backend::{
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
+use halfgnn::with_element;
 use halfgnn::{Error, ops};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -353,12 +354,9 @@ impl Task for Ablate<'_> {
         for &features in &self.args.features {
             for (policy, precision) in SUMS {
                 let policy = SpmmPolicyName(policy);
-                match precision {
-                    Precision::Half => self.errors::<B, f16>(backend, &adjacency, features, policy),
-                    Precision::Float => {
-                        self.errors::<B, f32>(backend, &adjacency, features, policy)
-                    }
-                }?;
+                with_element!(precision, E => {
+                    self.errors::<B, E>(backend, &adjacency, features, policy)
+                })?;
             }
             if timed {
                 self.times(backend, &adjacency, features)?;
@@ -433,12 +431,9 @@ impl Ablate<'_> {
                         Kernel::Sddmm(policy) => {
                             self.sddmm(backend, adjacency, features, policy)?
                         }
-                        Kernel::Spmm(policy, Precision::Half) => {
-                            self.spmm::<B, f16>(backend, adjacency, features, policy)?
-                        }
-                        Kernel::Spmm(policy, Precision::Float) => {
-                            self.spmm::<B, f32>(backend, adjacency, features, policy)?
-                        }
+                        Kernel::Spmm(policy, precision) => with_element!(precision, E => {
+                            self.spmm::<B, E>(backend, adjacency, features, policy)?
+                        }),
                     };
                     timed.push((kernel, ms));
                 }

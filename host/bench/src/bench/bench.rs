@@ -6,12 +6,12 @@ use super::operator::Operator;
 use super::peers::{PeerTime, Peers};
 use super::table::{Choice, PRECISIONS, Row, Table};
 use crate::failure::Failure;
-use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, DeviceGraph};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::tensor::{Element, Precision};
+use halfgnn::with_element;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -105,11 +105,12 @@ impl<O: Operator> Bench<'_, '_, O> {
                 copy,
             };
             if let Some(peers) = peers {
-                for precision in PRECISIONS {
-                    let timed = match precision {
-                        Precision::Half => self.peer::<B, f16>(backend, features, peers),
-                        Precision::Float => self.peer::<B, f32>(backend, features, peers),
-                    }?;
+                let asked = self.common.precision.iter().map(|&name| name.into());
+                let others = asked.filter(|precision| !PRECISIONS.contains(precision));
+                for precision in PRECISIONS.into_iter().chain(others) {
+                    let timed = with_element!(precision, E => {
+                        self.peer::<B, E>(backend, features, peers)
+                    })?;
                     beside.peers.extend(timed);
                 }
             }
@@ -119,7 +120,8 @@ impl<O: Operator> Bench<'_, '_, O> {
                 for &policy in self.policies {
                     let policy = match precision {
                         Precision::Half => policy,
-                        Precision::Float => O::in_float(policy),
+                        // As float they are added up in float.
+                        Precision::Float | Precision::BFloat16 => O::in_float(policy),
                     };
                     if !policies.contains(&policy) {
                         policies.push(policy);
@@ -127,14 +129,9 @@ impl<O: Operator> Bench<'_, '_, O> {
                 }
                 let mut timed = Vec::new();
                 for policy in policies {
-                    let times = match precision {
-                        Precision::Half => {
-                            self.time::<B, f16>(backend, &graph, features, policy, &beside)
-                        }
-                        Precision::Float => {
-                            self.time::<B, f32>(backend, &graph, features, policy, &beside)
-                        }
-                    }?;
+                    let times = with_element!(precision, E => {
+                        self.time::<B, E>(backend, &graph, features, policy, &beside)
+                    })?;
                     timed.extend(times.map(|times| (policy, times.ms)));
                 }
                 self.judge(features, precision, &timed)?;

@@ -21,7 +21,7 @@ pub trait Operator {
     /// The policy, as it is typed.
     fn name(policy: Self::Policy) -> String;
 
-    /// The policy in float precision, which has no half to choose about.
+    /// The policy in a precision that is added up in float, and has no half to choose about.
     fn in_float(policy: Self::Policy) -> Self::Policy;
 
     /// The policy with everything chosen that can be; with that, two policies give the same sums.

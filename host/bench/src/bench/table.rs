@@ -220,5 +220,5 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Both precisions, in which peers are timed whatever was asked for: a user may pick either.
+/// The precisions in which peers are timed whatever was asked for: a user may pick either.
 pub const PRECISIONS: [Precision; 2] = [Precision::Half, Precision::Float];

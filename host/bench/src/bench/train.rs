@@ -10,14 +10,14 @@ use crate::model::ModelName;
 use crate::names::{DeviceName, PrecisionName};
 use crate::screen::{Page, bytes};
 use clap::Args;
-use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{ModelConfig, Network, Propagation};
-use halfgnn::tensor::{Element, Matrix, Precision};
+use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer};
+use halfgnn::with_element;
 use halfgnn_contract::rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -222,10 +222,7 @@ impl Task for OnGraph<'_, '_> {
                 if self.bench.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                match precision.into() {
-                    Precision::Half => self.time::<B, f16>(device, name)?,
-                    Precision::Float => self.time::<B, f32>(device, name)?,
-                }
+                with_element!(precision.into(), E => self.time::<B, E>(device, name)?);
             }
         }
         Ok(())

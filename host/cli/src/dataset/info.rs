@@ -245,6 +245,11 @@ impl Half {
             rows => format!("in {} rows of more than 2,048 edges", count(rows)),
         };
         row("  a sum of ones stops growing", saturating);
+        row(
+            "  in bfloat16",
+            "a sum of ones stops growing past 256 edges; its range is float's, and no sum overflows"
+                .into(),
+        );
         let (Some(feature), Some(at_risk), Some(checked), Some(overflowing), Some(sum)) = (
             self.largest_feature,
             self.rows_at_risk,

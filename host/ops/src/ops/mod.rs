@@ -16,8 +16,9 @@ pub use normalize::{
 pub use sddmm::{combine_edges, sddmm};
 
 use crate::backend::{
-    Activation, AdamHyper, Adjacency, Backend, Beside, Dropout, EdgeAttention, EdgeWeights,
-    Epilogue, Form, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState, ParameterMut, Spmm,
+    Accumulate, Activation, AdamHyper, Adjacency, Backend, Beside, Dropout, EdgeAttention,
+    EdgeWeights, Epilogue, Form, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState,
+    ParameterMut, Scaling, Spmm, SpmmPolicy, Write,
 };
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix, Precision};
@@ -61,6 +62,17 @@ fn expect_classes<B: Backend, E: Element>(
     Ok(())
 }
 
+/// Refuses what would be added up in elements that have no arithmetic.
+fn check_arithmetic<E: Element>(operator: &'static str, policy: SpmmPolicy) -> Result<(), Error> {
+    let wanted = policy.accumulate == Accumulate::Half
+        || policy.scaling != Scaling::Discretized
+        || policy.write == Write::Atomic;
+    match E::PRECISION.without_arithmetic(wanted) {
+        Some(reason) => Err(Error::Unsupported { operator, reason }),
+        None => Ok(()),
+    }
+}
+
 /// Sparse times dense (HalfGNN §4.3): `y[i] = scale · s[i] · Σ_j w(i,j) · x[j]` over the edges of row `i`, and what
 /// [`Spmm::epilogue`] makes of it.
 ///
@@ -90,6 +102,7 @@ pub fn spmm<B: Backend, E: Element>(
         (a.rows(), x.columns()),
         y,
     )?;
+    check_arithmetic::<E>(NAME, op.policy)?;
     match op.weights {
         EdgeWeights::Ones => {}
         EdgeWeights::Features(weights) => {

@@ -1,7 +1,7 @@
 //! Numbers for edges: SDDMM.
 
 use super::{MOST_HEADS, expect_shape};
-use crate::backend::{Adjacency, Backend, EdgeCombine, EdgeOperand, Sddmm, edge_plane};
+use crate::backend::{Accumulate, Adjacency, Backend, EdgeCombine, EdgeOperand, Sddmm, edge_plane};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
@@ -40,6 +40,13 @@ pub fn sddmm<B: Backend, E: Element>(
         v,
     )?;
     check_heads::<E>(NAME, op.heads, u.columns())?;
+    let in_half = op.policy.accumulate == Accumulate::Half;
+    if let Some(reason) = E::PRECISION.without_arithmetic(in_half) {
+        return Err(Error::Unsupported {
+            operator: NAME,
+            reason,
+        });
+    }
     Error::expect(
         NAME,
         "edge values",

@@ -207,6 +207,7 @@ fn maxima_and_atomics<B: Backend + 'static, E: Element>(cases: &mut Vec<Operator
     let policies = match E::PRECISION {
         Precision::Half => &[spmm::IN_FLOAT, spmm::IN_HALF][..],
         Precision::Float => &[spmm::IN_FLOAT],
+        Precision::BFloat16 => &[],
     };
     for &policy in policies {
         let name = format!("spmm {} atomics {:?}", E::PRECISION, policy.accumulate);

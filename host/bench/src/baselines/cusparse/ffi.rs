@@ -27,6 +27,8 @@ pub const ORDER_ROW: c_int = 2;
 pub const REAL_32F: c_int = 0;
 /// `CUDA_R_16F`.
 pub const REAL_16F: c_int = 2;
+/// `CUDA_R_16BF`
+pub const REAL_16BF: c_int = 14;
 /// `CUSPARSE_SDDMM_ALG_DEFAULT`.
 pub const SDDMM_DEFAULT: c_int = 0;
 

@@ -466,6 +466,7 @@ fn address<T: Pod + Send + Sync>(array: &Array<Gpu<Cuda>, T>) -> *mut c_void {
 fn value_type<E: Element>() -> c_int {
     match E::PRECISION {
         Precision::Half => ffi::REAL_16F,
+        Precision::BFloat16 => ffi::REAL_16BF,
         Precision::Float => ffi::REAL_32F,
     }
 }

@@ -1,11 +1,11 @@
-//! Rows of halves as floats, and back. A row of floats is only copied.
+//! Rows of halves and bfloats as floats, and back. A row of floats is only copied.
 //!
 //! `half` converts slices with the CPU's own instructions where it has them, which is what makes half training on a
 //! CPU bearable; element by element it would take ten times as long.
 
 use crate::tensor::{Element, Precision};
-use half::f16;
 use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 use std::borrow::Cow;
 
 /// Writes `row` to `floats`, exactly. Both have one length.
@@ -14,6 +14,9 @@ pub(super) fn widen<E: Element>(row: &[E], floats: &mut [f32]) {
         Precision::Half => {
             bytemuck::cast_slice::<E, f16>(row).convert_to_f32_slice(floats);
         }
+        Precision::BFloat16 => {
+            bytemuck::cast_slice::<E, bf16>(row).convert_to_f32_slice(floats);
+        }
         Precision::Float => floats.copy_from_slice(bytemuck::cast_slice(row)),
     }
 }
@@ -21,7 +24,7 @@ pub(super) fn widen<E: Element>(row: &[E], floats: &mut [f32]) {
 /// `values` as floats, without a copy where they are floats.
 pub(super) fn widened<E: Element>(values: &[E]) -> Cow<'_, [f32]> {
     match E::PRECISION {
-        Precision::Half => {
+        Precision::Half | Precision::BFloat16 => {
             let mut floats = vec![0.0; values.len()];
             widen(values, &mut floats);
             Cow::Owned(floats)
@@ -36,14 +39,18 @@ pub(super) fn round<E: Element>(floats: &[f32], row: &mut [E]) {
         Precision::Half => {
             bytemuck::cast_slice_mut::<E, f16>(row).convert_from_f32_slice(floats);
         }
+        Precision::BFloat16 => {
+            bytemuck::cast_slice_mut::<E, bf16>(row).convert_from_f32_slice(floats);
+        }
         Precision::Float => row.copy_from_slice(bytemuck::cast_slice(floats)),
     }
 }
 
 /// Rounds `floats` to elements in place; `room` is as long as they are.
 pub(super) fn round_to<E: Element>(floats: &mut [f32], room: &mut [E]) {
-    if E::PRECISION == Precision::Half {
-        round_in_place(floats, bytemuck::cast_slice_mut(room));
+    if E::PRECISION != Precision::Float {
+        round(floats, room);
+        widen(room, floats);
     }
 }
 
@@ -56,6 +63,22 @@ pub(super) fn round_in_place(floats: &mut [f32], halves: &mut [f16]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_bfloat_survives_and_rounding_is_to_even() {
+        let all: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+        let floats = widened(&all);
+        let mut back = vec![bf16::ZERO; all.len()];
+        round(&floats, &mut back);
+        for (from, to) in all.iter().zip(&back) {
+            assert!(from.to_bits() == to.to_bits() || from.is_nan() && to.is_nan());
+        }
+        let mut floats = [257.0, 259.0, 3.4e38, 1e-40, 0.0];
+        round_to(&mut floats, &mut [bf16::ZERO; 5]);
+        assert_eq!(floats[..2], [256.0, 260.0]);
+        assert_eq!(floats[2], bf16::from_f32(3.4e38).to_f32());
+        assert!(floats[3] > 0.0 && (floats[3] - 1e-40).abs() <= 2.0_f32.powi(-134));
+    }
 
     #[test]
     fn every_half_survives_and_rounding_is_to_even() {

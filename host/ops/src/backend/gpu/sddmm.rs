@@ -151,23 +151,19 @@ struct Shape {
 
 /// The shape for heads of `width` elements, padding included.
 fn shape<E: Element>(policy: SddmmPolicy, width: u32) -> Result<Shape, Error> {
-    let (load, accumulate) = match (E::PRECISION, policy.load, policy.accumulate) {
-        (Precision::Float, ..) => (Load::Float4, spmm::Accumulate::InFloat),
-        (_, load, accumulate) => (
-            match load {
-                HalfLoad::Half2 => Load::Half2,
-                HalfLoad::Half4 => Load::Half4,
-                HalfLoad::Half8 => Load::Half8,
-            },
-            match accumulate {
-                Accumulate::Half => spmm::Accumulate::InHalf,
-                Accumulate::Float => spmm::Accumulate::InFloat,
-            },
-        ),
+    let load = match (E::PRECISION, policy.load) {
+        (Precision::Half, HalfLoad::Half2) => Load::Half2,
+        (Precision::Half, HalfLoad::Half4) => Load::Half4,
+        (precision, _) => Load::widest(precision.format()),
+    };
+    let accumulate = match (E::PRECISION, policy.accumulate) {
+        (Precision::Half, Accumulate::Half) => spmm::Accumulate::InHalf,
+        _ => spmm::Accumulate::InFloat,
     };
     let head_loads = width / load.width();
     let on_tensor_cores = policy.reduction == Reduction::TensorCores
-        && (load, accumulate) == (Load::Half8, spmm::Accumulate::InFloat);
+        && matches!(load, Load::Half8 | Load::BFloat8)
+        && accumulate == spmm::Accumulate::InFloat;
     let fitting = spmm::lanes_log2(head_loads);
     let (reduction, lanes_log2) = if on_tensor_cores {
         // Four lanes are what a row of a fragment has; twice as many load a line of 128 bytes.

@@ -312,8 +312,7 @@ impl Kind {
         let load = match (E::PRECISION, policy.load) {
             (Precision::Half, HalfLoad::Half2) => Load::Half2,
             (Precision::Half, HalfLoad::Half4) => Load::Half4,
-            (Precision::Half, HalfLoad::Half8) => Load::Half8,
-            (Precision::Float, _) => Load::Float4,
+            (precision, _) => Load::widest(precision.format()),
         };
         // Column factors and attention are float, and so is what is added up with them.
         let in_half = E::PRECISION == Precision::Half

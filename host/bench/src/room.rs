@@ -1,7 +1,7 @@
 //! Whether there is room for a graph that is to be made, and for a model on it: asked before either is made.
 
-use crate::args::DeviceName;
-use crate::dataset::source::SourceName;
+use crate::names::DeviceName;
+use crate::source::SourceName;
 use crate::failure::Failure;
 use crate::screen::bytes;
 use half::f16;
