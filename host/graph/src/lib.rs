@@ -32,6 +32,7 @@
 //! # Ok::<(), halfgnn_graph::GraphError>(())
 //! ```
 
+mod block;
 mod csr;
 mod degree;
 mod edge_blocks;
@@ -47,10 +48,12 @@ mod undirected;
 
 use std::sync::OnceLock;
 
+pub use block::Block;
 pub use csr::{Csr, edge_order};
 pub use degree::DegreeStats;
 pub use edge_blocks::{Direction, EdgeBlocks};
 pub use error::{GraphError, OffsetRule};
+pub use sort::rows_of;
 pub use starts::Starts;
 pub use transpose::Transpose;
 

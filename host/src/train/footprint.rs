@@ -7,7 +7,7 @@ use crate::backend::gpu::{matmul, spmm};
 use crate::driver::DriverError;
 use crate::error::Error;
 use crate::graph::{Csr, Graph, Starts};
-use crate::nn::{AggregationShape, ModelConfig, Network, Norm, matrix_bytes};
+use crate::nn::{AggregationShape, ConvolutionConfig, ModelConfig, Network, Norm, matrix_bytes};
 use crate::tensor::Element;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
@@ -23,7 +23,8 @@ impl Footprint {
         let vertices = graph.vertices() as u64;
         let order = |csr: &Csr| {
             let empty = csr.empty_rows().len();
-            csr.bytes() + 4 * empty as u64 + Starts::bytes(csr.edges(), csr.vertices() - empty)
+            let arrays = 4 * csr.edges() as u64 + 8 * csr.offsets().len() as u64;
+            arrays + 4 * empty as u64 + Starts::bytes(csr.edges(), csr.vertices() - empty)
         };
         let transposed = if graph.is_symmetric() {
             0
@@ -68,6 +69,11 @@ impl Footprint {
         footprint.add(MemoryKind::Activations, model.activations);
         footprint.add(MemoryKind::Weights, model.parameters);
         if let Some(multiprocessors) = multiprocessors {
+            // On a card attention asks for the row of each edge, in both orders.
+            if matches!(config.convolution, ConvolutionConfig::Gat { .. }) {
+                let orders = if graph.is_symmetric() { 1 } else { 2 };
+                footprint.add(MemoryKind::Graph, orders * 4 * graph.edges() as u64);
+            }
             let vertices = narrow(graph.vertices());
             let products = model.maps.iter().map(|&(inputs, outputs)| {
                 let map = (narrow(inputs), narrow(outputs));

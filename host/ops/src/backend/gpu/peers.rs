@@ -1,6 +1,6 @@
 //! Kernels that only stand beside others in a comparison. For benches and tests; not part of the library's interface.
 
-use super::{Gpu, array, matrix, narrow, stride_vectors};
+use super::{Gpu, narrow, stride_vectors};
 use crate::backend::Adjacency;
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
@@ -42,9 +42,9 @@ impl<D: Driver> Gpu<D> {
         let edges = narrow(NAME, "edges", a.edges())?;
         let loads = stride_vectors(NAME, x)?;
         let params = GatherParams {
-            columns: array(&a.column_ids),
-            x: matrix(x),
-            sink: array(sink),
+            columns: self.array(&a.column_ids)?,
+            x: self.matrix(x)?,
+            sink: self.array(sink)?,
             edges,
             stride: loads,
             loads,
@@ -91,11 +91,11 @@ impl<D: Driver> Gpu<D> {
         let edges = narrow(NAME, "edges", a.edges())?;
         let stride = narrow(NAME, "columns of u", u.stride())?;
         let params = EdgeByEdgeParams {
-            rows: array(&a.row_ids),
-            columns: array(&a.column_ids),
-            u: matrix(u),
-            v: matrix(v),
-            output: array(e),
+            rows: self.array(a.row_ids(self)?)?,
+            columns: self.array(&a.column_ids)?,
+            u: self.matrix(u)?,
+            v: self.matrix(v)?,
+            output: self.array(e)?,
             edges,
             features: narrow(NAME, "feature length", u.columns())?,
             u_stride: stride,
