@@ -5,12 +5,12 @@
 
 use crate::Scale;
 use crate::graphs::{from_degrees, from_edges, hub, power_law, transposed};
-use crate::input::{Random, elements, matrix, read, unwritten, words};
+use crate::input::{Random, elements, matrix, read, unwritten};
 use crate::reference::{Allowed, FLOAT, HALF, Sum, assert_close, roundoff};
 use crate::segment::{SLOPE, planes, unwritten_numbers};
 use half::{bf16, f16};
 use halfgnn::backend::{
-    Adjacency, AttentionScores, Backend, Dropout, EdgeStep, EdgeValues, EdgeWeights,
+    Adjacency, AttentionScores, Backend, Dropout, EdgeMap, EdgeStep, EdgeValues, EdgeWeights,
     OptimizerSnapshot, OptimizerState, Sddmm, SegmentReduction, Spmm,
 };
 use halfgnn::graph::{Csr, Graph};
@@ -154,7 +154,7 @@ impl<'a> Case<'a> {
         let back_csr = transposed(self.graph);
         let a = Adjacency::new(backend, self.graph).expect("room for a graph");
         let back = Adjacency::new(backend, &back_csr).expect("room for a graph");
-        let map = words(backend, graph.edge_map());
+        let map = EdgeMap::new(backend, graph.edge_map()).expect("numbers of edges");
         let h = matrix::<B, E>(backend, shape, &self.h);
         let vectors = matrix::<B, E>(backend, (2, shape.1), &self.vectors);
         let dy = matrix::<B, E>(backend, shape, &self.dy);

@@ -7,9 +7,9 @@ use crate::spmm;
 use half::{bf16, f16};
 use halfgnn::Error;
 use halfgnn::backend::{
-    Accumulate, Activation, AdamHyper, Addend, Adjacency, Backend, Beside, Dropout, EdgeWeights, Epilogue,
-    Form, LossScaling, MemoryKind, Normalization, OptimizerState, ParameterMut, Sddmm, SddmmPolicy,
-    Spmm, SpmmEpilogue, SpmmPolicy, Write,
+    Accumulate, Activation, AdamHyper, Addend, Adjacency, Backend, Beside, Dropout, EdgeWeights,
+    Epilogue, Form, LossScaling, MemoryKind, Normalization, OptimizerState, ParameterMut, Sddmm,
+    SddmmPolicy, Spmm, SpmmEpilogue, SpmmPolicy, Write,
 };
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Element, Matrix};

@@ -3,10 +3,12 @@
 
 use crate::Scale;
 use crate::graphs::{boundaries, from_degrees, hub, odd, power_law, rectangular};
-use crate::input::{KIND, Random, elements, words};
+use crate::input::{KIND, Random, elements};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::{bf16, f16};
-use halfgnn::backend::{Adjacency, AttentionScores, Backend, EdgeValues, SegmentReduction};
+use halfgnn::backend::{
+    Adjacency, AttentionScores, Backend, EdgeMap, EdgeValues, SegmentReduction,
+};
 use halfgnn::graph::Csr;
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Element};
@@ -112,7 +114,7 @@ pub fn sums_and_maxima<B: Backend>(backend: &B, scale: Scale) {
             let expected = folded(graph, heads, 0.0, product, |a, b| a + b);
             assert_eq!(products, expected, "products, {name}");
 
-            let map_array = words(backend, &map);
+            let map_array = EdgeMap::new(backend, &map).expect("numbers of edges");
             let gathered = run(
                 SegmentReduction::Sum,
                 &EdgeValues::Gathered(&plane, &map_array),
@@ -334,7 +336,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     )
     .expect_err("not built");
     assert!(error.contains("maxima"), "{error}");
-    let short = words(backend, &[0; 2]);
+    let short = EdgeMap::new(backend, &[0; 2]).expect("numbers of edges");
     let error = run(
         1,
         SegmentReduction::Sum,
@@ -342,4 +344,9 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     )
     .expect_err("too short");
     assert!(error.contains("edge map"), "{error}");
+    let error = EdgeMap::new(backend, &[0, 3, 1]).expect_err("no fourth edge");
+    assert_eq!(
+        error.to_string(),
+        "EdgeMap::new: entry 1 is 3, and there are 3 edges"
+    );
 }

@@ -4,9 +4,17 @@
 use half::{bf16, f16};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
+use halfgnn::backend::{
+    Addend, Adjacency, Block, MemoryKind, Sddmm, Spmm, SpmmEpilogue, Storage, edge_plane,
+};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
+use halfgnn::graph::Csr;
+use halfgnn::ops;
+use halfgnn::tensor::{Array, Matrix};
 use halfgnn_tests::Scale;
+use halfgnn_tests::graphs::power_law;
+use halfgnn_tests::input::{Random, matrix, read, unwritten};
 use halfgnn_tests::properties::in_any_order;
 use halfgnn_tests::second_levels::MULTIPROCESSORS;
 use halfgnn_tests::training::{assert_steps_agree, models, parameters_after};
@@ -46,6 +54,213 @@ fn training_follows_the_cpu() {
         assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, 2);
         assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, 2);
     }
+}
+
+/// Operands of another device are refused, wherever an operator has them, and so are copies; nothing is launched.
+#[test]
+fn operands_of_another_device_are_refused() {
+    let (here, there) = (open(Options::default()), open(Options::default()));
+    let ring = Csr::from_edges(3, &[0, 1, 2], &[1, 2, 0]).expect("a ring");
+    let kind = MemoryKind::Features;
+    let graphs = [&here, &there].map(|gpu| Adjacency::new(gpu, &ring).expect("room"));
+    let matrices =
+        [&here, &there].map(|gpu| Matrix::<_, f16>::zeros(gpu, 3, 5, kind).expect("room"));
+    let floats = [&here, &there].map(|gpu| Matrix::<_, f32>::zeros(gpu, 1, 5, kind).expect("room"));
+    let scales =
+        [&here, &there].map(|gpu| Array::from_slice(gpu, &[1.0_f32; 3], kind).expect("room"));
+    let mut ys = [&here, &there].map(|gpu| Matrix::<_, f16>::zeros(gpu, 3, 5, kind).expect("room"));
+    let mut run = |graph: usize, x: usize, scale: usize, bias: usize, addend: usize, y: usize| {
+        let addend = Addend {
+            matrix: &matrices[addend],
+            factor: 1.0,
+            row_scale: None,
+            epsilon: None,
+        };
+        let op = Spmm {
+            row_scale: Some(&scales[scale]),
+            epilogue: SpmmEpilogue {
+                addend: Some(addend),
+                bias: Some(&floats[bias]),
+                relu: false,
+            },
+            ..Spmm::default()
+        };
+        ops::spmm(&here, &graphs[graph], &op, &matrices[x], &mut ys[y])
+            .map_err(|error| error.to_string())
+    };
+    run(0, 0, 0, 0, 0, 0).expect("all of one device");
+    for (operands, what) in [
+        ([1, 0, 0, 0, 0, 0], "an array of"),
+        ([0, 1, 0, 0, 0, 0], "a matrix of 3 x 5"),
+        ([0, 0, 1, 0, 0, 0], "an array of 3"),
+        ([0, 0, 0, 1, 0, 0], "a matrix of 1 x 5"),
+        ([0, 0, 0, 0, 1, 0], "a matrix of 3 x 5"),
+        ([0, 0, 0, 0, 0, 1], "a matrix of 3 x 5"),
+    ] {
+        let [graph, x, scale, bias, addend, y] = operands;
+        let error = run(graph, x, scale, bias, addend, y).expect_err("an operand from elsewhere");
+        assert!(error.starts_with(what), "{operands:?}: {error}");
+        assert!(error.contains("does not lie on PTX emulator"), "{error}");
+    }
+    let error = scales[1]
+        .to_vec(&here)
+        .expect_err("an array from elsewhere");
+    assert!(error.to_string().contains("does not lie on"), "{error}");
+    let error = scales[1].to_vec(&there);
+    assert_eq!(error.expect("its own"), [1.0; 3]);
+}
+
+/// The row of each edge is made for the operators that read it: not for a sum of neighbours, not twice, not while recorded.
+#[test]
+fn row_ids_are_made_when_they_are_asked_for() {
+    let gpu = open(Options::default());
+    let graph = power_law(70, 900, Random(92));
+    let a = Adjacency::new(&gpu, &graph).expect("room");
+    let graph_bytes = || gpu.memory().current[MemoryKind::Graph as usize];
+    let before = graph_bytes();
+    let x = matrix::<_, f16>(&gpu, (70, 16), &[1.0; 70 * 16]);
+    let mut y = unwritten::<_, f16>(&gpu, (70, 16));
+    ops::spmm(&gpu, &a, &Spmm::default(), &x, &mut y).expect("a product");
+    assert_eq!(graph_bytes(), before);
+    let mut e = Array::<_, f16>::zeros(&gpu, edge_plane(900), MemoryKind::Features).expect("room");
+    let mut dots = |a| ops::sddmm(&gpu, a, &Sddmm::default(), &x, &x, &mut e);
+    let error = gpu.record(|| dots(&a)).expect_err("nothing is made there");
+    assert!(error.to_string().contains("recorded step"), "{error}");
+    for _ in 0..2 {
+        dots(&a).expect("dots");
+        assert_eq!(graph_bytes(), before + 4 * 900);
+    }
+    gpu.record(|| dots(&a)).expect("it is there");
+    assert_eq!(a.row_ids(&gpu).unwrap().to_vec(&gpu).unwrap(), graph.rows());
+}
+
+/// A sampled layer: what its destinations hear, and themselves, which are the first sources.
+#[test]
+fn a_block_adds_the_first_sources() {
+    let csr = Csr::rectangular_from_edges((2, 4), &[0, 0, 1], &[2, 3, 3]).expect("a pattern");
+    let gpu = open(Options::default());
+    let block = Block::new(&gpu, &halfgnn::graph::Block::new(csr).expect("a block")).expect("room");
+    assert_eq!((block.destinations(), block.sources()), (2, 4));
+    let x = matrix::<_, f16>(&gpu, (4, 1), &[1.0, 2.0, 4.0, 8.0]);
+    let mut y = unwritten::<_, f16>(&gpu, (2, 1));
+    let addend = Addend {
+        matrix: &x,
+        factor: 0.5,
+        row_scale: None,
+        epsilon: None,
+    };
+    let op = Spmm {
+        epilogue: SpmmEpilogue {
+            addend: Some(addend),
+            ..SpmmEpilogue::default()
+        },
+        ..Spmm::default()
+    };
+    ops::spmm(&gpu, block.forward(), &op, &x, &mut y).expect("a product");
+    assert_eq!(read(&gpu, &y), [12.5, 9.0]);
+    let mut dx = unwritten::<_, f16>(&gpu, (4, 1));
+    ops::spmm(&gpu, block.backward(), &Spmm::default(), &y, &mut dx).expect("a product");
+    assert_eq!(read(&gpu, &dx), [0.0, 0.0, 12.5, 21.5]);
+}
+
+/// Matrices and arrays in memory of another's are operands like any, and outlive nothing: dropping them frees nothing.
+#[test]
+fn borrowed_memory_is_used_and_not_freed() {
+    let gpu = open(Options::default());
+    let ring = Csr::from_edges(3, &[0, 1, 2], &[1, 2, 0]).expect("a ring");
+    let a = Adjacency::new(&gpu, &ring).expect("room");
+    let x = matrix::<_, f16>(&gpu, (3, 5), &[2.0; 15]);
+    let factors = Array::from_slice(&gpu, &[1.0_f32, 2.0, 3.0], MemoryKind::Graph).expect("room");
+    let mut y = Matrix::<_, f16>::uninit(&gpu, 3, 5, MemoryKind::Activations).expect("room");
+    let counted = gpu.memory();
+    // SAFETY: addresses of operands of these shapes, which live and are not used meanwhile.
+    let (lent_x, lent_factors) = unsafe {
+        let kind = MemoryKind::Features;
+        (
+            Matrix::<_, f16>::from_raw(&gpu, x.device_address(), (3, 5), 8, kind).expect("a loan"),
+            Array::<_, f32>::from_raw(&gpu, factors.device_address(), 3, kind).expect("a loan"),
+        )
+    };
+    // SAFETY: as above.
+    let mut lent_y = unsafe {
+        let kind = MemoryKind::Activations;
+        Matrix::<_, f16>::from_raw(&gpu, y.device_address(), (3, 5), 8, kind).expect("a loan")
+    };
+    assert_eq!(gpu.memory(), counted, "whoever allocated it counts it");
+    let op = Spmm {
+        row_scale: Some(&lent_factors),
+        ..Spmm::default()
+    };
+    ops::spmm(&gpu, &a, &op, &lent_x, &mut lent_y).expect("a product");
+    drop((lent_x, lent_y, lent_factors));
+    let rows = [2.0, 4.0, 6.0].map(|value| [value; 5]).concat();
+    assert_eq!(read(&gpu, &y), rows);
+    ops::spmm(&gpu, &a, &Spmm::default(), &x, &mut y).expect("they are all there");
+    let refused = |address, stride| {
+        // SAFETY: nothing is made of it.
+        let lent = unsafe {
+            Matrix::<_, f16>::from_raw(&gpu, address, (3, 5), stride, MemoryKind::Features)
+        };
+        lent.expect_err("no such matrix").to_string()
+    };
+    let (address, odd) = (x.device_address(), x.device_address() + 2);
+    assert_eq!(
+        refused(address, 16),
+        "Matrix::from_raw: the stride should be 8, is 16"
+    );
+    assert!(refused(odd, 8).contains("is no multiple of 16 bytes"));
+}
+
+/// Two streams of each of two devices at once: each product is that of one stream, and memory is counted by device.
+#[test]
+fn streams_and_devices_side_by_side() {
+    let graph = power_law(70, 900, Random(90));
+    let transpose = graph.transposed();
+    let features = 19;
+    let values = Random(91).uniform::<f16>(70 * features);
+    // `A (Aᵀ x)`: the second product waits for the first, which another stream computes.
+    let product = |first: &Gpu<Emulated>, second: &Gpu<Emulated>| {
+        let x = matrix::<_, f16>(first, (70, features), &values);
+        let back = Adjacency::new(first, &transpose).expect("room");
+        let mut between = unwritten::<_, f16>(first, (70, features));
+        ops::spmm(first, &back, &Spmm::default(), &x, &mut between).expect("a product");
+        second
+            .wait(&first.mark().expect("a point"))
+            .expect("it waits");
+        let forward = Adjacency::new(second, &graph).expect("room");
+        let mut y = unwritten::<_, f16>(second, (70, features));
+        ops::spmm(second, &forward, &Spmm::default(), &between, &mut y).expect("a product");
+        drop((x, back, between));
+        read(second, &y)
+    };
+    let [a, b] = [(); 2].map(|()| open(Options::default()));
+    let expected = product(&a, &a.clone());
+    let peak = a.memory().peak_total;
+    let others = [&a, &b].map(|gpu| gpu.new_stream().expect("another stream"));
+    std::thread::scope(|scope| {
+        let runs = [
+            scope.spawn(|| product(&a, &others[0])),
+            scope.spawn(|| product(&others[0], &a)),
+            scope.spawn(|| product(&b, &others[1])),
+            scope.spawn(|| product(&others[1], &b)),
+        ];
+        for run in runs {
+            assert_eq!(run.join().expect("no panic"), expected);
+        }
+    });
+    assert!(a.memory().peak_total >= peak && b.memory().peak_total > 0);
+    assert_eq!(a.memory(), others[0].memory());
+
+    // A recording uses its stream's workspace.
+    let mut y = unwritten::<_, f16>(&a, (70, features));
+    let x = matrix::<_, f16>(&a, (70, features), &values);
+    let forward = Adjacency::new(&a, &graph).expect("room");
+    let mut run = || ops::spmm(&a, &forward, &Spmm::default(), &x, &mut y);
+    run().expect("a product");
+    let recording = a.record(run).expect("it records").expect("a recording");
+    a.replay(&recording).expect("its own");
+    let error = others[0].replay(&recording).expect_err("another stream's");
+    assert!(error.to_string().contains("another backend or stream"));
 }
 
 #[test]

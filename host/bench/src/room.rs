@@ -1,10 +1,10 @@
 //! Whether there is room for a graph that is to be made, and for a model on it: asked before either is made.
 
-use crate::names::DeviceName;
-use crate::source::SourceName;
 use crate::failure::Failure;
+use crate::names::DeviceName;
 use crate::screen::bytes;
-use half::f16;
+use crate::source::SourceName;
+use half::{bf16, f16};
 use halfgnn::data::{Demand, Recipe};
 use halfgnn::device;
 use halfgnn::nn::ModelConfig;
@@ -90,6 +90,7 @@ fn training(
     let check = match precision {
         Precision::Half => Footprint::check_training::<f16>,
         Precision::Float => Footprint::check_training::<f32>,
+        Precision::BFloat16 => Footprint::check_training::<bf16>,
     };
     let (multiprocessors, memory) = match card {
         Some((multiprocessors, bytes)) => (Some(multiprocessors), Some((bytes, bytes))),

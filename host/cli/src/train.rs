@@ -6,13 +6,13 @@ use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::model::ModelName;
-use crate::room;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use halfgnn::backend::{AdamHyper, MemoryKind};
 use halfgnn::data::Dataset;
 use halfgnn::device;
 use halfgnn::train::{Spread, Status, TrainConfig};
+use halfgnn_bench::room;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

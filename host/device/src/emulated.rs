@@ -45,9 +45,13 @@ impl Default for Options {
     }
 }
 
-/// The emulator, as a device.
+/// The emulator, as a device: a handle, of which clones are the same device. Its streams run in the order of the calls, one
+/// launch after the other.
+#[derive(Clone, Debug)]
+pub struct Emulated(Arc<Shared>);
+
 #[derive(Debug)]
-pub struct Emulated {
+struct Shared {
     device: Arc<Device>,
     info: DeviceInfo,
     options: Options,
@@ -75,24 +79,30 @@ impl Emulated {
             memory_bytes_per_second: None,
             driver_version: None,
         };
-        Self {
+        Self(Arc::new(Shared {
             device: Arc::new(Device::new(device)),
             info,
             seed: AtomicU64::new(options.launch.seed),
             options,
             launches: Mutex::default(),
             captures: Captures::default(),
-        }
+        }))
     }
 
     /// From the next launch on, blocks and warps run in the order of this seed; 0 is the grid's own order.
     pub fn set_seed(&self, seed: u64) {
-        self.seed.store(seed, Relaxed);
+        self.0.seed.store(seed, Relaxed);
     }
 
     /// The launches since the last call, if they are recorded.
     pub fn take_launches(&self) -> Vec<Launched> {
-        std::mem::take(&mut self.launches.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(
+            &mut self
+                .0
+                .launches
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }
 
@@ -108,6 +118,7 @@ pub struct EmulatedBuffer {
     device: Arc<Device>,
     address: u64,
     len: usize,
+    borrowed: bool,
 }
 
 impl DeviceBuffer for EmulatedBuffer {
@@ -122,7 +133,7 @@ impl DeviceBuffer for EmulatedBuffer {
 
 impl Drop for EmulatedBuffer {
     fn drop(&mut self) {
-        if self.len > 0 {
+        if self.len > 0 && !self.borrowed {
             // The buffer alone knows the address, so it cannot have been freed before.
             let freed = self.device.free(self.address);
             debug_assert!(freed.is_ok(), "{freed:?}");
@@ -145,7 +156,7 @@ pub struct EmulatedFunction {
 
 impl Emulated {
     fn memory_error(&self, call: &'static str, error: &MemoryError, asked: usize) -> DriverError {
-        let (used, total) = (self.device.bytes_in_use(), self.info.memory_bytes);
+        let (used, total) = (self.0.device.bytes_in_use(), self.0.info.memory_bytes);
         if asked as u64 > total.saturating_sub(used) {
             return DriverError::OutOfMemory {
                 asked: asked as u64,
@@ -168,22 +179,33 @@ impl Driver for Emulated {
     type Graph = EmulatedGraph;
 
     fn info(&self) -> &DeviceInfo {
-        &self.info
+        &self.0.info
     }
 
     fn alloc(&self, bytes: usize) -> Result<EmulatedBuffer, DriverError> {
-        self.captures.refuse("an allocation")?;
+        self.0.captures.refuse("an allocation")?;
         let address = if bytes == 0 {
             0
         } else {
-            self.device
+            self.0
+                .device
                 .alloc(bytes as u64)
                 .map_err(|error| self.memory_error("alloc", &error, bytes))?
         };
         Ok(EmulatedBuffer {
-            device: Arc::clone(&self.device),
+            device: Arc::clone(&self.0.device),
             address,
             len: bytes,
+            borrowed: false,
+        })
+    }
+
+    unsafe fn borrow(&self, address: u64, bytes: usize) -> Result<EmulatedBuffer, DriverError> {
+        Ok(EmulatedBuffer {
+            device: Arc::clone(&self.0.device),
+            address,
+            len: bytes,
+            borrowed: true,
         })
     }
 
@@ -193,12 +215,12 @@ impl Driver for Emulated {
         offset: usize,
         source: &[u8],
     ) -> Result<(), DriverError> {
-        self.captures.refuse("a copy or a fill")?;
+        self.0.captures.refuse("a copy or a fill")?;
         DriverError::check_range(offset, source.len(), buffer.len)?;
         if source.is_empty() {
             return Ok(());
         }
-        let written = self.device.write(buffer.address + offset as u64, source);
+        let written = self.0.device.write(buffer.address + offset as u64, source);
         written.map_err(|error| self.memory_error("upload", &error, 0))
     }
 
@@ -208,21 +230,21 @@ impl Driver for Emulated {
         offset: usize,
         target: &mut [u8],
     ) -> Result<(), DriverError> {
-        self.captures.refuse("a copy or a fill")?;
+        self.0.captures.refuse("a copy or a fill")?;
         DriverError::check_range(offset, target.len(), buffer.len)?;
         if target.is_empty() {
             return Ok(());
         }
-        let read = self.device.read(buffer.address + offset as u64, target);
+        let read = self.0.device.read(buffer.address + offset as u64, target);
         read.map_err(|error| self.memory_error("download", &error, 0))
     }
 
     fn fill(&self, buffer: &EmulatedBuffer, byte: u8) -> Result<(), DriverError> {
-        self.captures.refuse("a copy or a fill")?;
+        self.0.captures.refuse("a copy or a fill")?;
         if buffer.len == 0 {
             return Ok(());
         }
-        let filled = self.device.fill(buffer.address, byte, buffer.len as u64);
+        let filled = self.0.device.fill(buffer.address, byte, buffer.len as u64);
         filled.map_err(|error| self.memory_error("fill", &error, 0))
     }
 
@@ -248,7 +270,7 @@ impl Driver for Emulated {
         config: LaunchConfig,
         params: &[u8],
     ) -> Result<(), DriverError> {
-        let recorded = self.captures.with(|graph| {
+        let recorded = self.0.captures.with(|graph| {
             graph
                 .launches
                 .push((function.clone(), config, params.to_vec()));
@@ -263,11 +285,12 @@ impl Driver for Emulated {
         } = config;
         let EmulatedFunction { module, name } = function;
         let options = LaunchOptions {
-            seed: self.seed.load(Relaxed),
-            ..self.options.launch.clone()
+            seed: self.0.seed.load(Relaxed),
+            ..self.0.options.launch.clone()
         };
         let launched =
-            self.device
+            self.0
+                .device
                 .launch(module, name, grid, block, shared_bytes, params, &options);
         let report = launched.map_err(|error| match error {
             LaunchError::UnknownEntry { name, .. } => DriverError::NoEntry(name),
@@ -276,8 +299,12 @@ impl Driver for Emulated {
                 reason: error.to_string(),
             },
         })?;
-        if self.options.record {
-            let mut launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.0.options.record {
+            let mut launches = self
+                .0
+                .launches
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             launches.push(Launched {
                 kernel: name.clone(),
                 config,
@@ -291,11 +318,11 @@ impl Driver for Emulated {
         &self,
         work: impl FnOnce() -> Result<(), E>,
     ) -> Result<EmulatedGraph, E> {
-        self.captures.record(EmulatedGraph::default(), work)
+        self.0.captures.record(EmulatedGraph::default(), work)
     }
 
     unsafe fn replay(&self, graph: &EmulatedGraph) -> Result<(), DriverError> {
-        self.captures.refuse("a replay")?;
+        self.0.captures.refuse("a replay")?;
         for (function, config, params) in &graph.launches {
             // SAFETY: what this method asks of its caller.
             unsafe { self.launch(function, *config, params)? };
@@ -304,12 +331,22 @@ impl Driver for Emulated {
     }
 
     fn synchronize(&self) -> Result<(), DriverError> {
-        self.captures.refuse("a wait")
+        self.0.captures.refuse("a wait")
     }
 
     fn record(&self) -> Result<Instant, DriverError> {
-        self.captures.refuse("an event")?;
+        self.0.captures.refuse("an event")?;
         Ok(Instant::now())
+    }
+
+    fn new_stream(&self) -> Result<Self, DriverError> {
+        self.0.captures.refuse("a stream")?;
+        Ok(self.clone())
+    }
+
+    /// Whatever was called before is done.
+    fn wait(&self, _event: &Instant) -> Result<(), DriverError> {
+        self.0.captures.refuse("a wait")
     }
 
     fn elapsed_ms(&self, start: &Instant, end: &Instant) -> Result<f64, DriverError> {
@@ -318,13 +355,13 @@ impl Driver for Emulated {
 
     fn memory(&self) -> MemoryUse {
         MemoryUse {
-            current: self.device.bytes_in_use(),
-            peak: self.device.peak_bytes(),
+            current: self.0.device.bytes_in_use(),
+            peak: self.0.device.peak_bytes(),
         }
     }
 
     fn reset_peak(&self) {
-        self.device.reset_peak();
+        self.0.device.reset_peak();
     }
 }
 

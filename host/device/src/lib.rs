@@ -94,7 +94,7 @@ pub trait DeviceBuffer: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A device that runs PTX. One in-order stream: work is done in the order of the calls.
+/// A stream of a device that runs PTX: work is done in the order of the calls.
 pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// Device memory.
     type Buffer: DeviceBuffer;
@@ -225,6 +225,48 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Those of the device.
     fn record(&self) -> Result<Self::Event, DriverError>;
+
+    /// The same device through a stream of its own, which begins behind all work that was called before. From then on work of
+    /// the two has no order but that which [`Driver::wait`] makes. Memory and modules are both streams': memory that is
+    /// freed is used again only behind what any stream still does with it, and an upload is done when it returns.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn new_stream(&self) -> Result<Self, DriverError>
+    where
+        Self: Sized,
+    {
+        Err(DriverError::Device {
+            call: "a new stream",
+            reason: "this device has one stream".into(),
+        })
+    }
+
+    /// Has what is called from now on wait for `event`, of this stream or another of the device. Returns at once.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn wait(&self, event: &Self::Event) -> Result<(), DriverError> {
+        // With one stream, order is all that is needed.
+        let _ = event;
+        Ok(())
+    }
+
+    /// Memory of the device that somebody else allocated, as a buffer that does not free it.
+    ///
+    /// # Safety
+    /// The `bytes` from `address` on are memory of the device for as long as the buffer lives and work that uses it is under
+    /// way, and whoever else uses them sees to the order.
+    ///
+    /// # Errors
+    /// [`DriverError::Device`] where the device takes none.
+    unsafe fn borrow(&self, address: u64, bytes: usize) -> Result<Self::Buffer, DriverError> {
+        let _ = (address, bytes);
+        Err(DriverError::Device {
+            call: "a loan of memory",
+            reason: "this device takes none".into(),
+        })
+    }
 
     /// Milliseconds from `start` to `end` on the device's clock, after waiting for `end`.
     ///

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use halfgnn_device::cuda::{Cuda, NO_POOL_VARIABLE};
+use halfgnn_device::cuda::{Cuda, CudaBuffer, NO_POOL_VARIABLE};
 use halfgnn_device::{DeviceBuffer, Driver, DriverError, LaunchConfig, MemoryUse};
 
 const PTX: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
@@ -27,6 +27,8 @@ fn the_cuda_driver_on_a_stand_in() {
     what_is_queued_runs_although_its_owners_go();
     any_thread_may_call();
     launches_are_recorded_and_replayed();
+    streams_wait_for_what_they_share();
+    somebody_elses_stream_is_used();
     // The last, since a fault stays.
     a_fault_shows_when_it_is_waited_for();
 }
@@ -439,6 +441,77 @@ fn launches_are_recorded_and_replayed() {
         .expect_err("refused")
         .to_string();
     assert!(error.contains("another driver"), "{error}");
+}
+
+/// A block that is freed while one stream still works on it goes to another behind that work; events order the rest.
+fn streams_wait_for_what_they_share() {
+    let first = open();
+    let module = first.load(PTX).expect("it compiles");
+    let add_one = first.function(&module, "add_one").expect("it is there");
+    let launch = |cuda: &Cuda, buffer: &CudaBuffer| {
+        // SAFETY: the two parameters of `add_one`; the pool sees to what outlives what.
+        unsafe { cuda.launch(&add_one, threads(32, 0), &params(buffer)) }.expect("it launches");
+    };
+    let read = |cuda: &Cuda, buffer: &CudaBuffer| {
+        let mut bytes = [9; 3000];
+        cuda.download(buffer, 0, &mut bytes)
+            .expect("nothing has failed");
+        assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+        bytes[0]
+    };
+    let early = first.alloc(3000).expect("it fits");
+    launch(&first, &early);
+    let address = early.address();
+    drop(early);
+
+    // Freed when there was one stream: the second begins behind it.
+    let second = first.new_stream().expect("another stream");
+    let buffer = second.alloc(3000).expect("it fits");
+    assert_eq!(buffer.address(), address);
+    second.fill(&buffer, 5).expect("it fills");
+    first.synchronize().expect("nothing has failed");
+    assert_eq!(read(&second, &buffer), 5);
+
+    // Freed when there are two.
+    launch(&first, &buffer);
+    drop(buffer);
+    let buffer = second.alloc(3000).expect("it fits");
+    assert_eq!(buffer.address(), address);
+    second.fill(&buffer, 7).expect("it fills");
+    second.synchronize().expect("nothing has failed");
+    first.synchronize().expect("nothing has failed");
+    assert_eq!(read(&second, &buffer), 7);
+
+    // An operand that one writes and the other reads.
+    launch(&first, &buffer);
+    second
+        .wait(&first.record().expect("a point"))
+        .expect("it waits");
+    assert_eq!(read(&second, &buffer), 8);
+    // An upload is there for every stream when it returns.
+    first.upload(&buffer, 0, &[3; 3000]).expect("it uploads");
+    assert_eq!(read(&second, &buffer), 3);
+    let other = open().record().expect("a point");
+    let error = second.wait(&other).expect_err("another driver's event");
+    assert!(error.to_string().contains("another driver"), "{error}");
+}
+
+/// What is launched there runs when its owner waits for it.
+fn somebody_elses_stream_is_used() {
+    let theirs = open();
+    let ours = open();
+    // SAFETY: a stream of the same context, which outlives `borrowed`.
+    let borrowed = unsafe { ours.on_foreign_stream(theirs.raw_stream()) }.expect("a handle");
+    assert_eq!(borrowed.raw_stream(), theirs.raw_stream());
+    let buffer = borrowed.alloc(10).expect("it fits");
+    borrowed.fill(&buffer, 4).expect("it fills");
+    theirs.synchronize().expect("nothing has failed");
+    let mut bytes = [0; 10];
+    ours.download(&buffer, 0, &mut bytes)
+        .expect("nothing has failed");
+    assert_eq!(bytes, [4; 10]);
+    drop(borrowed);
+    theirs.synchronize().expect("the stream is its owner's");
 }
 
 fn a_fault_shows_when_it_is_waited_for() {

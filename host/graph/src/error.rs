@@ -58,6 +58,16 @@ pub enum GraphError {
         /// Its columns.
         columns: usize,
     },
+    /// An adjacency with fewer columns than rows where each row is a column as well.
+    #[error(
+        "a block of {destinations} destinations has them among its sources, of which there are {sources}"
+    )]
+    NotABlock {
+        /// Its rows.
+        destinations: usize,
+        /// Its columns.
+        sources: usize,
+    },
     /// Row offsets that do not start at 0, that decrease, or that do not end at the number of edges.
     #[error("offsets[{index}] is {value}, but row offsets {rule}")]
     Offsets {

@@ -32,6 +32,7 @@
 //! # Ok::<(), halfgnn_graph::GraphError>(())
 //! ```
 
+mod block;
 mod counts;
 mod csr;
 mod degree;
@@ -48,11 +49,13 @@ mod undirected;
 
 use std::sync::OnceLock;
 
+pub use block::Block;
 pub use counts::{GraphCounts, RowCounts};
 pub use csr::{Csr, edge_order};
 pub use degree::DegreeStats;
 pub use edge_blocks::{Direction, EdgeBlocks};
 pub use error::{GraphError, OffsetRule};
+pub use sort::rows_of;
 pub use starts::Starts;
 pub use transpose::Transpose;
 

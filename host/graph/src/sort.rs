@@ -189,8 +189,8 @@ pub(crate) fn sort_row(row: &mut [u32]) {
     }
 }
 
-/// The row of every edge, from the row offsets.
-pub(crate) fn rows_of(offsets: &[u64]) -> Vec<u32> {
+/// The row of every edge, from row offsets as [`Csr::offsets`](crate::Csr::offsets) gives them.
+pub fn rows_of(offsets: &[u64]) -> Vec<u32> {
     const BLOCK: usize = 1 << 14;
     let edges = offsets.last().copied().unwrap_or(0);
     let mut rows = vec![0_u32; edges as usize];

@@ -22,6 +22,16 @@ pub enum Error {
         /// What it is.
         actual: usize,
     },
+    /// An operand of another device, or of another backend of the same device.
+    #[error(
+        "{what} does not lie on {device}, where it is wanted: make it on the backend that is to use it"
+    )]
+    Elsewhere {
+        /// The operand.
+        what: String,
+        /// The device whose backend was called.
+        device: String,
+    },
     /// A matrix with more elements than can be addressed.
     #[error("a matrix of {rows} x {columns} has more bytes than can be addressed")]
     TooLarge {

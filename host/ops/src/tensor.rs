@@ -62,8 +62,34 @@ impl fmt::Display for Precision {
     }
 }
 
-/// An element of a matrix that operators compute with: `f16`, `bf16` or `f32`.
-pub trait Element: Pod + fmt::Debug + PartialEq + Send + Sync + 'static {
+mod sealed {
+    /// Kernels are built for these elements, and read rows of no other.
+    pub trait Sealed {}
+    impl Sealed for half::f16 {}
+    impl Sealed for half::bf16 {}
+    impl Sealed for f32 {}
+}
+
+/// An element of a matrix that operators compute with: `f16`, `bf16` or `f32`. No other type can be one, since the kernels read
+/// memory by what an element says of itself:
+///
+/// ```compile_fail,E0277
+/// # use halfgnn_ops::tensor::{Element, Precision};
+/// # #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+/// #[repr(transparent)]
+/// struct Byte(u8);
+///
+/// impl Element for Byte {
+///     const PRECISION: Precision = Precision::Half; // it is not
+///     fn from_f32(value: f32) -> Self {
+///         Byte(value as u8)
+///     }
+///     fn to_f32(self) -> f32 {
+///         self.0.into()
+///     }
+/// }
+/// ```
+pub trait Element: sealed::Sealed + Pod + fmt::Debug + PartialEq + Send + Sync + 'static {
     /// The element's number format.
     const PRECISION: Precision;
     /// Elements of a 16-byte vector: 8 of 16 bits or 4 floats.
@@ -166,6 +192,11 @@ impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
         })
     }
 
+    /// Values in memory that is there; `buffer` has `len` of them.
+    pub(crate) fn of(buffer: B::Buffer<T>, len: usize) -> Self {
+        Self { buffer, len }
+    }
+
     /// A copy of `values`.
     ///
     /// # Errors
@@ -226,19 +257,44 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         columns: usize,
         kind: MemoryKind,
     ) -> Result<Self, Error> {
-        let len = columns
+        let buffer = backend.alloc(Self::elements(rows, columns)?, kind)?;
+        Ok(Self::of(buffer, rows, columns))
+    }
+
+    /// `rows` × `columns` of any content, padding included: an output of an operator that writes all of it, which saves the
+    /// clearing. What is read before it is written is anything.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::zeros`].
+    pub fn uninit(
+        backend: &B,
+        rows: usize,
+        columns: usize,
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
+        let buffer = backend.alloc_uncleared(Self::elements(rows, columns)?, kind)?;
+        Ok(Self::of(buffer, rows, columns))
+    }
+
+    /// A matrix in memory that is there; `buffer` has [`Matrix::elements`].
+    pub(crate) fn of(buffer: B::Buffer<E>, rows: usize, columns: usize) -> Self {
+        Self {
+            buffer,
+            rows,
+            columns,
+        }
+    }
+
+    /// Elements of a matrix, padding included.
+    pub(crate) fn elements(rows: usize, columns: usize) -> Result<usize, Error> {
+        columns
             .checked_next_multiple_of(E::LANES)
             .and_then(|stride| rows.checked_mul(stride))
             .filter(|len| {
                 len.checked_mul(size_of::<E>())
                     .is_some_and(|bytes| bytes <= isize::MAX as usize)
             })
-            .ok_or(Error::TooLarge { rows, columns })?;
-        Ok(Self {
-            buffer: backend.alloc(len, kind)?,
-            rows,
-            columns,
-        })
+            .ok_or(Error::TooLarge { rows, columns })
     }
 
     /// A copy of `values`, row-major, `rows · columns` long, each rounded to the nearest element.

@@ -1,16 +1,15 @@
-//! One card's primary context with its stream and memory: what everything else here shares.
+//! One card's primary context with its memory: what all streams of it share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cust::context::{Context as PrimaryContext, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
-use cust::stream::{Stream, StreamFlags};
-use cust::sys::{self, CUdevice_attribute, CUresult};
+use cust::sys::{self, CUdevice_attribute, CUresult, CUstream};
 
 use super::error::{check, check_cust, words};
 use super::graph::Capture;
 use super::pool::{Block, Pool, size_class};
-use super::staging::{self, Staging};
+use super::stream::{Mark, Streams};
 use crate::capture::Captures;
 use crate::{DeviceInfo, DriverError, MemoryUse};
 
@@ -30,16 +29,14 @@ pub(super) struct Context {
     /// Whether freed memory is kept: see [`NO_POOL_VARIABLE`].
     pooled: bool,
     pool: Mutex<Pool>,
-    staging: Mutex<Staging>,
     captures: Captures<Capture>,
     graph_launches: Mutex<()>,
-    // Fields are dropped in this order: the stream before the context that it belongs to.
-    stream: Stream,
+    streams: Mutex<Streams>,
     primary: PrimaryContext,
 }
 
 impl Context {
-    /// Finds the driver and card `ordinal` of the visible ones, retains its primary context, and makes a stream.
+    /// Finds the driver and card `ordinal` of the visible ones, and retains its primary context.
     pub(super) fn open(ordinal: u32) -> Result<Self, DriverError> {
         let library = load()?;
         let device = find(library, ordinal)?;
@@ -55,8 +52,6 @@ impl Context {
         }
         let primary = check_cust("cuDevicePrimaryCtxRetain", PrimaryContext::new(device))?;
         check_cust("cuCtxSetCurrent", CurrentContext::set_current(&primary))?;
-        let stream = check_cust("cuStreamCreate", Stream::new(StreamFlags::DEFAULT, None))?;
-        let staging = Mutex::new(Staging::new()?);
         tracing::info!(
             card = info.name,
             capability = ?info.compute_capability,
@@ -70,10 +65,9 @@ impl Context {
             info,
             pooled,
             pool: Mutex::default(),
-            staging,
             captures: Captures::default(),
             graph_launches: Mutex::default(),
-            stream,
+            streams: Mutex::default(),
             primary,
         })
     }
@@ -91,9 +85,10 @@ impl Context {
         &self.info
     }
 
-    /// The stream that all work goes to.
-    pub(super) fn stream(&self) -> &Stream {
-        &self.stream
+    /// The streams that are in use.
+    pub(super) fn streams(&self) -> MutexGuard<'_, Streams> {
+        // Each change of the list is whole before anything can panic.
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The threads whose launches are recorded.
@@ -108,16 +103,9 @@ impl Context {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the stream.
-    pub(super) fn synchronize(&self) -> Result<(), DriverError> {
-        // SAFETY: the stream lives as long as `self`.
-        check("cuStreamSynchronize", unsafe {
-            sys::cuStreamSynchronize(self.stream.as_inner())
-        })
-    }
-
-    /// A block for `len` bytes: one from the pool, or new memory. Before it gives up, it returns the pool's to the card.
-    pub(super) fn alloc(&self, len: usize) -> Result<Block, DriverError> {
+    /// A block for `len` bytes that `stream` may use, and whoever waits for that stream: one from the pool, or new memory. Before
+    /// it gives up, it returns the pool's to the card.
+    pub(super) fn alloc(&self, len: usize, stream: CUstream) -> Result<Block, DriverError> {
         let mut pool = self.pool();
         let class = if self.pooled {
             size_class(len)
@@ -128,7 +116,17 @@ impl Context {
             return Err(out_of_memory(len));
         };
         let block = match pool.take(class) {
-            Some(block) => block,
+            Some((block, marks)) => {
+                let held = marks
+                    .iter()
+                    .map(|mark| mark.hold(stream))
+                    .fold(Ok(()), Result::and);
+                if let Err(error) = held {
+                    pool.give(block, marks);
+                    return Err(error);
+                }
+                block
+            }
             None => match new_block(class)? {
                 Some(block) => block,
                 None => {
@@ -146,10 +144,12 @@ impl Context {
         Ok(block)
     }
 
-    /// Takes back the block of a buffer of `len` bytes.
+    /// Takes back the block of a buffer of `len` bytes, and where each stream has come to, if there are several: what any of
+    /// them still does with the block comes before what its next owner does.
     pub(super) fn release(&self, block: Block, len: usize) {
+        let marks = self.marks();
         let mut pool = self.pool();
-        pool.give(block);
+        pool.give(block, marks);
         pool.count_out(len);
         if !self.pooled {
             // A failure is of an earlier kernel, and told to whoever waits for that.
@@ -174,97 +174,18 @@ impl Context {
         self.pool().reset_peak();
     }
 
-    /// Copies `source` to the card. May return before the copy is done, but not before `source` may be reused.
-    ///
-    /// # Safety
-    /// The `source.len()` bytes from `address` on lie in a buffer of this context.
-    pub(super) unsafe fn upload(&self, address: u64, source: &[u8]) -> Result<(), DriverError> {
-        if source.is_empty() {
-            return Ok(());
+    /// Where each stream has come to; none where there is one, or where all are done.
+    fn marks(&self) -> Vec<Mark> {
+        let streams = self.streams();
+        if !streams.several() {
+            return Vec::new();
         }
-        let copy = |from: *const u8| {
-            // SAFETY: the target by what this function asks of its caller; `from` is `source` or a copy of it, and stays
-            // unchanged until the copy is done: the one because of the wait below, the other as `stage` sees to.
-            check("cuMemcpyHtoDAsync", unsafe {
-                sys::cuMemcpyHtoDAsync_v2(
-                    address,
-                    from.cast(),
-                    source.len(),
-                    self.stream.as_inner(),
-                )
-            })
-        };
-        if source.len() > staging::LONGEST {
-            copy(source.as_ptr())?;
-            return self.synchronize();
-        }
-        // The lock is held until the copy is queued, so that `stage` of another thread waits for this copy, too.
-        let mut staging = self.staging();
-        let staged = staging.stage(source, || self.synchronize())?;
-        copy(staged)
-    }
-
-    /// Copies from the card, once all work before it is done.
-    ///
-    /// # Safety
-    /// The `target.len()` bytes from `address` on lie in a buffer of this context.
-    pub(super) unsafe fn download(
-        &self,
-        address: u64,
-        target: &mut [u8],
-    ) -> Result<(), DriverError> {
-        if target.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: the source by what this function asks of its caller; the target is borrowed until the wait below.
-        let queued = check("cuMemcpyDtoHAsync", unsafe {
-            sys::cuMemcpyDtoHAsync_v2(
-                target.as_mut_ptr().cast(),
-                address,
-                target.len(),
-                self.stream.as_inner(),
-            )
-        });
-        // Also after a failure: nothing may write to `target` when this returns.
-        let done = self.synchronize();
-        queued.and(done)
-    }
-
-    /// Copies `len` bytes on the card.
-    ///
-    /// # Safety
-    /// The `len` bytes from `source` on and from `target` on lie in buffers of this context.
-    pub(super) unsafe fn copy(
-        &self,
-        source: u64,
-        target: u64,
-        len: usize,
-    ) -> Result<(), DriverError> {
-        if len == 0 {
-            return Ok(());
-        }
-        // SAFETY: what this function asks of its caller.
-        check("cuMemcpyDtoDAsync", unsafe {
-            sys::cuMemcpyDtoDAsync_v2(target, source, len, self.stream.as_inner())
-        })
-    }
-
-    /// Sets `len` bytes.
-    ///
-    /// # Safety
-    /// The `len` bytes from `address` on lie in a buffer of this context.
-    pub(super) unsafe fn fill(
-        &self,
-        address: u64,
-        len: usize,
-        byte: u8,
-    ) -> Result<(), DriverError> {
-        if len == 0 {
-            return Ok(());
-        }
-        // SAFETY: what this function asks of its caller.
-        check("cuMemsetD8Async", unsafe {
-            sys::cuMemsetD8Async(address, byte, len, self.stream.as_inner())
+        let marks = self.enter().and_then(|()| streams.marks());
+        marks.unwrap_or_else(|error| {
+            tracing::debug!(%error, "marking the streams of a freed buffer: waiting for them instead");
+            // A failure is of an earlier kernel, and told to whoever waits for that: nothing runs any more.
+            let _ = streams.synchronize();
+            Vec::new()
         })
     }
 
@@ -272,23 +193,15 @@ impl Context {
         // Each change of the pool is whole before anything can panic.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn staging(&self) -> MutexGuard<'_, Staging> {
-        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // Buffers, modules and events hold the context, so nothing is in use but what is freed here. A failure (a kernel
-        // that was at fault, mostly) has been told to whoever waited for it; the primary context goes in any case.
-        let emptied = self.enter().and_then(|()| {
-            let waited = self.synchronize();
-            let freed = free_all(&mut self.pool());
-            // SAFETY: the context is current, the stream is done or dead, and `self` is not used after this.
-            unsafe { self.staging().free() };
-            waited.and(freed)
-        });
+        // Streams, buffers, modules and events hold the context, so nothing is in use but what is freed here. A failure (a
+        // kernel that was at fault, mostly) has been told to whoever waited for it; the primary context goes in any case.
+        let emptied = self
+            .enter()
+            .and_then(|()| free_all(&mut self.pool()).map(|_| ()));
         if let Err(error) = emptied {
             tracing::debug!(%error, "closing a CUDA card");
         }

@@ -11,6 +11,7 @@ use cust::sys::{self, CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode};
 use super::context::Context;
 use super::error::{check, check_cust};
 use super::module::CudaFunction;
+use super::stream::Queue;
 use crate::DriverError;
 
 /// A thread's recording while it is under way: a stream of its own, so that the work of other threads stays out of it.
@@ -91,11 +92,12 @@ impl CudaGraph {
         Ok(graph)
     }
 
-    /// Makes the launches, behind all work before them in the stream of `context`.
+    /// Makes the launches, behind all work before them in `queue`.
     ///
     /// # Safety
     /// What [`Driver::replay`](crate::Driver::replay) asks of its caller.
-    pub(super) unsafe fn launch(&self, context: &Arc<Context>) -> Result<(), DriverError> {
+    pub(super) unsafe fn launch(&self, queue: &Queue) -> Result<(), DriverError> {
+        let context = queue.context();
         context.captures().refuse("a replay")?;
         if !Arc::ptr_eq(context, &self.context) {
             return Err(DriverError::Device {
@@ -108,7 +110,7 @@ impl CudaGraph {
         // SAFETY: the graph is of this context and instantiated as long as `self` lives; what its kernels do is the
         // caller's promise.
         check("cuGraphLaunch", unsafe {
-            sys::cuGraphLaunch(self.executable, context.stream().as_inner())
+            sys::cuGraphLaunch(self.executable, queue.raw())
         })
     }
 }

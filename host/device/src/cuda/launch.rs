@@ -4,12 +4,12 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use cust::event::{Event, EventFlags};
 use cust::sys::{self, CUresult};
 
 use super::context::Context;
-use super::error::{check_cust, words};
+use super::error::{check, words};
 use super::module::CudaFunction;
+use super::stream::{Mark, Queue};
 use crate::{DriverError, LaunchConfig};
 
 /// The largest grid: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
@@ -22,17 +22,18 @@ const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 /// # Safety
 /// What [`Driver::launch`](crate::Driver::launch) asks of its caller; the context is current.
 pub(super) unsafe fn launch(
-    context: &Arc<Context>,
+    queue: &Queue,
     function: &CudaFunction,
     config: LaunchConfig,
     params: &[u8],
 ) -> Result<(), DriverError> {
+    let context = queue.context();
     prepare(context, function, config)?;
     // A thread that records launches into a stream of its own, which makes none of them.
     let recording = context
         .captures()
         .with(|capture| capture.stream_for(function));
-    let stream = recording.unwrap_or(context.stream().as_inner());
+    let stream = recording.unwrap_or(queue.raw());
     // One pointer for each parameter of the kernel, and each of ours has one: the struct.
     let mut param: [*mut c_void; 1] = [params.as_ptr().cast_mut().cast()];
     let LaunchConfig {
@@ -184,32 +185,49 @@ impl Limits {
 /// A point in a card's stream.
 #[derive(Debug)]
 pub struct CudaEvent {
-    event: Event,
+    mark: Mark,
     // Dropped after the event that belongs to it.
     context: Arc<Context>,
 }
 
 impl CudaEvent {
     /// The point that the stream has come to.
-    pub(super) fn record(context: &Arc<Context>) -> Result<Self, DriverError> {
-        context.enter()?;
-        let event = check_cust("cuEventCreate", Event::new(EventFlags::DEFAULT))?;
-        check_cust("cuEventRecord", event.record(context.stream()))?;
+    pub(super) fn record(queue: &Queue) -> Result<Self, DriverError> {
+        queue.context().enter()?;
         Ok(Self {
-            event,
-            context: Arc::clone(context),
+            mark: Mark::record(queue.raw())?,
+            context: Arc::clone(queue.context()),
         })
+    }
+
+    /// Has `queue` wait for it.
+    pub(super) fn hold(&self, queue: &Queue) -> Result<(), DriverError> {
+        if !Arc::ptr_eq(&self.context, queue.context()) {
+            return Err(DriverError::Device {
+                call: "cuStreamWaitEvent",
+                reason: "the event is of another driver".into(),
+            });
+        }
+        self.context.enter()?;
+        self.mark.hold(queue.raw())
     }
 
     /// Milliseconds since `start`, once this event has come.
     pub(super) fn elapsed_ms_since(&self, start: &Self) -> Result<f64, DriverError> {
         self.context.enter()?;
-        check_cust("cuEventSynchronize", self.event.synchronize())?;
-        check_cust(
-            "cuEventElapsedTime",
-            self.event.elapsed_time_f32(&start.event),
-        )
-        .map(f64::from)
+        let mut milliseconds = 0.0;
+        // SAFETY: both events are live; the call writes one float.
+        unsafe {
+            check(
+                "cuEventSynchronize",
+                sys::cuEventSynchronize(self.mark.raw()),
+            )?;
+            check(
+                "cuEventElapsedTime",
+                sys::cuEventElapsedTime(&mut milliseconds, start.mark.raw(), self.mark.raw()),
+            )?;
+        }
+        Ok(milliseconds.into())
     }
 }
 

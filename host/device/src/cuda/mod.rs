@@ -1,13 +1,14 @@
 //! CUDA cards, through `cust`, opened at run time.
 //!
 //! ```text
-//! Cuda ── Context ─┬─ cust: primary context, one stream
-//!                  ├─ Pool: freed buffers, kept by size        CudaBuffer  ──▶ back to the pool on drop
-//!                  └─ Staging: pinned memory for small uploads CudaModule, CudaFunction, CudaEvent
+//! Cuda ── Queue: a stream, pinned memory for small uploads      CudaModule, CudaFunction, CudaEvent
+//!           └─ Context ─┬─ cust: primary context
+//!                       └─ Pool: freed buffers, kept by size    CudaBuffer  ──▶ back to the pool on drop
 //! ```
 //!
-//! All work goes to one stream, in the order of the calls, from whichever thread. That order is also what makes it safe
-//! to hand a buffer's memory on while a kernel that uses it is still queued: whatever uses it next comes after.
+//! All work of a handle and its clones goes to one stream, in the order of the calls, from whichever thread. That order is
+//! also what makes it safe to hand a buffer's memory on while a kernel that uses it is still queued: whatever uses it next
+//! comes after. Where a card has several streams, the next owner's waits for what the others had to do.
 //!
 //! `cust` provides the context, the stream and the events. Memory, modules and launches go to `cust::sys`, since `cust`
 //! has no untyped buffers, no log of the PTX compiler, no shared memory above 48 KiB, and a function of its own cannot
@@ -21,11 +22,13 @@ mod launch;
 mod module;
 mod pool;
 mod staging;
+mod stream;
 
 use std::sync::Arc;
 
 use super::{DeviceBuffer as _, DeviceInfo, Driver, DriverError, LaunchConfig, MemoryUse};
 use context::Context;
+use stream::Queue;
 
 pub use buffer::CudaBuffer;
 pub use context::{MINIMUM_CAPABILITY, NO_POOL_VARIABLE};
@@ -36,7 +39,7 @@ pub use module::{CudaFunction, CudaModule};
 /// A CUDA card.
 #[derive(Clone, Debug)]
 pub struct Cuda {
-    context: Arc<Context>,
+    queue: Arc<Queue>,
 }
 
 impl Cuda {
@@ -46,9 +49,34 @@ impl Cuda {
     /// [`DriverError::Unavailable`] where there is no driver, no card of that number, or one older than
     /// [`MINIMUM_CAPABILITY`]; [`DriverError::Device`] where the card does not give a context.
     pub fn open(ordinal: u32) -> Result<Self, DriverError> {
+        let context = Arc::new(Context::open(ordinal)?);
         Ok(Self {
-            context: Arc::new(Context::open(ordinal)?),
+            queue: Arc::new(Queue::new(&context)?),
         })
+    }
+
+    /// A handle whose work goes to a stream that somebody else made, such as a framework's. A stream that is being captured
+    /// takes launches, fills and copies on the card into its graph; what wants an answer, an allocation or an upload is then
+    /// an error, and nothing may be freed, so whatever a step needs is there before.
+    ///
+    /// # Safety
+    /// `stream` is a `CUstream` of the card's primary context, and lives longer than every clone of the result.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub unsafe fn on_foreign_stream(
+        &self,
+        stream: *mut std::ffi::c_void,
+    ) -> Result<Self, DriverError> {
+        // SAFETY: what this function asks of its caller.
+        let queue = unsafe { Queue::foreign(self.queue.context(), stream.cast()) }?;
+        Ok(Self {
+            queue: Arc::new(queue),
+        })
+    }
+
+    fn context(&self) -> &Arc<Context> {
+        self.queue.context()
     }
 
     /// The driver's library, and the cards that `CUDA_VISIBLE_DEVICES` leaves visible, too old ones among them. No card is
@@ -66,7 +94,7 @@ impl Cuda {
     /// # Errors
     /// Those of the device.
     pub fn memory_info(&self) -> Result<(u64, u64), DriverError> {
-        self.context.enter()?;
+        self.context().enter()?;
         context::memory_info()
     }
 
@@ -75,16 +103,16 @@ impl Cuda {
     /// # Errors
     /// Those of the device, the failure of an earlier launch among them.
     pub fn trim(&self) -> Result<u64, DriverError> {
-        self.context.enter()?;
-        self.context.trim()
+        self.context().enter()?;
+        self.context().trim()
     }
 
     /// The address of byte `offset` of `buffer`, and this context made the thread's, for work on `count` bytes.
     fn place(&self, buffer: &CudaBuffer, offset: usize, count: usize) -> Result<u64, DriverError> {
         DriverError::check_range(offset, count, buffer.len())?;
-        self.context.captures().refuse("a copy or a fill")?;
-        buffer.check_owner(&self.context)?;
-        self.context.enter()?;
+        self.context().captures().refuse("a copy or a fill")?;
+        buffer.check_owner(self.context())?;
+        self.context().enter()?;
         Ok(buffer.address() + offset as u64)
     }
 
@@ -96,7 +124,7 @@ impl Cuda {
         let bytes = from.len().min(to.len());
         let (source, target) = (self.place(from, 0, bytes)?, self.place(to, 0, bytes)?);
         // SAFETY: `place` has checked both ranges.
-        unsafe { self.context.copy(source, target, bytes) }
+        unsafe { self.queue.copy(source, target, bytes) }
     }
 
     /// Makes the card's primary context the calling thread's, for libraries that work in whichever is.
@@ -104,13 +132,13 @@ impl Cuda {
     /// # Errors
     /// Those of the device.
     pub fn make_current(&self) -> Result<(), DriverError> {
-        self.context.enter()
+        self.context().enter()
     }
 
-    /// The stream that all work goes to, as `CUstream`, for libraries that are to queue theirs behind it. It lives as
+    /// The stream that this handle's work goes to, as `CUstream`, for libraries that are to queue theirs behind it. It lives as
     /// long as a clone of this driver.
     pub fn raw_stream(&self) -> *mut std::ffi::c_void {
-        self.context.stream().as_inner().cast()
+        self.queue.raw().cast()
     }
 
     /// How many CTAs of `block_threads` threads with `shared_bytes` of dynamic shared memory fit on one multiprocessor
@@ -124,8 +152,8 @@ impl Cuda {
         block_threads: u32,
         shared_bytes: u32,
     ) -> Result<u32, DriverError> {
-        self.context.enter()?;
-        launch::resident_ctas(&self.context, function, block_threads, shared_bytes)
+        self.context().enter()?;
+        launch::resident_ctas(self.context(), function, block_threads, shared_bytes)
     }
 }
 
@@ -137,18 +165,23 @@ impl Driver for Cuda {
     type Graph = CudaGraph;
 
     fn info(&self) -> &DeviceInfo {
-        self.context.info()
+        self.context().info()
     }
 
     fn alloc(&self, bytes: usize) -> Result<CudaBuffer, DriverError> {
-        self.context.captures().refuse("an allocation")?;
-        CudaBuffer::new(&self.context, bytes)
+        self.context().captures().refuse("an allocation")?;
+        CudaBuffer::new(&self.queue, bytes)
+    }
+
+    unsafe fn borrow(&self, address: u64, bytes: usize) -> Result<CudaBuffer, DriverError> {
+        // SAFETY: what this method asks of its caller.
+        Ok(unsafe { CudaBuffer::borrowed(self.context(), address, bytes) })
     }
 
     fn upload(&self, buffer: &CudaBuffer, offset: usize, source: &[u8]) -> Result<(), DriverError> {
         let address = self.place(buffer, offset, source.len())?;
         // SAFETY: `place` has checked the range.
-        unsafe { self.context.upload(address, source) }
+        unsafe { self.queue.upload(address, source) }
     }
 
     fn download(
@@ -159,18 +192,18 @@ impl Driver for Cuda {
     ) -> Result<(), DriverError> {
         let address = self.place(buffer, offset, target.len())?;
         // SAFETY: `place` has checked the range.
-        unsafe { self.context.download(address, target) }
+        unsafe { self.queue.download(address, target) }
     }
 
     fn fill(&self, buffer: &CudaBuffer, byte: u8) -> Result<(), DriverError> {
         let address = self.place(buffer, 0, buffer.len())?;
         // SAFETY: the range is the whole buffer.
-        unsafe { self.context.fill(address, buffer.len(), byte) }
+        unsafe { self.queue.fill(address, buffer.len(), byte) }
     }
 
     fn load(&self, ptx: &str) -> Result<CudaModule, DriverError> {
-        self.context.captures().refuse("a module")?;
-        CudaModule::load(&self.context, ptx)
+        self.context().captures().refuse("a module")?;
+        CudaModule::load(self.context(), ptx)
     }
 
     fn function(&self, module: &CudaModule, name: &str) -> Result<CudaFunction, DriverError> {
@@ -183,32 +216,44 @@ impl Driver for Cuda {
         config: LaunchConfig,
         params: &[u8],
     ) -> Result<(), DriverError> {
-        self.context.enter()?;
+        self.context().enter()?;
         // SAFETY: what this method asks of its caller.
-        unsafe { launch::launch(&self.context, function, config, params) }
+        unsafe { launch::launch(&self.queue, function, config, params) }
     }
 
     fn capture<E: From<DriverError>>(
         &self,
         work: impl FnOnce() -> Result<(), E>,
     ) -> Result<CudaGraph, E> {
-        CudaGraph::capture(&self.context, work)
+        CudaGraph::capture(self.context(), work)
     }
 
     unsafe fn replay(&self, graph: &CudaGraph) -> Result<(), DriverError> {
         // SAFETY: what this method asks of its caller.
-        unsafe { graph.launch(&self.context) }
+        unsafe { graph.launch(&self.queue) }
     }
 
     fn synchronize(&self) -> Result<(), DriverError> {
-        self.context.captures().refuse("a wait")?;
-        self.context.enter()?;
-        self.context.synchronize()
+        self.context().captures().refuse("a wait")?;
+        self.context().enter()?;
+        self.queue.synchronize()
     }
 
     fn record(&self) -> Result<CudaEvent, DriverError> {
-        self.context.captures().refuse("an event")?;
-        CudaEvent::record(&self.context)
+        self.context().captures().refuse("an event")?;
+        CudaEvent::record(&self.queue)
+    }
+
+    fn new_stream(&self) -> Result<Self, DriverError> {
+        self.context().captures().refuse("a stream")?;
+        Ok(Self {
+            queue: Arc::new(Queue::new(self.context())?),
+        })
+    }
+
+    fn wait(&self, event: &CudaEvent) -> Result<(), DriverError> {
+        self.context().captures().refuse("a wait")?;
+        event.hold(&self.queue)
     }
 
     fn elapsed_ms(&self, start: &CudaEvent, end: &CudaEvent) -> Result<f64, DriverError> {
@@ -216,10 +261,10 @@ impl Driver for Cuda {
     }
 
     fn memory(&self) -> MemoryUse {
-        self.context.memory()
+        self.context().memory()
     }
 
     fn reset_peak(&self) {
-        self.context.reset_peak();
+        self.context().reset_peak();
     }
 }

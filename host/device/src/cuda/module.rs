@@ -111,7 +111,7 @@ impl Drop for Loaded {
     fn drop(&mut self) {
         // Kernels of the module may still be queued.
         let unloaded = self.context.enter().and_then(|()| {
-            let waited = self.context.synchronize();
+            let waited = self.context.streams().synchronize();
             // SAFETY: no function of the module is left, since each holds the module.
             let unloaded = check("cuModuleUnload", unsafe {
                 sys::cuModuleUnload(self.module)

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use super::stream::Mark;
 use crate::MemoryUse;
 
 /// Bytes of the smallest block, and what small sizes are rounded to; at least the alignment that buffers promise.
@@ -42,39 +43,49 @@ pub(super) fn size_class(bytes: usize) -> Option<usize> {
 }
 
 /// The free blocks, and the count of what is in use.
-#[derive(Debug, Default)]
-pub(super) struct Pool {
-    /// Addresses of free blocks by class.
-    free: HashMap<usize, Vec<u64>>,
+#[derive(Debug)]
+pub(super) struct Pool<M = Mark> {
+    /// Addresses of free blocks by class, and what the next owner's stream waits for.
+    free: HashMap<usize, Vec<(u64, Vec<M>)>>,
     used: MemoryUse,
 }
 
-impl Pool {
-    /// A free block of class `class`, the one that was freed last.
-    pub(super) fn take(&mut self, class: usize) -> Option<Block> {
-        let address = self.free.get_mut(&class)?.pop()?;
-        Some(Block {
+impl<M> Default for Pool<M> {
+    fn default() -> Self {
+        Self {
+            free: HashMap::new(),
+            used: MemoryUse::default(),
+        }
+    }
+}
+
+impl<M> Pool<M> {
+    /// A free block of class `class`, the one that was freed last, and what its next owner's stream waits for.
+    pub(super) fn take(&mut self, class: usize) -> Option<(Block, Vec<M>)> {
+        let (address, marks) = self.free.get_mut(&class)?.pop()?;
+        let block = Block {
             address,
             bytes: class,
-        })
+        };
+        Some((block, marks))
     }
 
-    /// Keeps `block` for reuse.
-    pub(super) fn give(&mut self, block: Block) {
+    /// Keeps `block` for reuse behind `marks`.
+    pub(super) fn give(&mut self, block: Block, marks: Vec<M>) {
         self.free
             .entry(block.bytes)
             .or_default()
-            .push(block.address);
+            .push((block.address, marks));
     }
 
     /// All free blocks, which the pool forgets.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Block> + use<> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Block> + use<M> {
         std::mem::take(&mut self.free)
             .into_iter()
             .flat_map(|(bytes, addresses)| {
                 addresses
                     .into_iter()
-                    .map(move |address| Block { address, bytes })
+                    .map(move |(address, _)| Block { address, bytes })
             })
     }
 
@@ -138,19 +149,18 @@ mod tests {
 
     #[test]
     fn a_block_is_reused_for_its_class_only_and_once() {
-        let mut pool = Pool::default();
-        pool.give(Block {
+        let mut pool = Pool::<u8>::default();
+        let block = Block {
             address: 7,
             bytes: 9 << 10,
-        });
+        };
+        pool.give(block, vec![1, 2]);
         assert_eq!(pool.take(10 << 10), None, "too small");
         assert_eq!(pool.take(8 << 10), None, "another class");
         assert_eq!(
             pool.take(9 << 10),
-            Some(Block {
-                address: 7,
-                bytes: 9 << 10
-            })
+            Some((block, vec![1, 2])),
+            "with what it waits for"
         );
         assert_eq!(pool.take(9 << 10), None, "taken");
     }
@@ -158,13 +168,13 @@ mod tests {
     /// The same requests and returns a second time are served without a new block.
     #[test]
     fn a_second_epoch_needs_no_new_block() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::<()>::default();
         let mut made = 0;
         for epoch in 0..3 {
             let mut alive = Vec::new();
             for step in 0..40_usize {
                 let class = size_class(step * 37 % 5_000).expect("it is small enough");
-                alive.push(pool.take(class).unwrap_or_else(|| {
+                alive.push(pool.take(class).map(|(block, _)| block).unwrap_or_else(|| {
                     assert_eq!(epoch, 0, "step {step} found no block");
                     made += 1;
                     Block {
@@ -173,22 +183,22 @@ mod tests {
                     }
                 }));
                 if step % 3 == 0 {
-                    pool.give(alive.swap_remove(step % alive.len()));
+                    pool.give(alive.swap_remove(step % alive.len()), Vec::new());
                 }
             }
-            alive.into_iter().for_each(|block| pool.give(block));
+            alive
+                .into_iter()
+                .for_each(|block| pool.give(block, Vec::new()));
         }
         assert_eq!(pool.drain().count() as u64, made);
     }
 
     #[test]
     fn draining_returns_every_free_block_once() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::<()>::default();
         for address in 0..6 {
-            pool.give(Block {
-                address,
-                bytes: 512 << (address % 3),
-            });
+            let bytes = 512 << (address % 3);
+            pool.give(Block { address, bytes }, Vec::new());
         }
         let mut addresses: Vec<_> = pool.drain().map(|block| block.address).collect();
         addresses.sort_unstable();
@@ -198,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_peak_stays_until_it_is_reset() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::<()>::default();
         pool.count_in(100);
         pool.count_in(50);
         pool.count_out(100);

@@ -1,5 +1,5 @@
-//! A stand-in for libcuda.so.1, compiled by `tests/cuda_driver.rs`: two cards, device memory in the process, and a stream
-//! that does nothing until somebody waits for it, so that whoever reuses memory too early is found out.
+//! A stand-in for libcuda.so.1, compiled by `tests/cuda_driver.rs`: two cards, device memory in the process, and streams
+//! that do nothing until somebody waits for them, so that whoever reuses memory too early is found out.
 //!
 //! Card 0 is an sm_90 with 64 MiB, card 1 an sm_75. Of modules it knows the kernels `add_one`, which adds one to each of
 //! `len` bytes, and `fault`, which fails as an illegal address does: late, and for good. PTX with the word `nonsense` does
@@ -13,7 +13,7 @@
 
 use std::alloc::Layout;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,9 +26,26 @@ type Work = Box<dyn FnOnce() -> c_uint + Send>;
 /// A launch, to be made any number of times.
 type Launch = fn(AddOne) -> c_uint;
 
+/// What a stream has to do.
+enum Item {
+    Work(Work),
+    /// Wait for the first so many items that were ever queued in a stream.
+    After(usize, usize),
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Items that are done.
+    done: usize,
+}
+
 #[derive(Default)]
 struct State {
-    queue: Vec<Work>,
+    /// By stream.
+    queues: Option<HashMap<usize, Queue>>,
+    /// Where a stream was when an event was recorded in it.
+    events: Option<HashMap<usize, (usize, usize)>>,
     fault: c_uint,
     allocated: Option<HashMap<u64, usize>>,
     dynamic_shared: c_int,
@@ -38,7 +55,8 @@ struct State {
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
-    queue: Vec::new(),
+    queues: None,
+    events: None,
     fault: 0,
     allocated: None,
     dynamic_shared: 49_152,
@@ -60,16 +78,58 @@ fn with(call: impl FnOnce(&mut State) -> c_uint) -> c_uint {
     }
 }
 
-fn enqueue(work: impl FnOnce() -> c_uint + Send + 'static) -> c_uint {
+impl State {
+    fn push(&mut self, stream: usize, item: Item) {
+        let queue = self.queues.get_or_insert_default().entry(stream);
+        queue.or_default().items.push_back(item);
+    }
+
+    /// Items that were ever queued in `stream`.
+    fn queued(&mut self, stream: usize) -> usize {
+        let queue = self.queues.get_or_insert_default().entry(stream);
+        let queue = queue.or_default();
+        queue.done + queue.items.len()
+    }
+
+    /// Does what `stream` has to do up to its item `end`, and first what that waits for.
+    fn run(&mut self, stream: usize, end: usize) {
+        loop {
+            let queue = self.queues.get_or_insert_default().entry(stream);
+            let queue = queue.or_default();
+            if queue.done >= end {
+                return;
+            }
+            let Some(item) = queue.items.pop_front() else {
+                return;
+            };
+            queue.done += 1;
+            match item {
+                Item::Work(work) => self.fault = self.fault.max(work()),
+                Item::After(stream, end) => self.run(stream, end),
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queues
+            .iter()
+            .flat_map(HashMap::values)
+            .all(|queue| queue.items.is_empty())
+    }
+}
+
+fn enqueue(stream: usize, work: impl FnOnce() -> c_uint + Send + 'static) -> c_uint {
     with(|state| {
-        state.queue.push(Box::new(work));
+        state.push(stream, Item::Work(Box::new(work)));
         0
     })
 }
 
+/// Does what every stream has to do.
 fn drain(state: &mut State) -> c_uint {
-    for work in std::mem::take(&mut state.queue) {
-        state.fault = state.fault.max(work());
+    let streams: Vec<usize> = state.queues.iter().flat_map(HashMap::keys).copied().collect();
+    for stream in streams {
+        state.run(stream, usize::MAX);
     }
     state.fault
 }
@@ -265,7 +325,7 @@ pub extern "C" fn cuGraphExecDestroy(executable: usize) -> c_uint {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuGraphLaunch(executable: usize, _stream: usize) -> c_uint {
+pub extern "C" fn cuGraphLaunch(executable: usize, stream: usize) -> c_uint {
     with(|state| {
         let Some(launches) = state
             .graphs
@@ -276,15 +336,29 @@ pub extern "C" fn cuGraphLaunch(executable: usize, _stream: usize) -> c_uint {
             return 1;
         };
         for (launch, params) in launches {
-            state.queue.push(Box::new(move || launch(params)));
+            state.push(stream, Item::Work(Box::new(move || launch(params))));
         }
         0
     })
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuStreamSynchronize(_stream: usize) -> c_uint {
-    with(drain)
+pub extern "C" fn cuStreamSynchronize(stream: usize) -> c_uint {
+    with(|state| {
+        state.run(stream, usize::MAX);
+        state.fault
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) -> c_uint {
+    with(|state| {
+        let Some(&(of, end)) = state.events.get_or_insert_default().get(&event) else {
+            return 1;
+        };
+        state.push(stream, Item::After(of, end));
+        0
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -344,14 +418,14 @@ pub extern "C" fn cuMemFreeHost(_address: usize) -> c_uint {
 
 /// What is taken from under queued work makes it fail.
 fn idle_or_fault(state: &mut State) -> c_uint {
-    if !state.queue.is_empty() {
+    if !state.is_idle() {
         state.fault = 700;
     }
     state.fault
 }
 
-fn copy(target: usize, source: usize, bytes: usize) -> c_uint {
-    enqueue(move || {
+fn copy(target: usize, source: usize, bytes: usize, stream: usize) -> c_uint {
+    enqueue(stream, move || {
         unsafe { std::ptr::copy_nonoverlapping(source as *const u8, target as *mut u8, bytes) };
         0
     })
@@ -362,9 +436,9 @@ pub extern "C" fn cuMemcpyHtoDAsync_v2(
     target: usize,
     source: usize,
     bytes: usize,
-    _stream: usize,
+    stream: usize,
 ) -> c_uint {
-    copy(target, source, bytes)
+    copy(target, source, bytes, stream)
 }
 
 #[unsafe(no_mangle)]
@@ -372,9 +446,9 @@ pub extern "C" fn cuMemcpyDtoHAsync_v2(
     target: usize,
     source: usize,
     bytes: usize,
-    _stream: usize,
+    stream: usize,
 ) -> c_uint {
-    copy(target, source, bytes)
+    copy(target, source, bytes, stream)
 }
 
 #[unsafe(no_mangle)]
@@ -382,9 +456,9 @@ pub extern "C" fn cuMemsetD8Async(
     address: usize,
     byte: u8,
     bytes: usize,
-    _stream: usize,
+    stream: usize,
 ) -> c_uint {
-    enqueue(move || {
+    enqueue(stream, move || {
         unsafe { std::ptr::write_bytes(address as *mut u8, byte, bytes) };
         0
     })
@@ -515,7 +589,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
     with(|state| {
         match state.captures.get_or_insert_default().get_mut(&stream) {
             Some(capture) => capture.push((launch, params)),
-            None => state.queue.push(Box::new(move || launch(params))),
+            None => state.push(stream, Item::Work(Box::new(move || launch(params)))),
         }
         0
     })
@@ -532,7 +606,7 @@ fn add_one(AddOne { bytes, len }: AddOne) -> c_uint {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(event: *mut usize, _flags: c_uint) -> c_uint {
     with(|_| {
-        unsafe { event.write(HANDLE) };
+        unsafe { event.write(new_handle()) };
         0
     })
 }
@@ -543,8 +617,15 @@ pub extern "C" fn cuEventDestroy_v2(_event: usize) -> c_uint {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuEventRecord(_event: usize, _stream: usize) -> c_uint {
-    with(|_| 0)
+pub extern "C" fn cuEventRecord(event: usize, stream: usize) -> c_uint {
+    with(|state| {
+        let end = state.queued(stream);
+        state
+            .events
+            .get_or_insert_default()
+            .insert(event, (stream, end));
+        0
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -561,6 +642,6 @@ pub unsafe extern "C" fn cuEventElapsedTime(
     with(|state| {
         unsafe { milliseconds.write(1.5) };
         // Not ready while work is queued.
-        if state.queue.is_empty() { 0 } else { 600 }
+        if state.is_idle() { 0 } else { 600 }
     })
 }

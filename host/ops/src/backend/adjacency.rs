@@ -2,17 +2,19 @@
 
 use super::{MemoryKind, Storage};
 use crate::error::Error;
-use crate::graph::{Csr, Graph, GraphCounts, RowCounts, Starts};
+use crate::graph::{self, Csr, Graph, GraphCounts, RowCounts, Starts, rows_of};
 use crate::tensor::Array;
+use std::sync::OnceLock;
 
-/// One edge order of a graph: row ids, column ids and row offsets, and where rows start ([`Starts`]).
+/// One edge order of a graph: column ids and row offsets, and where rows start ([`Starts`]). The row of each edge, four bytes
+/// an edge, is made when an operator first asks for it; a GCN never does.
 #[derive(Debug)]
 pub struct Adjacency<B: Storage> {
     rows: usize,
     columns: usize,
     /// Edges of the longest row.
     pub(crate) longest_row: u32,
-    pub(crate) row_ids: Array<B, u32>,
+    row_ids: OnceLock<Array<B, u32>>,
     pub(crate) column_ids: Array<B, u32>,
     pub(crate) offsets: Array<B, u64>,
     pub(crate) empty_rows: Array<B, u32>,
@@ -33,7 +35,7 @@ impl<B: Storage> Adjacency<B> {
             rows,
             columns,
             longest_row: csr.longest_row(),
-            row_ids: upload(csr.rows())?,
+            row_ids: OnceLock::new(),
             column_ids: upload(csr.cols())?,
             offsets: Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?,
             empty_rows: upload(&csr.empty_rows())?,
@@ -45,8 +47,15 @@ impl<B: Storage> Adjacency<B> {
     /// The arrays of an adjacency of `counts`, without any edge in them: for a backend that only counts memory.
     ///
     /// # Errors
-    /// [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Unsupported`] on a backend that runs operators, which would read them; [`Error::Driver`] where there is not
+    /// enough memory.
     pub fn counted(backend: &B, counts: &RowCounts) -> Result<Self, Error> {
+        if !backend.only_counts() {
+            return Err(Error::Unsupported {
+                operator: "Adjacency::counted",
+                reason: "a graph without edges is for a backend that only counts memory".into(),
+            });
+        }
         let zeros = |len| Array::zeros(backend, len, MemoryKind::Graph);
         let RowCounts {
             rows,
@@ -60,7 +69,7 @@ impl<B: Storage> Adjacency<B> {
             rows,
             columns,
             longest_row: longest,
-            row_ids: zeros(edges)?,
+            row_ids: OnceLock::new(),
             column_ids: zeros(edges)?,
             offsets: Array::zeros(backend, rows + 1, kind)?,
             empty_rows: zeros(empty)?,
@@ -82,6 +91,24 @@ impl<B: Storage> Adjacency<B> {
     /// Number of edges.
     pub fn edges(&self) -> usize {
         self.column_ids.len()
+    }
+
+    /// The row of each edge, ascending: made from the offsets the first time, and kept.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory, or where operators are recorded: what a recorded step wants is made
+    /// by a step before it.
+    pub fn row_ids(&self, backend: &B) -> Result<&Array<B, u32>, Error> {
+        if let Some(ids) = self.row_ids.get() {
+            return Ok(ids);
+        }
+        let ids = if backend.only_counts() {
+            Array::zeros(backend, self.edges(), MemoryKind::Graph)?
+        } else {
+            let ids = rows_of(&self.offsets.to_vec(backend)?);
+            Array::from_slice(backend, &ids, MemoryKind::Graph)?
+        };
+        Ok(self.row_ids.get_or_init(|| ids))
     }
 }
 
@@ -136,5 +163,45 @@ impl<B: Storage> DeviceGraph<B> {
     /// Number of vertices.
     pub fn vertices(&self) -> usize {
         self.forward.rows()
+    }
+}
+
+/// A sampled layer, or a part of a graph with what it hears from, on a backend; see [`graph::Block`].
+#[derive(Debug)]
+pub struct Block<B: Storage> {
+    forward: Adjacency<B>,
+    backward: Adjacency<B>,
+}
+
+impl<B: Storage> Block<B> {
+    /// Copies a block and its transpose to the backend.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn new(backend: &B, block: &graph::Block) -> Result<Self, Error> {
+        Ok(Self {
+            forward: Adjacency::new(backend, block.csr())?,
+            backward: Adjacency::new(backend, &block.csr().transposed())?,
+        })
+    }
+
+    /// The adjacency: row `i` lists the sources that destination `i` hears from.
+    pub fn forward(&self) -> &Adjacency<B> {
+        &self.forward
+    }
+
+    /// The transposed adjacency, along which gradients flow.
+    pub fn backward(&self) -> &Adjacency<B> {
+        &self.backward
+    }
+
+    /// Number of vertices that hear; they are the first sources.
+    pub fn destinations(&self) -> usize {
+        self.forward.rows()
+    }
+
+    /// Number of vertices that are heard, and those that hear.
+    pub fn sources(&self) -> usize {
+        self.forward.columns()
     }
 }

@@ -4,8 +4,15 @@
 //! lie in planes of elements, [`edge_plane_stride`](halfgnn_contract::attention::edge_plane_stride) apart, in the order
 //! of the adjacency. Features have their heads side by side, each as wide as the columns over the heads.
 
-use super::{Adjacency, Dropout, SpmmPolicy, Storage};
+use super::MemoryKind;
+use super::{Dropout, SpmmPolicy, Storage};
 use crate::error::Error;
+
+use crate::ops::{
+    AttentionPairOperands, AttentionStatisticsOperands, Checked, EdgeStepOperands,
+    HeadDotsOperands, HeadMeanBackwardOperands, HeadMeanOperands, HeadOuterOperands,
+    HeadScoresOperands, HeadSumsOperands, SegmentReduceOperands,
+};
 use crate::tensor::{Array, Element, Matrix};
 
 /// Weights of edges by attention: `α(i,j) = softmax_j(LeakyReLU(destination[i] + source[j]))`, computed where they are
@@ -86,6 +93,51 @@ pub enum SegmentReduction {
     Max,
 }
 
+/// For each edge the number of another: that of the same edge in the transposed order, for one
+/// ([`Graph::edge_map`](crate::graph::Graph::edge_map)). Every number is an edge's, which is checked where a map is made,
+/// since kernels read where it says.
+#[derive(Debug)]
+pub struct EdgeMap<B: Storage> {
+    edges: Array<B, u32>,
+}
+
+impl<B: Storage> EdgeMap<B> {
+    /// The map that takes edge `k` to edge `edges[k]`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a number that is no edge's, [`Error::Driver`] where there is not enough memory.
+    pub fn new(backend: &B, edges: &[u32]) -> Result<Self, Error> {
+        if let Some(at) = edges.iter().position(|&edge| edge as usize >= edges.len()) {
+            return Err(Error::Unsupported {
+                operator: "EdgeMap::new",
+                reason: format!(
+                    "entry {at} is {}, and there are {} edges",
+                    edges[at],
+                    edges.len()
+                ),
+            });
+        }
+        Ok(Self {
+            edges: Array::from_slice(backend, edges, MemoryKind::Graph)?,
+        })
+    }
+
+    /// Number of edges.
+    pub fn len(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// Whether there is no edge.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
+    /// The numbers.
+    pub(crate) fn edges(&self) -> &Array<B, u32> {
+        &self.edges
+    }
+}
+
 /// The values that a segment reduction reduces: planes of edges.
 #[derive(Debug)]
 pub enum EdgeValues<'a, B: Storage, E: Element> {
@@ -94,7 +146,7 @@ pub enum EdgeValues<'a, B: Storage, E: Element> {
     /// The product of two, not rounded.
     Product(&'a Array<B, E>, &'a Array<B, E>),
     /// The value of another edge, that which the map names: values of one edge order, reduced in the other.
-    Gathered(&'a Array<B, E>, &'a Array<B, u32>),
+    Gathered(&'a Array<B, E>, &'a EdgeMap<B>),
 }
 
 /// One step of an edge softmax or of its gradient, from planes of edges to planes of edges, each number computed in
@@ -152,10 +204,7 @@ pub trait AttentionOperators: Storage {
     /// Those of the device.
     fn attention_statistics(
         &self,
-        a: &Adjacency<Self>,
-        scores: &AttentionScores<'_, Self>,
-        statistics: &mut Array<Self, [f32; 2]>,
-        positive_share: Option<&mut Array<Self, f32>>,
+        operands: Checked<AttentionStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error>;
 
     /// Two SpMMs of `x` in one walk over the edges.
@@ -164,9 +213,7 @@ pub trait AttentionOperators: Storage {
     /// Those of the device, and [`Error::Unsupported`] for a policy that no kernel is built for.
     fn attention_pair<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        op: AttentionPair<'_, Self, E>,
-        x: &Matrix<Self, E>,
+        operands: Checked<AttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// Reduces the values of the edges of each row.
@@ -175,11 +222,7 @@ pub trait AttentionOperators: Storage {
     /// Those of the device.
     fn segment_reduce<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        heads: usize,
-        reduction: SegmentReduction,
-        values: &EdgeValues<'_, Self, E>,
-        result: &mut Array<Self, f32>,
+        operands: Checked<SegmentReduceOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// One step of an edge softmax.
@@ -188,11 +231,7 @@ pub trait AttentionOperators: Storage {
     /// Those of the device.
     fn edge_map<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        heads: usize,
-        step: &EdgeStep<'_, Self, E>,
-        x: Option<&Array<Self, E>>,
-        y: &mut Array<Self, E>,
+        operands: Checked<EdgeStepOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// The dots of each head of each row with its part of the two rows of `vectors`.
@@ -201,11 +240,7 @@ pub trait AttentionOperators: Storage {
     /// Those of the device.
     fn head_scores<E: Element>(
         &self,
-        heads: usize,
-        x: &Matrix<Self, E>,
-        vectors: &Matrix<Self, E>,
-        destination: &mut Array<Self, f32>,
-        source: &mut Array<Self, f32>,
+        operands: Checked<HeadScoresOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// Dots of heads; see [`HeadDots`].
@@ -214,8 +249,7 @@ pub trait AttentionOperators: Storage {
     /// Those of the device.
     fn head_dots<E: Element>(
         &self,
-        op: &HeadDots<'_, Self, E>,
-        y: &mut Array<Self, f32>,
+        operands: Checked<HeadDotsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// Adds `destination · vectors[0] + source · vectors[1]` to each head of each row of `x`.
@@ -224,11 +258,7 @@ pub trait AttentionOperators: Storage {
     /// Those of the device.
     fn head_outer<E: Element>(
         &self,
-        heads: usize,
-        destination: &Array<Self, f32>,
-        source: &Array<Self, f32>,
-        vectors: &Matrix<Self, E>,
-        x: &mut Matrix<Self, E>,
+        operands: Checked<HeadOuterOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// `sums[0] = Σ destination · x` and `sums[1] = Σ source · x` over the rows, head by head, in float and in a fixed
@@ -238,11 +268,7 @@ pub trait AttentionOperators: Storage {
     /// Those of the device.
     fn head_sums<E: Element>(
         &self,
-        heads: usize,
-        x: &Matrix<Self, E>,
-        destination: &Array<Self, f32>,
-        source: &Array<Self, f32>,
-        sums: &mut Matrix<Self, f32>,
+        operands: Checked<HeadSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// `y` = the mean of the heads of `x`.
@@ -251,9 +277,7 @@ pub trait AttentionOperators: Storage {
     /// Those of the device.
     fn head_mean<E: Element>(
         &self,
-        heads: usize,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<HeadMeanOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// The gradient of [`AttentionOperators::head_mean`]: each head of `dx` becomes `dy` over the heads.
@@ -262,8 +286,6 @@ pub trait AttentionOperators: Storage {
     /// Those of the device.
     fn head_mean_backward<E: Element>(
         &self,
-        heads: usize,
-        dy: &Matrix<Self, E>,
-        dx: &mut Matrix<Self, E>,
+        operands: Checked<HeadMeanBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 }

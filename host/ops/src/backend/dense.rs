@@ -2,6 +2,9 @@
 
 use super::{Normalization, OptimizerState, Storage};
 use crate::error::Error;
+use crate::ops::{
+    ActivateBackwardOperands, ActivateOperands, Checked, ColumnSumsOperands, MatmulOperands,
+};
 use crate::tensor::{Array, Element, Matrix};
 
 /// Operators on dense matrices.
@@ -12,12 +15,7 @@ pub trait DenseOperators: Storage {
     /// Those of the device.
     fn matmul<E: Element, O: Element>(
         &self,
-        form: Form,
-        a: &Matrix<Self, E>,
-        b: &Matrix<Self, E>,
-        epilogue: &Epilogue<'_, Self>,
-        beside: Beside<'_, Self, O>,
-        c: &mut Matrix<Self, O>,
+        operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error>;
 
     /// `y = dropout(relu(x + bias))`, each part where `op` has it, element by element. `x` absent means in place.
@@ -26,9 +24,7 @@ pub trait DenseOperators: Storage {
     /// Those of the device.
     fn activate<E: Element>(
         &self,
-        op: &Activation<'_, Self>,
-        x: Option<&Matrix<Self, E>>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<ActivateOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// The gradient of [`DenseOperators::activate`] in place: `d` holds dL/dy and becomes dL/dx, times `row_scale` where it is
@@ -38,10 +34,7 @@ pub trait DenseOperators: Storage {
     /// Those of the device.
     fn activate_backward<E: Element>(
         &self,
-        op: &Activation<'_, Self>,
-        y: Option<&Matrix<Self, E>>,
-        row_scale: Option<&Array<Self, f32>>,
-        d: &mut Matrix<Self, E>,
+        operands: Checked<ActivateBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// `sums[0, c] = Σ_r x[r, c]` in float, in a fixed order.
@@ -50,8 +43,7 @@ pub trait DenseOperators: Storage {
     /// Those of the device.
     fn column_sums<E: Element>(
         &self,
-        x: &Matrix<Self, E>,
-        sums: &mut Matrix<Self, f32>,
+        operands: Checked<ColumnSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 }
 

@@ -1,8 +1,9 @@
 //! The loss, its gradient, and how many rows are right.
 
-use super::{OptimizerState, Storage};
+use super::Storage;
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix};
+use crate::ops::{Checked, CountCorrectOperands, CrossEntropyOperands};
+use crate::tensor::Element;
 
 /// In a target or split array: this row is not selected.
 pub const NO_TARGET: u32 = u32::MAX;
@@ -16,12 +17,7 @@ pub trait LossOperators: Storage {
     /// Those of the device.
     fn cross_entropy<E: Element>(
         &self,
-        logits: &Matrix<Self, E>,
-        targets: &Array<Self, u32>,
-        count: usize,
-        state: &OptimizerState<Self>,
-        gradient: &mut Matrix<Self, E>,
-        loss: &mut Array<Self, f32>,
+        operands: Checked<CrossEntropyOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// How many rows of each split have their largest logit at their label. `splits` holds 0, 1 or 2 for each row, or
@@ -31,9 +27,6 @@ pub trait LossOperators: Storage {
     /// Those of the device.
     fn count_correct<E: Element>(
         &self,
-        logits: &Matrix<Self, E>,
-        labels: &Array<Self, u32>,
-        splits: &Array<Self, u32>,
-        correct: &mut Array<Self, u32>,
+        operands: Checked<CountCorrectOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 }

@@ -18,10 +18,10 @@ mod shadow;
 mod sparse;
 mod storage;
 
-pub use adjacency::{Adjacency, DeviceGraph};
+pub use adjacency::{Adjacency, Block, DeviceGraph};
 pub use attention::{
-    AttentionOperators, AttentionPair, AttentionScores, EdgeAttention, EdgeStep, EdgeValues,
-    HeadDots, SegmentReduction, SoftmaxGradient,
+    AttentionOperators, AttentionPair, AttentionScores, EdgeAttention, EdgeMap, EdgeStep,
+    EdgeValues, HeadDots, SegmentReduction, SoftmaxGradient,
 };
 pub use dense::{Activation, Beside, DenseOperators, Dropout, Epilogue, Form};
 pub use ledger::{Ledger, MemoryKind, MemoryReport, Tracked};

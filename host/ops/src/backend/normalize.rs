@@ -2,6 +2,10 @@
 
 use super::Storage;
 use crate::error::Error;
+use crate::ops::{
+    BatchStatisticsOperands, Checked, CombineOperands, DotOperands, NormalizeBackwardOperands,
+    NormalizeOperands, RunningStatisticsOperands,
+};
 use crate::tensor::{Array, Element, Matrix};
 
 /// Operators of normalised layers. Statistics are float in every precision: row 0 of a `statistics` matrix is the mean
@@ -14,9 +18,7 @@ pub trait NormalizeOperators: Storage {
     /// Those of the device.
     fn combine<E: Element>(
         &self,
-        op: &Combine<'_, Self>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<CombineOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// The statistics of the columns of `x`, which has a row at least, and the running statistics carried on.
@@ -25,10 +27,7 @@ pub trait NormalizeOperators: Storage {
     /// Those of the device.
     fn batch_statistics<E: Element>(
         &self,
-        op: &BatchNorm,
-        x: &Matrix<Self, E>,
-        running: &mut Matrix<Self, f32>,
-        statistics: &mut Matrix<Self, f32>,
+        operands: Checked<BatchStatisticsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// The statistics that the running ones stand for.
@@ -37,9 +36,7 @@ pub trait NormalizeOperators: Storage {
     /// Those of the device.
     fn running_statistics(
         &self,
-        op: &BatchNorm,
-        running: &Matrix<Self, f32>,
-        statistics: &mut Matrix<Self, f32>,
+        operands: Checked<RunningStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error>;
 
     /// `y = relu(weight · (x − mean) / deviation + bias)`, the ReLU where `op` has it.
@@ -48,9 +45,7 @@ pub trait NormalizeOperators: Storage {
     /// Those of the device.
     fn normalize<E: Element>(
         &self,
-        op: &Normalization<'_, Self>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<NormalizeOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// The gradient of [`NormalizeOperators::normalize`] with the statistics of `x` itself, in place: `d` holds dL/dy and
@@ -60,23 +55,14 @@ pub trait NormalizeOperators: Storage {
     /// Those of the device.
     fn normalize_backward<E: Element>(
         &self,
-        op: &Normalization<'_, Self>,
-        x: &Matrix<Self, E>,
-        d: &mut Matrix<Self, E>,
-        gradients: NormalizationGradients<'_, Self>,
+        operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// `factor` times the sum of the products of all elements, in float and in a fixed order, as a matrix of one element.
     ///
     /// # Errors
     /// Those of the device.
-    fn dot<E: Element>(
-        &self,
-        factor: f32,
-        x: &Matrix<Self, E>,
-        y: &Matrix<Self, E>,
-        result: &mut Matrix<Self, f32>,
-    ) -> Result<(), Error>;
+    fn dot<E: Element>(&self, operands: Checked<DotOperands<'_, Self, E>>) -> Result<(), Error>;
 }
 
 /// Factors of a weighted sum of two matrices.

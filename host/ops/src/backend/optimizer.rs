@@ -2,6 +2,7 @@
 
 use super::Storage;
 use crate::error::Error;
+use crate::ops::{AdamOperands, CheckFiniteOperands, Checked};
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +12,7 @@ pub trait OptimizerOperators: Storage {
     ///
     /// # Errors
     /// Those of the device.
-    fn check_finite(
-        &self,
-        gradients: &[&Matrix<Self, f32>],
-        state: &mut OptimizerState<Self>,
-    ) -> Result<(), Error>;
+    fn check_finite(&self, operands: Checked<CheckFiniteOperands<'_, Self>>) -> Result<(), Error>;
 
     /// One step of Adam on the float master weights of all `parameters`, and the copies of them that kernels read. Does
     /// nothing where the overflow flag of `state` is set.
@@ -24,9 +21,7 @@ pub trait OptimizerOperators: Storage {
     /// Those of the device.
     fn adam<E: Element>(
         &self,
-        hyper: &AdamHyper,
-        state: &OptimizerState<Self>,
-        parameters: &mut [ParameterMut<'_, Self, E>],
+        operands: Checked<AdamOperands<'_, '_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// Ends an optimiser step: counts it and, where the overflow flag is set, halves the loss scale, clears the flag and

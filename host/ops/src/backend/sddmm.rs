@@ -3,9 +3,10 @@
 //! Numbers of edges lie in planes, one a head, each [`edge_plane`] long, edges in the order of the adjacency. What lies
 //! between the last edge and the end of a plane is zero.
 
-use super::{Accumulate, Adjacency, Storage};
+use super::{Accumulate, Storage};
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix};
+use crate::ops::{Checked, CombineEdgesOperands, SddmmOperands};
+use crate::tensor::{Array, Element};
 use serde::{Deserialize, Serialize};
 
 /// Operators that write a number for each edge.
@@ -14,14 +15,8 @@ pub trait SddmmOperators: Storage {
     ///
     /// # Errors
     /// Those of the device.
-    fn sddmm<E: Element>(
-        &self,
-        a: &Adjacency<Self>,
-        op: &Sddmm,
-        u: &Matrix<Self, E>,
-        v: &Matrix<Self, E>,
-        e: &mut Array<Self, E>,
-    ) -> Result<(), Error>;
+    fn sddmm<E: Element>(&self, operands: Checked<SddmmOperands<'_, Self, E>>)
+    -> Result<(), Error>;
 
     /// A number for each edge and head from two numbers of its ends or its own, computed in float and rounded once.
     ///
@@ -29,10 +24,7 @@ pub trait SddmmOperators: Storage {
     /// Those of the device.
     fn combine_edges<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        heads: usize,
-        op: &EdgeCombine<'_, Self, E>,
-        e: &mut Array<Self, E>,
+        operands: Checked<CombineEdgesOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 }
 

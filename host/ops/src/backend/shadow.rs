@@ -2,7 +2,8 @@
 
 use super::Storage;
 use crate::error::Error;
-use crate::tensor::{Element, Matrix};
+use crate::ops::{Checked, ShadowOperands};
+use crate::tensor::Element;
 
 /// A shadow operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,8 +28,6 @@ pub trait ShadowOperators: Storage {
     /// Those of the device.
     fn shadow<E: Element>(
         &self,
-        op: Shadow,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<ShadowOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 }

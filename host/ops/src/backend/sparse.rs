@@ -1,7 +1,8 @@
 //! Sparse operators, over the edges of a graph: SpMM.
 
-use super::{Adjacency, EdgeAttention, HalfLoad, Storage};
+use super::{EdgeAttention, HalfLoad, Storage};
 use crate::error::Error;
+use crate::ops::{Checked, SpmmOperands};
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +12,7 @@ pub trait SparseOperators: Storage {
     ///
     /// # Errors
     /// Those of the device.
-    fn spmm<E: Element>(
-        &self,
-        a: &Adjacency<Self>,
-        op: &Spmm<'_, Self, E>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
-    ) -> Result<(), Error>;
+    fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error>;
 }
 
 /// Weights of the edges of an SpMM.

@@ -5,8 +5,8 @@ use crate::error::Error;
 use bytemuck::Pod;
 use std::fmt;
 
-/// A place where matrices lie and operators run, in the order of the calls.
-pub trait Storage: fmt::Debug + Send + Sync + Sized + 'static {
+/// A place where matrices lie and operators run, in the order of the calls: a handle, whose clones are the same place.
+pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
     /// Memory for elements of one type.
     type Buffer<T: Pod>: fmt::Debug + Send + Sync + 'static;
 
@@ -26,6 +26,18 @@ pub trait Storage: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// [`Error::Driver`] where there is not enough.
     fn alloc<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Self::Buffer<T>, Error>;
+
+    /// Memory for `len` elements of any content, for what is written before it is read; cleared where clearing is free.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough.
+    fn alloc_uncleared<T: Pod>(
+        &self,
+        len: usize,
+        kind: MemoryKind,
+    ) -> Result<Self::Buffer<T>, Error> {
+        self.alloc(len, kind)
+    }
 
     /// Copies `source` to the start of `buffer`.
     ///

@@ -1,24 +1,32 @@
 //! The operators: shapes are checked here, once for every backend, and nothing is launched where they do not fit.
 
 mod attention;
+mod checked;
 mod normalize;
 mod sddmm;
 pub mod shadow;
 
 pub use attention::{
-    Attention, AttentionBackward, AttentionForward, attention_pair, attention_statistics,
-    edge_softmax, edge_softmax_backward, edge_step, edge_values, head_dots, head_mean,
-    head_mean_backward, head_outer, head_scores, head_sums, segment_reduce,
+    Attention, AttentionBackward, AttentionForward, AttentionPairOperands,
+    AttentionStatisticsOperands, EdgeStepOperands, HeadDotsOperands, HeadMeanBackwardOperands,
+    HeadMeanOperands, HeadOuterOperands, HeadScoresOperands, HeadSumsOperands,
+    SegmentReduceOperands, attention_pair, attention_statistics, edge_softmax,
+    edge_softmax_backward, edge_step, edge_values, head_dots, head_mean, head_mean_backward,
+    head_outer, head_scores, head_sums, segment_reduce,
 };
+pub use checked::{Checked, Operator};
 pub use normalize::{
-    batch_statistics, combine, dot, normalize, normalize_backward, running_statistics,
+    BatchStatisticsOperands, CombineOperands, DotOperands, NormalizeBackwardOperands,
+    NormalizeOperands, RunningStatisticsOperands, batch_statistics, combine, dot, normalize,
+    normalize_backward, running_statistics,
 };
-pub use sddmm::{combine_edges, sddmm};
+pub use sddmm::{CombineEdgesOperands, SddmmOperands, combine_edges, sddmm};
+pub use shadow::ShadowOperands;
 
 use crate::backend::{
     Accumulate, Activation, AdamHyper, Adjacency, Backend, Beside, Dropout, EdgeAttention,
     EdgeWeights, Epilogue, Form, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState,
-    ParameterMut, Scaling, Spmm, SpmmPolicy, Write,
+    ParameterMut, Scaling, Spmm, SpmmPolicy, Storage, Write,
 };
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix, Precision};
@@ -27,7 +35,7 @@ use halfgnn_contract::attention::edge_plane_stride;
 /// The most heads of an operator: CTAs in y or z of a grid.
 pub const MOST_HEADS: usize = 65_535;
 
-fn expect_shape<B: Backend, E: Element>(
+fn expect_shape<B: Storage, E: Element>(
     operator: &'static str,
     operands: [&'static str; 2],
     expected: (usize, usize),
@@ -37,7 +45,7 @@ fn expect_shape<B: Backend, E: Element>(
     Error::expect(operator, operands[1], expected.1, matrix.columns())
 }
 
-fn expect_len<B: Backend, T: bytemuck::Pod + Send + Sync>(
+fn expect_len<B: Storage, T: bytemuck::Pod + Send + Sync>(
     operator: &'static str,
     operand: &'static str,
     expected: usize,
@@ -49,7 +57,7 @@ fn expect_len<B: Backend, T: bytemuck::Pod + Send + Sync>(
 }
 
 /// Refuses logits without a class: nothing could be right, and a loss has no meaning.
-fn expect_classes<B: Backend, E: Element>(
+fn expect_classes<B: Storage, E: Element>(
     operator: &'static str,
     logits: &Matrix<B, E>,
 ) -> Result<(), Error> {
@@ -89,58 +97,80 @@ pub fn spmm<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "spmm";
-    expect_shape(
-        NAME,
-        ["rows of x", "columns of x"],
-        (a.columns(), y.columns()),
-        x,
-    )?;
-    expect_shape(
-        NAME,
-        ["rows of y", "columns of y"],
-        (a.rows(), x.columns()),
-        y,
-    )?;
-    check_arithmetic::<E>(NAME, op.policy)?;
-    match op.weights {
-        EdgeWeights::Ones => {}
-        EdgeWeights::Features(weights) => {
-            Error::expect(NAME, "edge weights", a.edges(), weights.len())?
+    let operands = SpmmOperands { a, op, x, y };
+    backend.spmm(Checked::new(operands)?)
+}
+
+/// Operands of an [SpMM](spmm).
+#[derive(Debug)]
+pub struct SpmmOperands<'a, B: Storage, E: Element> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// What is computed, and how.
+    pub op: &'a Spmm<'a, B, E>,
+    /// The input, columns × F.
+    pub x: &'a Matrix<B, E>,
+    /// Becomes the output, rows × F.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for SpmmOperands<'_, B, E> {
+    const NAME: &'static str = "spmm";
+
+    fn check(&self) -> Result<(), Error> {
+        let SpmmOperands { a, op, x, y } = self;
+        expect_shape(
+            Self::NAME,
+            ["rows of x", "columns of x"],
+            (a.columns(), y.columns()),
+            x,
+        )?;
+        expect_shape(
+            Self::NAME,
+            ["rows of y", "columns of y"],
+            (a.rows(), x.columns()),
+            y,
+        )?;
+        check_arithmetic::<E>(Self::NAME, op.policy)?;
+        match op.weights {
+            EdgeWeights::Ones => {}
+            EdgeWeights::Features(weights) => {
+                Error::expect(Self::NAME, "edge weights", a.edges(), weights.len())?
+            }
+            EdgeWeights::Planes { values, heads } => {
+                check_heads::<E>(Self::NAME, heads, x.columns())?;
+                let plane = edge_plane_stride(a.edges() as u64) as usize;
+                Error::expect(Self::NAME, "edge weights", heads * plane, values.len())?
+            }
+            EdgeWeights::Columns(scale) => {
+                Error::expect(Self::NAME, "column factors", a.columns(), scale.len())?
+            }
+            EdgeWeights::Attention(of) => {
+                check_heads::<E>(Self::NAME, of.heads, x.columns())?;
+                check_attention(Self::NAME, a, of)?;
+            }
         }
-        EdgeWeights::Planes { values, heads } => {
-            check_heads::<E>(NAME, heads, x.columns())?;
-            let plane = edge_plane_stride(a.edges() as u64) as usize;
-            Error::expect(NAME, "edge weights", heads * plane, values.len())?
+        expect_len(Self::NAME, "row factors", a.rows(), op.row_scale)?;
+        if let Some(addend) = op.epilogue.addend {
+            // More rows than the product has are not read.
+            let rows = addend.matrix.rows().min(a.rows());
+            Error::expect(Self::NAME, "rows of the addend", a.rows(), rows)?;
+            let columns = addend.matrix.columns();
+            Error::expect(Self::NAME, "columns of the addend", x.columns(), columns)?;
+            if let Some(epsilon) = addend.epsilon {
+                let what = ["rows of epsilon", "columns of epsilon"];
+                expect_shape(Self::NAME, what, (1, 1), epsilon)?;
+            }
+            let what = "row factors of the addend";
+            expect_len(Self::NAME, what, a.rows(), addend.row_scale)?;
         }
-        EdgeWeights::Columns(scale) => {
-            Error::expect(NAME, "column factors", a.columns(), scale.len())?
-        }
-        EdgeWeights::Attention(of) => {
-            check_heads::<E>(NAME, of.heads, x.columns())?;
-            check_attention(NAME, a, of)?;
-        }
+        expect_bias(Self::NAME, x.columns(), op.epilogue.bias)?;
+        Ok(())
     }
-    expect_len(NAME, "row factors", a.rows(), op.row_scale)?;
-    if let Some(addend) = op.epilogue.addend {
-        // More rows than the product has are not read.
-        let rows = addend.matrix.rows().min(a.rows());
-        Error::expect(NAME, "rows of the addend", a.rows(), rows)?;
-        let columns = addend.matrix.columns();
-        Error::expect(NAME, "columns of the addend", x.columns(), columns)?;
-        if let Some(epsilon) = addend.epsilon {
-            let what = ["rows of epsilon", "columns of epsilon"];
-            expect_shape(NAME, what, (1, 1), epsilon)?;
-        }
-        let what = "row factors of the addend";
-        expect_len(NAME, what, a.rows(), addend.row_scale)?;
-    }
-    expect_bias(NAME, x.columns(), op.epilogue.bias)?;
-    backend.spmm(a, op, x, y)
 }
 
 /// Numbers of destinations and of sources.
-fn ends<B: Backend>(a: &Adjacency<B>, transposed: bool) -> (usize, usize) {
+fn ends<B: Storage>(a: &Adjacency<B>, transposed: bool) -> (usize, usize) {
     if transposed {
         (a.columns(), a.rows())
     } else {
@@ -149,7 +179,7 @@ fn ends<B: Backend>(a: &Adjacency<B>, transposed: bool) -> (usize, usize) {
 }
 
 /// Refuses weights that do not fit the graph.
-fn check_attention<B: Backend>(
+fn check_attention<B: Storage>(
     operator: &'static str,
     a: &Adjacency<B>,
     of: &EdgeAttention<'_, B>,
@@ -216,45 +246,86 @@ pub fn matmul_beside<B: Backend, E: Element, O: Element>(
     beside: Beside<'_, B, O>,
     c: &mut Matrix<B, O>,
 ) -> Result<(), Error> {
-    const NAME: &str = "matmul";
-    let ((m, k), (k_b, n)) = match form {
-        Form::NN => (a.shape(), b.shape()),
-        Form::NT => (a.shape(), (b.columns(), b.rows())),
-        Form::TN => ((a.columns(), a.rows()), b.shape()),
+    let operands = MatmulOperands {
+        form,
+        a,
+        b,
+        epilogue,
+        beside,
+        c,
     };
-    Error::expect(NAME, "inner dimension of b", k, k_b)?;
-    expect_shape(NAME, ["rows of c", "columns of c"], (m, n), c)?;
-    expect_len(NAME, "row factors", m, epilogue.row_scale)?;
-    expect_bias(NAME, n, epilogue.bias)?;
-    if let Some(normalization) = beside.normalization {
-        normalize::check(NAME, normalization, a.columns())?;
-        let output = match form {
-            Form::NN => Some(E::PRECISION),
-            Form::NT => None,
-            Form::TN => Some(Precision::Float),
-        };
-        if output != Some(O::PRECISION) {
-            return Err(Error::Unsupported {
-                operator: NAME,
-                reason: format!(
-                    "a product of the form {form:?} in {} takes no normalised operand; normalise it before",
-                    O::PRECISION
-                ),
-            });
-        }
-    }
-    if let Some(positive) = beside.positive {
-        let what = ["rows of the ReLU's output", "columns of the ReLU's output"];
-        expect_shape(NAME, what, (m, n), positive)?;
-    }
-    if let Some(sums) = &beside.column_sums {
-        let what = ["rows of the sums", "columns of the sums"];
-        expect_shape(NAME, what, (1, b.columns()), sums)?;
-    }
-    backend.matmul(form, a, b, epilogue, beside, c)
+    backend.matmul(Checked::new(operands)?)
 }
 
-fn expect_bias<B: Backend>(
+/// Operands of a [matrix product](matmul_beside).
+#[derive(Debug)]
+pub struct MatmulOperands<'a, B: Storage, E: Element, O: Element> {
+    /// Which operand is transposed.
+    pub form: Form,
+    /// The first operand.
+    pub a: &'a Matrix<B, E>,
+    /// The second operand.
+    pub b: &'a Matrix<B, E>,
+    /// What becomes of the sums.
+    pub epilogue: &'a Epilogue<'a, B>,
+    /// What is computed beside the product.
+    pub beside: Beside<'a, B, O>,
+    /// Becomes the product.
+    pub c: &'a mut Matrix<B, O>,
+}
+
+impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O> {
+    const NAME: &'static str = "matmul";
+
+    fn check(&self) -> Result<(), Error> {
+        let form = self.form;
+        let MatmulOperands {
+            a,
+            b,
+            epilogue,
+            beside,
+            c,
+            ..
+        } = self;
+        let ((m, k), (k_b, n)) = match form {
+            Form::NN => (a.shape(), b.shape()),
+            Form::NT => (a.shape(), (b.columns(), b.rows())),
+            Form::TN => ((a.columns(), a.rows()), b.shape()),
+        };
+        Error::expect(Self::NAME, "inner dimension of b", k, k_b)?;
+        expect_shape(Self::NAME, ["rows of c", "columns of c"], (m, n), c)?;
+        expect_len(Self::NAME, "row factors", m, epilogue.row_scale)?;
+        expect_bias(Self::NAME, n, epilogue.bias)?;
+        if let Some(normalization) = beside.normalization {
+            normalize::check(Self::NAME, normalization, a.columns())?;
+            let output = match form {
+                Form::NN => Some(E::PRECISION),
+                Form::NT => None,
+                Form::TN => Some(Precision::Float),
+            };
+            if output != Some(O::PRECISION) {
+                return Err(Error::Unsupported {
+                    operator: Self::NAME,
+                    reason: format!(
+                        "a product of the form {form:?} in {} takes no normalised operand; normalise it before",
+                        O::PRECISION
+                    ),
+                });
+            }
+        }
+        if let Some(positive) = beside.positive {
+            let what = ["rows of the ReLU's output", "columns of the ReLU's output"];
+            expect_shape(Self::NAME, what, (m, n), positive)?;
+        }
+        if let Some(sums) = &beside.column_sums {
+            let what = ["rows of the sums", "columns of the sums"];
+            expect_shape(Self::NAME, what, (1, b.columns()), sums)?;
+        }
+        Ok(())
+    }
+}
+
+fn expect_bias<B: Storage>(
     operator: &'static str,
     columns: usize,
     bias: Option<&Matrix<B, f32>>,
@@ -269,7 +340,7 @@ fn expect_bias<B: Backend>(
     })
 }
 
-fn check_activation<B: Backend>(
+fn check_activation<B: Storage>(
     operator: &'static str,
     op: &Activation<'_, B>,
     columns: usize,
@@ -278,7 +349,7 @@ fn check_activation<B: Backend>(
     check_dropout(operator, op.dropout)
 }
 
-fn check_dropout<B: Backend>(
+fn check_dropout<B: Storage>(
     operator: &'static str,
     dropout: Option<Dropout<'_, B>>,
 ) -> Result<(), Error> {
@@ -304,12 +375,32 @@ pub fn activate<B: Backend, E: Element>(
     x: Option<&Matrix<B, E>>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "activate";
-    if let Some(x) = x {
-        expect_shape(NAME, ["rows of y", "columns of y"], x.shape(), y)?;
+    let operands = ActivateOperands { op, x, y };
+    backend.activate(Checked::new(operands)?)
+}
+
+/// Operands of [`activate`].
+#[derive(Debug)]
+pub struct ActivateOperands<'a, B: Storage, E: Element> {
+    /// What is done.
+    pub op: &'a Activation<'a, B>,
+    /// The input; in place where absent.
+    pub x: Option<&'a Matrix<B, E>>,
+    /// Becomes the output.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for ActivateOperands<'_, B, E> {
+    const NAME: &'static str = "activate";
+
+    fn check(&self) -> Result<(), Error> {
+        let ActivateOperands { op, x, y } = self;
+        if let Some(x) = x {
+            expect_shape(Self::NAME, ["rows of y", "columns of y"], x.shape(), y)?;
+        }
+        check_activation(Self::NAME, op, y.columns())?;
+        Ok(())
     }
-    check_activation(NAME, op, y.columns())?;
-    backend.activate(op, x, y)
 }
 
 /// The gradient of [`activate`] in place: `d` holds dL/dy and becomes dL/dx, each row times its factor of `row_scale`.
@@ -324,21 +415,53 @@ pub fn activate_backward<B: Backend, E: Element>(
     row_scale: Option<&Array<B, f32>>,
     d: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "activate_backward";
-    check_activation(NAME, op, d.columns())?;
-    match y {
-        Some(y) => expect_shape(NAME, ["rows of y", "columns of y"], d.shape(), y)?,
-        None if op.relu => {
-            let reason = "the gradient of a ReLU wants the output of the forward pass".into();
-            return Err(Error::Unsupported {
-                operator: NAME,
-                reason,
-            });
+    let operands = ActivateBackwardOperands {
+        op,
+        y,
+        row_scale,
+        d,
+    };
+    backend.activate_backward(Checked::new(operands)?)
+}
+
+/// Operands of [`activate_backward`].
+#[derive(Debug)]
+pub struct ActivateBackwardOperands<'a, B: Storage, E: Element> {
+    /// What was done.
+    pub op: &'a Activation<'a, B>,
+    /// The output of the forward pass.
+    pub y: Option<&'a Matrix<B, E>>,
+    /// Factors of the rows.
+    pub row_scale: Option<&'a Array<B, f32>>,
+    /// The gradient, in place.
+    pub d: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for ActivateBackwardOperands<'_, B, E> {
+    const NAME: &'static str = "activate_backward";
+
+    fn check(&self) -> Result<(), Error> {
+        let ActivateBackwardOperands {
+            op,
+            y,
+            row_scale,
+            d,
+        } = self;
+        check_activation(Self::NAME, op, d.columns())?;
+        match y {
+            Some(y) => expect_shape(Self::NAME, ["rows of y", "columns of y"], d.shape(), y)?,
+            None if op.relu => {
+                let reason = "the gradient of a ReLU wants the output of the forward pass".into();
+                return Err(Error::Unsupported {
+                    operator: Self::NAME,
+                    reason,
+                });
+            }
+            None => {}
         }
-        None => {}
+        expect_len(Self::NAME, "row factors", d.rows(), *row_scale)?;
+        Ok(())
     }
-    expect_len(NAME, "row factors", d.rows(), row_scale)?;
-    backend.activate_backward(op, y, row_scale, d)
 }
 
 /// Sums of the columns of `x`, in float and in a fixed order: the gradient of a bias.
@@ -350,13 +473,32 @@ pub fn column_sums<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     sums: &mut Matrix<B, f32>,
 ) -> Result<(), Error> {
-    expect_shape(
-        "column_sums",
-        ["rows of the sums", "columns of the sums"],
-        (1, x.columns()),
-        sums,
-    )?;
-    backend.column_sums(x, sums)
+    let operands = ColumnSumsOperands { x, sums };
+    backend.column_sums(Checked::new(operands)?)
+}
+
+/// Operands of [`column_sums`].
+#[derive(Debug)]
+pub struct ColumnSumsOperands<'a, B: Storage, E: Element> {
+    /// What is added up.
+    pub x: &'a Matrix<B, E>,
+    /// Becomes the sums, 1 × N.
+    pub sums: &'a mut Matrix<B, f32>,
+}
+
+impl<B: Storage, E: Element> Operator for ColumnSumsOperands<'_, B, E> {
+    const NAME: &'static str = "column_sums";
+
+    fn check(&self) -> Result<(), Error> {
+        let ColumnSumsOperands { x, sums } = self;
+        expect_shape(
+            "column_sums",
+            ["rows of the sums", "columns of the sums"],
+            (1, x.columns()),
+            sums,
+        )?;
+        Ok(())
+    }
 }
 
 /// Mean cross-entropy of the log-softmax of the rows that have a target, and its gradient times the loss scale.
@@ -376,23 +518,63 @@ pub fn cross_entropy<B: Backend, E: Element>(
     gradient: &mut Matrix<B, E>,
     loss: &mut Array<B, f32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "cross_entropy";
-    Error::expect(NAME, "targets", logits.rows(), targets.len())?;
-    expect_shape(
-        NAME,
-        ["rows of the gradient", "columns of the gradient"],
-        logits.shape(),
+    let operands = CrossEntropyOperands {
+        logits,
+        targets,
+        count,
+        state,
         gradient,
-    )?;
-    Error::expect(NAME, "loss", 1, loss.len())?;
-    expect_classes(NAME, logits)?;
-    if count == 0 {
-        return Err(Error::Unsupported {
-            operator: NAME,
-            reason: "no row has a target".into(),
-        });
+        loss,
+    };
+    backend.cross_entropy(Checked::new(operands)?)
+}
+
+/// Operands of [`cross_entropy`].
+#[derive(Debug)]
+pub struct CrossEntropyOperands<'a, B: Storage, E: Element> {
+    /// The logits, a row a vertex.
+    pub logits: &'a Matrix<B, E>,
+    /// A class a row, or none.
+    pub targets: &'a Array<B, u32>,
+    /// Rows that have a class.
+    pub count: usize,
+    /// Holds the loss scale.
+    pub state: &'a OptimizerState<B>,
+    /// Becomes the gradient of the logits.
+    pub gradient: &'a mut Matrix<B, E>,
+    /// Becomes the loss.
+    pub loss: &'a mut Array<B, f32>,
+}
+
+impl<B: Storage, E: Element> Operator for CrossEntropyOperands<'_, B, E> {
+    const NAME: &'static str = "cross_entropy";
+
+    fn check(&self) -> Result<(), Error> {
+        let count = self.count;
+        let CrossEntropyOperands {
+            logits,
+            targets,
+            gradient,
+            loss,
+            ..
+        } = self;
+        Error::expect(Self::NAME, "targets", logits.rows(), targets.len())?;
+        expect_shape(
+            Self::NAME,
+            ["rows of the gradient", "columns of the gradient"],
+            logits.shape(),
+            gradient,
+        )?;
+        Error::expect(Self::NAME, "loss", 1, loss.len())?;
+        expect_classes(Self::NAME, logits)?;
+        if count == 0 {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: "no row has a target".into(),
+            });
+        }
+        Ok(())
     }
-    backend.cross_entropy(logits, targets, count, state, gradient, loss)
 }
 
 /// How many rows of each of three splits have their largest logit at their label.
@@ -408,12 +590,44 @@ pub fn count_correct<B: Backend, E: Element>(
     splits: &Array<B, u32>,
     correct: &mut Array<B, u32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "count_correct";
-    Error::expect(NAME, "labels", logits.rows(), labels.len())?;
-    Error::expect(NAME, "splits", logits.rows(), splits.len())?;
-    Error::expect(NAME, "counts", 3, correct.len())?;
-    expect_classes(NAME, logits)?;
-    backend.count_correct(logits, labels, splits, correct)
+    let operands = CountCorrectOperands {
+        logits,
+        labels,
+        splits,
+        correct,
+    };
+    backend.count_correct(Checked::new(operands)?)
+}
+
+/// Operands of [`count_correct`].
+#[derive(Debug)]
+pub struct CountCorrectOperands<'a, B: Storage, E: Element> {
+    /// The logits, a row a vertex.
+    pub logits: &'a Matrix<B, E>,
+    /// A class a row.
+    pub labels: &'a Array<B, u32>,
+    /// A split a row, or none.
+    pub splits: &'a Array<B, u32>,
+    /// Become the three counts.
+    pub correct: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage, E: Element> Operator for CountCorrectOperands<'_, B, E> {
+    const NAME: &'static str = "count_correct";
+
+    fn check(&self) -> Result<(), Error> {
+        let CountCorrectOperands {
+            logits,
+            labels,
+            splits,
+            correct,
+        } = self;
+        Error::expect(Self::NAME, "labels", logits.rows(), labels.len())?;
+        Error::expect(Self::NAME, "splits", logits.rows(), splits.len())?;
+        Error::expect(Self::NAME, "counts", 3, correct.len())?;
+        expect_classes(Self::NAME, logits)?;
+        Ok(())
+    }
 }
 
 /// Sets the overflow flag of `state` where one of `gradients` holds an infinity or a NaN.
@@ -425,7 +639,25 @@ pub fn check_finite<B: Backend>(
     gradients: &[&Matrix<B, f32>],
     state: &mut OptimizerState<B>,
 ) -> Result<(), Error> {
-    backend.check_finite(gradients, state)
+    let operands = CheckFiniteOperands { gradients, state };
+    backend.check_finite(Checked::new(operands)?)
+}
+
+/// Operands of [`check_finite`].
+#[derive(Debug)]
+pub struct CheckFiniteOperands<'a, B: Storage> {
+    /// What is looked through.
+    pub gradients: &'a [&'a Matrix<B, f32>],
+    /// Has the overflow flag.
+    pub state: &'a mut OptimizerState<B>,
+}
+
+impl<B: Storage> Operator for CheckFiniteOperands<'_, B> {
+    const NAME: &'static str = "check_finite";
+
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// One step of Adam for all `parameters`; see [`OptimizerOperators::adam`](crate::backend::OptimizerOperators::adam).
@@ -438,40 +670,64 @@ pub fn adam<B: Backend, E: Element>(
     state: &OptimizerState<B>,
     parameters: &mut [ParameterMut<'_, B, E>],
 ) -> Result<(), Error> {
-    const NAME: &str = "adam";
-    for parameter in &*parameters {
-        let shape = parameter.master.shape();
-        expect_shape(
-            NAME,
-            ["rows of the gradient", "columns of the gradient"],
-            shape,
-            parameter.gradient,
-        )?;
-        expect_shape(
-            NAME,
-            ["rows of the first moment", "columns of the first moment"],
-            shape,
-            parameter.first_moment,
-        )?;
-        expect_shape(
-            NAME,
-            ["rows of the second moment", "columns of the second moment"],
-            shape,
-            parameter.second_moment,
-        )?;
-        if let Some(rounded) = &parameter.rounded {
+    let operands = AdamOperands {
+        hyper,
+        state,
+        parameters,
+    };
+    backend.adam(Checked::new(operands)?)
+}
+
+/// Operands of [`adam`].
+#[derive(Debug)]
+pub struct AdamOperands<'a, 'p, B: Storage, E: Element> {
+    /// Its constants.
+    pub hyper: &'a AdamHyper,
+    /// Steps and overflow.
+    pub state: &'a OptimizerState<B>,
+    /// What is changed.
+    pub parameters: &'a mut [ParameterMut<'p, B, E>],
+}
+
+impl<B: Storage, E: Element> Operator for AdamOperands<'_, '_, B, E> {
+    const NAME: &'static str = "adam";
+
+    fn check(&self) -> Result<(), Error> {
+        let AdamOperands { parameters, .. } = self;
+        for parameter in parameters.iter() {
+            let shape = parameter.master.shape();
             expect_shape(
-                NAME,
-                [
-                    "rows of the rounded weights",
-                    "columns of the rounded weights",
-                ],
+                Self::NAME,
+                ["rows of the gradient", "columns of the gradient"],
                 shape,
-                rounded,
+                parameter.gradient,
             )?;
+            expect_shape(
+                Self::NAME,
+                ["rows of the first moment", "columns of the first moment"],
+                shape,
+                parameter.first_moment,
+            )?;
+            expect_shape(
+                Self::NAME,
+                ["rows of the second moment", "columns of the second moment"],
+                shape,
+                parameter.second_moment,
+            )?;
+            if let Some(rounded) = &parameter.rounded {
+                expect_shape(
+                    Self::NAME,
+                    [
+                        "rows of the rounded weights",
+                        "columns of the rounded weights",
+                    ],
+                    shape,
+                    rounded,
+                )?;
+            }
         }
+        Ok(())
     }
-    backend.adam(hyper, state, parameters)
 }
 
 /// Ends an optimiser step; see [`OptimizerOperators::end_step`](crate::backend::OptimizerOperators::end_step).

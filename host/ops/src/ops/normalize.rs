@@ -1,7 +1,7 @@
 //! Batch normalisation, and weighted sums of two matrices.
 
-use super::{expect_len, expect_shape};
-use crate::backend::{Backend, BatchNorm, Combine, Normalization, NormalizationGradients};
+use super::{Checked, Operator, expect_len, expect_shape};
+use crate::backend::{Backend, BatchNorm, Combine, Normalization, NormalizationGradients, Storage};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix};
 
@@ -15,14 +15,34 @@ pub fn combine<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "combine";
-    expect_shape(NAME, ["rows of y", "columns of y"], x.shape(), y)?;
-    if let Some(epsilon) = op.epsilon {
-        let what = ["rows of epsilon", "columns of epsilon"];
-        expect_shape(NAME, what, (1, 1), epsilon)?;
+    let operands = CombineOperands { op, x, y };
+    backend.combine(Checked::new(operands)?)
+}
+
+/// Operands of [`combine`].
+#[derive(Debug)]
+pub struct CombineOperands<'a, B: Storage, E: Element> {
+    /// The factors.
+    pub op: &'a Combine<'a, B>,
+    /// The first matrix.
+    pub x: &'a Matrix<B, E>,
+    /// The second, which becomes the sum.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for CombineOperands<'_, B, E> {
+    const NAME: &'static str = "combine";
+
+    fn check(&self) -> Result<(), Error> {
+        let CombineOperands { op, x, y } = self;
+        expect_shape(Self::NAME, ["rows of y", "columns of y"], x.shape(), y)?;
+        if let Some(epsilon) = op.epsilon {
+            let what = ["rows of epsilon", "columns of epsilon"];
+            expect_shape(Self::NAME, what, (1, 1), epsilon)?;
+        }
+        expect_len(Self::NAME, "row factors", x.rows(), op.x_scale)?;
+        Ok(())
     }
-    expect_len(NAME, "row factors", x.rows(), op.x_scale)?;
-    backend.combine(op, x, y)
 }
 
 /// Mean and deviation of each column of `x`, in float, for [`normalize`]; and the running mean and variance carried on,
@@ -37,20 +57,52 @@ pub fn batch_statistics<B: Backend, E: Element>(
     running: &mut Matrix<B, f32>,
     statistics: &mut Matrix<B, f32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "batch_statistics";
-    if x.rows() == 0 {
-        return Err(Error::Unsupported {
-            operator: NAME,
-            reason: "a matrix without rows has no mean".into(),
-        });
+    let operands = BatchStatisticsOperands {
+        op,
+        x,
+        running,
+        statistics,
+    };
+    backend.batch_statistics(Checked::new(operands)?)
+}
+
+/// Operands of [`batch_statistics`].
+#[derive(Debug)]
+pub struct BatchStatisticsOperands<'a, B: Storage, E: Element> {
+    /// How they are taken.
+    pub op: &'a BatchNorm,
+    /// What they are taken of.
+    pub x: &'a Matrix<B, E>,
+    /// The running mean and variance, carried on.
+    pub running: &'a mut Matrix<B, f32>,
+    /// Become mean and reciprocal deviation.
+    pub statistics: &'a mut Matrix<B, f32>,
+}
+
+impl<B: Storage, E: Element> Operator for BatchStatisticsOperands<'_, B, E> {
+    const NAME: &'static str = "batch_statistics";
+
+    fn check(&self) -> Result<(), Error> {
+        let BatchStatisticsOperands {
+            x,
+            running,
+            statistics,
+            ..
+        } = self;
+        if x.rows() == 0 {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: "a matrix without rows has no mean".into(),
+            });
+        }
+        let running_what = [
+            "rows of the running statistics",
+            "columns of the running statistics",
+        ];
+        expect_shape(Self::NAME, running_what, (2, x.columns()), running)?;
+        expect_shape(Self::NAME, STATISTICS, (2, x.columns()), statistics)?;
+        Ok(())
     }
-    let running_what = [
-        "rows of the running statistics",
-        "columns of the running statistics",
-    ];
-    expect_shape(NAME, running_what, (2, x.columns()), running)?;
-    expect_shape(NAME, STATISTICS, (2, x.columns()), statistics)?;
-    backend.batch_statistics(op, x, running, statistics)
 }
 
 const STATISTICS: [&str; 2] = ["rows of the statistics", "columns of the statistics"];
@@ -65,14 +117,47 @@ pub fn running_statistics<B: Backend>(
     running: &Matrix<B, f32>,
     statistics: &mut Matrix<B, f32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "running_statistics";
-    Error::expect(NAME, "rows of the running statistics", 2, running.rows())?;
-    expect_shape(NAME, STATISTICS, running.shape(), statistics)?;
-    backend.running_statistics(op, running, statistics)
+    let operands = RunningStatisticsOperands {
+        op,
+        running,
+        statistics,
+    };
+    backend.running_statistics(Checked::new(operands)?)
+}
+
+/// Operands of [`running_statistics`].
+#[derive(Debug)]
+pub struct RunningStatisticsOperands<'a, B: Storage> {
+    /// How they are taken.
+    pub op: &'a BatchNorm,
+    /// The running mean and variance.
+    pub running: &'a Matrix<B, f32>,
+    /// Become mean and reciprocal deviation.
+    pub statistics: &'a mut Matrix<B, f32>,
+}
+
+impl<B: Storage> Operator for RunningStatisticsOperands<'_, B> {
+    const NAME: &'static str = "running_statistics";
+
+    fn check(&self) -> Result<(), Error> {
+        let RunningStatisticsOperands {
+            running,
+            statistics,
+            ..
+        } = self;
+        Error::expect(
+            Self::NAME,
+            "rows of the running statistics",
+            2,
+            running.rows(),
+        )?;
+        expect_shape(Self::NAME, STATISTICS, running.shape(), statistics)?;
+        Ok(())
+    }
 }
 
 /// Checks that a normalisation is of `columns` columns.
-pub(super) fn check<B: Backend>(
+pub(super) fn check<B: Storage>(
     operator: &'static str,
     op: &Normalization<'_, B>,
     columns: usize,
@@ -95,10 +180,30 @@ pub fn normalize<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "normalize";
-    expect_shape(NAME, ["rows of y", "columns of y"], x.shape(), y)?;
-    check(NAME, op, x.columns())?;
-    backend.normalize(op, x, y)
+    let operands = NormalizeOperands { op, x, y };
+    backend.normalize(Checked::new(operands)?)
+}
+
+/// Operands of [`normalize`].
+#[derive(Debug)]
+pub struct NormalizeOperands<'a, B: Storage, E: Element> {
+    /// Statistics, scales and shifts.
+    pub op: &'a Normalization<'a, B>,
+    /// The input.
+    pub x: &'a Matrix<B, E>,
+    /// Becomes the output.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for NormalizeOperands<'_, B, E> {
+    const NAME: &'static str = "normalize";
+
+    fn check(&self) -> Result<(), Error> {
+        let NormalizeOperands { op, x, y } = self;
+        expect_shape(Self::NAME, ["rows of y", "columns of y"], x.shape(), y)?;
+        check(Self::NAME, op, x.columns())?;
+        Ok(())
+    }
 }
 
 /// The gradient of [`normalize`] with the statistics of `x` itself, in place: `d` holds dL/dy and becomes dL/dx, times
@@ -113,22 +218,54 @@ pub fn normalize_backward<B: Backend, E: Element>(
     d: &mut Matrix<B, E>,
     gradients: NormalizationGradients<'_, B>,
 ) -> Result<(), Error> {
-    const NAME: &str = "normalize_backward";
-    expect_shape(NAME, ["rows of d", "columns of d"], x.shape(), d)?;
-    check(NAME, op, x.columns())?;
-    let row = (1, x.columns());
-    let weight = [
-        "rows of the scales' gradient",
-        "columns of the scales' gradient",
-    ];
-    expect_shape(NAME, weight, row, gradients.weight)?;
-    let bias = [
-        "rows of the shifts' gradient",
-        "columns of the shifts' gradient",
-    ];
-    expect_shape(NAME, bias, row, gradients.bias)?;
-    expect_len(NAME, "row factors", x.rows(), gradients.row_scale)?;
-    backend.normalize_backward(op, x, d, gradients)
+    let operands = NormalizeBackwardOperands {
+        op,
+        x,
+        d,
+        gradients,
+    };
+    backend.normalize_backward(Checked::new(operands)?)
+}
+
+/// Operands of [`normalize_backward`].
+#[derive(Debug)]
+pub struct NormalizeBackwardOperands<'a, B: Storage, E: Element> {
+    /// Statistics, scales and shifts.
+    pub op: &'a Normalization<'a, B>,
+    /// The input of the forward pass.
+    pub x: &'a Matrix<B, E>,
+    /// The gradient, in place.
+    pub d: &'a mut Matrix<B, E>,
+    /// Where those of scales and shifts go.
+    pub gradients: NormalizationGradients<'a, B>,
+}
+
+impl<B: Storage, E: Element> Operator for NormalizeBackwardOperands<'_, B, E> {
+    const NAME: &'static str = "normalize_backward";
+
+    fn check(&self) -> Result<(), Error> {
+        let NormalizeBackwardOperands {
+            op,
+            x,
+            d,
+            gradients,
+        } = self;
+        expect_shape(Self::NAME, ["rows of d", "columns of d"], x.shape(), d)?;
+        check(Self::NAME, op, x.columns())?;
+        let row = (1, x.columns());
+        let weight = [
+            "rows of the scales' gradient",
+            "columns of the scales' gradient",
+        ];
+        expect_shape(Self::NAME, weight, row, gradients.weight)?;
+        let bias = [
+            "rows of the shifts' gradient",
+            "columns of the shifts' gradient",
+        ];
+        expect_shape(Self::NAME, bias, row, gradients.bias)?;
+        expect_len(Self::NAME, "row factors", x.rows(), gradients.row_scale)?;
+        Ok(())
+    }
 }
 
 /// `factor · Σ x[i, j] · y[i, j]` over all elements, in float and in a fixed order: the gradient of a factor.
@@ -142,13 +279,40 @@ pub fn dot<B: Backend, E: Element>(
     y: &Matrix<B, E>,
     result: &mut Matrix<B, f32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "dot";
-    expect_shape(NAME, ["rows of y", "columns of y"], x.shape(), y)?;
-    expect_shape(
-        NAME,
-        ["rows of the result", "columns of the result"],
-        (1, 1),
+    let operands = DotOperands {
+        factor,
+        x,
+        y,
         result,
-    )?;
-    backend.dot(factor, x, y, result)
+    };
+    backend.dot(Checked::new(operands)?)
+}
+
+/// Operands of [`dot`].
+#[derive(Debug)]
+pub struct DotOperands<'a, B: Storage, E: Element> {
+    /// Factor of the sum.
+    pub factor: f32,
+    /// The first matrix.
+    pub x: &'a Matrix<B, E>,
+    /// The second.
+    pub y: &'a Matrix<B, E>,
+    /// Becomes the sum, 1 × 1.
+    pub result: &'a mut Matrix<B, f32>,
+}
+
+impl<B: Storage, E: Element> Operator for DotOperands<'_, B, E> {
+    const NAME: &'static str = "dot";
+
+    fn check(&self) -> Result<(), Error> {
+        let DotOperands { x, y, result, .. } = self;
+        expect_shape(Self::NAME, ["rows of y", "columns of y"], x.shape(), y)?;
+        expect_shape(
+            Self::NAME,
+            ["rows of the result", "columns of the result"],
+            (1, 1),
+            result,
+        )?;
+        Ok(())
+    }
 }

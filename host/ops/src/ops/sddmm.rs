@@ -1,7 +1,9 @@
 //! Numbers for edges: SDDMM.
 
-use super::{MOST_HEADS, expect_shape};
-use crate::backend::{Accumulate, Adjacency, Backend, EdgeCombine, EdgeOperand, Sddmm, edge_plane};
+use super::{Checked, MOST_HEADS, Operator, expect_shape};
+use crate::backend::{
+    Accumulate, Adjacency, Backend, EdgeCombine, EdgeOperand, Sddmm, Storage, edge_plane,
+};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
@@ -26,34 +28,58 @@ pub fn sddmm<B: Backend, E: Element>(
     v: &Matrix<B, E>,
     e: &mut Array<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "sddmm";
-    expect_shape(
-        NAME,
-        ["rows of u", "columns of u"],
-        (a.rows(), u.columns()),
-        u,
-    )?;
-    expect_shape(
-        NAME,
-        ["rows of v", "columns of v"],
-        (a.columns(), u.columns()),
-        v,
-    )?;
-    check_heads::<E>(NAME, op.heads, u.columns())?;
-    let in_half = op.policy.accumulate == Accumulate::Half;
-    if let Some(reason) = E::PRECISION.without_arithmetic(in_half) {
-        return Err(Error::Unsupported {
-            operator: NAME,
-            reason,
-        });
+    let operands = SddmmOperands { a, op, u, v, e };
+    backend.sddmm(Checked::new(operands)?)
+}
+
+/// Operands of an [SDDMM](sddmm).
+#[derive(Debug)]
+pub struct SddmmOperands<'a, B: Storage, E: Element> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// What is computed, and how.
+    pub op: &'a Sddmm,
+    /// Features of the rows.
+    pub u: &'a Matrix<B, E>,
+    /// Features of the columns.
+    pub v: &'a Matrix<B, E>,
+    /// Becomes the numbers of the edges.
+    pub e: &'a mut Array<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for SddmmOperands<'_, B, E> {
+    const NAME: &'static str = "sddmm";
+
+    fn check(&self) -> Result<(), Error> {
+        let SddmmOperands { a, op, u, v, e } = self;
+        expect_shape(
+            Self::NAME,
+            ["rows of u", "columns of u"],
+            (a.rows(), u.columns()),
+            u,
+        )?;
+        expect_shape(
+            Self::NAME,
+            ["rows of v", "columns of v"],
+            (a.columns(), u.columns()),
+            v,
+        )?;
+        check_heads::<E>(Self::NAME, op.heads, u.columns())?;
+        let in_half = op.policy.accumulate == Accumulate::Half;
+        if let Some(reason) = E::PRECISION.without_arithmetic(in_half) {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason,
+            });
+        }
+        Error::expect(
+            Self::NAME,
+            "edge values",
+            op.heads * edge_plane(a.edges()),
+            e.len(),
+        )?;
+        Ok(())
     }
-    Error::expect(
-        NAME,
-        "edge values",
-        op.heads * edge_plane(a.edges()),
-        e.len(),
-    )?;
-    backend.sddmm(a, op, u, v, e)
 }
 
 /// SDDMM without a dot product: for each edge and head the sum, difference, product or quotient of two numbers, or a copy
@@ -71,20 +97,55 @@ pub fn combine_edges<B: Backend, E: Element>(
     op: &EdgeCombine<'_, B, E>,
     e: &mut Array<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "combine_edges";
-    check_heads::<E>(NAME, heads, 0)?;
-    let expect = |name: &'static str, operand: &EdgeOperand<'_, B, E>| match operand {
-        EdgeOperand::Row(values) => Error::expect(NAME, name, heads * a.rows(), values.len()),
-        EdgeOperand::Column(values) => Error::expect(NAME, name, heads * a.columns(), values.len()),
-        EdgeOperand::Edge(values) => {
-            Error::expect(NAME, name, heads * edge_plane(a.edges()), values.len())
-        }
-    };
-    let (left, right) = op.operands();
-    expect("the first operand", left)?;
-    right.map_or(Ok(()), |right| expect("the second operand", right))?;
-    Error::expect(NAME, "edge values", heads * edge_plane(a.edges()), e.len())?;
-    backend.combine_edges(a, heads, op, e)
+    let operands = CombineEdgesOperands { a, heads, op, e };
+    backend.combine_edges(Checked::new(operands)?)
+}
+
+/// Operands of [`combine_edges`].
+#[derive(Debug)]
+pub struct CombineEdgesOperands<'a, B: Storage, E: Element> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// Number of heads.
+    pub heads: usize,
+    /// The operator and its operands.
+    pub op: &'a EdgeCombine<'a, B, E>,
+    /// Becomes the numbers of the edges.
+    pub e: &'a mut Array<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for CombineEdgesOperands<'_, B, E> {
+    const NAME: &'static str = "combine_edges";
+
+    fn check(&self) -> Result<(), Error> {
+        let heads = self.heads;
+        let CombineEdgesOperands { a, op, e, .. } = self;
+        check_heads::<E>(Self::NAME, heads, 0)?;
+        let expect = |name: &'static str, operand: &EdgeOperand<'_, B, E>| match operand {
+            EdgeOperand::Row(values) => {
+                Error::expect(Self::NAME, name, heads * a.rows(), values.len())
+            }
+            EdgeOperand::Column(values) => {
+                Error::expect(Self::NAME, name, heads * a.columns(), values.len())
+            }
+            EdgeOperand::Edge(values) => Error::expect(
+                Self::NAME,
+                name,
+                heads * edge_plane(a.edges()),
+                values.len(),
+            ),
+        };
+        let (left, right) = op.operands();
+        expect("the first operand", left)?;
+        right.map_or(Ok(()), |right| expect("the second operand", right))?;
+        Error::expect(
+            Self::NAME,
+            "edge values",
+            heads * edge_plane(a.edges()),
+            e.len(),
+        )?;
+        Ok(())
+    }
 }
 
 /// Refuses columns that are no `heads` heads of whole 16-byte vectors.

@@ -19,8 +19,8 @@
 
 pub use super::cross_entropy;
 
-use super::expect_shape;
-use crate::backend::{Backend, Shadow};
+use super::{Checked, Operator, expect_shape};
+use crate::backend::{Backend, Shadow, Storage};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix};
 
@@ -33,7 +33,7 @@ pub fn exp<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    of_rows(backend, "shadow::exp", Shadow::Exp, x, y)
+    of_rows(backend, Shadow::Exp, x, y)
 }
 
 /// Softmax of each row. Safe for every finite row; a NaN or +∞ makes NaN of its row.
@@ -45,7 +45,7 @@ pub fn softmax<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    of_rows(backend, "shadow::softmax", Shadow::Softmax, x, y)
+    of_rows(backend, Shadow::Softmax, x, y)
 }
 
 /// The logarithm of the softmax of each row. In half finite where `max − min + ln C ≤ 65,504`.
@@ -57,7 +57,7 @@ pub fn log_softmax<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    of_rows(backend, "shadow::log_softmax", Shadow::LogSoftmax, x, y)
+    of_rows(backend, Shadow::LogSoftmax, x, y)
 }
 
 /// The sum of each row, a matrix of one column, added up in float. In half finite where the sum is below 65,520 in size.
@@ -69,7 +69,7 @@ pub fn sum<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    of_rows(backend, "shadow::sum", Shadow::Sum, x, y)
+    of_rows(backend, Shadow::Sum, x, y)
 }
 
 /// The mean of each row, a matrix of one column, added up in float. Safe for every finite row of halves, and of floats whose
@@ -82,27 +82,54 @@ pub fn mean<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    of_rows(backend, "shadow::mean", Shadow::Mean, x, y)
+    of_rows(backend, Shadow::Mean, x, y)
 }
 
 fn of_rows<B: Backend, E: Element>(
     backend: &B,
-    operator: &'static str,
     op: Shadow,
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    let columns = match op {
-        Shadow::Sum | Shadow::Mean => 1,
-        _ => x.columns(),
-    };
-    let operands = ["rows of y", "columns of y"];
-    expect_shape(operator, operands, (x.rows(), columns), y)?;
-    if x.columns() == 0 {
-        return Err(Error::Unsupported {
-            operator,
-            reason: "the operand has no columns".into(),
-        });
+    let operands = ShadowOperands { op, x, y };
+    backend.shadow(Checked::new(operands)?)
+}
+
+/// Operands of a shadow operator.
+#[derive(Debug)]
+pub struct ShadowOperands<'a, B: Storage, E: Element> {
+    /// Which one.
+    pub op: Shadow,
+    /// The input.
+    pub x: &'a Matrix<B, E>,
+    /// Becomes the output.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for ShadowOperands<'_, B, E> {
+    const NAME: &'static str = "shadow";
+
+    fn check(&self) -> Result<(), Error> {
+        let ShadowOperands { op, x, y } = self;
+        let operator = match op {
+            Shadow::Exp => "shadow::exp",
+            Shadow::Softmax => "shadow::softmax",
+            Shadow::LogSoftmax => "shadow::log_softmax",
+            Shadow::Sum => "shadow::sum",
+            Shadow::Mean => "shadow::mean",
+        };
+        let columns = match op {
+            Shadow::Sum | Shadow::Mean => 1,
+            _ => x.columns(),
+        };
+        let operands = ["rows of y", "columns of y"];
+        expect_shape(operator, operands, (x.rows(), columns), y)?;
+        if x.columns() == 0 {
+            return Err(Error::Unsupported {
+                operator,
+                reason: "the operand has no columns".into(),
+            });
+        }
+        Ok(())
     }
-    backend.shadow(op, x, y)
 }

@@ -7,11 +7,16 @@ use super::elementwise::Mask;
 use super::spmm::Planes;
 use super::{Cpu, spmm, view, view_mut};
 use crate::backend::{
-    Adjacency, Aggregation, AttentionOperators, AttentionPair, AttentionScores, EdgeStep,
-    EdgeValues, HeadDots, SegmentReduction, SoftmaxGradient,
+    Adjacency, Aggregation, AttentionOperators, AttentionScores, EdgeStep, EdgeValues,
+    SegmentReduction, SoftmaxGradient,
 };
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix};
+use crate::ops::{
+    AttentionPairOperands, AttentionStatisticsOperands, Checked, EdgeStepOperands,
+    HeadDotsOperands, HeadMeanBackwardOperands, HeadMeanOperands, HeadOuterOperands,
+    HeadScoresOperands, HeadSumsOperands, SegmentReduceOperands,
+};
+use crate::tensor::{Element, Matrix};
 use bytemuck::Pod;
 use halfgnn_contract::attention::{
     Softmax, edge_plane_stride, leaky_relu, leaky_relu_derivative, weight,
@@ -29,7 +34,6 @@ const SUM_ROWS: usize = 256;
 /// A graph as the loops below see it.
 struct Edges<'a> {
     offsets: &'a [u64],
-    rows: &'a [u32],
     columns: &'a [u32],
     count: usize,
 }
@@ -38,7 +42,6 @@ struct Edges<'a> {
 fn with_edges<T>(a: &Adjacency<Cpu>, f: impl FnOnce(&Edges<'_>) -> T) -> T {
     f(&Edges {
         offsets: &a.offsets.buffer.read(),
-        rows: &a.row_ids.buffer.read(),
         columns: &a.column_ids.buffer.read(),
         count: a.rows(),
     })
@@ -95,11 +98,14 @@ fn with_scores<T>(
 impl AttentionOperators for Cpu {
     fn attention_statistics(
         &self,
-        a: &Adjacency<Self>,
-        of: &AttentionScores<'_, Self>,
-        statistics: &mut Array<Self, [f32; 2]>,
-        positive_share: Option<&mut Array<Self, f32>>,
+        operands: Checked<AttentionStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
+        let AttentionStatisticsOperands {
+            a,
+            scores: of,
+            statistics,
+            positive_share,
+        } = operands.into_inner();
         with_edges(a, |edges| {
             with_scores(of, Planes::new(a, false), |scores| {
                 let softmax = |head: usize, row: usize| {
@@ -125,10 +131,9 @@ impl AttentionOperators for Cpu {
 
     fn attention_pair<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        op: AttentionPair<'_, Self, E>,
-        x: &Matrix<Self, E>,
+        operands: Checked<AttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let AttentionPairOperands { a, op, x } = operands.into_inner();
         let of = op.weights;
         for (positive_only, y) in [(false, op.all), (true, op.positive)] {
             let weights = spmm::Attention::new(of, a, positive_only);
@@ -174,12 +179,15 @@ impl AttentionOperators for Cpu {
 
     fn segment_reduce<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        _: usize,
-        reduction: SegmentReduction,
-        values: &EdgeValues<'_, Self, E>,
-        result: &mut Array<Self, f32>,
+        operands: Checked<SegmentReduceOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let SegmentReduceOperands {
+            a,
+            heads: _,
+            reduction,
+            values,
+            result,
+        } = operands.into_inner();
         let plane_stride = edge_plane_stride(a.edges() as u64) as usize;
         let mut reduce = |value: &(dyn Fn(usize, usize) -> f32 + Sync)| {
             with_edges(a, |edges| {
@@ -214,7 +222,7 @@ impl AttentionOperators for Cpu {
                 });
             }
             EdgeValues::Gathered(plane, map) => {
-                let (plane, map) = (plane.buffer.read(), map.buffer.read());
+                let (plane, map) = (plane.buffer.read(), map.edges().buffer.read());
                 let (plane, map): (&[E], &[u32]) = (&plane, &map);
                 reduce(&|first, edge| plane[first + map[edge] as usize].to_f32());
             }
@@ -224,16 +232,21 @@ impl AttentionOperators for Cpu {
 
     fn edge_map<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        _: usize,
-        step: &EdgeStep<'_, Self, E>,
-        x: Option<&Array<Self, E>>,
-        y: &mut Array<Self, E>,
+        operands: Checked<EdgeStepOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let EdgeStepOperands {
+            a,
+            heads: _,
+            step,
+            x,
+            y,
+        } = operands.into_inner();
         let (edges, rows) = (a.edges(), a.rows());
         if edges == 0 {
             return Ok(());
         }
+        let rows_of_edges = a.row_ids(self)?.buffer.read();
+        let rows_of_edges: &[u32] = &rows_of_edges;
         let stride = edge_plane_stride(edges as u64) as usize;
         let x = x.map(|x| x.buffer.read());
         // `f(head, edge, row, place in the planes, x)` for each edge; zero past the last of a plane.
@@ -244,7 +257,7 @@ impl AttentionOperators for Cpu {
                     let (head, edge) = (at / stride, at % stride);
                     *y = if edge < edges {
                         let x = x.as_ref().map_or(*y, |x| x[at]).to_f32();
-                        let row = graph.rows[edge] as usize;
+                        let row = rows_of_edges[edge] as usize;
                         E::from_f32(f(head, graph.columns[edge] as usize, row, at, x))
                     } else {
                         E::zeroed()
@@ -291,12 +304,15 @@ impl AttentionOperators for Cpu {
 
     fn head_scores<E: Element>(
         &self,
-        heads: usize,
-        x: &Matrix<Self, E>,
-        vectors: &Matrix<Self, E>,
-        destination: &mut Array<Self, f32>,
-        source: &mut Array<Self, f32>,
+        operands: Checked<HeadScoresOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadScoresOperands {
+            heads,
+            x,
+            vectors,
+            destination,
+            source,
+        } = operands.into_inner();
         let (x_values, vectors_values) = (x.buffer.read(), vectors.buffer.read());
         let rows = Rows::new(heads, x, &x_values);
         for (which, scores) in [destination, source].into_iter().enumerate() {
@@ -311,9 +327,9 @@ impl AttentionOperators for Cpu {
 
     fn head_dots<E: Element>(
         &self,
-        op: &HeadDots<'_, Self, E>,
-        y: &mut Array<Self, f32>,
+        operands: Checked<HeadDotsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadDotsOperands { op, y } = operands.into_inner();
         let (a, b) = (op.a.buffer.read(), op.b.1.buffer.read());
         let c = op.c.map(|(gamma, c)| (gamma, c, c.buffer.read()));
         let u = op.u.map(|(delta, u)| (delta, u.buffer.read()));
@@ -347,12 +363,15 @@ impl AttentionOperators for Cpu {
 
     fn head_outer<E: Element>(
         &self,
-        heads: usize,
-        destination: &Array<Self, f32>,
-        source: &Array<Self, f32>,
-        vectors: &Matrix<Self, E>,
-        x: &mut Matrix<Self, E>,
+        operands: Checked<HeadOuterOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadOuterOperands {
+            heads,
+            destination,
+            source,
+            vectors,
+            x,
+        } = operands.into_inner();
         let (destination, source) = (destination.buffer.read(), source.buffer.read());
         let (destination, source): (&[f32], &[f32]) = (&destination, &source);
         let values = vectors.buffer.read();
@@ -379,12 +398,15 @@ impl AttentionOperators for Cpu {
 
     fn head_sums<E: Element>(
         &self,
-        heads: usize,
-        x: &Matrix<Self, E>,
-        destination: &Array<Self, f32>,
-        source: &Array<Self, f32>,
-        sums: &mut Matrix<Self, f32>,
+        operands: Checked<HeadSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadSumsOperands {
+            heads,
+            x,
+            destination,
+            source,
+            sums,
+        } = operands.into_inner();
         let values = x.buffer.read();
         let x = view(x, &values);
         let (destination, source) = (destination.buffer.read(), source.buffer.read());
@@ -422,10 +444,9 @@ impl AttentionOperators for Cpu {
 
     fn head_mean<E: Element>(
         &self,
-        heads: usize,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<HeadMeanOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadMeanOperands { heads, x, y } = operands.into_inner();
         let values = x.buffer.read();
         let rows = Rows::new(heads, x, &values);
         let (columns, stride, scale) = (y.columns(), y.stride(), 1.0 / heads as f32);
@@ -441,10 +462,9 @@ impl AttentionOperators for Cpu {
 
     fn head_mean_backward<E: Element>(
         &self,
-        heads: usize,
-        dy: &Matrix<Self, E>,
-        dx: &mut Matrix<Self, E>,
+        operands: Checked<HeadMeanBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadMeanBackwardOperands { heads, dy, dx } = operands.into_inner();
         let values = dy.buffer.read();
         let (stride, scale) = (dy.stride(), 1.0 / heads as f32);
         let (dx_stride, width) = (dx.stride(), dx.columns() / heads);

@@ -4,6 +4,7 @@
 //! the surrounding rayon pool in pieces that depend on shapes alone, and sums are merged in a fixed order, so that a
 //! result has the same bits for any number of threads.
 
+mod access;
 mod attention;
 mod buffer;
 mod convert;
@@ -21,11 +22,16 @@ mod tests;
 pub use buffer::Buffer;
 
 use super::{
-    Activation, AdamHyper, Adjacency, Beside, DenseOperators, EdgeCombine, EdgeWeights, Epilogue,
-    Form, Ledger, LossOperators, LossScaling, MemoryKind, MemoryReport, OptimizerOperators,
-    OptimizerState, ParameterMut, Sddmm, SddmmOperators, SparseOperators, Spmm, Storage,
+    Activation, DenseOperators, EdgeWeights, Ledger, LossOperators, LossScaling, MemoryKind,
+    MemoryReport, OptimizerOperators, OptimizerState, SddmmOperators, SparseOperators, Storage,
 };
 use crate::error::Error;
+use crate::ops;
+use crate::ops::{
+    ActivateBackwardOperands, ActivateOperands, AdamOperands, CheckFiniteOperands, Checked,
+    ColumnSumsOperands, CombineEdgesOperands, CountCorrectOperands, CrossEntropyOperands,
+    MatmulOperands, SddmmOperands, SpmmOperands,
+};
 use crate::tensor::{Array, Element, Matrix};
 use buffer::Reading;
 use bytemuck::Pod;
@@ -33,7 +39,8 @@ use matmul::{Finish, First, View, ViewMut};
 use normalize::Known;
 use std::convert::Infallible;
 
-/// The CPU of this machine, through the threads of the surrounding rayon pool.
+/// The CPU of this machine, through the threads of the surrounding rayon pool. However many there are, they are one device:
+/// the memory is the process's, and operands of one are operands of any. Clones count what they allocate together.
 #[derive(Clone, Debug, Default)]
 pub struct Cpu {
     ledger: Ledger,
@@ -98,13 +105,8 @@ impl Storage for Cpu {
 }
 
 impl SparseOperators for Cpu {
-    fn spmm<E: Element>(
-        &self,
-        a: &Adjacency<Self>,
-        op: &Spmm<'_, Self, E>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
-    ) -> Result<(), Error> {
+    fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
+        let SpmmOperands { a, op, x, y } = operands.into_inner();
         let (edge_weights, column_scale, attention);
         let mut heads = 1;
         let weights = match op.weights {
@@ -165,14 +167,11 @@ impl SparseOperators for Cpu {
 impl SddmmOperators for Cpu {
     fn sddmm<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        op: &Sddmm,
-        u: &Matrix<Self, E>,
-        v: &Matrix<Self, E>,
-        e: &mut Array<Self, E>,
+        operands: Checked<SddmmOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let SddmmOperands { a, op, u, v, e } = operands.into_inner();
         let operands = sddmm::Operands {
-            rows: &a.row_ids.buffer.read(),
+            rows: &a.row_ids(self)?.buffer.read(),
             columns: &a.column_ids.buffer.read(),
             u: &u.buffer.read(),
             v: &v.buffer.read(),
@@ -184,28 +183,28 @@ impl SddmmOperators for Cpu {
 
     fn combine_edges<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        _heads: usize,
-        op: &EdgeCombine<'_, Self, E>,
-        e: &mut Array<Self, E>,
+        operands: Checked<CombineEdgesOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        sddmm::combine(a, op, e.buffer.get_mut());
-        Ok(())
+        let CombineEdgesOperands { a, heads: _, op, e } = operands.into_inner();
+        sddmm::combine(self, a, op, e.buffer.get_mut())
     }
 }
 
 impl DenseOperators for Cpu {
     fn matmul<E: Element, O: Element>(
         &self,
-        form: Form,
-        a: &Matrix<Self, E>,
-        b: &Matrix<Self, E>,
-        epilogue: &Epilogue<'_, Self>,
-        beside: Beside<'_, Self, O>,
-        c: &mut Matrix<Self, O>,
+        operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error> {
+        let MatmulOperands {
+            form,
+            a,
+            b,
+            epilogue,
+            beside,
+            c,
+        } = operands.into_inner();
         if let Some(sums) = beside.column_sums {
-            self.column_sums(b, sums)?;
+            ops::column_sums(self, b, sums)?;
         }
         let positive = read_matrix(beside.positive);
         let (row_scale, bias) = (read(epilogue.row_scale), read_matrix(epilogue.bias));
@@ -233,10 +232,9 @@ impl DenseOperators for Cpu {
 
     fn activate<E: Element>(
         &self,
-        op: &Activation<'_, Self>,
-        x: Option<&Matrix<Self, E>>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<ActivateOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let ActivateOperands { op, x, y } = operands.into_inner();
         let bias = read_matrix(op.bias);
         elementwise::activate(
             &steps(op, bias.as_deref()),
@@ -248,11 +246,14 @@ impl DenseOperators for Cpu {
 
     fn activate_backward<E: Element>(
         &self,
-        op: &Activation<'_, Self>,
-        y: Option<&Matrix<Self, E>>,
-        row_scale: Option<&Array<Self, f32>>,
-        d: &mut Matrix<Self, E>,
+        operands: Checked<ActivateBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let ActivateBackwardOperands {
+            op,
+            y,
+            row_scale,
+            d,
+        } = operands.into_inner();
         let (y, row_scale) = (read_matrix(y), read(row_scale));
         elementwise::activate_backward(
             &steps(op, None),
@@ -265,9 +266,9 @@ impl DenseOperators for Cpu {
 
     fn column_sums<E: Element>(
         &self,
-        x: &Matrix<Self, E>,
-        sums: &mut Matrix<Self, f32>,
+        operands: Checked<ColumnSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let ColumnSumsOperands { x, sums } = operands.into_inner();
         elementwise::column_sums(view(x, &x.buffer.read()), sums.buffer.get_mut());
         Ok(())
     }
@@ -276,13 +277,16 @@ impl DenseOperators for Cpu {
 impl LossOperators for Cpu {
     fn cross_entropy<E: Element>(
         &self,
-        logits: &Matrix<Self, E>,
-        targets: &Array<Self, u32>,
-        count: usize,
-        state: &OptimizerState<Self>,
-        gradient: &mut Matrix<Self, E>,
-        loss: &mut Array<Self, f32>,
+        operands: Checked<CrossEntropyOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let CrossEntropyOperands {
+            logits,
+            targets,
+            count,
+            state,
+            gradient,
+            loss,
+        } = operands.into_inner();
         loss.buffer.get_mut()[0] = loss::cross_entropy(
             view(logits, &logits.buffer.read()),
             &targets.buffer.read(),
@@ -295,11 +299,14 @@ impl LossOperators for Cpu {
 
     fn count_correct<E: Element>(
         &self,
-        logits: &Matrix<Self, E>,
-        labels: &Array<Self, u32>,
-        splits: &Array<Self, u32>,
-        correct: &mut Array<Self, u32>,
+        operands: Checked<CountCorrectOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let CountCorrectOperands {
+            logits,
+            labels,
+            splits,
+            correct,
+        } = operands.into_inner();
         let counts = loss::count_correct(
             view(logits, &logits.buffer.read()),
             &labels.buffer.read(),
@@ -311,11 +318,8 @@ impl LossOperators for Cpu {
 }
 
 impl OptimizerOperators for Cpu {
-    fn check_finite(
-        &self,
-        gradients: &[&Matrix<Self, f32>],
-        state: &mut OptimizerState<Self>,
-    ) -> Result<(), Error> {
+    fn check_finite(&self, operands: Checked<CheckFiniteOperands<'_, Self>>) -> Result<(), Error> {
+        let CheckFiniteOperands { gradients, state } = operands.into_inner();
         for gradient in gradients {
             optimizer::check_finite(&gradient.buffer.read(), state.words.buffer.get_mut());
         }
@@ -324,10 +328,13 @@ impl OptimizerOperators for Cpu {
 
     fn adam<E: Element>(
         &self,
-        hyper: &AdamHyper,
-        state: &OptimizerState<Self>,
-        parameters: &mut [ParameterMut<'_, Self, E>],
+        operands: Checked<AdamOperands<'_, '_, Self, E>>,
     ) -> Result<(), Error> {
+        let AdamOperands {
+            hyper,
+            state,
+            parameters,
+        } = operands.into_inner();
         for parameter in parameters {
             optimizer::adam(
                 hyper,

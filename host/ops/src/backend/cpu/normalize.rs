@@ -7,10 +7,12 @@ use super::convert::{round, widen};
 use super::elementwise::for_rows;
 use super::matmul::View;
 use super::{Cpu, read, view, view_mut};
-use crate::backend::{
-    BatchNorm, Combine, Normalization, NormalizationGradients, NormalizeOperators,
-};
+use crate::backend::{BatchNorm, Normalization, NormalizeOperators};
 use crate::error::Error;
+use crate::ops::{
+    BatchStatisticsOperands, Checked, CombineOperands, DotOperands, NormalizeBackwardOperands,
+    NormalizeOperands, RunningStatisticsOperands,
+};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::norm::{self, Column};
 use rayon::prelude::*;
@@ -21,10 +23,9 @@ const SUM_ROWS: usize = 256;
 impl NormalizeOperators for Cpu {
     fn combine<E: Element>(
         &self,
-        op: &Combine<'_, Self>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<CombineOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let CombineOperands { op, x, y } = operands.into_inner();
         let epsilon = op.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
         let x_factor = epsilon.map_or(op.x_factor, |epsilon| op.x_factor * (1.0 + epsilon));
         let (x, x_scale) = (x.buffer.read(), read(op.x_scale));
@@ -49,11 +50,14 @@ impl NormalizeOperators for Cpu {
 
     fn batch_statistics<E: Element>(
         &self,
-        op: &BatchNorm,
-        x: &Matrix<Self, E>,
-        running: &mut Matrix<Self, f32>,
-        statistics: &mut Matrix<Self, f32>,
+        operands: Checked<BatchStatisticsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let BatchStatisticsOperands {
+            op,
+            x,
+            running,
+            statistics,
+        } = operands.into_inner();
         let values = x.buffer.read();
         let x = view(x, &values);
         let mut shift = vec![0.0; x.stride];
@@ -76,10 +80,13 @@ impl NormalizeOperators for Cpu {
 
     fn running_statistics(
         &self,
-        op: &BatchNorm,
-        running: &Matrix<Self, f32>,
-        statistics: &mut Matrix<Self, f32>,
+        operands: Checked<RunningStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
+        let RunningStatisticsOperands {
+            op,
+            running,
+            statistics,
+        } = operands.into_inner();
         let (values, row) = (running.buffer.read(), running.stride());
         for column in 0..running.columns() {
             let known = [values[column], values[row + column]];
@@ -90,10 +97,9 @@ impl NormalizeOperators for Cpu {
 
     fn normalize<E: Element>(
         &self,
-        op: &Normalization<'_, Self>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<NormalizeOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let NormalizeOperands { op, x, y } = operands.into_inner();
         let (known, x) = (Known::new(op), x.buffer.read());
         for_rows(view_mut(y), |row, columns, y, floats| {
             widen(&x[row * y.len()..(row + 1) * y.len()], floats);
@@ -105,11 +111,14 @@ impl NormalizeOperators for Cpu {
 
     fn normalize_backward<E: Element>(
         &self,
-        op: &Normalization<'_, Self>,
-        x: &Matrix<Self, E>,
-        d: &mut Matrix<Self, E>,
-        gradients: NormalizationGradients<'_, Self>,
+        operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let NormalizeBackwardOperands {
+            op,
+            x,
+            d,
+            gradients,
+        } = operands.into_inner();
         let (known, values) = (columns(op), x.buffer.read());
         let gradient = d.buffer.read();
         let sums = sums_of_pairs(view(x, &values), |row, values, column| {
@@ -142,13 +151,13 @@ impl NormalizeOperators for Cpu {
         Ok(())
     }
 
-    fn dot<E: Element>(
-        &self,
-        factor: f32,
-        x: &Matrix<Self, E>,
-        y: &Matrix<Self, E>,
-        result: &mut Matrix<Self, f32>,
-    ) -> Result<(), Error> {
+    fn dot<E: Element>(&self, operands: Checked<DotOperands<'_, Self, E>>) -> Result<(), Error> {
+        let DotOperands {
+            factor,
+            x,
+            y,
+            result,
+        } = operands.into_inner();
         let (values, others) = (x.buffer.read(), y.buffer.read());
         let sums = sums_of_pairs(view(x, &values), |row, values, column| {
             [

@@ -3,6 +3,7 @@
 use super::Cpu;
 use super::buffer::Reading;
 use super::convert::{round, widen};
+use crate::Error;
 use crate::backend::{Accumulate, Adjacency, EdgeCombine, EdgeOperand, Sddmm, edge_plane};
 use crate::tensor::{Element, Precision};
 use half::f16;
@@ -121,18 +122,24 @@ enum Operand<'a, E> {
 }
 
 impl<'a, E: Element> Operand<'a, E> {
-    fn new(a: &'a Adjacency<Cpu>, operand: &'a EdgeOperand<'_, Cpu, E>) -> Self {
-        match operand {
-            EdgeOperand::Row(values) => {
-                Operand::Vertices(a.row_ids.buffer.read(), values.buffer.read(), a.rows())
-            }
+    fn new(
+        cpu: &Cpu,
+        a: &'a Adjacency<Cpu>,
+        operand: &'a EdgeOperand<'_, Cpu, E>,
+    ) -> Result<Self, Error> {
+        Ok(match operand {
+            EdgeOperand::Row(values) => Operand::Vertices(
+                a.row_ids(cpu)?.buffer.read(),
+                values.buffer.read(),
+                a.rows(),
+            ),
             EdgeOperand::Column(values) => Operand::Vertices(
                 a.column_ids.buffer.read(),
                 values.buffer.read(),
                 a.columns(),
             ),
             EdgeOperand::Edge(values) => Operand::Edges(values.buffer.read()),
-        }
+        })
     }
 
     fn of(&self, plane: usize, head: usize, edge: usize) -> f32 {
@@ -144,16 +151,21 @@ impl<'a, E: Element> Operand<'a, E> {
 }
 
 /// Writes what becomes of the operands of each edge to the planes of `e`.
-pub(super) fn combine<E: Element>(a: &Adjacency<Cpu>, op: &EdgeCombine<'_, Cpu, E>, e: &mut [E]) {
+pub(super) fn combine<E: Element>(
+    cpu: &Cpu,
+    a: &Adjacency<Cpu>,
+    op: &EdgeCombine<'_, Cpu, E>,
+    e: &mut [E],
+) -> Result<(), Error> {
     let edges = a.edges();
     let plane = edge_plane(edges);
     if plane == 0 {
-        return;
+        return Ok(());
     }
     let (left, right) = op.operands();
     let (left, right) = (
-        Operand::new(a, left),
-        right.map(|right| Operand::new(a, right)),
+        Operand::new(cpu, a, left)?,
+        right.map(|right| Operand::new(cpu, a, right)).transpose()?,
     );
     for (head, e) in e.chunks_exact_mut(plane).enumerate() {
         e.par_chunks_mut(CHUNK_EDGES)
@@ -179,4 +191,5 @@ pub(super) fn combine<E: Element>(a: &Adjacency<Cpu>, op: &EdgeCombine<'_, Cpu, 
                 }
             });
     }
+    Ok(())
 }

@@ -4,7 +4,8 @@ use super::Cpu;
 use super::convert::{round, widen};
 use crate::backend::{Shadow, ShadowOperators};
 use crate::error::Error;
-use crate::tensor::{Element, Matrix};
+use crate::ops::{Checked, ShadowOperands};
+use crate::tensor::Element;
 use halfgnn_contract::math::{exp, ln};
 use rayon::prelude::*;
 
@@ -14,10 +15,9 @@ const MIN_ROWS: usize = 16;
 impl ShadowOperators for Cpu {
     fn shadow<E: Element>(
         &self,
-        op: Shadow,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<ShadowOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let ShadowOperands { op, x, y } = operands.into_inner();
         let (columns, stride, y_stride) = (x.columns(), x.stride(), y.stride());
         let values = x.buffer.read();
         let rows = y.buffer.get_mut().par_chunks_exact_mut(y_stride);

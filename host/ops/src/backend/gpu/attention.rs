@@ -1,18 +1,19 @@
 //! Attention: segment reductions are two launches each, the steps on edges and on heads one.
 
-use super::optimizer::step;
 use super::spmm::Second;
-use super::{
-    Gpu, array, dense_config, entry, matrix, narrow, optional_array, optional_matrix,
-    stride_vectors,
-};
+use super::{Gpu, dense_config, entry, narrow, stride_vectors};
 use crate::backend::{
-    Adjacency, AttentionOperators, AttentionPair, AttentionScores, Dropout, EdgeAttention,
-    EdgeStep, EdgeValues, EdgeWeights, HeadDots, SegmentReduction, Spmm,
+    Adjacency, AttentionOperators, AttentionScores, Dropout, EdgeAttention, EdgeStep, EdgeValues,
+    EdgeWeights, SegmentReduction, Spmm,
 };
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix};
+use crate::ops::{
+    AttentionPairOperands, AttentionStatisticsOperands, Checked, EdgeStepOperands,
+    HeadDotsOperands, HeadMeanBackwardOperands, HeadMeanOperands, HeadOuterOperands,
+    HeadScoresOperands, HeadSumsOperands, SegmentReduceOperands,
+};
+use crate::tensor::{Element, Matrix};
 use halfgnn_contract::attention::{self as contract, EdgeMapParams, edge_plane_stride};
 use halfgnn_contract::dense::ColumnSumsParams;
 use halfgnn_contract::heads::{
@@ -24,77 +25,88 @@ use halfgnn_contract::{DevicePtr, dense, rng};
 const SEGMENT: &str = "segment reduction";
 const HEADS: &str = "attention";
 
-/// What kernels are told of scores.
-fn scores<D: Driver>(
-    of: &AttentionScores<'_, Gpu<D>>,
-    a: &Adjacency<Gpu<D>>,
-    transposed: bool,
-) -> Result<contract::EdgeAttention, Error> {
-    let (destinations, sources) = if transposed {
-        (a.columns(), a.rows())
-    } else {
-        (a.rows(), a.columns())
-    };
-    Ok(contract::EdgeAttention {
-        destination: array(of.destination),
-        source: array(of.source),
-        destinations: narrow(HEADS, "destinations", destinations)?,
-        sources: narrow(HEADS, "sources", sources)?,
-        slope: of.slope,
-        ..contract::EdgeAttention::NONE
-    })
-}
-
-/// What kernels are told of a dropout of edges.
-fn with_dropout<D: Driver>(
-    of: contract::EdgeAttention,
-    dropout: Option<Dropout<'_, Gpu<D>>>,
-) -> contract::EdgeAttention {
-    match dropout.filter(|dropout| dropout.probability > 0.0) {
-        None => of,
-        Some(dropout) => contract::EdgeAttention {
-            flags: of.flags | contract::DROPOUT,
-            step: step(dropout.state),
-            key: rng::key(dropout.seed, dropout.stream),
-            threshold: rng::threshold(dropout.probability),
-            keep_scale: 1.0 / (1.0 - dropout.probability),
-            ..of
-        },
-    }
-}
-
-/// What kernels are told of weights by attention.
-pub(super) fn edge_attention<D: Driver>(
-    of: &EdgeAttention<'_, Gpu<D>>,
-    a: &Adjacency<Gpu<D>>,
-) -> Result<contract::EdgeAttention, Error> {
-    let known = AttentionScores {
-        heads: of.heads,
-        destination: of.destination,
-        source: of.source,
-        slope: of.slope,
-    };
-    let params = contract::EdgeAttention {
-        statistics: array(of.statistics),
-        flags: if of.transposed {
-            contract::TRANSPOSED
+impl<D: Driver> Gpu<D> {
+    /// What kernels are told of scores.
+    fn scores(
+        &self,
+        of: &AttentionScores<'_, Self>,
+        a: &Adjacency<Self>,
+        transposed: bool,
+    ) -> Result<contract::EdgeAttention, Error> {
+        let (destinations, sources) = if transposed {
+            (a.columns(), a.rows())
         } else {
-            0
-        },
-        ..scores(&known, a, of.transposed)?
-    };
-    Ok(with_dropout(params, of.dropout))
+            (a.rows(), a.columns())
+        };
+        Ok(contract::EdgeAttention {
+            destination: self.array(of.destination)?,
+            source: self.array(of.source)?,
+            destinations: narrow(HEADS, "destinations", destinations)?,
+            sources: narrow(HEADS, "sources", sources)?,
+            slope: of.slope,
+            ..contract::EdgeAttention::NONE
+        })
+    }
+
+    /// What kernels are told of a dropout of edges.
+    fn with_dropout(
+        &self,
+        of: contract::EdgeAttention,
+        dropout: Option<Dropout<'_, Self>>,
+    ) -> Result<contract::EdgeAttention, Error> {
+        Ok(match dropout.filter(|dropout| dropout.probability > 0.0) {
+            None => of,
+            Some(dropout) => contract::EdgeAttention {
+                flags: of.flags | contract::DROPOUT,
+                step: self.step(dropout)?,
+                key: rng::key(dropout.seed, dropout.stream),
+                threshold: rng::threshold(dropout.probability),
+                keep_scale: 1.0 / (1.0 - dropout.probability),
+                ..of
+            },
+        })
+    }
+
+    /// What kernels are told of weights by attention.
+    pub(super) fn edge_attention(
+        &self,
+        of: &EdgeAttention<'_, Self>,
+        a: &Adjacency<Self>,
+    ) -> Result<contract::EdgeAttention, Error> {
+        let known = AttentionScores {
+            heads: of.heads,
+            destination: of.destination,
+            source: of.source,
+            slope: of.slope,
+        };
+        let params = contract::EdgeAttention {
+            statistics: self.array(of.statistics)?,
+            flags: if of.transposed {
+                contract::TRANSPOSED
+            } else {
+                0
+            },
+            ..self.scores(&known, a, of.transposed)?
+        };
+        self.with_dropout(params, of.dropout)
+    }
 }
 
 impl<D: Driver> Gpu<D> {
     /// The parameters that all segment reductions of a graph share.
     fn segment_params(&self, a: &Adjacency<Self>) -> Result<SegmentParams, Error> {
         let edges = narrow(SEGMENT, "edges", a.edges())?;
+        // The CPU's twins walk rows, and want no row of an edge.
+        let rows = if self.is_count_of_cpu() {
+            DevicePtr::NULL
+        } else {
+            self.array(a.row_ids(self)?)?
+        };
         Ok(SegmentParams {
-            rows: array(&a.row_ids),
-            columns: array(&a.column_ids),
-            offsets: array(&a.offsets),
-            empty_rows: array(&a.empty_rows),
+            rows,
+            columns: self.array(&a.column_ids)?,
+            offsets: self.array(&a.offsets)?,
+            empty_rows: self.array(&a.empty_rows)?,
             values: DevicePtr::NULL,
             factors: DevicePtr::NULL,
             map: DevicePtr::NULL,
@@ -173,15 +185,18 @@ fn deal_heads<D: Driver, E: Element>(
 impl<D: Driver> AttentionOperators for Gpu<D> {
     fn attention_statistics(
         &self,
-        a: &Adjacency<Self>,
-        of: &AttentionScores<'_, Self>,
-        statistics: &mut Array<Self, [f32; 2]>,
-        positive_share: Option<&mut Array<Self, f32>>,
+        operands: Checked<AttentionStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
+        let AttentionStatisticsOperands {
+            a,
+            scores: of,
+            statistics,
+            positive_share,
+        } = operands.into_inner();
         let params = SegmentParams {
-            attention: scores(of, a, false)?,
-            result: array(statistics),
-            positive_share: optional_array(positive_share.as_deref()),
+            attention: self.scores(of, a, false)?,
+            result: self.array(statistics)?,
+            positive_share: self.optional_array(positive_share.as_deref())?,
             ..self.segment_params(a)?
         };
         let names = ["segment_softmax", "segment_follow_up_softmax"];
@@ -191,17 +206,16 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
 
     fn attention_pair<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        op: AttentionPair<'_, Self, E>,
-        x: &Matrix<Self, E>,
+        operands: Checked<AttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let AttentionPairOperands { a, op, x } = operands.into_inner();
         let spmm = Spmm {
             weights: EdgeWeights::Attention(op.weights),
             policy: op.policy,
             ..Spmm::default()
         };
         let second = Second {
-            positive: matrix(op.positive),
+            positive: self.matrix(op.positive)?,
             weights: op.weights,
             through: op.through,
         };
@@ -210,14 +224,17 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
 
     fn segment_reduce<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        heads: usize,
-        reduction: SegmentReduction,
-        values: &EdgeValues<'_, Self, E>,
-        result: &mut Array<Self, f32>,
+        operands: Checked<SegmentReduceOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let SegmentReduceOperands {
+            a,
+            heads,
+            reduction,
+            values,
+            result,
+        } = operands.into_inner();
         let mut params = SegmentParams {
-            result: array(result),
+            result: self.array(result)?,
             ..self.segment_params(a)?
         };
         let family = match (reduction, values) {
@@ -234,12 +251,12 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             }
         };
         match values {
-            EdgeValues::Plane(plane) => params.values = array(plane),
+            EdgeValues::Plane(plane) => params.values = self.array(plane)?,
             EdgeValues::Product(plane, factors) => {
-                (params.values, params.factors) = (array(plane), array(factors));
+                (params.values, params.factors) = (self.array(plane)?, self.array(factors)?);
             }
             EdgeValues::Gathered(plane, map) => {
-                (params.values, params.map) = (array(plane), array(map));
+                (params.values, params.map) = (self.array(plane)?, self.array(map.edges())?);
             }
         }
         let follow_up = match reduction {
@@ -253,19 +270,22 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
 
     fn edge_map<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        heads: usize,
-        op: &EdgeStep<'_, Self, E>,
-        x: Option<&Array<Self, E>>,
-        y: &mut Array<Self, E>,
+        operands: Checked<EdgeStepOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let EdgeStepOperands {
+            a,
+            heads,
+            step: op,
+            x,
+            y,
+        } = operands.into_inner();
         let edges = narrow(HEADS, "edges", a.edges())?;
         let mut params = EdgeMapParams {
-            rows: array(&a.row_ids),
-            columns: array(&a.column_ids),
-            x: x.map_or_else(|| array(y), array),
+            rows: self.array(a.row_ids(self)?)?,
+            columns: self.array(&a.column_ids)?,
+            x: self.array(x.unwrap_or(y))?,
             f: DevicePtr::NULL,
-            y: array(y),
+            y: self.array(y)?,
             v: DevicePtr::NULL,
             plane_stride: edge_plane_stride(edges as u64),
             edges,
@@ -274,27 +294,27 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         };
         let name = match op {
             EdgeStep::Scores(of) => {
-                params.attention = scores(of, a, false)?;
+                params.attention = self.scores(of, a, false)?;
                 entry::<E>("edge_scores")?
             }
             EdgeStep::ScoresBackward(of) => {
-                params.attention = scores(of, a, false)?;
+                params.attention = self.scores(of, a, false)?;
                 entry::<E>("edge_scores_backward")?
             }
             EdgeStep::Exp { row } => {
-                params.v = array(row);
+                params.v = self.array(row)?;
                 entry::<E>("edge_exp")?
             }
             EdgeStep::Divide { row } => {
-                params.v = array(row);
+                params.v = self.array(row)?;
                 entry::<E>("edge_divide")?
             }
             EdgeStep::SoftmaxBackward { factor, row } => {
-                (params.f, params.v) = (array(factor), array(row));
+                (params.f, params.v) = (self.array(factor)?, self.array(row)?);
                 entry::<E>("edge_softmax_backward")?
             }
             EdgeStep::Dropout(dropout) => {
-                params.attention = with_dropout(params.attention, Some(*dropout));
+                params.attention = self.with_dropout(params.attention, Some(*dropout))?;
                 entry::<E>("edge_dropout")?
             }
         };
@@ -313,19 +333,22 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
 
     fn head_scores<E: Element>(
         &self,
-        heads: usize,
-        x: &Matrix<Self, E>,
-        vectors: &Matrix<Self, E>,
-        destination: &mut Array<Self, f32>,
-        source: &mut Array<Self, f32>,
+        operands: Checked<HeadScoresOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadScoresOperands {
+            heads,
+            x,
+            vectors,
+            destination,
+            source,
+        } = operands.into_inner();
         let (heads, config) = deal_heads(heads, x)?;
         let params = HeadScoresParams {
             heads,
-            x: matrix(x),
-            vectors: matrix(vectors),
-            destination: array(destination),
-            source: array(source),
+            x: self.matrix(x)?,
+            vectors: self.matrix(vectors)?,
+            destination: self.array(destination)?,
+            source: self.array(source)?,
         };
         let name = entry::<E>("head_scores")?;
         // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each
@@ -335,18 +358,18 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
 
     fn head_dots<E: Element>(
         &self,
-        op: &HeadDots<'_, Self, E>,
-        y: &mut Array<Self, f32>,
+        operands: Checked<HeadDotsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadDotsOperands { op, y } = operands.into_inner();
         let (heads, config) = deal_heads(op.heads, op.a)?;
         let params = HeadDotsParams {
             heads,
-            a: matrix(op.a),
-            b: matrix(op.b.1),
-            c: optional_matrix(op.c.map(|(_, c)| c)),
-            u: optional_array(op.u.map(|(_, u)| u)),
-            v: optional_array(op.v),
-            y: array(y),
+            a: self.matrix(op.a)?,
+            b: self.matrix(op.b.1)?,
+            c: self.optional_matrix(op.c.map(|(_, c)| c))?,
+            u: self.optional_array(op.u.map(|(_, u)| u))?,
+            v: self.optional_array(op.v)?,
+            y: self.array(y)?,
             beta: op.b.0,
             gamma: op.c.map_or(0.0, |(gamma, _)| gamma),
             delta: op.u.map_or(0.0, |(delta, _)| delta),
@@ -360,18 +383,21 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
 
     fn head_outer<E: Element>(
         &self,
-        heads: usize,
-        destination: &Array<Self, f32>,
-        source: &Array<Self, f32>,
-        vectors: &Matrix<Self, E>,
-        x: &mut Matrix<Self, E>,
+        operands: Checked<HeadOuterOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadOuterOperands {
+            heads,
+            destination,
+            source,
+            vectors,
+            x,
+        } = operands.into_inner();
         let (head_vectors, stride) = head_vectors(heads, x)?;
         let params = HeadOuterParams {
-            x: matrix(x),
-            vectors: matrix(vectors),
-            destination: array(destination),
-            source: array(source),
+            x: self.matrix(x)?,
+            vectors: self.matrix(vectors)?,
+            destination: self.array(destination)?,
+            source: self.array(source)?,
             sums: DevicePtr::NULL,
             rows: x.rows() as u64,
             rows_per_cta: dense::rows_per_cta(stride),
@@ -398,14 +424,17 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
     /// Sums of blocks of rows, then their sums.
     fn head_sums<E: Element>(
         &self,
-        heads: usize,
-        x: &Matrix<Self, E>,
-        destination: &Array<Self, f32>,
-        source: &Array<Self, f32>,
-        sums: &mut Matrix<Self, f32>,
+        operands: Checked<HeadSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadSumsOperands {
+            heads,
+            x,
+            destination,
+            source,
+            sums,
+        } = operands.into_inner();
         if x.rows() == 0 {
-            return Ok(self.driver.fill(sums.buffer.memory(), 0)?);
+            return self.clear(sums);
         }
         let (head_vectors, stride) = head_vectors(heads, x)?;
         let sum_stride = stride_vectors(HEADS, sums)? * 4;
@@ -418,11 +447,11 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             .floats(&self.driver, &self.ledger, 2 * most)?;
         let turns = [1, 0].map(|turn| workspace.address() + turn * most * 4);
         let params = HeadOuterParams {
-            x: matrix(x),
+            x: self.matrix(x)?,
             vectors: DevicePtr::NULL,
-            destination: array(destination),
-            source: array(source),
-            sums: matrix(sums),
+            destination: self.array(destination)?,
+            source: self.array(source)?,
+            sums: self.matrix(sums)?,
             rows,
             rows_per_cta,
             head_vectors,
@@ -465,19 +494,17 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
 
     fn head_mean<E: Element>(
         &self,
-        heads: usize,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<HeadMeanOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadMeanOperands { heads, x, y } = operands.into_inner();
         self.launch_mean(entry::<E>("head_mean")?, heads, x, y)
     }
 
     fn head_mean_backward<E: Element>(
         &self,
-        heads: usize,
-        dy: &Matrix<Self, E>,
-        dx: &mut Matrix<Self, E>,
+        operands: Checked<HeadMeanBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let HeadMeanBackwardOperands { heads, dy, dx } = operands.into_inner();
         let name = entry::<E>("head_mean_backward")?;
         self.launch_mean(name, heads, dx, dy)
     }
@@ -494,8 +521,8 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<(), Error> {
         let (head_vectors, stride) = head_vectors(heads, x)?;
         let params = HeadMeanParams {
-            x: matrix(x),
-            y: matrix(y),
+            x: self.matrix(x)?,
+            y: self.matrix(y)?,
             rows: x.rows() as u64,
             heads: narrow(HEADS, "heads", heads)?,
             head_vectors,

@@ -75,6 +75,32 @@ impl<D: Driver, T: Pod> Buffer<D, T> {
 }
 
 impl<D: Driver, T> Buffer<D, T> {
+    /// `len` elements from `address` on, which are somebody else's.
+    ///
+    /// # Safety
+    /// As of [`Driver::borrow`], for the bytes of so many elements.
+    pub(super) unsafe fn borrowed(
+        allocator: &Allocator<'_, D>,
+        address: u64,
+        len: usize,
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
+        let bytes = len.saturating_mul(size_of::<T>());
+        // SAFETY: what this function asks of its caller.
+        let buffer = unsafe { allocator.driver.borrow(address, bytes) }?;
+        Ok(Self {
+            address,
+            bytes,
+            memory: Some(Memory {
+                buffer,
+                // Whoever allocated it counts it.
+                _bytes: allocator.ledger.track(0, kind),
+            }),
+            retired: Arc::clone(allocator.retired),
+            element: PhantomData,
+        })
+    }
+
     /// The driver's buffer.
     pub(crate) fn memory(&self) -> &D::Buffer {
         match &self.memory {
@@ -86,6 +112,11 @@ impl<D: Driver, T> Buffer<D, T> {
     /// Address on the device.
     pub(crate) fn address(&self) -> u64 {
         self.address
+    }
+
+    /// Whether it was allocated by the backend that frees its memory so.
+    pub(super) fn belongs_to(&self, retired: &Arc<Retired<D>>) -> bool {
+        Arc::ptr_eq(&self.retired, retired)
     }
 
     /// Length in bytes.

@@ -1,13 +1,13 @@
 //! What is done element by element, and sums of columns; the matrix product is in `matmul`.
 
-use super::optimizer::step;
-use super::{
-    Gpu, dense_config, entry, matrix, narrow, optional_array, optional_matrix, stride_vectors,
-};
-use crate::backend::{Activation, Beside, DenseOperators, Epilogue, Form};
+use super::{Gpu, dense_config, entry, narrow, stride_vectors};
+use crate::backend::{Activation, DenseOperators};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix};
+use crate::ops::{
+    ActivateBackwardOperands, ActivateOperands, Checked, ColumnSumsOperands, MatmulOperands,
+};
+use crate::tensor::{Element, Matrix};
 use halfgnn_contract::dense::{self as contract, ActivateParams, ColumnSumsParams};
 use halfgnn_contract::{DevicePtr, rng};
 
@@ -32,10 +32,10 @@ impl<D: Driver> Gpu<D> {
         };
         let params = ActivateParams {
             x,
-            y: matrix(y),
-            bias: optional_matrix(op.bias),
+            y: self.matrix(y)?,
+            bias: self.optional_matrix(op.bias)?,
             row_scale: DevicePtr::NULL,
-            step: dropout.map_or(DevicePtr::NULL, |dropout| step(dropout.state)),
+            step: dropout.map_or(Ok(DevicePtr::NULL), |dropout| self.step(dropout))?,
             rows: y.rows() as u64,
             rows_per_cta,
             columns: narrow(NAME, "columns", y.columns())?,
@@ -59,23 +59,25 @@ impl<D: Driver> Gpu<D> {
 impl<D: Driver> DenseOperators for Gpu<D> {
     fn matmul<E: Element, O: Element>(
         &self,
-        form: Form,
-        a: &Matrix<Self, E>,
-        b: &Matrix<Self, E>,
-        epilogue: &Epilogue<'_, Self>,
-        beside: Beside<'_, Self, O>,
-        c: &mut Matrix<Self, O>,
+        operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error> {
+        let MatmulOperands {
+            form,
+            a,
+            b,
+            epilogue,
+            beside,
+            c,
+        } = operands.into_inner();
         self.launch_matmul(form, a, b, epilogue, beside, c)
     }
 
     fn activate<E: Element>(
         &self,
-        op: &Activation<'_, Self>,
-        x: Option<&Matrix<Self, E>>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<ActivateOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let (params, config) = self.activate_params(op, x.map_or_else(|| matrix(y), matrix), y)?;
+        let ActivateOperands { op, x, y } = operands.into_inner();
+        let (params, config) = self.activate_params(op, self.matrix(x.unwrap_or(y))?, y)?;
         // SAFETY: the operator checked that `x`, `y` and the bias fit one another.
         unsafe {
             self.kernels
@@ -85,14 +87,17 @@ impl<D: Driver> DenseOperators for Gpu<D> {
 
     fn activate_backward<E: Element>(
         &self,
-        op: &Activation<'_, Self>,
-        y: Option<&Matrix<Self, E>>,
-        row_scale: Option<&Array<Self, f32>>,
-        d: &mut Matrix<Self, E>,
+        operands: Checked<ActivateBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let (params, config) = self.activate_params(op, optional_matrix(y), d)?;
+        let ActivateBackwardOperands {
+            op,
+            y,
+            row_scale,
+            d,
+        } = operands.into_inner();
+        let (params, config) = self.activate_params(op, self.optional_matrix(y)?, d)?;
         let params = ActivateParams {
-            row_scale: optional_array(row_scale),
+            row_scale: self.optional_array(row_scale)?,
             ..params
         };
         let name = entry::<E>("activate_backward")?;
@@ -103,12 +108,12 @@ impl<D: Driver> DenseOperators for Gpu<D> {
     /// Adds up blocks of rows, then the blocks in the same way, until one row is left.
     fn column_sums<E: Element>(
         &self,
-        x: &Matrix<Self, E>,
-        sums: &mut Matrix<Self, f32>,
+        operands: Checked<ColumnSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let ColumnSumsOperands { x, sums } = operands.into_inner();
         const NAME: &str = "column_sums";
         if x.rows() == 0 || x.columns() == 0 {
-            return Ok(self.driver.fill(sums.buffer.memory(), 0)?);
+            return self.clear(sums);
         }
         let sum_vectors = stride_vectors(NAME, sums)?;
         let most = sum_blocks(x.rows() as u64) * sum_vectors as u64 * 4;
@@ -116,8 +121,8 @@ impl<D: Driver> DenseOperators for Gpu<D> {
             .workspace
             .floats(&self.driver, &self.ledger, 2 * most)?;
         let params = ColumnSumsParams {
-            x: matrix(x),
-            sums: matrix(sums),
+            x: self.matrix(x)?,
+            sums: self.matrix(sums)?,
             rows: x.rows() as u64,
             rows_per_cta: 0,
             columns: narrow(NAME, "columns", x.columns())?,

@@ -1,9 +1,10 @@
 //! The loss and the counts: a kernel over the rows, and one that makes a result of what its CTAs left.
 
-use super::{Gpu, array, dense_config, entry, matrix, narrow, stride_vectors};
-use crate::backend::{LossOperators, OptimizerState};
+use super::{Gpu, dense_config, entry, narrow, stride_vectors};
+use crate::backend::LossOperators;
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
+use crate::ops::{Checked, CountCorrectOperands, CrossEntropyOperands};
 use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::dense::{self as contract, LossParams};
 use halfgnn_contract::{DevicePtr, spmm};
@@ -17,7 +18,7 @@ impl<D: Driver> Gpu<D> {
         logits: &Matrix<Self, E>,
         labels: &Array<Self, u32>,
         result: &mut Array<Self, impl bytemuck::Pod + Send + Sync>,
-        complete: impl FnOnce(LossParams) -> LossParams,
+        complete: impl FnOnce(LossParams) -> Result<LossParams, Error>,
     ) -> Result<(), Error> {
         let vectors = stride_vectors(operator, logits)?;
         let lanes_log2 = spmm::lanes_log2(vectors);
@@ -29,13 +30,13 @@ impl<D: Driver> Gpu<D> {
             .workspace
             .floats(&self.driver, &self.ledger, ctas * 4)?;
         let params = complete(LossParams {
-            logits: matrix(logits),
+            logits: self.matrix(logits)?,
             gradient: DevicePtr::NULL,
-            labels: array(labels),
+            labels: self.array(labels)?,
             splits: DevicePtr::NULL,
             state: DevicePtr::NULL,
             partials: DevicePtr::new(partials.address()),
-            result: array(result),
+            result: self.array(result)?,
             rows,
             columns: narrow(operator, "classes", logits.columns())?,
             vectors,
@@ -43,7 +44,7 @@ impl<D: Driver> Gpu<D> {
             ctas: config.grid[0],
             count: 0,
             rows_per_cta,
-        });
+        })?;
         let one_cta = LaunchConfig {
             grid: [1, 1, 1],
             ..config
@@ -60,37 +61,45 @@ impl<D: Driver> Gpu<D> {
 impl<D: Driver> LossOperators for Gpu<D> {
     fn cross_entropy<E: Element>(
         &self,
-        logits: &Matrix<Self, E>,
-        targets: &Array<Self, u32>,
-        count: usize,
-        state: &OptimizerState<Self>,
-        gradient: &mut Matrix<Self, E>,
-        loss: &mut Array<Self, f32>,
+        operands: Checked<CrossEntropyOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let CrossEntropyOperands {
+            logits,
+            targets,
+            count,
+            state,
+            gradient,
+            loss,
+        } = operands.into_inner();
         const NAME: &str = "cross_entropy";
         let count = narrow(NAME, "rows with a target", count)?;
         let names = [entry::<E>("cross_entropy")?, "reduce_loss"];
-        self.launch_loss(NAME, names, logits, targets, loss, |params| LossParams {
-            gradient: matrix(gradient),
-            state: array(&state.words),
-            count,
-            ..params
+        self.launch_loss(NAME, names, logits, targets, loss, |params| {
+            Ok(LossParams {
+                gradient: self.matrix(gradient)?,
+                state: self.array(&state.words)?,
+                count,
+                ..params
+            })
         })
     }
 
     fn count_correct<E: Element>(
         &self,
-        logits: &Matrix<Self, E>,
-        labels: &Array<Self, u32>,
-        splits: &Array<Self, u32>,
-        correct: &mut Array<Self, u32>,
+        operands: Checked<CountCorrectOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let CountCorrectOperands {
+            logits,
+            labels,
+            splits,
+            correct,
+        } = operands.into_inner();
         let names = [entry::<E>("count_correct")?, "reduce_counts"];
         self.launch_loss("count_correct", names, logits, labels, correct, |params| {
-            LossParams {
-                splits: array(splits),
+            Ok(LossParams {
+                splits: self.array(splits)?,
                 ..params
-            }
+            })
         })
     }
 }

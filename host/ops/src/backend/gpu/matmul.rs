@@ -1,9 +1,10 @@
 //! Matrix product: one launch, or two where the sum is split.
 
-use super::{Gpu, matrix, narrow, optional_array, optional_matrix, stride_vectors};
-use crate::backend::{Activation, Beside, DenseOperators, Epilogue, Form};
+use super::{Gpu, narrow, stride_vectors};
+use crate::backend::{Activation, Beside, Epilogue, Form};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
+use crate::ops;
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::gemm::{self as contract, GemmParams, Split, Tile};
 use halfgnn_contract::{DevicePtr, Format};
@@ -48,7 +49,7 @@ impl<D: Driver> Gpu<D> {
         let fused =
             form == Form::TN && output == Format::F32 && m > 0 && contract::sums_fit(input, m);
         if !fused && let Some(sums) = sums.take() {
-            self.column_sums(b, sums)?;
+            ops::column_sums(self, b, sums)?;
         }
         if m == 0 || n == 0 {
             return Ok(());
@@ -89,16 +90,16 @@ impl<D: Driver> Gpu<D> {
         let flags = flag(epilogue.relu, contract::RELU)
             | flag(normalization.is_some_and(|op| op.relu), contract::A_RELU);
         let params = GemmParams {
-            a: matrix(a),
-            b: matrix(b),
-            c: matrix(c),
-            bias: optional_matrix(epilogue.bias),
-            row_scale: optional_array(epilogue.row_scale),
-            positive: optional_matrix(positive),
-            column_sums: optional_matrix(sums.as_deref()),
-            statistics: optional_matrix(normalization.map(|op| op.statistics)),
-            norm_weight: optional_matrix(normalization.map(|op| op.weight)),
-            norm_bias: optional_matrix(normalization.map(|op| op.bias)),
+            a: self.matrix(a)?,
+            b: self.matrix(b)?,
+            c: self.matrix(c)?,
+            bias: self.optional_matrix(epilogue.bias)?,
+            row_scale: self.optional_array(epilogue.row_scale)?,
+            positive: self.optional_matrix(positive)?,
+            column_sums: self.optional_matrix(sums.as_deref())?,
+            statistics: self.optional_matrix(normalization.map(|op| op.statistics))?,
+            norm_weight: self.optional_matrix(normalization.map(|op| op.weight))?,
+            norm_bias: self.optional_matrix(normalization.map(|op| op.bias))?,
             workspace: workspace
                 .as_ref()
                 .map_or(DevicePtr::NULL, |buffer| DevicePtr::new(buffer.address())),
@@ -152,7 +153,7 @@ impl<D: Driver> Gpu<D> {
                     relu: true,
                     dropout: None,
                 };
-                self.activate_backward(&relu, apart, None, c)
+                ops::activate_backward(self, &relu, apart, None, c)
             }
             None => Ok(()),
         }

@@ -33,15 +33,29 @@ use halfgnn_contract::{DevicePtr, EntrySpec, Format, Param};
 use kernels::Kernels;
 use recording::Retired;
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 use workspace::Workspace;
 
-/// A backend that launches kernels.
+/// A backend that launches kernels: a handle, of which clones are the same device and the same stream. What one of them
+/// allocates all of them use.
 #[derive(Debug)]
-pub struct Gpu<D: Driver> {
+pub struct Gpu<D: Driver>(Arc<Stream<D>>);
+
+impl<D: Driver> Clone for Gpu<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// What belongs to a stream, and what all streams of a device share.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Stream<D: Driver> {
     driver: D,
-    kernels: Kernels<D>,
+    /// Streams run side by side, so that each has its own.
     workspace: Workspace<D>,
+    kernels: Arc<Kernels<D>>,
     ledger: Ledger,
     retired: Arc<Retired<D>>,
     counts: Option<Counts>,
@@ -62,15 +76,17 @@ impl Gpu<Dry> {
             driver_version: None,
         });
         let kernels = Kernels::of_contract(&driver)?;
-        let mut counting = Self::of(driver, kernels);
-        counting.counts = Some(match multiprocessors {
+        let counts = match multiprocessors {
             Some(_) => Counts::Card,
             None => Counts::Cpu,
-        });
-        if counting.is_count_of_cpu() {
-            counting.workspace.lend_nothing();
-        }
-        Ok(counting)
+        };
+        Ok(Self::counting_as(
+            driver,
+            Arc::new(kernels),
+            Ledger::default(),
+            Arc::default(),
+            Some(counts),
+        ))
     }
 }
 
@@ -81,6 +97,14 @@ enum Counts {
     Cpu,
 }
 
+impl<D: Driver> Deref for Gpu<D> {
+    type Target = Stream<D>;
+
+    fn deref(&self) -> &Stream<D> {
+        &self.0
+    }
+}
+
 impl<D: Driver> Gpu<D> {
     /// The backend of `driver`, with the kernels in `ptx`.
     ///
@@ -89,19 +113,37 @@ impl<D: Driver> Gpu<D> {
     /// [`Error::Driver`] where it does not load.
     pub fn new(driver: D, ptx: &str) -> Result<Self, Error> {
         let kernels = Kernels::load(&driver, ptx)?;
-        Ok(Self::of(driver, kernels))
+        Ok(Self::of(
+            driver,
+            Arc::new(kernels),
+            Ledger::default(),
+            Arc::default(),
+        ))
     }
 
-    fn of(driver: D, kernels: Kernels<D>) -> Self {
-        let retired = Arc::default();
-        Self {
-            driver,
-            kernels,
-            workspace: Workspace::new(Arc::clone(&retired)),
-            ledger: Ledger::default(),
-            retired,
-            counts: None,
+    fn of(driver: D, kernels: Arc<Kernels<D>>, ledger: Ledger, retired: Arc<Retired<D>>) -> Self {
+        Self::counting_as(driver, kernels, ledger, retired, None)
+    }
+
+    fn counting_as(
+        driver: D,
+        kernels: Arc<Kernels<D>>,
+        ledger: Ledger,
+        retired: Arc<Retired<D>>,
+        counts: Option<Counts>,
+    ) -> Self {
+        let mut workspace = Workspace::new(Arc::clone(&retired));
+        if counts == Some(Counts::Cpu) {
+            workspace.lend_nothing();
         }
+        Self(Arc::new(Stream {
+            driver,
+            workspace,
+            kernels,
+            ledger,
+            retired,
+            counts,
+        }))
     }
 
     /// Whether it stands for the CPU, whose operators have no plans.
@@ -126,32 +168,115 @@ impl<D: Driver> Gpu<D> {
         unsafe { self.kernels.launch(&self.driver, name, config, params) }
     }
 
+    /// The same device on a stream of its own, which begins behind all work that was called before: operands, graphs and
+    /// kernels are shared, and the workspace is the new stream's. Work of two streams has no order but that of
+    /// [`Gpu::mark`] and [`Gpu::wait`]: an operand that one writes and the other reads wants them between. Recordings are
+    /// replayed on the stream that recorded them.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new_stream(&self) -> Result<Self, Error> {
+        Ok(self.on(self.driver.new_stream()?))
+    }
+
+    /// The same device through another handle of its driver, such as one on a stream of somebody else's
+    /// (`Cuda::on_foreign_stream`). Fails at the first operand where the driver is another device's.
+    pub fn on(&self, driver: D) -> Self {
+        Self::of(
+            driver,
+            Arc::clone(&self.kernels),
+            self.ledger.clone(),
+            Arc::clone(&self.retired),
+        )
+    }
+
+    /// Marks the point that this stream has come to, for [`Gpu::wait`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn mark(&self) -> Result<D::Event, Error> {
+        Ok(self.driver.record()?)
+    }
+
+    /// What is called from now on runs behind `event` of another stream of the device. The host does not wait.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn wait(&self, event: &D::Event) -> Result<(), Error> {
+        Ok(self.driver.wait(event)?)
+    }
+
     /// The device.
     pub fn driver(&self) -> &D {
         &self.driver
     }
 }
 
-/// Address of a matrix, whatever its elements.
-fn matrix<D: Driver, E: Element, T>(matrix: &Matrix<Gpu<D>, E>) -> DevicePtr<T> {
-    DevicePtr::new(matrix.buffer.address())
-}
+impl<D: Driver> Gpu<D> {
+    /// Address of a matrix, whatever its elements; an error where it does not lie here. This and the three below are the one
+    /// way in which an operator comes by an address.
+    fn matrix<E: Element, T>(&self, matrix: &Matrix<Self, E>) -> Result<DevicePtr<T>, Error> {
+        if !matrix.buffer.belongs_to(&self.retired) {
+            let (rows, columns) = matrix.shape();
+            return Err(self.elsewhere(format!("a matrix of {rows} x {columns}")));
+        }
+        Ok(DevicePtr::new(matrix.buffer.address()))
+    }
 
-/// Address of an array.
-fn array<D: Driver, T: Pod + Send + Sync, U>(array: &Array<Gpu<D>, T>) -> DevicePtr<U> {
-    DevicePtr::new(array.buffer.address())
-}
+    /// Address of an array; an error where it does not lie here.
+    fn array<T: Pod + Send + Sync, U>(
+        &self,
+        array: &Array<Self, T>,
+    ) -> Result<DevicePtr<U>, Error> {
+        if !array.buffer.belongs_to(&self.retired) {
+            return Err(self.elsewhere(format!("an array of {}", array.len())));
+        }
+        Ok(DevicePtr::new(array.buffer.address()))
+    }
 
-/// Address of an array, or null.
-fn optional_array<D: Driver, T: Pod + Send + Sync, U>(
-    array: Option<&Array<Gpu<D>, T>>,
-) -> DevicePtr<U> {
-    array.map_or(DevicePtr::NULL, self::array)
-}
+    /// Address of an array, or null.
+    fn optional_array<T: Pod + Send + Sync, U>(
+        &self,
+        array: Option<&Array<Self, T>>,
+    ) -> Result<DevicePtr<U>, Error> {
+        array.map_or(Ok(DevicePtr::NULL), |array| self.array(array))
+    }
 
-/// Address of a matrix, or null.
-fn optional_matrix<D: Driver, E: Element, T>(matrix: Option<&Matrix<Gpu<D>, E>>) -> DevicePtr<T> {
-    matrix.map_or(DevicePtr::NULL, self::matrix)
+    /// Address of a matrix, or null.
+    fn optional_matrix<E: Element, T>(
+        &self,
+        matrix: Option<&Matrix<Self, E>>,
+    ) -> Result<DevicePtr<T>, Error> {
+        matrix.map_or(Ok(DevicePtr::NULL), |matrix| self.matrix(matrix))
+    }
+
+    /// Makes all elements of a matrix zero.
+    fn clear<E: Element>(&self, matrix: &Matrix<Self, E>) -> Result<(), Error> {
+        self.matrix::<E, E>(matrix)?;
+        Ok(self.driver.fill(matrix.buffer.memory(), 0)?)
+    }
+
+    fn allocator(&self) -> Allocator<'_, D> {
+        Allocator {
+            driver: &self.driver,
+            ledger: &self.ledger,
+            retired: &self.retired,
+        }
+    }
+
+    fn expect_here<T>(&self, buffer: &Buffer<D, T>) -> Result<(), Error> {
+        if buffer.belongs_to(&self.retired) {
+            return Ok(());
+        }
+        Err(self.elsewhere(format!("a buffer of {} bytes", buffer.bytes())))
+    }
+
+    fn elsewhere(&self, what: String) -> Error {
+        Error::Elsewhere {
+            what,
+            device: self.name(),
+        }
+    }
 }
 
 /// Distance of two rows of a matrix in 16-byte vectors.
@@ -183,21 +308,22 @@ impl<D: Driver> Storage for Gpu<D> {
     }
 
     fn alloc<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Buffer<D, T>, Error> {
-        let allocator = Allocator {
-            driver: &self.driver,
-            ledger: &self.ledger,
-            retired: &self.retired,
-        };
-        Buffer::zeroed(&allocator, len, kind)
+        Buffer::zeroed(&self.allocator(), len, kind)
+    }
+
+    fn alloc_uncleared<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Buffer<D, T>, Error> {
+        Buffer::uninitialised(&self.allocator(), len, kind)
     }
 
     fn upload<T: Pod>(&self, buffer: &Buffer<D, T>, source: &[T]) -> Result<(), Error> {
+        self.expect_here(buffer)?;
         Ok(self
             .driver
             .upload(buffer.memory(), 0, bytemuck::cast_slice(source))?)
     }
 
     fn download<T: Pod>(&self, buffer: &Buffer<D, T>, target: &mut [T]) -> Result<(), Error> {
+        self.expect_here(buffer)?;
         Ok(self
             .driver
             .download(buffer.memory(), 0, bytemuck::cast_slice_mut(target))?)

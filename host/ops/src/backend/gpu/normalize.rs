@@ -1,14 +1,14 @@
 //! Batch normalisation, and weighted sums of two matrices.
 
 use super::workspace::Lease;
-use super::{
-    Gpu, dense_config, entry, matrix, narrow, optional_array, optional_matrix, stride_vectors,
-};
-use crate::backend::{
-    BatchNorm, Combine, Normalization, NormalizationGradients, NormalizeOperators,
-};
+use super::{Gpu, dense_config, entry, narrow, stride_vectors};
+use crate::backend::{Combine, Normalization, NormalizeOperators};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
+use crate::ops::{
+    BatchStatisticsOperands, Checked, CombineOperands, DotOperands, NormalizeBackwardOperands,
+    NormalizeOperands, RunningStatisticsOperands,
+};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::dense::{THREADS_PER_CTA, sum_rows_per_cta};
@@ -37,12 +37,12 @@ impl<D: Driver> Gpu<D> {
         let partials = DevicePtr::new(workspace.address());
         let columns = narrow(operator, "columns", x.columns())?;
         let params = MomentsParams {
-            x: matrix(x),
-            d: optional_matrix(d),
+            x: self.matrix(x)?,
+            d: self.optional_matrix(d)?,
             partials,
-            statistics: optional_matrix(op.map(|op| op.statistics)),
-            weight: optional_matrix(op.map(|op| op.weight)),
-            bias: optional_matrix(op.map(|op| op.bias)),
+            statistics: self.optional_matrix(op.map(|op| op.statistics))?,
+            weight: self.optional_matrix(op.map(|op| op.weight))?,
+            bias: self.optional_matrix(op.map(|op| op.bias))?,
             rows,
             rows_per_cta,
             columns,
@@ -58,7 +58,7 @@ impl<D: Driver> Gpu<D> {
         unsafe { self.kernels.launch(&self.driver, name, config, &params)? };
         let finish = FinishParams {
             partials,
-            x: matrix(x),
+            x: self.matrix(x)?,
             statistics: DevicePtr::NULL,
             running: DevicePtr::NULL,
             first: DevicePtr::NULL,
@@ -87,11 +87,11 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<(NormalizeParams, LaunchConfig), Error> {
         let (config, rows_per_cta, lanes_log2) = walk_config(operator, x)?;
         let params = NormalizeParams {
-            x: matrix(x),
-            y: matrix(y),
-            statistics: matrix(op.statistics),
-            weight: matrix(op.weight),
-            bias: matrix(op.bias),
+            x: self.matrix(x)?,
+            y: self.matrix(y)?,
+            statistics: self.matrix(op.statistics)?,
+            weight: self.matrix(op.weight)?,
+            bias: self.matrix(op.bias)?,
             weight_gradient: DevicePtr::NULL,
             bias_gradient: DevicePtr::NULL,
             row_scale: DevicePtr::NULL,
@@ -112,44 +112,28 @@ impl<D: Driver> Gpu<D> {
 impl<D: Driver> NormalizeOperators for Gpu<D> {
     fn combine<E: Element>(
         &self,
-        op: &Combine<'_, Self>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<CombineOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        const NAME: &str = "combine";
-        let (config, rows_per_cta, lanes_log2) = walk_config(NAME, &*y)?;
-        let params = CombineParams {
-            x: matrix(x),
-            y: matrix(y),
-            epsilon: optional_matrix(op.epsilon),
-            x_scale: optional_array(op.x_scale),
-            rows: y.rows() as u64,
-            rows_per_cta,
-            columns: narrow(NAME, "columns", y.columns())?,
-            vectors: stride_vectors(NAME, y)?,
-            lanes_log2,
-            x_factor: op.x_factor,
-            y_factor: op.y_factor,
-        };
-        let name = entry::<E>("combine")?;
-        // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, that `epsilon` has an element, and that there are as
-        // many factors as rows.
-        unsafe { self.kernels.launch(&self.driver, name, config, &params) }
+        let CombineOperands { op, x, y } = operands.into_inner();
+        self.add_rows(op, x, y)
     }
 
     fn batch_statistics<E: Element>(
         &self,
-        op: &BatchNorm,
-        x: &Matrix<Self, E>,
-        running: &mut Matrix<Self, f32>,
-        statistics: &mut Matrix<Self, f32>,
+        operands: Checked<BatchStatisticsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let BatchStatisticsOperands {
+            op,
+            x,
+            running,
+            statistics,
+        } = operands.into_inner();
         const NAME: &str = "batch_statistics";
         let name = entry::<E>("moments")?;
         let (finish, _workspace) = self.moments(NAME, name, x, None, None)?;
         let params = FinishParams {
-            statistics: matrix(statistics),
-            running: matrix(running),
+            statistics: self.matrix(statistics)?,
+            running: self.matrix(running)?,
             epsilon: op.epsilon,
             momentum: op.momentum,
             ..finish
@@ -162,16 +146,19 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
 
     fn running_statistics(
         &self,
-        op: &BatchNorm,
-        running: &Matrix<Self, f32>,
-        statistics: &mut Matrix<Self, f32>,
+        operands: Checked<RunningStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
+        let RunningStatisticsOperands {
+            op,
+            running,
+            statistics,
+        } = operands.into_inner();
         const NAME: &str = "running_statistics";
         let params = FinishParams {
             partials: DevicePtr::NULL,
             x: DevicePtr::NULL,
-            statistics: matrix(statistics),
-            running: matrix(running),
+            statistics: self.matrix(statistics)?,
+            running: self.matrix(running)?,
             first: DevicePtr::NULL,
             second: DevicePtr::NULL,
             rows: 0,
@@ -190,10 +177,9 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
 
     fn normalize<E: Element>(
         &self,
-        op: &Normalization<'_, Self>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<NormalizeOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let NormalizeOperands { op, x, y } = operands.into_inner();
         let (params, config) = self.normalize_params("normalize", op, x, y)?;
         let name = entry::<E>("normalize")?;
         // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, and parameters and statistics its columns.
@@ -202,17 +188,20 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
 
     fn normalize_backward<E: Element>(
         &self,
-        op: &Normalization<'_, Self>,
-        x: &Matrix<Self, E>,
-        d: &mut Matrix<Self, E>,
-        gradients: NormalizationGradients<'_, Self>,
+        operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let NormalizeBackwardOperands {
+            op,
+            x,
+            d,
+            gradients,
+        } = operands.into_inner();
         const NAME: &str = "normalize_backward";
         let name = entry::<E>("moments_backward")?;
         let (finish, _workspace) = self.moments(NAME, name, x, Some(d), Some(op))?;
         let finish = FinishParams {
-            first: matrix(gradients.bias),
-            second: matrix(gradients.weight),
+            first: self.matrix(gradients.bias)?,
+            second: self.matrix(gradients.weight)?,
             ..finish
         };
         let config = finish_config(NAME, finish.float_vectors.into())?;
@@ -221,9 +210,9 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         unsafe { self.kernels.launch(&self.driver, name, config, &finish)? };
         let (params, config) = self.normalize_params(NAME, op, x, d)?;
         let params = NormalizeParams {
-            weight_gradient: matrix(gradients.weight),
-            bias_gradient: matrix(gradients.bias),
-            row_scale: optional_array(gradients.row_scale),
+            weight_gradient: self.matrix(gradients.weight)?,
+            bias_gradient: self.matrix(gradients.bias)?,
+            row_scale: self.optional_array(gradients.row_scale)?,
             scale: gradients.scale,
             ..params
         };
@@ -232,21 +221,21 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         unsafe { self.kernels.launch(&self.driver, name, config, &params) }
     }
 
-    fn dot<E: Element>(
-        &self,
-        factor: f32,
-        x: &Matrix<Self, E>,
-        y: &Matrix<Self, E>,
-        result: &mut Matrix<Self, f32>,
-    ) -> Result<(), Error> {
+    fn dot<E: Element>(&self, operands: Checked<DotOperands<'_, Self, E>>) -> Result<(), Error> {
+        let DotOperands {
+            factor,
+            x,
+            y,
+            result,
+        } = operands.into_inner();
         const NAME: &str = "dot";
         if x.rows() == 0 || x.columns() == 0 {
-            return Ok(self.driver.fill(result.buffer.memory(), 0)?);
+            return self.clear(result);
         }
         let name = entry::<E>("moments_backward")?;
         let (finish, _workspace) = self.moments(NAME, name, x, Some(y), None)?;
         let params = FinishParams {
-            second: matrix(result),
+            second: self.matrix(result)?,
             factor,
             ..finish
         };
@@ -280,4 +269,34 @@ fn walk_config<D: Driver, E: Element>(
 
 fn finish_config(operator: &'static str, ctas: u64) -> Result<LaunchConfig, Error> {
     dense_config(operator, ctas, 1, contract::FINISH_SHARED_BYTES)
+}
+
+impl<D: Driver> Gpu<D> {
+    /// Adds a multiple of the first rows of `x`, as wide as `y` and with a row for each of its rows at least.
+    pub(super) fn add_rows<E: Element>(
+        &self,
+        op: &Combine<'_, Self>,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "combine";
+        let (config, rows_per_cta, lanes_log2) = walk_config(NAME, &*y)?;
+        let params = CombineParams {
+            x: self.matrix(x)?,
+            y: self.matrix(y)?,
+            epsilon: self.optional_matrix(op.epsilon)?,
+            x_scale: self.optional_array(op.x_scale)?,
+            rows: y.rows() as u64,
+            rows_per_cta,
+            columns: narrow(NAME, "columns", y.columns())?,
+            vectors: stride_vectors(NAME, y)?,
+            lanes_log2,
+            x_factor: op.x_factor,
+            y_factor: op.y_factor,
+        };
+        let name = entry::<E>("combine")?;
+        // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, that `epsilon` has an element, and that there are as
+        // many factors as rows.
+        unsafe { self.kernels.launch(&self.driver, name, config, &params) }
+    }
 }

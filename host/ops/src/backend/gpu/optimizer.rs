@@ -1,9 +1,10 @@
 //! The optimiser: several parameters a launch.
 
-use super::{Gpu, array, dense_config, entry, matrix, narrow, optional_matrix, stride_vectors};
-use crate::backend::{AdamHyper, LossScaling, OptimizerOperators, OptimizerState, ParameterMut};
+use super::{Gpu, dense_config, entry, narrow, stride_vectors};
+use crate::backend::{AdamHyper, Dropout, LossScaling, OptimizerOperators, OptimizerState};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
+use crate::ops::{AdamOperands, CheckFiniteOperands, Checked};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::dense::{self as contract, AdamParameter, AdamParams, EndStepParams};
@@ -24,7 +25,7 @@ impl<D: Driver> Gpu<D> {
         )?;
         *ctas = ctas.saturating_add(contract::optimizer_ctas(rows, vectors));
         Ok(AdamParameter {
-            gradient: matrix(gradient),
+            gradient: self.matrix(gradient)?,
             rows,
             vectors,
             first_cta,
@@ -34,14 +35,11 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl<D: Driver> OptimizerOperators for Gpu<D> {
-    fn check_finite(
-        &self,
-        gradients: &[&Matrix<Self, f32>],
-        state: &mut OptimizerState<Self>,
-    ) -> Result<(), Error> {
+    fn check_finite(&self, operands: Checked<CheckFiniteOperands<'_, Self>>) -> Result<(), Error> {
+        let CheckFiniteOperands { gradients, state } = operands.into_inner();
         const NAME: &str = "check_finite";
         for gradients in gradients.chunks(contract::PARAMETERS_PER_LAUNCH) {
-            let mut params = adam_params(&AdamHyper::default(), state);
+            let mut params = self.adam_params(&AdamHyper::default(), state)?;
             let mut ctas = 0;
             for (parameter, gradient) in params.parameters.iter_mut().zip(gradients) {
                 *parameter = self.adam_parameter(NAME, gradient, &mut ctas)?;
@@ -55,20 +53,23 @@ impl<D: Driver> OptimizerOperators for Gpu<D> {
 
     fn adam<E: Element>(
         &self,
-        hyper: &AdamHyper,
-        state: &OptimizerState<Self>,
-        parameters: &mut [ParameterMut<'_, Self, E>],
+        operands: Checked<AdamOperands<'_, '_, Self, E>>,
     ) -> Result<(), Error> {
+        let AdamOperands {
+            hyper,
+            state,
+            parameters,
+        } = operands.into_inner();
         const NAME: &str = "adam";
         for parameters in parameters.chunks_mut(contract::PARAMETERS_PER_LAUNCH) {
-            let mut params = adam_params(hyper, state);
+            let mut params = self.adam_params(hyper, state)?;
             let mut ctas = 0;
             for (to, from) in params.parameters.iter_mut().zip(parameters) {
                 *to = AdamParameter {
-                    master: matrix(from.master),
-                    first_moment: matrix(from.first_moment),
-                    second_moment: matrix(from.second_moment),
-                    rounded: optional_matrix(from.rounded.as_deref()),
+                    master: self.matrix(from.master)?,
+                    first_moment: self.matrix(from.first_moment)?,
+                    second_moment: self.matrix(from.second_moment)?,
+                    rounded: self.optional_matrix(from.rounded.as_deref())?,
                     rounded_stride: match &from.rounded {
                         Some(rounded) => narrow(NAME, "columns", rounded.stride())?,
                         None => 0,
@@ -90,7 +91,7 @@ impl<D: Driver> OptimizerOperators for Gpu<D> {
         state: &mut OptimizerState<Self>,
     ) -> Result<(), Error> {
         let params = EndStepParams {
-            state: array(&state.words),
+            state: self.array(&state.words)?,
             growth_interval: scaling.growth_interval,
             maximum: scaling.maximum,
         };
@@ -107,22 +108,29 @@ impl<D: Driver> OptimizerOperators for Gpu<D> {
     }
 }
 
-/// Address of the word that tells the dropout of one step from that of the next.
-pub(super) fn step<D: Driver>(state: &OptimizerState<Gpu<D>>) -> DevicePtr<u32> {
-    let words: DevicePtr<u32> = array(&state.words);
-    DevicePtr::new(words.address() + (contract::state::ATTEMPTS * size_of::<u32>()) as u64)
-}
+impl<D: Driver> Gpu<D> {
+    /// Address of the word that tells the dropout of one step from that of the next.
+    pub(super) fn step(&self, dropout: Dropout<'_, Self>) -> Result<DevicePtr<u32>, Error> {
+        let words: DevicePtr<u32> = self.array(&dropout.state.words)?;
+        let step = contract::state::ATTEMPTS * size_of::<u32>();
+        Ok(DevicePtr::new(words.address() + step as u64))
+    }
 
-/// A table of parameters that are yet to be filled in.
-fn adam_params<D: Driver>(hyper: &AdamHyper, state: &OptimizerState<Gpu<D>>) -> AdamParams {
-    AdamParams {
-        parameters: [AdamParameter::NONE; contract::PARAMETERS_PER_LAUNCH],
-        state: array(&state.words),
-        learning_rate: hyper.learning_rate,
-        beta1: hyper.beta1,
-        beta2: hyper.beta2,
-        epsilon: hyper.epsilon,
-        weight_decay: hyper.weight_decay,
-        reserved: 0,
+    /// A table of parameters that are yet to be filled in.
+    fn adam_params(
+        &self,
+        hyper: &AdamHyper,
+        state: &OptimizerState<Self>,
+    ) -> Result<AdamParams, Error> {
+        Ok(AdamParams {
+            parameters: [AdamParameter::NONE; contract::PARAMETERS_PER_LAUNCH],
+            state: self.array(&state.words)?,
+            learning_rate: hyper.learning_rate,
+            beta1: hyper.beta1,
+            beta2: hyper.beta2,
+            epsilon: hyper.epsilon,
+            weight_decay: hyper.weight_decay,
+            reserved: 0,
+        })
     }
 }

@@ -71,7 +71,9 @@ impl<D: Driver> Drop for Hold<D> {
 pub struct Recording<D: Driver> {
     // Dropped before what its launches use.
     graph: D::Graph,
-    hold: Hold<D>,
+    _hold: Hold<D>,
+    /// Whose workspace the launches use.
+    stream: Gpu<D>,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -82,14 +84,18 @@ impl<D: Driver> Gpu<D> {
         // From before the first launch is recorded: what `work` itself frees is used by the launches as well.
         let hold = Hold::new(&self.retired);
         let graph = self.driver.capture(work)?;
-        Ok(Recording { graph, hold })
+        Ok(Recording {
+            graph,
+            _hold: hold,
+            stream: self.clone(),
+        })
     }
 
     pub(super) fn replay_operators(&self, recording: &Recording<D>) -> Result<(), Error> {
-        if !Arc::ptr_eq(&recording.hold.0, &self.retired) {
+        if !Arc::ptr_eq(&recording.stream.0, &self.0) {
             return Err(DriverError::Device {
                 call: "a replay",
-                reason: "the operators were recorded on another backend".into(),
+                reason: "the operators were recorded on another backend or stream".into(),
             }
             .into());
         }

@@ -1,13 +1,14 @@
 //! SDDMM: one launch, a warp for some tiles of edges.
 
-use super::{Gpu, array, entry, matrix, narrow};
+use super::{Gpu, entry, narrow};
 use crate::backend::{
-    Accumulate, Adjacency, EdgeCombine, EdgeOperand, HalfLoad, Reduction, Sddmm, SddmmOperators,
+    Accumulate, Adjacency, EdgeCombine, EdgeOperand, HalfLoad, Reduction, SddmmOperators,
     SddmmPolicy, edge_plane,
 };
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::tensor::{Array, Element, Matrix, Precision, padded};
+use crate::ops::{Checked, CombineEdgesOperands, SddmmOperands};
+use crate::tensor::{Element, Precision, padded};
 use halfgnn_contract::sddmm::{self as contract, CombineParams, SddmmEntry, SddmmParams};
 use halfgnn_contract::spmm::{self, Load};
 use halfgnn_contract::{DevicePtr, HalfBits};
@@ -21,12 +22,9 @@ const CTAS_PER_MULTIPROCESSOR: u32 = 24;
 impl<D: Driver> SddmmOperators for Gpu<D> {
     fn sddmm<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        op: &Sddmm,
-        u: &Matrix<Self, E>,
-        v: &Matrix<Self, E>,
-        e: &mut Array<Self, E>,
+        operands: Checked<SddmmOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let SddmmOperands { a, op, u, v, e } = operands.into_inner();
         if e.is_empty() {
             return Ok(());
         }
@@ -49,11 +47,11 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
             .min(resident);
         let stride = narrow(NAME, "bytes of a row", u.stride() * size_of::<E>())?;
         let params = SddmmParams {
-            rows: array(&a.row_ids),
-            columns: array(&a.column_ids),
-            u: matrix(u),
-            v: matrix(v),
-            output: array(e),
+            rows: self.array(a.row_ids(self)?)?,
+            columns: self.array(&a.column_ids)?,
+            u: self.matrix(u)?,
+            v: self.matrix(v)?,
+            output: self.array(e)?,
             plane: edge_plane(a.edges()) as u64,
             edges,
             u_stride: stride,
@@ -78,26 +76,29 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
 
     fn combine_edges<E: Element>(
         &self,
-        a: &Adjacency<Self>,
-        heads: usize,
-        op: &EdgeCombine<'_, Self, E>,
-        e: &mut Array<Self, E>,
+        operands: Checked<CombineEdgesOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let CombineEdgesOperands { a, heads, op, e } = operands.into_inner();
         const NAME: &str = "combine_edges";
         if e.is_empty() {
             return Ok(());
         }
         let (left, right) = op.operands();
-        let (left, left_is, left_plane) = operand(a, left)?;
+        let (left, left_is, left_plane) = self.operand(a, left)?;
         let none = (DevicePtr::NULL, 0, 0);
-        let (right, right_is, right_plane) = right.map_or(Ok(none), |right| operand(a, right))?;
+        let (right, right_is, right_plane) =
+            right.map_or(Ok(none), |right| self.operand(a, right))?;
         let edges = narrow(NAME, "edges", a.edges())?;
+        let (first, second) = op.operands();
+        let of_row = |operand: &EdgeOperand<'_, Self, E>| matches!(operand, EdgeOperand::Row(_));
+        let of_rows = of_row(first) || second.is_some_and(of_row);
+        let row_ids = of_rows.then(|| a.row_ids(self)).transpose()?;
         let params = CombineParams {
-            rows: array(&a.row_ids),
-            columns: array(&a.column_ids),
+            rows: self.optional_array(row_ids)?,
+            columns: self.array(&a.column_ids)?,
             left,
             right,
-            output: array(e),
+            output: self.array(e)?,
             plane: edge_plane(a.edges()) as u64,
             left_plane,
             edges,
@@ -127,17 +128,24 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
     }
 }
 
-/// Address of an operand, what it is a number of, and how long a plane of rows or of columns is.
-fn operand<D: Driver, E: Element>(
-    a: &Adjacency<Gpu<D>>,
-    operand: &EdgeOperand<'_, Gpu<D>, E>,
-) -> Result<(DevicePtr<HalfBits>, u32, u32), Error> {
-    let plane = |vertices| narrow(NAME, "vertices", vertices);
-    Ok(match operand {
-        EdgeOperand::Row(values) => (array(values), contract::OF_ROW, plane(a.rows())?),
-        EdgeOperand::Column(values) => (array(values), contract::OF_COLUMN, plane(a.columns())?),
-        EdgeOperand::Edge(values) => (array(values), contract::OF_EDGE, 0),
-    })
+impl<D: Driver> Gpu<D> {
+    /// Address of an operand, what it is a number of, and how long a plane of rows or of columns is.
+    fn operand<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        operand: &EdgeOperand<'_, Self, E>,
+    ) -> Result<(DevicePtr<HalfBits>, u32, u32), Error> {
+        let plane = |vertices| narrow(NAME, "vertices", vertices);
+        Ok(match operand {
+            EdgeOperand::Row(values) => (self.array(values)?, contract::OF_ROW, plane(a.rows())?),
+            EdgeOperand::Column(values) => (
+                self.array(values)?,
+                contract::OF_COLUMN,
+                plane(a.columns())?,
+            ),
+            EdgeOperand::Edge(values) => (self.array(values)?, contract::OF_EDGE, 0),
+        })
+    }
 }
 
 /// An entry, and how its lanes share a row.

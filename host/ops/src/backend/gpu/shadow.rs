@@ -1,10 +1,11 @@
 //! Shadow operators, a launch each.
 
-use super::{Gpu, dense_config, entry, matrix, narrow, stride_vectors};
+use super::{Gpu, dense_config, entry, narrow, stride_vectors};
 use crate::backend::{Shadow, ShadowOperators};
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::tensor::{Element, Matrix};
+use crate::ops::{Checked, ShadowOperands};
+use crate::tensor::Element;
 use halfgnn_contract::heads::Heads;
 use halfgnn_contract::shadow::ShadowParams;
 
@@ -13,16 +14,15 @@ const NAME: &str = "shadow operator";
 impl<D: Driver> ShadowOperators for Gpu<D> {
     fn shadow<E: Element>(
         &self,
-        op: Shadow,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
+        operands: Checked<ShadowOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
+        let ShadowOperands { op, x, y } = operands.into_inner();
         let stride = stride_vectors(NAME, x)?;
         let rows = Heads::new(x.rows() as u64, 1, stride, stride);
         let params = ShadowParams {
             rows,
-            x: matrix(x),
-            y: matrix(y),
+            x: self.matrix(x)?,
+            y: self.matrix(y)?,
             columns: narrow(NAME, "columns", x.columns())?,
             scale: match op {
                 Shadow::Mean => 1.0 / x.columns() as f32,

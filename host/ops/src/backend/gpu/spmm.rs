@@ -1,17 +1,15 @@
 //! SpMM: two launches, the edge-parallel kernel and its follow-up, or one, the vertex-parallel kernel.
 
-use super::attention::edge_attention;
 use super::schedule::{Columns, Plan, Rows, Work};
-use super::{
-    Gpu, array, dense_config, matrix, narrow, optional_array, optional_matrix, stride_vectors,
-};
+use super::{Gpu, dense_config, narrow, stride_vectors};
 use crate::backend::{
-    Accumulate, Activation, Adjacency, Aggregation, Combine, DenseOperators, EdgeAttention,
-    EdgeWeights, HalfLoad, NormalizeOperators, Scaling, SoftmaxGradient, SparseOperators, Spmm,
-    SpmmEpilogue, SpmmPolicy, Write,
+    Accumulate, Activation, Adjacency, Aggregation, Combine, EdgeAttention, EdgeWeights, HalfLoad,
+    Scaling, SoftmaxGradient, SparseOperators, Spmm, SpmmEpilogue, SpmmPolicy, Write,
 };
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
+use crate::ops;
+use crate::ops::{Checked, SpmmOperands};
 use crate::tensor::{Element, Matrix, Precision};
 use halfgnn_contract::attention::{self, RecordsParams, edge_plane_stride};
 use halfgnn_contract::dense::THREADS_PER_CTA;
@@ -21,13 +19,8 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 pub(super) const NAME: &str = "spmm";
 
 impl<D: Driver> SparseOperators for Gpu<D> {
-    fn spmm<E: Element>(
-        &self,
-        a: &Adjacency<Self>,
-        op: &Spmm<'_, Self, E>,
-        x: &Matrix<Self, E>,
-        y: &mut Matrix<Self, E>,
-    ) -> Result<(), Error> {
+    fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
+        let SpmmOperands { a, op, x, y } = operands.into_inner();
         self.launch_spmm(a, op, x, y, None)
     }
 }
@@ -101,36 +94,40 @@ impl<D: Driver> Gpu<D> {
         let mut attention = attention::EdgeAttention::NONE;
         match op.weights {
             EdgeWeights::Ones => {}
-            EdgeWeights::Features(weights) => edge_weights = array(weights),
-            EdgeWeights::Columns(scale) => column_scale = array(scale),
-            EdgeWeights::Planes { values, .. } => edge_weights = array(values),
+            EdgeWeights::Features(weights) => edge_weights = self.array(weights)?,
+            EdgeWeights::Columns(scale) => column_scale = self.array(scale)?,
+            EdgeWeights::Planes { values, .. } => edge_weights = self.array(values)?,
             EdgeWeights::Attention(of) => {
-                attention = edge_attention(of, a)?;
+                attention = self.edge_attention(of, a)?;
             }
         }
         let addend = op.epilogue.addend;
+        let row_ids = match op.weights {
+            EdgeWeights::Attention(_) => Some(a.row_ids(self)?),
+            _ => None,
+        };
         let params = SpmmParams {
-            rows: array(&a.row_ids),
-            columns: array(&a.column_ids),
-            offsets: array(&a.offsets),
+            rows: self.optional_array(row_ids)?,
+            columns: self.array(&a.column_ids)?,
+            offsets: self.array(&a.offsets)?,
             edge_weights,
             column_scale,
-            row_scale: optional_array(op.row_scale),
-            x: matrix(x),
-            y: matrix(y),
+            row_scale: self.optional_array(op.row_scale)?,
+            x: self.matrix(x)?,
+            y: self.matrix(y)?,
             y_positive: second_sum
                 .as_ref()
                 .map_or(DevicePtr::NULL, |of| of.positive),
-            term_sums: through.map_or(DevicePtr::NULL, |through| array(&*through.sums)),
+            term_sums: self.optional_array(through.map(|through| &*through.sums))?,
             records: DevicePtr::new(workspace.address()),
             staging,
-            starts: array(&a.starts),
-            filled_rows: array(&a.filled_rows),
-            empty_rows: array(&a.empty_rows),
-            addend: optional_matrix(addend.map(|addend| addend.matrix)),
-            epsilon: optional_matrix(addend.and_then(|addend| addend.epsilon)),
-            addend_scale: optional_array(addend.and_then(|addend| addend.row_scale)),
-            bias: optional_matrix(op.epilogue.bias),
+            starts: self.array(&a.starts)?,
+            filled_rows: self.array(&a.filled_rows)?,
+            empty_rows: self.array(&a.empty_rows)?,
+            addend: self.optional_matrix(addend.map(|addend| addend.matrix))?,
+            epsilon: self.optional_matrix(addend.and_then(|addend| addend.epsilon))?,
+            addend_scale: self.optional_array(addend.and_then(|addend| addend.row_scale))?,
+            bias: self.optional_matrix(op.epilogue.bias)?,
             edges,
             empty_count,
             x_stride,
@@ -181,7 +178,7 @@ impl<D: Driver> Gpu<D> {
                 let clearing = if second.is_some() {
                     empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
                 } else {
-                    self.driver.fill(y.buffer.memory(), 0)?;
+                    self.clear(y)?;
                     0
                 };
                 let config_of_first = config(ctas + clearing, shared_bytes);
@@ -222,7 +219,7 @@ impl<D: Driver> Gpu<D> {
                 y_factor: 1.0,
             };
             // Of the addend's rows as many as `y` has.
-            self.combine(&sum, addend.matrix, y)?;
+            self.add_rows(&sum, addend.matrix, y)?;
         }
         if epilogue.bias.is_some() || epilogue.relu {
             let activation = Activation {
@@ -230,7 +227,7 @@ impl<D: Driver> Gpu<D> {
                 relu: epilogue.relu,
                 dropout: None,
             };
-            self.activate(&activation, None, y)?;
+            ops::activate(self, &activation, None, y)?;
         }
         Ok(())
     }
@@ -249,9 +246,9 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<(), Error> {
         let len = through.values.len() as u64;
         let params = RecordsParams {
-            statistics: array(of.statistics),
-            destination: array(of.destination),
-            values: array(through.values),
+            statistics: self.array(of.statistics)?,
+            destination: self.array(of.destination)?,
+            values: self.array(through.values)?,
             records,
             len,
         };

@@ -22,6 +22,9 @@ mod parts;
 pub use edge_softmax::{edge_softmax, edge_softmax_backward};
 pub use fused::{Attention, AttentionBackward, AttentionForward};
 pub use parts::{
-    attention_pair, attention_statistics, edge_step, edge_values, head_dots, head_mean,
-    head_mean_backward, head_outer, head_scores, head_sums, segment_reduce,
+    AttentionPairOperands, AttentionStatisticsOperands, EdgeStepOperands, HeadDotsOperands,
+    HeadMeanBackwardOperands, HeadMeanOperands, HeadOuterOperands, HeadScoresOperands,
+    HeadSumsOperands, SegmentReduceOperands, attention_pair, attention_statistics, edge_step,
+    edge_values, head_dots, head_mean, head_mean_backward, head_outer, head_scores, head_sums,
+    segment_reduce,
 };

@@ -6,7 +6,9 @@ use crate::backend::{
     SegmentReduction, SoftmaxGradient, Storage,
 };
 use crate::error::Error;
-use crate::ops::{MOST_HEADS, check_attention, check_dropout, check_heads, ends, expect_shape};
+use crate::ops::{
+    Checked, MOST_HEADS, Operator, check_attention, check_dropout, check_heads, ends, expect_shape,
+};
 use crate::tensor::{Array, Element, Matrix};
 use bytemuck::Pod;
 use halfgnn_contract::attention::edge_plane_stride;
@@ -99,16 +101,59 @@ pub fn head_scores<B: Backend, E: Element>(
     destination: &mut Array<B, f32>,
     source: &mut Array<B, f32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "head_scores";
-    expect_width(NAME, heads, x)?;
-    expect_vectors(NAME, x, vectors)?;
-    expect_vertices(NAME, "scores as destination", heads, x.rows(), destination)?;
-    expect_vertices(NAME, "scores as source", heads, x.rows(), source)?;
-    backend.head_scores(heads, x, vectors, destination, source)
+    let operands = HeadScoresOperands {
+        heads,
+        x,
+        vectors,
+        destination,
+        source,
+    };
+    backend.head_scores(Checked::new(operands)?)
+}
+
+/// Operands of [`head_scores`].
+#[derive(Debug)]
+pub struct HeadScoresOperands<'a, B: Storage, E: Element> {
+    /// Number of heads.
+    pub heads: usize,
+    /// The features.
+    pub x: &'a Matrix<B, E>,
+    /// The two attention vectors.
+    pub vectors: &'a Matrix<B, E>,
+    /// Become the scores as destination.
+    pub destination: &'a mut Array<B, f32>,
+    /// Become the scores as source.
+    pub source: &'a mut Array<B, f32>,
+}
+
+impl<B: Storage, E: Element> Operator for HeadScoresOperands<'_, B, E> {
+    const NAME: &'static str = "head_scores";
+
+    fn check(&self) -> Result<(), Error> {
+        let heads = self.heads;
+        let HeadScoresOperands {
+            x,
+            vectors,
+            destination,
+            source,
+            ..
+        } = self;
+        expect_width(Self::NAME, heads, x)?;
+        expect_vectors(Self::NAME, x, vectors)?;
+        expect_vertices(
+            Self::NAME,
+            "scores as destination",
+            heads,
+            x.rows(),
+            destination,
+        )?;
+        expect_vertices(Self::NAME, "scores as source", heads, x.rows(), source)?;
+        Ok(())
+    }
 }
 
 /// The two attention vectors, destination and source, lie in a matrix of two rows.
-fn expect_vectors<B: Backend, E: Element, V: Element>(
+fn expect_vectors<B: Storage, E: Element, V: Element>(
     operator: &'static str,
     x: &Matrix<B, E>,
     vectors: &Matrix<B, V>,
@@ -138,13 +183,45 @@ pub fn attention_statistics<B: Backend>(
     statistics: &mut Array<B, [f32; 2]>,
     positive_share: Option<&mut Array<B, f32>>,
 ) -> Result<(), Error> {
-    const NAME: &str = "attention_statistics";
-    expect_scores(NAME, scores, a)?;
-    expect_vertices(NAME, "statistics", scores.heads, a.rows(), statistics)?;
-    if let Some(share) = &positive_share {
-        expect_vertices(NAME, "positive shares", scores.heads, a.rows(), share)?;
+    let operands = AttentionStatisticsOperands {
+        a,
+        scores,
+        statistics,
+        positive_share,
+    };
+    backend.attention_statistics(Checked::new(operands)?)
+}
+
+/// Operands of [`attention_statistics`].
+#[derive(Debug)]
+pub struct AttentionStatisticsOperands<'a, B: Storage> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// Scores of its vertices.
+    pub scores: &'a AttentionScores<'a, B>,
+    /// Become the statistics.
+    pub statistics: &'a mut Array<B, [f32; 2]>,
+    /// Becomes the share of positive sums of scores.
+    pub positive_share: Option<&'a mut Array<B, f32>>,
+}
+
+impl<B: Storage> Operator for AttentionStatisticsOperands<'_, B> {
+    const NAME: &'static str = "attention_statistics";
+
+    fn check(&self) -> Result<(), Error> {
+        let AttentionStatisticsOperands {
+            a,
+            scores,
+            statistics,
+            positive_share,
+        } = self;
+        expect_scores(Self::NAME, scores, a)?;
+        expect_vertices(Self::NAME, "statistics", scores.heads, a.rows(), statistics)?;
+        if let Some(share) = &positive_share {
+            expect_vertices(Self::NAME, "positive shares", scores.heads, a.rows(), share)?;
+        }
+        Ok(())
     }
-    backend.attention_statistics(a, scores, statistics, positive_share)
 }
 
 /// Two SpMMs of `x` in one walk over the edges: with all weights of attention, and with those of the edges whose sum of
@@ -160,28 +237,52 @@ pub fn attention_pair<B: Backend, E: Element>(
     op: AttentionPair<'_, B, E>,
     x: &Matrix<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "attention_pair";
-    let heads = op.weights.heads;
-    let shape = (a.columns(), x.columns());
-    expect_shape(NAME, ["rows of x", "columns of x"], shape, x)?;
-    let shape = (a.rows(), x.columns());
-    let of_all = ["rows of the sum", "columns of the sum"];
-    expect_shape(NAME, of_all, shape, op.all)?;
-    let of_positive = ["rows of the positive sum", "columns of the positive sum"];
-    expect_shape(NAME, of_positive, shape, op.positive)?;
-    expect_width(NAME, heads, x)?;
-    check_attention(NAME, a, op.weights)?;
-    if let Some(SoftmaxGradient { values, sums }) = &op.through {
-        let (destinations, _) = ends(a, op.weights.transposed);
-        expect_vertices(NAME, "numbers of destinations", heads, destinations, values)?;
-        expect_vertices(NAME, "sums", heads, a.rows(), sums)?;
+    let operands = AttentionPairOperands { a, op, x };
+    backend.attention_pair(Checked::new(operands)?)
+}
+
+/// Operands of [`attention_pair`].
+#[derive(Debug)]
+pub struct AttentionPairOperands<'a, B: Storage, E: Element> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// The weights and the two sums.
+    pub op: AttentionPair<'a, B, E>,
+    /// The input.
+    pub x: &'a Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for AttentionPairOperands<'_, B, E> {
+    const NAME: &'static str = "attention_pair";
+
+    fn check(&self) -> Result<(), Error> {
+        let AttentionPairOperands { a, op, x } = self;
+        let heads = op.weights.heads;
+        let shape = (a.columns(), x.columns());
+        expect_shape(Self::NAME, ["rows of x", "columns of x"], shape, x)?;
+        let shape = (a.rows(), x.columns());
+        let of_all = ["rows of the sum", "columns of the sum"];
+        expect_shape(Self::NAME, of_all, shape, op.all)?;
+        let of_positive = ["rows of the positive sum", "columns of the positive sum"];
+        expect_shape(Self::NAME, of_positive, shape, op.positive)?;
+        expect_width(Self::NAME, heads, x)?;
+        check_attention(Self::NAME, a, op.weights)?;
+        if let Some(SoftmaxGradient { values, sums }) = &op.through {
+            let (destinations, _) = ends(a, op.weights.transposed);
+            expect_vertices(
+                Self::NAME,
+                "numbers of destinations",
+                heads,
+                destinations,
+                values,
+            )?;
+            expect_vertices(Self::NAME, "sums", heads, a.rows(), sums)?;
+        }
+        Ok(())
     }
-    backend.attention_pair(a, op, x)
 }
 
 /// A number a row from the values of its edges: their sum, added up in float in a fixed order, or their maximum.
-///
-/// A map of [`EdgeValues::Gathered`] must name edges of `a` alone.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] for a maximum of anything but plain
@@ -194,27 +295,61 @@ pub fn segment_reduce<B: Backend, E: Element>(
     values: &EdgeValues<'_, B, E>,
     result: &mut Array<B, f32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "segment_reduce";
-    expect_heads(NAME, heads)?;
-    expect_vertices(NAME, "result", heads, a.rows(), result)?;
-    match values {
-        EdgeValues::Plane(plane) => expect_edges(NAME, "edge values", heads, a, plane)?,
-        EdgeValues::Product(plane, factors) => {
-            expect_edges(NAME, "edge values", heads, a, plane)?;
-            expect_edges(NAME, "edge factors", heads, a, factors)?;
+    let operands = SegmentReduceOperands {
+        a,
+        heads,
+        reduction,
+        values,
+        result,
+    };
+    backend.segment_reduce(Checked::new(operands)?)
+}
+
+/// Operands of [`segment_reduce`].
+#[derive(Debug)]
+pub struct SegmentReduceOperands<'a, B: Storage, E: Element> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// Number of heads.
+    pub heads: usize,
+    /// What is made of the values of a row.
+    pub reduction: SegmentReduction,
+    /// The values of the edges.
+    pub values: &'a EdgeValues<'a, B, E>,
+    /// Becomes a number a row and head.
+    pub result: &'a mut Array<B, f32>,
+}
+
+impl<B: Storage, E: Element> Operator for SegmentReduceOperands<'_, B, E> {
+    const NAME: &'static str = "segment_reduce";
+
+    fn check(&self) -> Result<(), Error> {
+        let heads = self.heads;
+        let reduction = self.reduction;
+        let SegmentReduceOperands {
+            a, values, result, ..
+        } = self;
+        expect_heads(Self::NAME, heads)?;
+        expect_vertices(Self::NAME, "result", heads, a.rows(), result)?;
+        match values {
+            EdgeValues::Plane(plane) => expect_edges(Self::NAME, "edge values", heads, a, plane)?,
+            EdgeValues::Product(plane, factors) => {
+                expect_edges(Self::NAME, "edge values", heads, a, plane)?;
+                expect_edges(Self::NAME, "edge factors", heads, a, factors)?;
+            }
+            EdgeValues::Gathered(plane, map) => {
+                expect_edges(Self::NAME, "edge values", heads, a, plane)?;
+                Error::expect(Self::NAME, "edge map", a.edges(), map.len())?;
+            }
         }
-        EdgeValues::Gathered(plane, map) => {
-            expect_edges(NAME, "edge values", heads, a, plane)?;
-            Error::expect(NAME, "edge map", a.edges(), map.len())?;
+        if reduction == SegmentReduction::Max && !matches!(values, EdgeValues::Plane(_)) {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: "maxima are of plain values only, not of products or gathered ones".into(),
+            });
         }
+        Ok(())
     }
-    if reduction == SegmentReduction::Max && !matches!(values, EdgeValues::Plane(_)) {
-        return Err(Error::Unsupported {
-            operator: NAME,
-            reason: "maxima are of plain values only, not of products or gathered ones".into(),
-        });
-    }
-    backend.segment_reduce(a, heads, reduction, values, result)
 }
 
 /// One step of an edge softmax or of its gradient; see [`EdgeStep`]. In place where `x` is absent.
@@ -230,27 +365,58 @@ pub fn edge_step<B: Backend, E: Element>(
     x: Option<&Array<B, E>>,
     y: &mut Array<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "edge_step";
-    expect_heads(NAME, heads)?;
-    if let Some(x) = x {
-        expect_edges(NAME, "edge values", heads, a, x)?;
+    let operands = EdgeStepOperands {
+        a,
+        heads,
+        step,
+        x,
+        y,
+    };
+    backend.edge_map(Checked::new(operands)?)
+}
+
+/// Operands of [`edge_step`].
+#[derive(Debug)]
+pub struct EdgeStepOperands<'a, B: Storage, E: Element> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// Number of heads.
+    pub heads: usize,
+    /// The step.
+    pub step: &'a EdgeStep<'a, B, E>,
+    /// The input; in place where absent.
+    pub x: Option<&'a Array<B, E>>,
+    /// Becomes the output.
+    pub y: &'a mut Array<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for EdgeStepOperands<'_, B, E> {
+    const NAME: &'static str = "edge_step";
+
+    fn check(&self) -> Result<(), Error> {
+        let heads = self.heads;
+        let EdgeStepOperands { a, step, x, y, .. } = self;
+        expect_heads(Self::NAME, heads)?;
+        if let Some(x) = x {
+            expect_edges(Self::NAME, "edge values", heads, a, x)?;
+        }
+        expect_edges(Self::NAME, "result", heads, a, y)?;
+        match step {
+            EdgeStep::Scores(of) | EdgeStep::ScoresBackward(of) => {
+                Error::expect(Self::NAME, "heads of the scores", heads, of.heads)?;
+                expect_scores(Self::NAME, of, a)?;
+            }
+            EdgeStep::Exp { row } | EdgeStep::Divide { row } => {
+                expect_vertices(Self::NAME, "numbers of rows", heads, a.rows(), row)?;
+            }
+            EdgeStep::SoftmaxBackward { factor, row } => {
+                expect_edges(Self::NAME, "edge factors", heads, a, factor)?;
+                expect_vertices(Self::NAME, "numbers of rows", heads, a.rows(), row)?;
+            }
+            EdgeStep::Dropout(dropout) => check_dropout(Self::NAME, Some(*dropout))?,
+        }
+        Ok(())
     }
-    expect_edges(NAME, "result", heads, a, y)?;
-    match step {
-        EdgeStep::Scores(of) | EdgeStep::ScoresBackward(of) => {
-            Error::expect(NAME, "heads of the scores", heads, of.heads)?;
-            expect_scores(NAME, of, a)?;
-        }
-        EdgeStep::Exp { row } | EdgeStep::Divide { row } => {
-            expect_vertices(NAME, "numbers of rows", heads, a.rows(), row)?;
-        }
-        EdgeStep::SoftmaxBackward { factor, row } => {
-            expect_edges(NAME, "edge factors", heads, a, factor)?;
-            expect_vertices(NAME, "numbers of rows", heads, a.rows(), row)?;
-        }
-        EdgeStep::Dropout(dropout) => check_dropout(NAME, Some(*dropout))?,
-    }
-    backend.edge_map(a, heads, step, x, y)
 }
 
 /// Dots of the heads of each row, in float; see [`HeadDots`].
@@ -262,19 +428,37 @@ pub fn head_dots<B: Backend, E: Element>(
     op: &HeadDots<'_, B, E>,
     y: &mut Array<B, f32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "head_dots";
-    expect_width(NAME, op.heads, op.a)?;
-    let rows = op.a.rows();
-    let shape = op.a.shape();
-    expect_shape(NAME, ["rows of b", "columns of b"], shape, op.b.1)?;
-    if let Some((_, c)) = op.c {
-        expect_shape(NAME, ["rows of c", "columns of c"], shape, c)?;
+    let operands = HeadDotsOperands { op, y };
+    backend.head_dots(Checked::new(operands)?)
+}
+
+/// Operands of [`head_dots`].
+#[derive(Debug)]
+pub struct HeadDotsOperands<'a, B: Storage, E: Element> {
+    /// What is multiplied.
+    pub op: &'a HeadDots<'a, B, E>,
+    /// Becomes a number a head and row.
+    pub y: &'a mut Array<B, f32>,
+}
+
+impl<B: Storage, E: Element> Operator for HeadDotsOperands<'_, B, E> {
+    const NAME: &'static str = "head_dots";
+
+    fn check(&self) -> Result<(), Error> {
+        let HeadDotsOperands { op, y } = self;
+        expect_width(Self::NAME, op.heads, op.a)?;
+        let rows = op.a.rows();
+        let shape = op.a.shape();
+        expect_shape(Self::NAME, ["rows of b", "columns of b"], shape, op.b.1)?;
+        if let Some((_, c)) = op.c {
+            expect_shape(Self::NAME, ["rows of c", "columns of c"], shape, c)?;
+        }
+        for numbers in [op.u.map(|(_, u)| u), op.v].into_iter().flatten() {
+            expect_vertices(Self::NAME, "numbers of vertices", op.heads, rows, numbers)?;
+        }
+        expect_vertices(Self::NAME, "result", op.heads, rows, y)?;
+        Ok(())
     }
-    for numbers in [op.u.map(|(_, u)| u), op.v].into_iter().flatten() {
-        expect_vertices(NAME, "numbers of vertices", op.heads, rows, numbers)?;
-    }
-    expect_vertices(NAME, "result", op.heads, rows, y)?;
-    backend.head_dots(op, y)
 }
 
 /// Adds `destination[h, v] · vectors[0, h] + source[h, v] · vectors[1, h]` to every head of every row of `x`: the gradient
@@ -290,12 +474,55 @@ pub fn head_outer<B: Backend, E: Element>(
     vectors: &Matrix<B, E>,
     x: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    const NAME: &str = "head_outer";
-    expect_width(NAME, heads, x)?;
-    expect_vectors(NAME, x, vectors)?;
-    expect_vertices(NAME, "numbers as destination", heads, x.rows(), destination)?;
-    expect_vertices(NAME, "numbers as source", heads, x.rows(), source)?;
-    backend.head_outer(heads, destination, source, vectors, x)
+    let operands = HeadOuterOperands {
+        heads,
+        destination,
+        source,
+        vectors,
+        x,
+    };
+    backend.head_outer(Checked::new(operands)?)
+}
+
+/// Operands of [`head_outer`].
+#[derive(Debug)]
+pub struct HeadOuterOperands<'a, B: Storage, E: Element> {
+    /// Number of heads.
+    pub heads: usize,
+    /// Numbers of the rows as destinations.
+    pub destination: &'a Array<B, f32>,
+    /// Numbers of the rows as sources.
+    pub source: &'a Array<B, f32>,
+    /// The two attention vectors.
+    pub vectors: &'a Matrix<B, E>,
+    /// What is added to.
+    pub x: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for HeadOuterOperands<'_, B, E> {
+    const NAME: &'static str = "head_outer";
+
+    fn check(&self) -> Result<(), Error> {
+        let heads = self.heads;
+        let HeadOuterOperands {
+            destination,
+            source,
+            vectors,
+            x,
+            ..
+        } = self;
+        expect_width(Self::NAME, heads, x)?;
+        expect_vectors(Self::NAME, x, vectors)?;
+        expect_vertices(
+            Self::NAME,
+            "numbers as destination",
+            heads,
+            x.rows(),
+            destination,
+        )?;
+        expect_vertices(Self::NAME, "numbers as source", heads, x.rows(), source)?;
+        Ok(())
+    }
 }
 
 /// `sums[0, h] = Σ_v destination[h, v] · x[v, h]` and `sums[1, h] = Σ_v source[h, v] · x[v, h]`, in float and in a fixed
@@ -311,12 +538,55 @@ pub fn head_sums<B: Backend, E: Element>(
     source: &Array<B, f32>,
     sums: &mut Matrix<B, f32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "head_sums";
-    expect_width(NAME, heads, x)?;
-    expect_vectors(NAME, x, sums)?;
-    expect_vertices(NAME, "numbers as destination", heads, x.rows(), destination)?;
-    expect_vertices(NAME, "numbers as source", heads, x.rows(), source)?;
-    backend.head_sums(heads, x, destination, source, sums)
+    let operands = HeadSumsOperands {
+        heads,
+        x,
+        destination,
+        source,
+        sums,
+    };
+    backend.head_sums(Checked::new(operands)?)
+}
+
+/// Operands of [`head_sums`].
+#[derive(Debug)]
+pub struct HeadSumsOperands<'a, B: Storage, E: Element> {
+    /// Number of heads.
+    pub heads: usize,
+    /// The features.
+    pub x: &'a Matrix<B, E>,
+    /// Numbers of the rows as destinations.
+    pub destination: &'a Array<B, f32>,
+    /// Numbers of the rows as sources.
+    pub source: &'a Array<B, f32>,
+    /// Become the two rows of sums.
+    pub sums: &'a mut Matrix<B, f32>,
+}
+
+impl<B: Storage, E: Element> Operator for HeadSumsOperands<'_, B, E> {
+    const NAME: &'static str = "head_sums";
+
+    fn check(&self) -> Result<(), Error> {
+        let heads = self.heads;
+        let HeadSumsOperands {
+            x,
+            destination,
+            source,
+            sums,
+            ..
+        } = self;
+        expect_width(Self::NAME, heads, x)?;
+        expect_vectors(Self::NAME, x, sums)?;
+        expect_vertices(
+            Self::NAME,
+            "numbers as destination",
+            heads,
+            x.rows(),
+            destination,
+        )?;
+        expect_vertices(Self::NAME, "numbers as source", heads, x.rows(), source)?;
+        Ok(())
+    }
 }
 
 /// The mean of the heads of `x`, in float, rounded once. A head of `x` is as wide as a row of `y`, padded to a whole vector
@@ -330,8 +600,30 @@ pub fn head_mean<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    expect_mean("head_mean", heads, x, y)?;
-    backend.head_mean(heads, x, y)
+    let operands = HeadMeanOperands { heads, x, y };
+    backend.head_mean(Checked::new(operands)?)
+}
+
+/// Operands of [`head_mean`].
+#[derive(Debug)]
+pub struct HeadMeanOperands<'a, B: Storage, E: Element> {
+    /// Number of heads.
+    pub heads: usize,
+    /// The features.
+    pub x: &'a Matrix<B, E>,
+    /// Becomes their mean.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for HeadMeanOperands<'_, B, E> {
+    const NAME: &'static str = "head_mean";
+
+    fn check(&self) -> Result<(), Error> {
+        let heads = self.heads;
+        let HeadMeanOperands { x, y, .. } = self;
+        expect_mean("head_mean", heads, x, y)?;
+        Ok(())
+    }
 }
 
 /// The gradient of [`head_mean`]: every head of `dx` becomes `dy` over the number of heads.
@@ -344,11 +636,33 @@ pub fn head_mean_backward<B: Backend, E: Element>(
     dy: &Matrix<B, E>,
     dx: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    expect_mean("head_mean_backward", heads, dx, dy)?;
-    backend.head_mean_backward(heads, dy, dx)
+    let operands = HeadMeanBackwardOperands { heads, dy, dx };
+    backend.head_mean_backward(Checked::new(operands)?)
 }
 
-fn expect_mean<B: Backend, E: Element>(
+/// Operands of [`head_mean_backward`].
+#[derive(Debug)]
+pub struct HeadMeanBackwardOperands<'a, B: Storage, E: Element> {
+    /// Number of heads.
+    pub heads: usize,
+    /// Gradient of the mean.
+    pub dy: &'a Matrix<B, E>,
+    /// Becomes that of the features.
+    pub dx: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for HeadMeanBackwardOperands<'_, B, E> {
+    const NAME: &'static str = "head_mean_backward";
+
+    fn check(&self) -> Result<(), Error> {
+        let heads = self.heads;
+        let HeadMeanBackwardOperands { dy, dx, .. } = self;
+        expect_mean("head_mean_backward", heads, dx, dy)?;
+        Ok(())
+    }
+}
+
+fn expect_mean<B: Storage, E: Element>(
     operator: &'static str,
     heads: usize,
     with_heads: &Matrix<B, E>,
