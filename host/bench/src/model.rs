@@ -40,8 +40,8 @@ pub struct ModelArgs {
     /// not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<SpmmPolicyName>,
-    #[command(flatten)]
     /// What only one kind of model has.
+    #[command(flatten)]
     pub own: OwnOptions,
 }
 

@@ -21,7 +21,7 @@ pub struct CheckpointArgs {
     #[arg(long, value_name = "N", requires = "save", value_parser = clap::value_parser!(u32).range(1..))]
     pub save_every: Option<u32>,
     /// Go on with the run in FILE, with the same bits as if it had never stopped; --epochs may give it more
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ModelArgs", "OwnOptions", "precision", "lr", "weight_decay", "seed", "seeds"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "layers", "recompute", "hidden", "dropout", "residual", "policy", "OwnOptions", "precision", "lr", "weight_decay", "seed", "seeds"])]
     pub resume: Option<PathBuf>,
 }
 

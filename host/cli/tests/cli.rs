@@ -355,7 +355,11 @@ fn a_reader_who_leaves_ends_the_run_quietly() {
 fn what_fits_no_machine_is_refused_before_it_is_made() {
     for (dataset, options, words) in [
         ("reddit-like:20", &["--hidden", "60000"][..], "take"),
-        ("blocks:800", &["--hidden", "2000000000"], "2000000000"),
+        (
+            "blocks:800",
+            &["--hidden", "2000000000"],
+            "out of device memory",
+        ),
         (
             "blocks:800",
             &["--model", "gcnii", "--hidden", "900000"],

@@ -61,7 +61,11 @@ impl Recipe {
                 let edges = hubs.saturating_mul(leaves.saturating_add(1));
                 let longest = u32::try_from(hubs.max(leaves.saturating_add(1)));
                 let (vertices, edges) = (edges.saturating_add(1), edges.saturating_mul(2));
-                of_edges(vertices, edges, edges, longest.unwrap_or(u32::MAX), small)
+                let mut demand =
+                    of_edges(vertices, edges, edges, longest.unwrap_or(u32::MAX), small);
+                // A hub and its leaves are of one class.
+                demand.classes = hubs.clamp(1, super::CLASSES.into()) as usize;
+                demand
             }
         }
     }
