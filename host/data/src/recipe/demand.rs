@@ -6,7 +6,8 @@ use crate::synthetic::{ClassFeatures, Synthetic};
 use halfgnn_graph::GraphCounts;
 use halfgnn_graph::generate::{BlockModel, Rmat};
 
-/// What a recipe takes. Where duplicates are dropped, the edges that are left are not known beforehand, and the least are told.
+/// What a recipe takes. Where duplicates are dropped, the edges that are left are not known beforehand, and
+/// an estimate is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// The graph.
@@ -71,7 +72,8 @@ impl Recipe {
     }
 }
 
-/// At most an eighth of the edges of a block model are drawn twice.
+/// About an eighth of the edges of a block model of many vertices are drawn twice at most; of a small, dense one more, of which
+/// too many are told.
 fn of_blocks(model: &BlockModel, features: usize) -> Demand {
     let common = model.vertices.saturating_sub(model.hubs) as f64;
     let drawn = (model.mean_degree * common) as u64;
@@ -119,11 +121,14 @@ mod tests {
             let own = (made.graph.vertices(), made.feature_len(), made.classes);
             assert_eq!(shape, own, "{text}");
             let (told, edges) = (demand.counts.forward.edges, made.graph.edges());
-            if text.contains("o") && !text.contains("kron") {
+            if text.starts_with("blocks") {
                 assert!(
                     told <= edges && edges <= told * 8 / 7,
                     "{text}: {told}, {edges}"
                 );
+            } else if text.starts_with("reddit") {
+                // So small a graph is dense, and most of what is drawn is drawn twice.
+                assert!(edges <= told, "{text}: {told}, {edges}");
             } else {
                 assert_eq!(told, edges, "{text}");
             }
