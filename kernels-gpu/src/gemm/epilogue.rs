@@ -10,8 +10,8 @@ use halfgnn_contract::{DevicePtr, Format, HalfBits, VECTOR_BYTES, WARP};
 
 use super::pipeline::{Layouts, Multiplier, Origin};
 use crate::device::async_copy;
-use crate::device::global::{Access, Global};
 use crate::device::bfloat::BFloat2;
+use crate::device::global::{Access, Global};
 use crate::device::half::{Half2, Pair};
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;

@@ -6,9 +6,7 @@
 
 use core::marker::PhantomData;
 
-use halfgnn_contract::gemm::{
-    STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle,
-};
+use halfgnn_contract::gemm::{STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle};
 use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 
 use crate::device::async_copy;
@@ -148,7 +146,10 @@ impl<L: Layout> TileLoader<L> {
         let mut below = 0;
         while row + below < STEP_VECTORS * per_vector {
             // SAFETY: a vector of the tile, and of this thread's, as in `load`.
-            unsafe { self.target(target, below).store_u32x4([self.operand.one, 0, 0, 0]) };
+            unsafe {
+                self.target(target, below)
+                    .store_u32x4([self.operand.one, 0, 0, 0])
+            };
             below += self.rows_at_a_time();
         }
     }

@@ -34,7 +34,12 @@ const THROUGH: u32 = 2;
 /// edges, in y the feature tiles, in z the heads.
 #[inline(always)]
 pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &SpmmParams) {
-    const { assert!(!S::ATOMIC || V::ATOMICS, "these elements are not added to in memory") };
+    const {
+        assert!(
+            !S::ATOMIC || V::ATOMICS,
+            "these elements are not added to in memory"
+        )
+    };
     // SAFETY: all threads of the CTA take the same way; the barriers below order the accesses to shared memory.
     unsafe {
         let tile = Tile::<V, A::Sums>::new::<W, S>(params);

@@ -278,15 +278,14 @@ impl Streams {
 
     /// Waits for `stream` and removes it: under the lock, so that no block is freed that its work still uses.
     fn remove(&mut self, stream: CUstream) -> Result<(), DriverError> {
-        let waited = match self.0.iter().position(|&other| other == stream) {
+        match self.0.iter().position(|&other| other == stream) {
             Some(at) => {
                 let waited = synchronize(stream);
                 self.0.swap_remove(at);
                 waited
             }
             None => Ok(()),
-        };
-        waited
+        }
     }
 
     /// Where each has come to, if there are several: with one, order is all that is needed.
