@@ -34,6 +34,8 @@ pub struct Rules {
     /// How many products of two 32-bit variables may end in an address of global memory: those that are known to stay
     /// below 2³², such as a head times the loads of a head.
     pub narrow_products: u32,
+    /// How many bytes `ptxas` may spill to local memory, and as many read back, on any architecture.
+    pub spills: u32,
     /// How many barriers (`bar`, `barrier`) the PTX holds.
     pub barriers: Option<u32>,
     /// How many shuffles (`shfl`) the PTX holds.

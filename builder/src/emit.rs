@@ -159,8 +159,10 @@ impl Job<'_> {
                 tasks.push((arch, source, self.out.join(&record.file), cubin));
             }
         }
+        let checks = &self.package.metadata.checks;
+        let spills = |entry: &str| pattern::lookup(checks, entry).map_or(0, |rules| rules.spills);
         let results = in_parallel(&tasks, |(arch, _, ptx, cubin)| {
-            ptxas.assemble(ptx, arch, cubin)
+            ptxas.assemble_allowing(spills, ptx, arch, cubin)
         });
         let mut failed = Vec::new();
         for ((arch, source, ..), usages) in tasks.iter().zip(results) {
