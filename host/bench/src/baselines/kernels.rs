@@ -43,9 +43,9 @@ pub fn gather<D: Driver, E: Element>(
     let edges = narrow(NAME, "edges", a.columns.len())?;
     let loads = narrow(NAME, "columns of x", x.stride() / E::LANES)?;
     let params = GatherParams {
-        columns: array(&a.columns),
-        x: matrix(x),
-        sink: array(sink),
+        columns: array(gpu, &a.columns)?,
+        x: matrix(gpu, x)?,
+        sink: array(gpu, sink)?,
         edges,
         stride: loads,
         loads,
@@ -89,11 +89,11 @@ pub fn sddmm_edge_by_edge<D: Driver>(
     let edges = narrow(NAME, "edges", a.columns.len())?;
     let stride = narrow(NAME, "columns of u", u.stride())?;
     let params = EdgeByEdgeParams {
-        rows: array(&a.rows),
-        columns: array(&a.columns),
-        u: matrix(u),
-        v: matrix(v),
-        output: array(e),
+        rows: array(gpu, &a.rows)?,
+        columns: array(gpu, &a.columns)?,
+        u: matrix(gpu, u)?,
+        v: matrix(gpu, v)?,
+        output: array(gpu, e)?,
         edges,
         features: narrow(NAME, "feature length", u.columns())?,
         u_stride: stride,
@@ -108,13 +108,19 @@ pub fn sddmm_edge_by_edge<D: Driver>(
     unsafe { gpu.launch(contract::EDGE_BY_EDGE, config, &params) }
 }
 /// Address of a matrix, whatever its elements.
-fn matrix<D: Driver, E: Element, T>(matrix: &Matrix<Gpu<D>, E>) -> DevicePtr<T> {
-    DevicePtr::new(matrix.device_address())
+fn matrix<D: Driver, E: Element, T>(
+    gpu: &Gpu<D>,
+    matrix: &Matrix<Gpu<D>, E>,
+) -> Result<DevicePtr<T>, Error> {
+    gpu.address_of(matrix).map(DevicePtr::new)
 }
 
 /// Address of an array.
-fn array<D: Driver, T: Pod + Send + Sync, U>(array: &Array<Gpu<D>, T>) -> DevicePtr<U> {
-    DevicePtr::new(array.device_address())
+fn array<D: Driver, T: Pod + Send + Sync, U>(
+    gpu: &Gpu<D>,
+    array: &Array<Gpu<D>, T>,
+) -> Result<DevicePtr<U>, Error> {
+    gpu.address_of_array(array).map(DevicePtr::new)
 }
 
 /// A size as kernels count it.

@@ -16,7 +16,7 @@ use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The library, bound to the stream of a backend.
 #[derive(Debug)]
@@ -28,13 +28,12 @@ pub struct Cusparse {
 /// A handle of the library's, and what must outlive it.
 struct Session {
     functions: Functions,
-    handle: Handle,
+    handle: Mutex<Handle>,
     /// Keeps the context and the stream of the handle.
     driver: Cuda,
 }
 
-// SAFETY: a handle may be used from any thread, though not from two at a time, and every use takes the one stream's
-// order from the caller: `Call::run` only queues. Benches call from one thread.
+// SAFETY: a handle may be used from any thread, though not from two at a time: it lies behind a lock.
 unsafe impl Send for Session {}
 // SAFETY: as above.
 unsafe impl Sync for Session {}
@@ -50,7 +49,14 @@ impl Drop for Session {
         // A failure leaves a handle behind, and there is nobody to tell.
         if self.driver.make_current().is_ok() {
             // SAFETY: every call holds the session, so none is left that could use the handle.
-            unsafe { (self.functions.destroy)(self.handle) };
+            unsafe {
+                (self.functions.destroy)(
+                    *self
+                        .handle
+                        .get_mut()
+                        .unwrap_or_else(PoisonError::into_inner),
+                )
+            };
         }
     }
 }
@@ -192,7 +198,7 @@ impl Cusparse {
         functions.check("cusparseCreate", unsafe { (functions.create)(&mut handle) })?;
         let session = Session {
             functions,
-            handle,
+            handle: Mutex::new(handle),
             driver,
         };
         let functions = &session.functions;
@@ -237,8 +243,9 @@ impl Cusparse {
         y: &'a mut Matrix<Gpu<Cuda>, E>,
         algorithm: Algorithm,
     ) -> Result<Call<'a>, Error> {
-        Error::expect("cusparseSpMM", "rows of x", a.ids.shape.1, x.rows())?;
-        Error::expect("cusparseSpMM", "rows of y", a.ids.shape.0, y.rows())?;
+        let (rows, columns) = a.ids.shape;
+        Error::expect("cusparseSpMM", "rows of x", columns, x.rows())?;
+        Error::expect("cusparseSpMM", "rows of y", rows, y.rows())?;
         Error::expect("cusparseSpMM", "columns of y", x.columns(), y.columns())?;
         let sparse = self.sparse(a, algorithm.is_coo())?;
         let dense = [(x, ffi::ORDER_ROW), (&*y, ffi::ORDER_ROW)];
@@ -256,8 +263,9 @@ impl Cusparse {
         u: &'a Matrix<Gpu<Cuda>, E>,
         v: &'a Matrix<Gpu<Cuda>, E>,
     ) -> Result<Call<'a>, Error> {
-        Error::expect("cusparseSDDMM", "rows of u", a.ids.shape.0, u.rows())?;
-        Error::expect("cusparseSDDMM", "rows of v", a.ids.shape.1, v.rows())?;
+        let (rows, columns) = a.ids.shape;
+        Error::expect("cusparseSDDMM", "rows of u", rows, u.rows())?;
+        Error::expect("cusparseSDDMM", "rows of v", columns, v.rows())?;
         Error::expect("cusparseSDDMM", "columns of v", u.columns(), v.columns())?;
         let sparse = self.sparse(a, false)?;
         // `v` transposed: its rows as the columns of a column-major matrix.
@@ -383,6 +391,7 @@ impl Call<'_> {
             driver,
         } = &*self.session;
         driver.make_current()?;
+        let handle = handle.lock().unwrap_or_else(PoisonError::into_inner);
         let (alpha, beta) = (1.0_f32, 0.0_f32);
         let (alpha, beta) = (
             (&raw const alpha).cast::<c_void>(),

@@ -54,6 +54,17 @@ impl<D: Driver> Gpu<D> {
     pub fn address_of<E: Element>(&self, matrix: &Matrix<Self, E>) -> Result<u64, Error> {
         Ok(self.matrix::<E, E>(matrix)?.address())
     }
+
+    /// [`Array::device_address`], as [`Gpu::address_of`] is of a matrix.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`].
+    pub fn address_of_array<T: Pod + Send + Sync>(
+        &self,
+        array: &Array<Self, T>,
+    ) -> Result<u64, Error> {
+        Ok(self.array::<T, T>(array)?.address())
+    }
 }
 
 /// Kernels load 16 bytes at a time.
