@@ -14,9 +14,11 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use ptx_syntax::{Function, Instruction, Operand};
+
 use crate::narrow;
 use crate::pattern;
-use crate::ptx::{Function, Module, StatementKind};
+use crate::ptx::{self, Module};
 use crate::twins;
 
 /// What is allowed in, and expected of, the entries that a pattern names. The default allows nothing and expects no count.
@@ -68,17 +70,12 @@ impl fmt::Display for Fault {
 
 /// Checks a module: `exports` are the symbols it must hold, `rules` gives the rules of an entry by its name.
 /// Returns every fault, in the order of the file.
-pub fn check(module: &Module, exports: &[String], rules: impl Fn(&str) -> Rules) -> Vec<Fault> {
+pub fn check(module: &Module<'_>, exports: &[String], rules: impl Fn(&str) -> Rules) -> Vec<Fault> {
+    let source = &module.source;
     let mut faults = Vec::new();
     for export in exports {
-        let is_there = module
-            .functions
-            .iter()
-            .any(|function| &function.name == export)
-            || module
-                .globals
-                .iter()
-                .any(|global| &global.name == export && global.is_visible);
+        let is_there = defined(module).any(|function| function.name == export)
+            || source.variable(export).is_some_and(|it| it.visible);
         if !is_there {
             faults.push(Fault {
                 entry: export.clone(),
@@ -88,38 +85,39 @@ pub fn check(module: &Module, exports: &[String], rules: impl Fn(&str) -> Rules)
             });
         }
     }
-    for function in &module.functions {
-        if is_panic_machinery(&demangled(&function.name)) {
+    for function in defined(module) {
+        if is_panic_machinery(&demangled(function.name)) {
             // The entry that calls it is at fault.
             continue;
         }
-        let rules = rules(&function.name);
+        let rules = rules(function.name);
         check_calls(module, function, rules, &mut faults);
-        check_memory_and_types(function, rules, &mut faults);
+        check_memory_and_types(module, function, rules, &mut faults);
         if function.is_entry {
-            check_counts(function, rules, &mut faults);
+            check_counts(module, function, rules, &mut faults);
         }
-        check_products(function, rules, &mut faults);
+        check_products(module, function, rules, &mut faults);
         if !rules.twins {
-            check_twins(function, &mut faults);
+            check_twins(module, function, &mut faults);
         }
     }
     faults
 }
 
+/// Kernels and functions with a body.
+fn defined<'m, 'a>(module: &'m Module<'a>) -> impl Iterator<Item = &'m Function<'a>> {
+    let functions = module.source.functions.iter();
+    functions.filter(|function| function.defined)
+}
+
 /// Patterns that match no entry: a misspelled name would otherwise switch a rule off unseen.
 pub(crate) fn unused_patterns<'a>(
-    module: &Module,
+    module: &Module<'_>,
     patterns: impl Iterator<Item = &'a String>,
     table: &str,
 ) -> Vec<Fault> {
     patterns
-        .filter(|pattern| {
-            !module
-                .functions
-                .iter()
-                .any(|function| pattern::matches(pattern, &function.name))
-        })
+        .filter(|pattern| !defined(module).any(|function| pattern::matches(pattern, function.name)))
         .map(|pattern| Fault {
             entry: pattern.clone(),
             line: None,
@@ -129,28 +127,39 @@ pub(crate) fn unused_patterns<'a>(
         .collect()
 }
 
-fn check_calls(module: &Module, function: &Function, rules: Rules, faults: &mut Vec<Fault>) {
-    for (statement, opcode, operands) in function.instructions() {
-        if opcode != "call" && !opcode.starts_with("call.") {
+fn check_calls(
+    module: &Module<'_>,
+    function: &Function<'_>,
+    rules: Rules,
+    faults: &mut Vec<Fault>,
+) {
+    for instruction in &function.body {
+        if base(instruction) != "call" {
             continue;
         }
-        let callee = callee(operands);
-        let name = demangled(callee);
-        let message = if module
-            .functions
+        // `(retval0), name, (param0)`; a register stands for a name where the callee is a pointer.
+        let callee = instruction
+            .operands
             .iter()
-            .any(|other| other.is_entry && other.name == callee)
-        {
+            .find_map(|operand| match operand {
+                Operand::Name(name, 0) => Some(*name),
+                Operand::Reg(_) => Some("%"),
+                _ => None,
+            });
+        let callee = callee.unwrap_or_default();
+        let name = demangled(callee);
+        let is_defined = defined(module).any(|other| other.name == callee);
+        let message = if module.source.entries().any(|entry| entry.name == callee) {
             format!("calls the entry {name}; an entry can only be launched")
         } else if is_panic_machinery(&name) {
             format!(
                 "can panic: it calls {name}; make the condition provable, or use an operation that does not check"
             )
-        } else if module.externs.iter().any(|name| name == callee) {
-            format!("calls {name}, which is defined nowhere")
         } else if callee.starts_with('%') {
             "calls through a function pointer; the callee is not known when the kernel is compiled"
                 .to_owned()
+        } else if !is_defined {
+            format!("calls {name}, which is defined nowhere")
         } else if !rules.calls {
             format!(
                 "calls {name}; mark that function #[inline(always)], or allow it by checks.calls"
@@ -158,8 +167,13 @@ fn check_calls(module: &Module, function: &Function, rules: Rules, faults: &mut 
         } else {
             continue;
         };
-        faults.push(fault(function, statement, message));
+        faults.push(fault(module, function, instruction, message));
     }
+}
+
+/// The opcode without its modifiers.
+fn base<'a>(instruction: &Instruction<'a>) -> &'a str {
+    instruction.opcode.split('.').next().unwrap_or_default()
 }
 
 fn demangled(symbol: &str) -> String {
@@ -172,104 +186,67 @@ fn is_panic_machinery(name: &str) -> bool {
         && (name.contains("panic") || name.ends_with("_fail") || name.ends_with("_failed"))
 }
 
-/// `(retval0), name, (param0)` or `name, (param0)` or `name`.
-fn callee(operands: &str) -> &str {
-    let rest = match operands.strip_prefix('(') {
-        Some(returned) => returned.split_once(')').map_or("", |(_, rest)| rest),
-        None => operands,
-    };
-    rest.trim_start_matches([',', ' ', '\t'])
-        .split([',', ' ', '(', '\t'])
-        .next()
-        .unwrap_or_default()
-}
-
-fn check_memory_and_types(function: &Function, rules: Rules, faults: &mut Vec<Fault>) {
+fn check_memory_and_types(
+    module: &Module<'_>,
+    function: &Function<'_>,
+    rules: Rules,
+    faults: &mut Vec<Fault>,
+) {
     // One fault of each kind tells enough.
-    if !rules.local {
-        let local = function
-            .statements
-            .iter()
-            .find_map(|statement| match &statement.kind {
-                StatementKind::Declaration(text) if text.starts_with(".local") => {
-                    Some((statement, text))
-                }
-                _ => None,
-            });
-        if let Some((declared, text)) = local {
-            let used = function
-                .instructions()
-                .find(|(_, opcode, _)| {
-                    opcode.starts_with("st.local") || opcode.starts_with("ld.local")
-                })
-                .or_else(|| {
-                    function
-                        .instructions()
-                        .find(|(.., operands)| operands.contains("__local_depot"))
-                });
-            let bytes = text
-                .rsplit_once('[')
-                .map_or("?", |(_, rest)| rest.trim_end_matches(']'));
-            let statement = used.map_or(declared, |(statement, _, _)| statement);
-            faults.push(fault(
-                function,
-                statement,
-                format!("keeps {bytes} bytes in local memory; index arrays by constants once loops are unrolled, or allow it by checks.local"),
-            ));
-        }
+    if let (false, Some(local)) = (rules.local, function.locals.first()) {
+        let message = format!(
+            "keeps {} bytes in local memory; index arrays by constants once loops are unrolled, or allow it by checks.local",
+            local.size
+        );
+        let used = function.body.iter().find(|i| ptx::uses_local(i));
+        faults.push(match used {
+            Some(instruction) => fault(module, function, instruction, message),
+            None => fault_at(function, local.line, message),
+        });
     }
-    if !rules.f64 {
-        let is_f64 = |opcode: &str| opcode.split('.').any(|part| part == "f64");
-        if let Some((statement, opcode, _)) = function
-            .instructions()
-            .find(|(_, opcode, _)| is_f64(opcode))
-        {
-            faults.push(fault(
-                function,
-                statement,
-                format!(
-                    "computes in double precision ({opcode}); use f32, or allow it by checks.f64"
-                ),
-            ));
-        }
+    let is_f64 = |i: &&Instruction<'_>| i.opcode.split('.').any(|part| part == "f64");
+    if let (false, Some(instruction)) = (rules.f64, function.body.iter().find(is_f64)) {
+        let message = format!(
+            "computes in double precision ({}); use f32, or allow it by checks.f64",
+            instruction.opcode
+        );
+        faults.push(fault(module, function, instruction, message));
     }
 }
 
-fn check_counts(function: &Function, rules: Rules, faults: &mut Vec<Fault>) {
+fn check_counts(
+    module: &Module<'_>,
+    function: &Function<'_>,
+    rules: Rules,
+    faults: &mut Vec<Fault>,
+) {
     let expected = [
         ("barriers", rules.barriers, &["bar", "barrier"][..]),
         ("shuffles", rules.shuffles, &["shfl"][..]),
     ];
     for (what, declared, opcodes) in expected {
         let Some(declared) = declared else { continue };
-        let found: Vec<_> = function
-            .instructions()
-            .filter(|(_, opcode, _)| {
-                opcode
-                    .split('.')
-                    .next()
-                    .is_some_and(|first| opcodes.contains(&first))
-            })
-            .collect();
+        let body = function.body.iter();
+        let found: Vec<_> = body.filter(|i| opcodes.contains(&base(i))).collect();
         if found.len() != declared as usize {
             let message = format!(
                 "has {} {what} where checks.{what} declares {declared}",
                 found.len()
             );
-            match found.last() {
-                Some((statement, _, _)) => faults.push(fault(function, statement, message)),
-                None => faults.push(Fault {
-                    entry: function.name.clone(),
-                    line: Some(function.line),
-                    source: None,
-                    message,
-                }),
-            }
+            faults.push(match found.last() {
+                Some(instruction) => fault(module, function, instruction, message),
+                None => fault_at(function, function.line, message),
+            });
         }
     }
 }
 
-fn check_products(function: &Function, rules: Rules, faults: &mut Vec<Fault>) {
+fn check_products(
+    module: &Module<'_>,
+    function: &Function<'_>,
+    rules: Rules,
+    faults: &mut Vec<Fault>,
+) {
     let found = narrow::products(function);
     let allowed = rules.narrow_products;
     if let (true, Some(last)) = (found.len() > allowed as usize, found.last()) {
@@ -280,32 +257,38 @@ fn check_products(function: &Function, rules: Rules, faults: &mut Vec<Fault>) {
             found.len(),
             lines.join(", ")
         );
-        faults.push(fault(function, last, message));
+        faults.push(fault(module, function, last, message));
     }
 }
 
-fn check_twins(function: &Function, faults: &mut Vec<Fault>) {
-    for (first, second) in twins::find(function) {
-        let StatementKind::Instruction { opcode, .. } = &second.kind else {
-            continue;
-        };
-        faults.push(fault(
-            function,
-            second,
-            format!(
-                "{opcode} was copied into two arms of a branch, here and in PTX line {}; use the LLVM intrinsic in place of \
-                 asm!",
-                first.line
-            ),
-        ));
+fn check_twins(module: &Module<'_>, function: &Function<'_>, faults: &mut Vec<Fault>) {
+    for (first, second) in twins::find(module, function) {
+        let message = format!(
+            "{} was copied into two arms of a branch, here and in PTX line {}; use the LLVM intrinsic in place of asm!",
+            second.opcode, first.line
+        );
+        faults.push(fault(module, function, second, message));
     }
 }
 
-fn fault(function: &Function, statement: &crate::ptx::Statement, message: String) -> Fault {
+fn fault(
+    module: &Module<'_>,
+    function: &Function<'_>,
+    instruction: &Instruction<'_>,
+    message: String,
+) -> Fault {
     Fault {
-        entry: demangled(&function.name),
-        line: Some(statement.line),
-        source: statement.source.as_ref().map(ToString::to_string),
+        source: module.place(instruction).map(|place| place.to_string()),
+        ..fault_at(function, instruction.line, message)
+    }
+}
+
+/// A fault in a line that comes from no place in the source.
+fn fault_at(function: &Function<'_>, line: u32, message: String) -> Fault {
+    Fault {
+        entry: demangled(function.name),
+        line: Some(line as usize),
+        source: None,
         message,
     }
 }

@@ -69,11 +69,9 @@ impl Job<'_> {
         }
         fs::create_dir_all(self.out).map_err(BuildError::io(self.out))?;
         let mut modules = BTreeMap::new();
-        for (arch, (text, module)) in passed {
-            let file = self.file_name(arch);
-            files::write_atomically(&self.out.join(&file), text.as_bytes())?;
-            let fingerprint = files::Fingerprint::new().add(&text).hex();
-            modules.insert(arch.name(), ModuleRecord::new(file, fingerprint, &module));
+        for (arch, (text, record)) in passed {
+            files::write_atomically(&self.out.join(&record.file), text.as_bytes())?;
+            modules.insert(arch.name(), record);
         }
         Ok(modules)
     }
@@ -84,7 +82,7 @@ impl Job<'_> {
         bitcode: &Bitcode,
         ir: &Path,
         arch: Arch,
-    ) -> Result<(String, Module), BuildError> {
+    ) -> Result<(String, ModuleRecord), BuildError> {
         let (package, metadata) = (self.package, &self.package.metadata);
         let text = lower::lower(
             self.toolchain,
@@ -98,7 +96,20 @@ impl Job<'_> {
             (package.directory.clone(), package.directory_name()),
         ];
         let text = lower::rename_files(&text, &renamed);
-        let module = Module::read(&text);
+        let rejected = || -> Result<PathBuf, BuildError> {
+            let path = self
+                .work()?
+                .join(format!("rejected-{}", self.file_name(arch)));
+            files::write_atomically(&path, text.as_bytes())?;
+            Ok(path)
+        };
+        let module = match Module::parse(&text) {
+            Ok(module) => module,
+            Err(source) => {
+                let path = rejected()?;
+                return Err(BuildError::Ptx { path, source });
+            }
+        };
         let rules = |entry: &str| {
             let rules = pattern::lookup(&metadata.checks, entry);
             rules.copied().unwrap_or_default()
@@ -115,12 +126,12 @@ impl Job<'_> {
             "checks",
         ));
         if faults.is_empty() {
-            return Ok((compact(&text), module));
+            let compact = compact(&text);
+            let fingerprint = files::Fingerprint::new().add(&compact).hex();
+            let record = ModuleRecord::new(self.file_name(arch), fingerprint, &module);
+            return Ok((compact, record));
         }
-        let path = self
-            .work()?
-            .join(format!("rejected-{}", self.file_name(arch)));
-        files::write_atomically(&path, text.as_bytes())?;
+        let path = rejected()?;
         Err(BuildError::Checks { path, faults })
     }
 

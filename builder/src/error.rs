@@ -46,6 +46,14 @@ pub enum BuildError {
         /// Its own words.
         output: String,
     },
+    /// What LLVM wrote cannot be read.
+    #[error("{}: {source}", path.display())]
+    Ptx {
+        /// The PTX file.
+        path: PathBuf,
+        /// The line, and what is wrong with it.
+        source: ptx_syntax::ParseError,
+    },
     /// The emitted PTX breaks a rule.
     #[error("{}: {}", path.display(), list(faults))]
     Checks {

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use ptx_syntax::Slot;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BuildError;
 use crate::files;
 use crate::package::LaunchBounds;
-use crate::ptx::{Module, Param};
+use crate::ptx::Module;
 
 /// `NAME.manifest.json`, beside the PTX files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +38,27 @@ pub struct ModuleRecord {
     pub entries: BTreeMap<String, EntryRecord>,
     /// Bytes of each variable that the host can find, by name.
     pub globals: BTreeMap<String, u64>,
+}
+
+/// One parameter of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Param {
+    /// Size in bytes.
+    pub size: u32,
+    /// Alignment in bytes.
+    pub align: u32,
+    /// PTX's type: `u64`, `f32`, `b8` for an aggregate.
+    pub ty: String,
+}
+
+impl From<&Slot<'_>> for Param {
+    fn from(slot: &Slot<'_>) -> Self {
+        Self {
+            size: slot.size,
+            align: slot.align,
+            ty: slot.ty.to_owned(),
+        }
+    }
 }
 
 /// One kernel.
@@ -81,12 +103,13 @@ impl Manifest {
 }
 
 impl ModuleRecord {
-    pub(crate) fn new(file: String, fingerprint: String, module: &Module) -> Self {
+    pub(crate) fn new(file: String, fingerprint: String, module: &Module<'_>) -> Self {
         let entries = module
+            .source
             .entries()
             .map(|entry| {
                 let record = EntryRecord {
-                    params: entry.params.clone(),
+                    params: entry.params.iter().map(Param::from).collect(),
                     static_shared: module.static_shared(entry),
                     launch_bounds: entry.max_threads.map(|max_threads| LaunchBounds {
                         max_threads,
@@ -94,14 +117,15 @@ impl ModuleRecord {
                     }),
                     registers: BTreeMap::new(),
                 };
-                (entry.name.clone(), record)
+                (entry.name.to_owned(), record)
             })
             .collect();
         let globals = module
-            .globals
+            .source
+            .variables
             .iter()
-            .filter(|global| global.is_visible)
-            .map(|global| (global.name.clone(), global.size))
+            .filter(|variable| variable.visible)
+            .map(|variable| (variable.name.to_owned(), u64::from(variable.size)))
             .collect();
         Self {
             file,

@@ -9,50 +9,58 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::ptx::{Function, Statement, words};
+use ptx_syntax::{Function, Instruction, Operand};
 
 /// The products of two variables in 32 bits that end in an address of global memory, in order.
-pub(crate) fn products(function: &Function) -> Vec<&Statement> {
-    let mut sources: HashMap<&str, Vec<&str>> = HashMap::new();
+pub(crate) fn products<'f, 'a>(function: &'f Function<'a>) -> Vec<&'f Instruction<'a>> {
+    let mut sources: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut found = Vec::new();
     let mut pending = Vec::new();
-    for (statement, opcode, operands) in function.instructions() {
+    for instruction in &function.body {
+        let opcode = instruction.opcode;
         let name = opcode.split('.').next().unwrap_or_default();
         match name {
             "ld" | "ldu" | "st" | "red" | "atom" | "cp" | "prefetch" => {
                 if is_global(opcode) {
-                    pending.extend(address(operands));
+                    pending.extend(address(&instruction.operands));
                 }
                 continue;
             }
             "setp" | "call" | "bra" | "ret" | "bar" | "barrier" => continue,
             _ => {}
         }
-        let Some((to, from)) = assignment(operands) else {
+        let Some((to, from)) = instruction.operands.split_first() else {
             continue;
         };
-        if is_narrow_product(opcode) && from.iter().take(2).all(|factor| is_register(factor)) {
-            found.push((statement, to[0]));
+        let to = to.registers();
+        let is_register = |factor: &Operand<'_>| matches!(factor, Operand::Reg(_));
+        if let (true, Some(product)) = (is_narrow_product(opcode), to.first())
+            && from.iter().take(2).all(is_register)
+        {
+            found.push((instruction, *product));
         }
         let flowing = match name {
             "div" | "rem" | "shr" | "and" | "bfe" => &[][..],
             // A remainder is a number less a multiple.
-            "sub" => &from[..1],
-            _ => &from[..],
+            "sub" => &from[..from.len().min(1)],
+            _ => from,
         };
         for to in to {
             let of = sources.entry(to).or_default();
-            of.extend(flowing.iter().flat_map(|from| registers(from)));
+            of.extend(flowing.iter().flat_map(Operand::registers));
         }
     }
     let mut reached = HashSet::new();
     while let Some(register) = pending.pop() {
         if reached.insert(register) {
-            pending.extend(sources.get(register).into_iter().flatten());
+            pending.extend(sources.get(&register).into_iter().flatten());
         }
     }
     found.retain(|(_, product)| reached.contains(product));
-    found.into_iter().map(|(statement, _)| statement).collect()
+    found
+        .into_iter()
+        .map(|(instruction, _)| instruction)
+        .collect()
 }
 
 /// Whether an instruction goes to global memory, or may.
@@ -63,9 +71,10 @@ fn is_global(opcode: &str) -> bool {
 }
 
 /// The registers of the last address among the operands: of a copy the global one.
-fn address(operands: &str) -> impl Iterator<Item = &str> {
-    let last = operands.rsplit_once('[').map_or("", |(_, rest)| rest);
-    registers(last.split(']').next().unwrap_or_default())
+fn address(operands: &[Operand<'_>]) -> Vec<u32> {
+    let is_address = |operand: &&Operand<'_>| matches!(operand, Operand::Address(..));
+    let last = operands.iter().rfind(is_address);
+    last.map(Operand::registers).unwrap_or_default()
 }
 
 fn is_narrow_product(opcode: &str) -> bool {
@@ -75,37 +84,17 @@ fn is_narrow_product(opcode: &str) -> bool {
         && matches!(parts.next(), Some("s32" | "u32" | "b32"))
 }
 
-/// The registers that an instruction writes, one at least, and its other operands.
-fn assignment(operands: &str) -> Option<(Vec<&str>, Vec<&str>)> {
-    let (to, from) = match operands.strip_prefix('{') {
-        Some(vector) => vector.split_once('}')?,
-        None => operands.split_once(',')?,
-    };
-    let to: Vec<&str> = registers(to).collect();
-    let from = from.split(',').map(str::trim);
-    let from: Vec<&str> = from.filter(|operand| !operand.is_empty()).collect();
-    (!to.is_empty() && !from.is_empty()).then_some((to, from))
-}
-
-fn is_register(operand: &str) -> bool {
-    operand.starts_with('%')
-}
-
-fn registers(operand: &str) -> impl Iterator<Item = &str> {
-    words(operand).filter(|word| is_register(word))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ptx::Module;
 
-    fn lines(body: &str) -> Vec<usize> {
-        let module = Module::read(&format!(".visible .entry k() {{\n{body}\n}}"));
-        products(&module.functions[0])
-            .iter()
-            .map(|statement| statement.line - 1)
-            .collect()
+    fn lines(body: &str) -> Vec<u32> {
+        let text = format!(
+            ".version 8.0 .visible .entry k() {{ .reg .pred %p<9>; .reg .b32 %r<19>; .reg .b64 %rd<9>;\n{body}\n}}"
+        );
+        let source = ptx_syntax::parse(&text).expect("it is PTX");
+        let found = products(&source.functions[0]);
+        found.iter().map(|product| product.line - 1).collect()
     }
 
     #[test]
@@ -136,7 +125,7 @@ mod tests {
             "mul.lo.s32 %r3, %r1, %r2;\nst.global.b32 [%rd3], %r3;",
             "mul.lo.s32 %r3, %r1, %r2;\nsetp.lt.u32 %p1, %r3, %r4;\nselp.b64 %rd3, %rd1, %rd2, %p1;\nld.global.b32 %r5, [%rd3];",
         ] {
-            assert_eq!(lines(body), [0; 0], "{body}");
+            assert_eq!(lines(body), [0_u32; 0], "{body}");
         }
     }
 }

@@ -7,19 +7,23 @@
 
 use std::collections::HashMap;
 
-use crate::convergence::synchronises;
-use crate::ptx::{Function, Statement, StatementKind};
+use ptx_syntax::{Function, Instruction, Operand};
 
-/// Pairs of statements, each the copy of the other in another arm.
-pub(crate) fn find(function: &Function) -> Vec<(&Statement, &Statement)> {
-    let mut copies: HashMap<(&str, &[String]), Vec<usize>> = HashMap::new();
-    for (index, statement) in function.statements.iter().enumerate() {
-        if let (StatementKind::Instruction { opcode, .. }, Some(source)) =
-            (&statement.kind, &statement.source)
-            && synchronises(opcode)
+use crate::convergence::synchronises;
+use crate::ptx::Module;
+
+/// Pairs of instructions, each the copy of the other in another arm.
+pub(crate) fn find<'f, 'a>(
+    module: &Module<'a>,
+    function: &'f Function<'a>,
+) -> Vec<(&'f Instruction<'a>, &'f Instruction<'a>)> {
+    let mut copies: HashMap<_, Vec<usize>> = HashMap::new();
+    for (index, instruction) in function.body.iter().enumerate() {
+        if synchronises(instruction.opcode)
+            && let Some(place) = module.place(instruction)
         {
             copies
-                .entry((opcode, &source.chain))
+                .entry((instruction.opcode, place))
                 .or_default()
                 .push(index);
         }
@@ -43,52 +47,39 @@ pub(crate) fn find(function: &Function) -> Vec<(&Statement, &Statement)> {
     pairs.sort_unstable();
     pairs
         .into_iter()
-        .map(|(first, second)| (&function.statements[first], &function.statements[second]))
+        .map(|(first, second)| (&function.body[first], &function.body[second]))
         .collect()
 }
 
-/// The control flow between statements, with the edges that close a loop left out.
+/// The control flow between instructions, with the edges that close a loop left out.
 struct Graph {
     next: Vec<Vec<usize>>,
 }
 
 impl Graph {
-    fn of(function: &Function) -> Self {
-        let statements = &function.statements;
-        let labels: HashMap<&str, usize> = statements
+    fn of(function: &Function<'_>) -> Self {
+        let end = function.body.len();
+        let mut next: Vec<Vec<usize>> = function
+            .body
             .iter()
             .enumerate()
-            .filter_map(|(index, statement)| match &statement.kind {
-                StatementKind::Label(name) => Some((name.as_str(), index)),
-                _ => None,
-            })
-            .collect();
-        let mut next: Vec<Vec<usize>> = statements
-            .iter()
-            .enumerate()
-            .map(|(index, statement)| {
-                let mut targets = Vec::new();
-                let mut falls_through = true;
-                if let StatementKind::Instruction {
-                    guard,
-                    opcode,
-                    operands,
-                } = &statement.kind
-                {
-                    let jump = opcode.split('.').next().unwrap_or_default();
-                    match jump {
-                        "bra" => targets.extend(labels.get(operands.trim())),
-                        // The targets stand in a `.branchtargets` list; any label may be one.
-                        "brx" => targets.extend(labels.values()),
-                        _ => {}
+            .map(|(index, instruction)| {
+                let jump = instruction.opcode.split('.').next().unwrap_or_default();
+                let mut targets: Vec<u32> = match (jump, instruction.operands.first()) {
+                    ("bra", Some(Operand::Name(label, 0))) => {
+                        let target = function.label(instruction.scope, label);
+                        target.into_iter().collect()
                     }
-                    let leaves = matches!(jump, "bra" | "brx" | "ret" | "exit" | "trap");
-                    falls_through = !leaves || guard.is_some();
+                    // The targets stand in a `.branchtargets` list; any label may be one.
+                    ("brx", _) => function.labels.values().copied().collect(),
+                    _ => Vec::new(),
+                };
+                let leaves = matches!(jump, "bra" | "brx" | "ret" | "exit" | "trap");
+                if !leaves || instruction.guard.is_some() {
+                    targets.push(index as u32 + 1);
                 }
-                if falls_through && index + 1 < statements.len() {
-                    targets.push(index + 1);
-                }
-                targets
+                let targets = targets.into_iter().map(|target| target as usize);
+                targets.filter(|target| *target < end).collect()
             })
             .collect();
         remove_back_edges(&mut next);
@@ -109,7 +100,7 @@ impl Graph {
     }
 }
 
-/// Takes out the edges that lead to a statement which a depth-first walk from the top has not left yet.
+/// Takes out the edges that lead to an instruction which a depth-first walk from the top has not left yet.
 fn remove_back_edges(next: &mut [Vec<usize>]) {
     #[derive(Clone, Copy, PartialEq)]
     enum Visit {
@@ -146,11 +137,13 @@ fn remove_back_edges(next: &mut [Vec<usize>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ptx::Module;
 
     fn twins_of(body: &str) -> usize {
-        let module = Module::read(&format!(".visible .entry k() {{\n{body}\n}}"));
-        find(&module.functions[0]).len()
+        let text = format!(
+            ".version 8.0 .visible .entry k() {{ .reg .pred %p<10>; .reg .b32 %r<9>;\n{body}\n}}"
+        );
+        let module = Module::parse(&text).expect("it is PTX");
+        find(&module, &module.source.functions[0]).len()
     }
 
     #[test]

@@ -5,13 +5,14 @@ use halfgnn_builder::ptx::Module;
 
 fn faults(ptx: &str, exports: &[&str], rules: Rules) -> Vec<Fault> {
     let exports: Vec<String> = exports.iter().map(ToString::to_string).collect();
-    check(&Module::read(ptx), &exports, |_| rules)
+    let module = Module::parse(ptx).expect("it is PTX");
+    check(&module, &exports, |_| rules)
 }
 
 /// An entry around `body`, and the line on which the body's first line stands.
 fn entry(body: &str) -> String {
     format!(
-        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry spmm(\n.param .u64 p\n)\n{{\n{body}\nret;\n}}\n.file 1 \"kernels-gpu/src/spmm.rs\"\n"
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry spmm(\n.param .u64 p\n)\n{{ .reg .pred %p<9>; .reg .b32 %r<19>; .reg .b64 %rd<9>;\n{body}\nret;\n}}\n.file 1 \"kernels-gpu/src/spmm.rs\"\n"
     )
 }
 const FIRST_LINE: usize = 8;

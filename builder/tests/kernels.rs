@@ -62,31 +62,32 @@ fn a_crate_becomes_ptx_and_stays_until_it_changes() {
     assert_eq!(names, ["life-sm_80.ptx", "life-sm_90.ptx"]);
     for file in &first.files {
         let text = fs::read_to_string(&file.path).expect("the PTX was written");
-        let module = Module::read(&text);
-        assert_eq!(module.target, file.arch);
+        let module = Module::parse(&text).expect("it is PTX");
+        assert_eq!(module.source.target, file.arch);
         assert_eq!(
-            module.files.values().next().map(String::as_str),
+            module.source.files.values().next().map(String::as_str),
             Some("life/src/lib.rs"),
             "no path of this machine"
         );
         assert!(
             module
-                .globals
+                .source
+                .variables
                 .iter()
-                .any(|global| global.name == "CONTRACT" && global.is_visible && global.size == 8)
+                .any(|global| global.name == "CONTRACT" && global.visible && global.size == 8)
         );
-        let entry = module.entries().next().expect("an entry");
+        let entry = module.source.entries().next().expect("an entry");
         assert_eq!((entry.max_threads, entry.min_ctas), (Some(128), Some(8)));
         let shuffle = entry
-            .instructions()
-            .find(|(_, opcode, _)| opcode.starts_with("shfl"))
-            .expect("a shuffle")
-            .0;
+            .body
+            .iter()
+            .find(|i| i.opcode.starts_with("shfl"))
+            .expect("a shuffle");
         let line = HEAD.lines().count()
             + SUM[..SUM.find("shuffle_xor(!0").expect("is there")]
                 .lines()
                 .count();
-        let source = shuffle.source.as_ref().expect("a source line").to_string();
+        let source = module.place(shuffle).expect("a source line").to_string();
         assert!(
             source.starts_with(&format!("life/src/lib.rs:{line}:")),
             "{source} is not line {line}"

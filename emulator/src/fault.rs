@@ -1,6 +1,6 @@
 //! What a launch can do wrong, as `compute-sanitizer` would report it.
 
-use crate::error::shown_name;
+use ptx_syntax::shown_name;
 use std::fmt;
 
 /// The kind of a fault.

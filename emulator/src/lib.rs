@@ -44,24 +44,20 @@
 mod alu;
 mod counts;
 mod decode;
-mod error;
 mod exec;
 mod fault;
 mod ir;
 mod launch;
-mod lexer;
 mod memory;
 mod module;
 mod options;
 mod order;
-mod parser;
 mod random;
 mod schedule;
 mod shadow;
 mod shared;
 
 pub use counts::{Class, Counts, Traffic};
-pub use error::ParseError;
 pub use fault::{
     AccessKind, Fault, FaultAccess, FaultAllocation, FaultKind, FaultPlace, MemorySpace, OtherParty,
 };
@@ -69,3 +65,4 @@ pub use launch::Device;
 pub use memory::MemoryError;
 pub use module::{Entry, Module, Param};
 pub use options::{Checks, DeviceOptions, LaunchError, LaunchOptions, LaunchReport};
+pub use ptx_syntax::ParseError;

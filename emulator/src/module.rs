@@ -1,9 +1,9 @@
 //! A parsed PTX text.
 
 use crate::decode::Names;
-use crate::error::{ParseError, shorten};
 use crate::ir::Program;
-use crate::parser::syntax::{Source, VariableSpace};
+use ptx_syntax::{ParseError, shorten};
+use ptx_syntax::{Source, VariableSpace};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,8 +73,8 @@ impl Module {
     /// found out at a launch.
     pub fn parse(ptx: &str) -> Result<Module, ParseError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let source = crate::parser::parse(ptx)?;
-        let names = Names::new(ptx, &source)?;
+        let source = ptx_syntax::parse(ptx)?;
+        let names = Names::new(&source)?;
         let mut reached = Vec::new();
         let mut entries = Vec::new();
         for (i, function) in source
@@ -151,7 +151,7 @@ impl Module {
     }
 }
 
-fn entry(function: &crate::parser::syntax::Function<'_>, program: Program) -> Entry {
+fn entry(function: &ptx_syntax::Function<'_>, program: Program) -> Entry {
     let mut at = 0usize;
     let params = function
         .params

@@ -9,8 +9,9 @@ use clap::Args;
 use crate::{Failure, build_ptx, workspace};
 
 /// What is published, in the order in which one depends on the other.
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 12] = [
     "halfgnn-contract",
+    "ptx-syntax",
     "ptx-emulator",
     "halfgnn-builder",
     "halfgnn-cuda-loader",
@@ -24,8 +25,9 @@ const PACKAGES: [&str; 11] = [
 ];
 
 /// Files without which a package is not whole.
-const WANTED: [(&str, &[&str]); 11] = [
+const WANTED: [(&str, &[&str]); 12] = [
     ("halfgnn-contract", &["src/lib.rs", "LICENSE-MIT"]),
+    ("ptx-syntax", &["src/lib.rs", "LICENSE-MIT"]),
     ("ptx-emulator", &["src/lib.rs", "LICENSE-MIT"]),
     ("halfgnn-builder", &["src/lib.rs", "LICENSE-MIT"]),
     (

@@ -3,7 +3,7 @@
 use super::modifiers::{Modifiers, Type};
 use super::{Decoder, Result};
 use crate::ir::*;
-use crate::parser::syntax::Operand;
+use ptx_syntax::Operand;
 
 impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     pub(super) fn arithmetic(&mut self, base: &str, m: &mut Modifiers<'a>) -> Result<Option<Op>> {

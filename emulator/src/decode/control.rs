@@ -3,7 +3,7 @@
 use super::modifiers::{Modifiers, Type};
 use super::{Decoder, Result, is_call};
 use crate::ir::*;
-use crate::parser::syntax::{Operand, SlotKind};
+use ptx_syntax::{Operand, SlotKind};
 
 impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     pub(super) fn control(&mut self, base: &str, m: &mut Modifiers<'a>) -> Result<Option<Op>> {
@@ -85,18 +85,10 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     }
 
     fn label_named(&self, name: &'a str) -> Result<u32> {
-        self.scopes()
-            .find_map(|scope| self.function.labels.get(&(scope, name)))
+        self.function
+            .label(self.instruction.scope, name)
             .map(|index| self.frame.start + index)
             .ok_or_else(|| self.error(format!("there is no label {name} here")))
-    }
-
-    /// The instruction's scope and those around it.
-    fn scopes(&self) -> impl Iterator<Item = u32> + '_ {
-        let parents = &self.function.scope_parents;
-        std::iter::successors(Some(self.instruction.scope), move |s| {
-            (*s != 0).then(|| parents[*s as usize])
-        })
     }
 
     fn branch_table(&mut self, operand: &Operand<'a>) -> Result<u32> {
@@ -104,8 +96,8 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
             return Err(self.error("a list of labels is expected here"));
         };
         let targets = self
-            .scopes()
-            .find_map(|scope| self.function.tables.get(&(scope, *name)))
+            .function
+            .table(self.instruction.scope, name)
             .ok_or_else(|| self.error(format!("there is no .branchtargets {name} here")))?;
         let targets = targets
             .iter()

@@ -3,7 +3,7 @@
 use super::modifiers::{Modifiers, Type};
 use super::{Decoder, Result};
 use crate::ir::*;
-use crate::parser::syntax::{Operand, SlotKind};
+use ptx_syntax::{Operand, SlotKind};
 
 /// Whether the order of blocks can be seen through this instruction: an atomic's old value, a float sum, a strong access.
 ///

@@ -11,13 +11,13 @@ mod modifiers;
 mod operand;
 mod warp;
 
-use crate::error::ParseError;
 use crate::ir::{
     ARENA_BASE, CONSTANT, Constant, Guard, Instruction, Op, Place, Program, SHARED_BASE,
     SharedVariable,
 };
-use crate::parser::syntax::{self, Function, Operand, Slot, SlotKind, Source, VariableSpace};
 use modifiers::Modifiers;
+use ptx_syntax::ParseError;
+use ptx_syntax::{self as syntax, Function, Operand, Slot, SlotKind, Source, VariableSpace};
 use std::collections::HashMap;
 
 type Result<T, E = ParseError> = std::result::Result<T, E>;
@@ -27,14 +27,13 @@ const MAX_INSTRUCTIONS: usize = 1 << 24;
 
 /// Names of a text, and what they stand for.
 pub(crate) struct Names<'s, 'a> {
-    text: &'a str,
     source: &'s Source<'a>,
     functions: HashMap<&'a str, usize>,
     variables: HashMap<&'a str, usize>,
 }
 
 impl<'s, 'a> Names<'s, 'a> {
-    pub(crate) fn new(text: &'a str, source: &'s Source<'a>) -> Result<Self> {
+    pub(crate) fn new(source: &'s Source<'a>) -> Result<Self> {
         let mut functions: HashMap<&str, usize> = HashMap::new();
         for (i, f) in source.functions.iter().enumerate() {
             match functions.get(f.name).map(|other| &source.functions[*other]) {
@@ -62,7 +61,6 @@ impl<'s, 'a> Names<'s, 'a> {
             }
         }
         Ok(Self {
-            text,
             source,
             functions,
             variables,
@@ -166,7 +164,7 @@ impl<'s, 'a> Names<'s, 'a> {
             Operand::Name(name, 0) => Some(*name),
             _ => None,
         });
-        let shown = self.shown(call);
+        let shown = self.source.shown(call);
         let name = name.ok_or_else(|| {
             ParseError::new(call.line, shown, "indirect calls are not implemented")
         })?;
@@ -183,12 +181,6 @@ impl<'s, 'a> Names<'s, 'a> {
                 format!("the function {name} has no body in this text"),
             )),
         }
-    }
-
-    fn shown(&self, i: &syntax::Instruction<'a>) -> &'a str {
-        self.text
-            .get(i.span.0 as usize..i.span.1 as usize)
-            .unwrap_or(i.opcode)
     }
 }
 
@@ -230,6 +222,13 @@ impl<'s, 'a> Linker<'_, 's, 'a> {
             start: *start as u32,
             ..Frame::default()
         };
+        if function.registers.iter().any(|r| r.bits > 64) {
+            return Err(ParseError::new(
+                function.line,
+                function.name,
+                "registers of 128 bits are not implemented",
+            ));
+        }
         for r in &function.registers {
             let counter = if r.bits == 1 {
                 &mut program.preds
@@ -285,7 +284,7 @@ impl<'s, 'a> Linker<'_, 's, 'a> {
     fn lay_out_shared(&mut self, order: &[usize]) {
         let mut used: Vec<usize> = Vec::new();
         for i in order.iter().flat_map(|f| &self.source(*f).body) {
-            for name in i.operands.iter().flat_map(names_in) {
+            for name in i.operands.iter().flat_map(Operand::names) {
                 match self.names.variable(name) {
                     Some(v)
                         if self.names.source.variables[v].space == VariableSpace::Shared
@@ -383,16 +382,6 @@ impl<'s, 'a> Linker<'_, 's, 'a> {
     }
 }
 
-/// Every outside name inside an operand.
-fn names_in<'a>(operand: &Operand<'a>) -> Vec<&'a str> {
-    match operand {
-        Operand::Name(name, _) => vec![name],
-        Operand::Address(base, _) => names_in(base),
-        Operand::Vector(list) | Operand::List(list) => list.iter().flat_map(names_in).collect(),
-        _ => Vec::new(),
-    }
-}
-
 /// One instruction on its way to an [`Op`].
 struct Decoder<'d, 'n, 's, 'a> {
     linker: &'d mut Linker<'n, 's, 'a>,
@@ -405,7 +394,7 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     fn error(&self, message: impl Into<String>) -> ParseError {
         ParseError::new(
             self.instruction.line,
-            self.linker.names.shown(self.instruction),
+            self.linker.names.source.shown(self.instruction),
             message,
         )
     }

@@ -3,7 +3,7 @@
 use super::modifiers::Type;
 use super::{Decoder, Result};
 use crate::ir::{CONSTANT, Constant, Guard, Pred, Row, SINK};
-use crate::parser::syntax::{Operand, SlotKind, VariableSpace};
+use ptx_syntax::{Operand, SlotKind, VariableSpace};
 
 impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     /// The operands, if there are `N` of them.

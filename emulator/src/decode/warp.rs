@@ -3,7 +3,7 @@
 use super::modifiers::{Modifiers, Type};
 use super::{Decoder, Result};
 use crate::ir::*;
-use crate::parser::syntax::Operand;
+use ptx_syntax::Operand;
 
 const B32: Type = Type::Bits(32);
 

@@ -3,6 +3,7 @@
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use halfgnn_contract::{FINGERPRINT, FINGERPRINT_SYMBOL, Param, entries, param_bytes};
+use ptx_syntax::Slot;
 use std::collections::HashMap;
 
 /// The kernels that the launch contract names, loaded.
@@ -61,7 +62,11 @@ impl<D: Driver> Kernels<D> {
 
 /// Says why `ptx` is not what this crate was built with.
 fn check(ptx: &str) -> Result<(), Error> {
-    match fingerprint(ptx) {
+    let source = ptx_syntax::parse(ptx)
+        .map_err(|error| Error::Contract(format!("this is no PTX that can be read: {error}")))?;
+    let bytes = source.variable(FINGERPRINT_SYMBOL).map(|it| &it.init[..]);
+    let found = bytes.and_then(|bytes| bytes.try_into().ok());
+    match found.map(u64::from_le_bytes) {
         Some(found) if found == FINGERPRINT => {}
         Some(found) => {
             return Err(Error::Contract(format!(
@@ -75,51 +80,29 @@ fn check(ptx: &str) -> Result<(), Error> {
             )));
         }
     }
-    let found: HashMap<&str, Vec<usize>> = ptx.split(".entry ").skip(1).filter_map(entry).collect();
+    let found: HashMap<&str, &[Slot<'_>]> = source
+        .entries()
+        .map(|entry| (entry.name, &entry.params[..]))
+        .collect();
     for entry in entries() {
-        match found.get(entry.name).map(Vec::as_slice) {
+        match found.get(entry.name) {
             None => {
                 return Err(Error::Contract(format!(
                     "the PTX has no kernel `{}`",
                     entry.name
                 )));
             }
-            Some([bytes]) if *bytes == entry.param_bytes => {}
-            Some(found) => {
+            Some([slot]) if slot.size as usize == entry.param_bytes => {}
+            Some(slots) => {
+                let sizes: Vec<u32> = slots.iter().map(|slot| slot.size).collect();
                 return Err(Error::Contract(format!(
-                    "kernel `{}` takes parameters of {found:?} bytes, this program passes one of {}",
+                    "kernel `{}` takes parameters of {sizes:?} bytes, this program passes one of {}",
                     entry.name, entry.param_bytes
                 )));
             }
         }
     }
     Ok(())
-}
-
-/// The constant that the kernels crate stores: `HALFGNN_CONTRACT[8] = {1, 2, …}`, lowest byte first.
-fn fingerprint(ptx: &str) -> Option<u64> {
-    let after = &ptx[ptx.find(&format!("{FINGERPRINT_SYMBOL}["))?..];
-    let list = &after[after.find('{')? + 1..after.find('}')?];
-    let bytes: Vec<u8> = list
-        .split(',')
-        .map(|byte| byte.trim().parse().ok())
-        .collect::<Option<_>>()?;
-    Some(u64::from_le_bytes(bytes.try_into().ok()?))
-}
-
-/// Name and parameter sizes of the entry whose text begins after `.entry `.
-fn entry(text: &str) -> Option<(&str, Vec<usize>)> {
-    let open = text.find('(')?;
-    let close = open + text[open..].find("\n)")?;
-    let sizes = text[open..close]
-        .split(".param")
-        .skip(1)
-        .map(|parameter| {
-            let size = parameter.rsplit_once('[')?.1;
-            size[..size.find(']')?].parse().ok()
-        })
-        .collect::<Option<_>>()?;
-    Some((text[..open].trim(), sizes))
 }
 
 #[cfg(test)]
@@ -133,8 +116,9 @@ mod tests {
             .to_le_bytes()
             .map(|byte| byte.to_string())
             .join(", ");
-        let mut text =
-            format!(".visible .global .align 8 .b8 {FINGERPRINT_SYMBOL}[8] = {{{bytes}}};\n");
+        let mut text = format!(
+            ".version 8.0\n.target sm_80\n.visible .global .align 8 .b8 {FINGERPRINT_SYMBOL}[8] = {{{bytes}}};\n"
+        );
         for entry in entries() {
             if let Some(bytes) = size(entry.name, entry.param_bytes) {
                 let name = entry.name;
@@ -160,7 +144,8 @@ mod tests {
             message(&ptx(FINGERPRINT ^ 1, |_, bytes| Some(bytes)))
                 .contains("built from other sources")
         );
-        assert!(message("").contains("not this crate's"));
+        assert!(message(".version 8.0 .target sm_80").contains("not this crate's"));
+        assert!(message("half a fi").contains("PTX line 1"));
         let victim = entries().last().expect("the contract has entries");
         let without = ptx(FINGERPRINT, |name, bytes| {
             (name != victim.name).then_some(bytes)

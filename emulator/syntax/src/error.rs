@@ -16,7 +16,8 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    pub(crate) fn new(line: u32, text: impl AsRef<str>, message: impl Into<String>) -> Self {
+    /// An error on `line`, from 1, where `text` stands: both are shortened and escaped, so that the whole is one line.
+    pub fn new(line: u32, text: impl AsRef<str>, message: impl Into<String>) -> Self {
         Self {
             line,
             text: shorten(text.as_ref()),
@@ -32,7 +33,7 @@ impl ParseError {
 }
 
 /// Of a name of any length the beginning and the end, with control characters escaped.
-pub(crate) fn shown_name(name: &str) -> Cow<'_, str> {
+pub fn shown_name(name: &str) -> Cow<'_, str> {
     const BEGIN: usize = 240;
     const END: usize = 60;
     let length = name.chars().count();
@@ -62,7 +63,7 @@ fn escaped(text: &str) -> String {
 
 /// One line of at most 160 characters, the control characters among them escaped: what a report can show of a text of any
 /// length.
-pub(crate) fn shorten(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     const LIMIT: usize = 160;
     let mut out = String::new();
     for (count, c) in text

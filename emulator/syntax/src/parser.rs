@@ -2,11 +2,10 @@
 
 mod body;
 mod initial;
-pub(crate) mod syntax;
 
 use crate::error::ParseError;
 use crate::lexer::{Lexeme, Token, lex};
-use syntax::{Function, Slot, Source, Variable, VariableSpace};
+use crate::source::{Function, Slot, Source, Variable, VariableSpace};
 
 /// What all variables of a text may take together: tables of kernels are small, and a garbled size must not allocate.
 const MAX_VARIABLE_BYTES: u64 = 64 << 20;
@@ -14,7 +13,11 @@ const MAX_VARIABLE_BYTES: u64 = 64 << 20;
 const MAX_SLOT_BYTES: u64 = 512 << 10;
 
 /// Reads a whole PTX text.
-pub(crate) fn parse(text: &str) -> Result<Source<'_>, ParseError> {
+///
+/// # Errors
+/// [`ParseError`] at the first place that is no PTX, or declares what is not implemented: other sizes of addresses,
+/// variables of other modules, textures and surfaces.
+pub fn parse(text: &str) -> Result<Source<'_>, ParseError> {
     let mut parser = Parser {
         text,
         lexemes: lex(text)?,
@@ -22,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<Source<'_>, ParseError> {
         variable_bytes: 0,
     };
     let mut source = Source {
-        target: "",
+        text,
         ..Source::default()
     };
     while parser.peek() != Token::End {
@@ -38,7 +41,7 @@ pub(crate) fn parse(text: &str) -> Result<Source<'_>, ParseError> {
     Ok(source)
 }
 
-pub(crate) struct Parser<'a> {
+struct Parser<'a> {
     text: &'a str,
     lexemes: Vec<Lexeme<'a>>,
     at: usize,
@@ -158,7 +161,8 @@ impl<'a> Parser<'a> {
                     self.function(source, is_entry)?;
                 }
                 _ => {
-                    let variable = self.module_variable(word == ".extern")?;
+                    let mut variable = self.module_variable(word == ".extern")?;
+                    variable.visible = word == ".visible";
                     source.variables.push(variable);
                 }
             },
@@ -229,7 +233,8 @@ impl<'a> Parser<'a> {
 
     /// `.param .u64 .ptr .global .align 8 name` or `.param .align 8 .b8 name[56]`; also `.local`.
     fn slot(&mut self) -> Result<Slot<'a>> {
-        let (mut align, mut bytes) = (0, None);
+        let line = self.lexeme().line;
+        let (mut align, mut ty) = (0, None);
         let name = loop {
             let word = self.word("a type or a name")?;
             match word {
@@ -248,21 +253,24 @@ impl<'a> Parser<'a> {
                     }
                 }
                 _ if word.starts_with('.') => {
-                    bytes = Some(type_bytes(word).ok_or_else(|| {
+                    let bytes = type_bytes(word).ok_or_else(|| {
                         self.at -= 1;
                         self.error("this type is not implemented for a variable")
-                    })?);
+                    })?;
+                    ty = Some((&word[1..], bytes));
                 }
                 _ => break word,
             }
         };
-        let element =
-            bytes.ok_or_else(|| self.error(format!("the variable {name} has no type")))?;
+        let (ty, element) =
+            ty.ok_or_else(|| self.error(format!("the variable {name} has no type")))?;
         let size = self.dimensions(element, MAX_SLOT_BYTES)?.unwrap_or(element);
         Ok(Slot {
             name,
+            ty,
             align: align.max(element),
             size,
+            line,
         })
     }
 
@@ -354,6 +362,7 @@ impl<'a> Parser<'a> {
             align: align.max(element),
             size: size.unwrap_or(element),
             dynamic: size == Some(0) && is_extern,
+            visible: false,
             init: Vec::new(),
             initialised: false,
             relocations: Vec::new(),
@@ -398,7 +407,11 @@ impl<'a> Parser<'a> {
                     }
                     function.max_threads = Some(threads);
                 }
-                Token::Word(".minnctapersm" | ".maxnctapersm" | ".maxnreg") => {
+                Token::Word(".minnctapersm") => {
+                    self.at += 1;
+                    function.min_ctas = Some(self.small_int("a number of blocks")?);
+                }
+                Token::Word(".maxnctapersm" | ".maxnreg") => {
                     self.at += 1;
                     self.int("a number")?;
                 }
@@ -448,6 +461,7 @@ fn type_bytes(ty: &str) -> Option<u32> {
         ".b16" | ".u16" | ".s16" | ".f16" => 2,
         ".b32" | ".u32" | ".s32" | ".f32" | ".f16x2" => 4,
         ".b64" | ".u64" | ".s64" | ".f64" => 8,
+        ".b128" => 16,
         _ => return None,
     })
 }

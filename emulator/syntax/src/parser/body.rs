@@ -1,11 +1,11 @@
 //! Function bodies: declarations, labels and instructions, with their names resolved by scope.
 
-use super::syntax::{
-    Function, Instruction, Operand, Register, Slot, SlotKind, Source, VariableSpace,
-};
 use super::{Parser, Result};
 use crate::error::ParseError;
 use crate::lexer::Token;
+use crate::source::{
+    Function, Instruction, Operand, Register, Slot, SlotKind, Source, VariableSpace,
+};
 use std::collections::HashMap;
 
 /// Blocks may be nested this deeply; LLVM's call sequences and inline assembly nest two.
@@ -38,6 +38,7 @@ struct Body<'a, 'f> {
     /// Registers that were used, by the scope that declares them and their name.
     used: HashMap<(u32, &'a str), u32>,
     loc: (u32, u32),
+    loc_line: u32,
 }
 
 impl<'a> Parser<'a> {
@@ -65,6 +66,7 @@ impl<'a> Parser<'a> {
             scopes,
             used: HashMap::new(),
             loc: (0, 0),
+            loc_line: 0,
         };
         while !body.scopes.is_empty() {
             self.statement(&mut body, source)?;
@@ -148,6 +150,7 @@ impl<'a> Parser<'a> {
 
     /// `.loc file line column[, function_name label[+offset], inlined_at file line column]`.
     fn loc(&mut self, body: &mut Body<'a, '_>) -> Result<()> {
+        body.loc_line = self.lexeme().line;
         let file = self.small_int("a file number")?;
         let line = self.small_int("a line")?;
         self.int("a column")?;
@@ -184,6 +187,7 @@ impl<'a> Parser<'a> {
             ".b16" | ".u16" | ".s16" | ".f16" => 16,
             ".b32" | ".u32" | ".s32" | ".f32" | ".f16x2" => 32,
             ".b64" | ".u64" | ".s64" | ".f64" => 64,
+            ".b128" => 128,
             _ => {
                 self.at -= 1;
                 return Err(self.error("registers of this type are not implemented"));
@@ -263,6 +267,7 @@ impl<'a> Parser<'a> {
             line,
             span,
             loc,
+            loc_line: body.loc_line,
             guard,
             opcode,
             operands,

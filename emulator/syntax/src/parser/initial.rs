@@ -1,8 +1,8 @@
 //! Initial values of variables.
 
-use super::syntax::Variable;
 use super::{Parser, Result};
 use crate::lexer::Token;
+use crate::source::Variable;
 
 impl<'a> Parser<'a> {
     /// `{1, 2, {3}}`, one value, or addresses of other variables.
