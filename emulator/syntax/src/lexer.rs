@@ -32,8 +32,16 @@ pub(crate) struct Lexeme<'a> {
     pub end: u32,
 }
 
+/// What of a text becomes tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Bodies {
+    Read,
+    /// Of a function's body, or a section's, the braces alone.
+    Skipped,
+}
+
 /// All tokens of `text`, closed by one [`Token::End`].
-pub(crate) fn lex(text: &str) -> Result<Vec<Lexeme<'_>>, ParseError> {
+pub(crate) fn lex(text: &str, bodies: Bodies) -> Result<Vec<Lexeme<'_>>, ParseError> {
     if text.len() > MAX_TEXT {
         return Err(ParseError::new(
             1,
@@ -50,11 +58,27 @@ pub(crate) fn lex(text: &str) -> Result<Vec<Lexeme<'_>>, ParseError> {
         at: 0,
         line: 1,
     };
-    let mut out = Vec::new();
+    let mut out: Vec<Lexeme<'_>> = Vec::new();
+    let mut depth = 0u32;
     loop {
         lexer.skip_blanks()?;
         let (start, line) = (lexer.at, lexer.line);
         let token = lexer.next()?;
+        match token {
+            // After `=` it opens initial values.
+            Token::Punct(b'{')
+                if bodies == Bodies::Skipped
+                    && depth == 0
+                    && out
+                        .last()
+                        .is_none_or(|last| last.token != Token::Punct(b'=')) =>
+            {
+                lexer.skip_body()?;
+            }
+            Token::Punct(b'{') => depth += 1,
+            Token::Punct(b'}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
         out.push(Lexeme {
             token,
             line,
@@ -112,6 +136,33 @@ impl<'a> Lexer<'a> {
                 }
                 _ => return Ok(()),
             }
+        }
+    }
+
+    /// To the brace that closes the one before the cursor.
+    fn skip_body(&mut self) -> Result<(), ParseError> {
+        let start = self.at;
+        let mut depth = 0u32;
+        loop {
+            match self.peek(0) {
+                b'{' => depth += 1,
+                b'}' if depth == 0 => return Ok(()),
+                b'}' => depth -= 1,
+                b'\n' => self.line += 1,
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b'/' if matches!(self.peek(1), b'/' | b'*') => {
+                    self.skip_blanks()?;
+                    continue;
+                }
+                _ if self.at >= self.bytes.len() => {
+                    return Err(self.error(start, "this body is never closed"));
+                }
+                _ => {}
+            }
+            self.at += 1;
         }
     }
 
@@ -223,7 +274,11 @@ mod tests {
     use super::*;
 
     fn tokens(text: &str) -> Vec<Token<'_>> {
-        lex(text).unwrap().into_iter().map(|l| l.token).collect()
+        lex(text, Bodies::Read)
+            .unwrap()
+            .into_iter()
+            .map(|l| l.token)
+            .collect()
     }
 
     #[test]
@@ -255,7 +310,7 @@ mod tests {
 
     #[test]
     fn lines_are_counted_through_comments() {
-        let lexemes = lex("a\n/*\n\n*/b").unwrap();
+        let lexemes = lex("a\n/*\n\n*/b", Bodies::Read).unwrap();
         assert_eq!((lexemes[0].line, lexemes[1].line), (1, 4));
     }
 
@@ -269,7 +324,7 @@ mod tests {
             ("99999999999999999999", 1),
             ("\"\\", 1),
         ] {
-            assert_eq!(lex(text).unwrap_err().line, line, "{text:?}");
+            assert_eq!(lex(text, Bodies::Read).unwrap_err().line, line, "{text:?}");
         }
     }
 }

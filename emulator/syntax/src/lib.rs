@@ -22,7 +22,7 @@ mod parser;
 mod source;
 
 pub use error::{ParseError, shorten, shown_name};
-pub use parser::parse;
+pub use parser::{outline, parse};
 pub use source::{
     Function, Instruction, Operand, Register, Slot, SlotKind, Source, Variable, VariableSpace,
 };

@@ -4,7 +4,7 @@ mod body;
 mod initial;
 
 use crate::error::ParseError;
-use crate::lexer::{Lexeme, Token, lex};
+use crate::lexer::{Bodies, Lexeme, Token, lex};
 use crate::source::{Function, Slot, Source, Variable, VariableSpace};
 
 /// What all variables of a text may take together: tables of kernels are small, and a garbled size must not allocate.
@@ -18,9 +18,21 @@ const MAX_SLOT_BYTES: u64 = 512 << 10;
 /// [`ParseError`] at the first place that is no PTX, or declares what is not implemented: other sizes of addresses,
 /// variables of other modules, textures and surfaces.
 pub fn parse(text: &str) -> Result<Source<'_>, ParseError> {
+    read(text, Bodies::Read)
+}
+
+/// Reads what a PTX text declares and leaves all bodies empty, in a small part of the time.
+///
+/// # Errors
+/// Those of [`parse`], outside of bodies.
+pub fn outline(text: &str) -> Result<Source<'_>, ParseError> {
+    read(text, Bodies::Skipped)
+}
+
+fn read(text: &str, bodies: Bodies) -> Result<Source<'_>, ParseError> {
     let mut parser = Parser {
         text,
-        lexemes: lex(text)?,
+        lexemes: lex(text, bodies)?,
         at: 0,
         variable_bytes: 0,
     };
@@ -464,4 +476,72 @@ fn type_bytes(ty: &str) -> Option<u32> {
         ".b128" => 16,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+.version 8.0 .target sm_90 .address_size 64
+.visible .global .align 8 .b8 CONTRACT[8] = {7, 0};
+.extern .shared .align 16 .b8 smem[];
+.extern .func (.param .b32 retval) helper ( .param .b64 helper_param_0 ) ;
+.visible .entry spmm(
+	.param .u64 .ptr .align 1 spmm_param_0,
+	.param .align 8 .b8 spmm_param_1[24]
+)
+.maxntid 128, 1, 1
+.minnctapersm 8
+{
+	.local .align 4 .b8 	__local_depot0[16];
+	.reg .b64 %rd<3>; // a brace: }
+	{ .reg .pred q; mov.u64 %rd2, smem; }
+	ret;
+}
+.section .debug_loc { .b8 1 }
+.global .align 4 .b8 LAST[4] = {1, {2, 3}};
+";
+
+    #[test]
+    fn an_outline_is_the_text_without_bodies() {
+        let (whole, outline) = (parse(TEXT).unwrap(), outline(TEXT).unwrap());
+        assert_eq!(
+            (
+                whole.functions[1].body.len(),
+                whole.functions[1].locals.len()
+            ),
+            (2, 1)
+        );
+        assert_eq!(
+            (
+                outline.functions[1].body.len(),
+                outline.functions[1].locals.len()
+            ),
+            (0, 0)
+        );
+        for source in [whole, outline] {
+            let entry = source.entries().next().unwrap();
+            assert_eq!((entry.name, entry.line), ("spmm", 6));
+            let shapes: Vec<_> = entry
+                .params
+                .iter()
+                .map(|p| (p.ty, p.size, p.align))
+                .collect();
+            assert_eq!(shapes, [("u64", 8, 8), ("b8", 24, 8)]);
+            assert_eq!((entry.max_threads, entry.min_ctas), (Some(128), Some(8)));
+            assert!(!source.functions[0].defined && source.functions[0].name == "helper");
+            let contract = source.variable("CONTRACT").unwrap();
+            assert!(contract.visible && contract.init == [7, 0]);
+            let last = source.variable("LAST").unwrap();
+            assert_eq!((last.line, &last.init[..]), (19, &[1, 2, 3][..]));
+        }
+        for text in [
+            ".version 8.0 .entry f() {",
+            ".version 8.0 .entry f() { \"",
+            ".version 8.0 .entry f() { /*",
+        ] {
+            assert!(super::outline(text).is_err(), "{text}");
+        }
+    }
 }

@@ -11,9 +11,19 @@ const BUFFER: usize = 4096;
 /// Parses a text.
 ///
 /// # Panics
-/// If an error is not one short line or names a line that is not there.
+/// If an error is not one short line or names a line that is not there, or if its outline declares something else.
 pub fn parse(bytes: &[u8]) -> Answer {
-    match module(&String::from_utf8_lossy(bytes)) {
+    let text = String::from_utf8_lossy(bytes);
+    if let (Ok(whole), Ok(outline)) = (ptx_syntax::parse(&text), ptx_syntax::outline(&text)) {
+        let entries = |source: &ptx_syntax::Source<'_>| -> Vec<(String, usize)> {
+            let entries = source.entries();
+            entries
+                .map(|entry| (entry.name.to_owned(), entry.params.len()))
+                .collect()
+        };
+        assert_eq!(entries(&whole), entries(&outline), "a text and its outline");
+    }
+    match module(&text) {
         Ok(module) => Answer::Accepted(format!("{} entries", module.entries().count())),
         Err(error) => Answer::Refused(kind_of(&error)),
     }

@@ -62,7 +62,7 @@ impl<D: Driver> Kernels<D> {
 
 /// Says why `ptx` is not what this crate was built with.
 fn check(ptx: &str) -> Result<(), Error> {
-    let source = ptx_syntax::parse(ptx)
+    let source = ptx_syntax::outline(ptx)
         .map_err(|error| Error::Contract(format!("this is no PTX that can be read: {error}")))?;
     let bytes = source.variable(FINGERPRINT_SYMBOL).map(|it| &it.init[..]);
     let found = bytes.and_then(|bytes| bytes.try_into().ok());
