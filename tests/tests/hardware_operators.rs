@@ -89,9 +89,6 @@ fn the_emulator_agrees_with_the_card() {
 /// Kernels of `gpu::peers`, which no operator takes.
 const OF_NO_OPERATOR: [&str; 2] = ["gather_half8", "sddmm_dgl_half"];
 
-/// Kernels of bfloats, whose operators no card has recorded yet.
-const NOT_RECORDED: [&str; 2] = ["bf16", "bfloat"];
-
 #[test]
 fn every_kernel_is_launched() {
     let module = Module::parse(&PTX).expect("PTX");
@@ -99,7 +96,6 @@ fn every_kernel_is_launched() {
     let missing: Vec<&&str> = entries
         .iter()
         .filter(|name| !RAN.kernels.contains(**name) && !OF_NO_OPERATOR.contains(name))
-        .filter(|name| !name.contains(NOT_RECORDED[0]) && !name.contains(NOT_RECORDED[1]))
         .collect();
     assert!(
         missing.is_empty(),

@@ -25,6 +25,8 @@ pub enum Agreement {
         k: usize,
         /// The format of the results.
         format: Format,
+        /// The type of the factors.
+        factors: matrix::Factors,
     },
 }
 
@@ -146,10 +148,11 @@ impl Case {
                 relative,
                 floor,
             } => near(format, ours, card, |x, _| relative * x.abs().max(floor)),
-            Agreement::Product { k, format } => {
+            Agreement::Product { k, format, factors } => {
                 let (lane, register) = (i / self.results_of_a_lane(), i % self.results_of_a_lane());
                 near(format, ours, card, |_, part| {
-                    let terms = matrix::terms(self, input, k, format, lane, register, part);
+                    let terms =
+                        matrix::terms(self, input, (k, factors), format, lane, register, part);
                     let largest = terms.iter().fold(0.0, |m: f64, t| m.max(t.abs()));
                     let sum: f64 = terms.iter().map(|t| t.abs()).sum();
                     UNITS_A_TERM

@@ -122,11 +122,14 @@ fn between_floats() -> Vec<Case> {
         cases.push(cvt(mode, "f64", "f32", Values::Single, 8));
     }
     for mode in ["rn", "rz", "rn.relu"] {
-        cases.push(Case::new(
-            format!("cvt.{mode}.f16x2.f32"),
-            &[Values::Single; 2],
-            4,
-        ));
+        for pair in ["f16x2", "bf16x2"] {
+            cases.push(Case::new(
+                format!("cvt.{mode}.{pair}.f32"),
+                &[Values::Single; 2],
+                4,
+            ));
+        }
+        cases.push(cvt(&format!(".{mode}"), "bf16", "f32", Values::Single, 2).lanes(1024));
     }
     cases
 }

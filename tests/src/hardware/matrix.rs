@@ -3,7 +3,7 @@
 use super::Case;
 use super::agreement::{Agreement, Format};
 use super::values::Values;
-use half::f16;
+use half::{bf16, f16};
 use std::fmt::Write as _;
 
 const LANES: u32 = 384;
@@ -17,12 +17,42 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
+/// The type of A and B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Factors {
+    /// `f16`
+    Halves,
+    /// `bf16`
+    BFloats,
+}
+
+impl Factors {
+    fn number(self, bits: u16) -> f64 {
+        match self {
+            Factors::Halves => f16::from_bits(bits).to_f64(),
+            Factors::BFloats => bf16::from_bits(bits).to_f64(),
+        }
+    }
+
+    /// Values of the factors' registers, drawn as pairs of halves.
+    fn values(self, halves: &'static Values) -> Values {
+        match self {
+            Factors::Halves => *halves,
+            Factors::BFloats => Values::BFloats(halves),
+        }
+    }
+}
+
 /// Operands are the registers of A, then of B, then of C.
 fn products() -> Vec<Case> {
     let mut cases = Vec::new();
     for k in [8, 16] {
-        for (ty, format) in [("f32", Format::Single), ("f16", Format::HalfPair)] {
-            let name = format!("mma.sync.aligned.m16n8k{k}.row.col.{ty}.f16.f16.{ty}");
+        for (ty, format, of, factors) in [
+            ("f32", Format::Single, "f16", Factors::Halves),
+            ("f16", Format::HalfPair, "f16", Factors::Halves),
+            ("f32", Format::Single, "bf16", Factors::BFloats),
+        ] {
+            let name = format!("mma.sync.aligned.m16n8k{k}.row.col.{ty}.{of}.{of}.{ty}");
             let accumulators = accumulators(format);
             let registers = |from: usize, count: usize| {
                 let list: Vec<String> = (from..from + count).map(|i| format!("%i{i}")).collect();
@@ -38,11 +68,11 @@ fn products() -> Vec<Case> {
                 registers(a + b, accumulators)
             );
             let single = format == Format::Single;
-            let near = Agreement::Product { k, format };
+            let near = Agreement::Product { k, format, factors };
             for (what, factor, sum, agreement) in [
                 (
                     "integers",
-                    Values::SmallIntegers,
+                    &Values::SmallIntegers,
                     if single {
                         Values::SingleInteger
                     } else {
@@ -52,7 +82,7 @@ fn products() -> Vec<Case> {
                 ),
                 (
                     "moderate",
-                    Values::Moderate,
+                    &Values::Moderate,
                     if single {
                         Values::Magnitude(-9, 9)
                     } else {
@@ -62,7 +92,7 @@ fn products() -> Vec<Case> {
                 ),
                 (
                     "spoilt",
-                    Values::Spoilt,
+                    &Values::Spoilt,
                     if single {
                         Values::Magnitude(-9, 9)
                     } else {
@@ -72,7 +102,7 @@ fn products() -> Vec<Case> {
                 ),
                 (
                     "any",
-                    Values::HalfPair,
+                    &Values::HalfPair,
                     if single {
                         Values::Single
                     } else {
@@ -81,7 +111,7 @@ fn products() -> Vec<Case> {
                     near,
                 ),
             ] {
-                let mut operands = vec![factor; a + b];
+                let mut operands = vec![factors.values(factor); a + b];
                 operands.resize(a + b + accumulators, sum);
                 cases.push(
                     Case::new(format!("{name}/{what}"), &operands, 4)
@@ -105,7 +135,7 @@ fn accumulators(format: Format) -> usize {
 pub(super) fn terms(
     case: &Case,
     input: &[u8],
-    k: usize,
+    (k, factors): (usize, Factors),
     format: Format,
     lane: usize,
     register: usize,
@@ -117,7 +147,7 @@ pub(super) fn terms(
             .nth(operand)
             .expect("an operand of the case") as u32
     };
-    let half = |word: u32, part: usize| f16::from_bits((word >> (16 * part)) as u16).to_f64();
+    let factor = |word: u32, part: usize| factors.number((word >> (16 * part)) as u16);
     let (group, within) = (lane % 32 / 4, lane % 4);
     let c = word(lane, k / 4 + k / 8 + register);
     let (row, column, c) = match format {
@@ -126,15 +156,19 @@ pub(super) fn terms(
             2 * within + register % 2,
             f64::from(f32::from_bits(c)),
         ),
-        _ => (group + 8 * register, 2 * within + part, half(c, part)),
+        _ => (
+            group + 8 * register,
+            2 * within + part,
+            Factors::Halves.number((c >> (16 * part)) as u16),
+        ),
     };
     let a = |j: usize| {
-        half(
+        factor(
             word(warp + row % 8 * 4 + j % 8 / 2, row / 8 + 2 * (j / 8)),
             j % 2,
         )
     };
-    let b = |j: usize| half(word(warp + column * 4 + j % 8 / 2, k / 4 + j / 8), j % 2);
+    let b = |j: usize| factor(word(warp + column * 4 + j % 8 / 2, k / 4 + j / 8), j % 2);
     std::iter::once(c)
         .chain((0..k).map(|j| a(j) * b(j)))
         .collect()
@@ -169,7 +203,7 @@ mod tests {
     fn terms_are_those_of_the_element() {
         let case = products()
             .into_iter()
-            .find(|c| c.name.contains("k16") && c.name.ends_with("f32/integers"));
+            .find(|c| c.name.contains("k16") && c.name.ends_with("f32.f16.f16.f32/integers"));
         let case = case.expect("a product of 16");
         let input = case.input();
         let operand = |lane: usize, i: usize| {
@@ -177,7 +211,15 @@ mod tests {
         };
         let half = |word: u32, part: u32| f16::from_bits((word >> (16 * part)) as u16).to_f64();
         // Register 3 of lane 6 is row 1 + 8, column 2·2 + 1 of D.
-        let terms = terms(&case, &input, 16, Format::Single, 6, 3, 0);
+        let terms = terms(
+            &case,
+            &input,
+            (16, Factors::Halves),
+            Format::Single,
+            6,
+            3,
+            0,
+        );
         assert_eq!(terms.len(), 17);
         assert_eq!(terms[0], f64::from(f32::from_bits(operand(6, 9))));
         // A(9, 0) is the low half of a1 in lane 4, B(0, 5) that of b0 in lane 20.

@@ -1,6 +1,6 @@
 //! Operands: every corner of a type first, then random values that lean towards ties, cancellation and the corners.
 
-use half::f16;
+use half::{bf16, f16};
 
 /// SplitMix64 (Steele, Lea and Flood, 2014). Stored results belong to these very numbers, so the generator is written
 /// out here and never changes.
@@ -74,6 +74,8 @@ pub enum Values {
     Moderate,
     /// As [`Values::Moderate`], one in 64 a NaN, an infinity, a subnormal or a zero.
     Spoilt,
+    /// The numbers of two halves, as two bfloats in one register.
+    BFloats(&'static Values),
     /// Floats, integers from −1024 to 1024.
     SingleInteger,
     /// Integers of so many bits, 8 to 64.
@@ -132,6 +134,7 @@ impl Values {
             | Values::SmallIntegers
             | Values::Moderate
             | Values::Spoilt
+            | Values::BFloats(_)
             | Values::SingleInteger
             | Values::Below(_) => Vec::new(),
         }
@@ -163,6 +166,11 @@ impl Values {
                 } else {
                     word
                 }
+            }
+            Values::BFloats(halves) => {
+                let word = halves.random(random, &halves.corners());
+                let bfloat = |half: u64| bf16::from_f32(f16::from_bits(half as u16).to_f32());
+                u64::from(bfloat(word).to_bits()) | u64::from(bfloat(word >> 16).to_bits()) << 16
             }
             Values::SingleInteger => (random.below(2049) as f32 - 1024.0).to_bits().into(),
             Values::Integer(bits) => {

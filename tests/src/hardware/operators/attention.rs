@@ -4,8 +4,8 @@ use super::sparse::graph;
 use super::{OperatorCase, Results};
 use crate::attention::Case;
 use crate::input::{matrix, read, unwritten};
-use crate::reference::HALF;
-use half::f16;
+use crate::reference::roundoff;
+use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
 use halfgnn::tensor::{Element, Precision};
@@ -13,17 +13,18 @@ use halfgnn::tensor::{Element, Precision};
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
     of_element::<B, f16>(&mut cases);
+    of_element::<B, bf16>(&mut cases);
     of_element::<B, f32>(&mut cases);
     cases
 }
 
 /// The unfused gradient begins with an SDDMM on tensor cores, whose sums may be rounded to another half; what follows adds
 /// those up along rows and rounds to half a few times.
-fn near(matrices: &[Vec<f32>], columns: usize) -> Results {
+fn near<E: Element>(matrices: &[Vec<f32>], columns: usize) -> Results {
     let values: Vec<f32> = matrices.concat();
     let bound = |row: &[f32]| {
         let largest = row.iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
-        vec![16.0 * HALF * f64::from(largest); row.len()]
+        vec![16.0 * roundoff::<E>() * f64::from(largest); row.len()]
     };
     let bounds = values.chunks(columns).flat_map(bound).collect();
     Results::Near(values, bounds)
@@ -47,8 +48,8 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                     true => case.fused::<B, E>(backend),
                     false => case.unfused::<B, E>(backend),
                 };
-                if !fused && E::PRECISION == Precision::Half {
-                    return near(&[outcome.y, outcome.dh, outcome.d_vectors], columns);
+                if !fused && E::PRECISION != Precision::Float {
+                    return near::<E>(&[outcome.y, outcome.dh, outcome.d_vectors], columns);
                 }
                 Results::rows(&outcome.y, columns)
                     .and(Results::rows(&outcome.dh, columns))

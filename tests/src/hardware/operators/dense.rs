@@ -5,31 +5,40 @@ use super::{OperatorCase, Results, product_bound};
 use crate::input::{elements, matrix, read, unwritten};
 use crate::matmul::{Case, FORMS, Normal};
 use crate::reference::Sum;
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Activation, Backend, Dropout, Form};
 use halfgnn::ops;
 use halfgnn::tensor::{Element, Precision};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
-    products::<B, f16, f16>(&mut cases);
-    products::<B, f16, f32>(&mut cases);
-    products::<B, f32, f32>(&mut cases);
+    products::<B, f16, f16>(&mut cases, &FORMS);
+    products::<B, f16, f32>(&mut cases, &FORMS);
+    products::<B, bf16, bf16>(&mut cases, &[Form::NN, Form::NT]);
+    products::<B, bf16, f32>(&mut cases, &[Form::TN]);
+    products::<B, f32, f32>(&mut cases, &FORMS);
     gradients::<B, f16>(&mut cases);
+    gradients::<B, bf16>(&mut cases);
     gradients::<B, f32>(&mut cases);
     normalized::<B, f16, f16>(&mut cases, Form::NN);
     normalized::<B, f32, f32>(&mut cases, Form::NN);
     normalized::<B, f16, f32>(&mut cases, Form::TN);
+    normalized::<B, bf16, bf16>(&mut cases, Form::NN);
+    normalized::<B, bf16, f32>(&mut cases, Form::TN);
     normalized::<B, f32, f32>(&mut cases, Form::TN);
     element_wise::<B, f16>(&mut cases);
+    element_wise::<B, bf16>(&mut cases);
     element_wise::<B, f32>(&mut cases);
     cases
 }
 
-fn products<B: Backend + 'static, E: Element, O: Element>(cases: &mut Vec<OperatorCase<B>>) {
+fn products<B: Backend + 'static, E: Element, O: Element>(
+    cases: &mut Vec<OperatorCase<B>>,
+    forms: &[Form],
+) {
     // A tile's columns are 16, 32 or 64; the last shape's sum is so long that several CTAs share it.
     let shapes = [[21, 13, 40], [21, 27, 40], [21, 50, 40], [9, 10, 1500]];
-    for form in FORMS {
+    for &form in forms {
         for [m, n, k] in shapes {
             let (input, output) = (E::PRECISION, O::PRECISION);
             let name = format!("matmul {input} to {output} {form:?} {m} x {n} x {k}");

@@ -2,7 +2,7 @@
 
 use super::{OperatorCase, Results};
 use crate::input::{matrix, read, unwritten};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{Backend, BatchNorm, Combine, Normalization, NormalizationGradients};
 use halfgnn::ops;
 use halfgnn::tensor::Element;
@@ -12,6 +12,7 @@ const SHAPE: (usize, usize) = (150, 37);
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
     of_element::<B, f16>(&mut cases);
+    of_element::<B, bf16>(&mut cases);
     of_element::<B, f32>(&mut cases);
     cases
 }

@@ -2,7 +2,7 @@
 
 use super::{OperatorCase, Results};
 use crate::input::{matrix, read, unwritten};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::Error;
 use halfgnn::backend::Backend;
 use halfgnn::ops::shadow;
@@ -13,6 +13,7 @@ type Operator<B, E> = fn(&B, &Matrix<B, E>, &mut Matrix<B, E>) -> Result<(), Err
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
     of_element::<B, f16>(&mut cases);
+    of_element::<B, bf16>(&mut cases);
     of_element::<B, f32>(&mut cases);
     cases
 }

@@ -7,7 +7,7 @@ use crate::reference::Sum;
 use crate::sddmm;
 use crate::segment::unwritten_numbers;
 use crate::spmm::{self, Ending, SCHEDULES, Weighted, policies, weighted_policies};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{
     Adjacency, Aggregation, AttentionPair, Backend, Dropout, EdgeAttention, EdgeCombine,
     EdgeOperand, EdgeWeights, HalfLoad, OptimizerSnapshot, OptimizerState, Reduction, Schedule,
@@ -30,10 +30,13 @@ pub(super) fn graph(operands: &mut Operands) -> Csr {
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
     of_element::<B, f16>(&mut cases);
+    of_element::<B, bf16>(&mut cases);
     of_element::<B, f32>(&mut cases);
     sddmms::<B, f16>(&mut cases);
+    sddmms::<B, bf16>(&mut cases);
     sddmms::<B, f32>(&mut cases);
     combinations::<B, f16>(&mut cases);
+    combinations::<B, bf16>(&mut cases);
     combinations::<B, f32>(&mut cases);
     cases
 }
@@ -331,7 +334,7 @@ fn sddmms<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
                 policy.load
             );
             let on_tensor_cores =
-                E::PRECISION == Precision::Half && policy.reduction == Reduction::TensorCores;
+                E::PRECISION != Precision::Float && policy.reduction == Reduction::TensorCores;
             cases.push(OperatorCase::new(name, move |backend: &B, operands| {
                 let graph = graph(operands);
                 let mut case = sddmm::Case::random::<E>(&graph, heads, features, policy);

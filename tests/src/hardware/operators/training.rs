@@ -3,7 +3,7 @@
 use super::sparse::after_steps;
 use super::{OperatorCase, Results};
 use crate::input::{KIND, matrix, read, unwritten, words};
-use half::f16;
+use half::{bf16, f16};
 use halfgnn::backend::{AdamHyper, Backend, LossScaling, NO_TARGET, ParameterMut};
 use halfgnn::ops;
 use halfgnn::tensor::{Array, Element};
@@ -17,6 +17,7 @@ const SCALING: LossScaling = LossScaling {
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
     of_element::<B, f16>(&mut cases);
+    of_element::<B, bf16>(&mut cases);
     of_element::<B, f32>(&mut cases);
     cases
 }
