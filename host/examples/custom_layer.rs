@@ -6,12 +6,13 @@
 //! `cargo run --example custom_layer`
 
 use half::f16;
-use halfgnn::backend::{Backend, Epilogue, Form, SpmmEpilogue, SpmmPolicy, cpu::Cpu};
+use halfgnn::backend::{Backend, cpu::Cpu};
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::nn::{
     Aggregation, Context, InputGradient, Layer, Network, Norm, Output, OutputGradient, Parameter,
     Place, Propagation, Stage,
 };
+use halfgnn::ops::{Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{Objective, TrainConfig, Trainer};
 use halfgnn::{Error, ops};

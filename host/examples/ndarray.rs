@@ -4,9 +4,9 @@
 
 use half::f16;
 use halfgnn::Error;
-use halfgnn::backend::{Adjacency, Backend, EdgeWeights, MemoryKind, Spmm, cpu::Cpu};
+use halfgnn::backend::{Adjacency, Backend, MemoryKind, cpu::Cpu};
 use halfgnn::graph::Graph;
-use halfgnn::ops;
+use halfgnn::ops::{self, EdgeWeights, Spmm};
 use halfgnn::tensor::{Array, Matrix};
 use ndarray::{Array2, ArrayView2, array};
 

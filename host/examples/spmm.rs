@@ -3,9 +3,9 @@
 //! `cargo run --example spmm`
 
 use half::f16;
-use halfgnn::backend::{Adjacency, MemoryKind, Spmm, cpu::Cpu};
+use halfgnn::backend::{Adjacency, MemoryKind, cpu::Cpu};
 use halfgnn::graph::Graph;
-use halfgnn::ops;
+use halfgnn::ops::{self, Spmm};
 use halfgnn::tensor::{Array, Matrix};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

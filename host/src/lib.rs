@@ -9,9 +9,9 @@
 //!
 //! ```
 //! use half::f16;
-//! use halfgnn::backend::{Adjacency, MemoryKind, Spmm, cpu::Cpu};
+//! use halfgnn::backend::{Adjacency, MemoryKind, cpu::Cpu};
 //! use halfgnn::graph::Graph;
-//! use halfgnn::ops;
+//! use halfgnn::ops::{self, Spmm};
 //! use halfgnn::tensor::{Array, Matrix};
 //!
 //! // Vertex 0 hears from 65,536 others, which have 41 features each, all 3.

@@ -1,11 +1,14 @@
 //! The GPU kernels of `halfgnn`, compiled by rustc to PTX.
 //!
-//! - [`attention`]: weights of edges by attention, step by step or fused, and what it does to heads of features.
-//! - [`dense`]: element-wise operators, the loss, and the optimiser.
+//! - [`attention`]: weights of edges by attention, step by step or fused.
 //! - [`device`]: one module per hardware concept (threads, warps, shared memory, global memory, half vectors).
 //! - [`edges`]: the edges of a warp, cached in shared memory.
-//! - [`gemm`]: matrix products for the linear layers, on tensor cores or in float.
-//! - [`norm`]: batch normalisation, and weighted sums of two matrices.
+//! - [`elementwise`]: bias, ReLU and dropout, and sums of columns.
+//! - [`heads`]: what attention does to heads of features.
+//! - [`loss`]: cross-entropy with its gradient, and the count of right answers.
+//! - [`matmul`]: matrix products for the linear layers, on tensor cores or in float.
+//! - [`normalize`]: batch normalisation, and weighted sums of two matrices.
+//! - [`optimizer`]: Adam, the overflow check, the loss scale.
 //! - [`peers`]: what other kernels are compared with.
 //! - [`sddmm`]: a dot product, or another function of two vertices, for each edge.
 //! - [`segment`]: sums, maxima and softmax statistics of the edges of each row.
@@ -27,11 +30,14 @@
 mod entries;
 
 pub mod attention;
-pub mod dense;
 pub mod device;
 pub mod edges;
-pub mod gemm;
-pub mod norm;
+pub mod elementwise;
+pub mod heads;
+pub mod loss;
+pub mod matmul;
+pub mod normalize;
+pub mod optimizer;
 pub mod peers;
 pub mod sddmm;
 pub mod segment;

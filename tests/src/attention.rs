@@ -9,12 +9,13 @@ use crate::input::{Random, elements, matrix, read, unwritten};
 use crate::reference::{Allowed, FLOAT, HALF, Sum, assert_close, roundoff};
 use crate::segment::{SLOPE, planes, unwritten_numbers};
 use half::{bf16, f16};
-use halfgnn::backend::{
-    Adjacency, AttentionScores, Backend, Dropout, EdgeMap, EdgeStep, EdgeValues, EdgeWeights,
-    OptimizerSnapshot, OptimizerState, Sddmm, SegmentReduction, Spmm,
-};
+use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::{Csr, Graph};
-use halfgnn::ops::{self, Attention, AttentionBackward, AttentionForward};
+use halfgnn::ops::{
+    self, Attention, AttentionBackward, AttentionForward, AttentionScores, Dropout, EdgeMap,
+    EdgeStep, EdgeValues, EdgeWeights, OptimizerSnapshot, OptimizerState, Sddmm, SegmentReduction,
+    Spmm,
+};
 use halfgnn::tensor::{Array, Element, Precision};
 use halfgnn_contract::rng;
 

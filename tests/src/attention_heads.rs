@@ -5,8 +5,9 @@ use crate::input::{Random, bits, elements, matrix, read, unwritten};
 use crate::reference::{Allowed, Sum, assert_close};
 use crate::segment::unwritten_numbers;
 use half::{bf16, f16};
-use halfgnn::backend::{Backend, HeadDots};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::HeadDots;
 use halfgnn::tensor::Element;
 
 /// Heads, and the width of one, which is any for a single head.

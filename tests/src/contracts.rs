@@ -6,12 +6,13 @@ use crate::input::{elements, matrix, unwritten, words};
 use crate::spmm;
 use half::{bf16, f16};
 use halfgnn::Error;
-use halfgnn::backend::{
-    Accumulate, Activation, AdamHyper, Addend, Adjacency, Backend, Beside, Dropout, EdgeWeights,
-    Epilogue, Form, LossScaling, MemoryKind, Normalization, OptimizerState, ParameterMut, Sddmm,
-    SddmmPolicy, Spmm, SpmmEpilogue, SpmmPolicy, Write,
-};
+use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::ops;
+use halfgnn::ops::{
+    Accumulate, Activation, AdamHyper, Addend, Beside, Dropout, EdgeWeights, Epilogue, Form,
+    LossScaling, Normalization, OptimizerState, ParameterMut, Sddmm, SddmmPolicy, Spmm,
+    SpmmEpilogue, SpmmPolicy, Write,
+};
 use halfgnn::tensor::{Array, Element, Matrix};
 
 #[track_caller]

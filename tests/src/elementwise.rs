@@ -4,8 +4,9 @@ use crate::Scale;
 use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::{bf16, f16};
-use halfgnn::backend::{Activation, Backend, Dropout, OptimizerSnapshot, OptimizerState};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::{Activation, Dropout, OptimizerSnapshot, OptimizerState};
 use halfgnn::tensor::Element;
 use halfgnn_contract::rng;
 

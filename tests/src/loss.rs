@@ -4,8 +4,9 @@ use crate::Scale;
 use crate::input::{KIND, Random, matrix, read, rounded, unwritten, words};
 use crate::reference::{roundoff, subnormal_error};
 use half::{bf16, f16};
-use halfgnn::backend::{Backend, LossScaling, NO_TARGET, OptimizerState};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::{LossScaling, NO_TARGET, OptimizerState};
 use halfgnn::tensor::{Array, Element};
 
 /// How far an exponential and a division in float may be off, relative to 1.

@@ -4,8 +4,9 @@ use crate::Scale;
 use crate::input::{Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, Sum, assert_close, exact_integers};
 use half::{bf16, f16};
-use halfgnn::backend::{Backend, Beside, Epilogue, Form, Normalization};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::{Beside, Epilogue, Form, Normalization};
 use halfgnn::tensor::{Element, Matrix};
 
 /// The forms of a product.

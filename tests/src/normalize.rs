@@ -4,8 +4,9 @@ use crate::Scale;
 use crate::input::{KIND, Random, bits, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, FLOAT, Sum, assert_close, roundoff};
 use half::{bf16, f16};
-use halfgnn::backend::{Backend, BatchNorm, Combine, Normalization, NormalizationGradients};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::{BatchNorm, Combine, Normalization, NormalizationGradients};
 use halfgnn::tensor::{Element, Matrix};
 
 /// Columns around the widths of loads, and rows around the blocks that are added up.

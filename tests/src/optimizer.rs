@@ -3,10 +3,9 @@
 use crate::Scale;
 use crate::input::{Random, matrix, read, rounded, unwritten};
 use half::{bf16, f16};
-use halfgnn::backend::{
-    AdamHyper, Backend, LossScaling, OptimizerSnapshot, OptimizerState, ParameterMut,
-};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::{AdamHyper, LossScaling, OptimizerSnapshot, OptimizerState, ParameterMut};
 use halfgnn::tensor::{Element, Matrix};
 
 const HYPER: AdamHyper = AdamHyper {

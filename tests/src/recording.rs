@@ -4,9 +4,9 @@ use crate::Scale;
 use crate::input::{matrix, read};
 use crate::task;
 use half::{bf16, f16};
-use halfgnn::backend::{Activation, Backend, MemoryKind};
+use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::nn::{ModelConfig, Norm};
-use halfgnn::ops;
+use halfgnn::ops::{self, Activation};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::TrainConfig;
 

@@ -5,11 +5,9 @@ use crate::graphs::{self, from_edges};
 use crate::input::{Random, elements, matrix};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::{bf16, f16};
-use halfgnn::backend::{
-    Accumulate, Adjacency, Backend, HalfLoad, Reduction, Sddmm, SddmmPolicy, edge_plane,
-};
+use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
-use halfgnn::ops;
+use halfgnn::ops::{self, Accumulate, HalfLoad, Reduction, Sddmm, SddmmPolicy, edge_plane};
 use halfgnn::tensor::{Array, Element, Precision};
 
 const fn policy(accumulate: Accumulate, reduction: Reduction, load: HalfLoad) -> SddmmPolicy {
@@ -267,13 +265,13 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         (1, (3, 4), (3, 5), 8, "columns of v should be 4, is 5"),
         (1, (3, 4), (3, 4), 2, "edge values should be 8, is 2"),
         (2, (3, 16), (3, 16), 8, "edge values should be 16, is 8"),
-        (0, (3, 4), (3, 4), 8, "there must be one head at least"),
+        (0, (3, 4), (3, 4), 8, "0 heads; 1 to 65535 are possible"),
         (
             2,
             (3, 20),
             (3, 20),
             16,
-            "20 columns are not 2 heads of a multiple of 8 columns each",
+            "20 columns cannot be cut into 2 heads of whole vectors of 8 elements",
         ),
     ];
     for (heads, u, v, len, words) in cases {

@@ -7,7 +7,8 @@ use crate::reference::exact_integers;
 use crate::sddmm::{Case, policies};
 use crate::spmm::{self, IN_FLOAT, Weighted};
 use half::{bf16, f16};
-use halfgnn::backend::{Backend, SddmmPolicy};
+use halfgnn::backend::Backend;
+use halfgnn::ops::SddmmPolicy;
 use halfgnn::tensor::Element;
 
 /// Dot products of small integers, which half holds exactly, under every policy.

@@ -11,11 +11,13 @@ use crate::normalize;
 use crate::reference::{Allowed, Sum, assert_close};
 use crate::spmm;
 use half::f16;
-use halfgnn::backend::{Backend, Form};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::Form;
 use halfgnn::tensor::Element;
-use halfgnn_contract::dense::{THREADS_PER_CTA, loss_rows_per_cta, sum_rows_per_cta};
-use halfgnn_contract::{Format, gemm, spmm as contract};
+use halfgnn_contract::elementwise::{THREADS_PER_CTA, sum_rows_per_cta};
+use halfgnn_contract::loss::loss_rows_per_cta;
+use halfgnn_contract::{Format, matmul as products, spmm as contract};
 
 /// Multiprocessors of a card that splits the products here more often than a warp of the reduction loads at a time.
 pub const MULTIPROCESSORS: u32 = 132;
@@ -27,7 +29,7 @@ const ROUND: u32 = 64;
 /// what is computed beside them.
 pub fn split_products<B: Backend>(backend: &B, _: Scale) {
     fn integers<B: Backend, E: Element>(backend: &B, format: Format, k: usize) {
-        let splits = gemm::split(format, 8, 8, k as u32, MULTIPROCESSORS).splits;
+        let splits = products::split(format, 8, 8, k as u32, MULTIPROCESSORS).splits;
         assert!(splits > ROUND, "{splits} splits are read in one round");
         for form in FORMS {
             let mut case = Case::random::<E>(form, [8, 8, k]);

@@ -6,11 +6,9 @@ use crate::graphs::{boundaries, from_degrees, hub, odd, power_law, rectangular};
 use crate::input::{KIND, Random, elements};
 use crate::reference::{Allowed, Sum, assert_close};
 use half::{bf16, f16};
-use halfgnn::backend::{
-    Adjacency, AttentionScores, Backend, EdgeMap, EdgeValues, SegmentReduction,
-};
+use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
-use halfgnn::ops;
+use halfgnn::ops::{self, AttentionScores, EdgeMap, EdgeValues, SegmentReduction};
 use halfgnn::tensor::{Array, Element};
 use halfgnn_contract::attention::{edge_plane_stride, leaky_relu};
 

@@ -5,12 +5,12 @@ use crate::graphs;
 use crate::input::{Random, elements, matrix, read, rounded, unwritten};
 use crate::reference::{Allowed, SpmmReference, assert_close, roundoff, subnormal_error};
 use half::{bf16, f16};
-use halfgnn::backend::{
-    Accumulate, Addend, Adjacency, Aggregation, Backend, EdgeWeights, HalfLoad, Scaling, Schedule,
-    Spmm, SpmmEpilogue, SpmmPolicy, Write,
-};
+use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
-use halfgnn::ops;
+use halfgnn::ops::{
+    self, Accumulate, Addend, Aggregation, EdgeWeights, HalfLoad, Scaling, Schedule, Spmm,
+    SpmmEpilogue, SpmmPolicy, Write,
+};
 use halfgnn::tensor::{Array, Element, Precision};
 
 /// Sums in float, scaled a batch at a time. Edge-parallel also where a card would choose otherwise, like those below.

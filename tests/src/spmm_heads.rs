@@ -7,12 +7,12 @@ use crate::reference::{Allowed, SpmmReference, Sum, assert_close};
 use crate::segment::unwritten_numbers;
 use crate::spmm::{BY_VERTEX, BY_VERTEX_IN_HALF, IN_FLOAT, IN_HALF, has_arithmetic};
 use half::{bf16, f16};
-use halfgnn::backend::{
-    Accumulate, Adjacency, AttentionPair, Backend, Dropout, EdgeAttention, EdgeWeights,
-    OptimizerSnapshot, OptimizerState, SoftmaxGradient, Spmm, SpmmPolicy,
-};
+use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
-use halfgnn::ops;
+use halfgnn::ops::{
+    self, Accumulate, AttentionPair, Dropout, EdgeAttention, EdgeWeights, OptimizerSnapshot,
+    OptimizerState, SoftmaxGradient, Spmm, SpmmPolicy,
+};
 use halfgnn::tensor::{Array, Element, Precision};
 use halfgnn_contract::attention::edge_plane_stride;
 use halfgnn_contract::rng;
@@ -439,7 +439,12 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         },
         ..Spmm::default()
     };
-    for (heads, features) in [(0, 16), (2, 12), (2, 24), (3, 16)] {
+    for heads in [0, 65_536] {
+        let message = spmm(&planes(heads), 16);
+        let expected = format!("spmm: {heads} heads; 1 to 65535 are possible");
+        assert_eq!(message, expected);
+    }
+    for (heads, features) in [(2, 12), (2, 24), (3, 16)] {
         let message = spmm(&planes(heads), features);
         assert!(
             message.contains(&format!("into {heads} heads")),

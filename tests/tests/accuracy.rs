@@ -2,9 +2,9 @@
 
 use half::f16;
 use halfgnn::backend::cpu::Cpu;
-use halfgnn::backend::{Accumulate, Scaling, SpmmPolicy};
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::nn::{Gcn, ModelConfig, Network, Norm, Propagation};
+use halfgnn::ops::{Accumulate, Scaling, SpmmPolicy};
 use halfgnn::tensor::Element;
 use halfgnn::train::{Objective, RunSummary, Status, TrainConfig, Trainer};
 use std::ops::ControlFlow;

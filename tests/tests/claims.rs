@@ -2,15 +2,14 @@
 
 use half::f16;
 use halfgnn::backend::gpu::Gpu;
-use halfgnn::backend::{
-    DeviceGraph, EdgeWeights, HalfLoad, MemoryKind, Reduction, Sddmm, SddmmPolicy, Spmm,
-    SpmmPolicy, Storage, edge_plane,
-};
+use halfgnn::backend::{DeviceGraph, MemoryKind, Storage};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
 use halfgnn::nn::ModelConfig;
-use halfgnn::ops;
+use halfgnn::ops::{
+    self, EdgeWeights, HalfLoad, Reduction, Sddmm, SddmmPolicy, Spmm, SpmmPolicy, edge_plane,
+};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn::train::TrainConfig;
 use halfgnn_contract::sddmm::TILE_EDGES;

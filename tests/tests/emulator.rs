@@ -4,13 +4,11 @@
 use half::{bf16, f16};
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
-use halfgnn::backend::{
-    Addend, Adjacency, Block, MemoryKind, Sddmm, Spmm, SpmmEpilogue, Storage, edge_plane,
-};
+use halfgnn::backend::{Adjacency, Block, MemoryKind, Storage};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::Csr;
-use halfgnn::ops;
+use halfgnn::ops::{self, Addend, Sddmm, Spmm, SpmmEpilogue, edge_plane};
 use halfgnn::tensor::{Array, Matrix};
 use halfgnn_tests::Scale;
 use halfgnn_tests::graphs::power_law;

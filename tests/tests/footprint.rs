@@ -2,12 +2,13 @@
 
 use half::f16;
 use halfgnn::backend::gpu::Gpu;
-use halfgnn::backend::{Accumulate, HalfLoad, MemoryKind, SpmmPolicy, Storage};
+use halfgnn::backend::{MemoryKind, Storage};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{ConvolutionConfig, Gat, ModelConfig, ModelKind, Propagation};
+use halfgnn::ops::{Accumulate, HalfLoad, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Footprint, Objective, TrainConfig};
 use halfgnn_tests::task;

@@ -1,12 +1,13 @@
 //! Layers that somebody else writes: in a network, trained, kept, foretold; and what is refused.
 
 use halfgnn::backend::cpu::Cpu;
-use halfgnn::backend::{Backend, Epilogue, Form, MemoryKind, SpmmEpilogue, SpmmPolicy, Storage};
+use halfgnn::backend::{Backend, MemoryKind, Storage};
 use halfgnn::graph::GraphCounts;
 use halfgnn::nn::{
     Aggregation, Context, Dense, InputGradient, Layer, Mode, Model, ModelConfig, Network, Norm,
     Output, OutputGradient, Parameter, Place, Stage,
 };
+use halfgnn::ops::{Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer};
 use halfgnn::{Error, ops};
@@ -77,9 +78,9 @@ impl<B: Backend, E: Element> Layer<B, E> for Mean<B, E> {
         SUM.backward(at, false, none, dy.matrix(), &mut product)?;
         if self.manners == Manners::Plain {
             // What it overwrites is summed up before.
-            let zero = halfgnn::backend::Combine {
+            let zero = halfgnn::ops::Combine {
                 x_factor: 0.0,
-                ..halfgnn::backend::Combine::copy()
+                ..halfgnn::ops::Combine::copy()
             };
             ops::combine(backend, &zero, &product, dy.overwrite()?)?;
         }

@@ -2,9 +2,10 @@
 
 use half::f16;
 use halfgnn::backend::cpu::Cpu;
-use halfgnn::backend::{MemoryKind, MemoryReport, SpmmPolicy, Storage};
+use halfgnn::backend::{MemoryKind, MemoryReport, Storage};
 use halfgnn::graph::GraphCounts;
 use halfgnn::nn::{Gcn, Mode, Model, ModelConfig, Network, Norm};
+use halfgnn::ops::SpmmPolicy;
 use halfgnn::tensor::Element;
 use halfgnn::train::{Footprint, Objective, Split, Status, TrainConfig, Trainer};
 use halfgnn_tests::toy::Toy;

@@ -8,11 +8,11 @@ mod leaky_relu;
 
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
-use halfgnn::backend::{Adjacency, Combine, Epilogue, Form, MemoryKind, Spmm};
+use halfgnn::backend::{Adjacency, MemoryKind};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::Emulated;
 use halfgnn::graph::Graph;
-use halfgnn::ops::Checked;
+use halfgnn::ops::{Checked, Combine, Epilogue, Form, Spmm};
 use halfgnn::tensor::Matrix;
 use halfgnn::{Error, ops, ptx};
 use leaky_relu::{Backward, Forward, LeakyReluOperators};

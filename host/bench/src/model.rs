@@ -245,8 +245,8 @@ impl ValueEnum for ModelName {
 mod tests {
     use super::*;
     use clap::Parser;
-    use halfgnn::backend::Scaling;
     use halfgnn::nn::{Aggregate, Appnp, Gat, Gcnii, Gin, Statistics};
+    use halfgnn::ops::Scaling;
 
     /// A command with nothing but a model.
     #[derive(Parser)]

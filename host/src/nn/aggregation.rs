@@ -1,9 +1,9 @@
 //! Sums over neighbours.
 
 use super::Context;
-use crate::backend::{Backend, EdgeWeights, Schedule, Spmm, SpmmEpilogue, SpmmPolicy};
+use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops;
+use crate::ops::{self, EdgeWeights, Schedule, Spmm, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 
 /// A sum over neighbours with the degree norms of a [`Propagation`](super::Propagation): `factor · R · A · C · x`.

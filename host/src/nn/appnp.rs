@@ -7,8 +7,9 @@ use super::{
     Context, Dense, InputGradient, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Stage,
 };
-use crate::backend::{Addend, Backend, SpmmEpilogue, SpmmPolicy};
+use crate::backend::Backend;
 use crate::error::Error;
+use crate::ops::{Addend, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 //! Batch normalisation as a part of a layer.
 
 use super::{Context, Mode, Parameter};
-use crate::backend::{Backend, BatchNorm, MemoryKind, Normalization, NormalizationGradients};
+use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops;
+use crate::ops::{self, BatchNorm, Normalization, NormalizationGradients};
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 

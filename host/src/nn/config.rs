@@ -1,9 +1,9 @@
 //! What a model is: its shape, and the kind of its layers.
 
 use super::{ConvolutionConfig, Norm};
-use crate::backend::SpmmPolicy;
 use crate::error::Error;
 use crate::graph::{Graph, GraphError};
+use crate::ops::SpmmPolicy;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 

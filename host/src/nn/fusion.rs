@@ -5,12 +5,11 @@
 //! the same results in more passes: what its operators did not do on their way, `finish` does.
 
 use super::{Aggregation, Context};
-use crate::backend::{
-    Activation, Addend, Backend, Beside, Combine, Dropout, Epilogue, Form, Normalization,
-    SpmmEpilogue,
-};
+use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops;
+use crate::ops::{
+    self, Activation, Addend, Beside, Combine, Dropout, Epilogue, Form, Normalization, SpmmEpilogue,
+};
 use crate::tensor::{Element, Matrix};
 
 fn unwritten<T>(layer: usize, what: &str) -> Result<T, Error> {

@@ -12,9 +12,11 @@ use super::{
     Context, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output, OutputGradient,
     Parameter, Place, Stage,
 };
-use crate::backend::{Backend, Epilogue, Form, SpmmPolicy};
+use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, Attention, AttentionBackward, AttentionForward, MOST_HEADS};
+use crate::ops::{
+    self, Attention, AttentionBackward, AttentionForward, Epilogue, Form, MOST_HEADS, SpmmPolicy,
+};
 use crate::tensor::{Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 

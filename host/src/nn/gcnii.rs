@@ -8,9 +8,9 @@ use super::{
     Context, Dense, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient,
     Parameter, Place, Stage,
 };
-use crate::backend::{Addend, Backend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops;
+use crate::ops::{self, Addend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 

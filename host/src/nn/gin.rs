@@ -16,9 +16,9 @@ use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Propagation, Stage,
 };
-use crate::backend::{Addend, Backend, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops;
+use crate::ops::{self, Addend, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 

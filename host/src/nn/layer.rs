@@ -3,9 +3,9 @@
 use super::{
     InputGradient, Mode, Output, OutputGradient, Parameter, Pool, Propagation, glorot_uniform,
 };
-use crate::backend::{Backend, Combine, Dropout};
+use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops;
+use crate::ops::{self, Combine, Dropout};
 use crate::tensor::{Element, Matrix};
 use std::fmt;
 

@@ -49,8 +49,9 @@ pub use precision::kept_as;
 pub use propagation::{Norm, Propagation};
 pub use sage::{Sage, SageLayer};
 
-use crate::backend::{Backend, OptimizerState};
+use crate::backend::Backend;
 use crate::error::Error;
+use crate::ops::OptimizerState;
 use crate::tensor::{Element, Matrix};
 use std::fmt;
 

@@ -13,9 +13,9 @@ use super::{
     Context, InputGradient, Inputs, Kept, Layer, Mode, Model, ModelConfig, Output, OutputGradient,
     Parameter, Pool,
 };
-use crate::backend::{Activation, Backend, Combine, MemoryKind};
+use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops;
+use crate::ops::{self, Activation, Combine};
 use crate::tensor::{Element, Matrix};
 use std::collections::HashSet;
 

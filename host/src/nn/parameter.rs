@@ -1,7 +1,8 @@
 //! A parameter: what the optimiser keeps of it and what kernels read.
 
-use crate::backend::{Backend, MemoryKind, ParameterMut};
+use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
+use crate::ops::ParameterMut;
 use crate::tensor::{Element, Matrix, Precision};
 use std::any::Any;
 
@@ -69,7 +70,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         self.name.insert_str(0, prefix);
     }
 
-    /// How much of the [weight decay](crate::backend::AdamHyper::weight_decay) of a run this parameter has: 1 unless somebody
+    /// How much of the [weight decay](crate::ops::AdamHyper::weight_decay) of a run this parameter has: 1 unless somebody
     /// [says](Parameter::set_decay) otherwise.
     pub fn decay(&self) -> f32 {
         self.decay

@@ -7,11 +7,11 @@
 //! state gives the same bytes.
 
 use super::{Progress, Snapshot, Tensor, Tensors, TrainConfig};
-use crate::backend::OptimizerSnapshot;
 use crate::data::Dataset;
 use crate::file;
 use crate::message::{escaped, shortened};
 use crate::nn::{ConvolutionConfig, ModelConfig};
+use crate::ops::OptimizerSnapshot;
 use crate::tensor::Precision;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 //!
 //! A step is a forward pass, the cross-entropy of the training vertices and its gradient, a backward pass, a check for
 //! overflow and Adam on the float master weights. All of it stays on the device: an overflow skips the update and halves
-//! the loss scale there ([`OptimizerState`](crate::backend::OptimizerState)), and the loss is read only when it is asked
+//! the loss scale there ([`OptimizerState`](crate::ops::OptimizerState)), and the loss is read only when it is asked
 //! for.
 
 mod any_f32;

@@ -1,9 +1,10 @@
 //! What is trained on: features, labels and splits on a backend.
 
-use crate::backend::{Backend, MemoryKind, NO_TARGET};
+use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::graph::GraphCounts;
 use crate::nn::{Inputs, Norm, Propagation};
+use crate::ops::NO_TARGET;
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
 

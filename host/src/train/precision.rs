@@ -1,6 +1,6 @@
 //! What a training keeps in which format, and what is done so that gradients survive it.
 
-use crate::backend::LossScaling;
+use crate::ops::LossScaling;
 use crate::tensor::Precision;
 
 /// Storage, master weights and loss scaling of a training: three things, each of which could be chosen by itself.

@@ -97,7 +97,7 @@ pub(super) fn summary(progress: &Progress, config: &TrainConfig, times: &StepTim
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::OptimizerSnapshot;
+    use crate::ops::OptimizerSnapshot;
     use crate::tensor::Precision;
     use crate::train::Accuracy;
 

@@ -9,9 +9,10 @@
 //! The copies in half that kernels read are rounded from the master weights, so they need not be kept.
 
 use super::{Progress, Trainer};
-use crate::backend::{Backend, OptimizerSnapshot, OptimizerState};
+use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::Model;
+use crate::ops::{OptimizerSnapshot, OptimizerState};
 use crate::tensor::{Element, Matrix};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What a training run reports.
 
 use super::Split;
-use crate::backend::OptimizerSnapshot;
+use crate::ops::OptimizerSnapshot;
 use serde::{Deserialize, Serialize};
 
 /// Correct predictions in percent, by split.

@@ -4,12 +4,10 @@ use super::progress::{self, StepTimes};
 use super::recorded::Recorded;
 use super::snapshot;
 use super::{Accuracy, EpochReport, MixedPrecision, Objective, Progress, RunSummary, Tensors};
-use crate::backend::{
-    AdamHyper, Backend, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState,
-};
+use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Mode, Model};
-use crate::ops;
+use crate::ops::{self, AdamHyper, LossScaling, OptimizerSnapshot, OptimizerState};
 use crate::tensor::{Array, Element, Precision};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;

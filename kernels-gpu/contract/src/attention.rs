@@ -33,7 +33,7 @@ param_struct! {
         pub source: DevicePtr<f32>,
         /// `m` and `1/z` of each vertex as destination, side by side; a plane a head. Aligned to 8 bytes.
         pub statistics: DevicePtr<[f32; 2]>,
-        /// The step of the dropout's numbers: the word [`ATTEMPTS`](crate::dense::state::ATTEMPTS) of the optimiser's state, on
+        /// The step of the dropout's numbers: the word [`ATTEMPTS`](crate::optimizer::state::ATTEMPTS) of the optimiser's state, on
         /// the device so that a recorded step drops other edges whenever it is replayed. Read with [`DROPOUT`].
         pub step: DevicePtr<u32>,
         /// Length of a plane of numbers of destinations.

@@ -2,7 +2,7 @@
 //!
 //! A matrix of features has `heads` heads of `head_vectors` 16-byte vectors each, side by side; its rows are `stride`
 //! vectors apart. An element is widened to float, computed with, and rounded once. Numbers of vertices are planes of
-//! floats, one a head, `rows` long. Pointers are as in [`crate::dense`]: a `DevicePtr<HalfBits>` is of halves for the
+//! floats, one a head, `rows` long. Pointers are as in [`crate::elementwise`]: a `DevicePtr<HalfBits>` is of halves for the
 //! entries that end in `_f16`, of floats for those in `_f32`, and matrices are aligned to 16 bytes.
 
 use crate::format::table;
@@ -125,7 +125,7 @@ param_struct! {
         pub sums: DevicePtr<f32>,
         /// Rows.
         pub rows: u64,
-        /// Rows of a CTA: [`crate::dense::rows_per_cta`] or [`crate::dense::sum_rows_per_cta`].
+        /// Rows of a CTA: [`crate::elementwise::rows_per_cta`] or [`crate::elementwise::sum_rows_per_cta`].
         pub rows_per_cta: u32,
         /// Vectors of a head, at least 1.
         pub head_vectors: u32,
@@ -135,7 +135,7 @@ param_struct! {
         pub columns: u32,
         /// Distance of two rows of `sums` in floats.
         pub sum_stride: u32,
-        /// [`crate::dense::reciprocal`] of `stride`. For `head_outer`.
+        /// [`crate::elementwise::reciprocal`] of `stride`. For `head_outer`.
         pub reciprocal: u32,
     }
 }
@@ -158,9 +158,9 @@ param_struct! {
         pub stride: u32,
         /// Columns of `y`, padding not counted.
         pub columns: u32,
-        /// Rows of a CTA: [`crate::dense::rows_per_cta`] of `head_vectors`.
+        /// Rows of a CTA: [`crate::elementwise::rows_per_cta`] of `head_vectors`.
         pub rows_per_cta: u32,
-        /// [`crate::dense::reciprocal`] of `head_vectors`.
+        /// [`crate::elementwise::reciprocal`] of `head_vectors`.
         pub reciprocal: u32,
         /// Factor of everything.
         pub scale: f32,

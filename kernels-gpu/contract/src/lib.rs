@@ -12,12 +12,14 @@
 #![no_std]
 
 pub mod attention;
-pub mod dense;
+pub mod elementwise;
 pub mod format;
-pub mod gemm;
 pub mod heads;
+pub mod loss;
 pub mod math;
-pub mod norm;
+pub mod matmul;
+pub mod normalize;
+pub mod optimizer;
 pub mod peers;
 pub mod rng;
 pub mod sddmm;
@@ -132,9 +134,11 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
     [
         spmm::ENTRIES,
         sddmm::ENTRIES,
-        gemm::ENTRIES,
-        dense::ENTRIES,
-        norm::ENTRIES,
+        matmul::ENTRIES,
+        elementwise::ENTRIES,
+        loss::ENTRIES,
+        optimizer::ENTRIES,
+        normalize::ENTRIES,
         peers::ENTRIES,
         segment::ENTRIES,
         heads::ENTRIES,
@@ -157,12 +161,14 @@ pub const FINGERPRINT: u64 = {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     hash = fnv1a(hash, include_bytes!("lib.rs"));
     hash = fnv1a(hash, include_bytes!("attention.rs"));
-    hash = fnv1a(hash, include_bytes!("dense.rs"));
+    hash = fnv1a(hash, include_bytes!("elementwise.rs"));
     hash = fnv1a(hash, include_bytes!("format.rs"));
-    hash = fnv1a(hash, include_bytes!("gemm.rs"));
     hash = fnv1a(hash, include_bytes!("heads.rs"));
+    hash = fnv1a(hash, include_bytes!("loss.rs"));
     hash = fnv1a(hash, include_bytes!("math.rs"));
-    hash = fnv1a(hash, include_bytes!("norm.rs"));
+    hash = fnv1a(hash, include_bytes!("matmul.rs"));
+    hash = fnv1a(hash, include_bytes!("normalize.rs"));
+    hash = fnv1a(hash, include_bytes!("optimizer.rs"));
     hash = fnv1a(hash, include_bytes!("peers.rs"));
     hash = fnv1a(hash, include_bytes!("rng.rs"));
     hash = fnv1a(hash, include_bytes!("sddmm.rs"));

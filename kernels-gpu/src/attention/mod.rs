@@ -3,29 +3,21 @@
 //! - [`weight`]: the weight of an edge from its two ends, for every kernel that computes it on the way.
 //! - [`edges`]: the steps of an edge softmax on arrays of edges, unfused.
 //! - [`records`]: what an edge wants to know of its destination, side by side.
-//! - [`heads`]: dots of features with attention vectors, their gradients, and means over heads.
 //!
-//! Row maxima, sums and softmax statistics are [`crate::segment`]'s.
+//! Row maxima, sums and softmax statistics are [`crate::segment`]'s, and what becomes of features [`crate::heads`]'s.
 
 mod edges;
-pub mod heads;
 mod records;
 pub mod weight;
 
 use halfgnn_contract::attention::{EdgeMapParams, RecordsParams};
-use halfgnn_contract::heads::{HeadDotsParams, HeadMeanParams, HeadOuterParams, HeadScoresParams};
 
 /// The functions that the entries are, by name.
 mod family {
     use super::edges::{Divide, Dropout, Exp, Scores, ScoresBackward, SoftmaxBackward, map};
-    use super::heads;
     pub use super::records::pack as attention_records;
     use crate::device::vector::Vector;
     use halfgnn_contract::attention::EdgeMapParams;
-    pub use heads::{
-        dots as head_dots, mean as head_mean, mean_backward as head_mean_backward,
-        outer as head_outer, scores as head_scores, sums as head_sums,
-    };
 
     /// # Safety
     /// The launch contract of [`EdgeMapParams`].
@@ -77,4 +69,3 @@ mod family {
 }
 
 halfgnn_contract::attention_entries!(entries);
-halfgnn_contract::heads_entries!(entries);

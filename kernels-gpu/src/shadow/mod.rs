@@ -1,8 +1,8 @@
 //! Shadow operators (HalfGNN §4.4): a sub-warp a row.
 
-use crate::attention::heads::{Item, for_items};
 use crate::device::global::Global;
 use crate::device::vector::{Floats, Vector};
+use crate::heads::{Item, for_items};
 use halfgnn_contract::math::{exp, ln};
 use halfgnn_contract::shadow::ShadowParams;
 

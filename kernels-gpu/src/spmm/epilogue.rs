@@ -7,7 +7,7 @@ use crate::device::global::Global;
 use crate::device::registers::recomputed;
 use crate::device::vector::{Floats, Vector};
 use halfgnn_contract::VECTOR_BYTES;
-use halfgnn_contract::norm::combine;
+use halfgnn_contract::normalize::combine;
 use halfgnn_contract::spmm::SpmmParams;
 
 /// A row of the addend, as far as it is one lane's.

@@ -3,7 +3,7 @@
 //! ```toml
 //! [[mutant]]
 //! name = "splits past 64 are dropped"
-//! in = "kernels-gpu/src/gemm"
+//! in = "kernels-gpu/src/matmul"
 //! find = "first += LOADS * WARPS_PER_CTA;"
 //! replace = "first = params.splits;"
 //! killer = "-p halfgnn-tests --test emulator products_on_many_multiprocessors"

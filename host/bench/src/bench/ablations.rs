@@ -11,12 +11,10 @@ use crate::json::JsonLines;
 use crate::names::DeviceName;
 use clap::Args;
 use half::f16;
-use halfgnn::backend::{
-    Accumulate, Adjacency, Backend, HalfLoad, MemoryKind, Scaling, Schedule, Spmm, SpmmPolicy,
-    Write,
-};
+use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::Graph;
+use halfgnn::ops::{Accumulate, HalfLoad, Scaling, Schedule, Spmm, SpmmPolicy, Write};
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use halfgnn::with_element;
 use halfgnn::{Error, ops};

@@ -4,9 +4,9 @@ use super::measure::{Operand, check_sddmm, check_spmm};
 use super::peers::{PeerTime, Peers};
 use super::policy::{SddmmPolicyName, SpmmPolicyName};
 use halfgnn::Error;
-use halfgnn::backend::{Adjacency, Backend, MemoryKind, Sddmm, Spmm, edge_plane};
+use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::graph::{Csr, Graph};
-use halfgnn::ops;
+use halfgnn::ops::{self, Sddmm, Spmm, edge_plane};
 use halfgnn::tensor::{Array, Element, Matrix};
 
 /// An operator that is timed.

@@ -1,7 +1,7 @@
 //! How operators compute, as it is typed.
 
 use clap::ValueEnum;
-use halfgnn::backend::{
+use halfgnn::ops::{
     Accumulate, HalfLoad, Reduction, Scaling, Schedule, SddmmPolicy, SpmmPolicy, Write,
 };
 use std::fmt;

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! ```compile_fail
-//! # use halfgnn_ops::backend::{DenseOperators, cpu::Cpu};
-//! # use halfgnn_ops::ops::ColumnSumsOperands;
+//! # use halfgnn_ops::backend::cpu::Cpu;
+//! # use halfgnn_ops::ops::{ColumnSumsOperands, ElementwiseOperators};
 //! fn unchecked(operands: ColumnSumsOperands<'_, Cpu, f32>) {
 //!     Cpu::new().column_sums(operands); // not checked
 //! }
@@ -23,8 +23,8 @@
 //!
 //! ```
 //! # use halfgnn_ops::Error;
-//! # use halfgnn_ops::backend::{DenseOperators, cpu::Cpu};
-//! # use halfgnn_ops::ops::{Checked, ColumnSumsOperands};
+//! # use halfgnn_ops::backend::cpu::Cpu;
+//! # use halfgnn_ops::ops::{Checked, ColumnSumsOperands, ElementwiseOperators};
 //! fn checked(operands: ColumnSumsOperands<'_, Cpu, f32>) -> Result<(), Error> {
 //!     let operands: Checked<ColumnSumsOperands<'_, Cpu, f32>> = Checked::new(operands)?;
 //!     Cpu::new().column_sums(operands)

@@ -6,8 +6,9 @@ use crate::input::{elements, matrix, read, unwritten};
 use crate::matmul::{Case, FORMS, Normal};
 use crate::reference::Sum;
 use half::{bf16, f16};
-use halfgnn::backend::{Activation, Backend, Dropout, Form};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::{Activation, Dropout, Form};
 use halfgnn::tensor::{Element, Precision};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {

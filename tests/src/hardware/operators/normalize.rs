@@ -3,8 +3,9 @@
 use super::{OperatorCase, Results};
 use crate::input::{matrix, read, unwritten};
 use half::{bf16, f16};
-use halfgnn::backend::{Backend, BatchNorm, Combine, Normalization, NormalizationGradients};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::{BatchNorm, Combine, Normalization, NormalizationGradients};
 use halfgnn::tensor::Element;
 
 const SHAPE: (usize, usize) = (150, 37);

@@ -8,13 +8,13 @@ use crate::sddmm;
 use crate::segment::unwritten_numbers;
 use crate::spmm::{self, Ending, SCHEDULES, Weighted, policies, weighted_policies};
 use half::{bf16, f16};
-use halfgnn::backend::{
-    Adjacency, Aggregation, AttentionPair, Backend, Dropout, EdgeAttention, EdgeCombine,
-    EdgeOperand, EdgeWeights, HalfLoad, OptimizerSnapshot, OptimizerState, Reduction, Schedule,
-    SoftmaxGradient, Spmm, SpmmPolicy, Write,
-};
+use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
-use halfgnn::ops;
+use halfgnn::ops::{
+    self, Aggregation, AttentionPair, Dropout, EdgeAttention, EdgeCombine, EdgeOperand,
+    EdgeWeights, HalfLoad, OptimizerSnapshot, OptimizerState, Reduction, Schedule, SoftmaxGradient,
+    Spmm, SpmmPolicy, Write,
+};
 use halfgnn::tensor::{Array, Element, Precision};
 use halfgnn_contract::attention::edge_plane_stride;
 

@@ -4,8 +4,9 @@ use super::sparse::after_steps;
 use super::{OperatorCase, Results};
 use crate::input::{KIND, matrix, read, unwritten, words};
 use half::{bf16, f16};
-use halfgnn::backend::{AdamHyper, Backend, LossScaling, NO_TARGET, ParameterMut};
+use halfgnn::backend::Backend;
 use halfgnn::ops;
+use halfgnn::ops::{AdamHyper, LossScaling, NO_TARGET, ParameterMut};
 use halfgnn::tensor::{Array, Element};
 
 const SCALING: LossScaling = LossScaling {

@@ -47,7 +47,7 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// The elements, as they are now; writers wait.
-    pub(super) fn read(&self) -> Reading<'_, T> {
+    pub(crate) fn read(&self) -> Reading<'_, T> {
         Reading {
             lines: self.lines.read().unwrap_or_else(PoisonError::into_inner),
             len: self.len,
@@ -56,7 +56,7 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// The elements, which nobody else can reach.
-    pub(super) fn get_mut(&mut self) -> &mut [T] {
+    pub(crate) fn get_mut(&mut self) -> &mut [T] {
         let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
         elements_mut(lines, self.len)
     }
@@ -94,7 +94,7 @@ impl<T> fmt::Debug for Buffer<T> {
 }
 
 /// The elements of a [`Buffer`] while they are being read.
-pub(super) struct Reading<'a, T> {
+pub(crate) struct Reading<'a, T> {
     lines: RwLockReadGuard<'a, Vec<Line>>,
     len: usize,
     element: PhantomData<T>,

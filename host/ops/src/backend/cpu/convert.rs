@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use std::borrow::Cow;
 
 /// Writes `row` to `floats`, exactly. Both have one length.
-pub(super) fn widen<E: Element>(row: &[E], floats: &mut [f32]) {
+pub(crate) fn widen<E: Element>(row: &[E], floats: &mut [f32]) {
     match E::PRECISION {
         Precision::Half => {
             bytemuck::cast_slice::<E, f16>(row).convert_to_f32_slice(floats);
@@ -22,7 +22,7 @@ pub(super) fn widen<E: Element>(row: &[E], floats: &mut [f32]) {
 }
 
 /// `values` as floats, without a copy where they are floats.
-pub(super) fn widened<E: Element>(values: &[E]) -> Cow<'_, [f32]> {
+pub(crate) fn widened<E: Element>(values: &[E]) -> Cow<'_, [f32]> {
     match E::PRECISION {
         Precision::Half | Precision::BFloat16 => {
             let mut floats = vec![0.0; values.len()];
@@ -34,7 +34,7 @@ pub(super) fn widened<E: Element>(values: &[E]) -> Cow<'_, [f32]> {
 }
 
 /// Writes `floats` to `row`, each rounded to the nearest element, ties to even. Both have one length.
-pub(super) fn round<E: Element>(floats: &[f32], row: &mut [E]) {
+pub(crate) fn round<E: Element>(floats: &[f32], row: &mut [E]) {
     match E::PRECISION {
         Precision::Half => {
             bytemuck::cast_slice_mut::<E, f16>(row).convert_from_f32_slice(floats);
@@ -47,7 +47,7 @@ pub(super) fn round<E: Element>(floats: &[f32], row: &mut [E]) {
 }
 
 /// Rounds `floats` to elements in place; `room` is as long as they are.
-pub(super) fn round_to<E: Element>(floats: &mut [f32], room: &mut [E]) {
+pub(crate) fn round_to<E: Element>(floats: &mut [f32], room: &mut [E]) {
     if E::PRECISION != Precision::Float {
         round(floats, room);
         widen(room, floats);
@@ -55,7 +55,7 @@ pub(super) fn round_to<E: Element>(floats: &mut [f32], room: &mut [E]) {
 }
 
 /// Rounds `floats` to halves in place; `halves` is room for them. Both have one length.
-pub(super) fn round_in_place(floats: &mut [f32], halves: &mut [f16]) {
+pub(crate) fn round_in_place(floats: &mut [f32], halves: &mut [f16]) {
     halves.convert_from_f32_slice(floats);
     halves.convert_to_f32_slice(floats);
 }

@@ -2,12 +2,9 @@
 //! overflow where a policy lets them, and a float64 reference for each product.
 
 use super::Cpu;
-use crate::backend::{
-    Accumulate, Adjacency, EdgeWeights, Epilogue, Form, MemoryKind, Scaling, Spmm, SpmmPolicy,
-    Storage,
-};
+use crate::backend::{Adjacency, MemoryKind, Storage};
 use crate::graph::Csr;
-use crate::ops;
+use crate::ops::{self, Accumulate, EdgeWeights, Epilogue, Form, Scaling, Spmm, SpmmPolicy};
 use crate::tensor::{Array, Element, Matrix};
 use half::f16;
 use halfgnn_contract::rng;

@@ -1,26 +1,19 @@
 //! Operators as kernels, on any [`Driver`]: it picks a kernel, computes its geometry, and launches it.
 //!
 //! - `kernels`: a module of PTX, compared with the launch contract before anything is launched.
-//! - one file an operator family: what the kernel is told.
+//! - what a kernel is told stands in `gpu.rs` of its operator's folder.
 
 mod address;
-mod attention;
 mod buffer;
-mod dense;
 mod kernels;
-mod loss;
-mod matmul;
-mod normalize;
-mod optimizer;
+mod launch;
 mod recording;
-mod schedule;
-mod sddmm;
-mod shadow;
-mod spmm;
 mod workspace;
 
 pub use buffer::Buffer;
 pub use recording::Recording;
+
+pub(crate) use workspace::Lease;
 
 use super::{Ledger, MemoryKind, MemoryReport, Storage};
 use crate::driver::dry::Dry;
@@ -147,7 +140,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Whether it stands for the CPU, whose operators have no plans.
-    fn is_count_of_cpu(&self) -> bool {
+    pub(crate) fn is_count_of_cpu(&self) -> bool {
         self.counts == Some(Counts::Cpu)
     }
 
@@ -215,7 +208,10 @@ impl<D: Driver> Gpu<D> {
 impl<D: Driver> Gpu<D> {
     /// Address of a matrix, whatever its elements; an error where it does not lie here. This and the three below are the one
     /// way in which an operator comes by an address.
-    fn matrix<E: Element, T>(&self, matrix: &Matrix<Self, E>) -> Result<DevicePtr<T>, Error> {
+    pub(crate) fn matrix<E: Element, T>(
+        &self,
+        matrix: &Matrix<Self, E>,
+    ) -> Result<DevicePtr<T>, Error> {
         if !matrix.buffer.belongs_to(&self.retired) {
             let (rows, columns) = matrix.shape();
             return Err(self.elsewhere(format!("a matrix of {rows} x {columns}")));
@@ -224,7 +220,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Address of an array; an error where it does not lie here.
-    fn array<T: Pod + Send + Sync, U>(
+    pub(crate) fn array<T: Pod + Send + Sync, U>(
         &self,
         array: &Array<Self, T>,
     ) -> Result<DevicePtr<U>, Error> {
@@ -235,7 +231,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Address of an array, or null.
-    fn optional_array<T: Pod + Send + Sync, U>(
+    pub(crate) fn optional_array<T: Pod + Send + Sync, U>(
         &self,
         array: Option<&Array<Self, T>>,
     ) -> Result<DevicePtr<U>, Error> {
@@ -243,7 +239,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Address of a matrix, or null.
-    fn optional_matrix<E: Element, T>(
+    pub(crate) fn optional_matrix<E: Element, T>(
         &self,
         matrix: Option<&Matrix<Self, E>>,
     ) -> Result<DevicePtr<T>, Error> {
@@ -251,7 +247,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Makes all elements of a matrix zero.
-    fn clear<E: Element>(&self, matrix: &Matrix<Self, E>) -> Result<(), Error> {
+    pub(crate) fn clear<E: Element>(&self, matrix: &Matrix<Self, E>) -> Result<(), Error> {
         self.matrix::<E, E>(matrix)?;
         Ok(self.driver.fill(matrix.buffer.memory(), 0)?)
     }
@@ -280,7 +276,7 @@ impl<D: Driver> Gpu<D> {
 }
 
 /// Distance of two rows of a matrix in 16-byte vectors.
-fn stride_vectors<D: Driver, E: Element>(
+pub(crate) fn stride_vectors<D: Driver, E: Element>(
     operator: &'static str,
     matrix: &Matrix<Gpu<D>, E>,
 ) -> Result<u32, Error> {
@@ -288,7 +284,11 @@ fn stride_vectors<D: Driver, E: Element>(
 }
 
 /// A size as kernels count it.
-fn narrow(operator: &'static str, what: &'static str, value: usize) -> Result<u32, Error> {
+pub(crate) fn narrow(
+    operator: &'static str,
+    what: &'static str,
+    value: usize,
+) -> Result<u32, Error> {
     u32::try_from(value).map_err(|_| Error::Unsupported {
         operator,
         reason: format!("{what}: {value} is more than 2^32 - 1"),
@@ -362,7 +362,7 @@ impl<D: Driver> Storage for Gpu<D> {
 }
 
 /// The entry of a family for elements `E`.
-fn entry<E: Element>(family: &'static str) -> Result<&'static str, Error> {
+pub(crate) fn entry<E: Element>(family: &'static str) -> Result<&'static str, Error> {
     type Key = (&'static str, Format);
     static ENTRIES: LazyLock<HashMap<Key, &'static str>> = LazyLock::new(|| {
         let keyed = |entry: EntrySpec| Some((entry.key?, entry.name));
@@ -378,7 +378,7 @@ fn entry<E: Element>(family: &'static str) -> Result<&'static str, Error> {
 }
 
 /// CTAs in x, and in y, of the threads that this family has.
-fn dense_config(
+pub(crate) fn dense_config(
     operator: &'static str,
     ctas: u64,
     ctas_y: u32,
@@ -391,7 +391,7 @@ fn dense_config(
     )?;
     Ok(LaunchConfig {
         grid: [ctas, ctas_y, 1],
-        block: [halfgnn_contract::dense::THREADS_PER_CTA, 1, 1],
+        block: [halfgnn_contract::elementwise::THREADS_PER_CTA, 1, 1],
         shared_bytes,
     })
 }

@@ -1,14 +1,15 @@
 //! Edge softmax on arrays of edges, step by step.
 
-use super::parts::{edge_step, segment_reduce};
-use crate::backend::{Adjacency, Backend, EdgeStep, EdgeValues, SegmentReduction};
+use super::{AttentionOperators, EdgeStep, edge_step};
+use crate::backend::Adjacency;
 use crate::error::Error;
+use crate::ops::{EdgeValues, SegmentOperators, SegmentReduction, segment_reduce};
 use crate::tensor::{Array, Element};
 
 /// Softmax of the numbers of the edges of each row, in place and head by head: `α = exp(x − max) / Σ exp(x − max)`
 /// (HalfGNN §5).
 ///
-/// `x` holds [`edge_values`](super::edge_values) elements, `rows` is room for a float a head and vertex and holds the sums
+/// `x` holds [`edge_values`](crate::ops::edge_values) elements, `rows` is room for a float a head and vertex and holds the sums
 /// of exponentials afterwards. Four passes over the edges: the row maximum, the shadow exponential, whose argument is never
 /// positive, so that half cannot overflow, the row sum, added up in float, and the division. Each pass reads and writes
 /// elements of the run's precision. In half a weight below 2⁻²⁴ becomes zero and one below 2⁻¹⁴ is subnormal: a row of
@@ -16,7 +17,7 @@ use crate::tensor::{Array, Element};
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] for no heads or too many.
-pub fn edge_softmax<B: Backend, E: Element>(
+pub fn edge_softmax<B: AttentionOperators + SegmentOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,
     heads: usize,
@@ -37,7 +38,7 @@ pub fn edge_softmax<B: Backend, E: Element>(
 ///
 /// # Errors
 /// As [`edge_softmax`].
-pub fn edge_softmax_backward<B: Backend, E: Element>(
+pub fn edge_softmax_backward<B: AttentionOperators + SegmentOperators, E: Element>(
     backend: &B,
     a: &Adjacency<B>,
     heads: usize,

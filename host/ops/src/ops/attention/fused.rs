@@ -24,15 +24,15 @@
 //! ([`attention_pair`]), each time with two sums, and the walk backward brings `t` along. So `P` is kept between the passes,
 //! and the backward pass never comes to the rows.
 
-use super::parts::{
-    attention_pair, attention_statistics, head_dots, head_outer, head_scores, head_sums,
-};
-use crate::backend::{
-    Adjacency, AttentionPair, AttentionScores, Backend, Dropout, EdgeAttention, EdgeWeights,
-    HeadDots, MemoryKind, SoftmaxGradient, Spmm, SpmmPolicy,
-};
+use super::{AttentionOperators, attention_statistics};
+use crate::backend::{Adjacency, MemoryKind, Storage};
 use crate::error::Error;
-use crate::ops::{expect_shape, spmm};
+use crate::ops::check::{expect_heads, expect_shape};
+use crate::ops::{
+    AttentionPair, AttentionScores, Dropout, EdgeAttention, EdgeWeights, HeadDots, HeadOperators,
+    SoftmaxGradient, Spmm, SpmmOperators, SpmmPolicy, attention_pair, head_dots, head_outer,
+    head_scores, head_sums, spmm,
+};
 use crate::tensor::{Array, Element, Matrix};
 
 const NAME: &str = "attention";
@@ -42,7 +42,7 @@ const NAME: &str = "attention";
 /// Weights, their softmax and all sums are float in both precisions; features, outputs and their gradients are elements,
 /// rounded once each. Scores of any size are safe: `exp` is taken of nothing positive.
 #[derive(Debug)]
-pub struct Attention<B: Backend> {
+pub struct Attention<B: Storage> {
     vertices: usize,
     heads: usize,
     slope: f32,
@@ -59,7 +59,7 @@ pub struct Attention<B: Backend> {
 
 /// Operands of [`Attention::forward`].
 #[derive(Debug)]
-pub struct AttentionForward<'a, B: Backend, E: Element> {
+pub struct AttentionForward<'a, B: Storage, E: Element> {
     /// Features, vertices × heads.
     pub h: &'a Matrix<B, E>,
     /// Row 0 is the attention vector of destinations, row 1 that of sources, each as wide as `h`.
@@ -74,7 +74,7 @@ pub struct AttentionForward<'a, B: Backend, E: Element> {
 
 /// Operands of [`Attention::backward`]. Matrices but the vectors and their gradient have the shape of `h`.
 #[derive(Debug)]
-pub struct AttentionBackward<'a, B: Backend, E: Element> {
+pub struct AttentionBackward<'a, B: Storage, E: Element> {
     /// Features that the forward pass took.
     pub h: &'a Matrix<B, E>,
     /// Attention vectors that it took.
@@ -95,14 +95,14 @@ pub struct AttentionBackward<'a, B: Backend, E: Element> {
     pub d_vectors: &'a mut Matrix<B, f32>,
 }
 
-impl<B: Backend> Attention<B> {
+impl<B: AttentionOperators + HeadOperators + SpmmOperators> Attention<B> {
     /// Attention over graphs of `vertices` vertices, with `heads` heads and this slope of the LeakyReLU below zero (0.2
     /// in GAT).
     ///
     /// # Errors
     /// [`Error::Unsupported`] for no heads, [`Error::Driver`] where there is not enough memory.
     pub fn new(backend: &B, vertices: usize, heads: usize, slope: f32) -> Result<Self, Error> {
-        super::parts::expect_heads(NAME, heads)?;
+        expect_heads(NAME, heads)?;
         let len = heads.saturating_mul(vertices);
         let numbers = || Array::zeros(backend, len, MemoryKind::Activations);
         Ok(Self {
@@ -266,7 +266,7 @@ impl<B: Backend> Attention<B> {
 }
 
 /// Dots of two matrices.
-fn dots<'a, B: Backend, E: Element>(
+fn dots<'a, B: Storage, E: Element>(
     heads: usize,
     a: &'a Matrix<B, E>,
     b: (f32, &'a Matrix<B, E>),

@@ -6,25 +6,145 @@
 //! - [`Attention`]: fused. No number of an edge is ever stored: every kernel computes the weights it needs from two scores
 //!   and two statistics a vertex. Forward and backward.
 //! - [`edge_softmax`] and its gradient: unfused, on arrays of edges in the run's precision, as HalfGNN has it. With
-//!   [`sddmm`](super::sddmm) and [`spmm`](super::spmm) it makes the same layer.
-//! - the rest: the parts that both are made of.
-//!
-//! # Layouts
-//! - Numbers of vertices are arrays of `heads · vertices` floats, a plane a head.
-//! - Numbers of edges are arrays of [`edge_values`] elements, a plane a head in the order of the adjacency.
-//! - Features have their heads side by side, all of one width; with more than one head a width must fill whole 16-byte
-//!   vectors (8 halves or 4 floats), so that every head starts at one.
+//!   [`sddmm`](super::sddmm()) and [`spmm`](super::spmm()) it makes the same layer.
+//! - the rest: the steps that both are made of. Others are in [`segment_reduce`](super::segment_reduce),
+//!   [`attention_pair`](super::attention_pair) and the operators on heads, such as [`head_scores`](super::head_scores).
 
+mod check;
+mod cpu;
 mod edge_softmax;
 mod fused;
-mod parts;
+mod gpu;
 
 pub use edge_softmax::{edge_softmax, edge_softmax_backward};
 pub use fused::{Attention, AttentionBackward, AttentionForward};
-pub use parts::{
-    AttentionPairOperands, AttentionStatisticsOperands, EdgeStepOperands, HeadDotsOperands,
-    HeadMeanBackwardOperands, HeadMeanOperands, HeadOuterOperands, HeadScoresOperands,
-    HeadSumsOperands, SegmentReduceOperands, attention_pair, attention_statistics, edge_step,
-    edge_values, head_dots, head_mean, head_mean_backward, head_outer, head_scores, head_sums,
-    segment_reduce,
-};
+
+use super::{AttentionScores, Checked, Dropout};
+use crate::backend::{Adjacency, Storage};
+use crate::error::Error;
+use crate::tensor::{Array, Element};
+
+/// Softmax statistics of the scores `LeakyReLU(destination[i] + source[j])` of the edges of each row `i`: the largest
+/// score and the reciprocal of `Σ exp(score − largest)`, from which [`EdgeAttention`](super::EdgeAttention) has the weight of every edge, and, in
+/// `positive_share`, the sum of the weights of the edges whose `destination + source` is positive. One pass over the
+/// edges, in float; `exp` is taken of nothing positive, so scores of any size are safe. Zeros for a row without edges.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] for no heads or too many.
+pub fn attention_statistics<B: AttentionOperators>(
+    backend: &B,
+    a: &Adjacency<B>,
+    scores: &AttentionScores<'_, B>,
+    statistics: &mut Array<B, [f32; 2]>,
+    positive_share: Option<&mut Array<B, f32>>,
+) -> Result<(), Error> {
+    let operands = AttentionStatisticsOperands {
+        a,
+        scores,
+        statistics,
+        positive_share,
+    };
+    backend.attention_statistics(Checked::new(operands)?)
+}
+
+/// Operands of [`attention_statistics`].
+#[derive(Debug)]
+pub struct AttentionStatisticsOperands<'a, B: Storage> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// Scores of its vertices.
+    pub scores: &'a AttentionScores<'a, B>,
+    /// Become the statistics.
+    pub statistics: &'a mut Array<B, [f32; 2]>,
+    /// Becomes the share of positive sums of scores.
+    pub positive_share: Option<&'a mut Array<B, f32>>,
+}
+
+/// One step of an edge softmax or of its gradient; see [`EdgeStep`]. In place where `x` is absent.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] for no heads or too many, and for a
+/// dropout probability outside [0, 1).
+pub fn edge_step<B: AttentionOperators, E: Element>(
+    backend: &B,
+    a: &Adjacency<B>,
+    heads: usize,
+    step: &EdgeStep<'_, B, E>,
+    x: Option<&Array<B, E>>,
+    y: &mut Array<B, E>,
+) -> Result<(), Error> {
+    let operands = EdgeStepOperands {
+        a,
+        heads,
+        step,
+        x,
+        y,
+    };
+    backend.edge_map(Checked::new(operands)?)
+}
+
+/// One step of an edge softmax or of its gradient, from planes of edges to planes of edges, each number computed in
+/// float and rounded once. `x` absent means in place.
+#[derive(Debug)]
+pub enum EdgeStep<'a, B: Storage, E: Element> {
+    /// The score of each edge.
+    Scores(AttentionScores<'a, B>),
+    /// Times the derivative of the score's LeakyReLU.
+    ScoresBackward(AttentionScores<'a, B>),
+    /// `exp(x − row)`
+    Exp {
+        /// A number a row.
+        row: &'a Array<B, f32>,
+    },
+    /// `x / row`, 0 where `row` is.
+    Divide {
+        /// A number a row.
+        row: &'a Array<B, f32>,
+    },
+    /// `factor · (x − row)`
+    SoftmaxBackward {
+        /// A number a edge.
+        factor: &'a Array<B, E>,
+        /// A number a row.
+        row: &'a Array<B, f32>,
+    },
+    /// 0 where the edge is dropped, by its end points and its head; else divided by `1 − probability`.
+    Dropout(Dropout<'a, B>),
+}
+
+/// Operands of [`edge_step`].
+#[derive(Debug)]
+pub struct EdgeStepOperands<'a, B: Storage, E: Element> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// Number of heads.
+    pub heads: usize,
+    /// The step.
+    pub step: &'a EdgeStep<'a, B, E>,
+    /// The input; in place where absent.
+    pub x: Option<&'a Array<B, E>>,
+    /// Becomes the output.
+    pub y: &'a mut Array<B, E>,
+}
+
+/// Softmax over the edges of each row.
+pub trait AttentionOperators: Storage {
+    /// Of each row and head the largest score and the reciprocal of `Σ exp(score − largest)`; zeros for a row without
+    /// edges. `positive_share` becomes the sum of the weights `α` of the edges whose `destination + source` is positive.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn attention_statistics(
+        &self,
+        operands: Checked<AttentionStatisticsOperands<'_, Self>>,
+    ) -> Result<(), Error>;
+
+    /// One step of an edge softmax.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn edge_map<E: Element>(
+        &self,
+        operands: Checked<EdgeStepOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+}

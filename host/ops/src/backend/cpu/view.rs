@@ -1,0 +1,130 @@
+//! Operands of the CPU's operators as slices: matrices, and graphs.
+
+use super::Cpu;
+use super::buffer::Reading;
+use crate::backend::Adjacency;
+use crate::tensor::{Array, Element, Matrix};
+use bytemuck::Pod;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// A matrix as a slice: `rows` rows of `columns` elements, `stride` apart.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a, E> {
+    pub(crate) values: &'a [E],
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) stride: usize,
+}
+
+impl<E: Element> View<'_, E> {
+    /// Some of the rows.
+    pub(crate) fn rows(self, rows: Range<usize>) -> Self {
+        Self {
+            values: &self.values[rows.start * self.stride..rows.end * self.stride],
+            rows: rows.len(),
+            ..self
+        }
+    }
+}
+
+/// A matrix as a slice to write to: rows of `columns` elements, `stride` apart.
+pub(crate) struct ViewMut<'a, E> {
+    pub(crate) values: &'a mut [E],
+    pub(crate) columns: usize,
+    pub(crate) stride: usize,
+}
+
+pub(crate) fn view<'a, E: Element>(
+    matrix: &Matrix<Cpu, E>,
+    values: &'a Reading<'_, E>,
+) -> View<'a, E> {
+    View {
+        values,
+        rows: matrix.rows(),
+        columns: matrix.columns(),
+        stride: matrix.stride(),
+    }
+}
+
+pub(crate) fn view_mut<E: Element>(matrix: &mut Matrix<Cpu, E>) -> ViewMut<'_, E> {
+    let (columns, stride) = (matrix.columns(), matrix.stride());
+    ViewMut {
+        values: matrix.buffer.get_mut(),
+        columns,
+        stride,
+    }
+}
+
+pub(crate) fn read<'a, T: Pod + Send + Sync>(
+    array: Option<&'a Array<Cpu, T>>,
+) -> Option<Reading<'a, T>> {
+    array.map(|array| array.buffer.read())
+}
+
+pub(crate) fn read_matrix<'a, E: Element>(
+    matrix: Option<&'a Matrix<Cpu, E>>,
+) -> Option<Reading<'a, E>> {
+    matrix.map(|matrix| matrix.buffer.read())
+}
+
+/// Rows that are one piece of work at least: less would cost more to hand out than to do.
+const MIN_ROWS: usize = 16;
+
+/// Calls `f(row, columns, elements, floats)` for every row, with the padding in `elements` and `floats`.
+pub(crate) fn for_rows<E: Element>(
+    matrix: ViewMut<'_, E>,
+    f: impl Fn(usize, usize, &mut [E], &mut [f32]) + Sync,
+) {
+    let (columns, stride) = (matrix.columns, matrix.stride);
+    if stride == 0 {
+        return;
+    }
+    matrix
+        .values
+        .par_chunks_exact_mut(stride)
+        .with_min_len(MIN_ROWS)
+        .enumerate()
+        .for_each_init(
+            || vec![0.0; stride],
+            |floats, (row, elements)| f(row, columns, elements, floats),
+        );
+}
+
+/// Numbers of vertices that are one piece of work at least.
+pub(crate) const MIN_NUMBERS: usize = 64;
+
+/// A graph as the loops below see it.
+pub(crate) struct Edges<'a> {
+    offsets: &'a [u64],
+    pub(crate) columns: &'a [u32],
+    count: usize,
+}
+
+/// Calls `f` with the arrays of `a`.
+pub(crate) fn with_edges<T>(a: &Adjacency<Cpu>, f: impl FnOnce(&Edges<'_>) -> T) -> T {
+    f(&Edges {
+        offsets: &a.offsets.buffer.read(),
+        columns: &a.column_ids.buffer.read(),
+        count: a.rows(),
+    })
+}
+
+impl Edges<'_> {
+    pub(crate) fn of_row(&self, row: usize) -> Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
+    /// Writes `f(head, row)` to each number of `planes`.
+    pub(crate) fn for_rows<T: Pod + Send>(
+        &self,
+        planes: &mut [T],
+        f: impl Fn(usize, usize) -> T + Sync,
+    ) {
+        planes
+            .par_iter_mut()
+            .with_min_len(MIN_NUMBERS)
+            .enumerate()
+            .for_each(|(at, out)| *out = f(at / self.count, at % self.count));
+    }
+}

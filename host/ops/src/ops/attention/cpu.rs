@@ -1,0 +1,122 @@
+//! Softmax over the edges of a row, and steps of it on planes of edges.
+//!
+//! Everything is computed in float, row by row in the order of the edges, and rounded once.
+
+use super::{AttentionOperators, AttentionStatisticsOperands, EdgeStep, EdgeStepOperands};
+use crate::backend::cpu::Cpu;
+use crate::backend::cpu::view::{MIN_NUMBERS, with_edges};
+use crate::error::Error;
+use crate::ops::elementwise::cpu::Mask;
+use crate::ops::spmm::{Planes, with_scores};
+use crate::ops::{Checked, edge_plane};
+use crate::tensor::Element;
+use halfgnn_contract::attention::{Softmax, leaky_relu, leaky_relu_derivative};
+use halfgnn_contract::math::exp;
+use rayon::prelude::*;
+
+impl AttentionOperators for Cpu {
+    fn attention_statistics(
+        &self,
+        operands: Checked<AttentionStatisticsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let AttentionStatisticsOperands {
+            a,
+            scores: of,
+            statistics,
+            positive_share,
+        } = operands.into_inner();
+        with_edges(a, |edges| {
+            with_scores(of, Planes::new(a, false), |scores| {
+                let softmax = |head: usize, row: usize| {
+                    let score = |edge: usize| {
+                        let column = edges.columns[edge] as usize;
+                        Softmax::of(scores.of(head, row, column).0, scores.slope)
+                    };
+                    let of_row = edges.of_row(row).map(score);
+                    of_row.fold(Softmax::EMPTY, Softmax::join)
+                };
+                edges.for_rows(statistics.buffer.get_mut(), |head, row| {
+                    softmax(head, row).statistics()
+                });
+                if let Some(share) = positive_share {
+                    edges.for_rows(share.buffer.get_mut(), |head, row| {
+                        softmax(head, row).positive_share()
+                    });
+                }
+            });
+        });
+        Ok(())
+    }
+
+    fn edge_map<E: Element>(
+        &self,
+        operands: Checked<EdgeStepOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let EdgeStepOperands {
+            a,
+            heads: _,
+            step,
+            x,
+            y,
+        } = operands.into_inner();
+        let (edges, rows) = (a.edges(), a.rows());
+        if edges == 0 {
+            return Ok(());
+        }
+        let rows_of_edges = a.row_ids(self)?.buffer.read();
+        let rows_of_edges: &[u32] = &rows_of_edges;
+        let stride = edge_plane(edges);
+        let x = x.map(|x| x.buffer.read());
+        // `f(head, edge, row, place in the planes, x)` for each edge; zero past the last of a plane.
+        let mut map = |f: &(dyn Fn(usize, usize, usize, usize, f32) -> f32 + Sync)| {
+            with_edges(a, |graph| {
+                let values = y.buffer.get_mut().par_iter_mut().enumerate();
+                values.with_min_len(MIN_NUMBERS).for_each(|(at, y)| {
+                    let (head, edge) = (at / stride, at % stride);
+                    *y = if edge < edges {
+                        let x = x.as_ref().map_or(*y, |x| x[at]).to_f32();
+                        let row = rows_of_edges[edge] as usize;
+                        E::from_f32(f(head, graph.columns[edge] as usize, row, at, x))
+                    } else {
+                        E::zeroed()
+                    };
+                });
+            });
+        };
+        match step {
+            EdgeStep::Scores(of) => with_scores(of, Planes::new(a, false), |scores| {
+                map(&|head, column, row, _, _| {
+                    leaky_relu(scores.of(head, row, column).0, scores.slope)
+                });
+            }),
+            EdgeStep::ScoresBackward(of) => with_scores(of, Planes::new(a, false), |scores| {
+                map(&|head, column, row, _, x| {
+                    x * leaky_relu_derivative(scores.of(head, row, column).0, scores.slope)
+                });
+            }),
+            EdgeStep::Exp { row } => {
+                let v = row.buffer.read();
+                let v: &[f32] = &v;
+                map(&|head, _, row, _, x| exp(x - v[head * rows + row]));
+            }
+            EdgeStep::Divide { row } => {
+                let v = row.buffer.read();
+                let v: &[f32] = &v;
+                map(&|head, _, row, _, x| {
+                    let v = v[head * rows + row];
+                    if v == 0.0 { 0.0 } else { x / v }
+                });
+            }
+            EdgeStep::SoftmaxBackward { factor, row } => {
+                let (factor, v) = (factor.buffer.read(), row.buffer.read());
+                let (factor, v): (&[E], &[f32]) = (&factor, &v);
+                map(&|head, _, row, at, x| factor[at].to_f32() * (x - v[head * rows + row]));
+            }
+            EdgeStep::Dropout(dropout) => {
+                let mask = Mask::new(*dropout);
+                map(&|head, column, row, _, x| mask.edge(x, head, row, column));
+            }
+        }
+        Ok(())
+    }
+}

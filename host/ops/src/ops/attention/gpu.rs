@@ -1,0 +1,99 @@
+//! Softmax over the edges of a row: a segment reduction, and steps on edges of a launch each.
+
+use super::{AttentionOperators, AttentionStatisticsOperands, EdgeStep, EdgeStepOperands};
+use crate::backend::gpu::{Gpu, entry, narrow};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::Element;
+use halfgnn_contract::DevicePtr;
+use halfgnn_contract::attention::{self as contract, EdgeMapParams, edge_plane_stride};
+use halfgnn_contract::segment::{SOFTMAX_WORDS, SegmentParams};
+
+const NAME: &str = "attention";
+
+impl<D: Driver> AttentionOperators for Gpu<D> {
+    fn attention_statistics(
+        &self,
+        operands: Checked<AttentionStatisticsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let AttentionStatisticsOperands {
+            a,
+            scores: of,
+            statistics,
+            positive_share,
+        } = operands.into_inner();
+        let params = SegmentParams {
+            attention: self.scores(of, a, false)?,
+            result: self.array(statistics)?,
+            positive_share: self.optional_array(positive_share.as_deref())?,
+            ..self.segment_params(a)?
+        };
+        let names = ["segment_softmax", "segment_follow_up_softmax"];
+        // SAFETY: the operator checked that scores, statistics and shares have a number for each head of each vertex.
+        unsafe { self.reduce_segments(names, of.heads, SOFTMAX_WORDS, params) }
+    }
+
+    fn edge_map<E: Element>(
+        &self,
+        operands: Checked<EdgeStepOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let EdgeStepOperands {
+            a,
+            heads,
+            step: op,
+            x,
+            y,
+        } = operands.into_inner();
+        let edges = narrow(NAME, "edges", a.edges())?;
+        let mut params = EdgeMapParams {
+            rows: self.array(a.row_ids(self)?)?,
+            columns: self.array(&a.column_ids)?,
+            x: self.array(x.unwrap_or(y))?,
+            f: DevicePtr::NULL,
+            y: self.array(y)?,
+            v: DevicePtr::NULL,
+            plane_stride: edge_plane_stride(edges as u64),
+            edges,
+            vertices: narrow(NAME, "rows", a.rows())?,
+            attention: contract::EdgeAttention::NONE,
+        };
+        let name = match op {
+            EdgeStep::Scores(of) => {
+                params.attention = self.scores(of, a, false)?;
+                entry::<E>("edge_scores")?
+            }
+            EdgeStep::ScoresBackward(of) => {
+                params.attention = self.scores(of, a, false)?;
+                entry::<E>("edge_scores_backward")?
+            }
+            EdgeStep::Exp { row } => {
+                params.v = self.array(row)?;
+                entry::<E>("edge_exp")?
+            }
+            EdgeStep::Divide { row } => {
+                params.v = self.array(row)?;
+                entry::<E>("edge_divide")?
+            }
+            EdgeStep::SoftmaxBackward { factor, row } => {
+                (params.f, params.v) = (self.array(factor)?, self.array(row)?);
+                entry::<E>("edge_softmax_backward")?
+            }
+            EdgeStep::Dropout(dropout) => {
+                params.attention = self.with_dropout(params.attention, Some(*dropout))?;
+                entry::<E>("edge_dropout")?
+            }
+        };
+        let config = LaunchConfig {
+            grid: [
+                contract::edge_ctas(edges, E::LANES as u32),
+                narrow(NAME, "heads", heads)?,
+                1,
+            ],
+            block: [contract::EDGE_THREADS_PER_CTA, 1, 1],
+            shared_bytes: 0,
+        };
+        // SAFETY: the operator checked that planes are as long as the edges, and numbers of rows as the vertices, ask for.
+        unsafe { self.launch(name, config, &params) }
+    }
+}

@@ -1,0 +1,76 @@
+//! Which operands element-wise operators take.
+
+use super::{ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, Dropout};
+use crate::backend::Storage;
+use crate::error::Error;
+use crate::ops::Operator;
+use crate::ops::check::{expect_bias, expect_len, expect_shape};
+use crate::tensor::Element;
+
+const Y: [&str; 2] = ["rows of y", "columns of y"];
+
+impl<B: Storage, E: Element> Operator for ActivateOperands<'_, B, E> {
+    const NAME: &'static str = "activate";
+
+    fn check(&self) -> Result<(), Error> {
+        if let Some(x) = self.x {
+            expect_shape(Self::NAME, Y, x.shape(), self.y)?;
+        }
+        expect_activation(Self::NAME, self.op, self.y.columns())
+    }
+}
+
+impl<B: Storage, E: Element> Operator for ActivateBackwardOperands<'_, B, E> {
+    const NAME: &'static str = "activate_backward";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_activation(Self::NAME, self.op, self.d.columns())?;
+        match self.y {
+            Some(y) => expect_shape(Self::NAME, Y, self.d.shape(), y)?,
+            None if self.op.relu => {
+                let reason = "the gradient of a ReLU wants the output of the forward pass".into();
+                return Err(Error::Unsupported {
+                    operator: Self::NAME,
+                    reason,
+                });
+            }
+            None => {}
+        }
+        expect_len(Self::NAME, "row factors", self.d.rows(), self.row_scale)
+    }
+}
+
+impl<B: Storage, E: Element> Operator for ColumnSumsOperands<'_, B, E> {
+    const NAME: &'static str = "column_sums";
+
+    fn check(&self) -> Result<(), Error> {
+        let what = ["rows of the sums", "columns of the sums"];
+        expect_shape(Self::NAME, what, (1, self.x.columns()), self.sums)
+    }
+}
+
+fn expect_activation<B: Storage>(
+    operator: &'static str,
+    op: &Activation<'_, B>,
+    columns: usize,
+) -> Result<(), Error> {
+    expect_bias(operator, columns, op.bias)?;
+    expect_dropout(operator, op.dropout)
+}
+
+/// Refuses a probability that is none, and one that leaves nothing.
+pub(crate) fn expect_dropout<B: Storage>(
+    operator: &'static str,
+    dropout: Option<Dropout<'_, B>>,
+) -> Result<(), Error> {
+    match dropout {
+        Some(dropout) if !(0.0..1.0).contains(&dropout.probability) => Err(Error::Unsupported {
+            operator,
+            reason: format!(
+                "dropout probability {} is not in [0, 1)",
+                dropout.probability
+            ),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,172 @@
+//! Bias, ReLU and dropout, their gradient, and the sums of columns.
+//!
+//! A row is widened to float, computed with, and rounded once.
+
+use super::{
+    ActivateBackwardOperands, ActivateOperands, ColumnSumsOperands, Dropout, ElementwiseOperators,
+};
+use crate::backend::cpu::Cpu;
+use crate::backend::cpu::convert::{round, widen, widened};
+use crate::backend::cpu::view::{for_rows, read, read_matrix, view, view_mut};
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::Element;
+use halfgnn_contract::optimizer::state;
+use halfgnn_contract::rng;
+use rayon::prelude::*;
+
+/// Rows whose sums are added up before they are added to those of others.
+const SUM_ROWS: usize = 256;
+
+impl ElementwiseOperators for Cpu {
+    fn activate<E: Element>(
+        &self,
+        operands: Checked<ActivateOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let ActivateOperands { op, x, y } = operands.into_inner();
+        let (x, bias) = (read_matrix(x), read_matrix(op.bias));
+        let (x, bias) = (x.as_deref(), bias.as_deref());
+        let mask = op.dropout.map(Mask::new);
+        for_rows(view_mut(y), |row, columns, y, floats| {
+            let source = x.map_or(&*y, |x| &x[row * y.len()..(row + 1) * y.len()]);
+            widen(source, floats);
+            for (column, value) in floats[..columns].iter_mut().enumerate() {
+                if let Some(bias) = bias {
+                    *value += bias[column];
+                }
+                // Not `max`, which would make a zero of a NaN.
+                if op.relu && *value < 0.0 {
+                    *value = 0.0;
+                }
+            }
+            if let Some(mask) = &mask {
+                mask.apply(row, &mut floats[..columns]);
+            }
+            round(floats, y);
+        });
+        Ok(())
+    }
+
+    fn activate_backward<E: Element>(
+        &self,
+        operands: Checked<ActivateBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let operands = operands.into_inner();
+        let (op, d) = (operands.op, operands.d);
+        let (y, row_scale) = (read_matrix(operands.y), read(operands.row_scale));
+        let (y, row_scale) = (y.as_deref(), row_scale.as_deref());
+        let mask = op.dropout.map(Mask::new);
+        for_rows(view_mut(d), |row, columns, d, floats| {
+            widen(d, floats);
+            let floats_row = &mut floats[..columns];
+            match (op.relu, y) {
+                // What ReLU or dropout made zero says so by itself: no mask is drawn again.
+                (true, Some(y)) => {
+                    let scale = mask.as_ref().map_or(1.0, |mask| mask.scale);
+                    let y = &y[row * d.len()..(row + 1) * d.len()];
+                    for (value, y) in floats_row.iter_mut().zip(y) {
+                        *value = if y.to_f32() > 0.0 {
+                            *value * scale
+                        } else {
+                            0.0
+                        };
+                    }
+                }
+                _ => {
+                    if let Some(mask) = &mask {
+                        mask.apply(row, floats_row);
+                    }
+                }
+            }
+            if let Some(scale) = row_scale {
+                floats_row.iter_mut().for_each(|value| *value *= scale[row]);
+            }
+            round(floats, d);
+        });
+        Ok(())
+    }
+
+    /// Blocks of [`SUM_ROWS`] rows, then the blocks, each in order.
+    fn column_sums<E: Element>(
+        &self,
+        operands: Checked<ColumnSumsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let ColumnSumsOperands { x, sums } = operands.into_inner();
+        let values = x.buffer.read();
+        let (x, sums) = (view(x, &values), sums.buffer.get_mut());
+        sums.fill(0.0);
+        if x.columns == 0 {
+            return Ok(());
+        }
+        let blocks: Vec<Vec<f32>> = x
+            .values
+            .par_chunks(SUM_ROWS * x.stride)
+            .map(|block| {
+                let mut sums = vec![0.0; x.columns];
+                for row in widened(block).chunks_exact(x.stride) {
+                    add(&mut sums, row);
+                }
+                sums
+            })
+            .collect();
+        for block in &blocks {
+            add(sums, block);
+        }
+        Ok(())
+    }
+}
+
+/// Which elements dropout keeps.
+pub(crate) struct Mask {
+    key: [u32; 2],
+    step: u32,
+    threshold: u32,
+    scale: f32,
+}
+
+impl Mask {
+    pub(crate) fn new(dropout: Dropout<'_, Cpu>) -> Self {
+        Self {
+            key: rng::key(dropout.seed, dropout.stream),
+            step: dropout.state.words.buffer.read()[state::ATTEMPTS],
+            threshold: rng::threshold(dropout.probability),
+            scale: 1.0 / (1.0 - dropout.probability),
+        }
+    }
+
+    /// What becomes of the weight of the edge from `source` to `destination`.
+    pub(crate) fn edge(&self, weight: f32, head: usize, destination: usize, source: usize) -> f32 {
+        // Ids are 32 bits wide, and there are no more heads than columns.
+        let [head, destination, source] = [head, destination, source].map(|id| id as u32);
+        let counter = rng::edge_dropout_counter(self.step, head, destination, source);
+        if rng::philox(self.key, counter)[0] >= self.threshold {
+            weight * self.scale
+        } else {
+            0.0
+        }
+    }
+
+    fn apply(&self, row: usize, values: &mut [f32]) {
+        let row = row as u64;
+        for (block, values) in values.chunks_mut(4).enumerate() {
+            // Kept or not, a zero stays one; bag-of-words features have little else.
+            if values.iter().all(|value| value.to_bits() == 0) {
+                continue;
+            }
+            let bits = rng::dropout_bits(self.key, self.step, row, block as u32);
+            for (value, bits) in values.iter_mut().zip(bits) {
+                *value = if bits >= self.threshold {
+                    *value * self.scale
+                } else {
+                    0.0
+                };
+            }
+        }
+    }
+}
+
+fn add(sums: &mut [f32], values: &[f32]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum += value;
+    }
+}

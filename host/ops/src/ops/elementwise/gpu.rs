@@ -1,0 +1,174 @@
+//! What is done element by element, a launch each, and sums of columns.
+
+use super::{
+    ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, Dropout,
+    ElementwiseOperators,
+};
+use crate::backend::gpu::{Gpu, dense_config, entry, narrow, stride_vectors};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::{Element, Matrix};
+use halfgnn_contract::elementwise::{self as contract, ActivateParams, ColumnSumsParams};
+use halfgnn_contract::optimizer::state;
+use halfgnn_contract::{DevicePtr, rng};
+
+impl<D: Driver> ElementwiseOperators for Gpu<D> {
+    fn activate<E: Element>(
+        &self,
+        operands: Checked<ActivateOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let ActivateOperands { op, x, y } = operands.into_inner();
+        let (params, config) = self.activate_params(op, self.matrix(x.unwrap_or(y))?, y)?;
+        // SAFETY: the operator checked that `x`, `y` and the bias fit one another.
+        unsafe { self.launch(entry::<E>("activate")?, config, &params) }
+    }
+
+    fn activate_backward<E: Element>(
+        &self,
+        operands: Checked<ActivateBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let ActivateBackwardOperands {
+            op,
+            y,
+            row_scale,
+            d,
+        } = operands.into_inner();
+        let (params, config) = self.activate_params(op, self.optional_matrix(y)?, d)?;
+        let params = ActivateParams {
+            row_scale: self.optional_array(row_scale)?,
+            ..params
+        };
+        let name = entry::<E>("activate_backward")?;
+        // SAFETY: the operator checked that the operands fit one another, and that `y` is there where it is read.
+        unsafe { self.launch(name, config, &params) }
+    }
+
+    /// Adds up blocks of rows, then the blocks in the same way, until one row is left.
+    fn column_sums<E: Element>(
+        &self,
+        operands: Checked<ColumnSumsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let ColumnSumsOperands { x, sums } = operands.into_inner();
+        const NAME: &str = "column_sums";
+        if x.rows() == 0 || x.columns() == 0 {
+            return self.clear(sums);
+        }
+        let sum_vectors = stride_vectors(NAME, sums)?;
+        let most = sum_blocks(x.rows() as u64) * sum_vectors as u64 * 4;
+        let workspace = self.lend(2 * most)?;
+        let params = ColumnSumsParams {
+            x: self.matrix(x)?,
+            sums: self.matrix(sums)?,
+            rows: x.rows() as u64,
+            rows_per_cta: 0,
+            columns: narrow(NAME, "columns", x.columns())?,
+            vectors: stride_vectors(NAME, x)?,
+            sum_vectors,
+        };
+        let name = entry::<E>("column_sums")?;
+        let turns = [0, 1].map(|turn| workspace.address() + turn * most * 4);
+        // SAFETY: the operator checked that `sums` has a column for each of `x`; a half of the workspace holds a row for
+        // each block.
+        unsafe { self.sum_rows(name, params, turns) }
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    fn activate_params<E: Element>(
+        &self,
+        op: &Activation<'_, Self>,
+        x: DevicePtr<u16>,
+        y: &Matrix<Self, E>,
+    ) -> Result<(ActivateParams, LaunchConfig), Error> {
+        const NAME: &str = "activate";
+        let vectors = stride_vectors(NAME, y)?;
+        let rows_per_cta = contract::rows_per_cta(vectors);
+        let dropout = op.dropout.filter(|dropout| dropout.probability > 0.0);
+        let probability = dropout.map_or(0.0, |dropout| dropout.probability);
+        let mut flags = 0;
+        flags |= if op.relu { contract::RELU } else { 0 };
+        flags |= if dropout.is_some() {
+            contract::DROPOUT
+        } else {
+            0
+        };
+        let params = ActivateParams {
+            x,
+            y: self.matrix(y)?,
+            bias: self.optional_matrix(op.bias)?,
+            row_scale: DevicePtr::NULL,
+            step: dropout.map_or(Ok(DevicePtr::NULL), |dropout| self.step(dropout))?,
+            rows: y.rows() as u64,
+            rows_per_cta,
+            columns: narrow(NAME, "columns", y.columns())?,
+            vectors,
+            flags,
+            key: dropout.map_or([0; 2], |dropout| rng::key(dropout.seed, dropout.stream)),
+            threshold: rng::threshold(probability),
+            keep_scale: 1.0 / (1.0 - probability),
+            reciprocal: contract::reciprocal(vectors),
+            reserved: 0,
+        };
+        let ctas = if vectors == 0 {
+            0
+        } else {
+            params.rows.div_ceil(rows_per_cta as u64)
+        };
+        Ok((params, dense_config(NAME, ctas, 1, 0)?))
+    }
+}
+
+/// Blocks that [`Gpu::sum_rows`] cuts rows into at first.
+pub(crate) fn sum_blocks(rows: u64) -> u64 {
+    rows.div_ceil(contract::sum_rows_per_cta(rows) as u64)
+}
+
+impl<D: Driver> Gpu<D> {
+    /// Adds up blocks of rows, then the blocks in the same way, until one row is left, in `params.sums`.
+    ///
+    /// # Safety
+    /// The operands in `params` are as its page asks for; `turns` are addresses of room for a row for each block, of
+    /// which the first is not `params.x`.
+    pub(crate) unsafe fn sum_rows(
+        &self,
+        mut name: &'static str,
+        mut params: ColumnSumsParams,
+        turns: [u64; 2],
+    ) -> Result<(), Error> {
+        const NAME: &str = "column_sums";
+        let result = params.sums;
+        for turn in turns.into_iter().cycle() {
+            let ctas = sum_blocks(params.rows);
+            params.rows_per_cta = contract::sum_rows_per_cta(params.rows);
+            params.sums = if ctas == 1 {
+                result
+            } else {
+                DevicePtr::new(turn)
+            };
+            let ctas_y = params.vectors.div_ceil(contract::SUM_VECTORS);
+            let config = dense_config(NAME, ctas, ctas_y, contract::SUM_SHARED_BYTES)?;
+            // SAFETY: the caller's promise.
+            unsafe { self.launch(name, config, &params)? };
+            if ctas == 1 {
+                break;
+            }
+            name = "column_sums_f32";
+            (params.x, params.rows, params.vectors) = (
+                DevicePtr::new(params.sums.address()),
+                ctas,
+                params.sum_vectors,
+            );
+        }
+        Ok(())
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// Address of the word that tells the dropout of one step from that of the next.
+    pub(crate) fn step(&self, dropout: Dropout<'_, Self>) -> Result<DevicePtr<u32>, Error> {
+        let words: DevicePtr<u32> = self.array(&dropout.state.words)?;
+        let step = state::ATTEMPTS * size_of::<u32>();
+        Ok(DevicePtr::new(words.address() + step as u64))
+    }
+}

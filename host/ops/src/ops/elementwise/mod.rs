@@ -1,0 +1,163 @@
+//! Bias, ReLU and dropout, their gradient, and sums of columns.
+
+pub(crate) mod check;
+pub(crate) mod cpu;
+pub(crate) mod gpu;
+
+use super::{Checked, OptimizerState};
+use crate::backend::Storage;
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+
+/// `y = dropout(relu(x + bias))`, each part where `op` has it; in place where `x` is absent.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] for a probability outside [0, 1).
+pub fn activate<B: ElementwiseOperators, E: Element>(
+    backend: &B,
+    op: &Activation<'_, B>,
+    x: Option<&Matrix<B, E>>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = ActivateOperands { op, x, y };
+    backend.activate(Checked::new(operands)?)
+}
+
+/// The gradient of [`activate`] in place: `d` holds dL/dy and becomes dL/dx, each row times its factor of `row_scale`.
+/// `y` is the output of the forward pass, wanted where `op` has a ReLU.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where `y` is wanted and absent.
+pub fn activate_backward<B: ElementwiseOperators, E: Element>(
+    backend: &B,
+    op: &Activation<'_, B>,
+    y: Option<&Matrix<B, E>>,
+    row_scale: Option<&Array<B, f32>>,
+    d: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = ActivateBackwardOperands {
+        op,
+        y,
+        row_scale,
+        d,
+    };
+    backend.activate_backward(Checked::new(operands)?)
+}
+
+/// Bias, ReLU and dropout, in this order.
+#[derive(Debug)]
+pub struct Activation<'a, B: Storage> {
+    /// Added to each row: 1 × N.
+    pub bias: Option<&'a Matrix<B, f32>>,
+    /// Whether negative elements become zero.
+    pub relu: bool,
+    /// Which elements are dropped; the others are divided by `1 − probability`.
+    pub dropout: Option<Dropout<'a, B>>,
+}
+
+impl<B: Storage> Activation<'_, B> {
+    /// The factor of the gradient where the output is positive, if it is zero everywhere else: behind a ReLU.
+    pub fn through(&self) -> Option<f32> {
+        let kept = |dropout: Dropout<'_, B>| 1.0 / (1.0 - dropout.probability);
+        self.relu.then(|| self.dropout.map_or(1.0, kept))
+    }
+}
+
+/// Dropout: which elements are kept is a function of seed, stream, step and the element's place alone, so that every
+/// backend keeps the same.
+#[derive(Debug)]
+pub struct Dropout<'a, B: Storage> {
+    /// Probability of an element to be dropped, in [0, 1).
+    pub probability: f32,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Tells the dropouts of one model apart.
+    pub stream: u32,
+    /// Counts the steps, on the device: no two drop alike, and the forward and the backward pass of one do.
+    pub state: &'a OptimizerState<B>,
+}
+
+impl<B: Storage> Clone for Dropout<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Storage> Copy for Dropout<'_, B> {}
+
+/// Operands of [`activate`].
+#[derive(Debug)]
+pub struct ActivateOperands<'a, B: Storage, E: Element> {
+    /// What is done.
+    pub op: &'a Activation<'a, B>,
+    /// The input; in place where absent.
+    pub x: Option<&'a Matrix<B, E>>,
+    /// Becomes the output.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+/// Operands of [`activate_backward`].
+#[derive(Debug)]
+pub struct ActivateBackwardOperands<'a, B: Storage, E: Element> {
+    /// What was done.
+    pub op: &'a Activation<'a, B>,
+    /// The output of the forward pass.
+    pub y: Option<&'a Matrix<B, E>>,
+    /// Factors of the rows.
+    pub row_scale: Option<&'a Array<B, f32>>,
+    /// The gradient, in place.
+    pub d: &'a mut Matrix<B, E>,
+}
+
+/// Sums of the columns of `x`, in float and in a fixed order: the gradient of a bias.
+///
+/// # Errors
+/// [`Error::Shape`] where `sums` is not 1 × the columns of `x`.
+pub fn column_sums<B: ElementwiseOperators, E: Element>(
+    backend: &B,
+    x: &Matrix<B, E>,
+    sums: &mut Matrix<B, f32>,
+) -> Result<(), Error> {
+    let operands = ColumnSumsOperands { x, sums };
+    backend.column_sums(Checked::new(operands)?)
+}
+
+/// Operands of [`column_sums`].
+#[derive(Debug)]
+pub struct ColumnSumsOperands<'a, B: Storage, E: Element> {
+    /// What is added up.
+    pub x: &'a Matrix<B, E>,
+    /// Becomes the sums, 1 × N.
+    pub sums: &'a mut Matrix<B, f32>,
+}
+
+/// Operators on the elements of matrices.
+pub trait ElementwiseOperators: Storage {
+    /// `y = dropout(relu(x + bias))`, each part where `op` has it, element by element. `x` absent means in place.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn activate<E: Element>(
+        &self,
+        operands: Checked<ActivateOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// The gradient of [`ElementwiseOperators::activate`] in place: `d` holds dL/dy and becomes dL/dx, times `row_scale` where it is
+    /// given. `y` is the stored output, wanted where the activation has a ReLU.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn activate_backward<E: Element>(
+        &self,
+        operands: Checked<ActivateBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// `sums[0, c] = Σ_r x[r, c]` in float, in a fixed order.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn column_sums<E: Element>(
+        &self,
+        operands: Checked<ColumnSumsOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+}

@@ -1,0 +1,232 @@
+//! Heads of features, row by row in float, rounded once.
+
+use super::{
+    HeadDotsOperands, HeadMeanBackwardOperands, HeadMeanOperands, HeadOperators, HeadOuterOperands,
+    HeadScoresOperands, HeadSumsOperands,
+};
+use crate::backend::cpu::Cpu;
+use crate::backend::cpu::convert::{round, widen};
+use crate::backend::cpu::view::{MIN_NUMBERS, view, view_mut};
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::{Element, Matrix};
+use rayon::prelude::*;
+
+/// Rows whose sums are added up before they are added to those of others.
+const SUM_ROWS: usize = 256;
+
+impl HeadOperators for Cpu {
+    fn head_scores<E: Element>(
+        &self,
+        operands: Checked<HeadScoresOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadScoresOperands {
+            heads,
+            x,
+            vectors,
+            destination,
+            source,
+        } = operands.into_inner();
+        let (x_values, vectors_values) = (x.buffer.read(), vectors.buffer.read());
+        let rows = Rows::new(heads, x, &x_values);
+        for (which, scores) in [destination, source].into_iter().enumerate() {
+            let vector = Rows::new(heads, vectors, &vectors_values);
+            rows.for_heads(scores.buffer.get_mut(), |head, row| {
+                let pairs = rows.head(head, row).iter().zip(vector.head(head, which));
+                pairs.map(|(x, a)| x.to_f32() * a.to_f32()).sum()
+            });
+        }
+        Ok(())
+    }
+
+    fn head_dots<E: Element>(
+        &self,
+        operands: Checked<HeadDotsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadDotsOperands { op, y } = operands.into_inner();
+        let (a, b) = (op.a.buffer.read(), op.b.1.buffer.read());
+        let c = op.c.map(|(gamma, c)| (gamma, c, c.buffer.read()));
+        let u = op.u.map(|(delta, u)| (delta, u.buffer.read()));
+        let v = op.v.map(|v| v.buffer.read());
+        let (a, b, beta) = (
+            Rows::new(op.heads, op.a, &a),
+            Rows::new(op.heads, op.b.1, &b),
+            op.b.0,
+        );
+        let c = c
+            .as_ref()
+            .map(|(gamma, matrix, values)| (*gamma, Rows::new(op.heads, matrix, values)));
+        a.for_heads(y.buffer.get_mut(), |head, row| {
+            let (a_row, b_row) = (a.head(head, row), b.head(head, row));
+            let mut sum = 0.0;
+            for i in 0..a_row.len() {
+                let mut right = beta * b_row[i].to_f32();
+                if let Some((gamma, c)) = &c {
+                    right += gamma * c.head(head, row)[i].to_f32();
+                }
+                sum += a_row[i].to_f32() * right;
+            }
+            let at = head * a.rows + row;
+            if let Some((delta, u)) = &u {
+                sum += delta * u[at] * v.as_ref().map_or(1.0, |v| v[at]);
+            }
+            sum
+        });
+        Ok(())
+    }
+
+    fn head_outer<E: Element>(
+        &self,
+        operands: Checked<HeadOuterOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadOuterOperands {
+            heads,
+            destination,
+            source,
+            vectors,
+            x,
+        } = operands.into_inner();
+        let (destination, source) = (destination.buffer.read(), source.buffer.read());
+        let (destination, source): (&[f32], &[f32]) = (&destination, &source);
+        let values = vectors.buffer.read();
+        let (rows, stride) = (x.rows(), x.stride());
+        let width = x.columns() / heads;
+        let mut factors = vec![0.0; 2 * stride];
+        widen(&values, &mut factors);
+        let (first, second) = factors.split_at(stride);
+        let columns = x.columns();
+        let elements = x.buffer.get_mut().par_chunks_exact_mut(stride);
+        elements
+            .with_min_len(MIN_NUMBERS)
+            .enumerate()
+            .for_each_init(
+                || vec![0.0; stride],
+                |floats, (row, elements)| {
+                    widen(elements, floats);
+                    for (column, value) in floats[..columns].iter_mut().enumerate() {
+                        let at = column / width * rows + row;
+                        *value += destination[at] * first[column] + source[at] * second[column];
+                    }
+                    round(floats, elements);
+                },
+            );
+        Ok(())
+    }
+
+    fn head_sums<E: Element>(
+        &self,
+        operands: Checked<HeadSumsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadSumsOperands {
+            heads,
+            x,
+            destination,
+            source,
+            sums,
+        } = operands.into_inner();
+        let values = x.buffer.read();
+        let x = view(x, &values);
+        let (destination, source) = (destination.buffer.read(), source.buffer.read());
+        let factors: [&[f32]; 2] = [&destination, &source];
+        let width = x.columns / heads;
+        let blocks: Vec<[Vec<f32>; 2]> = x
+            .values
+            .par_chunks(SUM_ROWS * x.stride)
+            .enumerate()
+            .map(|(block, elements)| {
+                factors.map(|factors| {
+                    let mut sums = vec![0.0; x.columns];
+                    for (row, elements) in elements.chunks_exact(x.stride).enumerate() {
+                        let row = block * SUM_ROWS + row;
+                        for (column, sum) in sums.iter_mut().enumerate() {
+                            let factor = factors[column / width * x.rows + row];
+                            *sum += factor * elements[column].to_f32();
+                        }
+                    }
+                    sums
+                })
+            })
+            .collect();
+        let out = view_mut(sums);
+        out.values.fill(0.0);
+        for block in &blocks {
+            for (row, sums) in out.values.chunks_exact_mut(out.stride).zip(block) {
+                for (sum, value) in row.iter_mut().zip(sums) {
+                    *sum += value;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn head_mean<E: Element>(
+        &self,
+        operands: Checked<HeadMeanOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadMeanOperands { heads, x, y } = operands.into_inner();
+        let values = x.buffer.read();
+        let rows = Rows::new(heads, x, &values);
+        let (columns, stride, scale) = (y.columns(), y.stride(), 1.0 / heads as f32);
+        let elements = y.buffer.get_mut().par_chunks_exact_mut(stride);
+        elements.enumerate().for_each(|(row, y)| {
+            for (column, y) in y[..columns].iter_mut().enumerate() {
+                let of_head = |head: usize| rows.head(head, row)[column].to_f32();
+                *y = E::from_f32((0..heads).map(of_head).sum::<f32>() * scale);
+            }
+        });
+        Ok(())
+    }
+
+    fn head_mean_backward<E: Element>(
+        &self,
+        operands: Checked<HeadMeanBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadMeanBackwardOperands { heads, dy, dx } = operands.into_inner();
+        let values = dy.buffer.read();
+        let (stride, scale) = (dy.stride(), 1.0 / heads as f32);
+        let (dx_stride, width) = (dx.stride(), dx.columns() / heads);
+        let elements = dx.buffer.get_mut().par_chunks_exact_mut(dx_stride);
+        elements.enumerate().for_each(|(row, dx)| {
+            // A head has the padding of a row of `dy`, as columns.
+            let dy = &values[row * stride..][..width];
+            for head in dx[..heads * width].chunks_exact_mut(width) {
+                for (dx, dy) in head.iter_mut().zip(dy) {
+                    *dx = E::from_f32(dy.to_f32() * scale);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The heads of the rows of a matrix.
+struct Rows<'a, E> {
+    values: &'a [E],
+    rows: usize,
+    stride: usize,
+    width: usize,
+}
+
+impl<'a, E: Element> Rows<'a, E> {
+    fn new(heads: usize, matrix: &Matrix<Cpu, E>, values: &'a [E]) -> Self {
+        Self {
+            values,
+            rows: matrix.rows(),
+            stride: matrix.stride(),
+            width: matrix.columns() / heads,
+        }
+    }
+
+    fn head(&self, head: usize, row: usize) -> &'a [E] {
+        &self.values[row * self.stride + head * self.width..][..self.width]
+    }
+
+    /// Writes `f(head, row)` to each number of `planes`.
+    fn for_heads(&self, planes: &mut [f32], f: impl Fn(usize, usize) -> f32 + Sync) {
+        planes
+            .par_iter_mut()
+            .with_min_len(MIN_NUMBERS)
+            .enumerate()
+            .for_each(|(at, out)| *out = f(at / self.rows, at % self.rows));
+    }
+}

@@ -1,0 +1,239 @@
+//! Operators on heads, a launch each; sums of rows take as many as it takes to one row.
+
+use super::{
+    HeadDotsOperands, HeadMeanBackwardOperands, HeadMeanOperands, HeadOperators, HeadOuterOperands,
+    HeadScoresOperands, HeadSumsOperands,
+};
+use crate::backend::gpu::{Gpu, dense_config, entry, narrow, stride_vectors};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::{Element, Matrix};
+use halfgnn_contract::DevicePtr;
+use halfgnn_contract::elementwise::{self, ColumnSumsParams};
+use halfgnn_contract::heads::{
+    self, HeadDotsParams, HeadMeanParams, HeadOuterParams, HeadScoresParams, Heads,
+};
+
+const NAME: &str = "attention";
+
+impl<D: Driver> HeadOperators for Gpu<D> {
+    fn head_scores<E: Element>(
+        &self,
+        operands: Checked<HeadScoresOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadScoresOperands {
+            heads,
+            x,
+            vectors,
+            destination,
+            source,
+        } = operands.into_inner();
+        let (heads, config) = deal_heads(heads, x)?;
+        let params = HeadScoresParams {
+            heads,
+            x: self.matrix(x)?,
+            vectors: self.matrix(vectors)?,
+            destination: self.array(destination)?,
+            source: self.array(source)?,
+        };
+        let name = entry::<E>("head_scores")?;
+        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each
+        // row.
+        unsafe { self.launch(name, config, &params) }
+    }
+
+    fn head_dots<E: Element>(
+        &self,
+        operands: Checked<HeadDotsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadDotsOperands { op, y } = operands.into_inner();
+        let (heads, config) = deal_heads(op.heads, op.a)?;
+        let params = HeadDotsParams {
+            heads,
+            a: self.matrix(op.a)?,
+            b: self.matrix(op.b.1)?,
+            c: self.optional_matrix(op.c.map(|(_, c)| c))?,
+            u: self.optional_array(op.u.map(|(_, u)| u))?,
+            v: self.optional_array(op.v)?,
+            y: self.array(y)?,
+            beta: op.b.0,
+            gamma: op.c.map_or(0.0, |(gamma, _)| gamma),
+            delta: op.u.map_or(0.0, |(delta, _)| delta),
+            reserved: 0,
+        };
+        let name = entry::<E>("head_dots")?;
+        // SAFETY: the operator checked that the matrices have one shape, and that there is a number for each head of
+        // each row.
+        unsafe { self.launch(name, config, &params) }
+    }
+
+    fn head_outer<E: Element>(
+        &self,
+        operands: Checked<HeadOuterOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadOuterOperands {
+            heads,
+            destination,
+            source,
+            vectors,
+            x,
+        } = operands.into_inner();
+        let (head_vectors, stride) = head_vectors(heads, x)?;
+        let params = HeadOuterParams {
+            x: self.matrix(x)?,
+            vectors: self.matrix(vectors)?,
+            destination: self.array(destination)?,
+            source: self.array(source)?,
+            sums: DevicePtr::NULL,
+            rows: x.rows() as u64,
+            rows_per_cta: elementwise::rows_per_cta(stride),
+            head_vectors,
+            stride,
+            columns: narrow(NAME, "columns", x.columns())?,
+            sum_stride: 0,
+            reciprocal: elementwise::reciprocal(stride),
+        };
+        let ctas = params.rows.div_ceil(params.rows_per_cta as u64);
+        let name = entry::<E>("head_outer")?;
+        // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a number for each head of
+        // each row.
+        unsafe { self.launch(name, dense_config(NAME, ctas, 1, 0)?, &params) }
+    }
+
+    /// Sums of blocks of rows, then their sums.
+    fn head_sums<E: Element>(
+        &self,
+        operands: Checked<HeadSumsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadSumsOperands {
+            heads,
+            x,
+            destination,
+            source,
+            sums,
+        } = operands.into_inner();
+        if x.rows() == 0 {
+            return self.clear(sums);
+        }
+        let (head_vectors, stride) = head_vectors(heads, x)?;
+        let sum_stride = stride_vectors(NAME, sums)? * 4;
+        let rows = x.rows() as u64;
+        let rows_per_cta = elementwise::sum_rows_per_cta(rows);
+        let ctas = rows.div_ceil(rows_per_cta as u64);
+        let most = ctas * 2 * sum_stride as u64;
+        let workspace = self.lend(2 * most)?;
+        let turns = [1, 0].map(|turn| workspace.address() + turn * most * 4);
+        let params = HeadOuterParams {
+            x: self.matrix(x)?,
+            vectors: DevicePtr::NULL,
+            destination: self.array(destination)?,
+            source: self.array(source)?,
+            sums: self.matrix(sums)?,
+            rows,
+            rows_per_cta,
+            head_vectors,
+            stride,
+            columns: narrow(NAME, "columns", x.columns())?,
+            sum_stride,
+            reciprocal: 0,
+        };
+        let name = entry::<E>("head_sums")?;
+        let config = dense_config(
+            NAME,
+            ctas,
+            stride.div_ceil(heads::SUM_VECTORS),
+            heads::SUM_SHARED_BYTES,
+        )?;
+        if ctas == 1 {
+            // SAFETY: `sums` has two rows of `sum_stride`; the rest as the operator checked it.
+            return unsafe { self.launch(name, config, &params) };
+        }
+        let blocks = HeadOuterParams {
+            sums: DevicePtr::new(turns[1]),
+            ..params
+        };
+        // The blocks' sums are a matrix of one row a block.
+        let rest = ColumnSumsParams {
+            x: DevicePtr::new(turns[1]),
+            sums: params.sums,
+            rows: ctas,
+            rows_per_cta: 0,
+            columns: 2 * sum_stride,
+            vectors: sum_stride / 2,
+            sum_vectors: sum_stride / 2,
+        };
+        // SAFETY: a half of the workspace has two rows of `sum_stride` for each block; the rest as the operator checked.
+        unsafe {
+            self.launch(name, config, &blocks)?;
+            self.sum_rows("column_sums_f32", rest, turns)
+        }
+    }
+
+    fn head_mean<E: Element>(
+        &self,
+        operands: Checked<HeadMeanOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadMeanOperands { heads, x, y } = operands.into_inner();
+        self.launch_mean(entry::<E>("head_mean")?, heads, x, y)
+    }
+
+    fn head_mean_backward<E: Element>(
+        &self,
+        operands: Checked<HeadMeanBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let HeadMeanBackwardOperands { heads, dy, dx } = operands.into_inner();
+        let name = entry::<E>("head_mean_backward")?;
+        self.launch_mean(name, heads, dx, dy)
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// The mean over heads or its gradient: `x` has the heads, `y` one.
+    fn launch_mean<E: Element>(
+        &self,
+        name: &'static str,
+        heads: usize,
+        x: &Matrix<Self, E>,
+        y: &Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        let (head_vectors, stride) = head_vectors(heads, x)?;
+        let params = HeadMeanParams {
+            x: self.matrix(x)?,
+            y: self.matrix(y)?,
+            rows: x.rows() as u64,
+            heads: narrow(NAME, "heads", heads)?,
+            head_vectors,
+            stride,
+            columns: narrow(NAME, "columns", y.columns())?,
+            rows_per_cta: elementwise::rows_per_cta(head_vectors),
+            reciprocal: elementwise::reciprocal(head_vectors),
+            scale: 1.0 / heads as f32,
+            reserved: 0,
+        };
+        let ctas = params.rows.div_ceil(params.rows_per_cta as u64);
+        // SAFETY: the operator checked that a head of `x` is a row of `y`.
+        unsafe { self.launch(name, dense_config(NAME, ctas, 1, 0)?, &params) }
+    }
+}
+
+/// Vectors of a head of a matrix of `heads` heads, and of a row.
+fn head_vectors<D: Driver, E: Element>(
+    heads: usize,
+    x: &Matrix<Gpu<D>, E>,
+) -> Result<(u32, u32), Error> {
+    let stride = stride_vectors(NAME, x)?;
+    Ok((stride / narrow(NAME, "heads", heads)?, stride))
+}
+
+/// How the heads of a matrix are dealt out to sub-warps, and the launch.
+fn deal_heads<D: Driver, E: Element>(
+    heads: usize,
+    x: &Matrix<Gpu<D>, E>,
+) -> Result<(Heads, LaunchConfig), Error> {
+    let (head_vectors, stride) = head_vectors(heads, x)?;
+    let heads = narrow(NAME, "heads", heads)?;
+    let heads = Heads::new(x.rows() as u64, heads, head_vectors, stride);
+    let config = dense_config(NAME, heads.ctas(), 1, 0)?;
+    Ok((heads, config))
+}

@@ -1,0 +1,303 @@
+//! Dense products: halves become floats a block at a time, and `gemm` multiplies floats.
+//!
+//! Work is cut into blocks by the shapes alone, never by the number of threads, and `gemm` runs each block on one
+//! thread, so that a product has the same bits on any number of threads.
+
+use super::{Form, MatmulOperands, MatmulOperators};
+use crate::backend::cpu::Cpu;
+use crate::backend::cpu::convert::{round, round_to, widen, widened};
+use crate::backend::cpu::view::{View, ViewMut, read, read_matrix, view, view_mut};
+use crate::error::Error;
+use crate::ops::normalize::cpu::Known;
+use crate::ops::{self, Checked};
+use crate::tensor::Element;
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Rows of the result that are one piece of work.
+const BLOCK_ROWS: usize = 256;
+
+/// Terms of a sum over rows (form TN) that are multiplied at a time: with [`BLOCK_ROWS`] columns of floats, 1 MiB.
+const BLOCK_DEPTH: usize = 1024;
+
+/// Most pieces that a sum over rows is cut into; each is as large as the result.
+const MAX_PIECES: usize = 16;
+
+impl MatmulOperators for Cpu {
+    fn matmul<E: Element, O: Element>(
+        &self,
+        operands: Checked<MatmulOperands<'_, Self, E, O>>,
+    ) -> Result<(), Error> {
+        let MatmulOperands {
+            form,
+            a,
+            b,
+            epilogue,
+            beside,
+            c,
+        } = operands.into_inner();
+        if let Some(sums) = beside.column_sums {
+            ops::column_sums(self, b, sums)?;
+        }
+        let positive = read_matrix(beside.positive);
+        let (row_scale, bias) = (read(epilogue.row_scale), read_matrix(epilogue.bias));
+        let finish = Finish {
+            alpha: epilogue.alpha,
+            row_scale: row_scale.as_deref(),
+            bias: bias.as_deref(),
+            relu: epilogue.relu,
+            positive: positive.as_deref(),
+        };
+        let (a_values, b_values) = (a.buffer.read(), b.buffer.read());
+        let known = beside.normalization.map(Known::new);
+        matmul(
+            form,
+            First {
+                matrix: view(a, &a_values),
+                known: known.as_ref(),
+            },
+            view(b, &b_values),
+            &finish,
+            view_mut(c),
+        );
+        Ok(())
+    }
+}
+
+/// What becomes of the sums: `relu(alpha · row_scale[m] · sum + bias[n])`, and zero where `positive` is not.
+struct Finish<'a, O> {
+    alpha: f32,
+    row_scale: Option<&'a [f32]>,
+    bias: Option<&'a [f32]>,
+    relu: bool,
+    /// Lies as the result does.
+    positive: Option<&'a [O]>,
+}
+
+impl<O: Element> Finish<'_, O> {
+    /// Writes row `m` of the result, from its sums.
+    fn row(&self, m: usize, sums: &mut [f32], c: &mut [O]) {
+        let factor = self
+            .row_scale
+            .map_or(self.alpha, |scale| self.alpha * scale[m]);
+        for (n, value) in sums.iter_mut().enumerate() {
+            *value = finish(*value, factor, self.bias.map(|bias| bias[n]), self.relu);
+        }
+        if let Some(positive) = self.positive {
+            let others = &positive[m * c.len()..];
+            for (value, other) in sums.iter_mut().zip(others) {
+                *value = if other.to_f32() > 0.0 { *value } else { 0.0 };
+            }
+        }
+        round(sums, &mut c[..sums.len()]);
+        c[sums.len()..].fill(O::zeroed());
+    }
+}
+
+#[inline]
+fn finish(sum: f32, factor: f32, bias: Option<f32>, relu: bool) -> f32 {
+    let value = factor * sum;
+    let value = bias.map_or(value, |bias| value + bias);
+    // Not `max`, which would make a zero of a NaN.
+    if relu && value < 0.0 { 0.0 } else { value }
+}
+
+/// The first operand: a matrix, or what a normalisation makes of it, rounded to its elements.
+#[derive(Clone, Copy)]
+struct First<'a, E> {
+    matrix: View<'a, E>,
+    known: Option<&'a Known>,
+}
+
+impl<'a, E: Element> First<'a, E> {
+    /// Some rows, in float.
+    fn rows(self, rows: Range<usize>) -> Cow<'a, [f32]> {
+        let View {
+            columns, stride, ..
+        } = self.matrix;
+        let floats = widened(self.matrix.rows(rows).values);
+        let Some(known) = self.known else {
+            return floats;
+        };
+        let (mut floats, mut room) = (floats.into_owned(), vec![E::zeroed(); columns]);
+        for row in floats.chunks_exact_mut(stride.max(1)) {
+            known.apply(0, &mut row[..columns]);
+            round_to(&mut row[..columns], &mut room);
+        }
+        Cow::Owned(floats)
+    }
+
+    /// Some columns of some rows, in float and without padding.
+    fn part(self, rows: Range<usize>, columns: Range<usize>) -> Vec<f32> {
+        let mut floats = vec![0.0; rows.len() * columns.len()];
+        let mut room = vec![E::zeroed(); columns.len()];
+        let rows = self.matrix.rows(rows).values;
+        let rows = rows.chunks_exact(self.matrix.stride);
+        for (row, floats) in rows.zip(floats.chunks_exact_mut(columns.len())) {
+            widen(&row[columns.clone()], floats);
+            if let Some(known) = self.known {
+                known.apply(columns.start, floats);
+                round_to(floats, &mut room);
+            }
+        }
+        floats
+    }
+}
+
+/// Writes the product to `c`, padding included.
+fn matmul<E: Element, O: Element>(
+    form: Form,
+    a: First<'_, E>,
+    b: View<'_, E>,
+    finish: &Finish<'_, O>,
+    c: ViewMut<'_, O>,
+) {
+    let (columns, stride) = (c.columns, c.stride);
+    if columns == 0 {
+        return;
+    }
+    // B is small where it is a layer's weights, and read by every block.
+    let weights = match form {
+        Form::NN | Form::NT => widened(b.values),
+        Form::TN => Cow::Borrowed([].as_slice()),
+    };
+    let blocks = c.values.par_chunks_mut(BLOCK_ROWS * stride).enumerate();
+    blocks.for_each(|(block, c)| {
+        let rows = block * BLOCK_ROWS..block * BLOCK_ROWS + c.len() / stride;
+        let mut sums = match form {
+            Form::NN => by_rows(a, rows.clone(), Operand::new(&weights, b.stride), columns),
+            Form::NT => by_rows(
+                a,
+                rows.clone(),
+                Operand::new(&weights, b.stride).transposed(),
+                columns,
+            ),
+            Form::TN => over_rows(a, b, rows.clone()),
+        };
+        let sums = sums.chunks_exact_mut(columns);
+        for ((row, sums), c) in rows.zip(sums).zip(c.chunks_exact_mut(stride)) {
+            finish.row(row, sums, c);
+        }
+    });
+}
+
+/// The sums of a block of rows: those of `a` times `b`.
+fn by_rows<E: Element>(
+    a: First<'_, E>,
+    rows: Range<usize>,
+    b: Operand<'_>,
+    columns: usize,
+) -> Vec<f32> {
+    let floats = a.rows(rows.clone());
+    let mut sums = vec![0.0; rows.len() * columns];
+    let shape = [rows.len(), columns, a.matrix.columns];
+    let a = Operand::new(&floats, a.matrix.stride);
+    add_product(shape, a, b, &mut sums);
+    sums
+}
+
+/// The sums of a block of the result whose rows are the columns `block` of `a`, over all rows of `a` and `b`: pieces
+/// of that range are summed up in parallel, and added in their order.
+fn over_rows<E: Element>(a: First<'_, E>, b: View<'_, E>, block: Range<usize>) -> Vec<f32> {
+    let depth = b.rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH);
+    let pieces: Vec<Range<usize>> = ranges(0..b.rows, depth).collect();
+    let partial: Vec<Vec<f32>> = pieces
+        .into_par_iter()
+        .map(|piece| {
+            let mut sums = vec![0.0; block.len() * b.columns];
+            for rows in ranges(piece, BLOCK_DEPTH) {
+                let shape = [block.len(), b.columns, rows.len()];
+                let a_floats = a.part(rows.clone(), block.clone());
+                let b_floats = widened(b.rows(rows).values);
+                add_product(
+                    shape,
+                    Operand::new(&a_floats, block.len()).transposed(),
+                    Operand::new(&b_floats, b.stride),
+                    &mut sums,
+                );
+            }
+            sums
+        })
+        .collect();
+    let mut sums = vec![0.0; block.len() * b.columns];
+    for partial in &partial {
+        for (sum, value) in sums.iter_mut().zip(partial) {
+            *sum += value;
+        }
+    }
+    sums
+}
+
+/// `range` in pieces of `step`, the last as long as what is left.
+fn ranges(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range
+        .step_by(step)
+        .map(move |start| start..end.min(start + step))
+}
+
+/// An operand of [`add_product`]: floats, and the distances of two rows and of two columns.
+#[derive(Clone, Copy)]
+struct Operand<'a> {
+    floats: &'a [f32],
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a> Operand<'a> {
+    fn new(floats: &'a [f32], stride: usize) -> Self {
+        Self {
+            floats,
+            row_stride: stride,
+            column_stride: 1,
+        }
+    }
+
+    fn transposed(self) -> Self {
+        Self {
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    /// Whether `rows` × `columns` elements lie in the slice.
+    fn holds(self, rows: usize, columns: usize) -> bool {
+        rows == 0
+            || columns == 0
+            || (rows - 1) * self.row_stride + (columns - 1) * self.column_stride < self.floats.len()
+    }
+}
+
+/// `c += a · b` for `[m, n, k]`, on this thread; `c` has no padding.
+fn add_product([m, n, k]: [usize; 3], a: Operand<'_>, b: Operand<'_>, c: &mut [f32]) {
+    assert!(a.holds(m, k) && b.holds(k, n) && c.len() == m * n);
+    // SAFETY: the assertion bounds every element that the strides address, in `a`, in `b` and, for rows of `n`, in
+    // `c`; `c` is borrowed mutably, so it overlaps neither. No stride exceeds `isize::MAX`, being at most the length
+    // of a slice of floats or, where there is one row or column only, never multiplied by anything but 0.
+    unsafe {
+        // The transposed product: the kernels want columns of `c` that are contiguous.
+        gemm_f32::gemm::f32::get_gemm_fn()(
+            n,
+            m,
+            k,
+            c.as_mut_ptr(),
+            n as isize,
+            1,
+            true,
+            b.floats.as_ptr(),
+            b.row_stride as isize,
+            b.column_stride as isize,
+            a.floats.as_ptr(),
+            a.row_stride as isize,
+            a.column_stride as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm_common::Parallelism::None,
+        );
+    }
+}

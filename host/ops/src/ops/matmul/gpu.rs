@@ -1,0 +1,202 @@
+//! Matrix product: one launch, or two where the sum is split.
+
+use super::{Beside, Epilogue, Form, MatmulOperands, MatmulOperators};
+use crate::backend::gpu::{Gpu, narrow, stride_vectors};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::ops::{self, Activation, Checked};
+use crate::tensor::{Element, Matrix};
+use halfgnn_contract::matmul::{self as contract, MatmulParams, Split, Tile};
+use halfgnn_contract::{DevicePtr, Format};
+
+const NAME: &str = "matmul";
+
+impl<D: Driver> MatmulOperators for Gpu<D> {
+    fn matmul<E: Element, O: Element>(
+        &self,
+        operands: Checked<MatmulOperands<'_, Self, E, O>>,
+    ) -> Result<(), Error> {
+        let MatmulOperands {
+            form,
+            a,
+            b,
+            epilogue,
+            beside,
+            c,
+        } = operands.into_inner();
+        self.launch_matmul(form, a, b, epilogue, beside, c)
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    pub(super) fn launch_matmul<E: Element, O: Element>(
+        &self,
+        form: Form,
+        a: &Matrix<Self, E>,
+        b: &Matrix<Self, E>,
+        epilogue: &Epilogue<'_, Self>,
+        beside: Beside<'_, Self, O>,
+        c: &mut Matrix<Self, O>,
+    ) -> Result<(), Error> {
+        let k = match form {
+            Form::NN | Form::NT => a.columns(),
+            Form::TN => a.rows(),
+        };
+        let [m, n, k] = [
+            ("rows of c", c.rows()),
+            ("columns of c", c.columns()),
+            ("inner dimension", k),
+        ]
+        .map(|(what, value)| {
+            narrow(NAME, what, value).and_then(|value| {
+                if value <= contract::MAX_EXTENT {
+                    return Ok(value);
+                }
+                let reason = format!("{what}: {value} is more than 2^31");
+                Err(Error::Unsupported {
+                    operator: NAME,
+                    reason,
+                })
+            })
+        });
+        let (m, n, k) = (m?, n?, k?);
+        let (input, output) = (E::PRECISION.format(), O::PRECISION.format());
+        let mut sums = beside.column_sums;
+        // The product has them where it has a row of C to spare.
+        let fused =
+            form == Form::TN && output == Format::F32 && m > 0 && contract::sums_fit(input, m);
+        if !fused && let Some(sums) = sums.take() {
+            ops::column_sums(self, b, sums)?;
+        }
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
+        // The other forms have a pass of their own for it.
+        let (positive, apart) = match form {
+            Form::NT => (beside.positive, None),
+            Form::NN | Form::TN => (None, beside.positive),
+        };
+        let form = match form {
+            Form::NN => contract::Form::Nn,
+            Form::NT => contract::Form::Nt,
+            Form::TN => contract::Form::Tn,
+        };
+        let normalization = beside.normalization;
+        let operand = match normalization {
+            Some(_) => contract::Operand::Normalized,
+            None => contract::Operand::Plain,
+        };
+        let built =
+            contract::product(form, operand, input, output, n).zip(contract::reduction(output));
+        let (entry, follow_up) = built.ok_or_else(|| Error::Unsupported {
+            operator: NAME,
+            reason: format!(
+                "no kernel is built for a product of {} in {}",
+                E::PRECISION,
+                O::PRECISION
+            ),
+        })?;
+        let tile = Tile::for_columns(n);
+        let multiprocessors = self.driver().info().multiprocessors;
+        let partial = PartialSums::of(input, [m, n, k], sums.is_some(), multiprocessors);
+        let workspace = match partial.floats(n) {
+            0 => None,
+            floats => Some(self.lend(floats)?),
+        };
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        let flags = flag(epilogue.relu, contract::RELU)
+            | flag(normalization.is_some_and(|op| op.relu), contract::A_RELU);
+        let params = MatmulParams {
+            a: self.matrix(a)?,
+            b: self.matrix(b)?,
+            c: self.matrix(c)?,
+            bias: self.optional_matrix(epilogue.bias)?,
+            row_scale: self.optional_array(epilogue.row_scale)?,
+            positive: self.optional_matrix(positive)?,
+            column_sums: self.optional_matrix(sums.as_deref())?,
+            statistics: self.optional_matrix(normalization.map(|op| op.statistics))?,
+            norm_weight: self.optional_matrix(normalization.map(|op| op.weight))?,
+            norm_bias: self.optional_matrix(normalization.map(|op| op.bias))?,
+            workspace: workspace
+                .as_ref()
+                .map_or(DevicePtr::NULL, |buffer| DevicePtr::new(buffer.address())),
+            m,
+            n,
+            k,
+            a_stride: stride_vectors(NAME, a)?,
+            b_stride: stride_vectors(NAME, b)?,
+            c_stride: stride_vectors(NAME, c)?,
+            workspace_stride: contract::workspace_stride(n),
+            column_tiles: tile.across(n),
+            steps_per_split: partial.split.steps_per_split,
+            splits: partial.split.splits,
+            flags,
+            alpha: epilogue.alpha,
+            sum_rows: partial.rows,
+            float_vectors: match normalization {
+                Some(op) => stride_vectors(NAME, op.statistics)?,
+                None => 0,
+            },
+        };
+        let config = |ctas: u64, splits: u32, shared_bytes: u32| {
+            Ok::<_, Error>(LaunchConfig {
+                grid: [narrow(NAME, "tiles of c", ctas as usize)?, splits, 1],
+                block: [contract::THREADS_PER_CTA, 1, 1],
+                shared_bytes,
+            })
+        };
+        // SAFETY: the operator checked that the operands fit one another, those beside the product too, and that
+        // a normalisation has a column for each of A's; the workspace has
+        // `workspace_floats`.
+        unsafe {
+            let product = config(tile.count(m, n), partial.split.splits, tile.shared_bytes())?;
+            self.launch(entry.name, product, &params)?;
+            if partial.split.splits > 1 {
+                let reduction = config(
+                    contract::reduce_ctas(output, partial.rows, n),
+                    1,
+                    contract::REDUCE_SHARED_BYTES,
+                )?;
+                self.launch(follow_up, reduction, &params)?;
+            }
+        }
+        drop(workspace);
+        match apart {
+            Some(_) => {
+                let relu = Activation {
+                    bias: None,
+                    relu: true,
+                    dropout: None,
+                };
+                ops::activate_backward(self, &relu, apart, None, c)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// How a product is split, and the rows of a split's sums.
+#[derive(Clone, Copy)]
+struct PartialSums {
+    split: Split,
+    rows: u32,
+}
+
+impl PartialSums {
+    /// Of an `m × n` output with an inner dimension of `k`; with `column_sums` those of B are summed up beside it.
+    fn of(input: Format, [m, n, k]: [u32; 3], column_sums: bool, multiprocessors: u32) -> Self {
+        Self {
+            split: contract::split(input, m, n, k, multiprocessors),
+            rows: if column_sums {
+                contract::sum_row(input, m) + 1
+            } else {
+                m
+            },
+        }
+    }
+
+    /// Floats of the workspace for `n` columns.
+    fn floats(self, n: u32) -> u64 {
+        contract::workspace_floats(self.rows, n, self.split.splits)
+    }
+}

@@ -1,0 +1,140 @@
+//! Dense products of matrices, and what follows them element by element.
+
+mod check;
+mod cpu;
+mod gpu;
+
+use super::{Checked, Normalization};
+use crate::backend::Storage;
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+
+/// Dense product of two matrices in one of three forms, with an epilogue; see [`Form`] and [`Epilogue`].
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit one another.
+pub fn matmul<B: MatmulOperators, E: Element, O: Element>(
+    backend: &B,
+    form: Form,
+    a: &Matrix<B, E>,
+    b: &Matrix<B, E>,
+    epilogue: &Epilogue<'_, B>,
+    c: &mut Matrix<B, O>,
+) -> Result<(), Error> {
+    matmul_beside(backend, form, a, b, epilogue, Beside::default(), c)
+}
+
+/// [`matmul`], and what a layer's backward pass has of the same product beside it: see [`Beside`].
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit one another, [`Error::Unsupported`] for a normalised operand of another
+/// product than [`Beside`] says.
+pub fn matmul_beside<B: MatmulOperators, E: Element, O: Element>(
+    backend: &B,
+    form: Form,
+    a: &Matrix<B, E>,
+    b: &Matrix<B, E>,
+    epilogue: &Epilogue<'_, B>,
+    beside: Beside<'_, B, O>,
+    c: &mut Matrix<B, O>,
+) -> Result<(), Error> {
+    let operands = MatmulOperands {
+        form,
+        a,
+        b,
+        epilogue,
+        beside,
+        c,
+    };
+    backend.matmul(Checked::new(operands)?)
+}
+
+/// Which operand of a product is transposed. Sizes are those of the product: `c` is M × N, the sum runs over K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// `a` is M × K, `b` is K × N: the forward product of a linear layer.
+    NN,
+    /// `a` is M × K, `b` is N × K: the gradient of its input.
+    NT,
+    /// `a` is K × M, `b` is K × N: the gradient of its weights.
+    TN,
+}
+
+/// What becomes of the sums of a matrix product before they are rounded: `relu(alpha · row_scale[m] · sum + bias[n])`.
+#[derive(Debug)]
+pub struct Epilogue<'a, B: Storage> {
+    /// Factor of everything.
+    pub alpha: f32,
+    /// Factor of each row of the result.
+    pub row_scale: Option<&'a Array<B, f32>>,
+    /// Added to each row: 1 × N.
+    pub bias: Option<&'a Matrix<B, f32>>,
+    /// Whether negative results become zero.
+    pub relu: bool,
+}
+
+impl<B: Storage> Default for Epilogue<'_, B> {
+    /// The sums as they are.
+    fn default() -> Self {
+        Self {
+            alpha: 1.0,
+            row_scale: None,
+            bias: None,
+            relu: false,
+        }
+    }
+}
+
+/// What a product does beside `c = epilogue(a · b)`, so that it takes no pass of its own over `a`, `b` or `c`.
+#[derive(Debug)]
+pub struct Beside<'a, B: Storage, O: Element> {
+    /// The product is not of `a` but of what [`normalize`](crate::ops::normalize()) would make of it: its columns are the
+    /// features. Of [`Form::NN`] with a result of the type of `a`, and of [`Form::TN`] with one in float.
+    pub normalization: Option<&'a Normalization<'a, B>>,
+    /// The output of a ReLU, of the shape of `c`: where it holds no positive number `c` becomes zero. So `c` is the gradient
+    /// of what the ReLU was given.
+    pub positive: Option<&'a Matrix<B, O>>,
+    /// Becomes the sums of the columns of `b`, in float and in a fixed order: 1 × columns of `b`. With [`Form::TN`], where `b`
+    /// is the gradient of a layer's output, those are the gradient of its bias.
+    pub column_sums: Option<&'a mut Matrix<B, f32>>,
+}
+
+impl<B: Storage, O: Element> Default for Beside<'_, B, O> {
+    /// Nothing.
+    fn default() -> Self {
+        Self {
+            normalization: None,
+            positive: None,
+            column_sums: None,
+        }
+    }
+}
+
+/// Operands of a [matrix product](matmul_beside).
+#[derive(Debug)]
+pub struct MatmulOperands<'a, B: Storage, E: Element, O: Element> {
+    /// Which operand is transposed.
+    pub form: Form,
+    /// The first operand.
+    pub a: &'a Matrix<B, E>,
+    /// The second operand.
+    pub b: &'a Matrix<B, E>,
+    /// What becomes of the sums.
+    pub epilogue: &'a Epilogue<'a, B>,
+    /// What is computed beside the product.
+    pub beside: Beside<'a, B, O>,
+    /// Becomes the product.
+    pub c: &'a mut Matrix<B, O>,
+}
+
+/// Products of matrices.
+pub trait MatmulOperators: Storage {
+    /// `c = epilogue(a · b)` in one of three forms, accumulated in float and rounded once, and what is wanted beside it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn matmul<E: Element, O: Element>(
+        &self,
+        operands: Checked<MatmulOperands<'_, Self, E, O>>,
+    ) -> Result<(), Error>;
+}

@@ -1,0 +1,191 @@
+//! SDDMM edge by edge: the plain twin of the kernels (HalfGNN §4.2).
+
+use super::{CombineEdgesOperands, EdgeCombine, EdgeOperand, SddmmOperands, SddmmOperators};
+use crate::backend::Adjacency;
+use crate::backend::cpu::convert::{round, widen};
+use crate::backend::cpu::{Cpu, Reading};
+use crate::error::Error;
+use crate::ops::{Accumulate, Checked, edge_plane};
+use crate::tensor::{Element, Precision};
+use half::f16;
+use rayon::prelude::*;
+
+/// Edges that are one piece of work.
+const CHUNK_EDGES: usize = 1024;
+
+/// Halves whose products a lane of the kernels adds up in half.
+const LANE_HALVES: usize = 8;
+
+impl SddmmOperators for Cpu {
+    fn sddmm<E: Element>(
+        &self,
+        operands: Checked<SddmmOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let SddmmOperands { a, op, u, v, e } = operands.into_inner();
+        let (features, stride) = (u.columns() / op.heads, u.stride());
+        let (rows, columns) = (a.row_ids(self)?.buffer.read(), a.column_ids.buffer.read());
+        let (u, v) = (u.buffer.read(), v.buffer.read());
+        let (rows, columns): (&[u32], &[u32]) = (&rows, &columns);
+        let (u, v): (&[E], &[E]) = (&u, &v);
+        let e = e.buffer.get_mut();
+        let plane = edge_plane(rows.len());
+        if plane == 0 {
+            return Ok(());
+        }
+        let in_half = E::PRECISION == Precision::Half && op.policy.accumulate == Accumulate::Half;
+        for (head, e) in e.chunks_exact_mut(plane).enumerate() {
+            let first = head * features;
+            e.par_chunks_mut(CHUNK_EDGES)
+                .enumerate()
+                .for_each(|(chunk, e)| {
+                    let mut sums = vec![0.0; e.len()];
+                    let edges = chunk * CHUNK_EDGES..rows.len();
+                    let mut of_row = Features::new(u, stride, first, features);
+                    let mut of_column = Features::new(v, stride, first, features);
+                    for (sum, edge) in sums.iter_mut().zip(edges) {
+                        let (u, v) = (of_row.of(rows[edge]), of_column.of(columns[edge]));
+                        *sum = op.scale
+                            * if in_half {
+                                dot_in_half(u, v)
+                            } else {
+                                dot(u, v)
+                            };
+                    }
+                    round(&sums, e);
+                });
+        }
+        Ok(())
+    }
+
+    fn combine_edges<E: Element>(
+        &self,
+        operands: Checked<CombineEdgesOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let CombineEdgesOperands { a, heads: _, op, e } = operands.into_inner();
+        let edges = a.edges();
+        let plane = edge_plane(edges);
+        if plane == 0 {
+            return Ok(());
+        }
+        let (left, right) = op.operands();
+        let (left, right) = (
+            Operand::new(self, a, left)?,
+            right
+                .map(|right| Operand::new(self, a, right))
+                .transpose()?,
+        );
+        for (head, e) in e.buffer.get_mut().chunks_exact_mut(plane).enumerate() {
+            e.par_chunks_mut(CHUNK_EDGES)
+                .enumerate()
+                .for_each(|(chunk, e)| {
+                    for (i, e) in e.iter_mut().enumerate() {
+                        let edge = chunk * CHUNK_EDGES + i;
+                        if edge >= edges {
+                            *e = E::zeroed();
+                            continue;
+                        }
+                        let x = left.of(plane, head, edge);
+                        let y = right
+                            .as_ref()
+                            .map_or(0.0, |right| right.of(plane, head, edge));
+                        *e = E::from_f32(match op {
+                            EdgeCombine::Copy(..) => x,
+                            EdgeCombine::Add(..) => x + y,
+                            EdgeCombine::Subtract(..) => x - y,
+                            EdgeCombine::Multiply(..) => x * y,
+                            EdgeCombine::Divide(..) => x / y,
+                        });
+                    }
+                });
+        }
+        Ok(())
+    }
+}
+
+/// The features of one head of a vertex, widened.
+struct Features<'a, E> {
+    values: &'a [E],
+    stride: usize,
+    first: usize,
+    vertex: Option<u32>,
+    floats: Vec<f32>,
+}
+
+impl<'a, E: Element> Features<'a, E> {
+    fn new(values: &'a [E], stride: usize, first: usize, features: usize) -> Self {
+        Self {
+            values,
+            stride,
+            first,
+            vertex: None,
+            floats: vec![0.0; features],
+        }
+    }
+
+    /// Those of `vertex`, which often is that of the call before.
+    fn of(&mut self, vertex: u32) -> &[f32] {
+        if self.vertex != Some(vertex) {
+            let start = vertex as usize * self.stride + self.first;
+            widen(
+                &self.values[start..start + self.floats.len()],
+                &mut self.floats,
+            );
+            self.vertex = Some(vertex);
+        }
+        &self.floats
+    }
+}
+
+fn dot(u: &[f32], v: &[f32]) -> f32 {
+    u.iter().zip(v).map(|(u, v)| u * v).sum()
+}
+
+/// Sums of even and of odd features of eight, in half, and everything else in float.
+fn dot_in_half(u: &[f32], v: &[f32]) -> f32 {
+    let mut sum = 0.0;
+    for (u, v) in u.chunks(LANE_HALVES).zip(v.chunks(LANE_HALVES)) {
+        let mut lane = [0.0f32; 2];
+        for (i, (&u, &v)) in u.iter().zip(v).enumerate() {
+            // Float holds the product of two halves.
+            lane[i % 2] = f16::from_f32(lane[i % 2] + u * v).to_f32();
+        }
+        sum += lane[0] + lane[1];
+    }
+    sum
+}
+
+/// An operand of the numbers of edges, as slices.
+enum Operand<'a, E> {
+    /// Ids, numbers, and the length of a plane of them.
+    Vertices(Reading<'a, u32>, Reading<'a, f32>, usize),
+    Edges(Reading<'a, E>),
+}
+
+impl<'a, E: Element> Operand<'a, E> {
+    fn new(
+        cpu: &Cpu,
+        a: &'a Adjacency<Cpu>,
+        operand: &'a EdgeOperand<'_, Cpu, E>,
+    ) -> Result<Self, Error> {
+        Ok(match operand {
+            EdgeOperand::Row(values) => Operand::Vertices(
+                a.row_ids(cpu)?.buffer.read(),
+                values.buffer.read(),
+                a.rows(),
+            ),
+            EdgeOperand::Column(values) => Operand::Vertices(
+                a.column_ids.buffer.read(),
+                values.buffer.read(),
+                a.columns(),
+            ),
+            EdgeOperand::Edge(values) => Operand::Edges(values.buffer.read()),
+        })
+    }
+
+    fn of(&self, plane: usize, head: usize, edge: usize) -> f32 {
+        match self {
+            Operand::Vertices(ids, values, plane) => values[head * plane + ids[edge] as usize],
+            Operand::Edges(values) => values[head * plane + edge].to_f32(),
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! SpMM: two launches, the edge-parallel kernel and its follow-up, or one, the vertex-parallel kernel.
+
+use super::schedule::{Columns, Plan, Rows, Work};
+use super::{
+    Accumulate, Aggregation, AttentionPairOperands, EdgeAttention, EdgeWeights, HalfLoad, NAME,
+    Scaling, SoftmaxGradient, Spmm, SpmmEpilogue, SpmmOperands, SpmmOperators, SpmmPolicy, Write,
+};
+use crate::backend::Adjacency;
+use crate::backend::gpu::{Gpu, narrow, stride_vectors};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::ops::{self, Activation, Checked, Combine};
+use crate::tensor::{Element, Matrix, Precision};
+use halfgnn_contract::attention::{self, edge_plane_stride};
+use halfgnn_contract::spmm::{self as contract, Load, Scale, Schedule, SpmmParams, Weights};
+use halfgnn_contract::{DevicePtr, HalfBits};
+
+impl<D: Driver> SpmmOperators for Gpu<D> {
+    fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
+        let SpmmOperands { a, op, x, y } = operands.into_inner();
+        self.launch_spmm(a, op, x, y, None)
+    }
+
+    fn attention_pair<E: Element>(
+        &self,
+        operands: Checked<AttentionPairOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let AttentionPairOperands { a, op, x } = operands.into_inner();
+        let spmm = Spmm {
+            weights: EdgeWeights::Attention(op.weights),
+            policy: op.policy,
+            ..Spmm::default()
+        };
+        let second = Second {
+            positive: self.matrix(op.positive)?,
+            weights: op.weights,
+            through: op.through,
+        };
+        self.launch_spmm(a, &spmm, x, op.all, Some(second))
+    }
+}
+
+/// The second sum of an SpMM with the weights of attention: what [`AttentionPair`](super::AttentionPair) has beside the first.
+struct Second<'a, D: Driver> {
+    /// The output, of the shape of the first.
+    positive: DevicePtr<HalfBits>,
+    weights: &'a EdgeAttention<'a, Gpu<D>>,
+    through: Option<SoftmaxGradient<'a, Gpu<D>>>,
+}
+
+impl<D: Driver> Gpu<D> {
+    /// An SpMM, of one sum or of two.
+    fn launch_spmm<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: &Spmm<'_, Self, E>,
+        x: &Matrix<Self, E>,
+        y: &mut Matrix<Self, E>,
+        second_sum: Option<Second<'_, D>>,
+    ) -> Result<(), Error> {
+        if y.rows() == 0 || y.columns() == 0 || self.is_count_of_cpu() {
+            return Ok(());
+        }
+        let kind = Kind::of::<D, E>(op, second_sum.as_ref());
+        let edges = narrow(NAME, "edges", a.edges())?;
+        let empty_count = narrow(NAME, "rows without edges", a.empty_rows.len())?;
+        let x_stride = stride_vectors(NAME, x)?;
+        let load = kind.load;
+        // A row is read to the end of its padding, in as many loads as fit into its 16-byte vectors.
+        let loads = x_stride * E::LANES as u32 / load.width();
+        let heads = match op.weights {
+            EdgeWeights::Ones | EdgeWeights::Columns(_) | EdgeWeights::Features(_) => 1,
+            EdgeWeights::Planes { heads, .. } => heads,
+            EdgeWeights::Attention(of) => of.heads,
+        };
+        let heads = narrow(NAME, "heads", heads)?;
+        let rows = Rows {
+            edges,
+            vertices: narrow(NAME, "rows", a.rows())?,
+            filled: narrow(NAME, "rows", a.rows() - a.empty_rows.len())?,
+            longest: a.longest_row,
+        };
+        let work = kind.work(rows, Columns::new(loads, heads));
+        let Columns {
+            head_loads,
+            lanes_log2,
+            tiles,
+            ..
+        } = work.columns;
+        let Plan {
+            schedule,
+            cta_edges_log2,
+            ctas,
+        } = kind.plan(&op.policy, &work, self.driver().info().multiprocessors)?;
+        let first = kind
+            .entry(schedule)
+            .ok_or_else(|| kind.missing::<D, E>(op))?;
+        let fused = first.scale == Scale::Finished;
+        let sums = work.sums;
+        let staged_row = kind.staged_row(work.columns);
+        let through = second_sum.as_ref().and_then(|of| of.through.as_ref());
+        // Records come first, since they are as long as vectors.
+        let records = super::attention::gpu::RECORD_FLOATS
+            * through.map_or(0, |through| through.values.len() as u64);
+        let floats = records + contract::staging_floats(ctas, staged_row);
+        let workspace = self.lend(floats)?;
+        let staging = DevicePtr::new(workspace.address() + size_of::<f32>() as u64 * records);
+
+        let (mut edge_weights, mut column_scale) = (DevicePtr::NULL, DevicePtr::NULL);
+        let mut attention = attention::EdgeAttention::NONE;
+        match op.weights {
+            EdgeWeights::Ones => {}
+            EdgeWeights::Features(weights) => edge_weights = self.array(weights)?,
+            EdgeWeights::Columns(scale) => column_scale = self.array(scale)?,
+            EdgeWeights::Planes { values, .. } => edge_weights = self.array(values)?,
+            EdgeWeights::Attention(of) => {
+                attention = self.edge_attention(of, a)?;
+            }
+        }
+        let addend = op.epilogue.addend;
+        let row_ids = match op.weights {
+            EdgeWeights::Attention(_) => Some(a.row_ids(self)?),
+            _ => None,
+        };
+        let params = SpmmParams {
+            rows: self.optional_array(row_ids)?,
+            columns: self.array(&a.column_ids)?,
+            offsets: self.array(&a.offsets)?,
+            edge_weights,
+            column_scale,
+            row_scale: self.optional_array(op.row_scale)?,
+            x: self.matrix(x)?,
+            y: self.matrix(y)?,
+            y_positive: second_sum
+                .as_ref()
+                .map_or(DevicePtr::NULL, |of| of.positive),
+            term_sums: self.optional_array(through.map(|through| &*through.sums))?,
+            records: DevicePtr::new(workspace.address()),
+            staging,
+            starts: self.array(&a.starts)?,
+            filled_rows: self.array(&a.filled_rows)?,
+            empty_rows: self.array(&a.empty_rows)?,
+            addend: self.optional_matrix(addend.map(|addend| addend.matrix))?,
+            epsilon: self.optional_matrix(addend.and_then(|addend| addend.epsilon))?,
+            addend_scale: self.optional_array(addend.and_then(|addend| addend.row_scale))?,
+            bias: self.optional_matrix(op.epilogue.bias)?,
+            edges,
+            empty_count,
+            x_stride,
+            y_stride: stride_vectors(NAME, y)?,
+            feature_loads: loads,
+            features: narrow(NAME, "feature length", x.columns())?,
+            lanes_log2,
+            ctas,
+            cta_edges_log2,
+            staged_row,
+            vertices: rows.vertices,
+            addend_stride: addend.map_or(Ok(0), |addend| stride_vectors(NAME, addend.matrix))?,
+            addend_factor: addend.map_or(0.0, |addend| addend.factor),
+            relu: op.epilogue.relu.into(),
+            scale: op.scale,
+            head_loads,
+            edge_plane_stride: edge_plane_stride(u64::from(edges)),
+            attention,
+        };
+        let config = |ctas, shared_bytes| LaunchConfig {
+            grid: [ctas, tiles, heads],
+            block: [contract::THREADS_PER_CTA, 1, 1],
+            shared_bytes,
+        };
+        // SAFETY: the operator checked that `x`, `y`, weights and factors fit the graph, whose arrays were checked when
+        // it was made; the staging buffer has `staging_floats`.
+        unsafe {
+            let lane = sums.floats(load.width());
+            if let Some(Second {
+                weights,
+                through: Some(through),
+                ..
+            }) = &second_sum
+            {
+                self.pack_records(weights, through, params.records)?;
+            }
+            if schedule == Schedule::VertexParallel {
+                let shared_bytes = contract::vertex_shared::bytes(lane);
+                let config = config(contract::vertex_ctas(rows.vertices), shared_bytes);
+                self.launch(first.name, config, &params)?;
+            } else {
+                let second = contract::follow_up(load, first.scale, sums);
+                let shared_bytes =
+                    contract::shared_bytes(lane, cta_edges_log2, first.weights.words())
+                        + first.scale.addend_scale_bytes();
+                // Atomics add to zeros, and so does nothing to the rows without edges.
+                let clearing = if second.is_some() {
+                    empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
+                } else {
+                    self.clear(y)?;
+                    0
+                };
+                let config_of_first = config(ctas + clearing, shared_bytes);
+                self.launch(first.name, config_of_first, &params)?;
+                if let Some(second) = second {
+                    // One CTA leaves nothing to complete.
+                    let follow_up = contract::follow_up_ctas(ctas, lanes_log2);
+                    self.launch(second.name, config(follow_up, 0), &params)?;
+                }
+            }
+        }
+        drop(workspace);
+        if fused {
+            return Ok(());
+        }
+        self.finish(&op.epilogue, y)
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// An epilogue of an SpMM whose kernels have none, in passes of its own.
+    fn finish<E: Element>(
+        &self,
+        epilogue: &SpmmEpilogue<'_, Self, E>,
+        y: &mut Matrix<Self, E>,
+    ) -> Result<(), Error> {
+        if let Some(addend) = epilogue.addend {
+            let sum = Combine {
+                x_factor: addend.factor,
+                epsilon: addend.epsilon,
+                x_scale: addend.row_scale,
+                y_factor: 1.0,
+            };
+            // Of the addend's rows as many as `y` has.
+            self.add_rows(&sum, addend.matrix, y)?;
+        }
+        if epilogue.bias.is_some() || epilogue.relu {
+            let activation = Activation {
+                bias: epilogue.bias,
+                relu: epilogue.relu,
+                dropout: None,
+            };
+            ops::activate(self, &activation, None, y)?;
+        }
+        Ok(())
+    }
+}
+
+/// What an entry is made of, but its schedule.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    load: Load,
+    weights: Weights,
+    /// None where nothing is built for it.
+    scale: Option<Scale>,
+    accumulate: contract::Accumulate,
+    /// Whether something is done to the sums before they are written.
+    epilogue: bool,
+}
+
+impl Kind {
+    fn of<D: Driver, E: Element>(
+        op: &Spmm<'_, Gpu<D>, E>,
+        second_sum: Option<&Second<'_, D>>,
+    ) -> Self {
+        let weights = match op.weights {
+            EdgeWeights::Ones => Weights::Ones,
+            EdgeWeights::Features(_) | EdgeWeights::Planes { .. } => Weights::EdgeFeatures,
+            EdgeWeights::Columns(_) => Weights::ColumnScale,
+            EdgeWeights::Attention(_) => match second_sum {
+                None => Weights::Attention,
+                Some(Second { through: None, .. }) => Weights::SignedAttention,
+                Some(Second {
+                    through: Some(_), ..
+                }) => Weights::AttentionGradient,
+            },
+        };
+        let (epilogue, both) = (!op.epilogue.is_none(), second_sum.is_some());
+        Self::new::<E>(&op.policy, op.aggregation, weights, both, epilogue)
+    }
+
+    /// `both` sums, or one.
+    fn new<E: Element>(
+        policy: &SpmmPolicy,
+        aggregation: Aggregation,
+        weights: Weights,
+        both: bool,
+        epilogue: bool,
+    ) -> Self {
+        let load = match (E::PRECISION, policy.load) {
+            (Precision::Half, HalfLoad::Half2) => Load::Half2,
+            (Precision::Half, HalfLoad::Half4) => Load::Half4,
+            (precision, _) => Load::widest(precision.format()),
+        };
+        // Column factors and attention are float, and so is what is added up with them.
+        let in_half = E::PRECISION == Precision::Half
+            && policy.accumulate == Accumulate::Half
+            && matches!(weights, Weights::Ones | Weights::EdgeFeatures);
+        let accumulate = match aggregation {
+            Aggregation::Max => contract::Accumulate::Largest,
+            Aggregation::Sum if both => contract::Accumulate::BothInFloat,
+            Aggregation::Sum if in_half => contract::Accumulate::InHalf,
+            Aggregation::Sum => contract::Accumulate::InFloat,
+        };
+        let scale = match (aggregation, policy.scaling, policy.write) {
+            (Aggregation::Max, ..) => Some(Scale::Maximum),
+            (_, Scaling::Discretized, Write::Staged) => Some(Scale::Discretized),
+            (_, Scaling::Discretized, Write::Atomic) => Some(Scale::Atomic),
+            (_, Scaling::PostReduction, Write::Staged) => Some(Scale::PostReduction),
+            (_, Scaling::PreReduction, Write::Staged) => Some(Scale::PreReduction),
+            _ => None,
+        };
+        Self {
+            load,
+            weights,
+            scale,
+            accumulate,
+            epilogue,
+        }
+    }
+
+    /// The entry, if it is built: one that has the epilogue, where there is one.
+    fn entry(self, schedule: Schedule) -> Option<&'static contract::SpmmEntry> {
+        let of = |scale| contract::spmm(schedule, self.load, self.weights, scale, self.accumulate);
+        let scale = self.scale?;
+        (scale == Scale::Discretized && self.epilogue)
+            .then(|| of(Scale::Finished))
+            .flatten()
+            .or_else(|| of(scale))
+    }
+
+    /// What it has to share out.
+    fn work(self, rows: Rows, columns: Columns) -> Work {
+        Work {
+            rows,
+            columns,
+            sums: self.accumulate.sums(),
+        }
+    }
+
+    /// How it is launched.
+    fn plan(self, policy: &SpmmPolicy, work: &Work, multiprocessors: u32) -> Result<Plan, Error> {
+        let built = self.entry(Schedule::VertexParallel).is_some();
+        Plan::of(policy, work, multiprocessors, built)
+    }
+
+    /// Floats of a row of the staging buffer.
+    fn staged_row(self, columns: Columns) -> u32 {
+        let elements = columns.loads * self.load.width();
+        contract::staged_row(elements, self.accumulate.sums(), columns.heads)
+    }
+
+    /// That it is not, and what is.
+    fn missing<D: Driver, E: Element>(self, op: &Spmm<'_, Gpu<D>, E>) -> Error {
+        Error::Unsupported {
+            operator: NAME,
+            reason: format!(
+                "no kernel is built for the {:?} in {} with {:?} and {:?}; discretized scaling, float accumulation, the \
+                 staged write and the widest load have one for every sum",
+                op.aggregation,
+                E::PRECISION,
+                self.weights,
+                op.policy
+            ),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! How an SpMM is dealt out to the warps of a card: which kernel, and how many edges a CTA has.
+
+use super::{NAME, Schedule, SpmmPolicy};
+use crate::error::Error;
+use halfgnn_contract::spmm::{self as contract, Schedule as Built, Sums};
+
+/// What an SpMM has to share out: the edges, once for each tile of the columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) rows: Rows,
+    pub(super) columns: Columns,
+    /// What a row adds up to.
+    pub(super) sums: Sums,
+}
+
+/// The rows of an adjacency.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    pub(super) edges: u32,
+    pub(super) vertices: u32,
+    /// Rows that have edges.
+    pub(super) filled: u32,
+    /// Edges of the longest row.
+    pub(super) longest: u32,
+}
+
+/// The columns of an operand, as lanes load them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns {
+    /// Loads of a row, to the end of its padding.
+    pub(super) loads: u32,
+    /// Those of one head.
+    pub(super) head_loads: u32,
+    pub(super) heads: u32,
+    /// Base-2 logarithm of the lanes of a sub-warp.
+    pub(super) lanes_log2: u32,
+    /// Tiles of the columns of a head.
+    pub(super) tiles: u32,
+}
+
+impl Columns {
+    /// `loads` loads a row, of all its `heads` together.
+    pub(super) fn new(loads: u32, heads: u32) -> Self {
+        let head_loads = loads / heads;
+        Self {
+            loads,
+            head_loads,
+            heads,
+            lanes_log2: contract::lanes_log2(head_loads),
+            tiles: contract::feature_tiles(head_loads),
+        }
+    }
+
+    /// How often the edges are walked.
+    fn passes(self) -> u64 {
+        u64::from(self.tiles) * u64::from(self.heads)
+    }
+}
+
+/// How an SpMM is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) schedule: Built,
+    /// Edges of a CTA as a base-2 logarithm, and CTAs that edges are dealt out to; zeros in the vertex-parallel schedule,
+    /// which has neither, and so no staging buffer.
+    pub(super) cta_edges_log2: u32,
+    pub(super) ctas: u32,
+}
+
+impl Plan {
+    /// What a policy asks for, or what is faster; `built` says whether there is a vertex-parallel kernel.
+    pub(super) fn of(
+        policy: &SpmmPolicy,
+        work: &Work,
+        multiprocessors: u32,
+        built: bool,
+    ) -> Result<Self, Error> {
+        let schedule = schedule(policy, work, multiprocessors, built)?;
+        let (cta_edges_log2, ctas) = match schedule {
+            Built::EdgeParallel => {
+                let log2 = cta_edges_log2(policy, work, multiprocessors)?;
+                (log2, contract::ctas(work.rows.edges, log2))
+            }
+            Built::VertexParallel => (0, 0),
+        };
+        Ok(Self {
+            schedule,
+            cta_edges_log2,
+            ctas,
+        })
+    }
+}
+
+/// CTAs of the edge-parallel kernel that a multiprocessor holds at once, of 48 registers a thread.
+const CTAS_PER_MULTIPROCESSOR: u64 = 10;
+
+/// Waves of CTAs under which smaller CTAs are better: with fewer the last, partial one is too large a part of all.
+const WAVES: u64 = 4;
+
+/// Mean edges of a row, of those that have some, under which a CTA has no more than [`contract::EDGES_PER_CTA`]. In
+/// shorter rows there is little to merge, and the gathered rows of fewer edges fit the first-level cache.
+const LONG_ROWS: u64 = 12;
+
+/// CTAs of the vertex-parallel kernel that a multiprocessor holds at once, of 80 registers a thread.
+const VERTEX_CTAS_PER_MULTIPROCESSOR: u64 = 6;
+
+/// Most waves of a vertex-parallel launch that is taken by itself. A wave costs some four round trips to memory, whatever it
+/// does, and what it has to repay is one launch and the gap before it.
+const VERTEX_WAVES: u64 = 2;
+
+/// Most edges of a row in such a launch. A CTA walks 128 of them at a time, so its longest row is four times as long under
+/// way as the others, at most.
+const VERTEX_LONGEST_ROW: u32 = 512;
+
+/// The schedule of a policy: what it asks for, or what is faster where `built` says that there is a vertex-parallel kernel.
+///
+/// The vertex-parallel kernel takes one launch where the edge-parallel one takes two; but a warp a row leaves lanes idle
+/// in short rows and has others wait for long ones. So it is taken where the card is not filled anyway, and
+/// no row is much longer than a launch: on graphs of Cora's size, where a launch is what takes time.
+fn schedule(
+    policy: &SpmmPolicy,
+    work: &Work,
+    multiprocessors: u32,
+    built: bool,
+) -> Result<Built, Error> {
+    match (policy.schedule, policy.edges_per_warp) {
+        (Schedule::Vertex, None) => Ok(Built::VertexParallel),
+        (Schedule::Vertex, Some(edges)) => Err(Error::Unsupported {
+            operator: NAME,
+            reason: format!(
+                "{edges} edges a warp in the vertex-parallel schedule, where a warp has a row; leave one of the two away"
+            ),
+        }),
+        (Schedule::Auto, None) if built && suits_vertices(work, multiprocessors) => {
+            Ok(Built::VertexParallel)
+        }
+        (Schedule::Auto | Schedule::Edge, _) => Ok(Built::EdgeParallel),
+    }
+}
+
+/// Whether all rows are under way at once, and none for long.
+fn suits_vertices(work: &Work, multiprocessors: u32) -> bool {
+    let ctas = u64::from(contract::vertex_ctas(work.rows.vertices)) * work.columns.passes();
+    let most = VERTEX_WAVES * VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
+    ctas <= most && work.rows.longest <= VERTEX_LONGEST_ROW
+}
+
+/// Edges of an edge-parallel CTA as a base-2 logarithm: what the policy asks for, or what is faster.
+fn cta_edges_log2(policy: &SpmmPolicy, work: &Work, multiprocessors: u32) -> Result<u32, Error> {
+    match policy.edges_per_warp {
+        Some(edges) => forced(edges, work.columns.lanes_log2),
+        None => Ok(choose(work, multiprocessors)),
+    }
+}
+
+/// CTAs from which on more of them do not make a launch faster: [`WAVES`] full ones.
+fn enough(multiprocessors: u32) -> u64 {
+    WAVES * CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors)
+}
+
+/// The most edges of a CTA, as a base-2 logarithm.
+///
+/// Merging two sums takes twice the shared memory, which the first-level cache then has no more: with
+/// [`contract::CTA_EDGES_LOG2_MAX`] GAT's step was up to 30 % slower on an H200.
+fn most_cta_edges_log2(rows: Rows, sums: Sums) -> u32 {
+    if sums == Sums::Both || u64::from(rows.edges) < LONG_ROWS * u64::from(rows.filled) {
+        contract::EDGES_PER_CTA.ilog2()
+    } else {
+        contract::CTA_EDGES_LOG2_MAX
+    }
+}
+
+/// Edges of a CTA as a base-2 logarithm: the most that still make [`WAVES`] full waves on a card of so many
+/// multiprocessors (HP-SpMM's dynamic task partition). The more edges a CTA has the fewer rows cross CTAs and the less
+/// the merge costs an edge; but too few CTAs leave multiprocessors idle at the end, or from the start on.
+fn choose(work: &Work, multiprocessors: u32) -> u32 {
+    let fewest = contract::cta_edges_log2_min(work.columns.lanes_log2);
+    let most = most_cta_edges_log2(work.rows, work.sums);
+    (fewest..=most)
+        .rev()
+        .find(|&log2| {
+            let ctas = contract::ctas(work.rows.edges, log2);
+            u64::from(ctas) * work.columns.passes() >= enough(multiprocessors)
+        })
+        .unwrap_or(fewest)
+}
+
+/// Edges of a CTA as a base-2 logarithm, for warps of so many as a caller wants.
+fn forced(edges_per_warp: u32, lanes_log2: u32) -> Result<u32, Error> {
+    let fewest = contract::cta_edges_log2_min(lanes_log2);
+    let most = contract::CTA_EDGES_LOG2_MAX;
+    let log2 = edges_per_warp
+        .max(1)
+        .saturating_mul(contract::WARPS_PER_CTA)
+        .ilog2();
+    if edges_per_warp.is_power_of_two() && (fewest..=most).contains(&log2) {
+        return Ok(log2);
+    }
+    let warp = |log2: u32| (1 << log2) / contract::WARPS_PER_CTA;
+    Err(Error::Unsupported {
+        operator: NAME,
+        reason: format!(
+            "{edges_per_warp} edges a warp; rows of this length want a power of two from {} to {}",
+            warp(fewest),
+            warp(most)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Passes of a sub-warp of so many lanes over rows of 100 edges at most.
+    fn work(edges: u32, filled: u32, lanes_log2: u32, passes: u32) -> Work {
+        Work {
+            rows: Rows {
+                edges,
+                vertices: filled,
+                filled,
+                longest: 100,
+            },
+            columns: Columns::new(passes << lanes_log2, passes),
+            sums: Sums::One,
+        }
+    }
+
+    fn chosen(edges: u32, lanes_log2: u32, passes: u32) -> u32 {
+        choose(&work(edges, edges / 32, lanes_log2, passes), 132)
+    }
+
+    fn scheduled(policy: SpmmPolicy, work: &Work) -> Built {
+        schedule(&policy, work, 132, true).expect("a legal schedule")
+    }
+
+    /// Cora, whose 64 features take 8 loads of half8.
+    fn cora() -> Work {
+        let rows = Rows {
+            edges: 10_556,
+            vertices: 2_708,
+            filled: 2_708,
+            longest: 168,
+        };
+        Work {
+            rows,
+            columns: Columns::new(8, 1),
+            sums: Sums::One,
+        }
+    }
+
+    #[test]
+    fn small_graphs_of_short_rows_are_vertex_parallel() {
+        let auto = |work: Work| scheduled(SpmmPolicy::DEFAULT, &work);
+        assert_eq!(auto(cora()), Built::VertexParallel);
+        // A star has one long row, and the card waits for it.
+        let mut star = cora();
+        star.rows.longest = 2_707;
+        assert_eq!(auto(star), Built::EdgeParallel);
+        // So many rows, or passes over them, that they come in waves.
+        let waves = |vertices: u32, passes: u32| {
+            let mut work = cora();
+            work.rows.vertices = vertices;
+            work.columns = Columns::new(8 * passes, passes);
+            work
+        };
+        assert_eq!(auto(waves(6_336, 1)), Built::VertexParallel);
+        assert_eq!(auto(waves(6_337, 1)), Built::EdgeParallel);
+        assert_eq!(auto(waves(2_708, 4)), Built::EdgeParallel);
+        assert_eq!(auto(waves(u32::MAX, 1)), Built::EdgeParallel);
+        // On a card of so few multiprocessors it is no small graph.
+        assert_eq!(
+            schedule(&SpmmPolicy::DEFAULT, &cora(), 16, true).expect("a legal schedule"),
+            Built::EdgeParallel
+        );
+        // What is not built is not chosen.
+        assert_eq!(
+            schedule(&SpmmPolicy::DEFAULT, &cora(), 132, false).expect("a legal schedule"),
+            Built::EdgeParallel
+        );
+    }
+
+    #[test]
+    fn every_schedule_can_be_forced() {
+        let policy = |schedule, edges_per_warp| SpmmPolicy {
+            schedule,
+            edges_per_warp,
+            ..SpmmPolicy::DEFAULT
+        };
+        let large = work(1 << 27, 1 << 20, 3, 1);
+        for work in [cora(), large] {
+            assert_eq!(
+                scheduled(policy(Schedule::Vertex, None), &work),
+                Built::VertexParallel
+            );
+            assert_eq!(
+                scheduled(policy(Schedule::Edge, None), &work),
+                Built::EdgeParallel
+            );
+            assert_eq!(
+                scheduled(policy(Schedule::Auto, Some(64)), &work),
+                Built::EdgeParallel
+            );
+        }
+        let both = schedule(&policy(Schedule::Vertex, Some(64)), &cora(), 132, true);
+        let message = both.expect_err("no legal schedule").to_string();
+        assert!(message.contains("64 edges a warp"), "{message}");
+    }
+
+    #[test]
+    fn large_graphs_get_large_ctas_and_small_ones_enough_of_them() {
+        assert_eq!(chosen(u32::MAX, 3, 1), contract::CTA_EDGES_LOG2_MAX);
+        assert_eq!(chosen(67_108_864, 2, 1), contract::CTA_EDGES_LOG2_MAX);
+        // A graph that a card cannot be filled with.
+        assert_eq!(chosen(13_264, 3, 1), contract::cta_edges_log2_min(3));
+        assert_eq!(chosen(0, 5, 1), contract::cta_edges_log2_min(5));
+        assert_eq!(chosen(13_264, 0, 1), contract::cta_edges_log2_min(0));
+        for edges in [1 << 20, 3 << 20, 1 << 22, 5 << 20] {
+            let log2 = chosen(edges, 3, 1);
+            assert!(u64::from(contract::ctas(edges, log2)) >= enough(132));
+            assert!(u64::from(contract::ctas(edges, log2 + 1)) < enough(132));
+            // Every further pass is as good as further edges.
+            assert_eq!(chosen(edges, 3, 2), log2 + 1);
+        }
+    }
+
+    /// CTAs times passes are counted in 64 bits: 2³² of them are many, and not none.
+    #[test]
+    fn ctas_of_many_passes_are_not_cut_to_32_bits() {
+        let passes = 1 << contract::CTA_EDGES_LOG2_MAX;
+        assert_eq!(chosen(u32::MAX, 3, passes), contract::CTA_EDGES_LOG2_MAX);
+        let mut work = cora();
+        work.rows.vertices = u32::MAX;
+        for passes in [1, 4, 1 << 20] {
+            work.columns = Columns::new(8 * passes, passes);
+            let schedule = scheduled(SpmmPolicy::DEFAULT, &work);
+            assert_eq!(schedule, Built::EdgeParallel, "{passes} passes");
+        }
+    }
+
+    #[test]
+    fn short_rows_get_no_large_ctas() {
+        let work = work(1 << 27, 1 << 25, 3, 1);
+        assert_eq!(1 << choose(&work, 132), contract::EDGES_PER_CTA);
+    }
+
+    #[test]
+    fn two_sums_get_no_large_ctas() {
+        let work = Work {
+            sums: Sums::Both,
+            ..work(1 << 27, 1 << 20, 3, 1)
+        };
+        assert_eq!(1 << choose(&work, 132), contract::EDGES_PER_CTA);
+    }
+
+    #[test]
+    fn what_is_forced_is_checked() {
+        assert_eq!(forced(128, 0).expect("legal"), 9);
+        assert_eq!(forced(256, 0).expect("legal"), 10);
+        assert_eq!(forced(16, 3).expect("legal"), 6);
+        for (edges, lanes_log2) in [
+            (0, 3),
+            (8, 5),
+            (16, 2),
+            (100, 3),
+            (512, 3),
+            (1 << 30, 3),
+            (1 << 31, 3),
+            (u32::MAX, 3),
+        ] {
+            let message = forced(edges, lanes_log2)
+                .expect_err("no legal size")
+                .to_string();
+            assert!(message.contains("edges a warp"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! `y = dropout(relu(x + bias))`, and its gradient.
+
+use crate::device::global::Global;
+use crate::device::integer::wide_product;
+use crate::device::thread::{block_idx_x, thread_idx_x};
+use crate::device::vector::{Floats, Vector, without_padding};
+use halfgnn_contract::elementwise::{ActivateParams, DROPOUT, RELU, THREADS_PER_CTA, row_in_cta};
+use halfgnn_contract::rng::{dropout_counter, philox_by};
+use halfgnn_contract::{DevicePtr, HalfBits};
+
+/// # Safety
+/// The launch contract of [`ActivateParams`]: a CTA for each `rows_per_cta` rows.
+#[inline(always)]
+pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
+    // SAFETY: the caller's promise.
+    let step = unsafe { step(params) };
+    for_vectors(params, |row, vector, at| {
+        // SAFETY: `at` is a vector of the matrix, the thread's own.
+        unsafe {
+            let mut values = load::<V>(Global::new(params.x), at);
+            values = add_bias::<V>(params, vector, values);
+            if params.flags & RELU != 0 {
+                // Not `max`, which would make a zero of a NaN.
+                values = values.map(|value| if value < 0.0 { 0.0 } else { value });
+            }
+            if params.flags & DROPOUT != 0 {
+                values = drop_elements::<V>(params, step, row, vector, values);
+            }
+            store::<V>(params.y, at, values);
+        }
+    });
+}
+
+/// # Safety
+/// The launch contract of [`ActivateParams`]: a CTA for each `rows_per_cta` rows.
+#[inline(always)]
+pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
+    // SAFETY: the caller's promise.
+    let step = unsafe { step(params) };
+    let row_scale = Global::<f32>::new(params.row_scale);
+    for_vectors(params, |row, vector, at| {
+        // SAFETY: `at` is a vector of the matrices, the thread's own; there is a factor for each row.
+        unsafe {
+            let mut values = load::<V>(Global::new(params.y), at);
+            if params.flags & RELU != 0 {
+                // What ReLU or dropout made zero says so by itself: no number is drawn again.
+                let factor = if params.flags & DROPOUT != 0 {
+                    params.keep_scale
+                } else {
+                    1.0
+                };
+                let output = load::<V>(Global::new(params.x), at);
+                values = values.zip(
+                    output,
+                    |value, output| if output > 0.0 { value * factor } else { 0.0 },
+                );
+            } else if params.flags & DROPOUT != 0 {
+                values = drop_elements::<V>(params, step, row, vector, values);
+            }
+            if !row_scale.is_null() {
+                let scale = row_scale.at(row).read();
+                values = values.map(|value| value * scale);
+                // A NaN or an infinite factor made more than zeros of the padding.
+                let first = vector as u64 * V::WIDTH as u64;
+                values = without_padding::<V>(values, first, params.columns);
+            }
+            store::<V>(params.y, at, values);
+        }
+    });
+}
+
+/// The step that the dropout's numbers belong to, where there is a dropout.
+///
+/// # Safety
+/// The launch contract of [`ActivateParams`].
+#[inline(always)]
+unsafe fn step(params: &ActivateParams) -> u32 {
+    if params.flags & DROPOUT == 0 {
+        return 0;
+    }
+    // SAFETY: with the flag there is a word, which nothing writes during the launch.
+    unsafe { Global::<u32>::new(params.step).read() }
+}
+
+/// # Safety
+/// `at` is a vector of the matrix.
+#[inline(always)]
+unsafe fn load<V: Vector>(matrix: Global<V::Bits>, at: u64) -> V::Floats {
+    // SAFETY: the caller's promise. Not `read`: the matrix may be written in place.
+    V::from_bits(unsafe { matrix.at(at).load() }).widen()
+}
+
+/// # Safety
+/// `at` is a vector of the matrix and no other thread's.
+#[inline(always)]
+unsafe fn store<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64, values: V::Floats) {
+    let vector = Global::<V::Bits>::new(matrix).at(at);
+    // SAFETY: the caller's promise.
+    unsafe { vector.store(V::narrow(values).to_bits()) }
+}
+
+/// Adds the bias, if there is one, to a vector of a row.
+///
+/// # Safety
+/// The launch contract: the bias is as long as a row, up to 16 bytes.
+#[inline(always)]
+unsafe fn add_bias<V: Vector>(
+    params: &ActivateParams,
+    vector: u32,
+    mut values: V::Floats,
+) -> V::Floats {
+    let bias = Global::<[u32; 4]>::new(params.bias);
+    if bias.is_null() {
+        return values;
+    }
+    let mut first = 0;
+    while first < V::WIDTH {
+        let column = vector * V::WIDTH + first;
+        // A row of halves may have four floats more of padding than the bias.
+        if column < params.columns {
+            // SAFETY: the bias has a vector of floats for the column.
+            let piece = unsafe { bias.at((column / 4) as u64).read() };
+            let mut k = 0;
+            while k < 4 {
+                let at = first as usize + k;
+                values = values.with(at, values.get(at) + f32::from_bits(piece[k]));
+                k += 1;
+            }
+        }
+        first += 4;
+    }
+    values
+}
+
+/// Calls `f(row, vector of the row, vector of the matrix)` for every vector of the CTA's rows, a thread each.
+#[inline(always)]
+fn for_vectors(params: &ActivateParams, f: impl Fn(u64, u32, u64)) {
+    let first = block_idx_x() as u64 * params.rows_per_cta as u64;
+    let rows = (params.rows - first).min(params.rows_per_cta as u64) as u32;
+    let mut i = thread_idx_x();
+    while i < rows * params.vectors {
+        let row = row_in_cta(i, params.reciprocal);
+        let vector = i - row * params.vectors;
+        f(
+            first + row as u64,
+            vector,
+            first * params.vectors as u64 + i as u64,
+        );
+        i += THREADS_PER_CTA;
+    }
+}
+
+/// Drops elements of a vector of a row, and scales the others.
+#[inline(always)]
+fn drop_elements<V: Vector>(
+    params: &ActivateParams,
+    step: u32,
+    row: u64,
+    vector: u32,
+    mut values: V::Floats,
+) -> V::Floats {
+    let mut i = 0;
+    while i < V::WIDTH {
+        let mut zeros = true;
+        let mut k = 0;
+        while k < 4 && i + k < V::WIDTH {
+            zeros &= values.get((i + k) as usize).to_bits() == 0;
+            k += 1;
+        }
+        // Kept or not, a zero stays one; bag-of-words features have little else.
+        if !zeros {
+            let counter = dropout_counter(step, row, (vector * V::WIDTH + i) / 4);
+            let bits = philox_by(params.key, counter, wide_product);
+            let mut k = 0;
+            while k < 4 && i + k < V::WIDTH {
+                let at = (i + k) as usize;
+                let kept = bits[k as usize] >= params.threshold;
+                values = values.with(
+                    at,
+                    if kept {
+                        values.get(at) * params.keep_scale
+                    } else {
+                        0.0
+                    },
+                );
+                k += 1;
+            }
+        }
+        i += 4;
+    }
+    values
+}

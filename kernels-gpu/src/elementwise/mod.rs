@@ -1,0 +1,19 @@
+//! Element-wise operators, and sums of columns.
+//!
+//! - [`activate`]: bias, ReLU and dropout, and their gradient.
+//! - [`sums`]: sums of columns.
+//!
+//! Every kernel is generic over what a lane loads, a [`Vector`](crate::device::vector::Vector) of 16 bytes, and computes in float.
+
+mod activate;
+mod sums;
+
+use halfgnn_contract::elementwise::{ActivateParams, ColumnSumsParams};
+
+/// The functions that the entries are, by name.
+mod family {
+    pub use super::activate::{backward as activate_backward, forward as activate};
+    pub use super::sums::columns as column_sums;
+}
+
+halfgnn_contract::elementwise_entries!(entries);

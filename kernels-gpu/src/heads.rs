@@ -1,0 +1,368 @@
+//! Dots of features with attention vectors, head by head, their gradients, and means over heads.
+
+use crate::device::float::mul_add;
+use crate::device::global::Global;
+use crate::device::integer::divide;
+use crate::device::shared::Shared;
+use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x};
+use crate::device::vector::{Floats, Vector, without_padding};
+use crate::device::warp::shuffle_xor;
+use halfgnn_contract::elementwise::row_in_cta;
+use halfgnn_contract::heads::{
+    HeadDotsParams, HeadMeanParams, HeadOuterParams, HeadScoresParams, Heads, SUM_VECTORS,
+    THREADS_PER_CTA,
+};
+use halfgnn_contract::{DevicePtr, HalfBits};
+
+/// The functions that the entries are, by name.
+mod family {
+    pub use super::{
+        dots as head_dots, mean as head_mean, mean_backward as head_mean_backward,
+        outer as head_outer, scores as head_scores, sums as head_sums,
+    };
+}
+
+halfgnn_contract::heads_entries!(entries);
+
+/// A head of a row, as one lane of its sub-warp sees it.
+pub struct Item {
+    /// The place of its numbers in planes of numbers of vertices.
+    pub at: u64,
+    /// The first vector of the head in the matrix.
+    vector: u64,
+    /// The first vector of the head in a row.
+    column: u64,
+    /// Vectors of the head; none where there is no such row.
+    vectors: u32,
+    lane: u32,
+    lanes: u32,
+}
+
+impl Item {
+    /// Calls `f(place in the matrix, place in the row)` for the lane's vectors.
+    #[inline(always)]
+    pub fn for_vectors(&self, mut f: impl FnMut(u64, u64)) {
+        let mut vector = self.lane;
+        while vector < self.vectors {
+            f(self.vector + vector as u64, self.column + vector as u64);
+            vector += self.lanes;
+        }
+    }
+
+    /// Folds over the lane's vectors with `f(value, place in the matrix, place in the row)`, then over the lanes with
+    /// `combine`.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together.
+    #[inline(always)]
+    pub unsafe fn fold(
+        &self,
+        mut value: f32,
+        f: impl Fn(f32, u64, u64) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+    ) -> f32 {
+        self.for_vectors(|at, column| value = f(value, at, column));
+        let mut distance = self.lanes / 2;
+        while distance > 0 {
+            // SAFETY: the number of rounds is the same for all lanes, and the caller promises that all are here.
+            value = combine(value, unsafe { shuffle_xor(value, distance) });
+            distance /= 2;
+        }
+        value
+    }
+
+    /// The sum over the head of what `f` adds for each vector, as in [`Item::fold`].
+    ///
+    /// # Safety
+    /// All lanes of the warp come together.
+    #[inline(always)]
+    unsafe fn sum(&self, f: impl Fn(f32, u64, u64) -> f32) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.fold(0.0, f, |a, b| a + b) }
+    }
+
+    /// Whether this lane writes the item's result.
+    #[inline(always)]
+    pub fn writes(&self) -> bool {
+        self.lane == 0 && self.vectors > 0
+    }
+}
+
+/// Calls `f` for each item of the sub-warp, as often in every lane of the CTA.
+#[inline(always)]
+pub fn for_items(heads: &Heads, mut f: impl FnMut(Item)) {
+    let lanes = 1 << heads.lanes_log2;
+    let first = block_idx_x() as u64 * heads.rows_per_cta as u64;
+    let sub_warps = THREADS_PER_CTA >> heads.lanes_log2;
+    let items = heads.rows_per_cta * heads.heads;
+    let mut item = thread_idx_x() >> heads.lanes_log2;
+    let mut round = 0;
+    let rounds = divide(items + sub_warps - 1, sub_warps);
+    while round < rounds {
+        let row_in_cta = divide(item, heads.heads);
+        let head = item - row_in_cta * heads.heads;
+        let row = first + row_in_cta as u64;
+        let exists = item < items && row < heads.rows;
+        let column = head as u64 * heads.head_vectors as u64;
+        f(Item {
+            at: head as u64 * heads.rows + row,
+            vector: row * heads.stride as u64 + column,
+            column,
+            vectors: if exists { heads.head_vectors } else { 0 },
+            lane: thread_idx_x() & (lanes - 1),
+            lanes,
+        });
+        item += sub_warps;
+        round += 1;
+    }
+}
+
+/// # Safety
+/// `at` is a vector of the matrix, which nothing writes during the launch.
+#[inline(always)]
+unsafe fn read<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64) -> V::Floats {
+    // SAFETY: the caller's promise.
+    V::from_bits(unsafe { Global::<V::Bits>::new(matrix).at(at).read() }).widen()
+}
+
+#[inline(always)]
+fn dot<V: Vector>(mut sum: f32, a: V::Floats, b: V::Floats) -> f32 {
+    let mut i = 0;
+    while i < V::WIDTH as usize {
+        sum = mul_add(a.get(i), b.get(i), sum);
+        i += 1;
+    }
+    sum
+}
+
+/// # Safety
+/// The launch contract of [`HeadScoresParams`]: CTAs of [`Heads::ctas`].
+#[inline(always)]
+pub unsafe fn scores<V: Vector>(params: &HeadScoresParams) {
+    let stride = params.heads.stride as u64;
+    for_items(&params.heads, |item| {
+        // SAFETY: `at` is a vector of `x`, `column` one of a row.
+        unsafe {
+            // Both dots at once would be two sums in one loop; a second read of the row comes from L1.
+            let score = |row: u64| {
+                item.sum(|sum, at, column| {
+                    let vectors = read::<V>(params.vectors, row * stride + column);
+                    dot::<V>(sum, read::<V>(params.x, at), vectors)
+                })
+            };
+            let (destination, source) = (score(0), score(1));
+            if item.writes() {
+                Global::<f32>::new(params.destination)
+                    .at(item.at)
+                    .store(destination);
+                Global::<f32>::new(params.source).at(item.at).store(source);
+            }
+        }
+    });
+}
+
+/// # Safety
+/// The launch contract of [`HeadDotsParams`]: CTAs of [`Heads::ctas`].
+#[inline(always)]
+pub unsafe fn dots<V: Vector>(params: &HeadDotsParams) {
+    let (u, v) = (Global::<f32>::new(params.u), Global::<f32>::new(params.v));
+    for_items(&params.heads, |item| {
+        // SAFETY: `at` is a vector of the matrices; there is a number for each head of each row.
+        unsafe {
+            let mut sum = item.sum(|sum, at, _| {
+                let mut b = read::<V>(params.b, at).map(|b| b * params.beta);
+                if params.c.address() != 0 {
+                    b = b.zip(read::<V>(params.c, at), |b, c| mul_add(c, params.gamma, b));
+                }
+                dot::<V>(sum, read::<V>(params.a, at), b)
+            });
+            if item.writes() {
+                if !u.is_null() {
+                    let u = u.at(item.at).read();
+                    let v = if v.is_null() {
+                        1.0
+                    } else {
+                        v.at(item.at).read()
+                    };
+                    sum = mul_add(params.delta * u, v, sum);
+                }
+                Global::<f32>::new(params.y).at(item.at).store(sum);
+            }
+        }
+    });
+}
+
+/// The two numbers of the head of a row in which a vector lies.
+///
+/// # Safety
+/// `vector` is a vector of row `row`.
+#[inline(always)]
+unsafe fn numbers(params: &HeadOuterParams, row: u64, vector: u32) -> [f32; 2] {
+    let head = divide(vector, params.head_vectors);
+    let at = head as u64 * params.rows + row;
+    // SAFETY: there is a number for each head of each row.
+    unsafe {
+        [
+            Global::<f32>::new(params.destination).at(at).read(),
+            Global::<f32>::new(params.source).at(at).read(),
+        ]
+    }
+}
+
+/// # Safety
+/// The launch contract of [`HeadOuterParams`]: a CTA for each `rows_per_cta` rows.
+#[inline(always)]
+pub unsafe fn outer<V: Vector>(params: &HeadOuterParams) {
+    let first = block_idx_x() as u64 * params.rows_per_cta as u64;
+    let rows = (params.rows - first).min(params.rows_per_cta as u64) as u32;
+    let mut i = thread_idx_x();
+    while i < rows * params.stride {
+        let row_in_cta = row_in_cta(i, params.reciprocal);
+        let vector = i - row_in_cta * params.stride;
+        // SAFETY: a vector of the matrix, the thread's own.
+        unsafe {
+            let [destination, source] = numbers(params, first + row_in_cta as u64, vector);
+            let x = Global::<V::Bits>::new(params.x).at(first * params.stride as u64 + i as u64);
+            let mut values = V::from_bits(x.load()).widen();
+            values = values.zip(read::<V>(params.vectors, vector as u64), |x, a| {
+                mul_add(destination, a, x)
+            });
+            let second = params.stride as u64 + vector as u64;
+            values = values.zip(read::<V>(params.vectors, second), |x, a| {
+                mul_add(source, a, x)
+            });
+            // A NaN or an infinite number made more than zeros of the padding.
+            values = without_padding::<V>(values, vector as u64 * V::WIDTH as u64, params.columns);
+            x.store(V::narrow(values).to_bits());
+        }
+        i += THREADS_PER_CTA;
+    }
+}
+
+/// Threads that share a vector of the row.
+const GROUPS: u32 = THREADS_PER_CTA / SUM_VECTORS;
+
+/// # Safety
+/// The launch contract of [`HeadOuterParams`]: a CTA for each `rows_per_cta` rows and each [`SUM_VECTORS`] vectors.
+#[inline(always)]
+pub unsafe fn sums<V: Vector>(params: &HeadOuterParams) {
+    let first = block_idx_x() as u64 * params.rows_per_cta as u64;
+    let rows = (params.rows - first).min(params.rows_per_cta as u64);
+    let vector = block_idx_y() * SUM_VECTORS + thread_idx_x() % SUM_VECTORS;
+    let group = thread_idx_x() / SUM_VECTORS;
+    let mut sums = [V::Floats::ZERO; 2];
+    if vector < params.stride {
+        let mut row = first + group as u64;
+        while row < first + rows {
+            // SAFETY: `row` is a row of the CTA, `vector` one of its vectors.
+            unsafe {
+                let x = read::<V>(params.x, row * params.stride as u64 + vector as u64);
+                let [destination, source] = numbers(params, row, vector);
+                sums[0] = sums[0].zip(x, |sum, x| mul_add(destination, x, sum));
+                sums[1] = sums[1].zip(x, |sum, x| mul_add(source, x, sum));
+            }
+            row += GROUPS as u64;
+        }
+    }
+    // The shared word of one element of one thread; consecutive threads use consecutive banks.
+    let word = |which: u32, element: u32, thread: u32| {
+        let element = which * V::WIDTH + element;
+        Shared::base().offset((element * THREADS_PER_CTA + thread) * 4)
+    };
+    let mut i = 0;
+    while i < V::WIDTH {
+        // SAFETY: a word for each element of each sum of each thread.
+        unsafe {
+            word(0, i, thread_idx_x()).store_f32(sums[0].get(i as usize));
+            word(1, i, thread_idx_x()).store_f32(sums[1].get(i as usize));
+        }
+        i += 1;
+    }
+    // SAFETY: every thread of the CTA comes through here.
+    unsafe { sync_threads() };
+    // The first two groups write a sum each.
+    if group > 1 || vector >= params.stride {
+        return;
+    }
+    let out = Global::<f32>::new(params.sums)
+        .at((block_idx_x() as u64 * 2 + group as u64) * params.sum_stride as u64);
+    let mut i = 0;
+    while i < V::WIDTH {
+        let column = vector * V::WIDTH + i;
+        // A float row may be shorter than a half row's padding.
+        if column < params.sum_stride {
+            let mut sum = 0.0;
+            let mut other = 0;
+            while other < GROUPS {
+                let thread = other * SUM_VECTORS + thread_idx_x() % SUM_VECTORS;
+                // SAFETY: the thread stored it before the barrier.
+                sum += unsafe { word(group, i, thread).load_f32() };
+                other += 1;
+            }
+            let value = if column < params.columns { sum } else { 0.0 };
+            // SAFETY: a column of the CTA's row of the output, the thread's own.
+            unsafe { out.at(column as u64).store(value) };
+        }
+        i += 1;
+    }
+}
+
+/// Calls `f(row, vector of the row of y)` for every vector of the CTA's rows of `y`, a thread each.
+#[inline(always)]
+fn for_vectors(params: &HeadMeanParams, f: impl Fn(u64, u32)) {
+    let first = block_idx_x() as u64 * params.rows_per_cta as u64;
+    let rows = (params.rows - first).min(params.rows_per_cta as u64) as u32;
+    let mut i = thread_idx_x();
+    while i < rows * params.head_vectors {
+        let row = row_in_cta(i, params.reciprocal);
+        f(first + row as u64, i - row * params.head_vectors);
+        i += THREADS_PER_CTA;
+    }
+}
+
+/// # Safety
+/// The launch contract of [`HeadMeanParams`]: a CTA for each `rows_per_cta` rows.
+#[inline(always)]
+pub unsafe fn mean<V: Vector>(params: &HeadMeanParams) {
+    for_vectors(params, |row, vector| {
+        let mut sum = V::Floats::ZERO;
+        let mut at = row * params.stride as u64 + vector as u64;
+        let mut head = 0;
+        // SAFETY: vectors of the row's heads; the thread's own vector of `y`.
+        unsafe {
+            while head < params.heads {
+                sum = sum.zip(read::<V>(params.x, at), |sum, x| sum + x);
+                at += params.head_vectors as u64;
+                head += 1;
+            }
+            let y = without_padding::<V>(
+                sum.map(|sum| sum * params.scale),
+                vector as u64 * V::WIDTH as u64,
+                params.columns,
+            );
+            Global::<V::Bits>::new(params.y)
+                .at(row * params.head_vectors as u64 + vector as u64)
+                .store(V::narrow(y).to_bits());
+        }
+    });
+}
+
+/// # Safety
+/// The launch contract of [`HeadMeanParams`]: a CTA for each `rows_per_cta` rows.
+#[inline(always)]
+pub unsafe fn mean_backward<V: Vector>(params: &HeadMeanParams) {
+    for_vectors(params, |row, vector| {
+        let mut at = row * params.stride as u64 + vector as u64;
+        let mut head = 0;
+        // SAFETY: a vector of `y`; the thread's own vectors of the row's heads.
+        unsafe {
+            let y = read::<V>(params.y, row * params.head_vectors as u64 + vector as u64);
+            let x = V::narrow(y.map(|y| y * params.scale)).to_bits();
+            while head < params.heads {
+                Global::<V::Bits>::new(params.x).at(at).store(x);
+                at += params.head_vectors as u64;
+                head += 1;
+            }
+        }
+    });
+}

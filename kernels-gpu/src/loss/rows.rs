@@ -1,0 +1,445 @@
+//! Cross-entropy of the log-softmax with its gradient, and the count of right answers: a sub-warp a row.
+
+use crate::device::global::Global;
+use crate::device::shared::Shared;
+use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
+use crate::device::vector::{Floats, Vector};
+use crate::device::warp::{self, ballot, lane_id, shuffle_xor, warp_id};
+use core::marker::PhantomData;
+use halfgnn_contract::elementwise::THREADS_PER_CTA;
+use halfgnn_contract::loss::{LossParams, NO_TARGET};
+use halfgnn_contract::math::{exp, ln};
+use halfgnn_contract::optimizer::state;
+use halfgnn_contract::{DevicePtr, WARP};
+
+const WARPS: u32 = THREADS_PER_CTA / WARP;
+
+/// # Safety
+/// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
+#[inline(always)]
+pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
+    // SAFETY: the state has its words.
+    let scale = f32::from_bits(unsafe {
+        Global::<u32>::new(params.state)
+            .at(state::LOSS_SCALE as u64)
+            .read()
+    });
+    let factor = scale / params.count as f32;
+    let mut total = 0.0;
+    let gradient = Global::<V::Bits>::new(params.gradient);
+    // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
+    unsafe {
+        for_rows(params, |place| {
+            let target = place.word(params.labels);
+            let row = Row::<V>::new(params, &place);
+            // Few vertices of a graph have a label to train on, and most warps none at all.
+            if ballot(target != NO_TARGET) == 0 {
+                row.for_each_vector(|at, _| gradient.at(at).store(V::zero().to_bits()));
+                return;
+            }
+            // Lanes without a selected row still shuffle with the others.
+            let first = row.first();
+            let max = row.fold(first, f32::NEG_INFINITY, f32::max);
+            let max = place.all(max, f32::max);
+            let exponentials = first.map(|logit| exp(logit - max));
+            let sum = each::<V>(exponentials, 0.0, |sum, value| sum + value);
+            let sum = row.fold_rest(sum, |sum, logit| sum + exp(logit - max));
+            let sum = place.all(sum, |a, b| a + b);
+            let reciprocal = 1.0 / sum;
+            let store = |at, vector, exponentials: V::Floats| {
+                let mut values = V::Floats::ZERO;
+                if target != NO_TARGET {
+                    let mut i = 0;
+                    while i < V::WIDTH {
+                        let class = vector * V::WIDTH + i;
+                        let expected = if class == target { 1.0 } else { 0.0 };
+                        let value = (exponentials.get(i as usize) * reciprocal - expected) * factor;
+                        let value = if class < params.columns { value } else { 0.0 };
+                        values = values.with(i as usize, value);
+                        i += 1;
+                    }
+                }
+                gradient.at(at).store(V::narrow(values).to_bits());
+            };
+            row.with_first(|at, vector| store(at, vector, exponentials));
+            row.for_each_other(|at, vector| {
+                store(at, vector, row.load(at).map(|logit| exp(logit - max)))
+            });
+            if target != NO_TARGET && place.lane == 0 {
+                total += ln(sum) - (row.logit(target) - max);
+            }
+        });
+        leave(params, [warp::sum(total).to_bits(), 0, 0, 0], |a, b| {
+            (f32::from_bits(a) + f32::from_bits(b)).to_bits()
+        });
+    }
+}
+
+/// # Safety
+/// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
+#[inline(always)]
+pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
+    let mut correct = [0; 3];
+    // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
+    unsafe {
+        for_rows(params, |place| {
+            let split = place.word(params.splits);
+            if ballot(split != NO_TARGET) == 0 {
+                return;
+            }
+            let row = Row::<V>::new(params, &place);
+            let max = row.fold(row.first(), f32::NEG_INFINITY, f32::max);
+            let max = place.all(max, f32::max);
+            // The first of the largest; a NaN comes before all.
+            let first = row.fold_u32(u32::MAX, |first, class, logit| {
+                if logit.is_nan() {
+                    0
+                } else if logit == max {
+                    first.min(class + 1)
+                } else {
+                    first
+                }
+            });
+            let first = place.all(first, |a: u32, b| a.min(b));
+            if place.lane == 0 && first > 0 && first - 1 == place.word(params.labels) {
+                correct[0] += (split == 0) as u32;
+                correct[1] += (split == 1) as u32;
+                correct[2] += (split == 2) as u32;
+            }
+        });
+        let [a, b, c] = correct;
+        let add = |a: u32, b: u32| a + b;
+        leave(
+            params,
+            [all_lanes(a, add), all_lanes(b, add), all_lanes(c, add), 0],
+            add,
+        );
+    }
+}
+
+/// # Safety
+/// The launch contract of [`LossParams`]: one CTA.
+#[inline(always)]
+pub unsafe fn reduce_loss(params: &LossParams) {
+    let add = |a: u32, b: u32| (f32::from_bits(a) + f32::from_bits(b)).to_bits();
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [sum, ..] = reduce(params, add);
+        if thread_idx_x() == 0 {
+            Global::<f32>::new(params.result).store(f32::from_bits(sum) / params.count as f32);
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`LossParams`]: one CTA.
+#[inline(always)]
+pub unsafe fn reduce_counts(params: &LossParams) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [a, b, c, _] = reduce(params, |a, b| a + b);
+        if thread_idx_x() == 0 {
+            let result = Global::<u32>::new(params.result);
+            result.store(a);
+            result.at(1).store(b);
+            result.at(2).store(c);
+        }
+    }
+}
+
+/// The partial results of all CTAs as one, in thread 0.
+///
+/// # Safety
+/// The launch contract; every thread of the one CTA comes through here.
+#[inline(always)]
+unsafe fn reduce(params: &LossParams, combine: impl Fn(u32, u32) -> u32 + Copy) -> [u32; 4] {
+    let mut sum = [0; 4];
+    let mut at = thread_idx_x();
+    // SAFETY: there are `ctas` partials; all lanes meet again after the loop.
+    unsafe {
+        while at < params.ctas {
+            let other: [u32; 4] = Global::<[u32; 4]>::new(params.partials)
+                .at(at as u64)
+                .read();
+            sum = combine_words(sum, other, combine);
+            at += THREADS_PER_CTA;
+        }
+        combine_warps(sum.map(|word| all_lanes(word, combine)), combine)
+    }
+}
+
+/// Leaves the CTA's partial result, from that of each warp.
+///
+/// # Safety
+/// Every thread of the CTA comes through here, all lanes of a warp with the same words.
+#[inline(always)]
+unsafe fn leave(params: &LossParams, words: [u32; 4], combine: impl Fn(u32, u32) -> u32 + Copy) {
+    // SAFETY: the caller's promise; a partial for each CTA.
+    unsafe {
+        let words = combine_warps(words, combine);
+        if thread_idx_x() == 0 {
+            Global::<[u32; 4]>::new(params.partials)
+                .at(block_idx_x() as u64)
+                .store(words);
+        }
+    }
+}
+
+/// The words of all warps as one, in thread 0.
+///
+/// # Safety
+/// Every thread of the CTA comes through here, all lanes of a warp with the same words.
+#[inline(always)]
+unsafe fn combine_warps(words: [u32; 4], combine: impl Fn(u32, u32) -> u32 + Copy) -> [u32; 4] {
+    let slot = |warp: u32| Shared::base().offset(warp * 16);
+    let mut sum = words;
+    // SAFETY: sixteen bytes a warp; the barrier orders the stores before the loads.
+    unsafe {
+        if lane_id() == 0 {
+            slot(warp_id()).store_u32x4(words);
+        }
+        sync_threads();
+        if thread_idx_x() == 0 {
+            let mut warp = 1;
+            while warp < WARPS {
+                sum = combine_words(sum, slot(warp).load_u32x4(), combine);
+                warp += 1;
+            }
+        }
+    }
+    sum
+}
+
+#[inline(always)]
+fn combine_words(
+    [a, b, c, d]: [u32; 4],
+    [e, f, g, h]: [u32; 4],
+    combine: impl Fn(u32, u32) -> u32,
+) -> [u32; 4] {
+    [combine(a, e), combine(b, f), combine(c, g), combine(d, h)]
+}
+
+/// The words of all lanes as one, in every lane.
+///
+/// # Safety
+/// All lanes of the warp come together.
+#[inline(always)]
+unsafe fn all_lanes(mut word: u32, combine: impl Fn(u32, u32) -> u32) -> u32 {
+    let mut distance = WARP / 2;
+    while distance > 0 {
+        // SAFETY: the caller's promise.
+        word = combine(word, unsafe { shuffle_xor(word, distance) });
+        distance /= 2;
+    }
+    word
+}
+
+/// A row of logits as one lane of its sub-warp sees it.
+struct Place {
+    /// The row.
+    at: u64,
+    /// Whether there is such a row; the last CTA may have less than it could take.
+    exists: bool,
+    /// Lane in the sub-warp.
+    lane: u32,
+    /// Lanes of the sub-warp.
+    lanes: u32,
+}
+
+impl Place {
+    /// The row's word in an array of one a row; [`NO_TARGET`] where there is no row.
+    ///
+    /// # Safety
+    /// The array has a word for each row, and nothing writes it during the launch.
+    #[inline(always)]
+    unsafe fn word(&self, array: DevicePtr<u32>) -> u32 {
+        if self.exists {
+            // SAFETY: the caller's promise.
+            unsafe { Global::<u32>::new(array).at(self.at).read() }
+        } else {
+            NO_TARGET
+        }
+    }
+
+    /// The values of all lanes of the sub-warp as one, in every one of them.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together.
+    #[inline(always)]
+    unsafe fn all<T: warp::Shuffle>(&self, mut value: T, combine: impl Fn(T, T) -> T) -> T {
+        let mut distance = self.lanes / 2;
+        while distance > 0 {
+            // SAFETY: the number of rounds is the same for all lanes, and the caller promises that all are here.
+            value = combine(value, unsafe { shuffle_xor(value, distance) });
+            distance /= 2;
+        }
+        value
+    }
+}
+
+/// Calls `f` for each row of the sub-warp, as often in every lane of the CTA.
+///
+/// # Safety
+/// The launch contract.
+#[inline(always)]
+unsafe fn for_rows(params: &LossParams, mut f: impl FnMut(Place)) {
+    let lanes = 1 << params.lanes_log2;
+    let first = block_idx_x() as u64 * params.rows_per_cta as u64;
+    let mut i = thread_idx_x() >> params.lanes_log2;
+    while i < params.rows_per_cta {
+        let at = first + i as u64;
+        f(Place {
+            at,
+            exists: at < params.rows,
+            lane: thread_idx_x() & (lanes - 1),
+            lanes,
+        });
+        i += THREADS_PER_CTA >> params.lanes_log2;
+    }
+}
+
+/// The logits of a row.
+struct Row<'a, V> {
+    params: &'a LossParams,
+    place: &'a Place,
+    vector: PhantomData<V>,
+}
+
+impl<'a, V: Vector> Row<'a, V> {
+    #[inline(always)]
+    fn new(params: &'a LossParams, place: &'a Place) -> Self {
+        Self {
+            params,
+            place,
+            vector: PhantomData,
+        }
+    }
+
+    /// Calls `f(vector of the matrix, vector of the row)` for the lane's vectors, none where there is no row.
+    #[inline(always)]
+    fn for_each_vector(&self, mut f: impl FnMut(u64, u32)) {
+        self.with_first(&mut f);
+        self.for_each_other(f);
+    }
+
+    /// [`Row::for_each_vector`] of the lane's first vector, the only one of a row of up to 32.
+    #[inline(always)]
+    fn with_first(&self, f: impl FnOnce(u64, u32)) {
+        if self.place.exists && self.place.lane < self.params.vectors {
+            f(self.at(self.place.lane), self.place.lane);
+        }
+    }
+
+    /// [`Row::for_each_vector`] of the others.
+    #[inline(always)]
+    fn for_each_other(&self, mut f: impl FnMut(u64, u32)) {
+        let mut vector = if self.place.exists {
+            self.place.lane + self.place.lanes
+        } else {
+            self.params.vectors
+        };
+        while vector < self.params.vectors {
+            f(self.at(vector), vector);
+            vector += self.place.lanes;
+        }
+    }
+
+    /// Where in the matrix a vector of the row is.
+    #[inline(always)]
+    fn at(&self, vector: u32) -> u64 {
+        self.place.at * self.params.vectors as u64 + vector as u64
+    }
+
+    /// The logits of the lane's first vector, to be kept in registers; -∞ where there is no such class.
+    #[inline(always)]
+    fn first(&self) -> V::Floats {
+        let mut logits = V::Floats::ZERO.map(|_| f32::NEG_INFINITY);
+        self.with_first(|at, vector| {
+            let loaded = self.load(at);
+            let mut i = 0;
+            while i < V::WIDTH {
+                if vector * V::WIDTH + i < self.params.columns {
+                    logits = logits.with(i as usize, loaded.get(i as usize));
+                }
+                i += 1;
+            }
+        });
+        logits
+    }
+
+    #[inline(always)]
+    fn load(&self, at: u64) -> V::Floats {
+        // SAFETY: `at` is a vector of the logits, which nothing writes during the launch.
+        V::from_bits(unsafe { Global::<V::Bits>::new(self.params.logits).at(at).read() }).widen()
+    }
+
+    /// The logit of a class: a NaN, as of no probability, where there is no such class.
+    ///
+    /// # Safety
+    /// The row exists.
+    #[inline(always)]
+    unsafe fn logit(&self, class: u32) -> f32 {
+        if class >= self.params.columns {
+            return f32::NAN;
+        }
+        let first = self.place.at * self.params.vectors as u64 * V::WIDTH as u64;
+        // SAFETY: a logit of the row.
+        V::weight_to_f32(unsafe {
+            V::weight(Global::<V::Feature>::new(self.params.logits).at(first + class as u64))
+        })
+    }
+
+    /// Folds over the lane's logits, in order, with their classes.
+    #[inline(always)]
+    fn fold_u32(&self, mut value: u32, f: impl Fn(u32, u32, f32) -> u32) -> u32 {
+        self.for_each_vector(|at, vector| value = self.fold_vector(value, at, vector, &f));
+        value
+    }
+
+    /// Folds over the lane's logits, in order, of which `first` is [`Row::first`].
+    #[inline(always)]
+    fn fold(&self, first: V::Floats, value: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+        self.fold_rest(each::<V>(first, value, &f), f)
+    }
+
+    /// Folds over the logits of the lane's vectors but the first, in order.
+    #[inline(always)]
+    fn fold_rest(&self, value: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+        let f = |value: u32, _: u32, logit| f(f32::from_bits(value), logit).to_bits();
+        let mut value = value.to_bits();
+        self.for_each_other(|at, vector| value = self.fold_vector(value, at, vector, &f));
+        f32::from_bits(value)
+    }
+
+    /// Folds over the logits of one vector.
+    #[inline(always)]
+    fn fold_vector(
+        &self,
+        mut value: u32,
+        at: u64,
+        vector: u32,
+        f: &impl Fn(u32, u32, f32) -> u32,
+    ) -> u32 {
+        let logits = self.load(at);
+        let mut i = 0;
+        while i < V::WIDTH {
+            let class = vector * V::WIDTH + i;
+            if class < self.params.columns {
+                value = f(value, class, logits.get(i as usize));
+            }
+            i += 1;
+        }
+        value
+    }
+}
+
+/// Folds over a vector's elements, in order.
+#[inline(always)]
+fn each<V: Vector>(values: V::Floats, mut value: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut i = 0;
+    while i < V::WIDTH {
+        value = f(value, values.get(i as usize));
+        i += 1;
+    }
+    value
+}

@@ -1,0 +1,246 @@
+//! One operand's way from global to shared memory.
+//!
+//! A step's tile is `EXTENT` rows or columns of C by [`STEP_VECTORS`] 16-byte vectors of `k`, which makes the same
+//! number of vectors either way it lies. Vectors outside the matrix arrive as zeros; those that straddle its edge end in
+//! the padding, which is zero. So no later stage asks where the matrix ends.
+
+use core::marker::PhantomData;
+
+use halfgnn_contract::matmul::{STEP_VECTORS, THREADS_PER_CTA, Tile, matrix_vector, swizzle};
+use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
+
+use crate::device::async_copy;
+use crate::device::registers::unroll;
+use crate::device::shared::Shared;
+use crate::device::thread::thread_idx_x;
+
+/// Which way `k` runs in an operand.
+pub trait Layout: Clone {
+    /// Whether the elements of one sum are neighbours in memory.
+    const ALONG_K: bool;
+
+    /// 16-byte vectors in a row of a tile.
+    fn tile_vectors(extent: u32, per_vector: u32) -> u32 {
+        if Self::ALONG_K {
+            STEP_VECTORS
+        } else {
+            extent / per_vector
+        }
+    }
+}
+
+/// Rows of the matrix run along `k`: A in `A·B` and `A·Bᵀ`, B in `A·Bᵀ`.
+#[derive(Clone)]
+pub struct AlongK;
+
+/// Rows of the matrix run across `k`: B in `A·B` and `Aᵀ·B`, A in `Aᵀ·B`.
+#[derive(Clone)]
+pub struct AcrossK;
+
+impl Layout for AlongK {
+    const ALONG_K: bool = true;
+}
+
+impl Layout for AcrossK {
+    const ALONG_K: bool = false;
+}
+
+/// A matrix in global memory, and how it is cut into tiles.
+#[derive(Clone, Copy)]
+pub struct Operand {
+    /// First element.
+    pub data: DevicePtr<HalfBits>,
+    /// Distance of two rows in 16-byte vectors.
+    pub stride: u32,
+    /// Extent in the direction that is not `k`.
+    pub extent: u32,
+    /// Extent in the direction of `k`.
+    pub k: u32,
+    /// Elements of a 16-byte vector: a constant of the entry.
+    pub per_vector: u32,
+    /// A word that begins with a one, and has zeros above it: a constant of the entry.
+    pub one: u32,
+    /// Rows or columns of C in a tile: a constant of the entry.
+    pub tile_extent: u32,
+    /// Whether each row, which runs across `k`, goes on by a vector that begins with a one: see [`TileLoader::ones`].
+    pub ones: bool,
+}
+
+/// Vectors of A's tile that a thread has.
+const OWN: usize = (Tile::WIDE.rows * STEP_VECTORS / THREADS_PER_CTA) as usize;
+
+/// Copies tile after tile of an operand; each thread has its vectors of each tile.
+#[derive(Clone)]
+pub struct TileLoader<L> {
+    operand: Operand,
+    /// Address of the thread's first vector in the current tile, and the distance of two rows.
+    source: u64,
+    pitch: u64,
+    /// Row of that vector in the matrix, of so many.
+    row: u32,
+    rows: u32,
+    /// Its place in the row, of so many.
+    vector: u32,
+    vectors: u32,
+    /// Whether that vector is the one of ones, which no copy makes.
+    constant: bool,
+    layout: PhantomData<L>,
+}
+
+impl<L: Layout> TileLoader<L> {
+    /// A loader of the tiles that begin at row or column `first` of C and at step `step`.
+    #[inline(always)]
+    pub fn new(operand: Operand, first: u32, step: u32) -> Self {
+        let (tile_row, tile_vector) = Self::place(&operand);
+        let per_vector = operand.per_vector;
+        let (row, vector, rows, vectors) = if L::ALONG_K {
+            (
+                first + tile_row,
+                step * STEP_VECTORS + tile_vector,
+                operand.extent,
+                operand.k.div_ceil(per_vector),
+            )
+        } else {
+            let row = step * STEP_VECTORS * per_vector + tile_row;
+            (
+                row,
+                first / per_vector + tile_vector,
+                operand.k,
+                operand.extent.div_ceil(per_vector),
+            )
+        };
+        let source = operand.data.address()
+            + matrix_vector(row, vector, operand.stride) * VECTOR_BYTES as u64;
+        Self {
+            operand,
+            source,
+            pitch: operand.stride as u64 * VECTOR_BYTES as u64,
+            row,
+            rows,
+            vector,
+            vectors,
+            constant: !L::ALONG_K && operand.ones && vector == vectors,
+            layout: PhantomData,
+        }
+    }
+
+    /// Row and vector of the thread's first vector in a tile.
+    #[inline(always)]
+    fn place(operand: &Operand) -> (u32, u32) {
+        let tile_vectors = L::tile_vectors(operand.tile_extent, operand.per_vector);
+        (thread_idx_x() / tile_vectors, thread_idx_x() % tile_vectors)
+    }
+
+    /// Writes the vectors of ones of a tile, where the operand has them. They are the same in every tile: a copy would
+    /// ask one place of L2 for them once a row.
+    ///
+    /// # Safety
+    /// `target` has room for a tile, and no thread reads it before a barrier. All threads of the CTA make this call.
+    #[inline(always)]
+    pub unsafe fn ones(&self, target: Shared) {
+        if !self.constant {
+            return;
+        }
+        let per_vector = self.operand.per_vector;
+        let (row, _) = Self::place(&self.operand);
+        let mut below = 0;
+        while row + below < STEP_VECTORS * per_vector {
+            // SAFETY: a vector of the tile, and of this thread's, as in `load`.
+            unsafe {
+                self.target(target, below)
+                    .store_u32x4([self.operand.one, 0, 0, 0])
+            };
+            below += self.rows_at_a_time();
+        }
+    }
+
+    /// Starts the copy of the current tile to `target` and goes on to the next step's.
+    ///
+    /// # Safety
+    /// `target` has room for a tile, and no thread touches it before a wait and a barrier. The matrix is as the launch
+    /// contract says. All threads of the CTA make this call.
+    #[inline(always)]
+    pub unsafe fn load(&mut self, target: Shared) {
+        let total = self.operand.tile_extent * STEP_VECTORS;
+        if (total >= THREADS_PER_CTA || thread_idx_x() < total) && !self.constant {
+            let mut i = 0;
+            while i < total.div_ceil(THREADS_PER_CTA) {
+                let below = i * self.rows_at_a_time();
+                let present = self.has_row(below) && self.vector < self.vectors;
+                let source = self.source + below as u64 * self.pitch;
+                // SAFETY: the vector lies in the tile, and in the matrix where `present`; rows are 16-byte aligned.
+                unsafe { async_copy::copy_16(self.target(target, below), source, present) };
+                i += 1;
+            }
+        }
+        self.advance();
+    }
+
+    /// Which vector of the matrix's rows the thread has in the current tile; the same in every row.
+    #[inline(always)]
+    pub fn vector(&self) -> u32 {
+        self.vector
+    }
+
+    /// Makes `change` of each of the thread's vectors of the current tile and goes on to the next step's. What lies outside
+    /// the matrix may change in the direction of C, where it is of no use, but stays zero in that of `k`.
+    ///
+    /// # Safety
+    /// The thread's copies to `target` have come, and no other thread touches the tile before a barrier. The tile has
+    /// [`OWN`] vectors for each thread.
+    #[inline(always)]
+    pub unsafe fn rewrite(&mut self, target: Shared, change: impl Fn([u32; 4]) -> [u32; 4]) {
+        // Along `k`, vectors past the end of a row meet zeros of the other operand.
+        if L::ALONG_K || self.vector < self.vectors {
+            let mut bits = [[0; 4]; OWN];
+            unroll!(i in 0..OWN => {
+                let below = i as u32 * self.rows_at_a_time();
+                // SAFETY: the caller's promise.
+                bits[i] = unsafe { self.target(target, below).load_u32x4() };
+            });
+            unroll!(i in 0..OWN => {
+                let below = i as u32 * self.rows_at_a_time();
+                let mut changed = change(bits[i]);
+                if !L::ALONG_K && !self.has_row(below) {
+                    changed = [0; 4];
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.target(target, below).store_u32x4(changed) };
+            });
+        }
+        self.advance();
+    }
+
+    /// Rows of a tile that the threads together have at a time: whole ones, so that each thread stays in its column.
+    #[inline(always)]
+    fn rows_at_a_time(&self) -> u32 {
+        THREADS_PER_CTA / L::tile_vectors(self.operand.tile_extent, self.operand.per_vector)
+    }
+
+    /// Whether the matrix has the row so far below the thread's first.
+    #[inline(always)]
+    fn has_row(&self, below: u32) -> bool {
+        self.row + below < self.rows
+    }
+
+    /// The thread's vector so far below its first, of the tile at `tile`.
+    #[inline(always)]
+    fn target(&self, tile: Shared, below: u32) -> Shared {
+        let (row, vector) = Self::place(&self.operand);
+        let vectors = L::tile_vectors(self.operand.tile_extent, self.operand.per_vector);
+        tile.offset(swizzle(row + below, vector, vectors) * VECTOR_BYTES)
+    }
+
+    /// Goes on to the next step's tile.
+    #[inline(always)]
+    fn advance(&mut self) {
+        if L::ALONG_K {
+            self.vector += STEP_VECTORS;
+            self.source += (STEP_VECTORS * VECTOR_BYTES) as u64;
+        } else {
+            let rows = STEP_VECTORS * self.operand.per_vector;
+            self.row += rows;
+            self.source += rows as u64 * self.pitch;
+        }
+    }
+}

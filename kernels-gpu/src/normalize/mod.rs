@@ -1,0 +1,29 @@
+//! Batch normalisation, and weighted sums of two matrices.
+//!
+//! - [`moments`]: sums over columns, a block of rows a CTA.
+//! - [`finish`]: what the blocks left, added up, and what is made of it.
+//! - [`elementwise`]: the normalised matrix, its gradient, and weighted sums.
+//! - [`walk`]: which elements a thread visits.
+//!
+//! Every kernel is generic over what a lane loads, a [`Vector`](crate::device::vector::Vector) of 16 bytes, and computes in float.
+
+mod elementwise;
+mod finish;
+mod moments;
+mod walk;
+
+pub use walk::Columns;
+
+use halfgnn_contract::normalize::{CombineParams, FinishParams, MomentsParams, NormalizeParams};
+
+/// The functions that the entries are, by name.
+mod family {
+    pub use super::elementwise::{combine, normalize, normalize_backward};
+    pub use super::finish::{
+        dot as finish_dot, gradients as finish_gradients, running as running_statistics,
+        statistics as finish_statistics,
+    };
+    pub use super::moments::{backward as moments_backward, forward as moments};
+}
+
+halfgnn_contract::normalize_entries!(entries);
