@@ -6,6 +6,7 @@ use crate::graph::GraphCounts;
 use crate::nn::{Inputs, Norm, Propagation};
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
+use std::sync::Arc;
 
 const NAME: &str = "Objective";
 
@@ -35,9 +36,14 @@ impl fmt::Display for Split {
     }
 }
 
-/// A node classification task on a backend.
+/// A node classification task on a backend: a handle, whose clones are the same task, so that many models may train on
+/// one.
+#[derive(Clone, Debug)]
+pub struct Objective<B: Backend, E: Element>(pub(super) Arc<Task<B, E>>);
+
+/// What an [`Objective`] stands for.
 #[derive(Debug)]
-pub struct Objective<B: Backend, E: Element> {
+pub(super) struct Task<B: Backend, E: Element> {
     pub(super) graph: Propagation<B>,
     pub(super) features: Matrix<B, E>,
     pub(super) labels: Array<B, u32>,
@@ -80,7 +86,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             })
             .collect();
         let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Features);
-        Ok(Self {
+        Ok(Self(Arc::new(Task {
             graph,
             features,
             labels: upload(labels)?,
@@ -88,7 +94,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             targets: upload(&targets)?,
             sizes: splits.map(<[u32]>::len),
             classes,
-        })
+        })))
     }
 
     /// The task of a graph of `counts` with nothing in its arrays: for a backend that only counts memory.
@@ -100,7 +106,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
     ) -> Result<Self, Error> {
         let (vertices, kind) = (counts.vertices(), MemoryKind::Features);
         let numbers = || Array::zeros(backend, vertices, kind);
-        Ok(Self {
+        Ok(Self(Arc::new(Task {
             graph: Propagation::counted(backend, counts, norm)?,
             features: Matrix::zeros(backend, vertices, features, kind)?,
             labels: numbers()?,
@@ -108,26 +114,26 @@ impl<B: Backend, E: Element> Objective<B, E> {
             targets: numbers()?,
             sizes: [vertices, 0, 0],
             classes,
-        })
+        })))
     }
 
     /// What a model computes on.
     pub fn inputs<'a>(&'a self, backend: &'a B) -> Inputs<'a, B, E> {
         Inputs {
             backend,
-            graph: &self.graph,
-            features: &self.features,
+            graph: &self.0.graph,
+            features: &self.0.features,
         }
     }
 
     /// Number of vertices.
     pub fn vertices(&self) -> usize {
-        self.features.rows()
+        self.0.features.rows()
     }
 
     /// Number of classes.
     pub fn classes(&self) -> usize {
-        self.classes
+        self.0.classes
     }
 }
 

@@ -55,11 +55,12 @@ impl TrainConfig {
     }
 }
 
-/// A model in training.
+/// A model in training. It borrows nothing: backend and objective are handles, and the model is its own until it is
+/// [taken out](Trainer::into_model).
 #[derive(Debug)]
-pub struct Trainer<'a, B: Backend, E: Element, M: Model<B, E>> {
-    pub(super) backend: &'a B,
-    objective: &'a Objective<B, E>,
+pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
+    pub(super) backend: B,
+    objective: Objective<B, E>,
     pub(super) model: M,
     pub(super) config: TrainConfig,
     pub(super) optimizer: OptimizerState<B>,
@@ -73,15 +74,15 @@ pub struct Trainer<'a, B: Backend, E: Element, M: Model<B, E>> {
     pub(super) best: Option<Tensors>,
 }
 
-impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
+impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// A trainer before its first step.
     ///
     /// # Errors
     /// [`Error::Shape`] where the model gives another number of logits than there are classes, [`Error::Driver`] where
     /// there is not enough memory.
     pub fn new(
-        backend: &'a B,
-        objective: &'a Objective<B, E>,
+        backend: &B,
+        objective: &Objective<B, E>,
         model: M,
         config: TrainConfig,
     ) -> Result<Self, Error> {
@@ -92,8 +93,8 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
             model.classes(),
         )?;
         Ok(Self {
-            backend,
-            objective,
+            backend: backend.clone(),
+            objective: objective.clone(),
             model,
             config,
             optimizer: OptimizerState::new(backend, &config.scaling)?,
@@ -120,13 +121,18 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
         &mut self.model
     }
 
+    /// The model, with the weights that it has come to.
+    pub fn into_model(self) -> M {
+        self.model
+    }
+
     /// One training step. Nothing is transferred, and on a GPU the work may still be running on return.
     ///
     /// # Errors
     /// Those of the device.
     pub fn step(&mut self) -> Result<(), Error> {
         let mut recorded = std::mem::take(&mut self.recorded_step);
-        let done = recorded.run(self.backend, || {
+        let done = recorded.run(&self.backend.clone(), || {
             self.gradients()?;
             self.update()
         });
@@ -160,11 +166,11 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
         };
         model.forward(inputs, mode)?;
         let (logits, gradient) = model.loss_operands();
-        let count = objective.sizes[0];
+        let count = objective.0.sizes[0];
         ops::cross_entropy(
-            *backend,
+            backend,
             logits,
-            &objective.targets,
+            &objective.0.targets,
             count,
             optimizer,
             gradient,
@@ -183,7 +189,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
             .iter()
             .map(|parameter| parameter.gradient())
             .collect();
-        ops::check_finite(self.backend, &gradients, &mut self.optimizer)?;
+        ops::check_finite(&self.backend, &gradients, &mut self.optimizer)?;
         // One update for all that share a weight decay.
         let mut parameters = self.model.parameters_mut();
         parameters.sort_by(|a, b| a.decay().total_cmp(&b.decay()));
@@ -197,9 +203,9 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
                 .iter_mut()
                 .map(|parameter| parameter.for_optimizer())
                 .collect();
-            ops::adam(self.backend, &hyper, &self.optimizer, &mut group)?;
+            ops::adam(&self.backend, &hyper, &self.optimizer, &mut group)?;
         }
-        ops::end_step(self.backend, &self.config.scaling, &mut self.optimizer)
+        ops::end_step(&self.backend, &self.config.scaling, &mut self.optimizer)
     }
 
     /// The loss of the last step: the mean cross-entropy of the training vertices.
@@ -207,7 +213,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// # Errors
     /// The failure of an earlier operator.
     pub fn loss(&self) -> Result<f32, Error> {
-        Ok(self.loss.to_vec(self.backend)?[0])
+        Ok(self.loss.to_vec(&self.backend)?[0])
     }
 
     /// Loss scale and step count.
@@ -215,7 +221,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// # Errors
     /// The failure of an earlier operator.
     pub fn optimizer(&self) -> Result<OptimizerSnapshot, Error> {
-        self.optimizer.snapshot(self.backend)
+        self.optimizer.snapshot(&self.backend)
     }
 
     /// The accuracy of the model as it is, without dropout.
@@ -224,13 +230,13 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// Those of the device.
     pub fn evaluate(&mut self) -> Result<Accuracy, Error> {
         let mut recorded = std::mem::take(&mut self.recorded_evaluation);
-        let done = recorded.run(self.backend, || self.count_correct());
+        let done = recorded.run(&self.backend.clone(), || self.count_correct());
         self.recorded_evaluation = recorded;
         done?;
-        let counts = self.correct.to_vec(self.backend)?;
+        let counts = self.correct.to_vec(&self.backend)?;
         Ok(Accuracy::new(
             [counts[0], counts[1], counts[2]],
-            self.objective.sizes,
+            self.objective.0.sizes,
         ))
     }
 
@@ -244,10 +250,10 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
         } = self;
         model.forward(objective.inputs(backend), Mode::Evaluate)?;
         ops::count_correct(
-            *backend,
+            backend,
             model.logits(),
-            &objective.labels,
-            &objective.splits,
+            &objective.0.labels,
+            &objective.0.splits,
             correct,
         )
     }
@@ -283,7 +289,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
         };
         self.times.add(ms);
         if self.progress.add(report) && self.config.keep_best {
-            self.best = Some(snapshot::weights(self.backend, &self.model)?);
+            self.best = Some(snapshot::weights(&self.backend, &self.model)?);
         }
         Ok(Some(report))
     }
@@ -293,7 +299,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     fn tell_overflow(&self, epoch: u32, now: &OptimizerSnapshot) -> Result<(), Error> {
         let before = self.progress.last.map_or(0, |last| last.optimizer.skipped);
         if now.skipped > before && tracing::enabled!(tracing::Level::INFO) {
-            let first = self.model.first_non_finite(self.backend)?;
+            let first = self.model.first_non_finite(&self.backend)?;
             let scale = now.loss_scale;
             tracing::info!(
                 "epoch {epoch}: an overflow in {}; the step was skipped, the loss scale is {scale} now",
