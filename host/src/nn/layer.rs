@@ -167,11 +167,10 @@ pub(super) fn dropout<B: Backend>(
     mode: Mode<'_, B>,
 ) -> Option<Dropout<'_, B>> {
     match mode {
-        Mode::Train { seed, state } if probability > 0.0 => Some(Dropout {
+        Mode::Train { random } if probability > 0.0 => Some(Dropout {
             probability,
-            seed,
             stream: DROPOUT_STREAM.wrapping_add(number),
-            state,
+            random,
         }),
         _ => None,
     }

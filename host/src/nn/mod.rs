@@ -49,7 +49,7 @@ pub use precision::kept_as;
 pub use propagation::{Norm, Propagation};
 pub use sage::{Sage, SageLayer};
 
-use crate::backend::{Backend, OptimizerState};
+use crate::backend::{Backend, RandomState};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix};
 use std::fmt;
@@ -78,10 +78,8 @@ impl<B: Backend, E: Element> Copy for Inputs<'_, B, E> {}
 pub enum Mode<'a, B: Backend> {
     /// Dropout is on: a function of the seed, the step and the place alone.
     Train {
-        /// Seed of the run.
-        seed: u64,
-        /// Counts the steps, on the device; no two steps of a run drop alike.
-        state: &'a OptimizerState<B>,
+        /// Its seed and its step; no two steps of a run drop alike.
+        random: &'a RandomState<B>,
     },
     /// Dropout is off, and what a backward pass would want is not kept.
     Evaluate,

@@ -9,7 +9,7 @@
 //! The copies in half that kernels read are rounded from the master weights, so they need not be kept.
 
 use super::{Progress, Trainer};
-use crate::backend::{Backend, OptimizerSnapshot, OptimizerState};
+use crate::backend::{Backend, OptimizerSnapshot};
 use crate::error::Error;
 use crate::nn::Model;
 use crate::tensor::{Element, Matrix};
@@ -170,7 +170,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             matrix.write_f32(backend, values)?;
         }
         self.best = self.config.keep_best.then_some(best);
-        self.optimizer = OptimizerState::resume(backend, &snapshot.optimizer)?;
+        self.resume_optimizer(&snapshot.optimizer)?;
         self.progress = snapshot.progress;
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::recorded::Recorded;
 use super::snapshot;
 use super::{Accuracy, EpochReport, MixedPrecision, Objective, Progress, RunSummary, Tensors};
 use crate::backend::{
-    AdamHyper, Backend, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState,
+    AdamHyper, Backend, LossScaling, MemoryKind, OptimizerSnapshot, OptimizerState, RandomState,
 };
 use crate::error::Error;
 use crate::nn::{Mode, Model};
@@ -63,7 +63,9 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     objective: Objective<B, E>,
     pub(super) model: M,
     pub(super) config: TrainConfig,
-    pub(super) optimizer: OptimizerState<B>,
+    optimizer: OptimizerState<B>,
+    /// Counted by the optimiser's steps.
+    random: RandomState<B>,
     loss: Array<B, f32>,
     correct: Array<B, u32>,
     recorded_step: Recorded<B>,
@@ -92,12 +94,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             objective.classes(),
             model.classes(),
         )?;
+        let optimizer = OptimizerState::new(backend, &config.scaling)?;
         Ok(Self {
+            random: optimizer.random(config.seed),
             backend: backend.clone(),
             objective: objective.clone(),
             model,
             config,
-            optimizer: OptimizerState::new(backend, &config.scaling)?,
+            optimizer,
             loss: Array::zeros(backend, 1, MemoryKind::Workspace)?,
             correct: Array::zeros(backend, 3, MemoryKind::Workspace)?,
             recorded_step: Recorded::new(config.record),
@@ -154,16 +158,13 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             backend,
             objective,
             model,
-            config,
             optimizer,
+            random,
             loss,
             ..
         } = self;
         let inputs = objective.inputs(backend);
-        let mode = Mode::Train {
-            seed: config.seed,
-            state: optimizer,
-        };
+        let mode = Mode::Train { random: &*random };
         model.forward(inputs, mode)?;
         let (logits, gradient) = model.loss_operands();
         let count = objective.0.sizes[0];
@@ -222,6 +223,13 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// The failure of an earlier operator.
     pub fn optimizer(&self) -> Result<OptimizerSnapshot, Error> {
         self.optimizer.snapshot(&self.backend)
+    }
+
+    /// Goes on with the loss scale and the counts of `snapshot`.
+    pub(super) fn resume_optimizer(&mut self, snapshot: &OptimizerSnapshot) -> Result<(), Error> {
+        self.optimizer = OptimizerState::resume(&self.backend, snapshot)?;
+        self.random = self.optimizer.random(self.config.seed);
+        Ok(())
     }
 
     /// The accuracy of the model as it is, without dropout.

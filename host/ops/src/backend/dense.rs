@@ -1,6 +1,6 @@
 //! Dense operators: matrix products, what follows them element by element, and sums of columns.
 
-use super::{Normalization, OptimizerState, Storage};
+use super::{Normalization, RandomState, Storage};
 use crate::error::Error;
 use crate::ops::{
     ActivateBackwardOperands, ActivateOperands, Checked, ColumnSumsOperands, MatmulOperands,
@@ -114,12 +114,10 @@ impl<B: Storage, O: Element> Default for Beside<'_, B, O> {
 pub struct Dropout<'a, B: Storage> {
     /// Probability of an element to be dropped, in [0, 1).
     pub probability: f32,
-    /// Seed of the run.
-    pub seed: u64,
     /// Tells the dropouts of one model apart.
     pub stream: u32,
-    /// Counts the steps, on the device: no two drop alike, and the forward and the backward pass of one do.
-    pub state: &'a OptimizerState<B>,
+    /// Seed and step: no two steps drop alike, and the forward and the backward pass of one do.
+    pub random: &'a RandomState<B>,
 }
 
 impl<B: Storage> Clone for Dropout<'_, B> {

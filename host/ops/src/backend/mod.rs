@@ -13,6 +13,7 @@ mod ledger;
 mod loss;
 mod normalize;
 mod optimizer;
+mod random;
 mod sddmm;
 mod shadow;
 mod sparse;
@@ -32,6 +33,7 @@ pub use normalize::{
 pub use optimizer::{
     AdamHyper, LossScaling, OptimizerOperators, OptimizerSnapshot, OptimizerState, ParameterMut,
 };
+pub use random::RandomState;
 pub use sddmm::{
     EdgeCombine, EdgeOperand, HalfLoad, Reduction, Sddmm, SddmmOperators, SddmmPolicy, edge_plane,
 };

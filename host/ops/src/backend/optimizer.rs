@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::ops::{AdamOperands, CheckFiniteOperands, Checked};
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A step of the optimiser, in the order of the methods.
 pub trait OptimizerOperators: Storage {
@@ -92,7 +93,8 @@ pub struct LossScaling {
 /// Loss scale, overflow flag and step count, kept on the device so that a step needs no transfer.
 #[derive(Debug)]
 pub struct OptimizerState<B: Storage> {
-    pub(crate) words: Array<B, u32>,
+    /// Shared with the [random numbers](OptimizerState::random) that are counted by its steps.
+    pub(crate) words: Arc<Array<B, u32>>,
 }
 
 /// [`OptimizerState`] as the host reads it.

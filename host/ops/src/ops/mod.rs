@@ -31,6 +31,7 @@ use crate::backend::{
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix, Precision};
 use halfgnn_contract::attention::edge_plane_stride;
+use std::sync::Arc;
 
 /// The most heads of an operator: CTAs in y or z of a grid.
 pub const MOST_HEADS: usize = 65_535;
@@ -771,7 +772,7 @@ impl<B: Backend> OptimizerState<B> {
             snapshot.steps.wrapping_add(snapshot.skipped),
         ];
         Ok(Self {
-            words: Array::from_slice(backend, &words, MemoryKind::Weights)?,
+            words: Arc::new(Array::from_slice(backend, &words, MemoryKind::Weights)?),
         })
     }
 

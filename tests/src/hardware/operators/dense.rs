@@ -1,12 +1,11 @@
 //! Products of every form, tile and pair of elements, and the element-wise operators.
 
-use super::sparse::after_steps;
 use super::{OperatorCase, Results, product_bound};
 use crate::input::{elements, matrix, read, unwritten};
 use crate::matmul::{Case, FORMS, Normal};
 use crate::reference::Sum;
 use half::f16;
-use halfgnn::backend::{Activation, Backend, Dropout, Form};
+use halfgnn::backend::{Activation, Backend, Dropout, Form, RandomState};
 use halfgnn::ops;
 use halfgnn::tensor::{Element, Precision};
 
@@ -144,16 +143,15 @@ fn element_wise<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B
     for (relu, dropped) in [(true, false), (false, true), (true, true)] {
         let name = format!("activate {} relu {relu} dropout {dropped}", E::PRECISION);
         cases.push(OperatorCase::new(name, move |backend: &B, operands| {
-            let state = after_steps(backend, 3);
+            let random = RandomState::new(backend, 11, 3).expect("room for a word");
             let bias = matrix(backend, (1, columns), &operands.mixed::<f32>(columns));
             let op = Activation {
                 bias: Some(&bias),
                 relu,
                 dropout: dropped.then_some(Dropout {
                     probability: 0.4,
-                    seed: 11,
                     stream: 1,
-                    state: &state,
+                    random: &random,
                 }),
             };
             let x = matrix::<B, E>(

@@ -10,8 +10,8 @@ use crate::spmm::{self, Ending, SCHEDULES, Weighted, policies, weighted_policies
 use half::f16;
 use halfgnn::backend::{
     Adjacency, Aggregation, AttentionPair, Backend, Dropout, EdgeAttention, EdgeCombine,
-    EdgeOperand, EdgeWeights, HalfLoad, OptimizerSnapshot, OptimizerState, Reduction, Schedule,
-    SoftmaxGradient, Spmm, SpmmPolicy, Write,
+    EdgeOperand, EdgeWeights, HalfLoad, OptimizerSnapshot, OptimizerState, RandomState, Reduction,
+    Schedule, SoftmaxGradient, Spmm, SpmmPolicy, Write,
 };
 use halfgnn::graph::Csr;
 use halfgnn::ops;
@@ -272,7 +272,7 @@ struct Layer<B: Backend> {
     destination: Array<B, f32>,
     source: Array<B, f32>,
     statistics: Array<B, [f32; 2]>,
-    state: OptimizerState<B>,
+    random: RandomState<B>,
 }
 
 impl<B: Backend> Layer<B> {
@@ -297,7 +297,7 @@ impl<B: Backend> Layer<B> {
             destination,
             source,
             statistics: Array::from_slice(backend, &statistics, KIND).expect("room"),
-            state: after_steps(backend, 5),
+            random: RandomState::new(backend, 7, 5).expect("room for a word"),
         }
     }
 
@@ -310,9 +310,8 @@ impl<B: Backend> Layer<B> {
             slope: 0.2,
             dropout: dropped.then_some(Dropout {
                 probability: 0.3,
-                seed: 7,
                 stream: 2,
-                state: &self.state,
+                random: &self.random,
             }),
             transposed: self.transposed,
         }

@@ -7,7 +7,6 @@ use super::convert::{round, widen, widened};
 use super::matmul::{View, ViewMut};
 use crate::backend::Dropout;
 use crate::tensor::Element;
-use halfgnn_contract::dense::state;
 use halfgnn_contract::rng;
 use rayon::prelude::*;
 
@@ -111,9 +110,10 @@ pub(super) struct Mask {
 
 impl Mask {
     pub(super) fn new(dropout: Dropout<'_, Cpu>) -> Self {
+        let (words, at) = dropout.random.count();
         Self {
-            key: rng::key(dropout.seed, dropout.stream),
-            step: dropout.state.words.buffer.read()[state::ATTEMPTS],
+            key: rng::key(dropout.random.seed(), dropout.stream),
+            step: words.buffer.read()[at],
             threshold: rng::threshold(dropout.probability),
             scale: 1.0 / (1.0 - dropout.probability),
         }

@@ -320,10 +320,11 @@ impl LossOperators for Cpu {
 impl OptimizerOperators for Cpu {
     fn check_finite(&self, operands: Checked<CheckFiniteOperands<'_, Self>>) -> Result<(), Error> {
         let CheckFiniteOperands { gradients, state } = operands.into_inner();
+        let mut words = state.words.to_vec(self)?;
         for gradient in gradients {
-            optimizer::check_finite(&gradient.buffer.read(), state.words.buffer.get_mut());
+            optimizer::check_finite(&gradient.buffer.read(), &mut words);
         }
-        Ok(())
+        self.upload(&state.words.buffer, &words)
     }
 
     fn adam<E: Element>(
@@ -356,8 +357,9 @@ impl OptimizerOperators for Cpu {
         scaling: &LossScaling,
         state: &mut OptimizerState<Self>,
     ) -> Result<(), Error> {
-        optimizer::end_step(scaling, state.words.buffer.get_mut());
-        Ok(())
+        let mut words = state.words.to_vec(self)?;
+        optimizer::end_step(scaling, &mut words);
+        self.upload(&state.words.buffer, &words)
     }
 }
 

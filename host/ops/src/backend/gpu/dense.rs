@@ -41,7 +41,9 @@ impl<D: Driver> Gpu<D> {
             columns: narrow(NAME, "columns", y.columns())?,
             vectors,
             flags,
-            key: dropout.map_or([0; 2], |dropout| rng::key(dropout.seed, dropout.stream)),
+            key: dropout.map_or([0; 2], |dropout| {
+                rng::key(dropout.random.seed(), dropout.stream)
+            }),
             threshold: rng::threshold(probability),
             keep_scale: 1.0 / (1.0 - probability),
             reciprocal: contract::reciprocal(vectors),

@@ -111,9 +111,11 @@ impl<D: Driver> OptimizerOperators for Gpu<D> {
 impl<D: Driver> Gpu<D> {
     /// Address of the word that tells the dropout of one step from that of the next.
     pub(super) fn step(&self, dropout: Dropout<'_, Self>) -> Result<DevicePtr<u32>, Error> {
-        let words: DevicePtr<u32> = self.array(&dropout.state.words)?;
-        let step = contract::state::ATTEMPTS * size_of::<u32>();
-        Ok(DevicePtr::new(words.address() + step as u64))
+        let (words, at) = dropout.random.count();
+        let words: DevicePtr<u32> = self.array(words)?;
+        Ok(DevicePtr::new(
+            words.address() + (at * size_of::<u32>()) as u64,
+        ))
     }
 
     /// A table of parameters that are yet to be filled in.
