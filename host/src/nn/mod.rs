@@ -41,12 +41,12 @@ pub use gcn::{Gcn, GcnLayer};
 pub use gcnii::{Gcnii, GcniiLayer};
 pub use gin::{Aggregate, Gin, GinLayer};
 pub use init::glorot_uniform;
-pub use layer::{Context, Kept, Layer, Place};
+pub use layer::{Context, Kept, Layer, OwnRows, Place};
 pub use network::{Network, Stage};
 pub use parameter::Parameter;
 pub use pool::Pool;
 pub use precision::kept_as;
-pub use propagation::{Norm, Propagation};
+pub use propagation::{Degrees, Norm, Propagation};
 pub use sage::{Sage, SageLayer};
 
 use crate::backend::{Backend, RandomState};
@@ -59,9 +59,12 @@ use std::fmt;
 pub struct Inputs<'a, B: Backend, E: Element> {
     /// Where it computes.
     pub backend: &'a B,
-    /// The graph and its degree norms.
-    pub graph: &'a Propagation<B>,
-    /// Vertices × input features.
+    /// The graph of each layer that [hears](Layer::aggregates) from neighbours, in their order; or one that is every layer's,
+    /// as a whole graph is.
+    ///
+    /// What a layer writes, a row for each destination of its graph, the next reads: those are the next graph's sources.
+    pub graphs: &'a [Propagation<B>],
+    /// Sources of the first graph × input features.
     pub features: &'a Matrix<B, E>,
 }
 
@@ -104,7 +107,7 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// Logits of a vertex.
     fn classes(&self) -> usize;
 
-    /// The logits of the last forward pass, vertices × classes; without rows before the first.
+    /// The logits of the last forward pass, a row for each destination of the last graph; without rows before the first.
     fn logits(&self) -> &Matrix<B, E>;
 
     /// The logits of the last forward pass, and where [`Model::backward`] looks for the gradient with respect to them.

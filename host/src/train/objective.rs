@@ -44,7 +44,8 @@ pub struct Objective<B: Backend, E: Element>(pub(super) Arc<Task<B, E>>);
 /// What an [`Objective`] stands for.
 #[derive(Debug)]
 pub(super) struct Task<B: Backend, E: Element> {
-    pub(super) graph: Propagation<B>,
+    /// As of [`Inputs::graphs`].
+    pub(super) graphs: Vec<Propagation<B>>,
     pub(super) features: Matrix<B, E>,
     pub(super) labels: Array<B, u32>,
     pub(super) splits: Array<B, u32>,
@@ -70,8 +71,27 @@ impl<B: Backend, E: Element> Objective<B, E> {
         classes: usize,
         splits: [&[u32]; 3],
     ) -> Result<Self, Error> {
-        let vertices = graph.vertices();
-        Error::expect(NAME, "rows of the features", vertices, features.rows())?;
+        let graphs = vec![graph];
+        Self::on_blocks(backend, graphs, features, labels, classes, splits)
+    }
+
+    /// The same of the destinations of the last of `graphs`, of which there is one for each layer that
+    /// [hears](crate::nn::Layer::aggregates) from neighbours, as a sampled batch has them: see [`Inputs::graphs`]. Features are
+    /// those of the first one's sources; labels and splits number the last one's destinations.
+    ///
+    /// # Errors
+    /// Those of [`Objective::new`].
+    pub fn on_blocks(
+        backend: &B,
+        graphs: Vec<Propagation<B>>,
+        features: Matrix<B, E>,
+        labels: &[u32],
+        classes: usize,
+        splits: [&[u32]; 3],
+    ) -> Result<Self, Error> {
+        let sources = graphs.first().map_or(features.rows(), Propagation::sources);
+        let vertices = graphs.last().map_or(sources, Propagation::destinations);
+        Error::expect(NAME, "rows of the features", sources, features.rows())?;
         Error::expect(NAME, "labels", vertices, labels.len())?;
         let numbers = number_vertices(labels, classes, splits)?;
         let targets: Vec<u32> = numbers
@@ -87,7 +107,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             .collect();
         let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Features);
         Ok(Self(Arc::new(Task {
-            graph,
+            graphs,
             features,
             labels: upload(labels)?,
             splits: upload(&numbers)?,
@@ -107,7 +127,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         let (vertices, kind) = (counts.vertices(), MemoryKind::Features);
         let numbers = || Array::zeros(backend, vertices, kind);
         Ok(Self(Arc::new(Task {
-            graph: Propagation::counted(backend, counts, norm)?,
+            graphs: vec![Propagation::counted(backend, counts, norm)?],
             features: Matrix::zeros(backend, vertices, features, kind)?,
             labels: numbers()?,
             splits: numbers()?,
@@ -121,14 +141,14 @@ impl<B: Backend, E: Element> Objective<B, E> {
     pub fn inputs<'a>(&'a self, backend: &'a B) -> Inputs<'a, B, E> {
         Inputs {
             backend,
-            graph: &self.0.graph,
+            graphs: &self.0.graphs,
             features: &self.0.features,
         }
     }
 
-    /// Number of vertices.
+    /// Number of vertices that have a label.
     pub fn vertices(&self) -> usize {
-        self.0.features.rows()
+        self.0.labels.len()
     }
 
     /// Number of classes.

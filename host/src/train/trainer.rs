@@ -76,6 +76,19 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     pub(super) best: Option<Tensors>,
 }
 
+/// Refuses a model that has not a logit for each class.
+fn expect_classes<B: Backend, E: Element>(
+    objective: &Objective<B, E>,
+    model: &impl Model<B, E>,
+) -> Result<(), Error> {
+    Error::expect(
+        "Trainer",
+        "logits of the model",
+        objective.classes(),
+        model.classes(),
+    )
+}
+
 impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// A trainer before its first step.
     ///
@@ -88,12 +101,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         model: M,
         config: TrainConfig,
     ) -> Result<Self, Error> {
-        Error::expect(
-            "Trainer",
-            "logits of the model",
-            objective.classes(),
-            model.classes(),
-        )?;
+        expect_classes(objective, &model)?;
         let optimizer = OptimizerState::new(backend, &config.scaling)?;
         Ok(Self {
             random: optimizer.random(config.seed),
@@ -144,6 +152,19 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         done
     }
 
+    /// [`Trainer::step`] on another task of as many classes, such as a sampled batch. As the next batch has other memory, neither
+    /// steps nor evaluations are recorded from then on.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::new`] and [`Trainer::step`].
+    pub fn step_on(&mut self, batch: &Objective<B, E>) -> Result<(), Error> {
+        // Memory that is freed while a recording lives is not used again: see `Storage::record`.
+        self.recorded_step = Recorded::Never;
+        self.recorded_evaluation = Recorded::Never;
+        self.gradients_of(batch)?;
+        self.update()
+    }
+
     /// Whether steps are replayed by now.
     pub fn is_recorded(&self) -> bool {
         matches!(self.recorded_step, Recorded::Ready(_))
@@ -154,9 +175,13 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// # Errors
     /// Those of the device.
     pub fn gradients(&mut self) -> Result<(), Error> {
+        self.gradients_of(&self.objective.clone())
+    }
+
+    fn gradients_of(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
+        expect_classes(objective, &self.model)?;
         let Self {
             backend,
-            objective,
             model,
             optimizer,
             random,

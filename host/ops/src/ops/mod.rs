@@ -17,8 +17,8 @@ pub use attention::{
 pub use checked::{Checked, Operator};
 pub use normalize::{
     BatchStatisticsOperands, CombineOperands, DotOperands, NormalizeBackwardOperands,
-    NormalizeOperands, RunningStatisticsOperands, batch_statistics, combine, dot, normalize,
-    normalize_backward, running_statistics,
+    NormalizeOperands, RunningStatisticsOperands, batch_statistics, combine, combine_rows, dot,
+    normalize, normalize_backward, running_statistics,
 };
 pub use sddmm::{CombineEdgesOperands, SddmmOperands, combine_edges, sddmm};
 pub use shadow::ShadowOperands;

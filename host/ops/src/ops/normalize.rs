@@ -15,13 +15,37 @@ pub fn combine<B: Backend, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    let operands = CombineOperands { op, x, y };
+    expect_shape(
+        CombineOperands::<B, E>::NAME,
+        ["rows of y", "columns of y"],
+        x.shape(),
+        y,
+    )?;
+    combine_rows(backend, x.rows(), op, x, y)
+}
+
+/// [`combine`] of the first `rows` rows of both matrices, of which either may have more: those are neither read nor written.
+/// In a [block](crate::graph::Block) they are the rows of the destinations.
+///
+/// # Errors
+/// [`Error::Shape`] where a matrix has fewer rows or they differ in columns, `epsilon` is not 1 × 1, or there is not a factor
+/// for each row.
+pub fn combine_rows<B: Backend, E: Element>(
+    backend: &B,
+    rows: usize,
+    op: &Combine<'_, B>,
+    x: &Matrix<B, E>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = CombineOperands { rows, op, x, y };
     backend.combine(Checked::new(operands)?)
 }
 
-/// Operands of [`combine`].
+/// Operands of [`combine_rows`].
 #[derive(Debug)]
 pub struct CombineOperands<'a, B: Storage, E: Element> {
+    /// How many rows, from the first on.
+    pub rows: usize,
     /// The factors.
     pub op: &'a Combine<'a, B>,
     /// The first matrix.
@@ -34,13 +58,16 @@ impl<B: Storage, E: Element> Operator for CombineOperands<'_, B, E> {
     const NAME: &'static str = "combine";
 
     fn check(&self) -> Result<(), Error> {
-        let CombineOperands { op, x, y } = self;
-        expect_shape(Self::NAME, ["rows of y", "columns of y"], x.shape(), y)?;
+        let CombineOperands { rows, op, x, y } = self;
+        for (operand, matrix) in [("rows of x", *x), ("rows of y", &**y)] {
+            Error::expect(Self::NAME, operand, *rows, matrix.rows().min(*rows))?;
+        }
+        Error::expect(Self::NAME, "columns of y", x.columns(), y.columns())?;
         if let Some(epsilon) = op.epsilon {
             let what = ["rows of epsilon", "columns of epsilon"];
             expect_shape(Self::NAME, what, (1, 1), epsilon)?;
         }
-        expect_len(Self::NAME, "row factors", x.rows(), op.x_scale)?;
+        expect_len(Self::NAME, "row factors", *rows, op.x_scale)?;
         Ok(())
     }
 }

@@ -434,7 +434,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             sums,
         } = operands.into_inner();
         if x.rows() == 0 {
-            return self.clear(sums);
+            return sums.clear(self);
         }
         let (head_vectors, stride) = head_vectors(heads, x)?;
         let sum_stride = stride_vectors(HEADS, sums)? * 4;

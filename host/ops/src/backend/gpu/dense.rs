@@ -115,7 +115,7 @@ impl<D: Driver> DenseOperators for Gpu<D> {
         let ColumnSumsOperands { x, sums } = operands.into_inner();
         const NAME: &str = "column_sums";
         if x.rows() == 0 || x.columns() == 0 {
-            return self.clear(sums);
+            return sums.clear(self);
         }
         let sum_vectors = stride_vectors(NAME, sums)?;
         let most = sum_blocks(x.rows() as u64) * sum_vectors as u64 * 4;
