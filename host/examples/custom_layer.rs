@@ -49,7 +49,7 @@ impl<B: Backend, E: Element> Layer<B, E> for Mean<B, E> {
         x: &Matrix<B, E>,
         y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
-        let mut product = at.take(y.columns())?;
+        let mut product = at.pool.take(at.backend, (x.rows(), y.columns()))?;
         let (weight, plain) = (self.weight.values(), Epilogue::default());
         ops::matmul(at.backend, Form::NN, x, weight, &plain, &mut product)?;
         // Bias and ReLU are done where the sum is written; `y.matrix()` would leave them to a pass of their own.
@@ -66,7 +66,8 @@ impl<B: Backend, E: Element> Layer<B, E> for Mean<B, E> {
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
         // Along the edges the other way, each message times the factor of the vertex that it went to: Aᵀ D⁻¹ d.
-        let mut product = at.take(dy.matrix().columns())?;
+        let shape = (x.rows(), dy.matrix().columns());
+        let mut product = at.pool.take(at.backend, shape)?;
         Self::SUM.backward(
             at,
             false,

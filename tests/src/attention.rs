@@ -13,8 +13,8 @@ use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::{Csr, Graph};
 use halfgnn::ops::{
     self, Attention, AttentionBackward, AttentionForward, AttentionScores, Dropout, EdgeMap,
-    EdgeStep, EdgeValues, EdgeWeights, OptimizerSnapshot, OptimizerState, Sddmm, SegmentReduction,
-    Spmm,
+    EdgeStep, EdgeValues, EdgeWeights, OptimizerSnapshot, OptimizerState, RandomState, Sddmm,
+    SegmentReduction, Spmm,
 };
 use halfgnn::tensor::{Array, Element, Precision};
 use halfgnn_contract::rng;
@@ -71,22 +71,15 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn state<B: Backend>(&self, backend: &B) -> OptimizerState<B> {
-        let snapshot = OptimizerSnapshot {
-            loss_scale: 1.0,
-            steps: STEP,
-            skipped: 0,
-            since_change: 0,
-        };
-        OptimizerState::resume(backend, &snapshot).expect("room for a state")
+    fn numbers<B: Backend>(&self, backend: &B) -> RandomState<B> {
+        RandomState::new(backend, SEED, STEP).expect("room for a word")
     }
 
-    fn drops<'s, B: Backend>(&self, state: &'s OptimizerState<B>) -> Option<Dropout<'s, B>> {
+    fn drops<'s, B: Backend>(&self, random: &'s RandomState<B>) -> Option<Dropout<'s, B>> {
         (self.dropout > 0.0).then_some(Dropout {
             probability: self.dropout,
-            seed: SEED,
             stream: STREAM,
-            state,
+            random,
         })
     }
 
@@ -98,11 +91,11 @@ impl<'a> Case<'a> {
         let h = matrix::<B, E>(backend, shape, &self.h);
         let vectors = matrix::<B, E>(backend, (2, shape.1), &self.vectors);
         let dy = matrix::<B, E>(backend, shape, &self.dy);
-        let state = self.state(backend);
+        let random = self.numbers(backend);
         let mut attention =
             Attention::new(backend, shape.0, self.heads, SLOPE).expect("room for attention");
         let [mut y, mut positive, mut lent] = [(); 3].map(|()| unwritten::<B, E>(backend, shape));
-        let dropout = self.drops(&state);
+        let dropout = self.drops(&random);
         let of = |y, positive| AttentionForward {
             h: &h,
             vectors: &vectors,
@@ -159,7 +152,7 @@ impl<'a> Case<'a> {
         let h = matrix::<B, E>(backend, shape, &self.h);
         let vectors = matrix::<B, E>(backend, (2, shape.1), &self.vectors);
         let dy = matrix::<B, E>(backend, shape, &self.dy);
-        let state = self.state(backend);
+        let random = self.numbers(backend);
         let per_vertex = heads * shape.0;
         let numbers = || unwritten_numbers(backend, per_vertex);
         let (mut l, mut r, mut rows) = (numbers(), numbers(), numbers());
@@ -177,7 +170,7 @@ impl<'a> Case<'a> {
         let mut alpha = edge_array();
         step(EdgeStep::Scores(scores), None, &mut alpha);
         ops::edge_softmax(backend, &a, heads, &mut alpha, &mut rows).expect("a legal softmax");
-        let dropped = self.drops(&state).map(|dropout| {
+        let dropped = self.drops(&random).map(|dropout| {
             let mut dropped = edge_array();
             step(EdgeStep::Dropout(dropout), Some(&alpha), &mut dropped);
             dropped
@@ -199,7 +192,7 @@ impl<'a> Case<'a> {
             ..Sddmm::default()
         };
         ops::sddmm(backend, &a, &sddmm, &dy, &h, &mut d).expect("legal dots");
-        if let Some(dropout) = self.drops(&state) {
+        if let Some(dropout) = self.drops(&random) {
             step(EdgeStep::Dropout(dropout), None, &mut d);
         }
         ops::edge_softmax_backward(backend, &a, heads, &alpha, &mut d, &mut rows)
@@ -442,9 +435,8 @@ pub fn masks_are_known<B: Backend>(backend: &B, _: Scale) {
         let state = OptimizerState::resume(backend, &snapshot).expect("room for a state");
         let dropout = Dropout {
             probability: 0.4,
-            seed: 0x0123_4567_89ab_cdef,
             stream: 3,
-            state: &state,
+            random: &state.random(0x0123_4567_89ab_cdef),
         };
         let heads = KEPT.len();
         let ones = planes::<B, E>(backend, heads, &vec![1.0; heads * 36]);

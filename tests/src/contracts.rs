@@ -10,8 +10,8 @@ use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::ops;
 use halfgnn::ops::{
     Accumulate, Activation, AdamHyper, Addend, Beside, Dropout, EdgeWeights, Epilogue, Form,
-    LossScaling, Normalization, OptimizerState, ParameterMut, Sddmm, SddmmPolicy, Spmm,
-    SpmmEpilogue, SpmmPolicy, Write,
+    LossScaling, Normalization, OptimizerState, ParameterMut, RandomState, Sddmm, SddmmPolicy,
+    Spmm, SpmmEpilogue, SpmmPolicy, Write,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 
@@ -311,13 +311,12 @@ pub fn values_are_checked<B: Backend>(backend: &B, _: Scale) {
     assert!(matches!(enormous, Err(Error::TooLarge { columns: 9, .. })));
 
     let mut y = matrix::<B, f16>(backend, (1, 2), &[1.0, 2.0]);
-    let state = OptimizerState::new(backend, &SCALING).expect("memory");
+    let random = &RandomState::new(backend, 0, 0).expect("memory");
     for probability in [1.0, 1.5, -0.1, f32::NAN] {
         let dropout = Some(Dropout {
             probability,
-            seed: 0,
             stream: 0,
-            state: &state,
+            random,
         });
         let op = Activation {
             bias: None,

@@ -6,7 +6,9 @@ use crate::reference::{Allowed, Sum, assert_close};
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
-use halfgnn::ops::{Activation, Dropout, OptimizerSnapshot, OptimizerState};
+use halfgnn::ops::{
+    Activation, Dropout, LossScaling, OptimizerSnapshot, OptimizerState, RandomState,
+};
 use halfgnn::tensor::Element;
 use halfgnn_contract::rng;
 
@@ -81,8 +83,8 @@ impl Steps {
             .bias
             .as_ref()
             .map(|bias| matrix(backend, (1, shape.1), bias));
-        let state = self.state(backend);
-        let op = self.op(bias.as_ref(), &state);
+        let random = self.random(backend);
+        let op = self.op(bias.as_ref(), &random);
         let x = matrix::<B, E>(backend, shape, x);
         let (mut y, x) = if in_place {
             (x, None)
@@ -96,23 +98,24 @@ impl Steps {
     fn op<'a, B: Backend>(
         &self,
         bias: Option<&'a halfgnn::tensor::Matrix<B, f32>>,
-        state: &'a OptimizerState<B>,
+        random: &'a RandomState<B>,
     ) -> Activation<'a, B> {
         Activation {
             bias,
             relu: self.relu,
             dropout: self.dropout.map(|drawn| Dropout {
                 probability: drawn.probability,
-                seed: drawn.seed,
                 stream: drawn.stream,
-                state,
+                random,
             }),
         }
     }
 
-    /// The optimiser at the step of the dropout.
-    fn state<B: Backend>(&self, backend: &B) -> OptimizerState<B> {
-        let step = self.dropout.map_or(0, |drawn| drawn.step);
+    /// The numbers of an optimiser at the step of the dropout.
+    fn random<B: Backend>(&self, backend: &B) -> RandomState<B> {
+        let (seed, step) = self
+            .dropout
+            .map_or((0, 0), |drawn| (drawn.seed, drawn.step));
         let snapshot = OptimizerSnapshot {
             loss_scale: 1.0,
             // Skipped steps count as well.
@@ -120,7 +123,8 @@ impl Steps {
             skipped: step - step / 2,
             since_change: 0,
         };
-        OptimizerState::resume(backend, &snapshot).expect("memory")
+        let state = OptimizerState::resume(backend, &snapshot).expect("memory");
+        state.random(seed)
     }
 }
 
@@ -191,6 +195,44 @@ pub fn dropout_follows_the_counter<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f16>(backend, scale);
     check::<B, bf16>(backend, scale);
     check::<B, f32>(backend, scale);
+}
+
+/// A count of one's own stays where it was set, an optimiser's goes on with its steps, and both draw the same.
+pub fn dropout_follows_its_random_state<B: Backend>(backend: &B, _: Scale) {
+    let shape = (9, 41);
+    let mask = |random: &RandomState<B>| {
+        let op = Activation {
+            bias: None,
+            relu: false,
+            dropout: Some(Dropout {
+                probability: 0.5,
+                stream: 2,
+                random,
+            }),
+        };
+        let mut y = matrix::<B, f16>(backend, shape, &vec![1.0; shape.0 * shape.1]);
+        ops::activate(backend, &op, None, &mut y).expect("a legal activation");
+        read(backend, &y)
+    };
+    let scaling = LossScaling {
+        initial: 1.0,
+        growth_interval: 0,
+        maximum: 1.0,
+    };
+    let mut state = OptimizerState::new(backend, &scaling).expect("memory");
+    let mut counted = state.random(5);
+    let mut own = RandomState::new(backend, 5, 0).expect("memory");
+    let mut before = None;
+    for step in 0..3 {
+        own.set_step(backend, step).expect("its own count");
+        let drawn = mask(&counted);
+        assert_eq!(drawn, mask(&own), "step {step}");
+        assert_ne!(Some(&drawn), before.as_ref(), "step {step}");
+        before = Some(drawn);
+        ops::end_step(backend, &scaling, &mut state).expect("a legal end");
+    }
+    let refusal = counted.set_step(backend, 0).expect_err("the optimiser's");
+    assert!(refusal.to_string().contains("an optimiser's"), "{refusal}");
 }
 
 /// The first rows of a mask, a bit a column from the lowest on: set where the element is kept. Drawn by a Philox of another
@@ -293,7 +335,7 @@ pub fn gradients<B: Backend>(backend: &B, scale: Scale) {
                 let output = steps.relu.then_some(&output);
                 ops::activate_backward(
                     backend,
-                    &steps.op(None, &steps.state(backend)),
+                    &steps.op(None, &steps.random(backend)),
                     output,
                     factors.as_ref(),
                     &mut d,

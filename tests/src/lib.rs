@@ -7,6 +7,7 @@
 
 pub mod attention;
 pub mod attention_heads;
+pub mod blocks;
 pub mod checkpoint;
 pub mod contracts;
 pub mod dropouts;
@@ -82,7 +83,7 @@ macro_rules! conformance {
             attention_heads: scores, dots, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
             matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand,
                 nan_passes_through_relu, repeatable, padding_stays_zero;
-            elementwise: dropout_follows_the_counter, masks_are_known, bias_and_relu, in_place_is_out_of_place, gradients,
+            elementwise: dropout_follows_the_counter, dropout_follows_its_random_state, masks_are_known, bias_and_relu, in_place_is_out_of_place, gradients,
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
@@ -93,6 +94,8 @@ macro_rules! conformance {
             recording: recorded_steps_are_the_same_steps, a_changed_model_is_recorded_anew,
                 a_changed_model_is_evaluated_anew, recorded_memory_stays, what_cannot_be_recorded_is_refused;
             dropouts: layers_draw_apart, attention_draws_apart;
+            blocks: whole_neighbourhoods_are_the_graph, running_statistics_evaluate_blocks,
+                gradients_are_differences_of_the_loss, batches_are_trained_on, overflows_leave_nothing_behind, misfits_are_refused;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
             second_levels: split_products, moments_of_many_ctas, losses_of_many_ctas, column_sums_of_many_ctas,
                 empty_rows_of_many_ctas;

@@ -10,8 +10,8 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
 use halfgnn::ops::{
-    self, Accumulate, AttentionPair, Dropout, EdgeAttention, EdgeWeights, OptimizerSnapshot,
-    OptimizerState, SoftmaxGradient, Spmm, SpmmPolicy,
+    self, Accumulate, AttentionPair, Dropout, EdgeAttention, EdgeWeights, RandomState,
+    SoftmaxGradient, Spmm, SpmmPolicy,
 };
 use halfgnn::tensor::{Array, Element, Precision};
 use halfgnn_contract::attention::edge_plane_stride;
@@ -195,7 +195,7 @@ impl Scores {
         let kept = of.dropout.map_or(1.0, |dropout| {
             let counter =
                 rng::edge_dropout_counter(STEP, head as u32, destination as u32, source as u32);
-            let bits = rng::philox(rng::key(dropout.seed, dropout.stream), counter)[0];
+            let bits = rng::philox(rng::key(dropout.random.seed(), dropout.stream), counter)[0];
             if rng::unit_f32(bits) < dropout.probability {
                 0.0
             } else {
@@ -225,21 +225,15 @@ fn leaky(l: f32, r: f32) -> f64 {
     }
 }
 
-fn after_steps<B: Backend>(backend: &B, steps: u32) -> OptimizerState<B> {
-    let snapshot = OptimizerSnapshot {
-        loss_scale: 1.0,
-        steps,
-        skipped: 0,
-        since_change: 0,
-    };
-    OptimizerState::resume(backend, &snapshot).expect("room for a state")
+fn random_at<B: Backend>(backend: &B, step: u32) -> RandomState<B> {
+    RandomState::new(backend, 5, step).expect("room for a word")
 }
 
 /// Attention of every kind, along the edges and against them.
 pub fn attention<B: Backend>(backend: &B, scale: Scale) {
     fn check_element<B: Backend, E: Element>(backend: &B, forward: &Csr) {
         let backward = transposed(forward);
-        let state = after_steps(backend, STEP);
+        let random = &random_at(backend, STEP);
         for (heads, width) in [(1, 7), (1, 64), (2, 32), (8, 8), (3, 264)] {
             let scores = Scores::random(forward, heads);
             let destinations = elements(backend, &scores.destinations);
@@ -249,9 +243,8 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
             // A quarter is a threshold that 24 bits and 32 bits tell alike.
             let dropout = Some(Dropout {
                 probability: 0.25,
-                seed: 5,
                 stream: 6,
-                state: &state,
+                random,
             });
             for (transposed, dropout) in [
                 (false, None),
@@ -312,7 +305,7 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
     fn check_element<B: Backend, E: Element>(backend: &B, forward: &Csr) {
         let backward = transposed(forward);
         let destinations = forward.vertices();
-        let state = after_steps(backend, STEP);
+        let random = &random_at(backend, STEP);
         for (heads, width) in [(1, 7), (1, 64), (2, 32), (8, 8), (3, 264)] {
             let scores = Scores::random(forward, heads);
             let destination = &elements(backend, &scores.destinations);
@@ -322,9 +315,8 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
             let values = elements::<B, f32>(backend, &numbers);
             let dropout = Some(Dropout {
                 probability: 0.25,
-                seed: 5,
                 stream: 6,
-                state: &state,
+                random,
             });
             for (is_transposed, dropout, wants_gradient) in [
                 (false, None, false),
@@ -458,7 +450,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     );
     let scores = elements(backend, &[1.0; 20]);
     let statistics = Array::from_slice(backend, &[[0.0, 1.0]; 20], KIND).expect("room");
-    let state = after_steps(backend, 0);
+    let random = &random_at(backend, 0);
     let attention = |heads, probability| EdgeAttention {
         heads,
         destination: &scores,
@@ -468,9 +460,8 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
         transposed: false,
         dropout: Some(Dropout {
             probability,
-            seed: 0,
             stream: 0,
-            state: &state,
+            random,
         }),
     };
     let refusal = |of: EdgeAttention<'_, B>| {

@@ -98,12 +98,12 @@ pub fn models() -> Vec<ModelConfig> {
 }
 
 /// A trainer of `model` before its first step.
-pub fn trainer<'a, B: Backend, E: Element>(
-    backend: &'a B,
-    objective: &'a Objective<B, E>,
+pub fn trainer<B: Backend, E: Element>(
+    backend: &B,
+    objective: &Objective<B, E>,
     model: ModelConfig,
     train: TrainConfig,
-) -> Trainer<'a, B, E, Network<B, E>> {
+) -> Trainer<B, E, Network<B, E>> {
     let model = Network::new(backend, &model, train.seed).expect("room");
     Trainer::new(backend, objective, model, train).expect("room")
 }

@@ -212,7 +212,7 @@ fn layers_of_somebody_elses_are_trained_kept_and_foretold() {
         trainer.step().expect("a step");
     }
     assert_eq!(first.loss().expect("there"), second.loss().expect("there"));
-    let tensors = |trainer: &Trainer<'_, _, _, _>| trainer.snapshot().expect("kept").tensors;
+    let tensors = |trainer: &Trainer<_, _, _>| trainer.snapshot().expect("kept").tensors;
     assert_eq!(tensors(&first), tensors(&second));
 }
 
@@ -277,7 +277,7 @@ fn a_parameter_decays_by_its_own_factor() {
         assert_eq!(model.parameters()[0].decay(), factor);
         let train = TrainConfig::new(f32::PRECISION);
         let mut trainer = Trainer::new(&backend, &objective, model, train).expect("room");
-        let read = |trainer: &Trainer<'_, Cpu, f32, Network<Cpu, f32>>| {
+        let read = |trainer: &Trainer<Cpu, f32, Network<Cpu, f32>>| {
             trainer.model().parameters()[0]
                 .master()
                 .to_f32(&backend)

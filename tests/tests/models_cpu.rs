@@ -105,11 +105,11 @@ fn drop_edges(config: &mut ModelConfig) {
 /// Layers, features and hidden width: narrowing and widening ones, and widths that agree.
 const SHAPES: [(usize, usize, usize); 5] = [(1, 5, 4), (2, 9, 7), (2, 3, 8), (3, 6, 6), (4, 4, 9)];
 
-fn trainer<'a, E: Element>(
-    backend: &'a Cpu,
-    objective: &'a Objective<Cpu, E>,
+fn trainer<E: Element>(
+    backend: &Cpu,
+    objective: &Objective<Cpu, E>,
     config: &ModelConfig,
-) -> Trainer<'a, Cpu, E, Network<Cpu, E>> {
+) -> Trainer<Cpu, E, Network<Cpu, E>> {
     let mut train = TrainConfig::new(E::PRECISION);
     // Where a run begins, the gradients of a normalised layer overflow, and a few steps are skipped.
     train.scaling.initial = train.scaling.initial.min(256.0);
@@ -414,11 +414,11 @@ fn an_overflow_is_named_and_survived() {
     let objective = toy.objective::<_, f16>(&backend, config.norm());
     let mut trainer = trainer(&backend, &objective, &config);
     trainer.step().unwrap();
-    let spoilt = |trainer: &Trainer<'_, Cpu, f16, Network<Cpu, f16>>| {
+    let spoilt = |trainer: &Trainer<Cpu, f16, Network<Cpu, f16>>| {
         trainer.model().first_non_finite(&backend).unwrap()
     };
     assert_eq!(spoilt(&trainer), None);
-    let snapshot = |trainer: &Trainer<'_, Cpu, f16, Network<Cpu, f16>>| {
+    let snapshot = |trainer: &Trainer<Cpu, f16, Network<Cpu, f16>>| {
         let model = trainer.model();
         let buffers: Vec<_> = model
             .buffers()
@@ -449,7 +449,7 @@ fn an_overflow_is_named_and_survived() {
         .iter_mut()
         .step_by(64)
         .for_each(|weight| *weight = 60_000.0);
-    let write = |trainer: &mut Trainer<'_, Cpu, f16, Network<Cpu, f16>>, values: &[f32]| {
+    let write = |trainer: &mut Trainer<Cpu, f16, Network<Cpu, f16>>, values: &[f32]| {
         trainer.model_mut().parameters_mut()[index]
             .write(&backend, values)
             .unwrap();

@@ -20,25 +20,57 @@ fn config(toy: &Toy, layers: usize, hidden: usize, dropout: f32) -> ModelConfig 
     }
 }
 
-type GcnTrainer<'a, E> = Trainer<'a, Cpu, E, Network<Cpu, E>>;
+type GcnTrainer<E> = Trainer<Cpu, E, Network<Cpu, E>>;
 
-fn trainer<'a, E: Element>(
-    backend: &'a Cpu,
-    objective: &'a Objective<Cpu, E>,
+fn trainer<E: Element>(
+    backend: &Cpu,
+    objective: &Objective<Cpu, E>,
     config: ModelConfig,
     train: TrainConfig,
-) -> GcnTrainer<'a, E> {
+) -> GcnTrainer<E> {
     let model = Network::new(backend, &config, train.seed).unwrap();
     Trainer::new(backend, objective, model, train).unwrap()
 }
 
-fn weights<E: Element>(backend: &Cpu, trainer: &GcnTrainer<'_, E>) -> Vec<Vec<f32>> {
+fn weights<E: Element>(backend: &Cpu, trainer: &GcnTrainer<E>) -> Vec<Vec<f32>> {
     trainer
         .model()
         .parameters()
         .iter()
         .map(|p| p.master().to_f32(backend).unwrap())
         .collect()
+}
+
+/// A trainer outlives the names of what it was made from, goes to another thread, and gives its model back.
+#[test]
+fn a_trainer_owns_what_it_trains_with() {
+    fn is_static<T: 'static + Send + Sync>(value: T) -> T {
+        value
+    }
+    let toy = Toy::new(8);
+    let mut trainer = {
+        let backend = Cpu::new();
+        let objective = toy.objective::<_, f32>(&backend, Norm::Both);
+        let config = config(&toy, 2, 16, 0.0);
+        let train = TrainConfig::new(f32::PRECISION);
+        is_static(trainer(&backend, &objective, config, train))
+    };
+    let stepped = std::thread::spawn(move || {
+        trainer.step().unwrap();
+        trainer
+    });
+    let trainer = stepped.join().unwrap();
+    let backend = Cpu::new();
+    let after = weights(&backend, &trainer);
+    let model = trainer.into_model();
+    let kept = model.parameters().into_iter();
+    let kept: Vec<_> = kept.map(|p| p.master().to_f32(&backend).unwrap()).collect();
+    assert_eq!(kept, after);
+    let untrained = Network::<_, f32>::new(&backend, &config(&toy, 2, 16, 0.0), 0).unwrap();
+    assert_ne!(
+        kept[0],
+        untrained.parameters()[0].master().to_f32(&backend).unwrap()
+    );
 }
 
 #[test]

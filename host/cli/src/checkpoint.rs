@@ -89,7 +89,7 @@ impl Saving {
     pub fn keep<B: Backend, E: Element, M: Model<B, E>>(
         &self,
         run: Run<'_>,
-        trainer: &Trainer<'_, B, E, M>,
+        trainer: &Trainer<B, E, M>,
     ) -> Result<(), Failure> {
         let checkpoint = Checkpoint {
             task: TaskIdentity::of(run.dataset),

@@ -216,7 +216,7 @@ impl Prediction<'_> {
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
         let inputs = Inputs {
             backend,
-            graph: &Propagation::new(backend, graph, config.norm())?,
+            graphs: &[Propagation::new(backend, graph, config.norm())?],
             features: &self.dataset.upload_features(backend)?,
         };
         model.forward(inputs, Mode::Evaluate)?;

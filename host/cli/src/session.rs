@@ -154,7 +154,7 @@ fn carry_out<B: Backend, E: Element>(
         if let Some(checkpoint) = &plan.resume {
             trainer.restore(&checkpoint.snapshot)?;
         }
-        let keep = |trainer: &Trainer<'_, B, E, _>, saving: &Saving| {
+        let keep = |trainer: &Trainer<B, E, _>, saving: &Saving| {
             let run = Run {
                 dataset,
                 model: config,

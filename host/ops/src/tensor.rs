@@ -349,6 +349,14 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         Ok(matrix)
     }
 
+    /// Makes all elements zero.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn clear(&mut self, backend: &B) -> Result<(), Error> {
+        backend.clear(&self.buffer)
+    }
+
     /// Replaces the values; see [`Matrix::from_f32`].
     ///
     /// # Errors

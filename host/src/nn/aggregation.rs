@@ -28,16 +28,17 @@ impl Aggregation {
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let columns = at.graph.column_scale().filter(|_| !scaled);
+        let graph = at.graph()?;
+        let columns = graph.column_scale().filter(|_| !scaled);
         let op = Spmm {
             weights: columns.map_or(EdgeWeights::Ones, EdgeWeights::Columns),
-            row_scale: at.graph.row_scale(),
+            row_scale: graph.row_scale(),
             scale: self.factor,
             policy: self.policy,
             epilogue,
             ..Spmm::default()
         };
-        ops::spmm(at.backend, at.graph.forward(), &op, x, y)
+        ops::spmm(at.backend, graph.forward(), &op, x, y)
     }
 
     /// The gradient: through the transposed adjacency the two norms change places, `dx = factor · C · Aᵀ · R · d`, and
@@ -53,16 +54,17 @@ impl Aggregation {
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let rows = at.graph.row_scale().filter(|_| !scaled);
+        let graph = at.graph()?;
+        let rows = graph.row_scale().filter(|_| !scaled);
         let op = Spmm {
             weights: rows.map_or(EdgeWeights::Ones, EdgeWeights::Columns),
-            row_scale: at.graph.column_scale(),
+            row_scale: graph.column_scale(),
             scale: self.factor,
             policy: self.policy,
             epilogue,
             ..Spmm::default()
         };
-        ops::spmm(at.backend, at.graph.backward(), &op, d, dx)
+        ops::spmm(at.backend, graph.backward(), &op, d, dx)
     }
 }
 

@@ -28,6 +28,10 @@ impl<B: Backend, E: Element> Layer<B, E> for Dense<B, E> {
         self.weight.shape()
     }
 
+    fn aggregates(&self) -> bool {
+        false
+    }
+
     fn forward(
         &mut self,
         _at: &mut Context<'_, B, E>,

@@ -153,7 +153,8 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
             State::Written => {}
         }
         if let Some(x) = self.after.residual {
-            ops::combine(self.backend, &Combine::sum(), x, self.y)?;
+            // Of its rows those of the destinations.
+            ops::combine_rows(self.backend, self.y.rows(), &Combine::sum(), x, self.y)?;
         }
         let activation = self.activation();
         if activation.bias.is_none() && !activation.relu && activation.dropout.is_none() {

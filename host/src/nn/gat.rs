@@ -233,7 +233,8 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         x: &Matrix<B, E>,
         y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
-        let (backend, rows) = (at.backend, at.rows());
+        // A row for each source: attention scores a vertex as destination and as source at once.
+        let (backend, rows) = (at.backend, x.rows());
         let (heads, slope) = (self.shape.gat.heads, self.shape.gat.slope);
         let plain = Epilogue::default();
         let weight = self.weight.values();
@@ -259,12 +260,16 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
                 Mode::Evaluate => None,
             },
         };
-        softmax.forward(backend, at.graph.forward(), of)?;
+        let [forward, _] = at.graph()?.square(backend)?;
+        softmax.forward(backend, forward, of)?;
+        let heard = at.own_rows(self.heard.get())?;
         if self.is_averaged() {
-            ops::head_mean(backend, heads, self.heard.get(), y.matrix())
+            ops::head_mean(backend, heads, &heard, y.matrix())?;
         } else {
-            y.copy(self.heard.get())
+            y.copy(&heard)?;
         }
+        at.give_rows(heard);
+        Ok(())
     }
 
     fn backward(
@@ -283,12 +288,12 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         } else {
             None
         };
-        let g = spread.as_ref().unwrap_or(dy.matrix());
+        let g = at.with_sources(x.rows(), spread.as_ref().unwrap_or(dy.matrix()))?;
         let planes = heads * g.rows();
         let mut numbers = || at.pool.take_numbers(backend, planes);
         let (mut inner, mut d_destination, mut through) = (numbers()?, numbers()?, numbers()?);
-        let mut dh = at.take(width)?;
-        let mut lent = at.take(width)?;
+        let mut room = || at.pool.take(backend, (x.rows(), width));
+        let (mut dh, mut lent) = (room()?, room()?);
 
         let (vectors, d_vectors) = self.vectors.values_and_gradient();
         let of = AttentionBackward {
@@ -296,7 +301,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             vectors,
             y: self.heard.get(),
             positive: self.positive.get(),
-            dy: g,
+            dy: &g,
             dropout: at.dropout(self.shape.gat.attention_dropout, 0),
             lent: (&mut lent, [&mut inner, &mut d_destination, &mut through]),
             dh: &mut dh,
@@ -308,7 +313,9 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
                 reason: "there was no forward pass before".into(),
             });
         };
-        softmax.backward(backend, at.graph.backward(), of)?;
+        let [_, backward] = at.graph()?.square(backend)?;
+        softmax.backward(backend, backward, of)?;
+        at.give_rows(g);
         at.give(lent);
         for numbers in [inner, d_destination, through] {
             at.pool.give_numbers(numbers);

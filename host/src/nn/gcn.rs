@@ -106,7 +106,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
         }
         let mut product = at.pool.take(at.backend, (x.rows(), y.columns()))?;
         let scaled = Epilogue {
-            row_scale: at.graph.column_scale(),
+            row_scale: at.graph()?.column_scale(),
             ..Epilogue::default()
         };
         ops::matmul(at.backend, Form::NN, x, weight, &scaled, &mut product)?;
@@ -132,7 +132,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
             }
             let mut sent = at.take(x.columns())?;
             let scaled = Epilogue {
-                row_scale: at.graph.row_scale(),
+                row_scale: at.graph()?.row_scale(),
                 ..Epilogue::default()
             };
             ops::matmul(backend, Form::NT, dy.matrix(), weight, &scaled, &mut sent)?;
@@ -141,14 +141,14 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
             at.give(sent);
             return Ok(());
         }
-        if at.graph.row_scale().is_some() {
+        if let Some(row_scale) = at.graph()?.row_scale() {
             let scale_rows = Activation {
                 bias: None,
                 relu: false,
                 dropout: None,
             };
             let d = dy.overwrite()?;
-            ops::activate_backward(backend, &scale_rows, None, at.graph.row_scale(), d)?;
+            ops::activate_backward(backend, &scale_rows, None, Some(row_scale), d)?;
         }
         let d = dy.matrix();
         let mut product = at.pool.take(backend, (x.rows(), d.columns()))?;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, Addend, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
+use crate::ops::{self, Addend, Combine, Epilogue, Form, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -285,9 +285,9 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         policy: SpmmPolicy,
         epsilon: Option<&'a Parameter<B, E>>,
         at: &Context<'_, B, E>,
-    ) -> Self {
-        let scale = gin.scale(at.graph.largest_degree());
-        Self {
+    ) -> Result<Self, Error> {
+        let scale = gin.scale(at.graph()?.largest_degree());
+        Ok(Self {
             neighbours: Aggregation {
                 policy,
                 factor: gin.lambda * scale,
@@ -298,7 +298,7 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
                 None => 1.0 + gin.epsilon,
             },
             epsilon: epsilon.map(Parameter::master),
-        }
+        })
     }
 
     /// The multiple of `x` that is added to the sum.
@@ -336,19 +336,32 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let own = self.own(d);
-        let epilogue = SpmmEpilogue {
-            addend: Some(Addend {
-                factor: own.factor / ahead.power,
-                row_scale: ahead.row_divisor,
-                ..own
-            }),
-            ..SpmmEpilogue::default()
+        let own = Addend {
+            factor: own.factor / ahead.power,
+            row_scale: ahead.row_divisor,
+            ..own
         };
         let neighbours = Aggregation {
             factor: self.neighbours.factor / ahead.power,
             ..self.neighbours
         };
-        neighbours.backward(at, ahead.row_scale.is_some(), epilogue, d, dx)
+        let scaled = ahead.row_scale.is_some();
+        if d.rows() == dx.rows() {
+            let epilogue = SpmmEpilogue {
+                addend: Some(own),
+                ..SpmmEpilogue::default()
+            };
+            return neighbours.backward(at, scaled, epilogue, d, dx);
+        }
+        // Not every source has a row of its own in `d`.
+        neighbours.backward(at, scaled, SpmmEpilogue::default(), d, dx)?;
+        let own = Combine {
+            x_factor: own.factor,
+            epsilon: own.epsilon,
+            x_scale: own.row_scale,
+            y_factor: 1.0,
+        };
+        ops::combine_rows(at.backend, d.rows(), &own, d, dx)
     }
 }
 
@@ -364,7 +377,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
         let (backend, rows, plain) = (at.backend, at.rows(), Epilogue::default());
-        let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at);
+        let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at)?;
         let (first, hidden) = (self.first.values(), self.first.shape().1);
         let between = self.between.room(backend, rows)?;
         if let Some(aggregated) = &mut self.aggregated {
@@ -415,7 +428,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         // aggregation.
         let ahead = match &self.epsilon {
             Some(_) => Ahead::NONE,
-            None => Ahead::of(at.graph).unwrap_or(Ahead::NONE),
+            None => Ahead::of(at.graph()?).unwrap_or(Ahead::NONE),
         };
         let factors = match self.aggregated {
             Some(_) => (1.0, None),
@@ -424,15 +437,16 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         self.norm
             .backward(at, self.between.get(), &mut d_between, factors)?;
 
-        let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at);
+        let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at)?;
         let scale = sum.scale;
         let (first, gradient) = self.first.values_and_gradient();
         let Some(aggregated) = &self.aggregated else {
             let mut d_transformed = at.pool.take(backend, (x.rows(), hidden))?;
             sum.backward(at, &ahead, &d_between, &mut d_transformed)?;
             if let (Some(epsilon), Some(transformed)) = (&mut self.epsilon, &self.transformed) {
-                let gradient = epsilon.gradient_mut();
-                ops::dot(backend, scale, &d_between, transformed.get(), gradient)?;
+                let (own, gradient) = (at.own_rows(transformed.get())?, epsilon.gradient_mut());
+                ops::dot(backend, scale, &d_between, &own, gradient)?;
+                at.give_rows(own);
             }
             at.give(d_between);
             ops::matmul(backend, Form::TN, x, &d_transformed, &plain, gradient)?;
@@ -455,7 +469,9 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
             sum.backward(at, &ahead, &d_aggregated, dx)?;
         }
         if let Some(epsilon) = &mut self.epsilon {
-            ops::dot(backend, scale, &d_aggregated, x, epsilon.gradient_mut())?;
+            let own = at.own_rows(x)?;
+            ops::dot(backend, scale, &d_aggregated, &own, epsilon.gradient_mut())?;
+            at.give_rows(own);
         }
         at.give(d_aggregated);
         Ok(())

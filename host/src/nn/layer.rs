@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::ops::{self, Combine, Dropout};
 use crate::tensor::{Element, Matrix};
 use std::fmt;
+use std::ops::Deref;
 
 /// A layer of a [`Network`](super::Network): sources × inputs to destinations × outputs. Anybody can write one.
 ///
@@ -18,6 +19,12 @@ use std::fmt;
 pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// Inputs and outputs: columns of `x` and of `y`.
     fn widths(&self) -> (usize, usize);
+
+    /// Whether it hears from neighbours: its output has a row for each destination of [`Context::graph`]. The output of one
+    /// that does not has the rows of its input, and it has no graph.
+    fn aggregates(&self) -> bool {
+        true
+    }
 
     /// Computes `y` from `x`, and keeps what [`Layer::backward`] wants to see again.
     ///
@@ -86,22 +93,78 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
 pub struct Context<'a, B: Backend, E: Element> {
     /// Where it computes.
     pub backend: &'a B,
-    /// The graph and its degree norms.
-    pub graph: &'a Propagation<B>,
     /// What the pass is for.
     pub mode: Mode<'a, B>,
     /// Lends matrices for the length of an operator.
     pub pool: &'a mut Pool<B, E>,
     /// The layer's number in its network.
     pub(super) layer: usize,
+    /// None where it hears from nobody.
+    pub(super) graph: Option<&'a Propagation<B>>,
+    /// Those of its output.
+    pub(super) rows: usize,
     pub(super) initial: Option<&'a Matrix<B, E>>,
     pub(super) d_initial: &'a mut Option<Matrix<B, E>>,
 }
 
 impl<'a, B: Backend, E: Element> Context<'a, B, E> {
-    /// Rows of the layer's output: the destinations of the graph.
+    /// The layer's graph and its degree norms.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the layer says that it [hears](Layer::aggregates) from nobody.
+    pub fn graph(&self) -> Result<&'a Propagation<B>, Error> {
+        self.graph.ok_or_else(|| Error::Unsupported {
+            operator: "Network",
+            reason: format!(
+                "layer {} reads its graph, and its Layer::aggregates says that it has none",
+                self.layer
+            ),
+        })
+    }
+
+    /// Rows of the layer's output: the destinations of its graph.
     pub fn rows(&self) -> usize {
-        self.graph.vertices()
+        self.rows
+    }
+
+    /// The rows of the destinations in `x`, which has a row for each source, to be [given](Context::give_rows) back: `x` itself
+    /// where there are no other sources.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::zeros`] and [`ops::combine_rows`].
+    pub fn own_rows<'x>(&mut self, x: &'x Matrix<B, E>) -> Result<OwnRows<'x, B, E>, Error> {
+        if x.rows() == self.rows {
+            return Ok(OwnRows::All(x));
+        }
+        let mut rows = self.take(x.columns())?;
+        ops::combine_rows(self.backend, self.rows, &Combine::copy(), x, &mut rows)?;
+        Ok(OwnRows::Copied(rows))
+    }
+
+    /// The opposite of [`Context::own_rows`]: `d`, which has a row for each destination, with rows of zeros for the other ones
+    /// of `sources`.
+    ///
+    /// # Errors
+    /// Those of [`Context::own_rows`].
+    pub fn with_sources<'x>(
+        &mut self,
+        sources: usize,
+        d: &'x Matrix<B, E>,
+    ) -> Result<OwnRows<'x, B, E>, Error> {
+        if d.rows() == sources {
+            return Ok(OwnRows::All(d));
+        }
+        let mut all = self.pool.take(self.backend, (sources, d.columns()))?;
+        all.clear(self.backend)?;
+        ops::combine_rows(self.backend, d.rows(), &Combine::copy(), d, &mut all)?;
+        Ok(OwnRows::Copied(all))
+    }
+
+    /// Gives rows back that were copied.
+    pub fn give_rows(&mut self, rows: OwnRows<'_, B, E>) {
+        if let OwnRows::Copied(rows) = rows {
+            self.give(rows);
+        }
     }
 
     /// A matrix with a row for each destination and any content, to [give](Context::give) back.
@@ -137,11 +200,12 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         })
     }
 
-    /// Adds `factor · d` to the gradient of [`Context::initial`].
+    /// Adds `factor · d` to the gradient of [`Context::initial`], to that of the destinations.
     ///
     /// # Errors
-    /// Those of [`ops::combine`].
+    /// Those of [`ops::combine_rows`].
     pub fn add_to_initial(&mut self, factor: f32, d: &Matrix<B, E>) -> Result<(), Error> {
+        let initial = self.initial()?.shape();
         let mut term = Combine {
             x_factor: factor,
             ..Combine::sum()
@@ -149,11 +213,36 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         let sum = match &mut *self.d_initial {
             Some(sum) => sum,
             none => {
-                term.y_factor = 0.0;
-                none.insert(self.pool.take(self.backend, d.shape())?)
+                let sum = none.insert(self.pool.take(self.backend, initial)?);
+                if sum.rows() == d.rows() {
+                    term.y_factor = 0.0;
+                } else {
+                    sum.clear(self.backend)?;
+                }
+                sum
             }
         };
-        ops::combine(self.backend, &term, d, sum)
+        ops::combine_rows(self.backend, d.rows(), &term, d, sum)
+    }
+}
+
+/// Rows of vertices in a matrix: all that it has, or a copy; see [`Context::own_rows`].
+#[derive(Debug)]
+pub enum OwnRows<'x, B: Backend, E: Element> {
+    /// The matrix itself.
+    All(&'x Matrix<B, E>),
+    /// A matrix of the pool's.
+    Copied(Matrix<B, E>),
+}
+
+impl<B: Backend, E: Element> Deref for OwnRows<'_, B, E> {
+    type Target = Matrix<B, E>;
+
+    fn deref(&self) -> &Matrix<B, E> {
+        match self {
+            OwnRows::All(matrix) => matrix,
+            OwnRows::Copied(matrix) => matrix,
+        }
     }
 }
 
@@ -167,11 +256,10 @@ pub(super) fn dropout<B: Backend>(
     mode: Mode<'_, B>,
 ) -> Option<Dropout<'_, B>> {
     match mode {
-        Mode::Train { seed, state } if probability > 0.0 => Some(Dropout {
+        Mode::Train { random } if probability > 0.0 => Some(Dropout {
             probability,
-            seed,
             stream: DROPOUT_STREAM.wrapping_add(number),
-            state,
+            random,
         }),
         _ => None,
     }

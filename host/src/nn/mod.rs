@@ -41,17 +41,17 @@ pub use gcn::{Gcn, GcnLayer};
 pub use gcnii::{Gcnii, GcniiLayer};
 pub use gin::{Aggregate, Gin, GinLayer};
 pub use init::glorot_uniform;
-pub use layer::{Context, Kept, Layer, Place};
+pub use layer::{Context, Kept, Layer, OwnRows, Place};
 pub use network::{Network, Stage};
 pub use parameter::Parameter;
 pub use pool::Pool;
 pub use precision::kept_as;
-pub use propagation::{Norm, Propagation};
+pub use propagation::{Degrees, Norm, Propagation};
 pub use sage::{Sage, SageLayer};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::OptimizerState;
+use crate::ops::RandomState;
 use crate::tensor::{Element, Matrix};
 use std::fmt;
 
@@ -60,9 +60,12 @@ use std::fmt;
 pub struct Inputs<'a, B: Backend, E: Element> {
     /// Where it computes.
     pub backend: &'a B,
-    /// The graph and its degree norms.
-    pub graph: &'a Propagation<B>,
-    /// Vertices × input features.
+    /// The graph of each layer that [hears](Layer::aggregates) from neighbours, in their order; or one that is every layer's,
+    /// as a whole graph is.
+    ///
+    /// What a layer writes, a row for each destination of its graph, the next reads: those are the next graph's sources.
+    pub graphs: &'a [Propagation<B>],
+    /// Sources of the first graph × input features.
     pub features: &'a Matrix<B, E>,
 }
 
@@ -79,10 +82,8 @@ impl<B: Backend, E: Element> Copy for Inputs<'_, B, E> {}
 pub enum Mode<'a, B: Backend> {
     /// Dropout is on: a function of the seed, the step and the place alone.
     Train {
-        /// Seed of the run.
-        seed: u64,
-        /// Counts the steps, on the device; no two steps of a run drop alike.
-        state: &'a OptimizerState<B>,
+        /// Its seed and its step; no two steps of a run drop alike.
+        random: &'a RandomState<B>,
     },
     /// Dropout is off, and what a backward pass would want is not kept.
     Evaluate,
@@ -107,7 +108,7 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// Logits of a vertex.
     fn classes(&self) -> usize;
 
-    /// The logits of the last forward pass, vertices × classes; without rows before the first.
+    /// The logits of the last forward pass, a row for each destination of the last graph; without rows before the first.
     fn logits(&self) -> &Matrix<B, E>;
 
     /// The logits of the last forward pass, and where [`Model::backward`] looks for the gradient with respect to them.

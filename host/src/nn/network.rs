@@ -11,7 +11,7 @@ use super::fusion::After;
 use super::layer::dropout;
 use super::{
     Context, InputGradient, Inputs, Kept, Layer, Mode, Model, ModelConfig, Output, OutputGradient,
-    Parameter, Pool,
+    Parameter, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
@@ -99,7 +99,8 @@ impl<B: Backend, E: Element> Stage<B, E> {
 /// A graph neural network.
 ///
 /// One that is made from a configuration is a function of it and the seed alone: every backend starts from the same
-/// weights. It knows widths; what it keeps of vertices is allocated when it first sees them.
+/// weights. It knows widths; what it keeps of vertices is allocated when it first sees them, and again when their number
+/// changes.
 #[derive(Debug)]
 pub struct Network<B: Backend, E: Element> {
     steps: Vec<Step<B, E>>,
@@ -107,6 +108,17 @@ pub struct Network<B: Backend, E: Element> {
     initial: Option<usize>,
     gradient: Matrix<B, E>,
     pool: Pool<B, E>,
+    /// Rows of each stage's output for which there is room.
+    rows: Vec<usize>,
+}
+
+/// What a stage computes on.
+#[derive(Debug)]
+struct Level<'a, B: Backend> {
+    /// None of a layer that hears from nobody.
+    graph: Option<&'a Propagation<B>>,
+    /// Those of its output.
+    rows: usize,
 }
 
 /// A stage at work.
@@ -276,6 +288,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             initial,
             gradient: nothing(classes)?,
             pool: Pool::new(),
+            rows: Vec::new(),
         };
         let mut names = HashSet::new();
         let mut parameters = network.parameters().into_iter();
@@ -285,21 +298,58 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
     }
 
-    /// Makes room for `rows` vertices.
-    fn fit(&mut self, backend: &B, rows: usize) -> Result<(), Error> {
-        if self.gradient.rows() == rows {
+    /// The graph and the rows of each stage.
+    fn levels<'a>(&self, inputs: Inputs<'a, B, E>) -> Result<Vec<Level<'a, B>>, Error> {
+        let graphs = inputs.graphs;
+        let wanted = self.steps.iter().filter(|step| step.layer.aggregates());
+        let wanted = wanted.count();
+        if graphs.len() != wanted && graphs.len() != 1 {
+            return refuse(format!(
+                "{wanted} of its layers hear from neighbours, and there are {} graphs; give one for each, or one for all",
+                graphs.len()
+            ));
+        }
+        // One for all never ends.
+        let mut graphs = graphs.iter().cycle();
+        let mut rows = inputs.features.rows();
+        let levels = self.steps.iter().enumerate().map(|(number, step)| {
+            let graph = match step.layer.aggregates() {
+                true => graphs.next(),
+                false => None,
+            };
+            if let Some(graph) = graph {
+                if graph.sources() != rows {
+                    return refuse(format!(
+                        "the graph of layer {number} has {} sources, and {rows} rows come to it",
+                        graph.sources()
+                    ));
+                }
+                rows = graph.destinations();
+            }
+            Ok(Level { graph, rows })
+        });
+        levels.collect()
+    }
+
+    /// Makes room for what stages write.
+    fn fit(&mut self, backend: &B, levels: &[Level<'_, B>]) -> Result<(), Error> {
+        let rows: Vec<usize> = levels.iter().map(|level| level.rows).collect();
+        if self.rows == rows {
             return Ok(());
         }
-        let room = |columns| Matrix::zeros(backend, rows, columns, MemoryKind::Activations);
+        let room = |rows, columns| Matrix::zeros(backend, rows, columns, MemoryKind::Activations);
+        // What was lent had other shapes.
         self.pool = Pool::new();
-        for step in &mut self.steps {
+        self.rows.clear();
+        for (step, &rows) in self.steps.iter_mut().zip(&rows) {
             step.output.matrix = if step.output.stored {
-                Some(room(step.output.columns)?)
+                Some(room(rows, step.output.columns)?)
             } else {
                 None
             };
         }
-        self.gradient = room(self.gradient.columns())?;
+        self.gradient = room(rows[rows.len() - 1], self.gradient.columns())?;
+        self.rows = rows;
         Ok(())
     }
 
@@ -307,7 +357,8 @@ impl<B: Backend, E: Element> Network<B, E> {
     fn make_again(
         &mut self,
         number: usize,
-        inputs: Inputs<'_, B, E>,
+        backend: &B,
+        level: &Level<'_, B>,
         mode: Mode<'_, B>,
     ) -> Result<(), Error> {
         let Activation { relu, dropout, .. } = self.activation(number, mode);
@@ -320,8 +371,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         if output.stored {
             return Ok(());
         }
-        let backend = inputs.backend;
-        let y = output.room(backend, &mut self.pool, inputs.graph.vertices())?;
+        let y = output.room(backend, &mut self.pool, level.rows)?;
         let after = After {
             bias: bias.as_ref().map(Parameter::master),
             relu,
@@ -331,10 +381,11 @@ impl<B: Backend, E: Element> Network<B, E> {
         let mut y = Output::new(backend, y, after);
         let mut at = Context {
             backend,
-            graph: inputs.graph,
             mode,
             pool: &mut self.pool,
             layer: number,
+            graph: level.graph,
+            rows: level.rows,
             initial: None,
             d_initial: &mut None,
         };
@@ -371,9 +422,10 @@ fn input_dropout<'a, B: Backend, E: Element>(
 
 impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
-        let (backend, rows) = (inputs.backend, inputs.graph.vertices());
-        self.fit(backend, rows)?;
-        for number in 0..self.steps.len() {
+        let backend = inputs.backend;
+        let levels = self.levels(inputs)?;
+        self.fit(backend, &levels)?;
+        for (number, level) in levels.iter().enumerate() {
             let Activation { relu, dropout, .. } = self.activation(number, mode);
             let (before, rest) = self.steps.split_at_mut(number);
             let initial = self.initial.and_then(|initial| before.get(initial));
@@ -405,14 +457,15 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 dropout,
                 residual: residual.then_some(x),
             };
-            let y = output.room(backend, &mut self.pool, rows)?;
+            let y = output.room(backend, &mut self.pool, level.rows)?;
             let mut y = Output::new(backend, y, after);
             let mut at = Context {
                 backend,
-                graph: inputs.graph,
                 mode,
                 pool: &mut self.pool,
                 layer: number,
+                graph: level.graph,
+                rows: level.rows,
                 initial,
                 d_initial: &mut None,
             };
@@ -447,12 +500,13 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             });
         }
         let backend = inputs.backend;
+        let levels = self.levels(inputs)?;
         // The gradient of what the layers after have read; none before the last layer, whose gradient is the model's.
         let mut lent: Option<Matrix<B, E>> = None;
         // Whether it is that of what ReLU and dropout were given already.
         let mut undone = false;
         let mut d_initial = None;
-        for number in (0..self.steps.len()).rev() {
+        for (number, level) in levels.iter().enumerate().rev() {
             let activation = self.activation(number, mode);
             // What the initial stage has written is read by others as well: their gradients come first.
             let through = number
@@ -473,7 +527,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             }
             step.output.release(&mut self.pool);
             if let Some(before) = number.checked_sub(1) {
-                self.make_again(before, inputs, mode)?;
+                self.make_again(before, backend, &levels[before], mode)?;
             }
             let (before, rest) = self.steps.split_at_mut(number);
             let initial = self.initial.and_then(|initial| before.get(initial));
@@ -506,10 +560,11 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let mut dx = InputGradient::new(wanted, x, through.filter(|_| skipped.is_none()));
             let mut at = Context {
                 backend,
-                graph: inputs.graph,
                 mode,
                 pool: &mut self.pool,
                 layer: number,
+                graph: level.graph,
+                rows: level.rows,
                 initial,
                 d_initial: &mut d_initial,
             };
@@ -518,7 +573,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let (mut next, done) = dx.finish(&mut at)?;
             undone = done;
             if let (Some(skipped), Some(dx)) = (skipped, &mut next) {
-                ops::combine(backend, &Combine::sum(), &skipped, dx)?;
+                ops::combine_rows(backend, skipped.rows(), &Combine::sum(), &skipped, dx)?;
                 self.pool.give(skipped);
             }
             if let (Some(op), Some(dx)) = (dropping, &mut next) {

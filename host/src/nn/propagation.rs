@@ -1,12 +1,12 @@
 //! The graph as a model sees it: edges on a backend, and degree norms.
 
-use crate::backend::{Adjacency, Backend, DeviceGraph, MemoryKind};
+use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::error::Error;
-use crate::graph::{Graph, GraphCounts};
+use crate::graph::{self, Csr, Graph, GraphCounts};
 use crate::tensor::Array;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Degree norm of an aggregation (HalfGNN eq. 1): which powers of the degrees scale its input and output.
 ///
@@ -36,15 +36,43 @@ impl fmt::Display for Norm {
     }
 }
 
-/// A graph on a backend with the factors of its degree norm: the matrix `R · A · C` whose diagonal `R` scales what a
-/// vertex has summed up and whose diagonal `C` scales what it sends.
+/// The degrees that the norm of a [block](graph::Block) is made from.
+#[derive(Clone, Copy, Debug)]
+pub enum Degrees<'a> {
+    /// The block's own: of a sampled layer, whose means are of what was sampled.
+    OfBlock,
+    /// Those of the graph that the block was cut from.
+    OfGraph {
+        /// Edges of each destination's row.
+        rows: &'a [u32],
+        /// Edges of each source's column.
+        columns: &'a [u32],
+    },
+}
+
+/// A graph or a block on a backend with the factors of its degree norm: the matrix `R · A · C` whose diagonal `R` scales what
+/// a vertex has summed up and whose diagonal `C` scales what it sends.
+///
+/// Rows are destinations, columns are sources. Of a graph both are its vertices; of a block the destinations are the first
+/// sources.
 #[derive(Debug)]
 pub struct Propagation<B: Backend> {
-    graph: DeviceGraph<B>,
+    edges: Edges<B>,
     row_scale: Option<Arc<Array<B, f32>>>,
     column_scale: Option<Arc<Array<B, f32>>>,
     row_divisor: Option<Arc<Array<B, f32>>>,
     largest_degree: u32,
+}
+
+#[derive(Debug)]
+enum Edges<B: Backend> {
+    Graph(DeviceGraph<B>),
+    Block {
+        block: Block<B>,
+        host: Csr,
+        /// See [`Propagation::square`].
+        square: OnceLock<Block<B>>,
+    },
 }
 
 impl<B: Backend> Propagation<B> {
@@ -53,6 +81,55 @@ impl<B: Backend> Propagation<B> {
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
     pub fn new(backend: &B, graph: &Graph, norm: Norm) -> Result<Self, Error> {
+        let edges = Edges::Graph(DeviceGraph::new(backend, graph)?);
+        let degrees = [graph.in_degrees(), graph.out_degrees()];
+        Self::of_edges(backend, edges, [&degrees[0], &degrees[1]], norm)
+    }
+
+    /// Copies `block` and the factors of `norm` to the backend: the graph of one layer of a model.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where there is not a degree for each destination and each source, [`Error::Driver`] where there is not
+    /// enough memory.
+    pub fn of_block(
+        backend: &B,
+        block: &graph::Block,
+        norm: Norm,
+        degrees: Degrees<'_>,
+    ) -> Result<Self, Error> {
+        const NAME: &str = "Propagation::of_block";
+        let csr = block.csr();
+        let (own_rows, own_columns);
+        let [rows, columns] = match degrees {
+            Degrees::OfBlock => {
+                own_rows = csr.row_degrees();
+                let mut counts = vec![0; block.sources()];
+                csr.cols()
+                    .iter()
+                    .for_each(|&column| counts[column as usize] += 1);
+                own_columns = counts;
+                [&own_rows[..], &own_columns[..]]
+            }
+            Degrees::OfGraph { rows, columns } => [rows, columns],
+        };
+        let (destinations, sources) = (block.destinations(), block.sources());
+        Error::expect(NAME, "degrees of destinations", destinations, rows.len())?;
+        Error::expect(NAME, "degrees of sources", sources, columns.len())?;
+        let edges = Edges::Block {
+            block: Block::new(backend, block)?,
+            host: csr.clone(),
+            square: OnceLock::new(),
+        };
+        Self::of_edges(backend, edges, [rows, columns], norm)
+    }
+
+    /// With the factors that `norm` makes of the degrees of rows and of columns.
+    fn of_edges(
+        backend: &B,
+        edges: Edges<B>,
+        [rows, columns]: [&[u32]; 2],
+        norm: Norm,
+    ) -> Result<Self, Error> {
         let upload = |degrees: &[u32], factor: fn(f64) -> f64| {
             let factors: Vec<f32> = degrees
                 .iter()
@@ -64,29 +141,28 @@ impl<B: Backend> Propagation<B> {
         let inverse_root: fn(f64) -> f64 = |degree| 1.0 / degree.sqrt();
         let (row_scale, column_scale) = match norm {
             Norm::Both => {
-                let (rows, columns) = (graph.in_degrees(), graph.out_degrees());
-                let row_scale = upload(&rows, inverse_root)?;
+                let row_scale = upload(rows, inverse_root)?;
                 let column_scale = if rows == columns {
                     Arc::clone(&row_scale)
                 } else {
-                    upload(&columns, inverse_root)?
+                    upload(columns, inverse_root)?
                 };
                 (Some(row_scale), Some(column_scale))
             }
-            Norm::Right => (Some(upload(&graph.in_degrees(), inverse)?), None),
-            Norm::Left => (None, Some(upload(&graph.out_degrees(), inverse)?)),
+            Norm::Right => (Some(upload(rows, inverse)?), None),
+            Norm::Left => (None, Some(upload(columns, inverse)?)),
             Norm::None => (None, None),
         };
         let row_divisor = match norm {
-            Norm::Right => Some(upload(&graph.in_degrees(), |degree| degree)?),
+            Norm::Right => Some(upload(rows, |degree| degree)?),
             Norm::Both | Norm::Left | Norm::None => None,
         };
         Ok(Self {
-            graph: DeviceGraph::new(backend, graph)?,
+            edges,
             row_scale,
             column_scale,
             row_divisor,
-            largest_degree: graph.in_degrees().into_iter().max().unwrap_or(0),
+            largest_degree: rows.iter().copied().max().unwrap_or(0),
         })
     }
 
@@ -115,7 +191,7 @@ impl<B: Backend> Propagation<B> {
             Norm::None => (None, None, None),
         };
         Ok(Self {
-            graph: DeviceGraph::counted(backend, counts)?,
+            edges: Edges::Graph(DeviceGraph::counted(backend, counts)?),
             row_scale,
             column_scale,
             row_divisor,
@@ -123,22 +199,52 @@ impl<B: Backend> Propagation<B> {
         })
     }
 
-    /// The adjacency: row `i` lists the vertices that `i` hears from.
+    /// The adjacency: row `i` lists the sources that destination `i` hears from.
     pub fn forward(&self) -> &Adjacency<B> {
-        self.graph.forward()
+        match &self.edges {
+            Edges::Graph(graph) => graph.forward(),
+            Edges::Block { block, .. } => block.forward(),
+        }
     }
 
     /// The transposed adjacency, along which gradients flow.
     pub fn backward(&self) -> &Adjacency<B> {
-        self.graph.backward()
+        match &self.edges {
+            Edges::Graph(graph) => graph.backward(),
+            Edges::Block { block, .. } => block.backward(),
+        }
     }
 
-    /// Factor of what each vertex has summed up.
+    /// The adjacency and its transpose with a row for each source, for operators that know no other. What only is heard has a
+    /// row without edges. Of a block they are made the first time, and kept.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory, or where operators are recorded: what a recorded step wants is made
+    /// by a step before it.
+    pub fn square(&self, backend: &B) -> Result<[&Adjacency<B>; 2], Error> {
+        let (host, square) = match &self.edges {
+            Edges::Graph(graph) => return Ok([graph.forward(), graph.backward()]),
+            Edges::Block { host, square, .. } => (host, square),
+        };
+        let square = match square.get() {
+            Some(square) => square,
+            None => {
+                let mut offsets = host.offsets().to_vec();
+                offsets.resize(self.sources() + 1, host.edges() as u64);
+                let csr = Csr::from_offsets(offsets, host.cols().to_vec())?;
+                let made = Block::new(backend, &graph::Block::new(csr)?)?;
+                square.get_or_init(|| made)
+            }
+        };
+        Ok([square.forward(), square.backward()])
+    }
+
+    /// Factor of what each destination has summed up.
     pub fn row_scale(&self) -> Option<&Array<B, f32>> {
         self.row_scale.as_deref()
     }
 
-    /// Factor of what each vertex sends.
+    /// Factor of what each source sends.
     pub fn column_scale(&self) -> Option<&Array<B, f32>> {
         self.column_scale.as_deref()
     }
@@ -153,8 +259,13 @@ impl<B: Backend> Propagation<B> {
         self.largest_degree
     }
 
-    /// Number of vertices.
-    pub fn vertices(&self) -> usize {
-        self.graph.vertices()
+    /// Number of vertices that hear: rows of a layer's output.
+    pub fn destinations(&self) -> usize {
+        self.forward().rows()
+    }
+
+    /// Number of vertices that are heard: rows of a layer's input.
+    pub fn sources(&self) -> usize {
+        self.forward().columns()
     }
 }

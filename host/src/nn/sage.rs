@@ -96,20 +96,23 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
         let neighbours = self.neighbours.values();
-        let mut product = at.take(y.columns())?;
         let y = y.matrix();
         if let Some(aggregated) = &mut self.aggregated {
             let aggregated = aggregated.room(backend, at.rows())?;
             self.aggregation.forward(at, false, sum, x, aggregated)?;
             ops::matmul(backend, Form::NN, aggregated, neighbours, &plain, y)?;
         } else {
+            let mut product = at.pool.take(backend, (x.rows(), y.columns()))?;
             ops::matmul(backend, Form::NN, x, neighbours, &plain, &mut product)?;
             self.aggregation.forward(at, false, sum, &product, y)?;
+            at.give(product);
         }
-        let itself = self.itself.values();
-        ops::matmul(backend, Form::NN, x, itself, &plain, &mut product)?;
+        let (own, itself) = (at.own_rows(x)?, self.itself.values());
+        let mut product = at.take(y.columns())?;
+        ops::matmul(backend, Form::NN, &own, itself, &plain, &mut product)?;
         ops::combine(backend, &Combine::sum(), &product, y)?;
         at.give(product);
+        at.give_rows(own);
         Ok(())
     }
 
@@ -122,7 +125,9 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
     ) -> Result<(), Error> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
-        dy.weight_gradient(1.0, None, x, self.itself.gradient_mut())?;
+        let own = at.own_rows(x)?;
+        dy.weight_gradient(1.0, None, &own, self.itself.gradient_mut())?;
+        at.give_rows(own);
         let d = dy.matrix();
         let itself = self.itself.values();
         let (neighbours, gradient) = self.neighbours.values_and_gradient();
@@ -136,19 +141,19 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
             let dx = dx.matrix(at)?;
             self.aggregation.backward(at, false, sum, &product, dx)?;
             ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;
-            ops::combine(backend, &Combine::sum(), &product, dx)?;
+            ops::combine_rows(backend, d.rows(), &Combine::sum(), &product, dx)?;
             at.give(product);
             return Ok(());
         }
-        let mut heard = at.take(d.columns())?;
+        let mut heard = at.pool.take(backend, (x.rows(), d.columns()))?;
         self.aggregation.backward(at, false, sum, d, &mut heard)?;
         ops::matmul(backend, Form::TN, x, &heard, &plain, gradient)?;
         if dx.is_wanted() {
             let mut product = at.take(x.columns())?;
-            ops::matmul(backend, Form::NT, &heard, neighbours, &plain, &mut product)?;
+            ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;
             let dx = dx.matrix(at)?;
-            ops::matmul(backend, Form::NT, d, itself, &plain, dx)?;
-            ops::combine(backend, &Combine::sum(), &product, dx)?;
+            ops::matmul(backend, Form::NT, &heard, neighbours, &plain, dx)?;
+            ops::combine_rows(backend, d.rows(), &Combine::sum(), &product, dx)?;
             at.give(product);
         }
         at.give(heard);

@@ -7,6 +7,7 @@ use crate::nn::{Inputs, Norm, Propagation};
 use crate::ops::NO_TARGET;
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
+use std::sync::Arc;
 
 const NAME: &str = "Objective";
 
@@ -36,10 +37,16 @@ impl fmt::Display for Split {
     }
 }
 
-/// A node classification task on a backend.
+/// A node classification task on a backend: a handle, whose clones are the same task, so that many models may train on
+/// one.
+#[derive(Clone, Debug)]
+pub struct Objective<B: Backend, E: Element>(pub(super) Arc<Task<B, E>>);
+
+/// What an [`Objective`] stands for.
 #[derive(Debug)]
-pub struct Objective<B: Backend, E: Element> {
-    pub(super) graph: Propagation<B>,
+pub(super) struct Task<B: Backend, E: Element> {
+    /// As of [`Inputs::graphs`].
+    pub(super) graphs: Vec<Propagation<B>>,
     pub(super) features: Matrix<B, E>,
     pub(super) labels: Array<B, u32>,
     pub(super) splits: Array<B, u32>,
@@ -65,8 +72,27 @@ impl<B: Backend, E: Element> Objective<B, E> {
         classes: usize,
         splits: [&[u32]; 3],
     ) -> Result<Self, Error> {
-        let vertices = graph.vertices();
-        Error::expect(NAME, "rows of the features", vertices, features.rows())?;
+        let graphs = vec![graph];
+        Self::on_blocks(backend, graphs, features, labels, classes, splits)
+    }
+
+    /// The same of the destinations of the last of `graphs`, of which there is one for each layer that
+    /// [hears](crate::nn::Layer::aggregates) from neighbours, as a sampled batch has them: see [`Inputs::graphs`]. Features are
+    /// those of the first one's sources; labels and splits number the last one's destinations.
+    ///
+    /// # Errors
+    /// Those of [`Objective::new`].
+    pub fn on_blocks(
+        backend: &B,
+        graphs: Vec<Propagation<B>>,
+        features: Matrix<B, E>,
+        labels: &[u32],
+        classes: usize,
+        splits: [&[u32]; 3],
+    ) -> Result<Self, Error> {
+        let sources = graphs.first().map_or(features.rows(), Propagation::sources);
+        let vertices = graphs.last().map_or(sources, Propagation::destinations);
+        Error::expect(NAME, "rows of the features", sources, features.rows())?;
         Error::expect(NAME, "labels", vertices, labels.len())?;
         let numbers = number_vertices(labels, classes, splits)?;
         let targets: Vec<u32> = numbers
@@ -81,15 +107,15 @@ impl<B: Backend, E: Element> Objective<B, E> {
             })
             .collect();
         let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Features);
-        Ok(Self {
-            graph,
+        Ok(Self(Arc::new(Task {
+            graphs,
             features,
             labels: upload(labels)?,
             splits: upload(&numbers)?,
             targets: upload(&targets)?,
             sizes: splits.map(<[u32]>::len),
             classes,
-        })
+        })))
     }
 
     /// The task of a graph of `counts` with nothing in its arrays: for a backend that only counts memory.
@@ -101,34 +127,34 @@ impl<B: Backend, E: Element> Objective<B, E> {
     ) -> Result<Self, Error> {
         let (vertices, kind) = (counts.vertices(), MemoryKind::Features);
         let numbers = || Array::zeros(backend, vertices, kind);
-        Ok(Self {
-            graph: Propagation::counted(backend, counts, norm)?,
+        Ok(Self(Arc::new(Task {
+            graphs: vec![Propagation::counted(backend, counts, norm)?],
             features: Matrix::zeros(backend, vertices, features, kind)?,
             labels: numbers()?,
             splits: numbers()?,
             targets: numbers()?,
             sizes: [vertices, 0, 0],
             classes,
-        })
+        })))
     }
 
     /// What a model computes on.
     pub fn inputs<'a>(&'a self, backend: &'a B) -> Inputs<'a, B, E> {
         Inputs {
             backend,
-            graph: &self.graph,
-            features: &self.features,
+            graphs: &self.0.graphs,
+            features: &self.0.features,
         }
     }
 
-    /// Number of vertices.
+    /// Number of vertices that have a label.
     pub fn vertices(&self) -> usize {
-        self.features.rows()
+        self.0.labels.len()
     }
 
     /// Number of classes.
     pub fn classes(&self) -> usize {
-        self.classes
+        self.0.classes
     }
 }
 

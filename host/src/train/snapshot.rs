@@ -12,7 +12,7 @@ use super::{Progress, Trainer};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::Model;
-use crate::ops::{OptimizerSnapshot, OptimizerState};
+use crate::ops::OptimizerSnapshot;
 use crate::tensor::{Element, Matrix};
 use std::collections::BTreeMap;
 
@@ -113,19 +113,19 @@ pub fn load_weights<B: Backend, E: Element>(
     Ok(())
 }
 
-impl<B: Backend, E: Element, M: Model<B, E>> Trainer<'_, B, E, M> {
+impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// The state after the last epoch, once all work on the backend is done. The weights at the best validation epoch are
     /// among it where [`TrainConfig::keep_best`](super::TrainConfig) is set; else the present ones stand in for them.
     ///
     /// # Errors
     /// The failure of an earlier operator.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        let now = weights(self.backend, &self.model)?;
+        let now = weights(&self.backend, &self.model)?;
         let mut tensors = Tensors::new();
         for parameter in self.model.parameters() {
             for (moment, suffix) in parameter.moments().into_iter().zip(MOMENTS) {
                 let name = format!("{RESUME}{}{suffix}", parameter.name());
-                tensors.insert(name, download(self.backend, moment)?);
+                tensors.insert(name, download(&self.backend, moment)?);
             }
         }
         tensors.extend(self.best.clone().unwrap_or_else(|| now.clone()));
@@ -145,7 +145,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<'_, B, E, M> {
     /// # Errors
     /// [`Error::Unsupported`] where the snapshot is of another model; then the trainer is of no use any more.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        let backend = self.backend;
+        let backend = &self.backend.clone();
         let tensors = &snapshot.tensors;
         let mut best = Tensors::new();
         let mut keep = |name: &str, shape: (usize, usize)| {
@@ -171,7 +171,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<'_, B, E, M> {
             matrix.write_f32(backend, values)?;
         }
         self.best = self.config.keep_best.then_some(best);
-        self.optimizer = OptimizerState::resume(backend, &snapshot.optimizer)?;
+        self.resume_optimizer(&snapshot.optimizer)?;
         self.progress = snapshot.progress;
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::{Accuracy, EpochReport, MixedPrecision, Objective, Progress, RunSumma
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Mode, Model};
-use crate::ops::{self, AdamHyper, LossScaling, OptimizerSnapshot, OptimizerState};
+use crate::ops::{self, AdamHyper, LossScaling, OptimizerSnapshot, OptimizerState, RandomState};
 use crate::tensor::{Array, Element, Precision};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -53,14 +53,17 @@ impl TrainConfig {
     }
 }
 
-/// A model in training.
+/// A model in training. It borrows nothing: backend and objective are handles, and the model is its own until it is
+/// [taken out](Trainer::into_model).
 #[derive(Debug)]
-pub struct Trainer<'a, B: Backend, E: Element, M: Model<B, E>> {
-    pub(super) backend: &'a B,
-    objective: &'a Objective<B, E>,
+pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
+    pub(super) backend: B,
+    objective: Objective<B, E>,
     pub(super) model: M,
     pub(super) config: TrainConfig,
-    pub(super) optimizer: OptimizerState<B>,
+    optimizer: OptimizerState<B>,
+    /// Counted by the optimiser's steps.
+    random: RandomState<B>,
     loss: Array<B, f32>,
     correct: Array<B, u32>,
     recorded_step: Recorded<B>,
@@ -71,30 +74,40 @@ pub struct Trainer<'a, B: Backend, E: Element, M: Model<B, E>> {
     pub(super) best: Option<Tensors>,
 }
 
-impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
+/// Refuses a model that has not a logit for each class.
+fn expect_classes<B: Backend, E: Element>(
+    objective: &Objective<B, E>,
+    model: &impl Model<B, E>,
+) -> Result<(), Error> {
+    Error::expect(
+        "Trainer",
+        "logits of the model",
+        objective.classes(),
+        model.classes(),
+    )
+}
+
+impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// A trainer before its first step.
     ///
     /// # Errors
     /// [`Error::Shape`] where the model gives another number of logits than there are classes, [`Error::Driver`] where
     /// there is not enough memory.
     pub fn new(
-        backend: &'a B,
-        objective: &'a Objective<B, E>,
+        backend: &B,
+        objective: &Objective<B, E>,
         model: M,
         config: TrainConfig,
     ) -> Result<Self, Error> {
-        Error::expect(
-            "Trainer",
-            "logits of the model",
-            objective.classes(),
-            model.classes(),
-        )?;
+        expect_classes(objective, &model)?;
+        let optimizer = OptimizerState::new(backend, &config.scaling)?;
         Ok(Self {
-            backend,
-            objective,
+            random: optimizer.random(config.seed),
+            backend: backend.clone(),
+            objective: objective.clone(),
             model,
             config,
-            optimizer: OptimizerState::new(backend, &config.scaling)?,
+            optimizer,
             loss: Array::zeros(backend, 1, MemoryKind::Workspace)?,
             correct: Array::zeros(backend, 3, MemoryKind::Workspace)?,
             recorded_step: Recorded::new(config.record),
@@ -118,18 +131,36 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
         &mut self.model
     }
 
+    /// The model, with the weights that it has come to.
+    pub fn into_model(self) -> M {
+        self.model
+    }
+
     /// One training step. Nothing is transferred, and on a GPU the work may still be running on return.
     ///
     /// # Errors
     /// Those of the device.
     pub fn step(&mut self) -> Result<(), Error> {
         let mut recorded = std::mem::take(&mut self.recorded_step);
-        let done = recorded.run(self.backend, || {
+        let done = recorded.run(&self.backend.clone(), || {
             self.gradients()?;
             self.update()
         });
         self.recorded_step = recorded;
         done
+    }
+
+    /// [`Trainer::step`] on another task of as many classes, such as a sampled batch. As the next batch has other memory, neither
+    /// steps nor evaluations are recorded from then on.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::new`] and [`Trainer::step`].
+    pub fn step_on(&mut self, batch: &Objective<B, E>) -> Result<(), Error> {
+        // Memory that is freed while a recording lives is not used again: see `Storage::record`.
+        self.recorded_step = Recorded::Never;
+        self.recorded_evaluation = Recorded::Never;
+        self.gradients_of(batch)?;
+        self.update()
     }
 
     /// Whether steps are replayed by now.
@@ -142,27 +173,28 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// # Errors
     /// Those of the device.
     pub fn gradients(&mut self) -> Result<(), Error> {
+        self.gradients_of(&self.objective.clone())
+    }
+
+    fn gradients_of(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
+        expect_classes(objective, &self.model)?;
         let Self {
             backend,
-            objective,
             model,
-            config,
             optimizer,
+            random,
             loss,
             ..
         } = self;
         let inputs = objective.inputs(backend);
-        let mode = Mode::Train {
-            seed: config.seed,
-            state: optimizer,
-        };
+        let mode = Mode::Train { random: &*random };
         model.forward(inputs, mode)?;
         let (logits, gradient) = model.loss_operands();
-        let count = objective.sizes[0];
+        let count = objective.0.sizes[0];
         ops::cross_entropy(
-            *backend,
+            backend,
             logits,
-            &objective.targets,
+            &objective.0.targets,
             count,
             optimizer,
             gradient,
@@ -181,7 +213,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
             .iter()
             .map(|parameter| parameter.gradient())
             .collect();
-        ops::check_finite(self.backend, &gradients, &mut self.optimizer)?;
+        ops::check_finite(&self.backend, &gradients, &mut self.optimizer)?;
         // One update for all that share a weight decay.
         let mut parameters = self.model.parameters_mut();
         parameters.sort_by(|a, b| a.decay().total_cmp(&b.decay()));
@@ -195,9 +227,9 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
                 .iter_mut()
                 .map(|parameter| parameter.for_optimizer())
                 .collect();
-            ops::adam(self.backend, &hyper, &self.optimizer, &mut group)?;
+            ops::adam(&self.backend, &hyper, &self.optimizer, &mut group)?;
         }
-        ops::end_step(self.backend, &self.config.scaling, &mut self.optimizer)
+        ops::end_step(&self.backend, &self.config.scaling, &mut self.optimizer)
     }
 
     /// The loss of the last step: the mean cross-entropy of the training vertices.
@@ -205,7 +237,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// # Errors
     /// The failure of an earlier operator.
     pub fn loss(&self) -> Result<f32, Error> {
-        Ok(self.loss.to_vec(self.backend)?[0])
+        Ok(self.loss.to_vec(&self.backend)?[0])
     }
 
     /// Loss scale and step count.
@@ -213,7 +245,14 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// # Errors
     /// The failure of an earlier operator.
     pub fn optimizer(&self) -> Result<OptimizerSnapshot, Error> {
-        self.optimizer.snapshot(self.backend)
+        self.optimizer.snapshot(&self.backend)
+    }
+
+    /// Goes on with the loss scale and the counts of `snapshot`.
+    pub(super) fn resume_optimizer(&mut self, snapshot: &OptimizerSnapshot) -> Result<(), Error> {
+        self.optimizer = OptimizerState::resume(&self.backend, snapshot)?;
+        self.random = self.optimizer.random(self.config.seed);
+        Ok(())
     }
 
     /// The accuracy of the model as it is, without dropout.
@@ -222,13 +261,13 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     /// Those of the device.
     pub fn evaluate(&mut self) -> Result<Accuracy, Error> {
         let mut recorded = std::mem::take(&mut self.recorded_evaluation);
-        let done = recorded.run(self.backend, || self.count_correct());
+        let done = recorded.run(&self.backend.clone(), || self.count_correct());
         self.recorded_evaluation = recorded;
         done?;
-        let counts = self.correct.to_vec(self.backend)?;
+        let counts = self.correct.to_vec(&self.backend)?;
         Ok(Accuracy::new(
             [counts[0], counts[1], counts[2]],
-            self.objective.sizes,
+            self.objective.0.sizes,
         ))
     }
 
@@ -242,10 +281,10 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
         } = self;
         model.forward(objective.inputs(backend), Mode::Evaluate)?;
         ops::count_correct(
-            *backend,
+            backend,
             model.logits(),
-            &objective.labels,
-            &objective.splits,
+            &objective.0.labels,
+            &objective.0.splits,
             correct,
         )
     }
@@ -281,7 +320,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
         };
         self.times.add(ms);
         if self.progress.add(report) && self.config.keep_best {
-            self.best = Some(snapshot::weights(self.backend, &self.model)?);
+            self.best = Some(snapshot::weights(&self.backend, &self.model)?);
         }
         Ok(Some(report))
     }
@@ -291,7 +330,7 @@ impl<'a, B: Backend, E: Element, M: Model<B, E>> Trainer<'a, B, E, M> {
     fn tell_overflow(&self, epoch: u32, now: &OptimizerSnapshot) -> Result<(), Error> {
         let before = self.progress.last.map_or(0, |last| last.optimizer.skipped);
         if now.skipped > before && tracing::enabled!(tracing::Level::INFO) {
-            let first = self.model.first_non_finite(self.backend)?;
+            let first = self.model.first_non_finite(&self.backend)?;
             let scale = now.loss_scale;
             tracing::info!(
                 "epoch {epoch}: an overflow in {}; the step was skipped, the loss scale is {scale} now",

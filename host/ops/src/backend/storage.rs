@@ -39,6 +39,12 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
         self.alloc(len, kind)
     }
 
+    /// Makes all bytes of `buffer` zero.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn clear<T: Pod>(&self, buffer: &Self::Buffer<T>) -> Result<(), Error>;
+
     /// Copies `source` to the start of `buffer`.
     ///
     /// # Errors

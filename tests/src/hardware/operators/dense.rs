@@ -1,6 +1,5 @@
 //! Products of every form, tile and pair of elements, and the element-wise operators.
 
-use super::sparse::after_steps;
 use super::{OperatorCase, Results, product_bound};
 use crate::input::{elements, matrix, read, unwritten};
 use crate::matmul::{Case, FORMS, Normal};
@@ -8,7 +7,7 @@ use crate::reference::Sum;
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
-use halfgnn::ops::{Activation, Dropout, Form};
+use halfgnn::ops::{Activation, Dropout, Form, RandomState};
 use halfgnn::tensor::{Element, Precision};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -154,16 +153,15 @@ fn element_wise<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B
     for (relu, dropped) in [(true, false), (false, true), (true, true)] {
         let name = format!("activate {} relu {relu} dropout {dropped}", E::PRECISION);
         cases.push(OperatorCase::new(name, move |backend: &B, operands| {
-            let state = after_steps(backend, 3);
+            let random = RandomState::new(backend, 11, 3).expect("room for a word");
             let bias = matrix(backend, (1, columns), &operands.mixed::<f32>(columns));
             let op = Activation {
                 bias: Some(&bias),
                 relu,
                 dropout: dropped.then_some(Dropout {
                     probability: 0.4,
-                    seed: 11,
                     stream: 1,
-                    state: &state,
+                    random: &random,
                 }),
             };
             let x = matrix::<B, E>(

@@ -12,8 +12,8 @@ use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
 use halfgnn::ops::{
     self, Aggregation, AttentionPair, Dropout, EdgeAttention, EdgeCombine, EdgeOperand,
-    EdgeWeights, HalfLoad, OptimizerSnapshot, OptimizerState, Reduction, Schedule, SoftmaxGradient,
-    Spmm, SpmmPolicy, Write,
+    EdgeWeights, HalfLoad, OptimizerSnapshot, OptimizerState, RandomState, Reduction, Schedule,
+    SoftmaxGradient, Spmm, SpmmPolicy, Write,
 };
 use halfgnn::tensor::{Array, Element, Precision};
 use halfgnn_contract::attention::edge_plane_stride;
@@ -275,7 +275,7 @@ struct Layer<B: Backend> {
     destination: Array<B, f32>,
     source: Array<B, f32>,
     statistics: Array<B, [f32; 2]>,
-    state: OptimizerState<B>,
+    random: RandomState<B>,
 }
 
 impl<B: Backend> Layer<B> {
@@ -300,7 +300,7 @@ impl<B: Backend> Layer<B> {
             destination,
             source,
             statistics: Array::from_slice(backend, &statistics, KIND).expect("room"),
-            state: after_steps(backend, 5),
+            random: RandomState::new(backend, 7, 5).expect("room for a word"),
         }
     }
 
@@ -313,9 +313,8 @@ impl<B: Backend> Layer<B> {
             slope: 0.2,
             dropout: dropped.then_some(Dropout {
                 probability: 0.3,
-                seed: 7,
                 stream: 2,
-                state: &self.state,
+                random: &self.random,
             }),
             transposed: self.transposed,
         }

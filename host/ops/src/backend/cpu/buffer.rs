@@ -61,6 +61,12 @@ impl<T: Pod> Buffer<T> {
         elements_mut(lines, self.len)
     }
 
+    /// Makes all bytes zero.
+    pub(super) fn clear(&self) {
+        let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
+        lines.fill(0);
+    }
+
     /// Copies `source` to the start.
     pub(super) fn write(&self, source: &[T]) -> Result<(), DriverError> {
         self.check(source.len())?;

@@ -46,6 +46,11 @@ impl Storage for Cpu {
         Ok(Buffer::zeroed(len, |bytes| self.ledger.track(bytes, kind))?)
     }
 
+    fn clear<T: Pod>(&self, buffer: &Buffer<T>) -> Result<(), Error> {
+        buffer.clear();
+        Ok(())
+    }
+
     fn upload<T: Pod>(&self, buffer: &Buffer<T>, source: &[T]) -> Result<(), Error> {
         Ok(buffer.write(source)?)
     }

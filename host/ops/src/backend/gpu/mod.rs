@@ -246,12 +246,6 @@ impl<D: Driver> Gpu<D> {
         matrix.map_or(Ok(DevicePtr::NULL), |matrix| self.matrix(matrix))
     }
 
-    /// Makes all elements of a matrix zero.
-    pub(crate) fn clear<E: Element>(&self, matrix: &Matrix<Self, E>) -> Result<(), Error> {
-        self.matrix::<E, E>(matrix)?;
-        Ok(self.driver.fill(matrix.buffer.memory(), 0)?)
-    }
-
     fn allocator(&self) -> Allocator<'_, D> {
         Allocator {
             driver: &self.driver,
@@ -313,6 +307,11 @@ impl<D: Driver> Storage for Gpu<D> {
 
     fn alloc_uncleared<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Buffer<D, T>, Error> {
         Buffer::uninitialised(&self.allocator(), len, kind)
+    }
+
+    fn clear<T: Pod>(&self, buffer: &Buffer<D, T>) -> Result<(), Error> {
+        self.expect_here(buffer)?;
+        Ok(self.driver.fill(buffer.memory(), 0)?)
     }
 
     fn upload<T: Pod>(&self, buffer: &Buffer<D, T>, source: &[T]) -> Result<(), Error> {

@@ -11,7 +11,6 @@ use crate::backend::cpu::view::{for_rows, read, read_matrix, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::Element;
-use halfgnn_contract::optimizer::state;
 use halfgnn_contract::rng;
 use rayon::prelude::*;
 
@@ -126,9 +125,10 @@ pub(crate) struct Mask {
 
 impl Mask {
     pub(crate) fn new(dropout: Dropout<'_, Cpu>) -> Self {
+        let (words, at) = dropout.random.count();
         Self {
-            key: rng::key(dropout.seed, dropout.stream),
-            step: dropout.state.words.buffer.read()[state::ATTEMPTS],
+            key: rng::key(dropout.random.seed(), dropout.stream),
+            step: words.buffer.read()[at],
             threshold: rng::threshold(dropout.probability),
             scale: 1.0 / (1.0 - dropout.probability),
         }

@@ -10,7 +10,6 @@ use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::elementwise::{self as contract, ActivateParams, ColumnSumsParams};
-use halfgnn_contract::optimizer::state;
 use halfgnn_contract::{DevicePtr, rng};
 
 impl<D: Driver> ElementwiseOperators for Gpu<D> {
@@ -52,7 +51,7 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         let ColumnSumsOperands { x, sums } = operands.into_inner();
         const NAME: &str = "column_sums";
         if x.rows() == 0 || x.columns() == 0 {
-            return self.clear(sums);
+            return sums.clear(self);
         }
         let sum_vectors = stride_vectors(NAME, sums)?;
         let most = sum_blocks(x.rows() as u64) * sum_vectors as u64 * 4;
@@ -104,7 +103,9 @@ impl<D: Driver> Gpu<D> {
             columns: narrow(NAME, "columns", y.columns())?,
             vectors,
             flags,
-            key: dropout.map_or([0; 2], |dropout| rng::key(dropout.seed, dropout.stream)),
+            key: dropout.map_or([0; 2], |dropout| {
+                rng::key(dropout.random.seed(), dropout.stream)
+            }),
             threshold: rng::threshold(probability),
             keep_scale: 1.0 / (1.0 - probability),
             reciprocal: contract::reciprocal(vectors),
@@ -167,8 +168,10 @@ impl<D: Driver> Gpu<D> {
 impl<D: Driver> Gpu<D> {
     /// Address of the word that tells the dropout of one step from that of the next.
     pub(crate) fn step(&self, dropout: Dropout<'_, Self>) -> Result<DevicePtr<u32>, Error> {
-        let words: DevicePtr<u32> = self.array(&dropout.state.words)?;
-        let step = state::ATTEMPTS * size_of::<u32>();
-        Ok(DevicePtr::new(words.address() + step as u64))
+        let (words, at) = dropout.random.count();
+        let words: DevicePtr<u32> = self.array(words)?;
+        Ok(DevicePtr::new(
+            words.address() + (at * size_of::<u32>()) as u64,
+        ))
     }
 }

@@ -4,7 +4,7 @@ pub(crate) mod check;
 pub(crate) mod cpu;
 pub(crate) mod gpu;
 
-use super::{Checked, OptimizerState};
+use super::{Checked, RandomState};
 use crate::backend::Storage;
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -69,12 +69,10 @@ impl<B: Storage> Activation<'_, B> {
 pub struct Dropout<'a, B: Storage> {
     /// Probability of an element to be dropped, in [0, 1).
     pub probability: f32,
-    /// Seed of the run.
-    pub seed: u64,
     /// Tells the dropouts of one model apart.
     pub stream: u32,
-    /// Counts the steps, on the device: no two drop alike, and the forward and the backward pass of one do.
-    pub state: &'a OptimizerState<B>,
+    /// Seed and step: no two steps drop alike, and the forward and the backward pass of one do.
+    pub random: &'a RandomState<B>,
 }
 
 impl<B: Storage> Clone for Dropout<'_, B> {

@@ -114,7 +114,7 @@ impl<D: Driver> HeadOperators for Gpu<D> {
             sums,
         } = operands.into_inner();
         if x.rows() == 0 {
-            return self.clear(sums);
+            return sums.clear(self);
         }
         let (head_vectors, stride) = head_vectors(heads, x)?;
         let sum_stride = stride_vectors(NAME, sums)? * 4;

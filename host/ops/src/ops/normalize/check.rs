@@ -21,10 +21,13 @@ impl<B: Storage, E: Element> Operator for CombineOperands<'_, B, E> {
     const NAME: &'static str = "combine";
 
     fn check(&self) -> Result<(), Error> {
-        let (op, x) = (self.op, self.x);
-        expect_shape(Self::NAME, Y, x.shape(), self.y)?;
+        let (rows, op, x, y) = (self.rows, self.op, self.x, &*self.y);
+        for (operand, matrix) in [("rows of x", x), ("rows of y", y)] {
+            Error::expect(Self::NAME, operand, rows, matrix.rows().min(rows))?;
+        }
+        Error::expect(Self::NAME, "columns of y", x.columns(), y.columns())?;
         expect_epsilon(Self::NAME, op.epsilon)?;
-        expect_len(Self::NAME, "row factors", x.rows(), op.x_scale)
+        expect_len(Self::NAME, "row factors", rows, op.x_scale)
     }
 }
 

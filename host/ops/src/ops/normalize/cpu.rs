@@ -24,11 +24,13 @@ impl NormalizeOperators for Cpu {
         &self,
         operands: Checked<CombineOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let CombineOperands { op, x, y } = operands.into_inner();
+        let CombineOperands { rows, op, x, y } = operands.into_inner();
         let epsilon = op.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
         let x_factor = epsilon.map_or(op.x_factor, |epsilon| op.x_factor * (1.0 + epsilon));
         let (x, x_scale) = (x.buffer.read(), read(op.x_scale));
-        for_rows(view_mut(y), |row, columns, y, floats| {
+        let mut y = view_mut(y);
+        y.values = &mut y.values[..rows * y.stride];
+        for_rows(y, |row, columns, y, floats| {
             let x_factor = x_scale
                 .as_ref()
                 .map_or(x_factor, |scale| x_factor * scale[row]);

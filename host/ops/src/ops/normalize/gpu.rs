@@ -85,7 +85,7 @@ impl<D: Driver> Gpu<D> {
         x: &Matrix<Self, E>,
         y: &Matrix<Self, E>,
     ) -> Result<(NormalizeParams, LaunchConfig), Error> {
-        let (config, rows_per_cta, lanes_log2) = walk_config(operator, x)?;
+        let (config, rows_per_cta, lanes_log2) = walk_config(operator, x.rows(), x)?;
         let params = NormalizeParams {
             x: self.matrix(x)?,
             y: self.matrix(y)?,
@@ -114,8 +114,8 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         &self,
         operands: Checked<CombineOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let CombineOperands { op, x, y } = operands.into_inner();
-        self.add_rows(op, x, y)
+        let CombineOperands { rows, op, x, y } = operands.into_inner();
+        self.combine_rows(rows, op, x, y)
     }
 
     fn batch_statistics<E: Element>(
@@ -230,7 +230,7 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         } = operands.into_inner();
         const NAME: &str = "dot";
         if x.rows() == 0 || x.columns() == 0 {
-            return self.clear(result);
+            return result.clear(self);
         }
         let name = entry::<E>("moments_backward")?;
         let (finish, _workspace) = self.moments(NAME, name, x, Some(y), None)?;
@@ -249,13 +249,14 @@ fn relu<B: Storage>(op: &Normalization<'_, B>) -> u32 {
     if op.relu { contract::RELU } else { 0 }
 }
 
-/// The launch of a kernel that walks `x` and at most one matrix more, the rows of a CTA, and the lanes that share a row as a
-/// power of two.
+/// The launch of a kernel that walks so many rows of `x` and at most one matrix more, the rows of a CTA, and the lanes that
+/// share a row as a power of two.
 fn walk_config<D: Driver, E: Element>(
     operator: &'static str,
+    rows: usize,
     x: &Matrix<Gpu<D>, E>,
 ) -> Result<(LaunchConfig, u32, u32), Error> {
-    let (rows, vectors) = (x.rows() as u64, stride_vectors(operator, x)?);
+    let (rows, vectors) = (rows as u64, stride_vectors(operator, x)?);
     let lanes_log2 = contract::lanes_log2(vectors);
     let rows_per_cta = contract::rows_per_cta(rows, lanes_log2);
     let ctas = rows.div_ceil(rows_per_cta.into());
@@ -269,21 +270,22 @@ fn finish_config(operator: &'static str, ctas: u64) -> Result<LaunchConfig, Erro
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Adds a multiple of the first rows of `x`, as wide as `y` and with a row for each of its rows at least.
-    pub(crate) fn add_rows<E: Element>(
+    /// The weighted sum of the first `rows` rows of `x` and `y`, which are equally wide and have as many at least.
+    pub(crate) fn combine_rows<E: Element>(
         &self,
+        rows: usize,
         op: &Combine<'_, Self>,
         x: &Matrix<Self, E>,
         y: &mut Matrix<Self, E>,
     ) -> Result<(), Error> {
         const NAME: &str = "combine";
-        let (config, rows_per_cta, lanes_log2) = walk_config(NAME, &*y)?;
+        let (config, rows_per_cta, lanes_log2) = walk_config(NAME, rows, &*y)?;
         let params = CombineParams {
             x: self.matrix(x)?,
             y: self.matrix(y)?,
             epsilon: self.optional_matrix(op.epsilon)?,
             x_scale: self.optional_array(op.x_scale)?,
-            rows: y.rows() as u64,
+            rows: rows as u64,
             rows_per_cta,
             columns: narrow(NAME, "columns", y.columns())?,
             vectors: stride_vectors(NAME, y)?,
@@ -292,8 +294,8 @@ impl<D: Driver> Gpu<D> {
             y_factor: op.y_factor,
         };
         let name = entry::<E>("combine")?;
-        // SAFETY: the operator checked that `x` has the shape of `y`, or more rows, that `epsilon` has an element, and that there are as
-        // many factors as rows.
+        // SAFETY: the operator checked that both have so many rows and are equally wide, that `epsilon` has an element, and
+        // that there are as many factors as rows.
         unsafe { self.launch(name, config, &params) }
     }
 }

@@ -7,6 +7,8 @@ pub(crate) mod gpu;
 use super::Checked;
 use crate::backend::Storage;
 use crate::error::Error;
+use crate::ops::Operator;
+use crate::ops::check::expect_shape;
 use crate::tensor::{Array, Element, Matrix};
 
 /// `y[i] = x_factor · (1 + epsilon) · x_scale[i] · x[i] + y_factor · y[i]`, computed in float and rounded once.
@@ -19,7 +21,29 @@ pub fn combine<B: NormalizeOperators, E: Element>(
     x: &Matrix<B, E>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    let operands = CombineOperands { op, x, y };
+    expect_shape(
+        CombineOperands::<B, E>::NAME,
+        ["rows of y", "columns of y"],
+        x.shape(),
+        y,
+    )?;
+    combine_rows(backend, x.rows(), op, x, y)
+}
+
+/// [`combine`] of the first `rows` rows of both matrices, of which either may have more: those are neither read nor written.
+/// In a [block](crate::graph::Block) they are the rows of the destinations.
+///
+/// # Errors
+/// [`Error::Shape`] where a matrix has fewer rows or they differ in columns, `epsilon` is not 1 × 1, or there is not a factor
+/// for each row.
+pub fn combine_rows<B: NormalizeOperators, E: Element>(
+    backend: &B,
+    rows: usize,
+    op: &Combine<'_, B>,
+    x: &Matrix<B, E>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = CombineOperands { rows, op, x, y };
     backend.combine(Checked::new(operands)?)
 }
 
@@ -56,9 +80,11 @@ impl<B: Storage> Combine<'_, B> {
     }
 }
 
-/// Operands of [`combine`].
+/// Operands of [`combine_rows`].
 #[derive(Debug)]
 pub struct CombineOperands<'a, B: Storage, E: Element> {
+    /// How many rows, from the first on.
+    pub rows: usize,
     /// The factors.
     pub op: &'a Combine<'a, B>,
     /// The first matrix.

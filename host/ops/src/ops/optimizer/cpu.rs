@@ -4,6 +4,7 @@ use super::{
     AdamHyper, AdamOperands, CheckFiniteOperands, LossScaling, OptimizerOperators, OptimizerState,
     ParameterMut,
 };
+use crate::backend::Storage;
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::round;
 use crate::backend::cpu::view::view_mut;
@@ -25,7 +26,9 @@ impl OptimizerOperators for Cpu {
             values.par_iter().all(|value| value.is_finite())
         };
         if !gradients.iter().all(finite) {
-            state.words.buffer.get_mut()[state::OVERFLOW] = 1;
+            let mut words = state.words.to_vec(self)?;
+            words[state::OVERFLOW] = 1;
+            self.upload(&state.words.buffer, &words)?;
         }
         Ok(())
     }
@@ -64,10 +67,11 @@ impl OptimizerOperators for Cpu {
         scaling: &LossScaling,
         state: &mut OptimizerState<Self>,
     ) -> Result<(), Error> {
-        if let Some(words) = state.words.buffer.get_mut().first_chunk_mut() {
+        let mut words = state.words.to_vec(self)?;
+        if let Some(words) = words.first_chunk_mut() {
             *words = state::end_step(*words, scaling.growth_interval, scaling.maximum);
         }
-        Ok(())
+        self.upload(&state.words.buffer, &words)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Sets the overflow flag of `state` where one of `gradients` holds an infinity or a NaN.
 ///
@@ -129,7 +130,8 @@ pub struct LossScaling {
 /// Loss scale, overflow flag and step count, kept on the device so that a step needs no transfer.
 #[derive(Debug)]
 pub struct OptimizerState<B: Storage> {
-    pub(crate) words: Array<B, u32>,
+    /// Shared with the [random numbers](OptimizerState::random) that are counted by its steps.
+    pub(crate) words: Arc<Array<B, u32>>,
 }
 
 impl<B: Storage> OptimizerState<B> {
@@ -161,7 +163,7 @@ impl<B: Storage> OptimizerState<B> {
             snapshot.steps.wrapping_add(snapshot.skipped),
         ];
         Ok(Self {
-            words: Array::from_slice(backend, &words, MemoryKind::Weights)?,
+            words: Arc::new(Array::from_slice(backend, &words, MemoryKind::Weights)?),
         })
     }
 

@@ -193,7 +193,7 @@ impl<D: Driver> Gpu<D> {
                 let clearing = if second.is_some() {
                     empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
                 } else {
-                    self.clear(y)?;
+                    y.clear(self)?;
                     0
                 };
                 let config_of_first = config(ctas + clearing, shared_bytes);
@@ -228,7 +228,7 @@ impl<D: Driver> Gpu<D> {
                 y_factor: 1.0,
             };
             // Of the addend's rows as many as `y` has.
-            self.add_rows(&sum, addend.matrix, y)?;
+            self.combine_rows(y.rows(), &sum, addend.matrix, y)?;
         }
         if epilogue.bias.is_some() || epilogue.relu {
             let activation = Activation {

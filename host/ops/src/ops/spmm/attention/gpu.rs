@@ -42,7 +42,7 @@ impl<D: Driver> Gpu<D> {
             Some(dropout) => contract::EdgeAttention {
                 flags: of.flags | contract::DROPOUT,
                 step: self.step(dropout)?,
-                key: rng::key(dropout.seed, dropout.stream),
+                key: rng::key(dropout.random.seed(), dropout.stream),
                 threshold: rng::threshold(dropout.probability),
                 keep_scale: 1.0 / (1.0 - dropout.probability),
                 ..of
