@@ -85,16 +85,27 @@ impl<'a> Case<'a> {
 
     /// The fused operators.
     pub(crate) fn fused<B: Backend, E: Element>(&self, backend: &B) -> Outcome {
+        self.fused_between::<B, E>(backend, self.graph.vertices())
+    }
+
+    /// The fused operators between the first vertices, as destinations, and all of them; the others have no edges.
+    fn fused_between<B: Backend, E: Element>(&self, backend: &B, destinations: usize) -> Outcome {
         let shape = (self.graph.vertices(), self.columns());
-        let a = Adjacency::new(backend, self.graph).expect("room for a graph");
-        let back = Adjacency::new(backend, &transposed(self.graph)).expect("room for a graph");
+        let of_destinations = (destinations, shape.1);
+        let (rows, columns) = (self.graph.rows(), self.graph.cols());
+        let csr = Csr::rectangular_from_edges((destinations, shape.0), rows, columns)
+            .expect("edges of destinations");
+        let a = Adjacency::new(backend, &csr).expect("room for a graph");
+        let back = Adjacency::new(backend, &csr.transposed()).expect("room for a graph");
         let h = matrix::<B, E>(backend, shape, &self.h);
         let vectors = matrix::<B, E>(backend, (2, shape.1), &self.vectors);
-        let dy = matrix::<B, E>(backend, shape, &self.dy);
+        let dy = &self.dy[..destinations * shape.1];
+        let dy = matrix::<B, E>(backend, of_destinations, dy);
         let random = self.numbers(backend);
-        let mut attention =
-            Attention::new(backend, shape.0, self.heads, SLOPE).expect("room for attention");
-        let [mut y, mut positive, mut lent] = [(); 3].map(|()| unwritten::<B, E>(backend, shape));
+        let mut attention = Attention::between(backend, (destinations, shape.0), self.heads, SLOPE)
+            .expect("room for attention");
+        let [mut y, mut positive] = [(); 2].map(|()| unwritten::<B, E>(backend, of_destinations));
+        let mut lent = unwritten::<B, E>(backend, shape);
         let dropout = self.drops(&random);
         let of = |y, positive| AttentionForward {
             h: &h,
@@ -103,7 +114,7 @@ impl<'a> Case<'a> {
             y,
             positive,
         };
-        let mut alone = unwritten::<B, E>(backend, shape);
+        let mut alone = unwritten::<B, E>(backend, of_destinations);
         attention
             .forward(backend, &a, of(&mut alone, None))
             .expect("a legal forward pass");
@@ -116,7 +127,8 @@ impl<'a> Case<'a> {
             read(backend, &y),
             "with the positive sum and without"
         );
-        let mut numbers = [(); 3].map(|()| unwritten_numbers(backend, self.heads * shape.0));
+        let mut numbers = [destinations, destinations, shape.0]
+            .map(|vertices| unwritten_numbers(backend, self.heads * vertices));
         let mut dh = unwritten::<B, E>(backend, shape);
         let mut d_vectors = unwritten::<B, f32>(backend, (2, shape.1));
         let of = AttentionBackward {
@@ -133,8 +145,10 @@ impl<'a> Case<'a> {
         attention
             .backward(backend, &back, of)
             .expect("a legal backward pass");
+        let mut y = read(backend, &y);
+        y.resize(shape.0 * shape.1, 0.0);
         Outcome {
-            y: read(backend, &y),
+            y,
             dh: read(backend, &dh),
             d_vectors: read(backend, &d_vectors),
         }
@@ -471,6 +485,28 @@ pub fn fused<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f32>(backend, scale);
 }
 
+/// The same between fewer destinations than sources, which are the first of them, as in a sampled layer.
+pub fn fused_between<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, destinations: usize) {
+        for (heads, width, dropout) in [(1, 7, 0.0), (1, 40, 0.4), (3, 8, 0.25)] {
+            let case = Case::random::<E>(graph, heads, width, dropout);
+            let outcome = case.fused_between::<B, E>(backend, destinations);
+            let what = format!("{destinations} destinations");
+            case.reference().check::<E>(&what, &case, &outcome, 7.0);
+        }
+    }
+    let square = power_law(90, scale.pick(1_000, 30_000), Random(130));
+    for destinations in [0, 1, 41, 89] {
+        let last = square.offsets()[destinations] as usize;
+        let edges = square.rows().iter().zip(square.cols());
+        let edges: Vec<(u32, u32)> = edges.take(last).map(|(&i, &j)| (i, j)).collect();
+        let graph = from_edges(90, &edges);
+        check::<B, f16>(backend, &graph, destinations);
+        check::<B, bf16>(backend, &graph, destinations);
+        check::<B, f32>(backend, &graph, destinations);
+    }
+}
+
 /// Output and gradients of the operators on arrays of edges: the same, within what their roundings allow.
 pub fn unfused<B: Backend>(backend: &B, scale: Scale) {
     fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
@@ -585,6 +621,11 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let mut y = unwritten::<B, f16>(backend, (2, 16));
     let error = Attention::new(backend, 2, 0, SLOPE).expect_err("no heads");
     assert!(error.to_string().contains("0 heads"), "{error}");
+    let error = Attention::between(backend, (3, 2), 1, SLOPE).expect_err("destinations unheard of");
+    assert!(
+        error.to_string().contains("3 destinations and 2 sources"),
+        "{error}"
+    );
     let mut run = |vertices, heads, vectors: &_| {
         let mut attention = Attention::new(backend, vertices, heads, SLOPE).expect("room");
         let of = AttentionForward {

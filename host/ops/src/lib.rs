@@ -9,6 +9,7 @@
 pub mod backend;
 pub mod error;
 pub mod ops;
+mod storage;
 pub mod tensor;
 
 pub use error::Error;

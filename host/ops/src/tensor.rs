@@ -4,8 +4,8 @@
 //! a row of 41 halves takes the place of 48 (the paper's feature padding, HalfGNN §4.1.1, taken to the width of half8).
 //! Padding is always zero, and no public function shows it.
 
-use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
+use crate::storage::{MemoryKind, Storage};
 use bytemuck::Pod;
 use half::{bf16, f16};
 use halfgnn_contract::{Format, VECTOR_BYTES};

@@ -7,12 +7,9 @@
 mod adjacency;
 pub mod cpu;
 pub mod gpu;
-mod ledger;
-mod storage;
 
+pub use crate::storage::{Ledger, MemoryKind, MemoryReport, Storage, Tracked};
 pub use adjacency::{Adjacency, Block, DeviceGraph};
-pub use ledger::{Ledger, MemoryKind, MemoryReport, Tracked};
-pub use storage::Storage;
 
 use crate::driver::Driver;
 use crate::ops::{

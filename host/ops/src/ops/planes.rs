@@ -1,10 +1,4 @@
-//! Where numbers of vertices and of edges lie, for operators with heads.
-//!
-//! - Numbers of vertices lie in planes of floats, one a head: head `h`, vertex `v` at `h · vertices + v`.
-//! - Numbers of edges lie in planes of elements, one a head, in the order of the adjacency, [`edge_plane`] apart. What lies
-//!   between the last edge and the end of a plane is zero.
-//! - Features have their heads side by side, all of one width; with more than one head a width must fill whole 16-byte
-//!   vectors (8 halves or 4 floats), so that every head starts at one.
+//! How long planes of numbers of edges are: see [`crate::ops`].
 
 use crate::backend::{Adjacency, Storage};
 use halfgnn_contract::attention::edge_plane_stride;

@@ -1,20 +1,13 @@
 //! Device memory of one element type.
 
-use super::recording::Retired;
-use crate::backend::{Ledger, MemoryKind, Tracked};
+use super::retired::{Memory, Retired};
+use crate::backend::{Ledger, MemoryKind};
 use crate::driver::{DeviceBuffer, Driver};
 use crate::error::Error;
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-
-/// Memory of the driver's, counted.
-#[derive(Debug)]
-pub(super) struct Memory<D: Driver> {
-    buffer: D::Buffer,
-    _bytes: Tracked,
-}
 
 /// What a buffer is allocated from and returns to.
 #[derive(Debug)]
@@ -64,10 +57,7 @@ impl<D: Driver, T: Pod> Buffer<D, T> {
         Ok(Self {
             address: buffer.address(),
             bytes,
-            memory: Some(Memory {
-                buffer,
-                _bytes: allocator.ledger.track(bytes as u64, kind),
-            }),
+            memory: Some(Memory::new(buffer, bytes as u64, allocator.ledger, kind)),
             retired: Arc::clone(allocator.retired),
             element: PhantomData,
         })
@@ -91,11 +81,8 @@ impl<D: Driver, T> Buffer<D, T> {
         Ok(Self {
             address,
             bytes,
-            memory: Some(Memory {
-                buffer,
-                // Whoever allocated it counts it.
-                _bytes: allocator.ledger.track(0, kind),
-            }),
+            // Whoever allocated it counts it.
+            memory: Some(Memory::new(buffer, 0, allocator.ledger, kind)),
             retired: Arc::clone(allocator.retired),
             element: PhantomData,
         })
@@ -104,7 +91,7 @@ impl<D: Driver, T> Buffer<D, T> {
     /// The driver's buffer.
     pub(crate) fn memory(&self) -> &D::Buffer {
         match &self.memory {
-            Some(memory) => &memory.buffer,
+            Some(memory) => memory.buffer(),
             None => unreachable!("only dropping a buffer takes its memory"),
         }
     }

@@ -8,6 +8,7 @@ mod buffer;
 mod kernels;
 mod launch;
 mod recording;
+mod retired;
 mod workspace;
 
 pub use buffer::Buffer;
@@ -24,7 +25,7 @@ use buffer::Allocator;
 use bytemuck::Pod;
 use halfgnn_contract::{DevicePtr, EntrySpec, Format, Param};
 use kernels::Kernels;
-use recording::Retired;
+use retired::Retired;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};

@@ -4,67 +4,10 @@
 //! aside and not handed out again. That makes replaying safe whatever became of the matrices.
 
 use super::Gpu;
-use super::buffer::Memory;
+use super::retired::Hold;
 use crate::driver::{Driver, DriverError};
 use crate::error::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Where freed memory waits while a recording may still use it.
-#[derive(Debug)]
-pub(super) struct Retired<D: Driver>(Mutex<Waiting<D>>);
-
-#[derive(Debug)]
-struct Waiting<D: Driver> {
-    recordings: usize,
-    memory: Vec<Memory<D>>,
-}
-
-impl<D: Driver> Default for Retired<D> {
-    fn default() -> Self {
-        Self(Mutex::new(Waiting {
-            recordings: 0,
-            memory: Vec::new(),
-        }))
-    }
-}
-
-impl<D: Driver> Retired<D> {
-    /// Frees `memory`, now or when the last recording has gone.
-    pub(super) fn retire(&self, memory: Memory<D>) {
-        let mut waiting = self.lock();
-        if waiting.recordings > 0 {
-            waiting.memory.push(memory);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting<D>> {
-        // Each change is whole before anything can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Keeps what is freed from now on.
-#[derive(Debug)]
-struct Hold<D: Driver>(Arc<Retired<D>>);
-
-impl<D: Driver> Hold<D> {
-    fn new(retired: &Arc<Retired<D>>) -> Self {
-        retired.lock().recordings += 1;
-        Self(Arc::clone(retired))
-    }
-}
-
-impl<D: Driver> Drop for Hold<D> {
-    fn drop(&mut self) {
-        let mut waiting = self.0.lock();
-        waiting.recordings -= 1;
-        if waiting.recordings == 0 {
-            let memory = std::mem::take(&mut waiting.memory);
-            drop(waiting);
-            drop(memory);
-        }
-    }
-}
+use std::sync::Arc;
 
 /// Operators that were recorded on a [`Gpu`].
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Memory that operators use while they run and that holds nothing between them: staging buffers and partial sums.
 
 use super::buffer::{Allocator, Buffer};
-use super::recording::Retired;
+use super::retired::Retired;
 use crate::backend::{Ledger, MemoryKind};
 use crate::driver::Driver;
 use crate::error::Error;

@@ -29,9 +29,10 @@ use crate::backend::{Adjacency, MemoryKind, Storage};
 use crate::error::Error;
 use crate::ops::check::{expect_heads, expect_shape};
 use crate::ops::{
-    AttentionPair, AttentionScores, Dropout, EdgeAttention, EdgeWeights, HeadDots, HeadOperators,
-    SoftmaxGradient, Spmm, SpmmOperators, SpmmPolicy, attention_pair, head_dots, head_outer,
-    head_scores, head_sums, spmm,
+    AttentionPair, AttentionScores, Checked, Combine, Dropout, EdgeAttention, EdgeWeights,
+    HeadDots, HeadOperators, HeadOuterOperands, HeadScoresOperands, HeadSumsOperands,
+    NormalizeOperators, SoftmaxGradient, Spmm, SpmmOperators, SpmmPolicy, attention_pair, combine,
+    head_dots, head_outer, head_scores, head_sums, spmm,
 };
 use crate::tensor::{Array, Element, Matrix};
 
@@ -39,11 +40,15 @@ const NAME: &str = "attention";
 
 /// Attention of one layer: what its forward pass leaves for its backward pass, five floats a vertex and head.
 ///
-/// Weights, their softmax and all sums are float in both precisions; features, outputs and their gradients are elements,
-/// rounded once each. Scores of any size are safe: `exp` is taken of nothing positive.
+/// An adjacency may have fewer rows than columns, as a [`Block`](crate::backend::Block)'s has: its destinations are its
+/// first sources.
+///
+/// Weights, their softmax and all sums are float in every precision; features, outputs and their gradients are elements,
+/// rounded once each, the gradient of a destination that is one of more sources twice. Scores of any size are safe: `exp` is taken of nothing positive.
 #[derive(Debug)]
 pub struct Attention<B: Storage> {
-    vertices: usize,
+    destinations: usize,
+    sources: usize,
     heads: usize,
     slope: f32,
     policy: SpmmPolicy,
@@ -55,24 +60,38 @@ pub struct Attention<B: Storage> {
     statistics: Array<B, [f32; 2]>,
     /// `p`
     positive_share: Array<B, f32>,
+    /// Where there are fewer destinations than sources.
+    apart: Option<Apart<B>>,
+}
+
+/// What destinations and sources want that are not one: numbers of both do not lie in one plane.
+#[derive(Debug)]
+struct Apart<B: Storage> {
+    /// Room for numbers of sources.
+    numbers: Array<B, f32>,
+    /// Those of destinations as sources, and of sources as destinations: zero.
+    no_source: Array<B, f32>,
+    no_destination: Array<B, f32>,
+    /// Room for the part that sources have in the gradient of the vectors, once it is known how wide they are.
+    d_vectors: Option<Matrix<B, f32>>,
 }
 
 /// Operands of [`Attention::forward`].
 #[derive(Debug)]
 pub struct AttentionForward<'a, B: Storage, E: Element> {
-    /// Features, vertices × heads.
+    /// Features, a row a source. The first rows are those of the destinations.
     pub h: &'a Matrix<B, E>,
     /// Row 0 is the attention vector of destinations, row 1 that of sources, each as wide as `h`.
     pub vectors: &'a Matrix<B, E>,
     /// Dropout of the weights.
     pub dropout: Option<Dropout<'a, B>>,
-    /// Becomes the output, of the shape of `h`.
+    /// Becomes the output, as wide as `h`, a row a destination.
     pub y: &'a mut Matrix<B, E>,
-    /// Becomes `P`, of the shape of `h`, which the backward pass wants; absent where none follows.
+    /// Becomes `P`, of the shape of `y`, which the backward pass wants; absent where none follows.
     pub positive: Option<&'a mut Matrix<B, E>>,
 }
 
-/// Operands of [`Attention::backward`]. Matrices but the vectors and their gradient have the shape of `h`.
+/// Operands of [`Attention::backward`]. Matrices but the vectors and their gradient are as wide as `h`.
 #[derive(Debug)]
 pub struct AttentionBackward<'a, B: Storage, E: Element> {
     /// Features that the forward pass took.
@@ -87,33 +106,69 @@ pub struct AttentionBackward<'a, B: Storage, E: Element> {
     pub dy: &'a Matrix<B, E>,
     /// Its dropout, at the same step.
     pub dropout: Option<Dropout<'a, B>>,
-    /// A matrix and arrays of a float a vertex and head, of any content; they are overwritten.
+    /// A matrix of the shape of `h`, and arrays of a float a head and vertex: two of the destinations and one of the sources.
+    /// Their content is overwritten.
     pub lent: (&'a mut Matrix<B, E>, [&'a mut Array<B, f32>; 3]),
-    /// Becomes the gradient of `h`.
+    /// Becomes the gradient of `h`, of its shape.
     pub dh: &'a mut Matrix<B, E>,
     /// Becomes the gradient of `vectors`.
     pub d_vectors: &'a mut Matrix<B, f32>,
 }
 
-impl<B: AttentionOperators + HeadOperators + SpmmOperators> Attention<B> {
+impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators> Attention<B> {
     /// Attention over graphs of `vertices` vertices, with `heads` heads and this slope of the LeakyReLU below zero (0.2
     /// in GAT).
     ///
     /// # Errors
     /// [`Error::Unsupported`] for no heads, [`Error::Driver`] where there is not enough memory.
     pub fn new(backend: &B, vertices: usize, heads: usize, slope: f32) -> Result<Self, Error> {
+        Self::between(backend, (vertices, vertices), heads, slope)
+    }
+
+    /// [`Attention::new`] for adjacencies of so many rows and columns: destinations, which are the first of the sources.
+    ///
+    /// # Errors
+    /// Those of [`Attention::new`], and [`Error::Unsupported`] for more destinations than sources.
+    pub fn between(
+        backend: &B,
+        (destinations, sources): (usize, usize),
+        heads: usize,
+        slope: f32,
+    ) -> Result<Self, Error> {
         expect_heads(NAME, heads)?;
-        let len = heads.saturating_mul(vertices);
-        let numbers = || Array::zeros(backend, len, MemoryKind::Activations);
+        if destinations > sources {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: format!(
+                    "{destinations} destinations and {sources} sources; destinations are the first sources"
+                ),
+            });
+        }
+        let kind = MemoryKind::Activations;
+        let numbers = |vertices| Array::zeros(backend, heads.saturating_mul(vertices), kind);
+        let apart = |()| {
+            Ok::<_, Error>(Apart {
+                numbers: numbers(sources)?,
+                no_source: numbers(destinations)?,
+                no_destination: numbers(sources)?,
+                d_vectors: None,
+            })
+        };
+        let len = heads.saturating_mul(destinations);
         Ok(Self {
-            vertices,
+            destinations,
+            sources,
             heads,
             slope,
             policy: SpmmPolicy::default(),
-            destination: numbers()?,
-            source: numbers()?,
-            statistics: Array::zeros(backend, len, MemoryKind::Activations)?,
-            positive_share: numbers()?,
+            destination: numbers(destinations)?,
+            source: numbers(sources)?,
+            statistics: Array::zeros(backend, len, kind)?,
+            positive_share: numbers(destinations)?,
+            apart: (destinations < sources)
+                .then_some(())
+                .map(apart)
+                .transpose()?,
         })
     }
 
@@ -141,10 +196,25 @@ impl<B: AttentionOperators + HeadOperators + SpmmOperators> Attention<B> {
             y,
             positive,
         } = of;
-        self.expect_square(a)?;
+        self.expect_shape(a, (self.destinations, self.sources))?;
         let heads = self.heads;
         let (destination, source) = (&mut self.destination, &mut self.source);
-        head_scores(backend, heads, h, vectors, destination, source)?;
+        match &mut self.apart {
+            None => head_scores(backend, heads, h, vectors, destination, source)?,
+            Some(apart) => {
+                // The scores of destinations as sources are overwritten below, those of sources as destinations read by nobody.
+                let of_destinations = HeadScoresOperands {
+                    heads,
+                    rows: self.destinations,
+                    x: h,
+                    vectors,
+                    destination,
+                    source: &mut self.positive_share,
+                };
+                backend.head_scores(Checked::new(of_destinations)?)?;
+                head_scores(backend, heads, h, vectors, &mut apart.numbers, source)?;
+            }
+        }
         let scores = AttentionScores {
             heads,
             destination: &self.destination,
@@ -183,7 +253,7 @@ impl<B: AttentionOperators + HeadOperators + SpmmOperators> Attention<B> {
     /// # Errors
     /// As [`Attention::forward`].
     pub fn backward<E: Element>(
-        &self,
+        &mut self,
         backend: &B,
         transposed: &Adjacency<B>,
         of: AttentionBackward<'_, B, E>,
@@ -199,14 +269,14 @@ impl<B: AttentionOperators + HeadOperators + SpmmOperators> Attention<B> {
             dh,
             d_vectors,
         } = of;
-        self.expect_square(transposed)?;
-        for matrix in [y, positive, dy, lent, dh] {
-            expect_shape(
-                NAME,
-                ["rows of an operand", "columns of an operand"],
-                h.shape(),
-                matrix,
-            )?;
+        self.expect_shape(transposed, (self.sources, self.destinations))?;
+        let what = ["rows of an operand", "columns of an operand"];
+        for matrix in [y, positive, dy] {
+            let shape = (self.destinations, h.columns());
+            expect_shape(NAME, what, shape, matrix)?;
+        }
+        for matrix in [&*lent, &*dh] {
+            expect_shape(NAME, what, h.shape(), matrix)?;
         }
         let (heads, slope, rest) = (self.heads, self.slope, 1.0 - self.slope);
         head_dots(backend, &dots(heads, dy, (1.0, y)), inner)?;
@@ -233,18 +303,51 @@ impl<B: AttentionOperators + HeadOperators + SpmmOperators> Attention<B> {
             u: Some((-1.0, &*through)),
             ..dots(heads, h, (slope, dh))
         };
-        // `D` was for `t` and `dl`.
-        let dr = inner;
+        let Some(apart) = &mut self.apart else {
+            // `D` was for `t` and `dl`.
+            let dr = inner;
+            head_dots(backend, &op, dr)?;
+            head_outer(backend, heads, dl, dr, vectors, dh)?;
+            return head_sums(backend, heads, h, dl, dr, d_vectors);
+        };
+        let dr = &mut apart.numbers;
         head_dots(backend, &op, dr)?;
-
-        head_outer(backend, heads, dl, dr, vectors, dh)?;
-        head_sums(backend, heads, h, dl, dr, d_vectors)
+        let (no_source, no_destination) = (&apart.no_source, &apart.no_destination);
+        let of_destinations = HeadOuterOperands {
+            heads,
+            rows: self.destinations,
+            destination: dl,
+            source: no_source,
+            vectors,
+            x: dh,
+        };
+        backend.head_outer(Checked::new(of_destinations)?)?;
+        head_outer(backend, heads, no_destination, dr, vectors, dh)?;
+        let part = match &mut apart.d_vectors {
+            Some(part) if part.shape() == d_vectors.shape() => part,
+            other => {
+                let (rows, columns) = d_vectors.shape();
+                let kind = MemoryKind::Activations;
+                other.insert(Matrix::zeros(backend, rows, columns, kind)?)
+            }
+        };
+        let of_destinations = HeadSumsOperands {
+            heads,
+            rows: self.destinations,
+            x: h,
+            destination: dl,
+            source: no_source,
+            sums: d_vectors,
+        };
+        backend.head_sums(Checked::new(of_destinations)?)?;
+        head_sums(backend, heads, h, no_destination, dr, part)?;
+        combine(backend, &Combine::sum(), part, d_vectors)
     }
 
     /// Refuses an adjacency that is not one of the graphs that this is for.
-    fn expect_square(&self, a: &Adjacency<B>) -> Result<(), Error> {
-        Error::expect(NAME, "rows of the adjacency", self.vertices, a.rows())?;
-        Error::expect(NAME, "columns of the adjacency", self.vertices, a.columns())
+    fn expect_shape(&self, a: &Adjacency<B>, (rows, columns): (usize, usize)) -> Result<(), Error> {
+        Error::expect(NAME, "rows of the adjacency", rows, a.rows())?;
+        Error::expect(NAME, "columns of the adjacency", columns, a.columns())
     }
 
     /// The weights of the edges in one of the two orders.

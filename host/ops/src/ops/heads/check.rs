@@ -16,7 +16,8 @@ impl<B: Storage, E: Element> Operator for HeadScoresOperands<'_, B, E> {
     fn check(&self) -> Result<(), Error> {
         let numbers = [&*self.destination, &*self.source];
         let what = ["scores as destination", "scores as source"];
-        expect_ends(Self::NAME, self.heads, self.x, self.vectors, what, numbers)
+        let planes = (self.heads, self.rows);
+        expect_ends(Self::NAME, planes, self.x, self.vectors, what, numbers)
     }
 }
 
@@ -43,14 +44,8 @@ impl<B: Storage, E: Element> Operator for HeadOuterOperands<'_, B, E> {
 
     fn check(&self) -> Result<(), Error> {
         let numbers = [self.destination, self.source];
-        expect_ends(
-            Self::NAME,
-            self.heads,
-            self.x,
-            self.vectors,
-            NUMBERS,
-            numbers,
-        )
+        let planes = (self.heads, self.rows);
+        expect_ends(Self::NAME, planes, self.x, self.vectors, NUMBERS, numbers)
     }
 }
 
@@ -59,7 +54,8 @@ impl<B: Storage, E: Element> Operator for HeadSumsOperands<'_, B, E> {
 
     fn check(&self) -> Result<(), Error> {
         let numbers = [self.destination, self.source];
-        expect_ends(Self::NAME, self.heads, self.x, self.sums, NUMBERS, numbers)
+        let planes = (self.heads, self.rows);
+        expect_ends(Self::NAME, planes, self.x, self.sums, NUMBERS, numbers)
     }
 }
 
@@ -82,23 +78,24 @@ impl<B: Storage, E: Element> Operator for HeadMeanBackwardOperands<'_, B, E> {
 const NUMBERS: [&str; 2] = ["numbers as destination", "numbers as source"];
 
 /// The two attention vectors, destination and source, lie in a matrix of two rows; each has a number for each head of each
-/// row of `x`.
+/// of the first `rows` rows of `x`.
 fn expect_ends<B: Storage, E: Element, V: Element>(
     operator: &'static str,
-    heads: usize,
+    (heads, rows): (usize, usize),
     x: &Matrix<B, E>,
     vectors: &Matrix<B, V>,
     what: [&'static str; 2],
     numbers: [&Array<B, f32>; 2],
 ) -> Result<(), Error> {
     expect_width(operator, heads, x)?;
+    Error::expect(operator, "rows of x", rows, x.rows().min(rows))?;
     let of_vectors = [
         "rows of the attention vectors",
         "columns of the attention vectors",
     ];
     expect_shape(operator, of_vectors, (2, x.columns()), vectors)?;
     for (what, numbers) in what.into_iter().zip(numbers) {
-        expect_vertices(operator, what, heads, x.rows(), numbers)?;
+        expect_vertices(operator, what, heads, rows, numbers)?;
     }
     Ok(())
 }

@@ -22,13 +22,17 @@ impl HeadOperators for Cpu {
     ) -> Result<(), Error> {
         let HeadScoresOperands {
             heads,
+            rows,
             x,
             vectors,
             destination,
             source,
         } = operands.into_inner();
         let (x_values, vectors_values) = (x.buffer.read(), vectors.buffer.read());
-        let rows = Rows::new(heads, x, &x_values);
+        let rows = Rows {
+            rows,
+            ..Rows::new(heads, x, &x_values)
+        };
         for (which, scores) in [destination, source].into_iter().enumerate() {
             let vector = Rows::new(heads, vectors, &vectors_values);
             rows.for_heads(scores.buffer.get_mut(), |head, row| {
@@ -81,6 +85,7 @@ impl HeadOperators for Cpu {
     ) -> Result<(), Error> {
         let HeadOuterOperands {
             heads,
+            rows,
             destination,
             source,
             vectors,
@@ -89,7 +94,7 @@ impl HeadOperators for Cpu {
         let (destination, source) = (destination.buffer.read(), source.buffer.read());
         let (destination, source): (&[f32], &[f32]) = (&destination, &source);
         let values = vectors.buffer.read();
-        let (rows, stride) = (x.rows(), x.stride());
+        let stride = x.stride();
         let width = x.columns() / heads;
         let mut factors = vec![0.0; 2 * stride];
         widen(&values, &mut factors);
@@ -97,6 +102,7 @@ impl HeadOperators for Cpu {
         let columns = x.columns();
         let elements = x.buffer.get_mut().par_chunks_exact_mut(stride);
         elements
+            .take(rows)
             .with_min_len(MIN_NUMBERS)
             .enumerate()
             .for_each_init(
@@ -119,13 +125,14 @@ impl HeadOperators for Cpu {
     ) -> Result<(), Error> {
         let HeadSumsOperands {
             heads,
+            rows,
             x,
             destination,
             source,
             sums,
         } = operands.into_inner();
         let values = x.buffer.read();
-        let x = view(x, &values);
+        let x = view(x, &values).rows(0..rows);
         let (destination, source) = (destination.buffer.read(), source.buffer.read());
         let factors: [&[f32]; 2] = [&destination, &source];
         let width = x.columns / heads;

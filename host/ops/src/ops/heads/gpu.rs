@@ -24,12 +24,13 @@ impl<D: Driver> HeadOperators for Gpu<D> {
     ) -> Result<(), Error> {
         let HeadScoresOperands {
             heads,
+            rows,
             x,
             vectors,
             destination,
             source,
         } = operands.into_inner();
-        let (heads, config) = deal_heads(heads, x)?;
+        let (heads, config) = deal_heads(heads, rows, x)?;
         let params = HeadScoresParams {
             heads,
             x: self.matrix(x)?,
@@ -39,7 +40,7 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         };
         let name = entry::<E>("head_scores")?;
         // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each
-        // row.
+        // of the `rows` rows, of which `x` has no fewer.
         unsafe { self.launch(name, config, &params) }
     }
 
@@ -48,7 +49,7 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         operands: Checked<HeadDotsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let HeadDotsOperands { op, y } = operands.into_inner();
-        let (heads, config) = deal_heads(op.heads, op.a)?;
+        let (heads, config) = deal_heads(op.heads, op.a.rows(), op.a)?;
         let params = HeadDotsParams {
             heads,
             a: self.matrix(op.a)?,
@@ -74,6 +75,7 @@ impl<D: Driver> HeadOperators for Gpu<D> {
     ) -> Result<(), Error> {
         let HeadOuterOperands {
             heads,
+            rows,
             destination,
             source,
             vectors,
@@ -86,7 +88,7 @@ impl<D: Driver> HeadOperators for Gpu<D> {
             destination: self.array(destination)?,
             source: self.array(source)?,
             sums: DevicePtr::NULL,
-            rows: x.rows() as u64,
+            rows: rows as u64,
             rows_per_cta: elementwise::rows_per_cta(stride),
             head_vectors,
             stride,
@@ -97,7 +99,7 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         let ctas = params.rows.div_ceil(params.rows_per_cta as u64);
         let name = entry::<E>("head_outer")?;
         // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a number for each head of
-        // each row.
+        // each of the `rows` rows, of which `x` has no fewer.
         unsafe { self.launch(name, dense_config(NAME, ctas, 1, 0)?, &params) }
     }
 
@@ -108,17 +110,18 @@ impl<D: Driver> HeadOperators for Gpu<D> {
     ) -> Result<(), Error> {
         let HeadSumsOperands {
             heads,
+            rows,
             x,
             destination,
             source,
             sums,
         } = operands.into_inner();
-        if x.rows() == 0 {
+        if rows == 0 {
             return sums.clear(self);
         }
         let (head_vectors, stride) = head_vectors(heads, x)?;
         let sum_stride = stride_vectors(NAME, sums)? * 4;
-        let rows = x.rows() as u64;
+        let rows = rows as u64;
         let rows_per_cta = elementwise::sum_rows_per_cta(rows);
         let ctas = rows.div_ceil(rows_per_cta as u64);
         let most = ctas * 2 * sum_stride as u64;
@@ -226,14 +229,15 @@ fn head_vectors<D: Driver, E: Element>(
     Ok((stride / narrow(NAME, "heads", heads)?, stride))
 }
 
-/// How the heads of a matrix are dealt out to sub-warps, and the launch.
+/// How the heads of the first rows of a matrix are dealt out to sub-warps, and the launch.
 fn deal_heads<D: Driver, E: Element>(
     heads: usize,
+    rows: usize,
     x: &Matrix<Gpu<D>, E>,
 ) -> Result<(Heads, LaunchConfig), Error> {
     let (head_vectors, stride) = head_vectors(heads, x)?;
     let heads = narrow(NAME, "heads", heads)?;
-    let heads = Heads::new(x.rows() as u64, heads, head_vectors, stride);
+    let heads = Heads::new(rows as u64, heads, head_vectors, stride);
     let config = dense_config(NAME, heads.ctas(), 1, 0)?;
     Ok((heads, config))
 }

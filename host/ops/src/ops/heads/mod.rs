@@ -24,6 +24,7 @@ pub fn head_scores<B: HeadOperators, E: Element>(
 ) -> Result<(), Error> {
     let operands = HeadScoresOperands {
         heads,
+        rows: x.rows(),
         x,
         vectors,
         destination,
@@ -37,6 +38,8 @@ pub fn head_scores<B: HeadOperators, E: Element>(
 pub struct HeadScoresOperands<'a, B: Storage, E: Element> {
     /// Number of heads.
     pub heads: usize,
+    /// The first rows of `x` that are meant, for each of which there are numbers.
+    pub rows: usize,
     /// The features.
     pub x: &'a Matrix<B, E>,
     /// The two attention vectors.
@@ -101,6 +104,7 @@ pub fn head_outer<B: HeadOperators, E: Element>(
 ) -> Result<(), Error> {
     let operands = HeadOuterOperands {
         heads,
+        rows: x.rows(),
         destination,
         source,
         vectors,
@@ -114,6 +118,8 @@ pub fn head_outer<B: HeadOperators, E: Element>(
 pub struct HeadOuterOperands<'a, B: Storage, E: Element> {
     /// Number of heads.
     pub heads: usize,
+    /// The first rows of `x` that are meant, for each of which there are numbers.
+    pub rows: usize,
     /// Numbers of the rows as destinations.
     pub destination: &'a Array<B, f32>,
     /// Numbers of the rows as sources.
@@ -139,6 +145,7 @@ pub fn head_sums<B: HeadOperators, E: Element>(
 ) -> Result<(), Error> {
     let operands = HeadSumsOperands {
         heads,
+        rows: x.rows(),
         x,
         destination,
         source,
@@ -152,6 +159,8 @@ pub fn head_sums<B: HeadOperators, E: Element>(
 pub struct HeadSumsOperands<'a, B: Storage, E: Element> {
     /// Number of heads.
     pub heads: usize,
+    /// The first rows of `x` that are meant, for each of which there are numbers.
+    pub rows: usize,
     /// The features.
     pub x: &'a Matrix<B, E>,
     /// Numbers of the rows as destinations.

@@ -1,6 +1,4 @@
 //! SDDMM (HalfGNN §4.2): a number for each edge, made of what its two ends have.
-//!
-//! Where they lie is in [`edge_plane`](super::edge_plane)'s module: planes, one a head, whose ends are zero.
 
 mod check;
 mod cpu;

@@ -15,16 +15,17 @@
 
 use super::attention::cpu as attention;
 use super::{
-    Accumulate, Aggregation, AttentionPairOperands, EdgeWeights, Scaling, SpmmOperands,
-    SpmmOperators, SpmmPolicy,
+    Accumulate, Aggregation, AttentionPairOperands, EdgeWeights, Scaling, SoftmaxGradient,
+    SpmmOperands, SpmmOperators, SpmmPolicy,
 };
 use crate::backend::cpu::convert::{round, round_in_place, widen};
-use crate::backend::cpu::view::{read, read_matrix};
+use crate::backend::cpu::view::{read, read_matrix, with_edges};
 use crate::backend::cpu::{Cpu, Reading};
 use crate::error::Error;
 use crate::ops::{Checked, edge_plane};
 use crate::tensor::{Element, Precision};
 use half::f16;
+use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::normalize::combine;
 use halfgnn_contract::spmm::EDGES_PER_WARP;
 use rayon::prelude::*;
@@ -99,7 +100,45 @@ impl SpmmOperators for Cpu {
         &self,
         operands: Checked<AttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        attention::pair(operands.into_inner());
+        let AttentionPairOperands { a, op, x } = operands.into_inner();
+        let of = op.weights;
+        for (positive_only, y) in [(false, op.all), (true, op.positive)] {
+            let weights = attention::Weights::new(of, a, positive_only);
+            let operands = Operands {
+                offsets: &a.offsets.buffer.read(),
+                columns: &a.column_ids.buffer.read(),
+                weights: Weights::Attention(&weights),
+                heads: of.heads,
+                row_scale: None,
+                scale: 1.0,
+                aggregation: Aggregation::Sum,
+                x: &x.buffer.read(),
+                stride: x.stride(),
+                epilogue: Epilogue::NONE,
+            };
+            spmm(&operands, op.policy, x.columns(), y.buffer.get_mut());
+        }
+        let Some(SoftmaxGradient { values, sums }) = op.through else {
+            return Ok(());
+        };
+        let (statistics, values) = (of.statistics.buffer.read(), values.buffer.read());
+        with_edges(a, |edges| {
+            attention::with_scores(
+                &of.scores(),
+                attention::Planes::new(a, of.transposed),
+                |scores| {
+                    edges.for_rows(sums.buffer.get_mut(), |head, row| {
+                        let term = |edge: usize| {
+                            let (sum, at) = scores.of(head, row, edges.columns[edge] as usize);
+                            leaky_relu_derivative(sum, of.slope)
+                                * weight(sum, of.slope, statistics[at])
+                                * values[at]
+                        };
+                        edges.of_row(row).map(term).sum()
+                    });
+                },
+            );
+        });
         Ok(())
     }
 }

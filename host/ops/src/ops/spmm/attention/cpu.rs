@@ -1,14 +1,10 @@
 //! Weights by attention, edge by edge.
 
-use super::{AttentionPairOperands, AttentionScores, EdgeAttention, SoftmaxGradient, ends};
+use super::{AttentionScores, EdgeAttention, ends};
 use crate::backend::Adjacency;
-use crate::backend::cpu::view::with_edges;
 use crate::backend::cpu::{Cpu, Reading};
-use crate::ops::Aggregation;
 use crate::ops::elementwise::cpu::Mask;
-use crate::ops::spmm::cpu as product;
-use crate::tensor::Element;
-use halfgnn_contract::attention::{leaky_relu_derivative, weight};
+use halfgnn_contract::attention::weight;
 
 /// Where the numbers of an edge's two ends stand: planes, one a head, of destinations and of sources.
 #[derive(Clone, Copy)]
@@ -126,43 +122,4 @@ pub(crate) fn with_scores<T>(
         slope: of.slope,
         planes,
     })
-}
-
-/// Two SpMMs, one after the other, and the sums of a softmax's gradient.
-pub(crate) fn pair<E: Element>(operands: AttentionPairOperands<'_, Cpu, E>) {
-    let AttentionPairOperands { a, op, x } = operands;
-    let of = op.weights;
-    for (positive_only, y) in [(false, op.all), (true, op.positive)] {
-        let weights = Weights::new(of, a, positive_only);
-        let operands = product::Operands {
-            offsets: &a.offsets.buffer.read(),
-            columns: &a.column_ids.buffer.read(),
-            weights: product::Weights::Attention(&weights),
-            heads: of.heads,
-            row_scale: None,
-            scale: 1.0,
-            aggregation: Aggregation::Sum,
-            x: &x.buffer.read(),
-            stride: x.stride(),
-            epilogue: product::Epilogue::NONE,
-        };
-        product::spmm(&operands, op.policy, x.columns(), y.buffer.get_mut());
-    }
-    let Some(SoftmaxGradient { values, sums }) = op.through else {
-        return;
-    };
-    let (statistics, values) = (of.statistics.buffer.read(), values.buffer.read());
-    with_edges(a, |edges| {
-        with_scores(&of.scores(), Planes::new(a, of.transposed), |scores| {
-            edges.for_rows(sums.buffer.get_mut(), |head, row| {
-                let term = |edge: usize| {
-                    let (sum, at) = scores.of(head, row, edges.columns[edge] as usize);
-                    leaky_relu_derivative(sum, of.slope)
-                        * weight(sum, of.slope, statistics[at])
-                        * values[at]
-                };
-                edges.of_row(row).map(term).sum()
-            });
-        });
-    });
 }

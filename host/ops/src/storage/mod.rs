@@ -1,6 +1,9 @@
 //! Memory and time of a device.
 
-use super::{MemoryKind, MemoryReport};
+mod ledger;
+
+pub use ledger::{Ledger, MemoryKind, MemoryReport, Tracked};
+
 use crate::error::Error;
 use bytemuck::Pod;
 use std::fmt;
