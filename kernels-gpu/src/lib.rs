@@ -9,7 +9,7 @@
 //! - [`matmul`]: matrix products for the linear layers, on tensor cores or in float.
 //! - [`normalize`]: batch normalisation, and weighted sums of two matrices.
 //! - [`optimizer`]: Adam, the overflow check, the loss scale.
-//! - [`peers`]: what other kernels are compared with.
+//! - [`baselines`]: what other kernels are compared with.
 //! - [`sddmm`]: a dot product, or another function of two vertices, for each edge.
 //! - [`segment`]: sums, maxima and softmax statistics of the edges of each row.
 //! - [`shadow`]: functions of rows that stay in the precision of their operand.
@@ -30,6 +30,7 @@
 mod entries;
 
 pub mod attention;
+pub mod baselines;
 pub mod device;
 pub mod edges;
 pub mod elementwise;
@@ -38,7 +39,6 @@ pub mod loss;
 pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
-pub mod peers;
 pub mod sddmm;
 pub mod segment;
 pub mod shadow;

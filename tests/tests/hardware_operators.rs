@@ -86,7 +86,7 @@ fn the_emulator_agrees_with_the_card() {
     );
 }
 
-/// Kernels of `gpu::peers`, which no operator takes.
+/// Kernels of `contract::baselines`, which no operator takes.
 const OF_NO_OPERATOR: [&str; 2] = ["gather_half8", "sddmm_dgl_half"];
 
 #[test]

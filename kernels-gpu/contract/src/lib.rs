@@ -12,6 +12,7 @@
 #![no_std]
 
 pub mod attention;
+pub mod baselines;
 pub mod elementwise;
 pub mod format;
 pub mod heads;
@@ -20,7 +21,6 @@ pub mod math;
 pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
-pub mod peers;
 pub mod rng;
 pub mod sddmm;
 pub mod segment;
@@ -139,7 +139,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         loss::ENTRIES,
         optimizer::ENTRIES,
         normalize::ENTRIES,
-        peers::ENTRIES,
+        baselines::ENTRIES,
         segment::ENTRIES,
         heads::ENTRIES,
         attention::ENTRIES,
@@ -161,6 +161,7 @@ pub const FINGERPRINT: u64 = {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     hash = fnv1a(hash, include_bytes!("lib.rs"));
     hash = fnv1a(hash, include_bytes!("attention.rs"));
+    hash = fnv1a(hash, include_bytes!("baselines.rs"));
     hash = fnv1a(hash, include_bytes!("elementwise.rs"));
     hash = fnv1a(hash, include_bytes!("format.rs"));
     hash = fnv1a(hash, include_bytes!("heads.rs"));
@@ -169,7 +170,6 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("matmul.rs"));
     hash = fnv1a(hash, include_bytes!("normalize.rs"));
     hash = fnv1a(hash, include_bytes!("optimizer.rs"));
-    hash = fnv1a(hash, include_bytes!("peers.rs"));
     hash = fnv1a(hash, include_bytes!("rng.rs"));
     hash = fnv1a(hash, include_bytes!("sddmm.rs"));
     hash = fnv1a(hash, include_bytes!("segment.rs"));

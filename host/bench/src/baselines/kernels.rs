@@ -8,7 +8,7 @@ use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::{Driver, LaunchConfig};
 use halfgnn::ops::edge_plane;
 use halfgnn::tensor::{Array, Element, Matrix};
-use halfgnn_contract::peers::{self as contract, EdgeByEdgeParams, GatherParams};
+use halfgnn_contract::baselines::{self as contract, EdgeByEdgeParams, GatherParams};
 use halfgnn_contract::{DevicePtr, WARP, spmm};
 
 /// Edges of a warp of [`gather`] that are worth trying; the best is the speed of light.

@@ -6,7 +6,7 @@ use crate::device::half;
 use crate::device::thread::{block_idx_x, block_idx_y};
 use crate::device::warp::{lane_id, sum, warp_id};
 use halfgnn_contract::WARP;
-use halfgnn_contract::peers::{
+use halfgnn_contract::baselines::{
     EDGE_WARPS, EdgeByEdgeParams, GATHER_IN_FLIGHT, GATHER_WARPS, GatherParams,
 };
 
