@@ -19,14 +19,9 @@ impl AttentionOperators for Cpu {
         &self,
         operands: Checked<AttentionStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
-        let AttentionStatisticsOperands {
-            a,
-            scores: of,
-            statistics,
-            positive_share,
-        } = operands.into_inner();
-        with_edges(a, |edges| {
-            with_scores(of, Planes::new(a, false), |scores| {
+        let of = operands.into_inner();
+        with_edges(of.a, |edges| {
+            with_scores(of.scores, Planes::new(of.a, false), |scores| {
                 let softmax = |head: usize, row: usize| {
                     let score = |edge: usize| {
                         let column = edges.columns[edge] as usize;
@@ -35,10 +30,10 @@ impl AttentionOperators for Cpu {
                     let of_row = edges.of_row(row).map(score);
                     of_row.fold(Softmax::EMPTY, Softmax::join)
                 };
-                edges.for_rows(statistics.buffer.get_mut(), |head, row| {
+                edges.for_rows(of.statistics.buffer.get_mut(), |head, row| {
                     softmax(head, row).statistics()
                 });
-                if let Some(share) = positive_share {
+                if let Some(share) = of.positive_share {
                     edges.for_rows(share.buffer.get_mut(), |head, row| {
                         softmax(head, row).positive_share()
                     });
@@ -52,13 +47,8 @@ impl AttentionOperators for Cpu {
         &self,
         operands: Checked<EdgeStepOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let EdgeStepOperands {
-            a,
-            heads: _,
-            step,
-            x,
-            y,
-        } = operands.into_inner();
+        let of = operands.into_inner();
+        let (a, x, y) = (of.a, of.x, of.y);
         let (edges, rows) = (a.edges(), a.rows());
         if edges == 0 {
             return Ok(());
@@ -83,7 +73,7 @@ impl AttentionOperators for Cpu {
                 });
             });
         };
-        match step {
+        match of.step {
             EdgeStep::Scores(of) => with_scores(of, Planes::new(a, false), |scores| {
                 map(&|head, column, row, _, _| {
                     leaky_relu(scores.of(head, row, column).0, scores.slope)

@@ -17,48 +17,38 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         &self,
         operands: Checked<AttentionStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
-        let AttentionStatisticsOperands {
-            a,
-            scores: of,
-            statistics,
-            positive_share,
-        } = operands.into_inner();
+        let of = operands.into_inner();
         let params = SegmentParams {
-            attention: self.scores(of, a, false)?,
-            result: self.array(statistics)?,
-            positive_share: self.optional_array(positive_share.as_deref())?,
-            ..self.segment_params(a)?
+            attention: self.scores(of.scores, of.a, false)?,
+            result: self.array(of.statistics)?,
+            positive_share: self.optional_array(of.positive_share.as_deref())?,
+            ..self.segment_params(of.a)?
         };
         let names = ["segment_softmax", "segment_follow_up_softmax"];
         // SAFETY: the operator checked that scores, statistics and shares have a number for each head of each vertex.
-        unsafe { self.reduce_segments(names, of.heads, SOFTMAX_WORDS, params) }
+        unsafe { self.reduce_segments(names, of.scores.heads, SOFTMAX_WORDS, params) }
     }
 
     fn edge_map<E: Element>(
         &self,
         operands: Checked<EdgeStepOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let EdgeStepOperands {
-            a,
-            heads,
-            step: op,
-            x,
-            y,
-        } = operands.into_inner();
+        let of = operands.into_inner();
+        let a = of.a;
         let edges = narrow(NAME, "edges", a.edges())?;
         let mut params = EdgeMapParams {
             rows: self.array(a.row_ids(self)?)?,
             columns: self.array(&a.column_ids)?,
-            x: self.array(x.unwrap_or(y))?,
+            x: self.array(of.x.unwrap_or(of.y))?,
             f: DevicePtr::NULL,
-            y: self.array(y)?,
+            y: self.array(of.y)?,
             v: DevicePtr::NULL,
             plane_stride: edge_plane_stride(edges as u64),
             edges,
             vertices: narrow(NAME, "rows", a.rows())?,
             attention: contract::EdgeAttention::NONE,
         };
-        let name = match op {
+        let name = match of.step {
             EdgeStep::Scores(of) => {
                 params.attention = self.scores(of, a, false)?;
                 entry::<E>("edge_scores")?
@@ -87,7 +77,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         let config = LaunchConfig {
             grid: [
                 contract::edge_ctas(edges, E::LANES as u32),
-                narrow(NAME, "heads", heads)?,
+                narrow(NAME, "heads", of.heads)?,
                 1,
             ],
             block: [contract::EDGE_THREADS_PER_CTA, 1, 1],

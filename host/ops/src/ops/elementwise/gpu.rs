@@ -27,15 +27,10 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         &self,
         operands: Checked<ActivateBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let ActivateBackwardOperands {
-            op,
-            y,
-            row_scale,
-            d,
-        } = operands.into_inner();
-        let (params, config) = self.activate_params(op, self.optional_matrix(y)?, d)?;
+        let of = operands.into_inner();
+        let (params, config) = self.activate_params(of.op, self.optional_matrix(of.y)?, of.d)?;
         let params = ActivateParams {
-            row_scale: self.optional_array(row_scale)?,
+            row_scale: self.optional_array(of.row_scale)?,
             ..params
         };
         let name = entry::<E>("activate_backward")?;

@@ -20,21 +20,15 @@ impl HeadOperators for Cpu {
         &self,
         operands: Checked<HeadScoresOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let HeadScoresOperands {
-            heads,
-            rows,
-            x,
-            vectors,
-            destination,
-            source,
-        } = operands.into_inner();
-        let (x_values, vectors_values) = (x.buffer.read(), vectors.buffer.read());
+        let of = operands.into_inner();
+        let (rows, x) = (of.rows, of.x);
+        let (x_values, vectors_values) = (x.buffer.read(), of.vectors.buffer.read());
         let rows = Rows {
             rows,
-            ..Rows::new(heads, x, &x_values)
+            ..Rows::new(of.heads, x, &x_values)
         };
-        for (which, scores) in [destination, source].into_iter().enumerate() {
-            let vector = Rows::new(heads, vectors, &vectors_values);
+        for (which, scores) in [of.destination, of.source].into_iter().enumerate() {
+            let vector = Rows::new(of.heads, of.vectors, &vectors_values);
             rows.for_heads(scores.buffer.get_mut(), |head, row| {
                 let pairs = rows.head(head, row).iter().zip(vector.head(head, which));
                 pairs.map(|(x, a)| x.to_f32() * a.to_f32()).sum()
@@ -83,26 +77,20 @@ impl HeadOperators for Cpu {
         &self,
         operands: Checked<HeadOuterOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let HeadOuterOperands {
-            heads,
-            rows,
-            destination,
-            source,
-            vectors,
-            x,
-        } = operands.into_inner();
+        let of = operands.into_inner();
+        let (destination, source, x) = (of.destination, of.source, of.x);
         let (destination, source) = (destination.buffer.read(), source.buffer.read());
         let (destination, source): (&[f32], &[f32]) = (&destination, &source);
-        let values = vectors.buffer.read();
+        let values = of.vectors.buffer.read();
         let stride = x.stride();
-        let width = x.columns() / heads;
+        let width = x.columns() / of.heads;
         let mut factors = vec![0.0; 2 * stride];
         widen(&values, &mut factors);
         let (first, second) = factors.split_at(stride);
         let columns = x.columns();
         let elements = x.buffer.get_mut().par_chunks_exact_mut(stride);
         elements
-            .take(rows)
+            .take(of.rows)
             .with_min_len(MIN_NUMBERS)
             .enumerate()
             .for_each_init(
@@ -110,7 +98,7 @@ impl HeadOperators for Cpu {
                 |floats, (row, elements)| {
                     widen(elements, floats);
                     for (column, value) in floats[..columns].iter_mut().enumerate() {
-                        let at = column / width * rows + row;
+                        let at = column / width * of.rows + row;
                         *value += destination[at] * first[column] + source[at] * second[column];
                     }
                     round(floats, elements);
@@ -123,19 +111,13 @@ impl HeadOperators for Cpu {
         &self,
         operands: Checked<HeadSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let HeadSumsOperands {
-            heads,
-            rows,
-            x,
-            destination,
-            source,
-            sums,
-        } = operands.into_inner();
+        let of = operands.into_inner();
+        let (x, destination, source, sums) = (of.x, of.destination, of.source, of.sums);
         let values = x.buffer.read();
-        let x = view(x, &values).rows(0..rows);
+        let x = view(x, &values).rows(0..of.rows);
         let (destination, source) = (destination.buffer.read(), source.buffer.read());
         let factors: [&[f32]; 2] = [&destination, &source];
-        let width = x.columns / heads;
+        let width = x.columns / of.heads;
         let blocks: Vec<[Vec<f32>; 2]> = x
             .values
             .par_chunks(SUM_ROWS * x.stride)

@@ -22,21 +22,15 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         &self,
         operands: Checked<HeadScoresOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let HeadScoresOperands {
-            heads,
-            rows,
-            x,
-            vectors,
-            destination,
-            source,
-        } = operands.into_inner();
-        let (heads, config) = deal_heads(heads, rows, x)?;
+        let of = operands.into_inner();
+        let (heads, x) = (of.heads, of.x);
+        let (heads, config) = deal_heads(heads, of.rows, x)?;
         let params = HeadScoresParams {
             heads,
             x: self.matrix(x)?,
-            vectors: self.matrix(vectors)?,
-            destination: self.array(destination)?,
-            source: self.array(source)?,
+            vectors: self.matrix(of.vectors)?,
+            destination: self.array(of.destination)?,
+            source: self.array(of.source)?,
         };
         let name = entry::<E>("head_scores")?;
         // SAFETY: the operator checked that `vectors` is as wide as `x`, and that there is a score for each head of each
@@ -73,22 +67,16 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         &self,
         operands: Checked<HeadOuterOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let HeadOuterOperands {
-            heads,
-            rows,
-            destination,
-            source,
-            vectors,
-            x,
-        } = operands.into_inner();
-        let (head_vectors, stride) = head_vectors(heads, x)?;
+        let of = operands.into_inner();
+        let x = of.x;
+        let (head_vectors, stride) = head_vectors(of.heads, x)?;
         let params = HeadOuterParams {
             x: self.matrix(x)?,
-            vectors: self.matrix(vectors)?,
-            destination: self.array(destination)?,
-            source: self.array(source)?,
+            vectors: self.matrix(of.vectors)?,
+            destination: self.array(of.destination)?,
+            source: self.array(of.source)?,
             sums: DevicePtr::NULL,
-            rows: rows as u64,
+            rows: of.rows as u64,
             rows_per_cta: elementwise::rows_per_cta(stride),
             head_vectors,
             stride,
@@ -108,18 +96,12 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         &self,
         operands: Checked<HeadSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let HeadSumsOperands {
-            heads,
-            rows,
-            x,
-            destination,
-            source,
-            sums,
-        } = operands.into_inner();
+        let of = operands.into_inner();
+        let (rows, sums) = (of.rows, of.sums);
         if rows == 0 {
             return sums.clear(self);
         }
-        let (head_vectors, stride) = head_vectors(heads, x)?;
+        let (head_vectors, stride) = head_vectors(of.heads, of.x)?;
         let sum_stride = stride_vectors(NAME, sums)? * 4;
         let rows = rows as u64;
         let rows_per_cta = elementwise::sum_rows_per_cta(rows);
@@ -128,16 +110,16 @@ impl<D: Driver> HeadOperators for Gpu<D> {
         let workspace = self.lend(2 * most)?;
         let turns = [1, 0].map(|turn| workspace.address() + turn * most * 4);
         let params = HeadOuterParams {
-            x: self.matrix(x)?,
+            x: self.matrix(of.x)?,
             vectors: DevicePtr::NULL,
-            destination: self.array(destination)?,
-            source: self.array(source)?,
+            destination: self.array(of.destination)?,
+            source: self.array(of.source)?,
             sums: self.matrix(sums)?,
             rows,
             rows_per_cta,
             head_vectors,
             stride,
-            columns: narrow(NAME, "columns", x.columns())?,
+            columns: narrow(NAME, "columns", of.x.columns())?,
             sum_stride,
             reciprocal: 0,
         };

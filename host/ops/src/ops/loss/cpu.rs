@@ -20,18 +20,12 @@ impl LossOperators for Cpu {
         &self,
         operands: Checked<CrossEntropyOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let CrossEntropyOperands {
-            logits,
-            targets,
-            count,
-            state,
-            gradient,
-            loss,
-        } = operands.into_inner();
+        let of = operands.into_inner();
+        let (logits, targets, gradient, loss) = (of.logits, of.targets, of.gradient, of.loss);
         let (values, targets) = (logits.buffer.read(), targets.buffer.read());
         let (logits, gradient) = (view(logits, &values), view_mut(gradient));
         let stride = logits.stride;
-        let factor = state.loss_scale() / count as f32;
+        let factor = of.state.loss_scale() / of.count as f32;
         let blocks: Vec<f32> = logits
             .values
             .par_chunks(BLOCK_ROWS * stride)
@@ -60,7 +54,7 @@ impl LossOperators for Cpu {
                 loss
             })
             .collect();
-        loss.buffer.get_mut()[0] = blocks.iter().sum::<f32>() / count as f32;
+        loss.buffer.get_mut()[0] = blocks.iter().sum::<f32>() / of.count as f32;
         Ok(())
     }
 

@@ -61,21 +61,14 @@ impl<D: Driver> LossOperators for Gpu<D> {
         &self,
         operands: Checked<CrossEntropyOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let CrossEntropyOperands {
-            logits,
-            targets,
-            count,
-            state,
-            gradient,
-            loss,
-        } = operands.into_inner();
+        let of = operands.into_inner();
         const NAME: &str = "cross_entropy";
-        let count = narrow(NAME, "rows with a target", count)?;
+        let count = narrow(NAME, "rows with a target", of.count)?;
         let names = [entry::<E>("cross_entropy")?, "reduce_loss"];
-        self.launch_loss(NAME, names, logits, targets, loss, |params| {
+        self.launch_loss(NAME, names, of.logits, of.targets, of.loss, |params| {
             Ok(LossParams {
-                gradient: self.matrix(gradient)?,
-                state: self.array(&state.words)?,
+                gradient: self.matrix(of.gradient)?,
+                state: self.array(&of.state.words)?,
                 count,
                 ..params
             })
@@ -86,18 +79,20 @@ impl<D: Driver> LossOperators for Gpu<D> {
         &self,
         operands: Checked<CountCorrectOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let CountCorrectOperands {
-            logits,
-            labels,
-            splits,
-            correct,
-        } = operands.into_inner();
+        let of = operands.into_inner();
         let names = [entry::<E>("count_correct")?, "reduce_counts"];
-        self.launch_loss("count_correct", names, logits, labels, correct, |params| {
-            Ok(LossParams {
-                splits: self.array(splits)?,
-                ..params
-            })
-        })
+        self.launch_loss(
+            "count_correct",
+            names,
+            of.logits,
+            of.labels,
+            of.correct,
+            |params| {
+                Ok(LossParams {
+                    splits: self.array(of.splits)?,
+                    ..params
+                })
+            },
+        )
     }
 }

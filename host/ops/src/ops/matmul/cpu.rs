@@ -29,18 +29,12 @@ impl MatmulOperators for Cpu {
         &self,
         operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error> {
-        let MatmulOperands {
-            form,
-            a,
-            b,
-            epilogue,
-            beside,
-            c,
-        } = operands.into_inner();
-        if let Some(sums) = beside.column_sums {
-            ops::column_sums(self, b, sums)?;
+        let of = operands.into_inner();
+        let epilogue = of.epilogue;
+        if let Some(sums) = of.beside.column_sums {
+            ops::column_sums(self, of.b, sums)?;
         }
-        let positive = read_matrix(beside.positive);
+        let positive = read_matrix(of.beside.positive);
         let (row_scale, bias) = (read(epilogue.row_scale), read_matrix(epilogue.bias));
         let finish = Finish {
             alpha: epilogue.alpha,
@@ -49,17 +43,17 @@ impl MatmulOperators for Cpu {
             relu: epilogue.relu,
             positive: positive.as_deref(),
         };
-        let (a_values, b_values) = (a.buffer.read(), b.buffer.read());
-        let known = beside.normalization.map(Known::new);
+        let (a_values, b_values) = (of.a.buffer.read(), of.b.buffer.read());
+        let known = of.beside.normalization.map(Known::new);
         matmul(
-            form,
+            of.form,
             First {
-                matrix: view(a, &a_values),
+                matrix: view(of.a, &a_values),
                 known: known.as_ref(),
             },
-            view(b, &b_values),
+            view(of.b, &b_values),
             &finish,
-            view_mut(c),
+            view_mut(of.c),
         );
         Ok(())
     }

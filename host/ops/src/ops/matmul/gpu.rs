@@ -1,11 +1,11 @@
 //! Matrix product: one launch, or two where the sum is split.
 
-use super::{Beside, Epilogue, Form, MatmulOperands, MatmulOperators};
+use super::{Form, MatmulOperands, MatmulOperators};
 use crate::backend::gpu::{Gpu, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::{self, Activation, Checked};
-use crate::tensor::{Element, Matrix};
+use crate::tensor::Element;
 use halfgnn_contract::matmul::{self as contract, MatmulParams, Split, Tile};
 use halfgnn_contract::{DevicePtr, Format};
 
@@ -16,28 +16,9 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
         &self,
         operands: Checked<MatmulOperands<'_, Self, E, O>>,
     ) -> Result<(), Error> {
-        let MatmulOperands {
-            form,
-            a,
-            b,
-            epilogue,
-            beside,
-            c,
-        } = operands.into_inner();
-        self.launch_matmul(form, a, b, epilogue, beside, c)
-    }
-}
-
-impl<D: Driver> Gpu<D> {
-    pub(super) fn launch_matmul<E: Element, O: Element>(
-        &self,
-        form: Form,
-        a: &Matrix<Self, E>,
-        b: &Matrix<Self, E>,
-        epilogue: &Epilogue<'_, Self>,
-        beside: Beside<'_, Self, O>,
-        c: &mut Matrix<Self, O>,
-    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let (form, a, b, c) = (of.form, of.a, of.b, of.c);
+        let (epilogue, beside) = (of.epilogue, of.beside);
         let k = match form {
             Form::NN | Form::NT => a.columns(),
             Form::TN => a.rows(),

@@ -53,12 +53,8 @@ impl NormalizeOperators for Cpu {
         &self,
         operands: Checked<BatchStatisticsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let BatchStatisticsOperands {
-            op,
-            x,
-            running,
-            statistics,
-        } = operands.into_inner();
+        let of = operands.into_inner();
+        let (x, running) = (of.x, of.running);
         let values = x.buffer.read();
         let x = view(x, &values);
         let mut shift = vec![0.0; x.stride];
@@ -68,12 +64,12 @@ impl NormalizeOperators for Cpu {
             [value, value * value]
         });
         let count = x.rows as f32;
-        let (row, running) = (statistics.stride(), running.buffer.get_mut());
+        let (row, running) = (of.statistics.stride(), running.buffer.get_mut());
         for (column, [sum, squares]) in sums.into_iter().enumerate() {
             let batch = contract::moments(sum, squares, shift[column], count);
-            write_statistics(op, statistics, column, batch);
+            write_statistics(of.op, of.statistics, column, batch);
             let before = [running[column], running[row + column]];
-            let after = contract::carry_on(before, batch, count, op.momentum);
+            let after = contract::carry_on(before, batch, count, of.op.momentum);
             [running[column], running[row + column]] = after;
         }
         Ok(())
@@ -83,15 +79,11 @@ impl NormalizeOperators for Cpu {
         &self,
         operands: Checked<RunningStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
-        let RunningStatisticsOperands {
-            op,
-            running,
-            statistics,
-        } = operands.into_inner();
-        let (values, row) = (running.buffer.read(), running.stride());
-        for column in 0..running.columns() {
+        let of = operands.into_inner();
+        let (values, row) = (of.running.buffer.read(), of.running.stride());
+        for column in 0..of.running.columns() {
             let known = [values[column], values[row + column]];
-            write_statistics(op, statistics, column, known);
+            write_statistics(of.op, of.statistics, column, known);
         }
         Ok(())
     }
@@ -114,17 +106,13 @@ impl NormalizeOperators for Cpu {
         &self,
         operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let NormalizeBackwardOperands {
-            op,
-            x,
-            d,
-            gradients,
-        } = operands.into_inner();
-        let (known, values) = (columns(op), x.buffer.read());
+        let of = operands.into_inner();
+        let (x, d, gradients) = (of.x, of.d, of.gradients);
+        let (known, values) = (columns(of.op), x.buffer.read());
         let gradient = d.buffer.read();
         let sums = sums_of_pairs(view(x, &values), |row, values, column| {
             let (x, dy) = (values[column], gradient[row * d.stride() + column].to_f32());
-            let dy = known[column].before_relu(op.relu, x, dy);
+            let dy = known[column].before_relu(of.op.relu, x, dy);
             [dy, dy * known[column].normalized(x)]
         });
         drop(gradient);
@@ -143,7 +131,7 @@ impl NormalizeOperators for Cpu {
             widen(d, floats);
             for (column, value) in floats[..columns].iter_mut().enumerate() {
                 let x = inputs[column];
-                let dy = known[column].before_relu(op.relu, x, *value);
+                let dy = known[column].before_relu(of.op.relu, x, *value);
                 let means = sums[column].map(|sum| contract::mean(sum, reciprocal_count));
                 *value = scale * known[column].gradient(x, dy, means);
             }
@@ -153,21 +141,16 @@ impl NormalizeOperators for Cpu {
     }
 
     fn dot<E: Element>(&self, operands: Checked<DotOperands<'_, Self, E>>) -> Result<(), Error> {
-        let DotOperands {
-            factor,
-            x,
-            y,
-            result,
-        } = operands.into_inner();
-        let (values, others) = (x.buffer.read(), y.buffer.read());
-        let sums = sums_of_pairs(view(x, &values), |row, values, column| {
+        let of = operands.into_inner();
+        let (values, others) = (of.x.buffer.read(), of.y.buffer.read());
+        let sums = sums_of_pairs(view(of.x, &values), |row, values, column| {
             [
                 0.0,
-                values[column] * others[row * y.stride() + column].to_f32(),
+                values[column] * others[row * of.y.stride() + column].to_f32(),
             ]
         });
         let sum: f32 = sums.iter().map(|[_, sum]| sum).sum();
-        result.buffer.get_mut()[0] = factor * sum;
+        of.result.buffer.get_mut()[0] = of.factor * sum;
         Ok(())
     }
 }

@@ -122,20 +122,15 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         &self,
         operands: Checked<BatchStatisticsOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let BatchStatisticsOperands {
-            op,
-            x,
-            running,
-            statistics,
-        } = operands.into_inner();
+        let of = operands.into_inner();
         const NAME: &str = "batch_statistics";
         let name = entry::<E>("moments")?;
-        let (finish, _workspace) = self.moments(NAME, name, x, None, None)?;
+        let (finish, _workspace) = self.moments(NAME, name, of.x, None, None)?;
         let params = FinishParams {
-            statistics: self.matrix(statistics)?,
-            running: self.matrix(running)?,
-            epsilon: op.epsilon,
-            momentum: op.momentum,
+            statistics: self.matrix(of.statistics)?,
+            running: self.matrix(of.running)?,
+            epsilon: of.op.epsilon,
+            momentum: of.op.momentum,
             ..finish
         };
         let name = entry::<E>("finish_statistics")?;
@@ -148,25 +143,21 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         &self,
         operands: Checked<RunningStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
-        let RunningStatisticsOperands {
-            op,
-            running,
-            statistics,
-        } = operands.into_inner();
+        let of = operands.into_inner();
         const NAME: &str = "running_statistics";
         let params = FinishParams {
             partials: DevicePtr::NULL,
             x: DevicePtr::NULL,
-            statistics: self.matrix(statistics)?,
-            running: self.matrix(running)?,
+            statistics: self.matrix(of.statistics)?,
+            running: self.matrix(of.running)?,
             first: DevicePtr::NULL,
             second: DevicePtr::NULL,
             rows: 0,
             ctas: 0,
-            columns: narrow(NAME, "columns", running.columns())?,
-            float_vectors: stride_vectors(NAME, running)?,
-            epsilon: op.epsilon,
-            momentum: op.momentum,
+            columns: narrow(NAME, "columns", of.running.columns())?,
+            float_vectors: stride_vectors(NAME, of.running)?,
+            epsilon: of.op.epsilon,
+            momentum: of.op.momentum,
             factor: 1.0,
         };
         let ctas = params.columns.div_ceil(THREADS_PER_CTA);
@@ -222,21 +213,16 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
     }
 
     fn dot<E: Element>(&self, operands: Checked<DotOperands<'_, Self, E>>) -> Result<(), Error> {
-        let DotOperands {
-            factor,
-            x,
-            y,
-            result,
-        } = operands.into_inner();
+        let of = operands.into_inner();
         const NAME: &str = "dot";
-        if x.rows() == 0 || x.columns() == 0 {
-            return result.clear(self);
+        if of.x.rows() == 0 || of.x.columns() == 0 {
+            return of.result.clear(self);
         }
         let name = entry::<E>("moments_backward")?;
-        let (finish, _workspace) = self.moments(NAME, name, x, Some(y), None)?;
+        let (finish, _workspace) = self.moments(NAME, name, of.x, Some(of.y), None)?;
         let params = FinishParams {
-            second: self.matrix(result)?,
-            factor,
+            second: self.matrix(of.result)?,
+            factor: of.factor,
             ..finish
         };
         let config = finish_config(NAME, 1)?;

@@ -37,12 +37,8 @@ impl OptimizerOperators for Cpu {
         &self,
         operands: Checked<AdamOperands<'_, '_, Self, E>>,
     ) -> Result<(), Error> {
-        let AdamOperands {
-            hyper,
-            state,
-            parameters,
-        } = operands.into_inner();
-        let words = state.words.buffer.read();
+        let of = operands.into_inner();
+        let words = of.state.words.buffer.read();
         if words[state::OVERFLOW] != 0 {
             return Ok(());
         }
@@ -52,11 +48,11 @@ impl OptimizerOperators for Cpu {
             beta2,
             epsilon,
             weight_decay,
-        } = *hyper;
+        } = *of.hyper;
         let constants = [learning_rate, beta1, beta2, epsilon, weight_decay];
         let scale = f32::from_bits(words[state::LOSS_SCALE]);
         let step = AdamStep::new(constants, scale, words[state::STEPS], f32::sqrt);
-        for parameter in parameters {
+        for parameter in of.parameters {
             step_of(parameter, &step);
         }
         Ok(())

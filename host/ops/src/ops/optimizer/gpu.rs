@@ -56,14 +56,10 @@ impl<D: Driver> OptimizerOperators for Gpu<D> {
         &self,
         operands: Checked<AdamOperands<'_, '_, Self, E>>,
     ) -> Result<(), Error> {
-        let AdamOperands {
-            hyper,
-            state,
-            parameters,
-        } = operands.into_inner();
+        let of = operands.into_inner();
         const NAME: &str = "adam";
-        for parameters in parameters.chunks_mut(contract::PARAMETERS_PER_LAUNCH) {
-            let mut params = self.adam_params(hyper, state)?;
+        for parameters in of.parameters.chunks_mut(contract::PARAMETERS_PER_LAUNCH) {
+            let mut params = self.adam_params(of.hyper, of.state)?;
             let mut ctas = 0;
             for (to, from) in params.parameters.iter_mut().zip(parameters) {
                 *to = AdamParameter {

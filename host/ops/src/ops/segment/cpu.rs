@@ -12,20 +12,14 @@ impl SegmentOperators for Cpu {
         &self,
         operands: Checked<SegmentReduceOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let SegmentReduceOperands {
-            a,
-            heads: _,
-            reduction,
-            values,
-            result,
-        } = operands.into_inner();
-        let plane_stride = edge_plane(a.edges());
+        let of = operands.into_inner();
+        let plane_stride = edge_plane(of.a.edges());
         let mut reduce = |value: &(dyn Fn(usize, usize) -> f32 + Sync)| {
-            with_edges(a, |edges| {
-                edges.for_rows(result.buffer.get_mut(), |head, row| {
+            with_edges(of.a, |edges| {
+                edges.for_rows(of.result.buffer.get_mut(), |head, row| {
                     let first = head * plane_stride;
                     let of_row = edges.of_row(row).map(|edge| value(first, edge));
-                    match reduction {
+                    match of.reduction {
                         SegmentReduction::Sum => of_row.sum(),
                         // A NaN is the largest.
                         SegmentReduction::Max => of_row.fold(f32::NEG_INFINITY, |max, value| {
@@ -39,7 +33,7 @@ impl SegmentOperators for Cpu {
                 });
             });
         };
-        match values {
+        match of.values {
             EdgeValues::Plane(plane) => {
                 let plane = plane.buffer.read();
                 let plane: &[E] = &plane;

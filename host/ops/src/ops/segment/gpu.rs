@@ -18,46 +18,33 @@ impl<D: Driver> SegmentOperators for Gpu<D> {
         &self,
         operands: Checked<SegmentReduceOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let SegmentReduceOperands {
-            a,
-            heads,
-            reduction,
-            values,
-            result,
-        } = operands.into_inner();
+        let of = operands.into_inner();
         let mut params = SegmentParams {
-            result: self.array(result)?,
-            ..self.segment_params(a)?
+            result: self.array(of.result)?,
+            ..self.segment_params(of.a)?
         };
-        let family = match (reduction, values) {
-            (SegmentReduction::Max, EdgeValues::Plane(_)) => "segment_max",
-            (SegmentReduction::Sum, EdgeValues::Plane(_)) => "segment_sum",
-            (SegmentReduction::Sum, EdgeValues::Product(..)) => "segment_product_sum",
-            (SegmentReduction::Sum, EdgeValues::Gathered(..)) => "segment_gathered_sum",
-            (SegmentReduction::Max, _) => {
-                return Err(Error::Unsupported {
-                    operator: "segment_reduce",
-                    reason: "maxima are of plain values only, not of products or gathered ones"
-                        .into(),
-                });
+        let (plain, follow_up) = match of.reduction {
+            SegmentReduction::Sum => ("segment_sum", "segment_follow_up_sum"),
+            SegmentReduction::Max => ("segment_max", "segment_follow_up_max"),
+        };
+        let family = match of.values {
+            EdgeValues::Plane(plane) => {
+                params.values = self.array(plane)?;
+                plain
             }
-        };
-        match values {
-            EdgeValues::Plane(plane) => params.values = self.array(plane)?,
             EdgeValues::Product(plane, factors) => {
                 (params.values, params.factors) = (self.array(plane)?, self.array(factors)?);
+                "segment_product_sum"
             }
             EdgeValues::Gathered(plane, map) => {
                 (params.values, params.map) = (self.array(plane)?, self.array(map.edges())?);
+                "segment_gathered_sum"
             }
-        }
-        let follow_up = match reduction {
-            SegmentReduction::Sum => "segment_follow_up_sum",
-            SegmentReduction::Max => "segment_follow_up_max",
         };
         let names = [entry::<E>(family)?, follow_up];
-        // SAFETY: the operator checked that planes and map are as long as the edges ask for.
-        unsafe { self.reduce_segments(names, heads, contract::FLOAT_WORDS, params) }
+        // SAFETY: the operator checked that planes and map are as long as the edges ask for, and that maxima are of plain
+        // values.
+        unsafe { self.reduce_segments(names, of.heads, contract::FLOAT_WORDS, params) }
     }
 }
 
