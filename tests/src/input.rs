@@ -1,7 +1,7 @@
 //! Inputs from a seed, the same on every machine.
 
 use halfgnn::backend::{Backend, MemoryKind};
-use halfgnn::tensor::{Array, Element, Matrix};
+use halfgnn::tensor::{Array, Element, Matrix, padded};
 use halfgnn_contract::rng;
 
 /// What the tests' buffers are counted as.
@@ -70,12 +70,13 @@ pub fn words<B: Backend>(backend: &B, values: &[u32]) -> Array<B, u32> {
 
 /// The elements of a matrix, after asserting that its padding is zero.
 pub fn read<B: Backend, E: Element>(backend: &B, matrix: &Matrix<B, E>) -> Vec<f32> {
-    let padded = matrix.to_padded(backend).expect("no failure before");
+    let values_with_padding = matrix.to_padded(backend).expect("no failure before");
     if matrix.columns() == 0 {
         return Vec::new();
     }
     let mut values = Vec::with_capacity(matrix.rows() * matrix.columns());
-    for (row, elements) in padded.chunks_exact(matrix.stride()).enumerate() {
+    let row_len = padded::<E>(matrix.columns());
+    for (row, elements) in values_with_padding.chunks_exact(row_len).enumerate() {
         let (elements, padding) = elements.split_at(matrix.columns());
         assert!(
             padding.iter().all(|value| value.to_f32() == 0.0),

@@ -8,6 +8,7 @@
 pub mod attention;
 pub mod attention_heads;
 pub mod blocks;
+pub mod borrowed;
 pub mod checkpoint;
 pub mod contracts;
 pub mod dropouts;

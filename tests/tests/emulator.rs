@@ -11,6 +11,7 @@ use halfgnn::graph::Csr;
 use halfgnn::ops::{self, Addend, Sddmm, Spmm, SpmmEpilogue, edge_plane};
 use halfgnn::tensor::{Array, Matrix};
 use halfgnn_tests::Scale;
+use halfgnn_tests::borrowed;
 use halfgnn_tests::graphs::power_law;
 use halfgnn_tests::input::{Random, matrix, read, unwritten};
 use halfgnn_tests::properties::in_any_order;
@@ -194,19 +195,24 @@ fn borrowed_memory_is_used_and_not_freed() {
     let rows = [2.0, 4.0, 6.0].map(|value| [value; 5]).concat();
     assert_eq!(read(&gpu, &y), rows);
     ops::spmm(&gpu, &a, &Spmm::default(), &x, &mut y).expect("they are all there");
-    let refused = |address, stride| {
-        // SAFETY: nothing is made of it.
-        let lent = unsafe {
-            Matrix::<_, f16>::from_raw(&gpu, address, (3, 5), stride, MemoryKind::Features)
-        };
-        lent.expect_err("no such matrix").to_string()
+    // SAFETY: nothing is made of it.
+    let odd = unsafe {
+        let kind = MemoryKind::Features;
+        Matrix::<_, f16>::from_raw(&gpu, x.device_address() + 2, (3, 5), 8, kind)
     };
-    let (address, odd) = (x.device_address(), x.device_address() + 2);
-    assert_eq!(
-        refused(address, 16),
-        "Matrix::from_raw: the stride should be 8, is 16"
-    );
-    assert!(refused(odd, 8).contains("is no multiple of 16 bytes"));
+    let error = odd.expect_err("no such matrix").to_string();
+    assert!(error.contains("is no multiple of 16 bytes"), "{error}");
+}
+
+#[test]
+fn columns_of_wider_matrices_are_operands() {
+    borrowed::strided_operands(&open(Options::default()));
+    borrowed::strides_are_checked(&open(Options::default()));
+}
+
+#[test]
+fn a_workspace_is_lent() {
+    borrowed::a_workspace_is_lent(&open(Options::default()));
 }
 
 /// Two streams of each of two devices at once: each product is that of one stream, and memory is counted by device.

@@ -243,6 +243,8 @@ pub struct Matrix<B: Storage, E: Element> {
     pub(crate) buffer: B::Buffer<E>,
     rows: usize,
     columns: usize,
+    /// At least [`padded`] columns; more in memory of somebody else's.
+    stride: usize,
 }
 
 impl<B: Storage, E: Element> Matrix<B, E> {
@@ -278,10 +280,36 @@ impl<B: Storage, E: Element> Matrix<B, E> {
 
     /// A matrix in memory that is there; `buffer` has [`Matrix::elements`].
     pub(crate) fn of(buffer: B::Buffer<E>, rows: usize, columns: usize) -> Self {
+        Self::strided(buffer, (rows, columns), padded::<E>(columns))
+    }
+
+    /// A matrix in memory that is there, whose rows are `stride` elements apart: a multiple of a vector's, and no fewer than
+    /// [`padded`] columns; `buffer` has as many, but for the last row, of which it has the padded columns.
+    pub(crate) fn strided(
+        buffer: B::Buffer<E>,
+        (rows, columns): (usize, usize),
+        stride: usize,
+    ) -> Self {
         Self {
             buffer,
             rows,
             columns,
+            stride,
+        }
+    }
+
+    /// Refuses to write a matrix between whose rows there is something else.
+    fn expect_contiguous(&self, operator: &'static str) -> Result<(), Error> {
+        match self.is_contiguous() {
+            true => Ok(()),
+            false => Err(Error::Unsupported {
+                operator,
+                reason: format!(
+                    "rows are {} elements apart, and what lies between them is somebody else's: write the memory where it \
+                     was allocated",
+                    self.stride
+                ),
+            }),
         }
     }
 
@@ -352,15 +380,17 @@ impl<B: Storage, E: Element> Matrix<B, E> {
     /// Makes all elements zero.
     ///
     /// # Errors
-    /// Those of the device.
+    /// [`Error::Unsupported`] where rows do not [follow](Matrix::is_contiguous) one another; those of the device.
     pub fn clear(&mut self, backend: &B) -> Result<(), Error> {
+        self.expect_contiguous("Matrix::clear")?;
         backend.clear(&self.buffer)
     }
 
     /// Replaces the values; see [`Matrix::from_f32`].
     ///
     /// # Errors
-    /// [`Error::Shape`] where `values` is not `rows · columns` long.
+    /// [`Error::Shape`] where `values` is not `rows · columns` long, [`Error::Unsupported`] where rows do not
+    /// [follow](Matrix::is_contiguous) one another.
     pub fn write_f32(&mut self, backend: &B, values: &[f32]) -> Result<(), Error> {
         Error::expect(
             "Matrix::write_f32",
@@ -368,6 +398,7 @@ impl<B: Storage, E: Element> Matrix<B, E> {
             self.rows * self.columns,
             values.len(),
         )?;
+        self.expect_contiguous("Matrix::write_f32")?;
         let stride = self.stride();
         let mut padded = vec![E::zeroed(); self.rows * stride];
         if self.columns > 0 {
@@ -408,19 +439,28 @@ impl<B: Storage, E: Element> Matrix<B, E> {
             return Ok(Vec::new());
         }
         Ok(rows
-            .chunks_exact(self.stride())
+            .chunks_exact(padded::<E>(self.columns))
             .flat_map(|row| row[..self.columns].iter().map(|value| value.to_f32()))
             .collect())
     }
 
-    /// The elements as they lie in memory, padding included: `rows · stride` long. For tests.
+    /// The elements of the rows, their padding included, `rows ·` [`padded`]`(columns)` long. For tests.
     ///
     /// # Errors
     /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
     #[doc(hidden)]
     pub fn to_padded(&self, backend: &B) -> Result<Vec<E>, Error> {
-        let mut values = vec![E::zeroed(); self.rows * self.stride()];
+        let (row, stride) = (padded::<E>(self.columns), self.stride);
+        // As long as the rows are, without what follows the last one.
+        let last = self.rows.saturating_sub(1);
+        let mut values = vec![E::zeroed(); last * stride + row * self.rows.min(1)];
         backend.download(&self.buffer, &mut values)?;
+        if !self.is_contiguous() {
+            for at in 0..self.rows {
+                values.copy_within(at * stride..at * stride + row, at * row);
+            }
+            values.truncate(self.rows * row);
+        }
         Ok(values)
     }
 
@@ -439,8 +479,14 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         (self.rows, self.columns)
     }
 
-    /// Distance of two rows in elements.
+    /// Distance of two rows in elements: [`padded`] columns, or more in memory of somebody else's.
     pub fn stride(&self) -> usize {
-        padded::<E>(self.columns)
+        self.stride
+    }
+
+    /// Whether rows follow one another with nothing but their padding between them. Products and sums over neighbours take
+    /// other matrices as well, and other operators refuse them.
+    pub fn is_contiguous(&self) -> bool {
+        self.stride == padded::<E>(self.columns)
     }
 }

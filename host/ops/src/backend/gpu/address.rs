@@ -18,17 +18,20 @@ impl<D: Driver, E: Element> Matrix<Gpu<D>, E> {
         self.buffer.address()
     }
 
-    /// A matrix in memory that somebody else allocated, such as a framework's tensor; dropping it frees nothing. Rows are
-    /// `stride` elements apart, which is what the crate's own matrices have:
-    /// [`padded(columns)`](crate::tensor::padded).
+    /// A matrix in memory that somebody else allocated, such as a framework's tensor or columns of one; dropping it frees
+    /// nothing. Rows are `stride` elements apart: [`padded(columns)`](crate::tensor::padded), as the crate's own matrices have
+    /// them, or more. Of what lies between the padded columns of two rows nothing is read or written; in turn the matrix is
+    /// taken by products and sums over neighbours alone, unless its rows [follow](Matrix::is_contiguous) one another.
     ///
     /// # Safety
-    /// From `address` on lie `rows · stride` elements on the device of `backend`, until the matrix and every recording that was
-    /// made while it lived are dropped and their work is done. Nobody else writes them while operators read them, nor uses
-    /// them while operators write them: events order the streams. Elements past the last column are zero, and stay zero.
+    /// From `address` on lie `rows` times `padded(columns)` elements, `stride` apart, on the device of `backend`, until the
+    /// matrix and every recording that was made while it lived are dropped and their work is done. Nobody else writes them
+    /// while operators read them, nor uses them while operators write them: events order the streams. Elements past the last
+    /// column, up to the padded ones, are zero and stay zero.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for an address that is no multiple of 16 bytes or another stride, [`Error::TooLarge`].
+    /// [`Error::Unsupported`] for an address or a stride that is no multiple of 16 bytes, and for a stride that is shorter than
+    /// the padded columns or longer than 2³² − 1 bytes; [`Error::TooLarge`].
     pub unsafe fn from_raw(
         backend: &Gpu<D>,
         address: u64,
@@ -38,21 +41,65 @@ impl<D: Driver, E: Element> Matrix<Gpu<D>, E> {
     ) -> Result<Self, Error> {
         const NAME: &str = "Matrix::from_raw";
         expect_aligned(NAME, address)?;
-        Error::expect(NAME, "the stride", padded::<E>(columns), stride)?;
-        let elements = Self::elements(rows, columns)?;
+        let all = Self::elements(rows, columns)?;
+        let row = padded::<E>(columns);
+        // There is no distance between the rows of a matrix of one.
+        let stride = if rows > 1 { stride } else { row };
+        expect_stride::<E>(NAME, stride, row)?;
+        let elements = match rows {
+            0 | 1 => all,
+            _ => Self::elements(rows - 1, stride)?
+                .checked_add(row)
+                .ok_or(Error::TooLarge { rows, columns })?,
+        };
         // SAFETY: what this function asks of its caller.
         let buffer = unsafe { Buffer::borrowed(&backend.allocator(), address, elements, kind) }?;
-        Ok(Self::of(buffer, rows, columns))
+        Ok(Self::strided(buffer, (rows, columns), stride))
     }
 }
 
+/// Rows begin where kernels can load, and do not overlap.
+fn expect_stride<E: Element>(
+    operator: &'static str,
+    stride: usize,
+    row: usize,
+) -> Result<(), Error> {
+    let lanes = E::LANES;
+    let reason = if !stride.is_multiple_of(lanes) {
+        format!(
+            "rows that are {stride} elements apart do not begin at multiples of {VECTOR_BYTES} bytes, as kernels load them: \
+             make that a multiple of {lanes}, {} at least",
+            row
+        )
+    } else if stride < row {
+        format!(
+            "rows that are {stride} elements apart overlap: with their padding they are {row} long"
+        )
+    } else if stride > u32::MAX as usize / size_of::<E>() {
+        format!("rows that are {stride} elements apart are more than 2^32 - 1 bytes apart")
+    } else {
+        return Ok(());
+    };
+    Err(Error::Unsupported { operator, reason })
+}
+
 impl<D: Driver> Gpu<D> {
-    /// [`Matrix::device_address`], for an operator of one's own: an error where the matrix is another device's.
+    /// [`Matrix::device_address`], for an operator of one's own whose kernel takes rows to follow one another: an error where the
+    /// matrix is another device's, or they do not.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`], [`Error::Unsupported`].
+    pub fn address_of<E: Element>(&self, matrix: &Matrix<Self, E>) -> Result<u64, Error> {
+        Ok(self.matrix::<E, E>(matrix)?.address())
+    }
+
+    /// [`Gpu::address_of`] for a kernel that is told how far apart rows are ([`Matrix::stride`]) and touches nothing between their
+    /// padded columns.
     ///
     /// # Errors
     /// [`Error::Elsewhere`].
-    pub fn address_of<E: Element>(&self, matrix: &Matrix<Self, E>) -> Result<u64, Error> {
-        Ok(self.matrix::<E, E>(matrix)?.address())
+    pub fn strided_address_of<E: Element>(&self, matrix: &Matrix<Self, E>) -> Result<u64, Error> {
+        Ok(self.strided::<E, E>(matrix)?.address())
     }
 
     /// [`Array::device_address`], as [`Gpu::address_of`] is of a matrix.

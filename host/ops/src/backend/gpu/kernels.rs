@@ -10,7 +10,8 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub struct Kernels<D: Driver> {
     functions: HashMap<&'static str, D::Function>,
-    _module: D::Module,
+    /// Absent of those that launch nothing.
+    module: Option<D::Module>,
 }
 
 impl<D: Driver> Kernels<D> {
@@ -26,8 +27,21 @@ impl<D: Driver> Kernels<D> {
             .collect::<Result<_, Error>>()?;
         Ok(Self {
             functions,
-            _module: module,
+            module: Some(module),
         })
+    }
+
+    /// The same, which are looked up and not launched.
+    pub fn silent(&self) -> Self {
+        Self {
+            functions: self.functions.clone(),
+            module: None,
+        }
+    }
+
+    /// Whether nothing is launched.
+    pub fn is_silent(&self) -> bool {
+        self.module.is_none()
     }
 
     /// What the contract names, of a driver that launches nothing and so needs no PTX.
@@ -53,6 +67,9 @@ impl<D: Driver> Kernels<D> {
         let function = self.functions.get(name).ok_or_else(|| {
             Error::Contract(format!("the launch contract names no kernel `{name}`"))
         })?;
+        if self.is_silent() {
+            return Ok(());
+        }
         // SAFETY: `check` compared the size of the entry's parameter with the contract's, and the fingerprint its
         // fields; addresses are the caller's promise. Buffers outlive the launch because a driver frees in the order
         // of its stream.

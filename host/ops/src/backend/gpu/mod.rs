@@ -29,7 +29,7 @@ use retired::Retired;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
-use workspace::Workspace;
+use workspace::{Held, Workspace};
 
 /// A backend that launches kernels: a handle, of which clones are the same device and the same stream. What one of them
 /// allocates all of them use.
@@ -126,10 +126,11 @@ impl<D: Driver> Gpu<D> {
         retired: Arc<Retired<D>>,
         counts: Option<Counts>,
     ) -> Self {
-        let mut workspace = Workspace::new(Arc::clone(&retired));
-        if counts == Some(Counts::Cpu) {
-            workspace.lend_nothing();
-        }
+        let kind = match counts {
+            Some(Counts::Cpu) => Held::Nothing,
+            Some(Counts::Card) | None => Held::Grown(None),
+        };
+        let workspace = Workspace::new(Arc::clone(&retired), kind);
         Self(Arc::new(Stream {
             driver,
             workspace,
@@ -184,6 +185,48 @@ impl<D: Driver> Gpu<D> {
         )
     }
 
+    /// Has operators of this stream use `memory` while they run, instead of a workspace of its own that grows to what they
+    /// want: memory of the caller's, or by [`Array::from_raw`] of somebody else's. It replaces an earlier loan, which is
+    /// dropped. An operator that wants more is an error that says how much.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] for memory of another device.
+    pub fn lend_workspace(&self, memory: Array<Self, f32>) -> Result<(), Error> {
+        self.array::<f32, f32>(&memory)?;
+        self.workspace.lend(memory.buffer);
+        Ok(())
+    }
+
+    /// Takes a [loan](Gpu::lend_workspace) back, if there is one; from then on operators have a workspace that grows. Work that
+    /// uses the loan may still be under way, and recordings that were made with it go on using it.
+    pub fn reclaim_workspace(&self) -> Option<Array<Self, f32>> {
+        let buffer = self.workspace.reclaim()?;
+        let len = buffer.bytes() / size_of::<f32>();
+        Some(Array::of(buffer, len))
+    }
+
+    /// Bytes that the most demanding of the operators wants that `work` calls on the handle that it is given. They are checked,
+    /// and nothing is launched or cleared: operands keep what they hold.
+    ///
+    /// # Errors
+    /// Those of `work`, and of a stream that is opened for it.
+    pub fn workspace_wanted(
+        &self,
+        work: impl FnOnce(&Self) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
+        let silent = Self(Arc::new(Stream {
+            driver: self.driver.new_stream()?,
+            workspace: Workspace::new(Arc::clone(&self.retired), Held::Counted(0)),
+            kernels: Arc::new(self.kernels.silent()),
+            ledger: self.ledger.clone(),
+            retired: Arc::clone(&self.retired),
+            counts: None,
+        }));
+        work(&silent)?;
+        let floats = silent.workspace.counted();
+        Ok(floats.saturating_mul(size_of::<f32>() as u64))
+    }
+
     /// Marks the point that this stream has come to, for [`Gpu::wait`].
     ///
     /// # Errors
@@ -207,9 +250,30 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Address of a matrix, whatever its elements; an error where it does not lie here. This and the three below are the one
-    /// way in which an operator comes by an address.
+    /// Address of a matrix whose rows follow one another; an error where it does not lie here, or they do not. This and the
+    /// four below are the one way in which an operator comes by an address.
     pub(crate) fn matrix<E: Element, T>(
+        &self,
+        matrix: &Matrix<Self, E>,
+    ) -> Result<DevicePtr<T>, Error> {
+        if matrix.is_contiguous() {
+            return self.strided(matrix);
+        }
+        let (rows, columns) = matrix.shape();
+        Err(Error::Unsupported {
+            operator: "Matrix",
+            reason: format!(
+                "rows of a matrix of {rows} x {columns} are {} elements apart, which products and sums over neighbours take; \
+                 this operator wants them {} apart: copy it first",
+                matrix.stride(),
+                crate::tensor::padded::<E>(columns)
+            ),
+        })
+    }
+
+    /// Address of a matrix, whatever its elements and the distance of its rows, for a kernel that is told the distance and
+    /// touches nothing between; an error where it does not lie here.
+    pub(crate) fn strided<E: Element, T>(
         &self,
         matrix: &Matrix<Self, E>,
     ) -> Result<DevicePtr<T>, Error> {
@@ -312,6 +376,9 @@ impl<D: Driver> Storage for Gpu<D> {
 
     fn clear<T: Pod>(&self, buffer: &Buffer<D, T>) -> Result<(), Error> {
         self.expect_here(buffer)?;
+        if self.kernels.is_silent() {
+            return Ok(());
+        }
         Ok(self.driver.fill(buffer.memory(), 0)?)
     }
 

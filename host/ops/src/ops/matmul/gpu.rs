@@ -57,6 +57,18 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             Form::NT => (beside.positive, None),
             Form::NN | Form::TN => (None, beside.positive),
         };
+        if let Some(positive) = positive {
+            // The kernel is told one distance for both.
+            Error::expect(
+                NAME,
+                "stride of the ReLU's output",
+                c.stride(),
+                positive.stride(),
+            )?;
+        }
+        if apart.is_some() {
+            self.matrix::<O, O>(c)?;
+        }
         let form = match form {
             Form::NN => contract::Form::Nn,
             Form::NT => contract::Form::Nt,
@@ -88,12 +100,15 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
         let flags = flag(epilogue.relu, contract::RELU)
             | flag(normalization.is_some_and(|op| op.relu), contract::A_RELU);
         let params = MatmulParams {
-            a: self.matrix(a)?,
-            b: self.matrix(b)?,
-            c: self.matrix(c)?,
+            a: self.strided(a)?,
+            b: self.strided(b)?,
+            c: self.strided(c)?,
             bias: self.optional_matrix(epilogue.bias)?,
             row_scale: self.optional_array(epilogue.row_scale)?,
-            positive: self.optional_matrix(positive)?,
+            positive: match positive {
+                Some(positive) => self.strided(positive)?,
+                None => DevicePtr::NULL,
+            },
             column_sums: self.optional_matrix(sums.as_deref())?,
             statistics: self.optional_matrix(normalization.map(|op| op.statistics))?,
             norm_weight: self.optional_matrix(normalization.map(|op| op.weight))?,

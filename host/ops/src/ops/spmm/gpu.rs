@@ -10,7 +10,7 @@ use crate::backend::gpu::{Gpu, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::{self, Activation, Checked, Combine};
-use crate::tensor::{Element, Matrix, Precision};
+use crate::tensor::{Element, Matrix, Precision, padded};
 use halfgnn_contract::attention::{self, edge_plane_stride};
 use halfgnn_contract::spmm::{self as contract, Load, Scale, Schedule, SpmmParams, Weights};
 use halfgnn_contract::{DevicePtr, HalfBits};
@@ -67,7 +67,7 @@ impl<D: Driver> Gpu<D> {
         let x_stride = stride_vectors(NAME, x)?;
         let load = kind.load;
         // A row is read to the end of its padding, in as many loads as fit into its 16-byte vectors.
-        let loads = x_stride * E::LANES as u32 / load.width();
+        let loads = narrow(NAME, "feature length", padded::<E>(x.columns()))? / load.width();
         let heads = match op.weights {
             EdgeWeights::Ones | EdgeWeights::Columns(_) | EdgeWeights::Features(_) => 1,
             EdgeWeights::Planes { heads, .. } => heads,
@@ -96,6 +96,10 @@ impl<D: Driver> Gpu<D> {
             .entry(schedule)
             .ok_or_else(|| kind.missing::<D, E>(op))?;
         let fused = first.scale == Scale::Finished;
+        if second_sum.is_some() || (!fused && !op.epilogue.is_none()) {
+            // The second sum lies as the first does, and what is not fused are operators of other kinds.
+            self.matrix::<E, E>(y)?;
+        }
         let sums = work.sums;
         let staged_row = kind.staged_row(work.columns);
         let through = second_sum.as_ref().and_then(|of| of.through.as_ref());
@@ -129,8 +133,8 @@ impl<D: Driver> Gpu<D> {
             edge_weights,
             column_scale,
             row_scale: self.optional_array(op.row_scale)?,
-            x: self.matrix(x)?,
-            y: self.matrix(y)?,
+            x: self.strided(x)?,
+            y: self.strided(y)?,
             y_positive: second_sum
                 .as_ref()
                 .map_or(DevicePtr::NULL, |of| of.positive),
@@ -140,7 +144,10 @@ impl<D: Driver> Gpu<D> {
             starts: self.array(&a.starts)?,
             filled_rows: self.array(&a.filled_rows)?,
             empty_rows: self.array(&a.empty_rows)?,
-            addend: self.optional_matrix(addend.map(|addend| addend.matrix))?,
+            addend: match addend {
+                Some(addend) => self.strided(addend.matrix)?,
+                None => DevicePtr::NULL,
+            },
             epsilon: self.optional_matrix(addend.and_then(|addend| addend.epsilon))?,
             addend_scale: self.optional_array(addend.and_then(|addend| addend.row_scale))?,
             bias: self.optional_matrix(op.epilogue.bias)?,
