@@ -7,10 +7,14 @@ use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::cuda::Cuda;
 use halfgnn::driver::{Driver, DriverError};
 use halfgnn_tests::Scale;
+use halfgnn_tests::borrowed;
 use halfgnn_tests::training::{assert_steps_agree, models, parameters_after};
 use std::sync::LazyLock;
 
-static CARD: LazyLock<Result<Gpu<Cuda>, String>> = LazyLock::new(|| {
+static CARD: LazyLock<Result<Gpu<Cuda>, String>> = LazyLock::new(open);
+
+/// The first card, and an account of its memory that begins with nothing; or why there is none.
+fn open() -> Result<Gpu<Cuda>, String> {
     let driver = match Cuda::open(0) {
         Ok(driver) => driver,
         Err(DriverError::Unavailable(reason)) => return Err(reason),
@@ -18,7 +22,7 @@ static CARD: LazyLock<Result<Gpu<Cuda>, String>> = LazyLock::new(|| {
     };
     let ptx = halfgnn::ptx::read(Some(driver.info().compute_capability)).expect("the kernels' PTX");
     Ok(Gpu::new(driver, &ptx).expect("the PTX fits this program and the card"))
-});
+}
 
 /// The card; where there is none, the test is skipped.
 fn card() -> Option<&'static Gpu<Cuda>> {
@@ -33,6 +37,20 @@ halfgnn_tests::conformance!(card, Scale::Full);
 fn steps_are_recorded() {
     if let Some(card) = card() {
         halfgnn_tests::recording::assert_recorded(card, true);
+    }
+}
+
+#[test]
+fn columns_of_wider_matrices_are_operands() {
+    let Some(card) = card() else { return };
+    borrowed::strided_operands(card);
+    borrowed::strides_are_checked(card);
+}
+
+#[test]
+fn a_workspace_is_lent() {
+    if card().is_some() {
+        borrowed::a_workspace_is_lent(&open().expect("it was there"));
     }
 }
 

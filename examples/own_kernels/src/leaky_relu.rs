@@ -12,6 +12,7 @@ use halfgnn::driver::{Driver, LaunchConfig};
 use halfgnn::ops::{Checked, Operator};
 use halfgnn::tensor::Matrix;
 use params::LeakyRelu;
+use std::fmt;
 
 /// The kernels of this package, as the build script made them.
 const KERNELS: &str = include_str!(env!("KERNELS_PTX"));
@@ -77,7 +78,7 @@ impl<B: Storage> Operator for Backward<'_, B> {
 /// A backend that has the operators.
 pub trait LeakyReluOperators: Backend {
     /// What of them is loaded once.
-    type Kernels;
+    type Kernels: fmt::Debug + Send + Sync + 'static;
 
     /// Loads it.
     fn kernels(&self) -> Result<Self::Kernels, Error>;
@@ -131,6 +132,7 @@ impl LeakyReluOperators for Cpu {
 }
 
 /// The two entries on a device.
+#[derive(Debug)]
 pub struct Kernels<D: Driver> {
     forward: D::Function,
     backward: D::Function,

@@ -1,10 +1,11 @@
-//! An operator of one's own in a layer of `halfgnn`'s: a leaky ReLU, with kernel, check, CPU form and gradient, behind a graph
-//! convolution that is trained with it.
+//! An operator of one's own among `halfgnn`'s: a leaky ReLU, with kernel, check, CPU form and gradient; called by hand behind a
+//! graph convolution, and as a layer of a network (`network.rs`).
 //!
 //! `cargo run` in this folder runs it on the CPU and on the PTX emulator, and `cargo run --features cuda` on a card if there is
 //! one. The build script compiles `kernels/`, which wants the device toolchain (`cargo xtask setup` in the clone installs it).
 
 mod leaky_relu;
+mod network;
 
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
@@ -23,7 +24,7 @@ const INPUTS: usize = 11;
 const OUTPUTS: usize = 5;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let expected = train(&Cpu::new())?;
+    let expected = (train(&Cpu::new())?, train_network(&Cpu::new())?);
     #[cfg(feature = "cuda")]
     match halfgnn::driver::cuda::Cuda::open(0) {
         Ok(card) => return follow(card, &expected),
@@ -32,8 +33,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     follow(Emulated::new(), &expected)
 }
 
-/// Trains on the device of `driver`, and compares the weights with those of the CPU.
-fn follow<D: Driver>(driver: D, expected: &[f32]) -> Result<(), Box<dyn std::error::Error>> {
+/// Trains on the device of `driver`, and compares the weights and the network's losses with those of the CPU.
+fn follow<D: Driver>(
+    driver: D,
+    (expected, losses): &(Vec<f32>, Vec<f32>),
+) -> Result<(), Box<dyn std::error::Error>> {
     let capability = driver.info().compute_capability;
     println!("{}: {}", driver.info().name, ptx::find(Some(capability))?);
     let gpu = Gpu::new(driver, &ptx::read(Some(capability))?)?;
@@ -45,6 +49,13 @@ fn follow<D: Driver>(driver: D, expected: &[f32]) -> Result<(), Box<dyn std::err
         );
     }
     println!("the {} weights are those of the CPU", weights.len());
+    for (step, (actual, expected)) in train_network(&gpu)?.iter().zip(losses).enumerate() {
+        assert!(
+            (actual - expected).abs() < 1e-4,
+            "step {step}: a loss of {actual} for {expected}"
+        );
+    }
+    println!("the {} losses are those of the CPU", losses.len());
 
     // What does not fit is refused before anything is launched.
     let y = Matrix::zeros(&gpu, 3, 2, MemoryKind::Activations)?;
@@ -116,13 +127,37 @@ fn numbers(len: usize, seed: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Trains the layer towards targets that it can reach, by plain gradient descent; its weights.
-fn train<B: LeakyReluOperators>(backend: &B) -> Result<Vec<f32>, Error> {
-    // Every vertex hears from three others.
+/// Every vertex hears from three others.
+fn graph() -> Result<Graph, Error> {
     let (rows, columns): (Vec<u32>, Vec<u32>) = (0..VERTICES as u32)
         .flat_map(|v| [1, 7, 20].map(|step| (v, (v + step) % VERTICES as u32)))
         .unzip();
-    let graph = Graph::from_edges(VERTICES, &rows, &columns)?;
+    Ok(Graph::from_edges(VERTICES, &rows, &columns)?)
+}
+
+/// Trains a network that has the operator as a layer; the loss of each step.
+fn train_network<B: LeakyReluOperators>(backend: &B) -> Result<Vec<f32>, Error> {
+    let (values, kind) = (numbers(VERTICES * INPUTS, 5), MemoryKind::Features);
+    let features = Matrix::from_f32(backend, VERTICES, INPUTS, &values, kind)?;
+    let graph = graph()?;
+    // Of the first features that a vertex hears, which is the largest.
+    let heard = |vertex: usize, class: usize| {
+        let neighbours = graph.csr().row(vertex).iter();
+        neighbours
+            .map(|&neighbour| values[neighbour as usize * INPUTS + class])
+            .sum::<f32>()
+    };
+    let label = |vertex| {
+        let classes = 0..network::CLASSES as u32;
+        classes.max_by(|&a, &b| heard(vertex, a as usize).total_cmp(&heard(vertex, b as usize)))
+    };
+    let labels: Vec<u32> = (0..VERTICES).filter_map(label).collect();
+    network::train(backend, &graph, features, &labels)
+}
+
+/// Trains the layer towards targets that it can reach, by plain gradient descent; its weights.
+fn train<B: LeakyReluOperators>(backend: &B) -> Result<Vec<f32>, Error> {
+    let graph = graph()?;
     let a = &Adjacency::new(backend, graph.csr())?;
     let matrix = |rows, columns, seed| {
         let values = numbers(rows * columns, seed);
