@@ -187,8 +187,8 @@ pub struct GatLayer<B: Backend, E: Element> {
     heard: Kept<B, E>,
     /// What it has heard along the edges of positive sum of scores.
     positive: Kept<B, E>,
-    /// Absent until there are inputs.
-    softmax: Option<(usize, Attention<B>)>,
+    /// For so many destinations and sources; absent until there are inputs.
+    softmax: Option<((usize, usize), Attention<B>)>,
 }
 
 impl<B: Backend, E: Element> GatLayer<B, E> {
@@ -233,23 +233,23 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         x: &Matrix<B, E>,
         y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
-        // A row for each source: attention scores a vertex as destination and as source at once.
-        let (backend, rows) = (at.backend, x.rows());
+        let backend = at.backend;
+        let ends = (at.rows(), x.rows());
         let (heads, slope) = (self.shape.gat.heads, self.shape.gat.slope);
         let plain = Epilogue::default();
         let weight = self.weight.values();
         let h = self.transformed.room(backend, x.rows())?;
         ops::matmul(backend, Form::NN, x, weight, &plain, h)?;
         let softmax = match &mut self.softmax {
-            Some((of, softmax)) if *of == rows => softmax,
+            Some((of, softmax)) if *of == ends => softmax,
             other => {
-                let new = Attention::new(backend, rows, heads, slope)?.with_policy(self.policy);
-                &mut other.insert((rows, new)).1
+                let new = Attention::between(backend, ends, heads, slope)?;
+                &mut other.insert((ends, new.with_policy(self.policy))).1
             }
         };
-        let heard = self.heard.room(backend, rows)?;
+        let heard = self.heard.room(backend, at.rows())?;
         // In evaluation as well: a run that first evaluates has all its memory then.
-        let positive = self.positive.room(backend, rows)?;
+        let positive = self.positive.room(backend, at.rows())?;
         let of = AttentionForward {
             h,
             vectors: self.vectors.values(),
@@ -260,16 +260,12 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
                 Mode::Evaluate => None,
             },
         };
-        let [forward, _] = at.graph()?.square(backend)?;
-        softmax.forward(backend, forward, of)?;
-        let heard = at.own_rows(self.heard.get())?;
+        softmax.forward(backend, at.graph()?.forward(), of)?;
         if self.is_averaged() {
-            ops::head_mean(backend, heads, &heard, y.matrix())?;
+            ops::head_mean(backend, heads, self.heard.get(), y.matrix())
         } else {
-            y.copy(&heard)?;
+            y.copy(self.heard.get())
         }
-        at.give_rows(heard);
-        Ok(())
     }
 
     fn backward(
@@ -288,10 +284,9 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         } else {
             None
         };
-        let g = at.with_sources(x.rows(), spread.as_ref().unwrap_or(dy.matrix()))?;
-        let planes = heads * g.rows();
-        let mut numbers = || at.pool.take_numbers(backend, planes);
-        let (mut inner, mut d_destination, mut through) = (numbers()?, numbers()?, numbers()?);
+        let mut numbers = |rows| at.pool.take_numbers(backend, heads * rows);
+        let (mut inner, mut d_destination) = (numbers(at.rows)?, numbers(at.rows)?);
+        let mut through = numbers(x.rows())?;
         let mut room = || at.pool.take(backend, (x.rows(), width));
         let (mut dh, mut lent) = (room()?, room()?);
 
@@ -301,7 +296,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             vectors,
             y: self.heard.get(),
             positive: self.positive.get(),
-            dy: &g,
+            dy: spread.as_ref().unwrap_or(dy.matrix()),
             dropout: at.dropout(self.shape.gat.attention_dropout, 0),
             lent: (&mut lent, [&mut inner, &mut d_destination, &mut through]),
             dh: &mut dh,
@@ -313,9 +308,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
                 reason: "there was no forward pass before".into(),
             });
         };
-        let [_, backward] = at.graph()?.square(backend)?;
-        softmax.backward(backend, backward, of)?;
-        at.give_rows(g);
+        softmax.backward(backend, at.graph()?.backward(), of)?;
         at.give(lent);
         for numbers in [inner, d_destination, through] {
             at.pool.give_numbers(numbers);

@@ -141,25 +141,6 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
         Ok(OwnRows::Copied(rows))
     }
 
-    /// The opposite of [`Context::own_rows`]: `d`, which has a row for each destination, with rows of zeros for the other ones
-    /// of `sources`.
-    ///
-    /// # Errors
-    /// Those of [`Context::own_rows`].
-    pub fn with_sources<'x>(
-        &mut self,
-        sources: usize,
-        d: &'x Matrix<B, E>,
-    ) -> Result<OwnRows<'x, B, E>, Error> {
-        if d.rows() == sources {
-            return Ok(OwnRows::All(d));
-        }
-        let mut all = self.pool.take(self.backend, (sources, d.columns()))?;
-        all.clear(self.backend)?;
-        ops::combine_rows(self.backend, d.rows(), &Combine::copy(), d, &mut all)?;
-        Ok(OwnRows::Copied(all))
-    }
-
     /// Gives rows back that were copied.
     pub fn give_rows(&mut self, rows: OwnRows<'_, B, E>) {
         if let OwnRows::Copied(rows) = rows {

@@ -2,11 +2,11 @@
 
 use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::error::Error;
-use crate::graph::{self, Csr, Graph, GraphCounts};
+use crate::graph::{self, Graph, GraphCounts};
 use crate::tensor::Array;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Degree norm of an aggregation (HalfGNN eq. 1): which powers of the degrees scale its input and output.
 ///
@@ -67,12 +67,7 @@ pub struct Propagation<B: Backend> {
 #[derive(Debug)]
 enum Edges<B: Backend> {
     Graph(DeviceGraph<B>),
-    Block {
-        block: Block<B>,
-        host: Csr,
-        /// See [`Propagation::square`].
-        square: OnceLock<Block<B>>,
-    },
+    Block(Block<B>),
 }
 
 impl<B: Backend> Propagation<B> {
@@ -115,11 +110,7 @@ impl<B: Backend> Propagation<B> {
         let (destinations, sources) = (block.destinations(), block.sources());
         Error::expect(NAME, "degrees of destinations", destinations, rows.len())?;
         Error::expect(NAME, "degrees of sources", sources, columns.len())?;
-        let edges = Edges::Block {
-            block: Block::new(backend, block)?,
-            host: csr.clone(),
-            square: OnceLock::new(),
-        };
+        let edges = Edges::Block(Block::new(backend, block)?);
         Self::of_edges(backend, edges, [rows, columns], norm)
     }
 
@@ -203,7 +194,7 @@ impl<B: Backend> Propagation<B> {
     pub fn forward(&self) -> &Adjacency<B> {
         match &self.edges {
             Edges::Graph(graph) => graph.forward(),
-            Edges::Block { block, .. } => block.forward(),
+            Edges::Block(block) => block.forward(),
         }
     }
 
@@ -211,32 +202,8 @@ impl<B: Backend> Propagation<B> {
     pub fn backward(&self) -> &Adjacency<B> {
         match &self.edges {
             Edges::Graph(graph) => graph.backward(),
-            Edges::Block { block, .. } => block.backward(),
+            Edges::Block(block) => block.backward(),
         }
-    }
-
-    /// The adjacency and its transpose with a row for each source, for operators that know no other. What only is heard has a
-    /// row without edges. Of a block they are made the first time, and kept.
-    ///
-    /// # Errors
-    /// [`Error::Driver`] where there is not enough memory, or where operators are recorded: what a recorded step wants is made
-    /// by a step before it.
-    pub fn square(&self, backend: &B) -> Result<[&Adjacency<B>; 2], Error> {
-        let (host, square) = match &self.edges {
-            Edges::Graph(graph) => return Ok([graph.forward(), graph.backward()]),
-            Edges::Block { host, square, .. } => (host, square),
-        };
-        let square = match square.get() {
-            Some(square) => square,
-            None => {
-                let mut offsets = host.offsets().to_vec();
-                offsets.resize(self.sources() + 1, host.edges() as u64);
-                let csr = Csr::from_offsets(offsets, host.cols().to_vec())?;
-                let made = Block::new(backend, &graph::Block::new(csr)?)?;
-                square.get_or_init(|| made)
-            }
-        };
-        Ok([square.forward(), square.backward()])
     }
 
     /// Factor of what each destination has summed up.
