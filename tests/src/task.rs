@@ -35,8 +35,23 @@ pub fn graph() -> Graph {
     Graph::from_edges(VERTICES, &rows, &columns).expect("ids are in range")
 }
 
+/// A weight for each edge of the graph, in its order.
+pub fn edge_weights() -> Vec<f32> {
+    let edges = 0..graph().edges() as u64;
+    edges.map(|k| 3.0 * rng::unit_f32(draw(k, 5))).collect()
+}
+
 /// The task on a backend, its graph with the degree norm `norm`.
 pub fn objective<B: Backend, E: Element>(backend: &B, norm: Norm) -> Objective<B, E> {
+    objective_on(backend, norm, None)
+}
+
+/// The same on edges that may have weights.
+pub fn objective_on<B: Backend, E: Element>(
+    backend: &B,
+    norm: Norm,
+    weights: Option<&[f32]>,
+) -> Objective<B, E> {
     let value = |k: usize| 2.0 * rng::unit_f32(draw(k as u64, 2)) - 1.0;
     let features: Vec<f32> = (0..VERTICES * FEATURES).map(value).collect();
     let labels: Vec<u32> = (0..VERTICES as u64)
@@ -45,7 +60,8 @@ pub fn objective<B: Backend, E: Element>(backend: &B, norm: Norm) -> Objective<B
     let ids: Vec<u32> = (0..VERTICES as u32).collect();
     let features = Matrix::from_f32(backend, VERTICES, FEATURES, &features, MemoryKind::Features)
         .expect("room");
-    let propagation = Propagation::new(backend, &graph(), norm).expect("room");
+    let propagation = Propagation::of_graph::<E>(backend, &graph(), weights, norm);
+    let propagation = propagation.expect("room");
     let splits = [&ids[..50], &ids[50..70], &ids[70..]];
     Objective::new(backend, propagation, features, &labels, CLASSES, splits).expect("a whole task")
 }

@@ -16,6 +16,8 @@ use std::collections::HashMap;
 pub struct Toy {
     /// The graph.
     pub graph: Graph,
+    /// The weight of each edge, where they have some.
+    pub weights: Option<Vec<f32>>,
     /// Features of the vertices, row-major.
     pub features: Vec<f32>,
     /// Features of a vertex.
@@ -46,6 +48,7 @@ impl Toy {
             (0..vertices as u64 * width as u64).map(|k| 2.0 * rng::unit_f32(random(k, 3)) - 1.0);
         Self {
             graph: Graph::from_edges(vertices, &rows, &columns).expect("ids are in range"),
+            weights: None,
             features: features.collect(),
             width,
             labels: (0..vertices as u64).map(|k| random(k, 4) % 3).collect(),
@@ -54,9 +57,24 @@ impl Toy {
         }
     }
 
+    /// The task with a weight for each edge, of a wide range, and a vertex whose edges weigh nothing.
+    pub fn weighted(width: usize) -> Self {
+        let toy = Self::new(width);
+        let weight = |(k, &row): (usize, &u32)| match row {
+            7 => 0.0,
+            _ => 4.0 * rng::unit_f32(random(k as u64, 5)).powi(3) + 0.01,
+        };
+        let weights = toy.graph.rows().iter().enumerate().map(weight).collect();
+        Self {
+            weights: Some(weights),
+            ..toy
+        }
+    }
+
     /// The task on a backend, with the degree norm that a model wants.
     pub fn objective<B: Backend, E: Element>(&self, backend: &B, norm: Norm) -> Objective<B, E> {
-        let graph = Propagation::new(backend, &self.graph, norm).expect("room");
+        let weights = self.weights.as_deref();
+        let graph = Propagation::of_graph::<E>(backend, &self.graph, weights, norm).expect("room");
         let (rows, kind) = (self.graph.vertices(), MemoryKind::Features);
         let features =
             Matrix::from_f32(backend, rows, self.width, &self.features, kind).expect("room");
@@ -427,9 +445,9 @@ fn attend(
 
 /// `R · A · C · x`.
 fn aggregate(toy: &Toy, norm: Norm, x: &Rows) -> Rows {
-    let power = |degree: u32, exponent: f64| match degree {
-        0 => 0.0,
-        degree => f64::from(degree).powf(exponent),
+    let power = |degree: f64, exponent: f64| match degree {
+        0.0 => 0.0,
+        degree => degree.powf(exponent),
     };
     let (row_exponent, column_exponent) = match norm {
         Norm::Both => (-0.5, -0.5),
@@ -437,11 +455,21 @@ fn aggregate(toy: &Toy, norm: Norm, x: &Rows) -> Rows {
         Norm::Left => (0.0, -1.0),
         Norm::None => (0.0, 0.0),
     };
-    let (rows, columns) = (toy.graph.in_degrees(), toy.graph.out_degrees());
+    let edges = || toy.graph.rows().iter().zip(toy.graph.cols()).enumerate();
+    let weight = |edge: usize| match &toy.weights {
+        Some(weights) => f64::from(weights[edge]),
+        None => 1.0,
+    };
+    let (mut rows, mut columns) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+    for (edge, (&row, &column)) in edges() {
+        rows[row as usize] += weight(edge);
+        columns[column as usize] += weight(edge);
+    }
     let mut y = vec![vec![0.0; x[0].len()]; x.len()];
-    for (&row, &column) in toy.graph.rows().iter().zip(toy.graph.cols()) {
+    for (edge, (&row, &column)) in edges() {
         let (row, column) = (row as usize, column as usize);
-        let factor = power(rows[row], row_exponent) * power(columns[column], column_exponent);
+        let norms = power(rows[row], row_exponent) * power(columns[column], column_exponent);
+        let factor = weight(edge) * norms;
         for (y, x) in y[row].iter_mut().zip(&x[column]) {
             *y += factor * x;
         }

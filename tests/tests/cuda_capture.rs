@@ -5,10 +5,10 @@
 use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::gpu::Gpu;
-use halfgnn::backend::{Adjacency, Epilogue, Form, MemoryKind, Spmm, Storage};
+use halfgnn::backend::{Adjacency, MemoryKind, Storage};
 use halfgnn::driver::cuda::Cuda;
 use halfgnn::driver::{Driver, DriverError};
-use halfgnn::ops;
+use halfgnn::ops::{self, Epilogue, Form, Spmm};
 use halfgnn::tensor::{Array, Matrix};
 use halfgnn_tests::graphs::power_law;
 use halfgnn_tests::input::{Random, matrix, read, unwritten};

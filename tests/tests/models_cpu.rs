@@ -8,6 +8,7 @@ use halfgnn::nn::{
     Aggregate, Appnp, ConvolutionConfig, Gat, Gcn, Gcnii, Gin, Mode, Model, ModelConfig, Network,
     Norm, Propagation, Statistics,
 };
+use halfgnn::ops::Accumulate;
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer};
 use halfgnn_contract::rng;
@@ -188,6 +189,57 @@ fn gradients_in_float_are_those_of_float64() {
             compare_with_float64::<f32>(&toy, &config, None, 1e-4);
         }
     }
+}
+
+#[test]
+fn gradients_on_weighted_edges_are_those_of_float64() {
+    for (layers, width, hidden) in SHAPES {
+        let toy = Toy::weighted(width);
+        for config in models(width, layers, hidden) {
+            if !matches!(config.convolution, ConvolutionConfig::Gat(_)) {
+                compare_with_float64::<f32>(&toy, &config, None, 1e-4);
+                if layers < 3 {
+                    compare_with_float64::<f16>(&toy, &config, None, 4e-2);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_are_never_left_out_in_silence() {
+    let (backend, toy) = (Cpu::new(), Toy::weighted(4));
+    let gat = ModelConfig {
+        hidden: 8,
+        ..ModelConfig::gat(4, 3)
+    };
+    let weights = toy.weights.as_deref();
+    let refused = gat.prepare_weighted(&toy.graph, weights).unwrap_err();
+    let told = refused.to_string();
+    assert!(told.contains("no term for the weights of edges"), "{told}");
+    let objective = toy.objective::<_, f32>(&backend, gat.norm());
+    let told = trainer(&backend, &objective, &gat)
+        .step()
+        .unwrap_err()
+        .to_string();
+    assert!(told.contains("no term for the weights of edges"), "{told}");
+
+    let mut gcn = ModelConfig::gcn(4, 3);
+    gcn.policy.accumulate = Accumulate::Half;
+    let objective = toy.objective::<_, f16>(&backend, gcn.norm());
+    let told = trainer(&backend, &objective, &gcn)
+        .step()
+        .unwrap_err()
+        .to_string();
+    assert!(told.contains("added up in float alone"), "{told}");
+
+    // Kept in half, read in float.
+    let graph = Propagation::of_graph::<f16>(&backend, &toy.graph, weights, Norm::Both).unwrap();
+    let told = graph.edge_factors::<f32>().unwrap_err().to_string();
+    assert!(
+        told.contains("kept in half") && told.contains("computes in float"),
+        "{told}"
+    );
 }
 
 #[test]

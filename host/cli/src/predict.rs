@@ -206,17 +206,22 @@ impl Prediction<'_> {
     /// The logits, row-major.
     fn logits<B: Backend, E: Element>(&self, device: &Device<B>) -> Result<Vec<f32>, Failure> {
         let (backend, config) = (&device.backend, &self.checkpoint.model);
-        let graph = &*config
-            .prepare(&self.dataset.graph)
-            .map_err(halfgnn::Error::from)?;
-        let counts = GraphCounts::of(graph);
+        let weights = self.dataset.edge_weights.as_deref();
+        let (graph, weights) = config.prepare_weighted(&self.dataset.graph, weights)?;
+        let weights = weights.as_deref();
+        let counts = GraphCounts::of(&graph).weighted(weights.is_some());
         Footprint::check_training::<E>(&counts, config, device.multiprocessors, device.memory)?;
 
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
         let inputs = Inputs {
             backend,
-            graphs: &[Propagation::new(backend, graph, config.norm())?],
+            graphs: &[Propagation::of_graph::<E>(
+                backend,
+                &graph,
+                weights,
+                config.norm(),
+            )?],
             features: &self.dataset.upload_features(backend)?,
         };
         model.forward(inputs, Mode::Evaluate)?;

@@ -128,17 +128,16 @@ fn carry_out<B: Backend, E: Element>(
     for (tensor, kept) in kept_as(plan.precision) {
         tracing::info!("kept in {kept}: {tensor}");
     }
-    let graph = &*config
-        .prepare(&dataset.graph)
-        .map_err(halfgnn::Error::from)?;
+    let weights = dataset.edge_weights.as_deref();
+    let (graph, weights) = config.prepare_weighted(&dataset.graph, weights)?;
     let norm = config.norm();
-    let counts = GraphCounts::of(graph);
+    let counts = GraphCounts::of(&graph).weighted(weights.is_some());
     Footprint::check_training::<E>(&counts, config, device.multiprocessors, device.memory)?;
 
     backend.reset_peak();
     let objective = Objective::new(
         backend,
-        Propagation::new(backend, graph, norm)?,
+        Propagation::of_graph::<E>(backend, &graph, weights.as_deref(), norm)?,
         dataset.upload_features(backend)?,
         &dataset.labels,
         dataset.classes,

@@ -20,7 +20,7 @@ use super::read::{edge_list, matrix_market};
 #[cfg(feature = "numpy")]
 use super::read::{gnn_benchmark, reddit, scipy};
 use super::{Dataset, Features, SplitRule, Splits};
-use halfgnn_graph::Graph;
+use halfgnn_graph::{AddedWeight, Graph};
 
 /// How to open a file.
 ///
@@ -57,14 +57,30 @@ impl OpenOptions {
         self.progress.as_deref().unwrap_or(&Silent)
     }
 
-    /// The graph with the edges that were asked for.
-    fn complete(&self, mut graph: Graph) -> Result<Graph, DataProblem> {
+    /// The graph with the edges that were asked for, and its weights with theirs: of an edge the other way that of the edge,
+    /// of a self-loop 1.
+    fn complete(
+        &self,
+        mut graph: Graph,
+        weights: &mut Option<Vec<f32>>,
+    ) -> Result<Graph, DataProblem> {
         let refuse = |error| DataProblem::graph("edges", error);
+        let carry = |graph: &Graph, edited: &Graph, weights: &mut Option<Vec<f32>>, added| {
+            let carried = weights
+                .as_ref()
+                .map(|weights| graph.carry_weights(weights, edited, added));
+            *weights = carried.transpose().map_err(refuse)?;
+            Ok::<_, DataProblem>(())
+        };
         if self.undirected && !graph.is_symmetric() {
-            graph = graph.to_undirected().map_err(refuse)?;
+            let edited = graph.to_undirected().map_err(refuse)?;
+            carry(&graph, &edited, weights, AddedWeight::OfReverse)?;
+            graph = edited;
         }
         if self.self_loops {
-            graph = graph.with_self_loops().map_err(refuse)?;
+            let edited = graph.with_self_loops().map_err(refuse)?;
+            carry(&graph, &edited, weights, AddedWeight::Value(1.0))?;
+            graph = edited;
         }
         Ok(graph)
     }
@@ -107,14 +123,7 @@ impl Parts {
                 .unwrap_or_default()
                 .split(&self.labels, options.split_seed),
         };
-        let edges = self.graph.edges();
-        let graph = options.complete(self.graph)?;
-        if graph.edges() != edges
-            && let Some(weights) = self.edge_weights.take()
-            && weights.iter().any(|&weight| weight != 1.0)
-        {
-            tracing::warn!("edges were added, so the edge weights of the file are left out");
-        }
+        let graph = options.complete(self.graph, &mut self.edge_weights)?;
         let dataset = Dataset::new("", graph, self.features, self.labels, splits)
             .map_err(DataError::into_problem)?;
         Ok(Dataset {
@@ -249,7 +258,7 @@ impl OpenGraph for Graph {
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?.graph
             }
         };
-        options.complete(graph).map_err(in_file)
+        options.complete(graph, &mut None).map_err(in_file)
     }
 
     fn read_from(
@@ -258,7 +267,7 @@ impl OpenGraph for Graph {
     ) -> Result<Self, DataProblem> {
         let mut input = Input::new(source, options.progress())?;
         let format = format_of(&mut input, options)?;
-        options.complete(bare(input, format, options)?)
+        options.complete(bare(input, format, options)?, &mut None)
     }
 }
 

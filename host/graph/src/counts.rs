@@ -50,6 +50,8 @@ pub struct GraphCounts {
     pub backward: Option<RowCounts>,
     /// Whether every vertex has as many edges in as out, so that one array of degrees does for both.
     pub balanced: bool,
+    /// Whether each edge has a weight.
+    pub weighted: bool,
 }
 
 impl GraphCounts {
@@ -60,7 +62,14 @@ impl GraphCounts {
             forward: RowCounts::of(graph.csr()),
             backward: (!symmetric).then(|| RowCounts::of(graph.transposed())),
             balanced: symmetric || graph.in_degrees() == graph.out_degrees(),
+            weighted: false,
         }
+    }
+
+    /// With a weight for each edge, or without.
+    #[must_use]
+    pub fn weighted(self, weighted: bool) -> Self {
+        Self { weighted, ..self }
     }
 
     /// Those of a symmetric graph, at most: no row is empty.
@@ -75,6 +84,7 @@ impl GraphCounts {
             },
             backward: None,
             balanced: true,
+            weighted: false,
         }
     }
 

@@ -46,6 +46,7 @@ pub(crate) mod sort;
 mod starts;
 mod transpose;
 mod undirected;
+mod weights;
 
 use std::sync::OnceLock;
 
@@ -58,6 +59,7 @@ pub use error::{GraphError, OffsetRule};
 pub use sort::rows_of;
 pub use starts::Starts;
 pub use transpose::Transpose;
+pub use weights::AddedWeight;
 
 /// A graph: an adjacency, and what follows from it.
 ///

@@ -3,8 +3,10 @@
 use super::Context;
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, EdgeWeights, Schedule, Spmm, SpmmEpilogue, SpmmPolicy};
-use crate::tensor::{Element, Matrix};
+use crate::ops::{
+    self, Accumulate, EdgeWeights, Scaling, Schedule, Spmm, SpmmEpilogue, SpmmPolicy,
+};
+use crate::tensor::{Array, Element, Matrix};
 
 /// A sum over neighbours with the degree norms of a [`Propagation`](super::Propagation): `factor · R · A · C · x`.
 #[derive(Clone, Copy, Debug)]
@@ -30,14 +32,9 @@ impl Aggregation {
     ) -> Result<(), Error> {
         let graph = at.graph()?;
         let columns = graph.column_scale().filter(|_| !scaled);
-        let op = Spmm {
-            weights: columns.map_or(EdgeWeights::Ones, EdgeWeights::Columns),
-            row_scale: graph.row_scale(),
-            scale: self.factor,
-            policy: self.policy,
-            epilogue,
-            ..Spmm::default()
-        };
+        let factors = graph.edge_factors()?;
+        let of_edges = factors.map(|it| (it.forward, it.scale));
+        let op = self.op((columns, graph.row_scale()), of_edges, epilogue)?;
         ops::spmm(at.backend, graph.forward(), &op, x, y)
     }
 
@@ -56,15 +53,42 @@ impl Aggregation {
     ) -> Result<(), Error> {
         let graph = at.graph()?;
         let rows = graph.row_scale().filter(|_| !scaled);
+        let factors = graph.edge_factors()?;
+        let of_edges = factors.map(|it| (it.backward, it.scale));
+        let op = self.op((rows, graph.column_scale()), of_edges, epilogue)?;
+        ops::spmm(at.backend, graph.backward(), &op, d, dx)
+    }
+
+    /// The SpMM with these factors of columns and of rows, or with these of edges and a power of two.
+    fn op<'a, B: Backend, E: Element>(
+        self,
+        (columns, rows): (Option<&'a Array<B, f32>>, Option<&'a Array<B, f32>>),
+        of_edges: Option<(&'a Array<B, E>, f32)>,
+        epilogue: SpmmEpilogue<'a, B, E>,
+    ) -> Result<Spmm<'a, B, E>, Error> {
         let op = Spmm {
-            weights: rows.map_or(EdgeWeights::Ones, EdgeWeights::Columns),
-            row_scale: graph.column_scale(),
+            weights: columns.map_or(EdgeWeights::Ones, EdgeWeights::Columns),
+            row_scale: rows,
             scale: self.factor,
             policy: self.policy,
             epilogue,
             ..Spmm::default()
         };
-        ops::spmm(at.backend, graph.backward(), &op, d, dx)
+        let Some((factors, scale)) = of_edges else {
+            return Ok(op);
+        };
+        if self.policy.accumulate == Accumulate::Half || self.policy.scaling != Scaling::Discretized
+        {
+            return Err(Error::Unsupported {
+                operator: "Aggregation",
+                reason: "edges with weights are added up in float alone; take the default policy, or leave the weights out".into(),
+            });
+        }
+        Ok(Spmm {
+            weights: EdgeWeights::Features(factors),
+            scale: self.factor * scale,
+            ..op
+        })
     }
 }
 

@@ -31,6 +31,9 @@ pub trait Architecture:
     /// Whether [`ModelConfig::policy`] has a meaning, or why not.
     const POLICY: Result<(), &'static str> = Ok(());
 
+    /// Whether edges may have weights, or why not.
+    const EDGE_WEIGHTS: Result<(), &'static str> = Ok(());
+
     /// Makes the shape of a model the customary one of this kind, where that is not two layers of 64 with dropout 0.5.
     fn shape(&self, _model: &mut ModelConfig) {}
 
@@ -190,6 +193,8 @@ pub struct ModelKind {
     pub convolution: ConvolutionConfig,
     /// Whether [`ModelConfig::policy`] has a meaning, or why not.
     pub policy: Result<(), &'static str>,
+    /// Whether edges may have weights, or why not.
+    pub edge_weights: Result<(), &'static str>,
 }
 
 impl ModelKind {
@@ -206,6 +211,7 @@ impl ModelKind {
             options: A::OPTIONS.iter().map(option).collect(),
             convolution: A::default().into(),
             policy: A::POLICY,
+            edge_weights: A::EDGE_WEIGHTS,
         }
     }
 }
@@ -303,6 +309,14 @@ macro_rules! models {
                 match self {
                     $(Self::$kind(config) => config.wants_self_loops(),)*
                     Self::Other(_) => false,
+                }
+            }
+
+            pub(super) fn edge_weights(&self) -> Result<(), &'static str> {
+                match self {
+                    $(Self::$kind(_) => $kind::EDGE_WEIGHTS,)*
+                    // Its layers see them by `Propagation::edge_factors`.
+                    Self::Other(_) => Ok(()),
                 }
             }
 

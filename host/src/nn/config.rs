@@ -2,10 +2,13 @@
 
 use super::{ConvolutionConfig, Norm};
 use crate::error::Error;
-use crate::graph::{Graph, GraphError};
+use crate::graph::{AddedWeight, Graph, GraphError};
 use crate::ops::SpmmPolicy;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+
+/// A graph, and a weight for each of its edges where they have some.
+pub type WeightedGraph<'a> = (Cow<'a, Graph>, Option<Cow<'a, [f32]>>);
 
 /// The shape of a model, and how it computes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +79,43 @@ impl ModelConfig {
         } else {
             Ok(Cow::Borrowed(graph))
         }
+    }
+
+    /// [`ModelConfig::prepare`] of a graph whose edges may have weights, in its order: added self-loops have the weight 1, as
+    /// PyG's have.
+    ///
+    /// # Errors
+    /// Those of [`ModelConfig::prepare`], [`Error::Shape`] where there is not a weight for each edge, and
+    /// [`Error::Unsupported`] where the model has no use for them: nothing is left out in silence.
+    pub fn prepare_weighted<'a>(
+        &self,
+        graph: &'a Graph,
+        weights: Option<&'a [f32]>,
+    ) -> Result<WeightedGraph<'a>, Error> {
+        let Some(weights) = weights else {
+            return Ok((self.prepare(graph)?, None));
+        };
+        if let Err(reason) = self.convolution.edge_weights() {
+            return Err(Error::Unsupported {
+                operator: "ModelConfig::prepare_weighted",
+                reason: format!("{reason}; leave them out, or take another model"),
+            });
+        }
+        Error::expect(
+            "ModelConfig::prepare_weighted",
+            "edge weights",
+            graph.edges(),
+            weights.len(),
+        )?;
+        let prepared = self.prepare(graph)?;
+        let weights = match &prepared {
+            Cow::Borrowed(_) => Cow::Borrowed(weights),
+            Cow::Owned(edited) => {
+                let one = AddedWeight::Value(1.0);
+                Cow::Owned(graph.carry_weights(weights, edited, one)?)
+            }
+        };
+        Ok((prepared, Some(weights)))
     }
 
     /// Inputs and outputs of layer `layer`.

@@ -42,10 +42,13 @@ impl Default for Gat {
     }
 }
 
+const NO_EDGE_WEIGHTS: &str = "GAT's attention has no term for the weights of edges yet";
+
 impl Architecture for Gat {
     const NAME: &'static str = "gat";
     const TITLE: &'static str = "Graph attention network (Veličković et al.)";
     const POLICY: Result<(), &'static str> = Err("GAT's attention is always summed up in float");
+    const EDGE_WEIGHTS: Result<(), &'static str> = Err(NO_EDGE_WEIGHTS);
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {
             name: "heads",
@@ -240,6 +243,12 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         let weight = self.weight.values();
         let h = self.transformed.room(backend, x.rows())?;
         ops::matmul(backend, Form::NN, x, weight, &plain, h)?;
+        if at.graph()?.edge_factors::<E>()?.is_some() {
+            return Err(Error::Unsupported {
+                operator: "GatLayer",
+                reason: NO_EDGE_WEIGHTS.into(),
+            });
+        }
         let softmax = match &mut self.softmax {
             Some((of, softmax)) if *of == ends => softmax,
             other => {

@@ -28,12 +28,13 @@ mod pool;
 mod precision;
 mod propagation;
 mod sage;
+mod weights;
 
 pub use aggregation::Aggregation;
 pub use appnp::{Appnp, AppnpLayer};
 pub use architecture::{Architecture, ConvolutionConfig, ModelKind, OtherLayers};
 pub use batch_norm::Statistics;
-pub use config::ModelConfig;
+pub use config::{ModelConfig, WeightedGraph};
 pub use dense::Dense;
 pub use fusion::{InputGradient, Output, OutputGradient};
 pub use gat::{Gat, GatLayer};
@@ -46,7 +47,7 @@ pub use network::{Network, Stage};
 pub use parameter::Parameter;
 pub use pool::Pool;
 pub use precision::kept_as;
-pub use propagation::{Degrees, Norm, Propagation};
+pub use propagation::{Degrees, EdgeFactors, Norm, Propagation};
 pub use sage::{Sage, SageLayer};
 
 use crate::backend::Backend;

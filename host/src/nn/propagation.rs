@@ -1,12 +1,16 @@
 //! The graph as a model sees it: edges on a backend, and degree norms.
 
+use super::weights;
 use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::error::Error;
 use crate::graph::{self, Graph, GraphCounts};
-use crate::tensor::Array;
+use crate::tensor::{Array, Element, Precision};
 use serde::{Deserialize, Serialize};
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+
+const WEIGHTED: &str = "Propagation::weighted";
 
 /// Degree norm of an aggregation (HalfGNN eq. 1): which powers of the degrees scale its input and output.
 ///
@@ -62,6 +66,31 @@ pub struct Propagation<B: Backend> {
     column_scale: Option<Arc<Array<B, f32>>>,
     row_divisor: Option<Arc<Array<B, f32>>>,
     largest_degree: u32,
+    weights: Option<Weights>,
+}
+
+/// Weights of edges with the degree norm in them, as [`EdgeFactors`] has them.
+#[derive(Debug)]
+struct Weights {
+    /// Two `Arc<Array<B, E>>`, along the edges and against them, of the `E` of this precision.
+    arrays: Box<dyn Any + Send + Sync>,
+    precision: Precision,
+    scale: f32,
+}
+
+/// What each edge multiplies: `scale · values[k]` is `r[i] · w(i,j) · c[j]` of edge `k`, its weight with the factors of the
+/// degree norm, so that [`Propagation::row_scale`] and [`Propagation::column_scale`] have none.
+///
+/// `scale` is a power of two that takes the largest to where half has most digits: those of a mean over a hub would be
+/// subnormal.
+#[derive(Debug)]
+pub struct EdgeFactors<'a, B: Backend, E: Element> {
+    /// In the order of [`Propagation::forward`].
+    pub forward: &'a Array<B, E>,
+    /// In that of [`Propagation::backward`].
+    pub backward: &'a Array<B, E>,
+    /// Factor of all of them.
+    pub scale: f32,
 }
 
 #[derive(Debug)]
@@ -79,6 +108,90 @@ impl<B: Backend> Propagation<B> {
         let edges = Edges::Graph(DeviceGraph::new(backend, graph)?);
         let degrees = [graph.in_degrees(), graph.out_degrees()];
         Self::of_edges(backend, edges, [&degrees[0], &degrees[1]], norm)
+    }
+
+    /// [`Propagation::new`] with a weight for each edge, in the graph's order. Degrees are sums of weights
+    /// (`gcn_norm` of PyG); the factor of a vertex whose weights add up to 0 is 0.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where there is not a weight for each edge; [`Error::Unsupported`] where one is not finite, or where the
+    /// norm takes the root of a negative sum; [`Error::Driver`] where there is not enough memory.
+    pub fn weighted<E: Element>(
+        backend: &B,
+        graph: &Graph,
+        weights: &[f32],
+        norm: Norm,
+    ) -> Result<Self, Error> {
+        Error::expect(WEIGHTED, "edge weights", graph.edges(), weights.len())?;
+        let (factors, largest) = weights::factors(graph, weights, norm)?;
+        let of_edges = Self::of_edges(
+            backend,
+            Edges::Graph(DeviceGraph::new(backend, graph)?),
+            [&[], &[]],
+            Norm::None,
+        )?;
+        let (values, scale) = weights::scaled::<E>(&factors);
+        let upload = |values: &[E]| Array::from_slice(backend, values, MemoryKind::Graph);
+        let forward = Arc::new(upload(&values)?);
+        let against: Vec<E> = graph
+            .edge_map()
+            .iter()
+            .map(|&edge| values[edge as usize])
+            .collect();
+        let backward = match graph.is_symmetric() && against == values {
+            true => Arc::clone(&forward),
+            false => Arc::new(upload(&against)?),
+        };
+        Ok(Self {
+            largest_degree: largest,
+            weights: Some(Weights {
+                arrays: Box::new([forward, backward]),
+                precision: E::PRECISION,
+                scale,
+            }),
+            ..of_edges
+        })
+    }
+
+    /// [`Propagation::weighted`] where edges have weights, else [`Propagation::new`].
+    ///
+    /// # Errors
+    /// Those of the two.
+    pub fn of_graph<E: Element>(
+        backend: &B,
+        graph: &Graph,
+        weights: Option<&[f32]>,
+        norm: Norm,
+    ) -> Result<Self, Error> {
+        match weights {
+            Some(weights) => Self::weighted::<E>(backend, graph, weights, norm),
+            None => Self::new(backend, graph, norm),
+        }
+    }
+
+    /// What each edge multiplies, of a [weighted](Propagation::weighted) graph.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the weights are kept in another precision.
+    pub fn edge_factors<E: Element>(&self) -> Result<Option<EdgeFactors<'_, B, E>>, Error> {
+        let Some(weights) = &self.weights else {
+            return Ok(None);
+        };
+        match weights.arrays.downcast_ref::<[Arc<Array<B, E>>; 2]>() {
+            Some([forward, backward]) => Ok(Some(EdgeFactors {
+                forward,
+                backward,
+                scale: weights.scale,
+            })),
+            None => Err(Error::Unsupported {
+                operator: WEIGHTED,
+                reason: format!(
+                    "the weights of the edges are kept in {}, and the model computes in {}; make the graph for the model's precision",
+                    weights.precision,
+                    E::PRECISION
+                ),
+            }),
+        }
     }
 
     /// Copies `block` and the factors of `norm` to the backend: the graph of one layer of a model.
@@ -154,6 +267,7 @@ impl<B: Backend> Propagation<B> {
             column_scale,
             row_divisor,
             largest_degree: rows.iter().copied().max().unwrap_or(0),
+            weights: None,
         })
     }
 
@@ -162,7 +276,21 @@ impl<B: Backend> Propagation<B> {
     ///
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
-    pub(crate) fn counted(backend: &B, counts: &GraphCounts, norm: Norm) -> Result<Self, Error> {
+    pub(crate) fn counted<E: Element>(
+        backend: &B,
+        counts: &GraphCounts,
+        norm: Norm,
+    ) -> Result<Self, Error> {
+        let norm = if counts.weighted { Norm::None } else { norm };
+        let weights = |()| {
+            let values = || Array::<B, E>::zeros(backend, counts.forward.edges, MemoryKind::Graph);
+            // Whether weights are symmetric is not known.
+            Ok::<_, Error>(Weights {
+                arrays: Box::new([Arc::new(values()?), Arc::new(values()?)]),
+                precision: E::PRECISION,
+                scale: 1.0,
+            })
+        };
         let factors = || {
             Array::zeros(backend, counts.vertices(), MemoryKind::Graph)
                 .map(|factors| Some(Arc::new(factors)))
@@ -187,6 +315,7 @@ impl<B: Backend> Propagation<B> {
             column_scale,
             row_divisor,
             largest_degree: counts.forward.longest,
+            weights: counts.weighted.then_some(()).map(weights).transpose()?,
         })
     }
 

@@ -128,7 +128,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         let (vertices, kind) = (counts.vertices(), MemoryKind::Features);
         let numbers = || Array::zeros(backend, vertices, kind);
         Ok(Self(Arc::new(Task {
-            graphs: vec![Propagation::counted(backend, counts, norm)?],
+            graphs: vec![Propagation::counted::<E>(backend, counts, norm)?],
             features: Matrix::zeros(backend, vertices, features, kind)?,
             labels: numbers()?,
             splits: numbers()?,

@@ -1,0 +1,133 @@
+//! Weights of edges and the degree norm that follows from them.
+
+use super::Norm;
+use crate::error::Error;
+use crate::graph::Graph;
+use crate::tensor::Element;
+
+/// `r[i] · w(i,j) · c[j]` of every edge, and the largest sum of magnitudes that a row has, rounded up.
+pub(super) fn factors(
+    graph: &Graph,
+    weights: &[f32],
+    norm: Norm,
+) -> Result<(Vec<f32>, u32), Error> {
+    let refuse = |reason: String| Error::Unsupported {
+        operator: "Propagation::weighted",
+        reason,
+    };
+    if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
+        return Err(refuse(format!(
+            "the weight of edge {at} ({} hears {}) is {}; weights are finite numbers",
+            graph.rows()[at],
+            graph.cols()[at],
+            weights[at]
+        )));
+    }
+    let mut sums = [(); 2].map(|()| vec![0.0_f64; graph.vertices()]);
+    let mut largest = 0.0_f64;
+    for row in 0..graph.vertices() {
+        let range = graph.csr().row_range(row);
+        let mut size = 0.0;
+        for edge in range {
+            let weight = f64::from(weights[edge]);
+            sums[0][row] += weight;
+            sums[1][graph.cols()[edge] as usize] += weight;
+            size += weight.abs();
+        }
+        largest = largest.max(size);
+    }
+    let inverse = |sum: f64| if sum == 0.0 { 0.0 } else { 1.0 / sum };
+    let root = |sums: &[f64]| {
+        let negative = sums.iter().position(|&sum| sum < 0.0);
+        match negative {
+            Some(vertex) => Err(refuse(format!(
+                "the weights of the edges of vertex {vertex} add up to {}, and the symmetric norm takes the root of that; use \
+                 weights that are not negative, another norm, or none of the weights",
+                sums[vertex]
+            ))),
+            None => Ok(sums.iter().map(|&sum| inverse(sum).sqrt()).collect()),
+        }
+    };
+    let ones = || vec![1.0_f64; graph.vertices()];
+    let [rows, columns]: [Vec<f64>; 2] = match norm {
+        Norm::Both => [root(&sums[0])?, root(&sums[1])?],
+        Norm::Right => [sums[0].iter().map(|&sum| inverse(sum)).collect(), ones()],
+        Norm::Left => [ones(), sums[1].iter().map(|&sum| inverse(sum)).collect()],
+        Norm::None => [ones(), ones()],
+    };
+    let (row_ids, column_ids) = (graph.rows().iter(), graph.cols().iter());
+    let factors = row_ids.zip(column_ids).zip(weights);
+    let factors = factors.map(|((&row, &column), &weight)| {
+        (rows[row as usize] * f64::from(weight) * columns[column as usize]) as f32
+    });
+    Ok((factors.collect(), largest.ceil() as u32))
+}
+
+/// The factors as elements of which none overflows, and the power of two that they were divided by.
+pub(super) fn scaled<E: Element>(factors: &[f32]) -> (Vec<E>, f32) {
+    let largest = factors
+        .iter()
+        .fold(0.0_f32, |most, factor| most.max(factor.abs()));
+    // To from 2¹⁴ to 2¹⁵: the upper end of half. Floats and bfloats are as precise anywhere.
+    let power = match E::PRECISION {
+        crate::tensor::Precision::Half if largest > 0.0 => {
+            (largest.log2().floor() as i32 - 14).clamp(-100, 100)
+        }
+        _ => 0,
+    };
+    let scale = 2.0_f32.powi(power);
+    let element = |factor: &f32| E::from_f32(factor / scale);
+    (factors.iter().map(element).collect(), scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::f16;
+
+    fn graph() -> Graph {
+        Graph::from_edges(3, &[0, 0, 1, 2], &[0, 1, 0, 2]).expect("a graph")
+    }
+
+    #[test]
+    fn the_symmetric_norm_is_that_of_sums_of_weights() {
+        // By hand: sums of rows 4, 3, 0.25, of columns 4, 3, 0.25.
+        let (factors, largest) = factors(&graph(), &[1.0, 3.0, 3.0, 0.25], Norm::Both).unwrap();
+        let expected = [0.25, 3.0 / 12.0_f32.sqrt(), 3.0 / 12.0_f32.sqrt(), 1.0];
+        for (factor, expected) in factors.iter().zip(expected) {
+            assert!((factor - expected).abs() < 1e-6, "{factor} {expected}");
+        }
+        assert_eq!(largest, 4);
+    }
+
+    #[test]
+    fn means_may_have_weights_of_both_signs_and_sums_of_zero() {
+        let (factors, _) = factors(&graph(), &[2.0, -2.0, -4.0, 5.0], Norm::Right).unwrap();
+        assert_eq!(factors, [0.0, 0.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn what_has_no_root_is_refused() {
+        let refused = |weights| {
+            factors(&graph(), weights, Norm::Both)
+                .unwrap_err()
+                .to_string()
+        };
+        let told = refused(&[1.0, -3.0, 3.0, 1.0]);
+        assert!(told.contains("edges of vertex 0 add up to -2"), "{told}");
+        let told = refused(&[1.0, f32::NAN, 3.0, 1.0]);
+        assert!(told.contains("edge 1 (0 hears 1) is NaN"), "{told}");
+    }
+
+    #[test]
+    fn halves_keep_their_digits_whatever_the_size_of_the_weights() {
+        for size in [1e-30_f32, 1e-5, 1.0, 1e30] {
+            let (values, scale) = scaled::<f16>(&[size, -0.3 * size, 1e-5 * size]);
+            for (value, expected) in values.iter().zip([size, -0.3 * size, 1e-5 * size]) {
+                let error = (value.to_f32() * scale / expected - 1.0).abs();
+                assert!(error < 5e-4, "{value} · {scale} of {expected}");
+            }
+        }
+        assert_eq!(scaled::<f16>(&[0.0]).1, 1.0);
+    }
+}
