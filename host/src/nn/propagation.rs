@@ -67,12 +67,15 @@ pub struct Propagation<B: Backend> {
 #[derive(Debug)]
 enum Edges<B: Backend> {
     Graph(DeviceGraph<B>),
-    Block {
-        block: Block<B>,
-        host: Csr,
-        /// See [`Propagation::square`].
-        square: OnceLock<Block<B>>,
-    },
+    Block(Box<BlockEdges<B>>),
+}
+
+#[derive(Debug)]
+struct BlockEdges<B: Backend> {
+    block: Block<B>,
+    host: Csr,
+    /// See [`Propagation::square`].
+    square: OnceLock<Block<B>>,
 }
 
 impl<B: Backend> Propagation<B> {
@@ -115,11 +118,12 @@ impl<B: Backend> Propagation<B> {
         let (destinations, sources) = (block.destinations(), block.sources());
         Error::expect(NAME, "degrees of destinations", destinations, rows.len())?;
         Error::expect(NAME, "degrees of sources", sources, columns.len())?;
-        let edges = Edges::Block {
+        let edges = BlockEdges {
             block: Block::new(backend, block)?,
             host: csr.clone(),
             square: OnceLock::new(),
         };
+        let edges = Edges::Block(Box::new(edges));
         Self::of_edges(backend, edges, [rows, columns], norm)
     }
 
@@ -203,7 +207,7 @@ impl<B: Backend> Propagation<B> {
     pub fn forward(&self) -> &Adjacency<B> {
         match &self.edges {
             Edges::Graph(graph) => graph.forward(),
-            Edges::Block { block, .. } => block.forward(),
+            Edges::Block(of) => of.block.forward(),
         }
     }
 
@@ -211,7 +215,7 @@ impl<B: Backend> Propagation<B> {
     pub fn backward(&self) -> &Adjacency<B> {
         match &self.edges {
             Edges::Graph(graph) => graph.backward(),
-            Edges::Block { block, .. } => block.backward(),
+            Edges::Block(of) => of.block.backward(),
         }
     }
 
@@ -224,7 +228,7 @@ impl<B: Backend> Propagation<B> {
     pub fn square(&self, backend: &B) -> Result<[&Adjacency<B>; 2], Error> {
         let (host, square) = match &self.edges {
             Edges::Graph(graph) => return Ok([graph.forward(), graph.backward()]),
-            Edges::Block { host, square, .. } => (host, square),
+            Edges::Block(of) => (&of.host, &of.square),
         };
         let square = match square.get() {
             Some(square) => square,
