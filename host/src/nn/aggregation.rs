@@ -34,7 +34,7 @@ impl Aggregation {
         let columns = graph.column_scale().filter(|_| !scaled);
         let factors = graph.edge_factors()?;
         let of_edges = factors.map(|it| (it.forward, it.scale));
-        let op = self.op((columns, graph.row_scale()), of_edges, epilogue)?;
+        let op = self.op([columns, graph.row_scale()], of_edges, epilogue)?;
         ops::spmm(at.backend, graph.forward(), &op, x, y)
     }
 
@@ -55,14 +55,14 @@ impl Aggregation {
         let rows = graph.row_scale().filter(|_| !scaled);
         let factors = graph.edge_factors()?;
         let of_edges = factors.map(|it| (it.backward, it.scale));
-        let op = self.op((rows, graph.column_scale()), of_edges, epilogue)?;
+        let op = self.op([rows, graph.column_scale()], of_edges, epilogue)?;
         ops::spmm(at.backend, graph.backward(), &op, d, dx)
     }
 
     /// The SpMM with these factors of columns and of rows, or with these of edges and a power of two.
     fn op<'a, B: Backend, E: Element>(
         self,
-        (columns, rows): (Option<&'a Array<B, f32>>, Option<&'a Array<B, f32>>),
+        [columns, rows]: [Option<&'a Array<B, f32>>; 2],
         of_edges: Option<(&'a Array<B, E>, f32)>,
         epilogue: SpmmEpilogue<'a, B, E>,
     ) -> Result<Spmm<'a, B, E>, Error> {
