@@ -21,7 +21,7 @@ param_struct! {
         pub labels: DevicePtr<u32>,
         /// For `count_correct` only: 0, 1, 2 or [`NO_TARGET`] for each row.
         pub splits: DevicePtr<u32>,
-        /// Words of the optimiser's state: see [`state`]. For `cross_entropy` only.
+        /// Words of the optimiser's state: see [`crate::optimizer::state`]. For `cross_entropy` only.
         pub state: DevicePtr<u32>,
         /// Four words a CTA: written by the first kernel, read by the reduction.
         pub partials: DevicePtr<u32>,

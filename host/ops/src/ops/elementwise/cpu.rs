@@ -85,7 +85,7 @@ impl ElementwiseOperators for Cpu {
         Ok(())
     }
 
-    /// Blocks of [`SUM_ROWS`] rows, then the blocks, each in order.
+    /// Sums of blocks of rows, then of the blocks, each in order.
     fn column_sums<E: Element>(
         &self,
         operands: Checked<ColumnSumsOperands<'_, Self, E>>,
