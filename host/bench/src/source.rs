@@ -4,8 +4,8 @@ use crate::failure::Failure;
 use crate::room;
 use clap::Args;
 use halfgnn::data::{
-    DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions, Progress,
-    Recipe, RecipeError, SplitRule, locate,
+    DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions, Origin,
+    Preparation, Progress, Recipe, RecipeError, SplitRule, locate,
 };
 use halfgnn::graph::Graph;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -154,15 +154,22 @@ impl OpenArgs {
             )
         };
         let mut dataset = dataset;
+        let done = &mut dataset.preparations;
         if self.self_loops {
+            let before = dataset.graph.edges();
             dataset.graph = dataset.graph.with_self_loops().map_err(in_graph)?;
+            let added = dataset.graph.edges() - before;
+            done.push(Preparation::self_loops(added, Origin::Option));
         }
         if self.normalize_features == Some(true) {
-            dataset.features.normalize_rows();
+            let rows = dataset.features.normalize_rows();
+            done.push(Preparation::normalized(rows, Origin::Option));
         }
         if let Some(rule) = self.split {
             let splits = rule.split(&dataset.labels, self.data_seed);
             (dataset.train, dataset.val, dataset.test) = (splits.train, splits.val, splits.test);
+            done.retain(|step| step.of != "splits");
+            done.push(Preparation::split(rule, self.data_seed, Origin::Option));
         }
         Ok(dataset)
     }

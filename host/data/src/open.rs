@@ -19,7 +19,7 @@ use super::read::raw_csr;
 use super::read::{edge_list, matrix_market};
 #[cfg(feature = "numpy")]
 use super::read::{gnn_benchmark, reddit, scipy};
-use super::{Dataset, Features, SplitRule, Splits};
+use super::{Dataset, Features, Origin, Preparation, SplitRule, Splits};
 use halfgnn_graph::Graph;
 
 /// How to open a file.
@@ -57,16 +57,26 @@ impl OpenOptions {
         self.progress.as_deref().unwrap_or(&Silent)
     }
 
-    /// The graph with the edges that were asked for.
-    fn complete(&self, mut graph: Graph) -> Result<Graph, DataProblem> {
+    /// The graph with the edges that were asked for, and what was done for that.
+    fn complete(&self, mut graph: Graph) -> Result<(Graph, Vec<Preparation>), DataProblem> {
         let refuse = |error| DataProblem::graph("edges", error);
+        let mut done = Vec::new();
         if self.undirected && !graph.is_symmetric() {
+            let before = graph.edges();
             graph = graph.to_undirected().map_err(refuse)?;
+            let what = format!(
+                "the reverse of each added where there was none: {before} became {}",
+                graph.edges()
+            );
+            done.push(Preparation::new("edges", what, Origin::Option));
         }
         if self.self_loops {
+            let before = graph.edges();
             graph = graph.with_self_loops().map_err(refuse)?;
+            let added = graph.edges() - before;
+            done.push(Preparation::self_loops(added, Origin::Option));
         }
-        Ok(graph)
+        Ok((graph, done))
     }
 }
 
@@ -94,31 +104,54 @@ pub(super) struct Parts {
     pub splits: Option<Splits>,
     /// Whether features count words, and are customarily divided by their sums.
     pub are_counts: bool,
+    /// What the reader did beside reading.
+    pub done: Vec<Preparation>,
 }
 
 impl Parts {
     fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
+        let mut done = self.done;
         if options.normalize_features.unwrap_or(self.are_counts) {
-            self.features.normalize_rows();
+            let rows = self.features.normalize_rows();
+            let by = match options.normalize_features {
+                Some(_) => Origin::Option,
+                None => Origin::Default,
+            };
+            if rows > 0 {
+                done.push(Preparation::normalized(rows, by));
+            }
         }
-        let splits = match (self.splits, options.split) {
-            (Some(splits), None) => splits,
-            (_, rule) => rule
-                .unwrap_or_default()
-                .split(&self.labels, options.split_seed),
+        let (splits, split) = match (self.splits, options.split) {
+            (Some(splits), None) => {
+                let split = Preparation::new("splits", "as they stand there", Origin::File);
+                (splits, split)
+            }
+            (_, rule) => {
+                let by = rule.map_or(Origin::Default, |_| Origin::Option);
+                let (rule, seed) = (rule.unwrap_or_default(), options.split_seed);
+                let split = Preparation::split(rule, seed, by);
+                (rule.split(&self.labels, seed), split)
+            }
         };
+        done.push(split);
         let edges = self.graph.edges();
-        let graph = options.complete(self.graph)?;
+        let (graph, added) = options.complete(self.graph)?;
+        done.extend(added);
         if graph.edges() != edges
             && let Some(weights) = self.edge_weights.take()
             && weights.iter().any(|&weight| weight != 1.0)
         {
             tracing::warn!("edges were added, so the edge weights of the file are left out");
         }
+        if self.edge_weights.is_some() {
+            let what = "their weights are read, and used by no model: all edges count the same";
+            done.push(Preparation::new("edges", what, Origin::File));
+        }
         let dataset = Dataset::new("", graph, self.features, self.labels, splits)
             .map_err(DataError::into_problem)?;
         Ok(Dataset {
             edge_weights: self.edge_weights,
+            preparations: done,
             ..dataset
         })
     }
@@ -147,7 +180,9 @@ impl Dataset {
             layout,
             progress,
         };
-        let (parts, name) = match Place::of(path, options.format).map_err(in_file)? {
+        let place = Place::of(path, options.format).map_err(in_file)?;
+        let source = format!("{}, read as {}", path.display(), place.format());
+        let (mut parts, name) = match place {
             Place::File(format) => {
                 let parts = Input::open(path, progress).and_then(|input| labelled(input, format));
                 (parts.map_err(in_file)?, name_of(path))
@@ -171,6 +206,8 @@ impl Dataset {
                 name,
             ),
         };
+        let source = Preparation::new("source", source, Origin::File);
+        parts.done.insert(0, source);
         let dataset = parts.into_dataset(options).map_err(in_file)?;
         Ok(Self { name, ..dataset })
     }
@@ -249,7 +286,8 @@ impl OpenGraph for Graph {
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?.graph
             }
         };
-        options.complete(graph).map_err(in_file)
+        let (graph, _) = options.complete(graph).map_err(in_file)?;
+        Ok(graph)
     }
 
     fn read_from(
@@ -258,7 +296,8 @@ impl OpenGraph for Graph {
     ) -> Result<Self, DataProblem> {
         let mut input = Input::new(source, options.progress())?;
         let format = format_of(&mut input, options)?;
-        options.complete(bare(input, format, options)?)
+        let (graph, _) = options.complete(bare(input, format, options)?)?;
+        Ok(graph)
     }
 }
 

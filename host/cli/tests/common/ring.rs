@@ -7,8 +7,10 @@ use std::process::Command;
 
 /// The arrays of a gnn-benchmark file: two classes on a ring, told apart by their first feature.
 pub struct Ring {
-    /// Features of a vertex: one of them is 1.
+    /// Features of a vertex: one of them is not 0.
     pub features: i64,
+    /// What that is, of each vertex.
+    pub values: Vec<f32>,
     pub columns: Vec<i32>,
     pub labels: Vec<i64>,
     pub train: Vec<i64>,
@@ -23,6 +25,7 @@ impl Ring {
         let neighbours = |v: i32| [(v + VERTICES - 1) % VERTICES, (v + 1) % VERTICES];
         Self {
             features: 3,
+            values: vec![1.0; VERTICES as usize],
             columns: (0..VERTICES).flat_map(neighbours).collect(),
             labels: (0..VERTICES.into()).map(|v| v / 20).collect(),
             train: vec![2, 5, 8, 22, 25, 28],
@@ -75,7 +78,7 @@ impl Ring {
         add("adj_indices", "<i4", 2 * n, ints(&self.columns));
         add("adj_indptr", "<i4", n + 1, ints(&adj_offsets));
         add("adj_shape", "<i8", 2, longs(&[VERTICES.into(); 2]));
-        add("attr_data", "<f4", n, floats(&vec![1.0; n]));
+        add("attr_data", "<f4", n, floats(&self.values));
         add("attr_indices", "<i4", n, ints(&attr_columns));
         add("attr_indptr", "<i4", n + 1, ints(&attr_offsets));
         add(
