@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::ValueEnum;
+use halfgnn::data::{Origin, Preparation};
 use halfgnn::graph::reorder::{Permutation, by_degree, louvain};
 use halfgnn::graph::{Graph, GraphError};
 use std::time::Instant;
@@ -26,6 +27,15 @@ pub struct Reordered<T> {
 }
 
 impl ReorderName {
+    /// That a dataset was brought into this order.
+    pub fn preparation(self) -> Preparation {
+        let by = match self {
+            ReorderName::Degree => "vertices renamed by degree, those of many edges first",
+            ReorderName::Louvain => "vertices renamed by Louvain's communities",
+        };
+        Preparation::new("order", by, Origin::Option)
+    }
+
     /// Finds the order of `graph`, called `label`, and gives what belongs to its vertices that order.
     pub fn apply<T>(
         self,

@@ -4,8 +4,8 @@ use crate::failure::Failure;
 use crate::room;
 use clap::Args;
 use halfgnn::data::{
-    DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions, Progress,
-    Recipe, RecipeError, SplitRule, locate,
+    DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions, Origin,
+    Preparation, Progress, Recipe, RecipeError, SplitRule, locate,
 };
 use halfgnn::graph::Graph;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -52,6 +52,9 @@ pub struct OpenArgs {
     /// Add a self-loop to every vertex that has none
     #[arg(long, help_heading = "Reading")]
     pub self_loops: bool,
+    /// Leave the weights of edges out, which models otherwise use
+    #[arg(long, help_heading = "Reading")]
+    pub ignore_edge_weights: bool,
     /// Divide each row of features by its sum, or do not; bags of words are divided unless this says `false`
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Reading")]
     pub normalize_features: Option<bool>,
@@ -95,6 +98,7 @@ impl OpenArgs {
         options.format = self.format;
         options.undirected = self.undirected;
         options.self_loops = self.self_loops;
+        options.ignore_edge_weights = self.ignore_edge_weights;
         options.normalize_features = self.normalize_features;
         options.split = self.split;
         options.split_seed = self.data_seed;
@@ -154,15 +158,22 @@ impl OpenArgs {
             )
         };
         let mut dataset = dataset;
+        let done = &mut dataset.preparations;
         if self.self_loops {
+            let before = dataset.graph.edges();
             dataset.graph = dataset.graph.with_self_loops().map_err(in_graph)?;
+            let added = dataset.graph.edges() - before;
+            done.push(Preparation::self_loops(added, Origin::Option));
         }
         if self.normalize_features == Some(true) {
-            dataset.features.normalize_rows();
+            let rows = dataset.features.normalize_rows();
+            done.push(Preparation::normalized(rows, Origin::Option));
         }
         if let Some(rule) = self.split {
             let splits = rule.split(&dataset.labels, self.data_seed);
             (dataset.train, dataset.val, dataset.test) = (splits.train, splits.val, splits.test);
+            done.retain(|step| step.of != "splits");
+            done.push(Preparation::split(rule, self.data_seed, Origin::Option));
         }
         Ok(dataset)
     }

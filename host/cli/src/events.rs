@@ -6,7 +6,7 @@ use crate::json::JsonLines;
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
 use halfgnn::backend::{MemoryKind, MemoryReport};
-use halfgnn::data::Dataset;
+use halfgnn::data::{Dataset, Preparation};
 use halfgnn::ops::Scaling;
 use halfgnn::train::{EpochReport, RunSummary, Split, Status};
 use serde::Serialize;
@@ -34,6 +34,8 @@ pub enum Event<'a> {
         features: usize,
         /// Its classes.
         classes: usize,
+        /// Where it came from, and what was done to it.
+        preparation: Vec<Prepared<'a>>,
         /// The model's name.
         model: &'a str,
         /// `half` or `float`.
@@ -126,6 +128,27 @@ pub enum Event<'a> {
     },
 }
 
+/// One thing that was done to a dataset, or decided about it.
+#[derive(Serialize)]
+pub struct Prepared<'a> {
+    /// `source`, `edges`, `self-loops`, `features`, `labels`, `splits` or `order`.
+    of: &'static str,
+    /// What was done, in words.
+    what: &'a str,
+    /// Who asked for it: `file`, `recipe`, `default`, `option`, `model` or `checkpoint`.
+    by: &'static str,
+}
+
+impl<'a> From<&'a Preparation> for Prepared<'a> {
+    fn from(step: &'a Preparation) -> Self {
+        Self {
+            of: step.of,
+            what: &step.what,
+            by: step.by.name(),
+        }
+    }
+}
+
 /// The most bytes of each kind of memory.
 #[derive(Serialize)]
 pub struct PeakByKind {
@@ -168,6 +191,7 @@ impl<'a> Event<'a> {
             edges: dataset.graph.edges(),
             features: dataset.feature_len(),
             classes: dataset.classes,
+            preparation: dataset.preparations.iter().map(Prepared::from).collect(),
             model: plan.label,
             precision: plan.precision.to_string(),
             layers: plan.model.layers,

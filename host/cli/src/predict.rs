@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
 use crate::screen::Page;
-use crate::train::describe;
+use crate::train::{describe, takes_edge_weights, tell_self_loops};
 use clap::Args;
 use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, UploadFeatures};
@@ -73,7 +73,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     // Before anything is computed: that it can be written.
     let refuse = |error| Failure::Input(cannot_write(&args.out, &error));
     drop(file::WholeFile::create(&args.out).map_err(refuse)?);
-    let dataset = args.open.dataset(&args.dataset)?;
+    let mut dataset = args.open.dataset(&args.dataset)?;
     let (features, own) = (dataset.feature_len(), checkpoint.model.features);
     if features != own {
         return Err(Failure::Input(format!(
@@ -82,6 +82,18 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
+    takes_edge_weights(&checkpoint.model, &dataset)?;
+    if dataset.edge_weights.is_some() && !checkpoint.task.edge_weights {
+        return Err(Failure::Input(format!(
+            "{}: its model was trained on edges without weights, and those of {} have some; add --ignore-edge-weights",
+            args.model.display(),
+            dataset.name
+        )));
+    }
+    tell_self_loops(&checkpoint.model, &mut dataset);
+    dataset
+        .preparations
+        .extend(args.reorder.map(ReorderName::preparation));
     page.line(&describe(&dataset));
     let reordered = match args.reorder {
         Some(order) => Some(order.apply(&dataset.name, &dataset.graph, |order| {

@@ -9,8 +9,10 @@ use crate::model::ModelName;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use halfgnn::backend::MemoryKind;
-use halfgnn::data::Dataset;
+use halfgnn::data::{Dataset, Origin, Preparation};
 use halfgnn::device;
+use halfgnn::message::escaped;
+use halfgnn::nn::ModelConfig;
 use halfgnn::ops::AdamHyper;
 use halfgnn::train::{Spread, Status, TrainConfig};
 use halfgnn_bench::room;
@@ -36,9 +38,12 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             dataset.reordered(order)
         })?;
         dataset = reordered.what;
+        dataset.preparations.push(order.preparation());
         reordering = Some(reordered.line);
     }
     let plan = plan(args, &dataset, saving)?;
+    takes_edge_weights(&plan.model, &dataset)?;
+    tell_self_loops(&plan.model, &mut dataset);
     let mut recorder = Recorder::new(args.json.as_deref(), plan.train.epochs, stop)?;
     recorder.draw(curves);
     recorder.screen.line(&describe(&dataset));
@@ -119,9 +124,34 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
     })
 }
 
-/// One line on a dataset.
+/// That the model uses the weights of edges, where there are some.
+pub fn takes_edge_weights(model: &ModelConfig, dataset: &Dataset) -> Result<(), Failure> {
+    match (model.edge_weights(), &dataset.edge_weights) {
+        (Err(reason), Some(_)) => Err(Failure::Input(format!(
+            "the edges of {} have weights, and {reason}; add --ignore-edge-weights, or take another --model",
+            dataset.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Takes note of the self-loops that a model adds to a dataset.
+pub fn tell_self_loops(model: &ModelConfig, dataset: &mut Dataset) {
+    if !model.wants_self_loops() {
+        return;
+    }
+    let csr = dataset.graph.csr();
+    let missing = |&row: &usize| csr.row(row).binary_search(&(row as u32)).is_err();
+    let added = (0..csr.vertices()).filter(missing).count();
+    if added > 0 {
+        let loops = Preparation::self_loops(added, Origin::Model);
+        dataset.preparations.push(loops);
+    }
+}
+
+/// One line on a dataset, and one on each thing that was done to it.
 pub fn describe(dataset: &Dataset) -> String {
-    format!(
+    let mut text = format!(
         "{}: {} vertices, {} edges (largest degree {}), {} features, {} classes; {} vertices to train on, {} to validate, {} to test",
         dataset.name,
         count(dataset.graph.vertices()),
@@ -132,7 +162,12 @@ pub fn describe(dataset: &Dataset) -> String {
         count(dataset.train.len()),
         count(dataset.val.len()),
         count(dataset.test.len()),
-    )
+    );
+    for step in &dataset.preparations {
+        let what = escaped(&step.what);
+        text.push_str(&format!("\n  {:<11} {what} ({})", step.of, step.by.name()));
+    }
+    text
 }
 
 fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {

@@ -83,6 +83,78 @@ fn json_on_stdout_is_nothing_but_json() {
     assert!(text(&output.stderr).contains("test accuracy, best validation epoch"));
 }
 
+/// Who asked for what, as the `start` event says; each is in the lines for people as well.
+fn preparation(mut command: Command) -> Vec<(String, String)> {
+    let output = command
+        .args(["--epochs", "1", "--json", "-"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let start = events(&output.stdout).remove(0);
+    let steps = start["preparation"].as_array().expect("a list").iter();
+    let told = steps.map(|step| {
+        let [of, what, by] = ["of", "what", "by"].map(|key| step[key].as_str().unwrap().to_owned());
+        let shown = text(&output.stderr);
+        let line = |line: &str| {
+            line.trim_start().starts_with(&of) && line.ends_with(&format!("{what} ({by})"))
+        };
+        assert!(shown.lines().any(line), "{step} is not in {shown}");
+        (of, by)
+    });
+    told.collect()
+}
+
+#[test]
+fn what_is_done_to_the_data_is_told_with_who_asked_for_it() {
+    let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|(of, by)| (of.to_string(), by.to_string()))
+            .collect()
+    };
+    let mut ring = Ring::new();
+    ring.values.fill(4.0);
+    let place = place(&ring);
+    assert_eq!(
+        preparation(place.train(&["--reorder", "degree"])),
+        pairs(&[
+            ("source", "file"),
+            ("features", "default"),
+            ("splits", "file"),
+            ("order", "option"),
+            ("self-loops", "model")
+        ])
+    );
+    assert_eq!(
+        preparation(place.train(&["--normalize-features=false", "--self-loops"])),
+        pairs(&[
+            ("source", "file"),
+            ("splits", "file"),
+            ("self-loops", "option")
+        ])
+    );
+    let made = |more: &[&str]| {
+        let base = [
+            "train",
+            "--device",
+            "cpu",
+            "--dataset",
+            "blocks:64",
+            "--model",
+            "sage",
+        ];
+        preparation(halfgnn(&[&base, more].concat()))
+    };
+    assert_eq!(
+        made(&[]),
+        pairs(&[("source", "recipe"), ("splits", "recipe")])
+    );
+    assert_eq!(
+        made(&["--split", "fractions:0.5,0.2"]),
+        pairs(&[("source", "recipe"), ("splits", "option")])
+    );
+}
+
 #[test]
 fn a_seed_repeats_and_precision_is_as_asked() {
     let place = place(&Ring::new());

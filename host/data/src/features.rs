@@ -227,21 +227,22 @@ impl Features {
     }
 
     /// Divides each row by the sum of its numbers where that is more than 1: the customary preparation of bags of
-    /// words (Cora, Citeseer), after which each row that has words sums to 1.
-    pub fn normalize_rows(&mut self) {
+    /// words (Cora, Citeseer), after which each row that has words sums to 1. Tells how many rows were divided.
+    pub fn normalize_rows(&mut self) -> usize {
         let divide = |row: &mut [f32]| {
             let sum: f64 = row.iter().copied().map(f64::from).sum();
             let divisor = sum.max(1.0) as f32;
             row.iter_mut().for_each(|value| *value /= divisor);
+            usize::from(divisor > 1.0)
         };
         match self {
-            Self::Dense(dense) => dense.values.par_chunks_mut(dense.len).for_each(divide),
-            Self::Sparse(sparse) => {
-                (0..sparse.offsets.len() - 1).for_each(|vertex| {
+            Self::Dense(dense) => dense.values.par_chunks_mut(dense.len).map(divide).sum(),
+            Self::Sparse(sparse) => (0..sparse.offsets.len() - 1)
+                .map(|vertex| {
                     let range = sparse.range(vertex);
-                    divide(&mut sparse.values[range]);
-                });
-            }
+                    divide(&mut sparse.values[range])
+                })
+                .sum(),
         }
     }
 }
@@ -318,8 +319,7 @@ mod tests {
         let expected = [0.25, 0.0, 0.75, 0.0, 0.0, 0.0, -1.0, 0.75, 0.0];
         let mut features = sparse();
         let mut dense = Features::dense(3, features.to_dense().unwrap()).unwrap();
-        features.normalize_rows();
-        dense.normalize_rows();
+        assert_eq!((features.normalize_rows(), dense.normalize_rows()), (1, 1));
         assert_eq!(features.to_dense().unwrap(), expected);
         assert_eq!(dense.to_dense().unwrap(), expected);
     }

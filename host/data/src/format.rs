@@ -155,7 +155,8 @@ pub(super) enum Place {
 }
 
 impl Place {
-    fn format(&self) -> Format {
+    /// The format of what is there.
+    pub fn format(&self) -> Format {
         match self {
             Self::File(format) => *format,
             #[cfg(feature = "ogb")]

@@ -51,6 +51,7 @@ mod input;
 mod known;
 pub mod message;
 mod open;
+mod preparation;
 mod read;
 mod recipe;
 mod reordered;
@@ -70,6 +71,7 @@ pub use half_range::HalfRange;
 pub use input::Progress;
 pub use known::{DATA_VARIABLE, Known, locate};
 pub use open::{OpenGraph, OpenOptions};
+pub use preparation::{Origin, Preparation};
 pub use recipe::{Demand, Recipe, RecipeError};
 pub use splits::{SplitRule, Splits};
 pub use synthetic::Synthetic;
@@ -106,6 +108,8 @@ pub struct Dataset {
     pub val: Vec<u32>,
     /// The vertices that tell how good the model is.
     pub test: Vec<u32>,
+    /// Where it came from, and what was done to it since, in that order.
+    pub preparations: Vec<Preparation>,
 }
 
 impl Dataset {
@@ -135,6 +139,7 @@ impl Dataset {
                     train,
                     val,
                     test,
+                    preparations: Vec::new(),
                 })
             }
             Err(problem) => Err(DataError::new(name, problem)),

@@ -19,7 +19,7 @@ use super::read::raw_csr;
 use super::read::{edge_list, matrix_market};
 #[cfg(feature = "numpy")]
 use super::read::{gnn_benchmark, reddit, scipy};
-use super::{Dataset, Features, SplitRule, Splits};
+use super::{Dataset, Features, Origin, Preparation, SplitRule, Splits};
 use halfgnn_graph::{AddedWeight, Graph};
 
 /// How to open a file.
@@ -44,6 +44,8 @@ pub struct OpenOptions {
     pub undirected: bool,
     /// Whether every vertex without a self-loop gets one. (Models that want self-loops add them themselves.)
     pub self_loops: bool,
+    /// Whether weights of edges are left out, so that all edges count the same.
+    pub ignore_edge_weights: bool,
     /// How to split; `None` for the splits of the file, and [`SplitRule::default`] where it has none.
     pub split: Option<SplitRule>,
     /// The seed of splits that are made.
@@ -57,14 +59,15 @@ impl OpenOptions {
         self.progress.as_deref().unwrap_or(&Silent)
     }
 
-    /// The graph with the edges that were asked for, and its weights with theirs: of an edge the other way that of the edge,
-    /// of a self-loop 1.
+    /// The graph with the edges that were asked for, what was done for that, and its weights with theirs: of an edge the other
+    /// way that of the edge, of a self-loop 1.
     fn complete(
         &self,
         mut graph: Graph,
         weights: &mut Option<Vec<f32>>,
-    ) -> Result<Graph, DataProblem> {
+    ) -> Result<(Graph, Vec<Preparation>), DataProblem> {
         let refuse = |error| DataProblem::graph("edges", error);
+        let mut done = Vec::new();
         let carry = |graph: &Graph, edited: &Graph, weights: &mut Option<Vec<f32>>, added| {
             let carried = weights
                 .as_ref()
@@ -75,14 +78,22 @@ impl OpenOptions {
         if self.undirected && !graph.is_symmetric() {
             let edited = graph.to_undirected().map_err(refuse)?;
             carry(&graph, &edited, weights, AddedWeight::OfReverse)?;
+            let what = format!(
+                "the reverse of each added where there was none: {} became {}",
+                graph.edges(),
+                edited.edges()
+            );
             graph = edited;
+            done.push(Preparation::new("edges", what, Origin::Option));
         }
         if self.self_loops {
             let edited = graph.with_self_loops().map_err(refuse)?;
             carry(&graph, &edited, weights, AddedWeight::Value(1.0))?;
+            let added = edited.edges() - graph.edges();
             graph = edited;
+            done.push(Preparation::self_loops(added, Origin::Option));
         }
-        Ok(graph)
+        Ok((graph, done))
     }
 }
 
@@ -93,6 +104,7 @@ impl std::fmt::Debug for OpenOptions {
             .field("normalize_features", &self.normalize_features)
             .field("undirected", &self.undirected)
             .field("self_loops", &self.self_loops)
+            .field("ignore_edge_weights", &self.ignore_edge_weights)
             .field("split", &self.split)
             .field("split_seed", &self.split_seed)
             .field("progress", &self.progress.is_some())
@@ -110,24 +122,52 @@ pub(super) struct Parts {
     pub splits: Option<Splits>,
     /// Whether features count words, and are customarily divided by their sums.
     pub are_counts: bool,
+    /// What the reader did beside reading.
+    pub done: Vec<Preparation>,
 }
 
 impl Parts {
     fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
+        let mut done = self.done;
         if options.normalize_features.unwrap_or(self.are_counts) {
-            self.features.normalize_rows();
+            let rows = self.features.normalize_rows();
+            let by = match options.normalize_features {
+                Some(_) => Origin::Option,
+                None => Origin::Default,
+            };
+            if rows > 0 {
+                done.push(Preparation::normalized(rows, by));
+            }
         }
-        let splits = match (self.splits, options.split) {
-            (Some(splits), None) => splits,
-            (_, rule) => rule
-                .unwrap_or_default()
-                .split(&self.labels, options.split_seed),
+        let (splits, split) = match (self.splits, options.split) {
+            (Some(splits), None) => {
+                let split = Preparation::new("splits", "as they stand there", Origin::File);
+                (splits, split)
+            }
+            (_, rule) => {
+                let by = rule.map_or(Origin::Default, |_| Origin::Option);
+                let (rule, seed) = (rule.unwrap_or_default(), options.split_seed);
+                let split = Preparation::split(rule, seed, by);
+                (rule.split(&self.labels, seed), split)
+            }
         };
-        let graph = options.complete(self.graph, &mut self.edge_weights)?;
+        done.push(split);
+        if let Some(weights) = &self.edge_weights {
+            done.push(Preparation::edge_weights(
+                weights,
+                options.ignore_edge_weights,
+            ));
+        }
+        if options.ignore_edge_weights {
+            self.edge_weights = None;
+        }
+        let (graph, added) = options.complete(self.graph, &mut self.edge_weights)?;
+        done.extend(added);
         let dataset = Dataset::new("", graph, self.features, self.labels, splits)
             .map_err(DataError::into_problem)?;
         Ok(Dataset {
             edge_weights: self.edge_weights,
+            preparations: done,
             ..dataset
         })
     }
@@ -156,7 +196,9 @@ impl Dataset {
             layout,
             progress,
         };
-        let (parts, name) = match Place::of(path, options.format).map_err(in_file)? {
+        let place = Place::of(path, options.format).map_err(in_file)?;
+        let source = format!("{}, read as {}", path.display(), place.format());
+        let (mut parts, name) = match place {
             Place::File(format) => {
                 let parts = Input::open(path, progress).and_then(|input| labelled(input, format));
                 (parts.map_err(in_file)?, name_of(path))
@@ -180,6 +222,8 @@ impl Dataset {
                 name,
             ),
         };
+        let source = Preparation::new("source", source, Origin::File);
+        parts.done.insert(0, source);
         let dataset = parts.into_dataset(options).map_err(in_file)?;
         Ok(Self { name, ..dataset })
     }
@@ -258,7 +302,8 @@ impl OpenGraph for Graph {
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?.graph
             }
         };
-        options.complete(graph, &mut None).map_err(in_file)
+        let (graph, _) = options.complete(graph, &mut None).map_err(in_file)?;
+        Ok(graph)
     }
 
     fn read_from(
@@ -267,7 +312,8 @@ impl OpenGraph for Graph {
     ) -> Result<Self, DataProblem> {
         let mut input = Input::new(source, options.progress())?;
         let format = format_of(&mut input, options)?;
-        options.complete(bare(input, format, options)?, &mut None)
+        let (graph, _) = options.complete(bare(input, format, options)?, &mut None)?;
+        Ok(graph)
     }
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub use demand::Demand;
 
 use super::synthetic::ClassFeatures;
-use super::{DataError, DataProblem, Dataset, SplitRule, Synthetic};
+use super::{DataError, DataProblem, Dataset, Origin, Preparation, SplitRule, Synthetic};
 use halfgnn_graph::generate::{BlockModel, Grid, Rmat, StarOfHubs};
 use halfgnn_graph::{Graph, GraphError};
 
@@ -118,7 +118,11 @@ impl Recipe {
             val: 200,
         };
         match *self {
-            Self::Synthetic => Synthetic::default().generate(seed),
+            Self::Synthetic => {
+                let mut dataset = Synthetic::default().generate(seed)?;
+                dataset.preparations.insert(0, self.source(seed));
+                Ok(dataset)
+            }
             Self::RedditLike { scale } => {
                 let (graph, classes) = reddit_like(scale)
                     .generate(seed)
@@ -190,7 +194,16 @@ impl Recipe {
             .map_err(|problem| DataError::new(&name, problem))?;
         let labels = features.labels(classes, seed);
         let splits = split.split(&labels, seed);
-        Dataset::new(name, graph, made, labels, splits)
+        let split = Preparation::split(split, seed, Origin::Recipe);
+        let mut dataset = Dataset::new(name, graph, made, labels, splits)?;
+        dataset.preparations = vec![self.source(seed), split];
+        Ok(dataset)
+    }
+
+    /// Where a dataset of `seed` came from.
+    fn source(&self, seed: u64) -> Preparation {
+        let what = format!("{self}, made from seed {seed}");
+        Preparation::new("source", what, Origin::Recipe)
     }
 
     fn refuse(&self, error: GraphError) -> DataError {

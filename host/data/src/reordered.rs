@@ -27,6 +27,7 @@ impl Dataset {
             train: renamed(&self.train),
             val: renamed(&self.val),
             test: renamed(&self.test),
+            preparations: self.preparations.clone(),
         })
     }
 }

@@ -3,7 +3,7 @@
 use halfgnn_contract::rng;
 use rayon::prelude::*;
 
-use super::{DataError, DataProblem, Dataset, Features, Splits};
+use super::{DataError, DataProblem, Dataset, Features, Origin, Preparation, SplitRule};
 use halfgnn_graph::generate::{BlockModel, below, draw, stream};
 
 /// A [`BlockModel`] with features that say little about one vertex's class and much about its neighbourhood's.
@@ -67,8 +67,14 @@ impl Synthetic {
             label_noise: 0.0,
         };
         let features = features.generate(&labels, seed).map_err(refuse)?;
-        let splits = Splits::per_class(&labels, self.train_per_class, self.val_per_class, seed);
-        Dataset::new(NAME, graph, features, labels, splits)
+        let rule = SplitRule::PerClass {
+            train: self.train_per_class,
+            val: self.val_per_class,
+        };
+        let splits = rule.split(&labels, seed);
+        let mut dataset = Dataset::new(NAME, graph, features, labels, splits)?;
+        dataset.preparations = vec![Preparation::split(rule, seed, Origin::Recipe)];
+        Ok(dataset)
     }
 }
 

@@ -81,6 +81,14 @@ impl ModelConfig {
         }
     }
 
+    /// Whether edges may have weights, or why not.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn edge_weights(&self) -> Result<(), &'static str> {
+        self.convolution.edge_weights()
+    }
+
     /// [`ModelConfig::prepare`] of a graph whose edges may have weights, in its order: added self-loops have the weight 1, as
     /// PyG's have.
     ///

@@ -57,6 +57,9 @@ pub struct TaskIdentity {
     pub classes: usize,
     /// A hash of labels and splits, in hexadecimal.
     pub labels: String,
+    /// Whether weights of edges are used.
+    #[serde(default)]
+    pub edge_weights: bool,
 }
 
 impl TaskIdentity {
@@ -77,6 +80,7 @@ impl TaskIdentity {
             features: dataset.feature_len(),
             classes: dataset.classes,
             labels: format!("{hash:016x}"),
+            edge_weights: dataset.edge_weights.is_some(),
         }
     }
 
@@ -94,6 +98,17 @@ impl TaskIdentity {
                 "it was trained on {} with {mine} {what}, and {} has {its}",
                 self.name, other.name
             )),
+            None if self.edge_weights != other.edge_weights => Some(match self.edge_weights {
+                true => format!(
+                    "it was trained with the edge weights of {}, and {} has none, or they are ignored",
+                    self.name, other.name
+                ),
+                false => format!(
+                    "it was trained on {} with edges that all count the same, and those of {} have weights; ignore them \
+                     (--ignore-edge-weights)",
+                    self.name, other.name
+                ),
+            }),
             None => (self.labels != other.labels).then(|| {
                 format!(
                     "it was trained on {} with other labels or splits than {} has",
@@ -385,6 +400,7 @@ mod tests {
                 features: 2,
                 classes: 2,
                 labels: "00".into(),
+                edge_weights: false,
             },
             model: ModelConfig::gcn(2, 2),
             precision: Precision::Half,
@@ -526,6 +542,13 @@ mod tests {
             task.difference(&relabelled)
                 .is_some_and(|text| text.contains("other labels"))
         );
+        let weighted = TaskIdentity {
+            edge_weights: true,
+            ..task.clone()
+        };
+        let told = |from: &TaskIdentity, to| from.difference(to).unwrap_or_default();
+        assert!(told(&task, &weighted).contains("--ignore-edge-weights"));
+        assert!(told(&weighted, &task).contains("trained with the edge weights"));
         let renamed = TaskIdentity {
             name: "renamed".into(),
             ..task.clone()

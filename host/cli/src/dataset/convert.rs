@@ -91,10 +91,13 @@ fn convert(
         bytes: length,
         seconds: start.elapsed().as_secs_f64(),
     };
-    let left_out = if is_dataset && !written.labelled {
-        ", without features and labels, which the format has no place for"
-    } else {
-        ""
+    let weighted = matches!(&opened, Opened::Dataset(dataset) if dataset.edge_weights.is_some());
+    let left_out = match (is_dataset && !written.labelled, weighted) {
+        (false, _) => "",
+        (true, false) => ", without features and labels, which the format has no place for",
+        (true, true) => {
+            ", without features, labels and edge weights, which the format has no place for"
+        }
     };
     page.line(&format_args!(
         "{}: {} vertices, {} edges{left_out}; {} as {}, {:.1} s",

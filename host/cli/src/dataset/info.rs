@@ -22,6 +22,8 @@ struct Info {
     edges: usize,
     symmetric: bool,
     self_loops: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edge_weights: Option<Weights>,
     duplicate_edges: usize,
     rows_without_edges: usize,
     mean_degree: f64,
@@ -55,6 +57,27 @@ struct Labels {
     test: usize,
     /// The share of edges between labelled vertices whose ends are of one class.
     homophily: Option<f64>,
+}
+
+/// What the weights of edges are like.
+#[derive(Debug, Serialize)]
+struct Weights {
+    least: f32,
+    most: f32,
+    mean: f64,
+    negative: usize,
+}
+
+impl Weights {
+    fn of(weights: &[f32]) -> Self {
+        let sum: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
+        Self {
+            least: weights.iter().copied().fold(f32::INFINITY, f32::min),
+            most: weights.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+            mean: sum / weights.len().max(1) as f64,
+            negative: weights.iter().filter(|weight| **weight < 0.0).count(),
+        }
+    }
 }
 
 /// [`HalfRange`].
@@ -97,6 +120,9 @@ impl Info {
             edges: graph.edges(),
             symmetric: graph.is_symmetric(),
             self_loops: self_loops(graph),
+            edge_weights: dataset
+                .and_then(|dataset| dataset.edge_weights.as_deref())
+                .map(Weights::of),
             duplicate_edges: duplicates(graph),
             rows_without_edges: stats.vertices() - stats.at_least(1),
             mean_degree: stats.mean(),
@@ -124,6 +150,22 @@ impl Info {
         );
         row("self-loops", count(self.self_loops));
         row("duplicate edges", count(self.duplicate_edges));
+        if let Some(weights) = &self.edge_weights {
+            let Weights {
+                least,
+                most,
+                mean,
+                negative,
+            } = weights;
+            let signs = match negative {
+                0 => String::new(),
+                some => format!(", {} negative", count(*some)),
+            };
+            row(
+                "edge weights",
+                format!("{least} to {most}, mean {mean:.4}{signs}"),
+            );
+        }
         row("rows without edges", count(self.rows_without_edges));
         row("memory of the graph", bytes(self.graph_bytes));
         let quantiles: Vec<String> = self

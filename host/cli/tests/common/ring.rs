@@ -7,9 +7,13 @@ use std::process::Command;
 
 /// The arrays of a gnn-benchmark file: two classes on a ring, told apart by their first feature.
 pub struct Ring {
-    /// Features of a vertex: one of them is 1.
+    /// Features of a vertex: one of them is not 0.
     pub features: i64,
+    /// What that is, of each vertex.
+    pub values: Vec<f32>,
     pub columns: Vec<i32>,
+    /// Of each edge.
+    pub weights: Vec<f32>,
     pub labels: Vec<i64>,
     pub train: Vec<i64>,
     pub validation: Vec<i64>,
@@ -23,7 +27,9 @@ impl Ring {
         let neighbours = |v: i32| [(v + VERTICES - 1) % VERTICES, (v + 1) % VERTICES];
         Self {
             features: 3,
+            values: vec![1.0; VERTICES as usize],
             columns: (0..VERTICES).flat_map(neighbours).collect(),
+            weights: vec![1.0; 2 * VERTICES as usize],
             labels: (0..VERTICES.into()).map(|v| v / 20).collect(),
             train: vec![2, 5, 8, 22, 25, 28],
             validation: vec![10, 11, 30, 31],
@@ -71,11 +77,11 @@ impl Ring {
         let adj_offsets: Vec<i32> = (0..=VERTICES).map(|v| 2 * v).collect();
         let attr_offsets: Vec<i32> = (0..=VERTICES).collect();
         let attr_columns: Vec<i32> = (0..VERTICES).map(|v| v / 20).collect();
-        add("adj_data", "<f4", 2 * n, floats(&vec![1.0; 2 * n]));
+        add("adj_data", "<f4", 2 * n, floats(&self.weights));
         add("adj_indices", "<i4", 2 * n, ints(&self.columns));
         add("adj_indptr", "<i4", n + 1, ints(&adj_offsets));
         add("adj_shape", "<i8", 2, longs(&[VERTICES.into(); 2]));
-        add("attr_data", "<f4", n, floats(&vec![1.0; n]));
+        add("attr_data", "<f4", n, floats(&self.values));
         add("attr_indices", "<i4", n, ints(&attr_columns));
         add("attr_indptr", "<i4", n + 1, ints(&attr_offsets));
         add(

@@ -37,6 +37,7 @@ pub(crate) fn read(npz: &mut Npz<'_>) -> Result<Parts, DataProblem> {
         labels,
         splits,
         are_counts,
+        done: Vec::new(),
     })
 }
 

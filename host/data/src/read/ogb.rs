@@ -22,7 +22,7 @@ use crate::input::Input;
 use crate::message::shown;
 use crate::open::Parts;
 use crate::text::{Cursor, LineError};
-use crate::{Features, MAX_CLASSES, Splits, UNLABELLED};
+use crate::{Features, MAX_CLASSES, Origin, Preparation, Splits, UNLABELLED};
 use halfgnn_graph::{Direction, EdgeBlocks, Graph};
 
 /// What belongs in the folder.
@@ -47,6 +47,9 @@ pub(crate) fn read(folder: &Folder<'_>, undirected: bool) -> Result<Parts, DataE
     let vertices = graph.vertices();
     let labels = folder.read(LABELS, |input| labels(input, vertices))?;
     let features = folder.read(FEATURES, |input| features(input, vertices))?;
+    const BOTH: &str = "the reverse of each added where there was none";
+    let both = || Preparation::new("edges", BOTH, Origin::Option);
+    let done = undirected.then(both).into_iter().collect();
     Ok(Parts {
         graph,
         edge_weights: None,
@@ -54,6 +57,7 @@ pub(crate) fn read(folder: &Folder<'_>, undirected: bool) -> Result<Parts, DataE
         labels,
         splits: splits(folder, vertices)?,
         are_counts: false,
+        done,
     })
 }
 
@@ -356,6 +360,10 @@ mod tests {
         };
         let undirected = Dataset::open_with(files.path().join("raw"), &options).unwrap();
         assert_eq!(undirected.graph, graph.to_undirected().unwrap());
+        assert_eq!(
+            undirected.preparations[1].to_string(),
+            "edges: the reverse of each added where there was none (option)"
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::error::{DataError, DataProblem};
 use crate::folder::{Folder, entries};
 use crate::input::Input;
 use crate::open::Parts;
-use crate::{Features, MAX_CLASSES, Splits};
+use crate::{Features, MAX_CLASSES, Origin, Preparation, Splits};
 use halfgnn_graph::{Direction, EdgeBlocks, Graph};
 
 use super::brought_into_order;
@@ -111,7 +111,19 @@ pub(crate) fn read(folder: &Folder<'_>, name: &str) -> Result<Parts, DataError> 
         .into_features()
         .map_err(|problem| folder.problem(&file("allx"), problem))?;
 
-    let graph = read_edges(folder, name, vertices)?;
+    let (graph, left_out) = read_edges(folder, name, vertices)?;
+    let mut done = Vec::new();
+    if left_out > 0 {
+        let what = format!("{left_out} self-loops and duplicates of the file left out");
+        done.push(Preparation::new("edges", what, Origin::Default));
+    }
+    let missing = row_of.iter().filter(|row| row.is_none()).count();
+    if missing > 0 {
+        let what = format!(
+            "{missing} vertices that test.index lacks get no features and label 0, and are in no split"
+        );
+        done.push(Preparation::new("labels", what, Origin::Default));
+    }
     let val_end = (train as u32).saturating_add(VAL).min(first_test as u32);
     let mut test = index;
     test.sort_unstable();
@@ -126,10 +138,16 @@ pub(crate) fn read(folder: &Folder<'_>, name: &str) -> Result<Parts, DataError> 
             test,
         }),
         are_counts: true,
+        done,
     })
 }
 
-fn read_edges(folder: &Folder<'_>, name: &str, vertices: usize) -> Result<Graph, DataError> {
+/// The graph, and how many edges of the file are not in it.
+fn read_edges(
+    folder: &Folder<'_>,
+    name: &str,
+    vertices: usize,
+) -> Result<(Graph, usize), DataError> {
     folder.read(&format!("{PREFIX}{name}.graph"), |input| {
         let most = input.len();
         let progress = folder.progress;
@@ -138,8 +156,11 @@ fn read_edges(folder: &Folder<'_>, name: &str, vertices: usize) -> Result<Graph,
             edges.push(neighbours(pickle, root, vertices as u64, most)?);
             Ok(edges)
         })?;
-        brought_into_order(edges, vertices, Direction::AsListed, progress)
-            .map(|graph| graph.without_self_loops().deduplicated())
+        brought_into_order(edges, vertices, Direction::AsListed, progress).map(|all| {
+            let graph = all.without_self_loops().deduplicated();
+            let left_out = all.edges() - graph.edges();
+            (graph, left_out)
+        })
     })
 }
 

@@ -61,6 +61,7 @@ pub(crate) fn read(folder: &Folder<'_>) -> Result<Parts, DataError> {
             labels,
             splits: Some(splits),
             are_counts: false,
+            done: Vec::new(),
         })
     })
 }

@@ -97,6 +97,72 @@ fn reads_a_whole_file() {
     }
 }
 
+/// What was done to a file's dataset, less the folder.
+fn done(entries: &Entries, options: &OpenOptions) -> Vec<String> {
+    let folder = Folder::new();
+    let path = folder.write("ring.npz", &bytes(entries));
+    let dataset = Dataset::open_with(path, options).unwrap();
+    let mut done: Vec<String> = dataset
+        .preparations
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let source = done.remove(0);
+    assert!(
+        source.starts_with("source: ")
+            && source.ends_with("ring.npz, read as gnn-benchmark (file)")
+    );
+    done
+}
+
+#[test]
+fn what_is_done_to_a_dataset_is_told() {
+    let normalized = "features: 2 rows divided by their sums, as is customary of counts of words; \
+                      --normalize-features=false leaves them (default)";
+    assert_eq!(
+        done(&ring(), &OpenOptions::default()),
+        [normalized, "splits: as they stand there (file)"]
+    );
+    let mut bare = without("train_idx");
+    bare.retain(|(key, _)| !key.ends_with("_idx"));
+    // Vertex 3 hears from 1, and 1 not from it; 3 from 0 no longer.
+    bare.retain(|(key, _)| *key != "adj_indices");
+    bare.push(("adj_indices", Array::i32(&[3, 1, 2, 0, 2, 1, 0, 3, 2, 1])));
+    bare.retain(|(key, _)| *key != "adj_data");
+    bare.push(("adj_data", Array::f32(&[0.5; 10])));
+    let left = OpenOptions {
+        normalize_features: Some(false),
+        ..OpenOptions::default()
+    };
+    assert_eq!(
+        done(&bare, &left),
+        [
+            "splits: per-class:20,30 with seed 0, for the file has none (default)",
+            "edges: their weights are read, and used by no model: all edges count the same (file)"
+        ]
+    );
+    let all = OpenOptions {
+        normalize_features: Some(true),
+        undirected: true,
+        self_loops: true,
+        split: Some(crate::SplitRule::Fractions {
+            train: 0.5,
+            val: 0.25,
+        }),
+        split_seed: 7,
+        ..OpenOptions::default()
+    };
+    assert_eq!(
+        done(&bare, &all),
+        [
+            "features: 2 rows divided by their sums (option)",
+            "splits: fractions:0.5,0.25 with seed 7 (option)",
+            "edges: the reverse of each added where there was none: 10 became 12 (option)",
+            "self-loops: 4 added (option)"
+        ]
+    );
+}
+
 #[test]
 fn features_are_left_alone_on_request() {
     let folder = Folder::new();

@@ -164,6 +164,19 @@ fn the_miniature_is_what_pytorch_geometric_makes_of_it() {
     ] {
         let dataset = Dataset::open(&path).unwrap();
         assert_eq!(dataset.name, "tiny");
+        let done: Vec<String> = dataset.preparations[1..]
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            done,
+            [
+                "edges: 2 self-loops and duplicates of the file left out (default)",
+                "labels: 1 vertices that test.index lacks get no features and label 0, and are in no split (default)",
+                "features: 5 rows divided by their sums, as is customary of counts of words; --normalize-features=false leaves them (default)",
+                "splits: as they stand there (file)"
+            ]
+        );
         let expected = Graph::from_edges(8, &[0, 0, 1, 2, 4, 7], &[1, 7, 0, 4, 2, 0]).unwrap();
         assert_eq!(dataset.graph, expected);
         assert_eq!(Graph::open(&path).unwrap(), expected);

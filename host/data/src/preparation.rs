@@ -1,0 +1,116 @@
+//! What was done to a dataset between its file or recipe and whoever trains on it.
+
+use std::fmt;
+
+use super::SplitRule;
+
+/// Who asked for something that was done to a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// The file says so.
+    File,
+    /// It belongs to the recipe.
+    Recipe,
+    /// Nobody said otherwise.
+    Default,
+    /// An option asked for it.
+    Option,
+    /// The model wants it.
+    Model,
+    /// The run that goes on, or the model that predicts, was trained so.
+    Checkpoint,
+}
+
+impl Origin {
+    /// One word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Recipe => "recipe",
+            Self::Default => "default",
+            Self::Option => "option",
+            Self::Model => "model",
+            Self::Checkpoint => "checkpoint",
+        }
+    }
+}
+
+/// One thing that was done to a dataset: accuracies that were reached on differently prepared data cannot be compared.
+///
+/// Shown as `features: 40 rows divided by their sums (default)`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preparation {
+    /// What it was done to: `source`, `edges`, `edge weights`, `self-loops`, `features`, `labels`, `splits`, `order`.
+    pub of: &'static str,
+    /// What was done, in words.
+    pub what: String,
+    /// Who asked for it.
+    pub by: Origin,
+}
+
+impl fmt::Display for Preparation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.of, self.what, self.by.name())
+    }
+}
+
+impl Preparation {
+    /// Anything.
+    pub fn new(of: &'static str, what: impl Into<String>, by: Origin) -> Self {
+        let what = what.into();
+        Self { of, what, by }
+    }
+
+    /// So many vertices got a self-loop.
+    pub fn self_loops(added: usize, by: Origin) -> Self {
+        Self::new("self-loops", format!("{added} added"), by)
+    }
+
+    /// [`normalize_rows`](super::Features::normalize_rows) divided so many rows.
+    pub fn normalized(rows: usize, by: Origin) -> Self {
+        let why = match by {
+            Origin::Default => {
+                ", as is customary of counts of words; --normalize-features=false leaves them"
+            }
+            _ => "",
+        };
+        Self::new(
+            "features",
+            format!("{rows} rows divided by their sums{why}"),
+            by,
+        )
+    }
+
+    /// The file has weights of edges, which are used, or were told to be ignored.
+    pub fn edge_weights(weights: &[f32], ignored: bool) -> Self {
+        let (least, most) = weights.iter().fold(
+            (f32::INFINITY, f32::NEG_INFINITY),
+            |(least, most), &weight| (least.min(weight), most.max(weight)),
+        );
+        let which = format!("{} of {least} to {most}", weights.len());
+        match ignored {
+            true => Self::new(
+                "edge weights",
+                format!("{which} ignored, all edges count the same"),
+                Origin::Option,
+            ),
+            false => Self::new(
+                "edge weights",
+                format!(
+                    "{which} multiply what neighbours send; --ignore-edge-weights leaves them out"
+                ),
+                Origin::File,
+            ),
+        }
+    }
+
+    /// Vertices were split by a rule.
+    pub fn split(rule: SplitRule, seed: u64, by: Origin) -> Self {
+        let why = match by {
+            Origin::Default => ", for the file has none",
+            _ => "",
+        };
+        Self::new("splits", format!("{rule} with seed {seed}{why}"), by)
+    }
+}
