@@ -71,7 +71,7 @@ pub(super) fn scaled<E: Element>(factors: &[f32]) -> (Vec<E>, f32) {
     // To from 2¹⁴ to 2¹⁵: the upper end of half. Floats and bfloats are as precise anywhere.
     let power = match E::PRECISION {
         crate::tensor::Precision::Half if largest > 0.0 => {
-            (largest.log2().floor() as i32 - 14).clamp(-100, 100)
+            (largest.log2().floor() as i32 - 14).max(f32::MIN_EXP)
         }
         _ => 0,
     };

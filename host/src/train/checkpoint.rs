@@ -58,7 +58,7 @@ pub struct TaskIdentity {
     /// A hash of labels and splits, in hexadecimal.
     pub labels: String,
     /// Whether weights of edges are used.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edge_weights: bool,
 }
 

@@ -138,7 +138,7 @@ fn what_is_done_to_a_dataset_is_told() {
         done(&bare, &left),
         [
             "splits: per-class:20,30 with seed 0, for the file has none (default)",
-            "edges: their weights are read, and used by no model: all edges count the same (file)"
+            "edge weights: 10 of 0.5 to 0.5 multiply what neighbours send; --ignore-edge-weights leaves them out (file)"
         ]
     );
     let all = OpenOptions {
