@@ -69,6 +69,14 @@ pub enum DataProblem {
         /// The formats, in words.
         known: String,
     },
+    /// A text that might be an edge list, but for its ids.
+    #[error(
+        "is in no format that is known; if it is an edge list, ids must be whole numbers from 0, and '{id}' is none: number the vertices, and keep their names in a list beside the file"
+    )]
+    NamedVertices {
+        /// The first of its ids.
+        id: String,
+    },
     /// A format that has no features and labels, where a dataset is wanted.
     #[error(
         "is {format}: a graph without features and labels; a dataset to train on is one of: {known}"
@@ -235,6 +243,18 @@ pub enum DataProblem {
         /// The split that has it too.
         second: &'static str,
     },
+    /// More memory than there is.
+    #[error(
+        "{key}: its {elements} elements take {bytes} bytes, and there is no room for them in memory"
+    )]
+    OutOfMemory {
+        /// The array.
+        key: String,
+        /// How many elements it has.
+        elements: u64,
+        /// The bytes that they take.
+        bytes: u64,
+    },
     /// More memory than there could be.
     #[error("{what} of {rows} × {columns} floats does not fit in memory")]
     TooLarge {
@@ -275,6 +295,20 @@ impl DataProblem {
             index,
             value: value.to_string(),
             why: why.into(),
+        }
+    }
+
+    /// A vector with room for the elements of an array, and none yet.
+    pub(crate) fn room<T>(key: &str, elements: u64) -> Result<Vec<T>, Self> {
+        let mut values = Vec::new();
+        let len = usize::try_from(elements).unwrap_or(usize::MAX);
+        match values.try_reserve_exact(len) {
+            Ok(()) => Ok(values),
+            Err(_) => Err(Self::OutOfMemory {
+                key: key.into(),
+                elements,
+                bytes: elements.saturating_mul(size_of::<T>() as u64),
+            }),
         }
     }
 

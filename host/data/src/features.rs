@@ -247,6 +247,54 @@ impl Features {
     }
 }
 
+impl Features {
+    /// The largest magnitude of each column, and 1 of a column of zeros: what the columns may be divided by.
+    ///
+    /// # Errors
+    /// [`DataProblem::TooLarge`] where there is not enough memory for that.
+    pub fn column_magnitudes(&self) -> Result<Vec<f32>, DataProblem> {
+        let len = self.feature_len();
+        let mut most = Vec::new();
+        most.try_reserve_exact(len)
+            .map_err(|_| DataProblem::TooLarge {
+                what: "a row",
+                rows: 1,
+                columns: len as u64,
+            })?;
+        most.resize(len, 0.0_f32);
+        for vertex in 0..self.vertices() {
+            self.for_each(vertex, |column, value| {
+                most[column] = most[column].max(value.abs());
+            });
+        }
+        for most in &mut most {
+            if *most == 0.0 {
+                *most = 1.0;
+            }
+        }
+        Ok(most)
+    }
+
+    /// Divides each column by its divisor.
+    ///
+    /// # Panics
+    /// If there is not one divisor a column.
+    pub fn divide_columns(&mut self, divisors: &[f32]) {
+        assert_eq!(divisors.len(), self.feature_len(), "one divisor a column");
+        match self {
+            Self::Dense(dense) => dense.values.par_chunks_mut(dense.len).for_each(|row| {
+                let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
+                row.iter_mut().zip(divisors).for_each(divide);
+            }),
+            Self::Sparse(sparse) => {
+                let columns = sparse.indices.par_iter();
+                let entries = sparse.values.par_iter_mut().zip(columns);
+                entries.for_each(|(value, &column)| *value /= divisors[column as usize]);
+            }
+        }
+    }
+}
+
 impl DenseFeatures {
     /// The numbers, row-major.
     pub(crate) fn values(&self) -> &[f32] {
@@ -322,6 +370,23 @@ mod tests {
         assert_eq!((features.normalize_rows(), dense.normalize_rows()), (1, 1));
         assert_eq!(features.to_dense().unwrap(), expected);
         assert_eq!(dense.to_dense().unwrap(), expected);
+    }
+
+    #[test]
+    fn columns_are_divided_by_their_magnitudes() {
+        let mut features = sparse();
+        let mut dense = Features::dense(3, features.to_dense().unwrap()).unwrap();
+        // Entries at one place are looked at one by one.
+        let magnitudes = [1.0, 0.5, 3.0];
+        assert_eq!(features.column_magnitudes().unwrap(), magnitudes);
+        assert_eq!(dense.column_magnitudes().unwrap(), [1.0, 0.75, 3.0]);
+        let expected = [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, -1.0, 1.5, 0.0];
+        features.divide_columns(&magnitudes);
+        dense.divide_columns(&magnitudes);
+        assert_eq!(features.to_dense().unwrap(), expected);
+        assert_eq!(dense.to_dense().unwrap(), expected);
+        let zeros = Features::dense(2, vec![0.0, -4.0, 0.0, 2.0]).unwrap();
+        assert_eq!(zeros.column_magnitudes().unwrap(), [1.0, 4.0]);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::{DataError, DataProblem};
 use super::input::{Input, Silent};
+#[cfg(feature = "text")]
+use super::message::shown;
 #[cfg(feature = "numpy")]
 use super::read::npz::Npz;
 #[cfg(feature = "ogb")]
@@ -311,6 +313,9 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
         if looks_like_edges(&text) {
             return Ok(Format::EdgeList);
         }
+        if let Some(id) = name_of_vertex(&text) {
+            return Err(DataProblem::NamedVertices { id });
+        }
     }
     Err(DataProblem::UnknownFormat {
         known: known(|_| true),
@@ -350,6 +355,32 @@ fn looks_like_edges(text: &[u8]) -> bool {
         // Comments alone are a graph without edges.
         None => text.trim_start().starts_with(['#', '%']),
     }
+}
+
+/// The first word of a text whose lines begin like edges between vertices that have names: two words, or a few more.
+#[cfg(feature = "text")]
+fn name_of_vertex(text: &[u8]) -> Option<String> {
+    // The last line may be cut, and a letter in it.
+    let whole = &text[..memchr::memrchr(b'\n', text).map_or(text.len(), |end| end + 1)];
+    let text = std::str::from_utf8(whole).ok()?;
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with(['#', '%']));
+    let mut first = None;
+    for line in lines.take(10) {
+        let words: Vec<&str> = line
+            .split([' ', '\t', ','])
+            .filter(|word| !word.is_empty())
+            .collect();
+        if !(2..=4).contains(&words.len())
+            || line.contains(char::is_control) && !line.contains('\t')
+        {
+            return None;
+        }
+        first = first.or(words.first().copied());
+    }
+    first.map(|word| shown(word.as_bytes()))
 }
 
 #[cfg(all(test, feature = "full"))]

@@ -81,10 +81,8 @@ impl HalfRange {
             .par_iter()
             .map(|value| value.abs())
             .reduce(|| 0.0, f32::max);
-        range.infinite_features = stored
-            .par_iter()
-            .filter(|value| value.abs() > Self::LARGEST)
-            .count();
+        range.infinite_features =
+            InfiniteFeatures::of(features).map_or(0, |infinite| infinite.count);
 
         let largest = f64::from(range.largest_feature);
         let mut at_risk: Vec<u32> = (0..)
@@ -110,6 +108,44 @@ impl HalfRange {
         range.overflowing_rows = sums.iter().filter(|&&sum| sum > Self::LARGEST).count();
         range.largest_sum = sums.into_iter().fold(0.0, f32::max);
         range
+    }
+}
+
+/// Features that half cannot hold: they are infinite there before anything is computed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct InfiniteFeatures {
+    /// How many numbers.
+    pub count: usize,
+    /// The largest of them, without its sign.
+    pub largest: f32,
+    /// The column where that stands, from 0.
+    pub column: usize,
+}
+
+impl InfiniteFeatures {
+    /// Those of a dataset; `None` where half holds every number.
+    pub fn of(features: &Features) -> Option<Self> {
+        let stored = features.stored();
+        let is_infinite = |value: &&f32| value.abs() > HalfRange::LARGEST;
+        let count = stored.par_iter().filter(is_infinite).count();
+        if count == 0 {
+            return None;
+        }
+        let magnitudes = stored.par_iter().map(|value| value.abs());
+        let largest = magnitudes.reduce(|| 0.0, f32::max);
+        let place = stored
+            .par_iter()
+            .position_first(|value| value.abs() == largest)?;
+        let column = match features {
+            Features::Dense(_) => place % features.feature_len(),
+            Features::Sparse(sparse) => sparse.indices()[place] as usize,
+        };
+        Some(Self {
+            count,
+            largest,
+            column,
+        })
     }
 }
 
@@ -187,6 +223,12 @@ mod tests {
             vec![-1e5],
         )
         .unwrap();
+        let infinite = InfiniteFeatures::of(&huge).unwrap();
+        assert_eq!(
+            (infinite.count, infinite.largest, infinite.column),
+            (1, 1e5, 2)
+        );
+        assert_eq!(InfiniteFeatures::of(&features), None);
         let range = HalfRange::of(&graph, Some(&huge));
         assert_eq!((range.infinite_features, range.largest_feature), (1, 1e5));
         assert_eq!((range.rows_at_risk, range.overflowing_rows), (vertices, 1));

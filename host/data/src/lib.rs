@@ -67,7 +67,7 @@ mod write;
 pub use error::{DataError, DataProblem};
 pub use features::{DenseFeatures, Features, SparseFeatures};
 pub use format::Format;
-pub use half_range::HalfRange;
+pub use half_range::{HalfRange, InfiniteFeatures};
 pub use input::Progress;
 pub use known::{DATA_VARIABLE, Known, locate};
 pub use open::{OpenGraph, OpenOptions};
@@ -157,6 +157,26 @@ impl Dataset {
     /// The number of features of a vertex (F).
     pub fn feature_len(&self) -> usize {
         self.features.feature_len()
+    }
+
+    /// Divides each column of the features by its divisor, as [`Features::column_magnitudes`] gives them: of this dataset, or
+    /// of the one that a model was trained on. `by` is who asks for it.
+    ///
+    /// # Panics
+    /// If there is not one divisor a column.
+    pub fn scale_features(&mut self, divisors: &[f32], by: Origin) {
+        self.features.divide_columns(divisors);
+        let of = match by {
+            Origin::Checkpoint => "largest magnitude in what the model was trained on",
+            _ => "largest magnitude",
+        };
+        let most = divisors.iter().copied().fold(0.0, f32::max);
+        let what = format!(
+            "each of {} columns divided by its {of}, of which {most} is the largest",
+            divisors.len()
+        );
+        self.preparations
+            .push(Preparation::new("features", what, by));
     }
 }
 

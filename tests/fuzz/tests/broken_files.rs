@@ -267,7 +267,7 @@ fn case(format: Format, mistake: Mistake) -> Case {
         (Format::Ogb, WrongType) => Refused("raw/node-label.csv", b"2\n0.5\n1\n1\n".to_vec(), "line 2: '0.5' is no label"),
         (Format::Ogb, OutOfRange) => Refused("raw/edge.csv", b"0,1\n0,4\n".to_vec(), "an end that is none of 4 vertices"),
         (Format::Ogb, Negative) => Refused("raw/num-node-list.csv", b"-4\n".to_vec(), "'-4' is no number of vertices"),
-        (Format::Ogb, NanFeature) => Refused("raw/node-feat.csv", b"1\nnan\n3\n4\n".to_vec(), "line 2: 'nan' is no finite number"),
+        (Format::Ogb, NanFeature) => Refused("raw/node-feat.csv", b"1\nnan\n3\n4\n".to_vec(), "line 2: 'nan' in column 0 is no finite number"),
         (Format::Ogb, HugeHeader) => Refused("raw/num-node-list.csv", b"4000000000\n".to_vec(), "the header promises 4000000000"),
         (Format::MatrixMarket, Truncated) => Refused("x.mtx", cut(format, "x.mtx", 91), "promise 2 entries, and 1 are there"),
         (Format::MatrixMarket, Empty) => Refused("x.mtx", Vec::new(), "the file is empty"),

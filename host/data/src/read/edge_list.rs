@@ -202,6 +202,10 @@ fn parse(block: &[u8]) -> Result<Ids, LineError> {
     Ok(Ids::Narrow(narrow))
 }
 
+/// What an id must be, and what to do where ids are names.
+const VERTEX_ID: &str =
+    "vertex id, a whole number from 0; if vertices have names, number them first";
+
 /// The ends (to, from) of the next edge of a block, and where it stands.
 #[inline]
 pub(super) fn next_edge(cursor: &mut Cursor<'_>) -> Result<Option<(u64, u64, usize)>, LineError> {
@@ -214,12 +218,12 @@ pub(super) fn next_edge(cursor: &mut Cursor<'_>) -> Result<Option<(u64, u64, usi
         }
     }
     let start = cursor.at;
-    let from = cursor.whole(b',', "vertex id, a whole number from 0")?;
+    let from = cursor.whole(b',', VERTEX_ID)?;
     cursor.skip_blanks(b',');
     if cursor.at_line_end() {
         return Err(cursor.error(start, "an edge has two vertex ids, and one is there"));
     }
-    let to = cursor.whole(b',', "vertex id, a whole number from 0")?;
+    let to = cursor.whole(b',', VERTEX_ID)?;
     cursor.skip_line();
     Ok(Some((to, from, start)))
 }
@@ -398,19 +402,19 @@ mod tests {
             ),
             (
                 "0 1\n# x\n1 b\n",
-                "line 3: 'b' is no vertex id, a whole number from 0",
+                "line 3: 'b' is no vertex id, a whole number from 0; if vertices have names, number them first",
             ),
             (
                 "0 -1\n",
-                "line 1: '-1' is no vertex id, a whole number from 0",
+                "line 1: '-1' is no vertex id, a whole number from 0; if vertices have names, number them first",
             ),
             (
                 "# a\na b\n0 nan",
-                "line 3: 'nan' is no vertex id, a whole number from 0",
+                "line 3: 'nan' is no vertex id, a whole number from 0; if vertices have names, number them first",
             ),
             (
                 "0 18446744073709551616",
-                "line 1: '18446744073709551616' is no vertex id, a whole number from 0",
+                "line 1: '18446744073709551616' is no vertex id, a whole number from 0; if vertices have names, number them first",
             ),
         ] {
             assert_eq!(

@@ -14,7 +14,7 @@
 //! Features without a negative number are taken for counts of words, which are divided by their sums by default. Other
 //! arrays (`node_names`, `class_names`, …) are left alone.
 
-use super::npz::{Npz, Values, expect_len};
+use super::npz::{Npz, Values, expect_len, in_place};
 use super::scipy::square;
 use crate::error::DataProblem;
 use crate::open::Parts;
@@ -59,22 +59,21 @@ fn adjacency(npz: &mut Npz<'_>) -> Result<(Graph, Option<Vec<f32>>), DataProblem
     let cols = npz
         .ids("adj_indices", vertices, "vertices")?
         .line("adj_indices")?;
-    let weights = if npz.has("adj_data") {
-        npz.floats("adj_data")?.line("adj_data")?
-    } else {
-        vec![1.0; cols.len()]
+    let weights = match npz.has("adj_data") {
+        true => Some(npz.floats("adj_data")?.line("adj_data")?),
+        false => None,
     };
-    expect_len(
-        "adj_data",
-        weights.len(),
-        cols.len(),
-        "one for each of adj_indices",
-    )?;
-    let refuse = |error| DataProblem::graph("adj_indptr", error);
-    if weights.iter().all(|&weight| weight == 1.0) {
-        return Ok((Graph::from_offsets(offsets, cols).map_err(refuse)?, None));
+    if let Some(weights) = &weights {
+        let why = "one for each of adj_indices";
+        expect_len("adj_data", weights.len(), cols.len(), why)?;
     }
-    let unsorted = cols.clone();
+    let refuse = |error| DataProblem::graph("adj_indptr", error);
+    let weights = weights.filter(|weights| weights.iter().any(|&weight| weight != 1.0));
+    let Some(weights) = weights else {
+        return Ok((Graph::from_offsets(offsets, cols).map_err(refuse)?, None));
+    };
+    let mut unsorted = DataProblem::room("adj_indices", cols.len() as u64)?;
+    unsorted.extend_from_slice(&cols);
     let graph = Graph::from_offsets(offsets, cols).map_err(refuse)?;
     // Sorting within rows leaves the row of each position as it was.
     let order = edge_order(graph.vertices(), graph.rows(), &unsorted).map_err(refuse)?;
@@ -119,7 +118,10 @@ fn features(npz: &mut Npz<'_>, vertices: usize) -> Result<Features, DataProblem>
     let indices = npz
         .ids("attr_indices", columns, "features")?
         .line("attr_indices")?;
-    let values = npz.floats("attr_data")?.line("attr_data")?;
+    let values = npz
+        .floats("attr_data")
+        .map_err(|problem| placed(problem, &offsets, &indices))?
+        .line("attr_data")?;
     expect_len(
         "attr_data",
         values.len(),
@@ -130,6 +132,32 @@ fn features(npz: &mut Npz<'_>, vertices: usize) -> Result<Features, DataProblem>
         Features::sparse(columns as usize, offsets, indices, values),
         "attr_indptr",
     )
+}
+
+/// A problem with an entry of compressed rows, with its row and column where they are told.
+fn placed(problem: DataProblem, offsets: &[u64], indices: &[u32]) -> DataProblem {
+    match problem {
+        DataProblem::Value {
+            key,
+            index,
+            value,
+            why,
+        } => {
+            let row = offsets.iter().take_while(|&&start| start <= index).count();
+            match (row.checked_sub(1), indices.get(index as usize)) {
+                (Some(row), Some(&column)) => {
+                    in_place(key, index, value, [row as u64, column.into()], &why)
+                }
+                _ => DataProblem::Value {
+                    key,
+                    index,
+                    value,
+                    why,
+                },
+            }
+        }
+        other => other,
+    }
 }
 
 /// A problem with offsets under the name that they have in the file.

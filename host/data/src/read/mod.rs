@@ -37,6 +37,11 @@ fn brought_into_order(
     progress: &dyn Progress,
 ) -> Result<Graph, DataProblem> {
     progress.begin("bringing edges into row order", 0);
+    // The number of vertices is a header's, which may promise many without an edge: whether there is room is found out here.
+    drop(DataProblem::room::<u64>(
+        "row offsets",
+        vertices as u64 + 1,
+    )?);
     let graph = edges.into_graph(vertices, direction);
     graph.map_err(|error| DataProblem::graph("edges", error))
 }

@@ -13,6 +13,10 @@ use crate::input::Input;
 /// The most that deflate can shrink data, 1032 to 1 (zlib, "Technical details"); what claims more is lying.
 const MAX_RATIO: u64 = 1032;
 
+/// Why a number is none, and what to do.
+const NO_FLOAT: &str =
+    "which is no finite float; put a number in its place, as numpy.nan_to_num does";
+
 /// The arrays of an archive, each read when it is asked for.
 pub(crate) struct Npz<'a> {
     archive: ZipArchive<BufReader<Input<'a>>>,
@@ -139,12 +143,7 @@ impl<'a> Npz<'a> {
             };
             match number {
                 _ if value.is_finite() => Ok(value),
-                Number::Float(wide) => Err(DataProblem::value(
-                    key,
-                    index,
-                    wide,
-                    "which is no finite float",
-                )),
+                Number::Float(wide) => Err(DataProblem::value(key, index, wide, NO_FLOAT)),
                 _ => Ok(value),
             }
         })
@@ -250,12 +249,12 @@ impl<'a> Npz<'a> {
             })?;
         let len = check_size(key, &header, dtype, unpacked)?;
 
-        let mut values = Vec::with_capacity(len as usize);
+        let mut values = DataProblem::room(key, len)?;
         let io = |error: std::io::Error| DataProblem::Archive {
             reason: format!("{key}: {error}"),
         };
         dtype.for_each(&mut entry, len, io, |index, number| {
-            values.push(convert(index, number)?);
+            values.push(convert(index, number).map_err(|problem| placed(problem, &header))?);
             Ok(())
         })?;
         // The checksum is compared at the end, which is reached by reading past the last element.
@@ -265,7 +264,7 @@ impl<'a> Npz<'a> {
             });
         }
         if header.fortran_order && header.shape.len() > 1 && !values.is_empty() {
-            values = first_index_slowest(&header, &values)?;
+            values = first_index_slowest(key, &header, &values)?;
         }
         Ok(Values {
             shape: header.shape,
@@ -309,18 +308,63 @@ fn check_size(key: &str, header: &Header, dtype: Dtype, unpacked: u64) -> Result
 }
 
 /// The elements of a matrix in Fortran's order, in C's.
-fn first_index_slowest<T: Copy>(header: &Header, values: &[T]) -> Result<Vec<T>, DataProblem> {
+fn first_index_slowest<T: Copy>(
+    key: &str,
+    header: &Header,
+    values: &[T],
+) -> Result<Vec<T>, DataProblem> {
     let [rows, columns] = header.shape[..] else {
         return Err(DataProblem::shape(
-            "array",
+            key,
             &header.shape,
             "at most two dimensions in Fortran order",
         ));
     };
     let (rows, columns) = (rows as usize, columns as usize);
-    Ok((0..rows)
-        .flat_map(|row| (0..columns).map(move |column| values[column * rows + row]))
-        .collect())
+    let mut turned = DataProblem::room(key, values.len() as u64)?;
+    turned.extend(
+        (0..rows).flat_map(|row| (0..columns).map(move |column| values[column * rows + row])),
+    );
+    Ok(turned)
+}
+
+/// A problem with a value of a matrix, with its row and column.
+fn placed(problem: DataProblem, header: &Header) -> DataProblem {
+    match (problem, &header.shape[..]) {
+        (
+            DataProblem::Value {
+                key,
+                index,
+                value,
+                why,
+            },
+            &[rows, columns],
+        ) if columns > 1 => {
+            let place = match header.fortran_order {
+                true => [index % rows, index / rows],
+                false => [index / columns, index % columns],
+            };
+            in_place(key, index, value, place, &why)
+        }
+        (problem, _) => problem,
+    }
+}
+
+/// A problem with the value of a row and a column.
+pub(super) fn in_place(
+    key: String,
+    index: u64,
+    value: String,
+    [row, column]: [u64; 2],
+    why: &str,
+) -> DataProblem {
+    let why = format!("in row {row}, column {column} (from 0), {why}");
+    DataProblem::Value {
+        key,
+        index,
+        value,
+        why,
+    }
 }
 
 /// A number as a whole number from 0, or the number as it was.

@@ -265,7 +265,9 @@ fn parse_rows(block: &[u8], columns: usize) -> Result<Vec<f32>, LineError> {
             match value.filter(|value| value.is_finite()) {
                 Some(value) => values.push(value),
                 None => {
-                    return Err(cursor.error(at, format!("'{}' is no finite number", shown(field))));
+                    let reason =
+                        format!("'{}' in column {column} is no finite number", shown(field));
+                    return Err(cursor.error(at, reason));
                 }
             }
         }
@@ -476,17 +478,17 @@ mod tests {
             (
                 FEATURES,
                 "1,2\n3,nan\n5,6\n7,8\n",
-                "line 2: 'nan' is no finite number",
+                "line 2: 'nan' in column 1 is no finite number",
             ),
             (
                 FEATURES,
                 "1,2\n3,1e39\n5,6\n7,8\n",
-                "line 2: '1e39' is no finite number",
+                "line 2: '1e39' in column 1 is no finite number",
             ),
             (
                 FEATURES,
                 "1,2\n3,\n5,6\n7,8\n",
-                "line 2: '' is no finite number",
+                "line 2: '' in column 1 is no finite number",
             ),
             (
                 "split/time/valid.csv.gz",

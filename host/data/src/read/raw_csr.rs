@@ -1,7 +1,7 @@
 //! Raw compressed rows: `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]`, little-endian, nothing
 //! else. The header tells the length of the file, by which the format is recognised.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use rayon::prelude::*;
 
@@ -27,8 +27,9 @@ pub(crate) fn read(mut input: Input<'_>) -> Result<Graph, DataProblem> {
             bytes,
         });
     }
-    let mut words = |count: usize| -> io::Result<Vec<u32>> {
-        let mut words = vec![0u32; count];
+    let mut words = |count: usize| -> Result<Vec<u32>, DataProblem> {
+        let mut words = DataProblem::room("raw CSR", count as u64)?;
+        words.resize(count, 0_u32);
         // In pieces, so that progress is told.
         for piece in words.chunks_mut(1 << 18) {
             input.read_exact(bytemuck::cast_slice_mut(piece))?;

@@ -481,10 +481,10 @@ fn features_that_are_no_numbers() {
             "attr_data",
             Array::f32(&[1.0, 1.0, value, 1.0]),
         )));
-        assert_eq!(
-            message,
-            format!("attr_data[2] is {name}, which is no finite float")
+        let words = format!(
+            "attr_data[2] is {name}, in row 1, column 1 (from 0), which is no finite float;"
         );
+        assert!(message.starts_with(&words), "{message}");
     }
     let data = [1.0, 1e300, 1.0, 1.0_f64]
         .iter()
@@ -496,7 +496,37 @@ fn features_that_are_no_numbers() {
         shape: vec![4],
         data,
     };
-    assert!(refusal(open(&with("attr_data", wide))).ends_with("which is no finite float"));
+    assert!(refusal(open(&with("attr_data", wide))).contains("which is no finite float; "));
+}
+
+#[test]
+fn a_number_that_is_none_is_told_by_row_and_column() {
+    let matrix = |fortran_order| {
+        let mut values = [1.0; 12];
+        values[7] = f32::NAN;
+        let mut entries = without("attr_data");
+        let array = Array {
+            fortran_order,
+            ..Array::f32(&values).shaped(&[4, 3])
+        };
+        entries.push(("attr_matrix", array));
+        refusal(open(&entries))
+    };
+    for (fortran_order, place) in [(false, "row 2, column 1"), (true, "row 3, column 1")] {
+        assert_eq!(
+            matrix(fortran_order),
+            format!(
+                "attr_matrix[7] is NaN, in {place} (from 0), which is no finite float; put a number in its place, as numpy.nan_to_num does"
+            )
+        );
+    }
+    let entry = |at: usize| {
+        let mut values = [1.0; 4];
+        values[at] = f32::INFINITY;
+        refusal(open(&with("attr_data", Array::f32(&values))))
+    };
+    assert!(entry(1).starts_with("attr_data[1] is inf, in row 0, column 2 (from 0), "));
+    assert!(entry(3).starts_with("attr_data[3] is inf, in row 3, column 2 (from 0), "));
 }
 
 #[test]
