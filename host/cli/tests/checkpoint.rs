@@ -212,6 +212,7 @@ fn a_model_predicts_what_it_was_said_to() {
     }
 
     // In whatever order vertices are worked on, what is written is in the dataset's.
+    let largest = logits.iter().fold(0.0_f32, |most, z| most.max(z.abs()));
     for order in ["degree", "louvain"] {
         let told = run(predict(&[
             "--out",
@@ -224,8 +225,8 @@ fn a_model_predicts_what_it_was_said_to() {
         assert!(text(&told.stdout).contains(&accuracy));
         let again = array("again.npy", "'<f4'").into_iter();
         for (again, logit) in again.map(f32::from_le_bytes).zip(&logits) {
-            // Neighbours are summed up in another order.
-            assert!((again - logit).abs() <= 1e-2 * logit.abs().max(1.0));
+            // Neighbours are summed up in another order, which may turn a rounding to half, twice a layer.
+            assert!((again - logit).abs() <= largest / 512.0);
         }
     }
 

@@ -157,6 +157,7 @@ fn what_is_done_to_a_dataset_is_told() {
         [
             "features: 2 rows divided by their sums (option)",
             "splits: fractions:0.5,0.25 with seed 7 (option)",
+            "edge weights: 10 of 0.5 to 0.5 multiply what neighbours send; --ignore-edge-weights leaves them out (file)",
             "edges: the reverse of each added where there was none: 10 became 12 (option)",
             "self-loops: 4 added (option)"
         ]
