@@ -2,13 +2,12 @@
 
 use crate::leaky_relu::{Backward, Forward, LeakyReluOperators};
 use halfgnn::Error;
-use halfgnn::backend::{Combine, SpmmPolicy};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
     Context, GcnLayer, InputGradient, Layer, Network, Norm, Output, OutputGradient, Parameter,
     Place, Propagation, Stage,
 };
-use halfgnn::ops::{self, Checked};
+use halfgnn::ops::{self, Checked, Combine, SpmmPolicy};
 use halfgnn::tensor::{Matrix, Precision};
 use halfgnn::train::{Objective, TrainConfig, Trainer};
 
