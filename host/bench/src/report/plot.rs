@@ -3,7 +3,9 @@
 use super::figures::{Bars, Data, Figure, Lines, Spread};
 use crate::failure::Failure;
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged, ValueFormatter};
+use plotters::coord::ranged1d::{
+    BoldPoints, DefaultFormatting, KeyPointHint, Ranged, ValueFormatter,
+};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -23,6 +25,10 @@ const SMALL_TEXT: (u32, f64) = (13, 7.0);
 
 /// Height under an axis for one line of names.
 const NAMES: u32 = 30;
+
+/// Width beside a vertical axis for its title and the ticks, and the least with its numbers; most numbers that there are.
+const TITLED: (u32, u32) = (38, 64);
+const NUMBERS: usize = 11;
 
 /// Colours that people who see few colours can tell apart (Okabe and Ito, 2008).
 const COLOURS: [RGBColor; 8] = [
@@ -123,6 +129,15 @@ fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
+/// Width beside a vertical axis of these heights: numbers may be long, and its title stands left of them.
+fn width_beside(heights: &std::ops::Range<f64>) -> u32 {
+    let axis = RangedCoordf64::from(heights.clone());
+    let numbers = axis.key_points(BoldPoints(NUMBERS));
+    let letters = numbers.iter().map(|number| axis.format_ext(number).len());
+    let longest = letters.max().unwrap_or(0) as f64;
+    (TITLED.0 + (longest * (TEXT.1 + 1.0)) as u32).max(TITLED.1)
+}
+
 /// A range a little longer than from `low` to `high`.
 fn padded(low: f64, high: f64) -> std::ops::Range<f64> {
     let margin = (high - low) * 0.05;
@@ -160,21 +175,22 @@ fn chart_of_groups<'a, 'b: 'a>(
     heights: std::ops::Range<f64>,
 ) -> Result<ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, RangedCoordf64>>, Failure> {
     const MARGIN: u32 = 12;
-    const UNITS: u32 = 64;
-    let width = area.dim_in_pixel().0.saturating_sub(2 * MARGIN + UNITS);
+    let units = width_beside(&heights);
+    let width = area.dim_in_pixel().0.saturating_sub(2 * MARGIN + units);
     let names = broken_names(width, names.iter().copied());
     let lines = names.iter().map(Vec::len).max().unwrap_or(1) as u32;
     let floor = heights.start;
     let mut chart = ChartBuilder::on(area)
         .margin(MARGIN)
         .x_label_area_size(NAMES + (lines - 1) * (TEXT.0 + 2))
-        .y_label_area_size(UNITS)
+        .y_label_area_size(units)
         .build_cartesian_2d(Axis(names.len() as f64), heights)
         .map_err(failed)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
+        .y_labels(NUMBERS)
         .y_desc(unit)
         .label_style(("sans-serif", TEXT.0))
         .draw()
@@ -321,13 +337,16 @@ fn curves(area: &Area<'_>, lines: &Lines) -> Drawn {
         .ceiling
         .iter()
         .fold(high, |high, (_, at)| high.max(*at));
+    let heights = match lines.doubling {
+        true => 0.0..high * 1.15,
+        false => padded(low, high),
+    };
     let mut builder = ChartBuilder::on(area);
     builder
         .margin(12)
         .x_label_area_size(44)
-        .y_label_area_size(64);
+        .y_label_area_size(width_beside(&heights));
     if lines.doubling {
-        let heights = 0.0..high * 1.15;
         // Named are the lengths that were measured.
         let mut lengths: Vec<f64> = all().map(|point| point.x).collect();
         lengths.sort_by(f64::total_cmp);
@@ -340,7 +359,7 @@ fn curves(area: &Area<'_>, lines: &Lines) -> Drawn {
         draw_curves(&mut chart, lines, left..right)
     } else {
         let mut chart = builder
-            .build_cartesian_2d(left..right.max(left + 1.0), padded(low, high))
+            .build_cartesian_2d(left..right.max(left + 1.0), heights)
             .map_err(failed)?;
         draw_curves(&mut chart, lines, left..right)
     }
@@ -359,6 +378,7 @@ where
         .light_line_style(TRANSPARENT)
         .x_desc(lines.x.as_str())
         .x_label_formatter(&|x| format!("{x}"))
+        .y_labels(NUMBERS)
         .y_desc(lines.y.as_str())
         .label_style(("sans-serif", 16))
         .draw()
@@ -502,6 +522,57 @@ mod tests {
                 );
             }
             assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        }
+    }
+
+    /// Where a text of an SVG begins, if it is not turned: `text-anchor` and size are those of the vertical axis' numbers.
+    fn numbers_beside(svg: &str) -> Vec<(f64, String)> {
+        let mut texts = svg.split("<text ").skip(1);
+        let mut found = Vec::new();
+        for text in &mut texts {
+            let (attributes, rest) = text.split_once('>').expect("a tag");
+            let content = rest.split('<').next().unwrap_or_default().trim();
+            let x = attributes.split_once("x=\"").expect("a place").1;
+            let x: f64 = x.split('"').next().unwrap().parse().expect("pixels");
+            if attributes.contains("text-anchor=\"end\"") && content.parse::<f64>().is_ok() {
+                found.push((x - 9.0 * content.len() as f64, content.to_owned()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_title_of_an_axis_stands_beside_its_numbers() {
+        let point = |x: f64, y: f64| Point {
+            x,
+            y,
+            low: y,
+            high: y,
+        };
+        for most in [0.000_12, 1.0, 654_321.0] {
+            let lines = |doubling| Lines {
+                x: "across".into(),
+                y: "up".into(),
+                doubling,
+                series: vec![("one".into(), vec![point(16.0, 0.0), point(64.0, most)])],
+                ceiling: None,
+            };
+            let mut bars = bars();
+            bars.series[0].1 = vec![Some(most / 2.0), Some(most)];
+            let figures = [
+                Data::Lines(lines(true)),
+                Data::Lines(lines(false)),
+                Data::Bars(bars),
+            ];
+            for figure in figures {
+                let svg = draw(figure);
+                let numbers = numbers_beside(&svg);
+                assert!(numbers.len() > 2, "{svg}");
+                for (left, number) in numbers {
+                    // The margin, and the height of the title's letters.
+                    assert!(left >= 12.0 + 16.0, "{number} begins at {left}");
+                }
+            }
         }
     }
 
