@@ -3,6 +3,7 @@
 use halfgnn::device::{CudaDriver, Processor, cuda_driver};
 use halfgnn::driver::{DeviceInfo, DriverError};
 use serde::Serialize;
+use std::ffi::{OsStr, OsString};
 
 /// Environment variables that change what a command does, and are told where they are set.
 const VARIABLES: [&str; 6] = [
@@ -79,8 +80,8 @@ impl Machine {
             event: "machine",
             version: env!("CARGO_PKG_VERSION"),
             built_with_cuda: cfg!(feature = "cuda"),
-            command: command_line(std::env::args()),
-            environment: environment(|name| std::env::var(name).ok()),
+            command: command_line(std::env::args_os()),
+            environment: environment(|name| std::env::var_os(name)),
             cpu: processor.model,
             threads: processor.threads,
             memory_bytes: processor.memory.map(|(_, total)| total),
@@ -112,7 +113,7 @@ impl From<&DeviceInfo> for Card {
 }
 
 /// The words of a command as a person would type them: the program by its name alone, quotes where a shell wants them.
-fn command_line(mut words: impl Iterator<Item = String>) -> String {
+fn command_line(mut words: impl Iterator<Item = OsString>) -> String {
     let program = words.next().unwrap_or_default();
     let name = std::path::Path::new(&program)
         .file_stem()
@@ -123,15 +124,24 @@ fn command_line(mut words: impl Iterator<Item = String>) -> String {
         .join(" ")
 }
 
-fn environment(value: impl Fn(&str) -> Option<String>) -> Vec<String> {
+fn environment(value: impl Fn(&str) -> Option<OsString>) -> Vec<String> {
     VARIABLES
         .iter()
         .filter_map(|name| Some(format!("{name}={}", quoted(&value(name)?))))
         .collect()
 }
 
-/// A word as a POSIX shell takes it.
-fn quoted(word: &str) -> String {
+/// A word as a POSIX shell takes it; one that is no Unicode as bash and zsh do.
+fn quoted(word: &OsStr) -> String {
+    let Some(word) = word.to_str() else {
+        let byte = |&byte: &u8| match byte {
+            b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+            b' '..=b'~' => char::from(byte).to_string(),
+            _ => format!("\\x{byte:02x}"),
+        };
+        let bytes: String = word.as_encoded_bytes().iter().map(byte).collect();
+        return format!("$'{bytes}'");
+    };
     let plain = |c: char| c.is_alphanumeric() || "-_./:,=+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -155,16 +165,28 @@ mod tests {
             "",
         ];
         assert_eq!(
-            command_line(words.iter().map(ToString::to_string)),
+            command_line(words.iter().map(OsString::from)),
             r"halfgnn train --dataset 'my data.npz' 'it'\''s' ''"
+        );
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_command_that_is_no_unicode_can_be_typed_again() {
+        use std::os::unix::ffi::OsStringExt;
+        let words = [&b"halfgnn"[..], b"caf\xe9.npz", b"it's\\\xff\n"];
+        let words = words.map(|word| OsString::from_vec(word.to_vec()));
+        assert_eq!(
+            command_line(words.into_iter()),
+            r"halfgnn $'caf\xe9.npz' $'it\'s\\\xff\x0a'"
         );
     }
 
     #[test]
     fn variables_are_told_where_they_are_set() {
         let set = |name: &str| match name {
-            "CUDA_VISIBLE_DEVICES" => Some(String::new()),
-            "HALFGNN_PTX_DIR" => Some("target/ptx".to_owned()),
+            "CUDA_VISIBLE_DEVICES" => Some(OsString::new()),
+            "HALFGNN_PTX_DIR" => Some("target/ptx".into()),
             _ => None,
         };
         assert_eq!(
