@@ -1,8 +1,9 @@
 //! Graphs to time on: files, and ones that the program makes.
 
 use crate::failure::Failure;
-use crate::source;
+use crate::{room, source};
 use halfgnn::Error;
+use halfgnn::data::Recipe;
 use halfgnn::graph::Graph;
 use halfgnn::graph::generate::{Grid, Rmat};
 use std::path::PathBuf;
@@ -127,6 +128,7 @@ impl GraphName {
         match self {
             GraphName::Kronecker(first, _) => {
                 let scale = first + index;
+                room::for_recipe(&Recipe::Kronecker { scale })?;
                 let graph = Rmat::graph500(scale).generate(SEED).map_err(Error::from)?;
                 Ok((format!("kron{scale}"), graph))
             }

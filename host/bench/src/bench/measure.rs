@@ -67,6 +67,29 @@ fn scaled(range: &Range<f32>, unit: f32) -> f32 {
     range.start + (range.end - range.start) * unit
 }
 
+/// A matrix of zeros in this machine's memory.
+///
+/// # Errors
+/// Where there is not that much.
+pub fn zeros(rows: usize, columns: usize) -> Result<Vec<f32>, Error> {
+    let mut values = Vec::new();
+    let room = rows
+        .checked_mul(columns)
+        .and_then(|len| values.try_reserve_exact(len).ok().map(|()| len));
+    match room {
+        Some(len) => {
+            values.resize(len, 0.0);
+            Ok(values)
+        }
+        None => Err(Error::Unsupported {
+            operator: "bench",
+            reason: format!(
+                "there is no room in this machine's memory for random features of {rows} x {columns} floats; take a smaller graph or fewer --features"
+            ),
+        }),
+    }
+}
+
 /// A matrix of random numbers, and what it holds.
 #[derive(Debug)]
 pub struct Operand<B: Backend, E: Element> {
@@ -90,7 +113,7 @@ impl<B: Backend, E: Element> Operand<B, E> {
         columns: usize,
         range: Range<f32>,
     ) -> Result<Self, Error> {
-        let mut values = vec![0.0; rows * columns];
+        let mut values = zeros(rows, columns)?;
         values
             .par_iter_mut()
             .enumerate()
