@@ -31,7 +31,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub hidden: Option<u32>,
     /// Probability of an input of a layer to be dropped in training
-    #[arg(long, value_name = "P", value_parser = probability)]
+    #[arg(long, value_name = "P", value_parser = probability, allow_hyphen_values = true)]
     pub dropout: Option<f32>,
     /// Add the input of a layer to its output where they are of one width
     #[arg(long)]

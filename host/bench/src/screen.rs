@@ -15,6 +15,8 @@ pub struct Screen {
     bar: Option<ProgressBar>,
     epochs: u32,
     stop: Arc<AtomicBool>,
+    /// Why a line was not written; then none is tried any more.
+    failure: Option<io::Error>,
 }
 
 impl Screen {
@@ -41,6 +43,7 @@ impl Screen {
             bar,
             epochs,
             stop: Arc::clone(stop),
+            failure: None,
         }
     }
 
@@ -73,24 +76,36 @@ impl Screen {
         }
     }
 
-    /// Writes a line.
+    /// Writes a line. Where that cannot be done, as when a reader has left (`| head`), the run ends like by Ctrl-C.
     pub fn line(&mut self, line: &dyn Display) {
+        if self.failure.is_some() {
+            return;
+        }
         let written = if self.to_stderr {
             writeln!(io::stderr(), "{line}")
         } else {
             writeln!(io::stdout(), "{line}")
         };
         if let Err(error) = written {
-            self.failed(&error);
+            self.failure = Some(error);
+            self.stop();
         }
     }
 
-    /// Takes note of an output that cannot be written: a reader who left (`| head`) ends the run like Ctrl-C.
-    pub fn failed(&self, error: &io::Error) {
-        if error.kind() != io::ErrorKind::BrokenPipe {
-            tracing::warn!("cannot write: {error}");
-        }
+    /// Ends the run like Ctrl-C.
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// That all lines were written, or that their reader has left, which is no failure.
+    ///
+    /// # Errors
+    /// What the system said otherwise.
+    pub fn finish(self) -> io::Result<()> {
+        match self.failure {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -140,6 +155,18 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
+/// Rates below this many terabytes a second, such as a CPU's, are told in gigabytes.
+pub const LEAST_TERABYTES: f64 = 0.1;
+
+/// Terabytes a second as a person reads them.
+pub fn rate(tb_per_s: f64) -> String {
+    if tb_per_s < LEAST_TERABYTES {
+        format!("{:.2} GB/s", tb_per_s * 1e3)
+    } else {
+        format!("{tb_per_s:.2} TB/s")
+    }
+}
+
 /// A number with its thousands apart.
 pub fn count(number: usize) -> String {
     let digits = number.to_string();
@@ -163,6 +190,10 @@ mod tests {
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+        assert_eq!(
+            (rate(0.00123), rate(3.0)),
+            ("1.23 GB/s".into(), "3.00 TB/s".into())
+        );
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1_000), "1,000");

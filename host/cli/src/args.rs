@@ -102,6 +102,7 @@ Examples:
   halfgnn train --dataset cora.npz --precision bf16 --model gat
   halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
   halfgnn train --dataset cora.npz --resume cora.safetensors --epochs 400 --save cora.safetensors
+  halfgnn train --dataset cora.npz --seeds 3 --save cora.safetensors    cora.seed-0.safetensors, cora.seed-1.safetensors, …
   halfgnn train --dataset cora.npz --json - | jq 'select(.event == \"summary\").test_accuracy'
 
 Ctrl-C ends the run with the summary so far, and keeps it where --save says; a second Ctrl-C ends the program.
@@ -160,6 +161,9 @@ pub struct TrainArgs {
     /// Rename the vertices first, so that neighbours lie close together; a run that goes on wants the same order
     #[arg(long, value_enum, value_name = "ORDER")]
     pub reorder: Option<ReorderName>,
+    /// Divide each column of features by its largest magnitude, so that half holds them; `predict` does the same
+    #[arg(long)]
+    pub scale_features: bool,
     /// Which model
     #[command(flatten)]
     pub model: ModelArgs,
@@ -182,10 +186,10 @@ pub struct TrainArgs {
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
     /// Learning rate of Adam
-    #[arg(long, value_name = "X", default_value = "0.01", value_parser = positive)]
+    #[arg(long, value_name = "X", default_value = "0.01", value_parser = positive, allow_hyphen_values = true)]
     pub lr: f32,
     /// L2 penalty, added to the gradients
-    #[arg(long, value_name = "X", value_parser = not_negative)]
+    #[arg(long, value_name = "X", value_parser = not_negative, allow_hyphen_values = true)]
     pub weight_decay: Option<f32>,
     /// Seed of initial weights and dropout
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -11,17 +11,21 @@ use halfgnn::train::checkpoint::TaskIdentity;
 use halfgnn::train::{Checkpoint, Progress, TrainConfig, Trainer};
 use std::path::PathBuf;
 
+/// Files that one command keeps at most.
+const MOST_KEPT: u32 = 10_000;
+
 /// What is kept of a run.
 #[derive(Args)]
 pub struct CheckpointArgs {
-    /// Keep the run in FILE (safetensors): at every best validation epoch, at the end, and at Ctrl-C
-    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    /// Keep the run in FILE (safetensors): at every best validation epoch, at the end, and at Ctrl-C; with --seeds, each in a
+    /// file of its own, whose name tells the seed
+    #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Keep it every N epochs instead of at the best ones
     #[arg(long, value_name = "N", requires = "save", value_parser = clap::value_parser!(u32).range(1..))]
     pub save_every: Option<u32>,
     /// Go on with the run in FILE, with the same bits as if it had never stopped; --epochs may give it more
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "layers", "recompute", "hidden", "dropout", "residual", "policy", "OwnOptions", "precision", "lr", "weight_decay", "seed", "seeds"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "layers", "recompute", "hidden", "dropout", "residual", "policy", "OwnOptions", "scale_features", "precision", "lr", "weight_decay", "seed", "seeds"])]
     pub resume: Option<PathBuf>,
 }
 
@@ -36,21 +40,30 @@ impl CheckpointArgs {
         Ok(Some(checkpoint))
     }
 
-    /// Where and when to keep it; that it can be written there is found out now.
-    pub fn saving(&self) -> Result<Option<Saving>, Failure> {
+    /// Where and when to keep runs of so many seeds from the first on; that they can be written is found out now.
+    pub fn saving(&self, first: u64, seeds: u32) -> Result<Option<Saving>, Failure> {
         let Some(path) = &self.save else {
             return Ok(None);
         };
-        match file::WholeFile::create(path) {
-            Ok(_) => Ok(Some(Saving {
-                path: path.clone(),
-                every: self.save_every,
-            })),
-            Err(error) => Err(Failure::Input(format!(
-                "--save {}: cannot be written: {error}; name a file in a folder that can be",
-                path.display()
-            ))),
+        if seeds > MOST_KEPT {
+            return Err(Failure::Input(format!(
+                "--save keeps a file for each of {seeds} seeds; take at most {MOST_KEPT} at a time"
+            )));
         }
+        let saving = Saving {
+            path: path.clone(),
+            every: self.save_every,
+            numbered: seeds > 1,
+        };
+        for path in saving.paths(first, seeds) {
+            file::WholeFile::create(&path).map_err(|error| {
+                Failure::Input(format!(
+                    "--save {}: cannot be written: {error}; name a file in a folder that can be",
+                    path.display()
+                ))
+            })?;
+        }
+        Ok(Some(saving))
     }
 }
 
@@ -59,6 +72,8 @@ impl CheckpointArgs {
 pub struct Saving {
     path: PathBuf,
     every: Option<u32>,
+    /// Whether the names of the files have the seed.
+    numbered: bool,
 }
 
 /// What does not change in the course of a run.
@@ -68,6 +83,8 @@ pub struct Run<'a> {
     pub dataset: &'a Dataset,
     /// The model.
     pub model: &'a ModelConfig,
+    /// What columns of features were divided by.
+    pub feature_divisors: Option<&'a [f32]>,
     /// Precision of state tensors.
     pub precision: Precision,
     /// How it is trained.
@@ -75,6 +92,25 @@ pub struct Run<'a> {
 }
 
 impl Saving {
+    /// The files of runs of so many seeds from the first on.
+    pub fn paths(&self, first: u64, seeds: u32) -> impl Iterator<Item = PathBuf> {
+        (0..seeds).map(move |run| self.path_of(first.wrapping_add(run.into())))
+    }
+
+    /// The file of a seed: of `run.safetensors`, `run.seed-3.safetensors` where there are several.
+    fn path_of(&self, seed: u64) -> PathBuf {
+        if !self.numbered {
+            return self.path.clone();
+        }
+        let mut name = self.path.file_stem().unwrap_or_default().to_owned();
+        name.push(format!(".seed-{seed}"));
+        if let Some(extension) = self.path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        self.path.with_file_name(name)
+    }
+
     /// Whether it is time to keep a run, after an epoch that is not the last.
     pub fn is_due(&self, progress: &Progress) -> bool {
         match self.every {
@@ -96,11 +132,13 @@ impl Saving {
             model: run.model.clone(),
             precision: run.precision,
             train: *run.train,
+            feature_divisors: run.feature_divisors.map(<[f32]>::to_vec),
             snapshot: trainer.snapshot()?,
         };
-        checkpoint.save(&self.path)?;
+        let path = self.path_of(run.train.seed);
+        checkpoint.save(&path)?;
         let epoch = checkpoint.snapshot.progress.epoch;
-        tracing::debug!(epoch, file = %self.path.display(), "kept the run");
+        tracing::debug!(epoch, file = %path.display(), "kept the run");
         Ok(())
     }
 }

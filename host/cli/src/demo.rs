@@ -34,6 +34,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             convolution: Gcn { norm: Norm::Right }.into(),
             ..ModelConfig::gcn(dataset.feature_len(), dataset.classes)
         },
+        feature_divisors: None,
         train: TrainConfig {
             epochs: args.epochs,
             ..TrainConfig::new(precision)

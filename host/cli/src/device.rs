@@ -63,8 +63,7 @@ pub fn run(args: &DeviceArgs) -> Result<(), Failure> {
         tried[chosen].device
     ));
     for device in &tried {
-        json.write(device)
-            .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+        json.write(device)?;
     }
     json.finish()
 }

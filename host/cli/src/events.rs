@@ -2,7 +2,7 @@
 
 use crate::curves::Curves;
 use crate::failure::Failure;
-use crate::json::JsonLines;
+use crate::json::{JsonError, JsonLines};
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
 use halfgnn::backend::{MemoryKind, MemoryReport};
@@ -50,6 +50,9 @@ pub enum Event<'a> {
         seed: u64,
         /// Number of runs.
         seeds: u32,
+        /// The files in which they are kept, in the order of the seeds.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        checkpoints: Vec<String>,
     },
     /// An epoch.
     Epoch {
@@ -199,6 +202,11 @@ impl<'a> Event<'a> {
             epochs: plan.train.epochs,
             seed: plan.train.seed,
             seeds: plan.seeds,
+            checkpoints: plan
+                .saved()
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
         }
     }
 
@@ -238,6 +246,8 @@ pub struct Recorder {
     /// What a person sees.
     pub screen: Screen,
     json: JsonLines,
+    /// Why a line of JSON was not written; then none is tried any more.
+    failure: Option<JsonError>,
     curves: Option<Curves>,
     stop: Arc<AtomicBool>,
     label: String,
@@ -251,6 +261,7 @@ impl Recorder {
         Ok(Self {
             screen,
             json,
+            failure: None,
             curves: None,
             stop: Arc::clone(stop),
             label: String::new(),
@@ -267,29 +278,34 @@ impl Recorder {
         self.curves.take()
     }
 
-    /// Writes a JSON line.
+    /// Writes a JSON line. Where that cannot be done the run ends like by Ctrl-C.
     pub fn record(&mut self, event: &Event<'_>) {
+        if self.failure.is_some() {
+            return;
+        }
         if let Err(error) = self.json.write(event) {
-            self.screen.failed(&error);
+            self.failure = Some(error);
+            self.screen.stop();
         }
     }
 
-    /// Puts the JSON lines in their place.
+    /// That everything was written, but to a reader who has left.
     pub fn finish(self) -> Result<(), Failure> {
-        self.json.finish()
+        if let Some(error) = self.failure.filter(|error| !error.reader_left()) {
+            return Err(error.into());
+        }
+        self.json.finish()?;
+        let unwritten = |error| Failure::Run(format!("cannot write: {error}"));
+        self.screen.finish().map_err(unwritten)
     }
 }
 
 impl Observer for Recorder {
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {
-        tracing::info!(
-            "{} in {} on {device}, seed {seed}",
-            plan.label,
-            plan.precision
-        );
+        tracing::info!("{} on {device}, seed {seed}", plan.title());
         self.label = match plan.seeds {
-            1 => format!("{} {}", plan.label, plan.precision),
-            _ => format!("{} {} seed {seed}", plan.label, plan.precision),
+            1 => plan.title(),
+            _ => format!("{} seed {seed}", plan.title()),
         };
         self.screen.start(&self.label);
     }

@@ -6,10 +6,10 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
 use crate::screen::Page;
-use crate::train::{describe, tell_self_loops};
+use crate::train::{describe, tell_self_loops, warn_of_infinite};
 use clap::Args;
 use halfgnn::backend::Backend;
-use halfgnn::data::{Dataset, UploadFeatures};
+use halfgnn::data::{Dataset, Origin, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::graph::GraphCounts;
@@ -34,10 +34,11 @@ pub struct PredictArgs {
     /// Rename the vertices first, so that neighbours lie close together; what is written is in the order of the dataset
     #[arg(long, value_enum, value_name = "ORDER")]
     pub reorder: Option<ReorderName>,
-    /// Where to write what is predicted: a NumPy array, the class of each vertex as u32
-    #[arg(long, value_name = "FILE.npy")]
+    /// Where to write what is predicted, the class of each vertex: a NumPy array of u32 (.npy), or lines of `vertex,class` under
+    /// these names (.csv)
+    #[arg(long, value_name = "FILE.npy|FILE.csv")]
     pub out: PathBuf,
-    /// Write the logits instead, vertices x classes, as f32
+    /// Write the logits instead, vertices x classes, as f32; in a .csv, a column for each class
     #[arg(long)]
     pub logits: bool,
     /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
@@ -59,10 +60,37 @@ struct Predicted<'a> {
     /// How many vertices each class was given.
     vertices_by_class: &'a [usize],
     /// The file, and whether logits are in it rather than classes.
-    output: &'a Path,
+    output: String,
     logits: bool,
     /// In percent; none where the dataset has no test vertices.
     test_accuracy: Option<f64>,
+}
+
+/// What predictions are written as.
+#[derive(Clone, Copy)]
+enum OutputFormat {
+    Npy,
+    Csv,
+}
+
+impl OutputFormat {
+    /// What the name of a file asks for.
+    fn of(path: &Path) -> Result<Self, Failure> {
+        let is = |wanted: &str| {
+            path.extension()
+                .is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+        };
+        if is("npy") {
+            Ok(Self::Npy)
+        } else if is("csv") {
+            Ok(Self::Csv)
+        } else {
+            Err(Failure::Input(format!(
+                "--out {}: the name tells no format; end it in .npy for a NumPy array, or in .csv",
+                path.display()
+            )))
+        }
+    }
 }
 
 /// Predicts, and tells how well where the classes are known.
@@ -70,6 +98,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
     let checkpoint = Checkpoint::open(&args.model)?;
+    let format = OutputFormat::of(&args.out)?;
     // Before anything is computed: that it can be written.
     let refuse = |error| Failure::Input(cannot_write(&args.out, &error));
     drop(file::WholeFile::create(&args.out).map_err(refuse)?);
@@ -82,6 +111,14 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
+    if let Some(divisors) = &checkpoint.feature_divisors {
+        dataset.scale_features(divisors, Origin::Checkpoint);
+    }
+    warn_of_infinite(
+        &dataset,
+        checkpoint.precision,
+        "a model trained with --scale-features",
+    );
     tell_self_loops(&checkpoint.model, &mut dataset);
     dataset
         .preparations
@@ -105,18 +142,22 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         logits = reordered.order.restore(&logits, columns);
     }
     let classes: Vec<u32> = logits.chunks_exact(columns).map(class).collect();
-    let bytes = if args.logits {
-        npy(
+    let bytes = match (format, args.logits) {
+        (OutputFormat::Csv, false) => csv(&["class".into()], &classes, 1),
+        (OutputFormat::Csv, true) => {
+            let names: Vec<String> = (0..columns).map(|class| format!("logit_{class}")).collect();
+            csv(&names, &logits, columns)
+        }
+        (OutputFormat::Npy, true) => npy(
             "<f4",
             &[classes.len(), columns],
             logits.iter().map(|x| x.to_le_bytes()),
-        )
-    } else {
-        npy(
+        ),
+        (OutputFormat::Npy, false) => npy(
             "<u4",
             &[classes.len()],
             classes.iter().map(|x| x.to_le_bytes()),
-        )
+        ),
     };
     file::write(&args.out, &bytes)
         .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
@@ -144,12 +185,11 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         vertices: classes.len(),
         classes: columns,
         vertices_by_class: &by_class,
-        output: &args.out,
+        output: args.out.display().to_string(),
         logits: args.logits,
         test_accuracy: accuracy,
     };
-    json.write(&predicted)
-        .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+    json.write(&predicted)?;
     json.finish()
 }
 
@@ -189,6 +229,19 @@ fn npy<const N: usize>(
     bytes.extend(header.as_bytes());
     bytes.extend(elements.flatten());
     bytes
+}
+
+/// Lines of a vertex and its `columns` values, under their names.
+fn csv<T: std::fmt::Display>(names: &[String], values: &[T], columns: usize) -> Vec<u8> {
+    let mut text = format!("vertex,{}\n", names.join(","));
+    for (vertex, row) in values.chunks_exact(columns).enumerate() {
+        text.push_str(&vertex.to_string());
+        for value in row {
+            text.push_str(&format!(",{value}"));
+        }
+        text.push('\n');
+    }
+    text.into_bytes()
 }
 
 /// A forward pass, on a device that is not known before the program runs.

@@ -86,8 +86,7 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
                 row.divergent_branches
             );
         }
-        json.write(&row)
-            .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+        json.write(&row)?;
     }
     if !json.is_stdout() {
         println!(

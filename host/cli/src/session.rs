@@ -14,6 +14,7 @@ use halfgnn::train::{
 use halfgnn::with_element;
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 /// What to train, and how: one model shape, with one or more seeds.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Plan {
     pub precision: Precision,
     /// The model.
     pub model: ModelConfig,
+    /// What the columns of the dataset's features were divided by, where they were.
+    pub feature_divisors: Option<Vec<f32>>,
     /// How it is trained; the seed is that of the first run.
     pub train: TrainConfig,
     /// Number of runs.
@@ -43,6 +46,26 @@ pub struct Outcome {
     pub memory: MemoryReport,
     /// The runs, each with its seed.
     pub runs: Vec<(u64, RunSummary)>,
+}
+
+impl Plan {
+    /// What a person calls it, and the precision where that does not tell it.
+    pub fn title(&self) -> String {
+        let precision = self.precision.to_string();
+        if self.label.split(' ').any(|word| word == precision) {
+            self.label.into()
+        } else {
+            format!("{} {precision}", self.label)
+        }
+    }
+
+    /// The files in which the runs are kept.
+    pub fn saved(&self) -> Vec<PathBuf> {
+        let saving = self.saving.iter();
+        saving
+            .flat_map(|saving| saving.paths(self.train.seed, self.seeds))
+            .collect()
+    }
 }
 
 impl Outcome {
@@ -158,6 +181,7 @@ fn carry_out<B: Backend, E: Element>(
             let run = Run {
                 dataset,
                 model: config,
+                feature_divisors: plan.feature_divisors.as_deref(),
                 precision: plan.precision,
                 train: &train,
             };

@@ -9,11 +9,12 @@ use crate::model::ModelName;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use halfgnn::backend::MemoryKind;
-use halfgnn::data::{Dataset, Origin, Preparation};
+use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, UNLABELLED};
 use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::nn::ModelConfig;
 use halfgnn::ops::AdamHyper;
+use halfgnn::tensor::Precision;
 use halfgnn::train::{Spread, Status, TrainConfig};
 use halfgnn_bench::room;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Trains, and tells how it went.
 pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let saving = args.checkpoint.saving()?;
+    let saving = args.checkpoint.saving(args.seed, args.seeds)?;
     let curves = args.plot.as_deref().map(Curves::new).transpose()?;
     if args.checkpoint.resume.is_none() {
         room::for_training(
@@ -42,6 +43,13 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         reordering = Some(reordered.line);
     }
     let plan = plan(args, &dataset, saving)?;
+    if let Some(divisors) = &plan.feature_divisors {
+        let by = match plan.resume {
+            Some(_) => Origin::Checkpoint,
+            None => Origin::Option,
+        };
+        dataset.scale_features(divisors, by);
+    }
     tell_self_loops(&plan.model, &mut dataset);
     let mut recorder = Recorder::new(args.json.as_deref(), plan.train.epochs, stop)?;
     recorder.draw(curves);
@@ -49,6 +57,19 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     reordering
         .iter()
         .for_each(|line| recorder.screen.line(line));
+    if let [first, .., last] = &plan.saved()[..] {
+        recorder.screen.line(&format_args!(
+            "each run is kept in a file of its own: {} to {}",
+            first.display(),
+            last.display()
+        ));
+    }
+    warn_of_infinite(
+        &dataset,
+        plan.precision,
+        "--scale-features, which divides each column by its largest magnitude",
+    );
+    warn_of_classes(&dataset);
     for (what, vertices) in [("validate", &dataset.val), ("test", &dataset.test)] {
         if vertices.is_empty() {
             tracing::warn!(
@@ -87,11 +108,12 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
 /// What was asked for, or what the run that goes on was.
 fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<Plan, Failure> {
     let resume = args.checkpoint.open(dataset)?;
-    let (precision, model, mut train) = match &resume {
+    let (precision, model, mut train, feature_divisors) = match &resume {
         Some(checkpoint) => (
             checkpoint.precision,
             checkpoint.model.clone(),
             checkpoint.train,
+            checkpoint.feature_divisors.clone(),
         ),
         None => {
             let precision = args.precision.into();
@@ -106,7 +128,14 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
                 seed: args.seed,
                 ..defaults
             };
-            (precision, model, train)
+            let divisors =
+                match args.scale_features {
+                    true => Some(dataset.features.column_magnitudes().map_err(|problem| {
+                        Failure::Input(format!("--scale-features: {problem}"))
+                    })?),
+                    false => None,
+                };
+            (precision, model, train, divisors)
         }
     };
     train.epochs = args.epochs.unwrap_or(train.epochs);
@@ -116,11 +145,62 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
         label: ModelName::label(&model.convolution),
         precision,
         model,
+        feature_divisors,
         train,
         seeds: args.seeds,
         saving,
         resume,
     })
+}
+
+/// Warns of features that are infinite in the precision of a model, from which nothing but NaN can come; `instead` is the
+/// way out in half.
+pub fn warn_of_infinite(dataset: &Dataset, precision: Precision, instead: &str) {
+    if precision != Precision::Half {
+        return;
+    }
+    if let Some(infinite) = InfiniteFeatures::of(&dataset.features) {
+        tracing::warn!(
+            "{} features are infinite in half, which holds up to {}: the largest is {}, in column {} (from 0); take {instead}, or --precision bf16 or float",
+            count(infinite.count),
+            HalfRange::LARGEST,
+            infinite.largest,
+            infinite.column,
+        );
+    }
+}
+
+/// Warns of labels from which nothing can be learnt, or that were hardly meant.
+fn warn_of_classes(dataset: &Dataset) {
+    let sizes = class_sizes(dataset);
+    let used = sizes.iter().filter(|&&size| size > 0).count();
+    if used == 1 {
+        tracing::warn!(
+            "all labels are of one class, so that any model is right about all of them; there is nothing to learn"
+        );
+    }
+    if used < sizes.len() {
+        tracing::warn!("{}", empty_classes(&sizes));
+    }
+}
+
+/// How many labelled vertices each class has.
+pub fn class_sizes(dataset: &Dataset) -> Vec<usize> {
+    let mut sizes = vec![0; dataset.classes];
+    for &label in dataset.labels.iter().filter(|&&label| label != UNLABELLED) {
+        sizes[label as usize] += 1;
+    }
+    sizes
+}
+
+/// That there are classes without vertices, and how that may have come about.
+pub fn empty_classes(sizes: &[usize]) -> String {
+    let empty = sizes.iter().filter(|&&size| size == 0).count();
+    format!(
+        "{} of {} classes have no vertex, and the model has an output for each; number the labels from 0 without gaps",
+        count(empty),
+        count(sizes.len())
+    )
 }
 
 /// Takes note of the self-loops that a model adds to a dataset.

@@ -247,6 +247,89 @@ fn a_model_predicts_what_it_was_said_to() {
 }
 
 #[test]
+fn predictions_are_written_as_the_name_says() {
+    let place = place(&Ring::new());
+    run(place.train(&["--epochs", "30", "--save", "model"]));
+    let predict = |more: &[&str]| {
+        let base = [
+            "predict",
+            "--device",
+            "cpu",
+            "--model",
+            "model",
+            "--dataset",
+        ];
+        let mut command = halfgnn(&base);
+        command
+            .arg(&place.dataset)
+            .args(more)
+            .current_dir(place.folder.path());
+        command
+    };
+    let lines = |name: &str| {
+        let written = std::fs::read_to_string(place.folder.path().join(name)).unwrap();
+        written.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    run(predict(&["--out", "o.csv"]));
+    run(predict(&["--out", "logits.CSV", "--logits"]));
+    let (classes, logits) = (lines("o.csv"), lines("logits.CSV"));
+    assert_eq!((&classes[0][..], classes.len()), ("vertex,class", 41));
+    assert_eq!(
+        (&logits[0][..], logits.len()),
+        ("vertex,logit_0,logit_1", 41)
+    );
+    for (vertex, (class, logit)) in classes.iter().zip(&logits).skip(1).enumerate() {
+        let logit: Vec<f32> = logit.split(',').map(|word| word.parse().unwrap()).collect();
+        assert_eq!(logit[0], vertex as f32);
+        let largest = u32::from(logit[2] > logit[1]);
+        assert_eq!(*class, format!("{vertex},{largest}"));
+    }
+    let before = place.files();
+    for name in ["o.parquet", "o"] {
+        let output = predict(&["--out", name]).output().unwrap();
+        refused(&output, 2, &[&format!("--out {name}"), ".npy", ".csv"]);
+    }
+    assert_eq!(place.files(), before);
+}
+
+#[test]
+fn each_seed_is_kept_in_a_file_of_its_own() {
+    let place = place(&Ring::new());
+    let seeds = ["--seed", "3", "--seeds", "2", "--epochs", "4"];
+    let output =
+        run(place.train(&[&seeds[..], &["--save", "run.safetensors", "--json", "-"]].concat()));
+    let names = ["run.seed-3.safetensors", "run.seed-4.safetensors"];
+    assert_eq!(place.files(), ["ring.npz", names[0], names[1]]);
+    let start = events(&output.stdout).remove(0);
+    assert_eq!(start["checkpoints"], serde_json::json!(names));
+    for name in names {
+        assert!(
+            text(&output.stderr).contains(name),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    // Each goes on with its own seed.
+    run(place.train(&["--resume", names[1], "--save", "on", "--epochs", "7"]));
+    run(place.train(&["--seed", "4", "--save", "whole", "--epochs", "7"]));
+    assert_eq!(state(&place, "on"), state(&place, "whole"));
+    let output = place
+        .train(&[&seeds[..], &["--save", "none/kept"]].concat())
+        .output()
+        .unwrap();
+    refused(
+        &output,
+        2,
+        &["--save none/kept.seed-3", "cannot be written"],
+    );
+    let output = place
+        .train(&["--seeds", "4294967295", "--save", "all"])
+        .output()
+        .unwrap();
+    refused(&output, 2, &["4294967295 seeds", "at most 10000"]);
+}
+
+#[test]
 fn early_stopping_ends_a_run_that_gets_no_better() {
     let place = place(&Ring::new());
     let output = run(place.train(&["--epochs", "5000", "--early-stopping", "5", "--json", "-"]));
@@ -298,6 +381,10 @@ fn what_does_not_fit_is_refused_in_one_line() {
     let whole = std::fs::read(place.folder.path().join("kept")).unwrap();
     std::fs::write(place.folder.path().join("cut"), &whole[..whole.len() - 1]).unwrap();
     refused(&resume(&["cut"]), 2, &["cut", "no checkpoint"]);
+    let mut changed = whole;
+    *changed.last_mut().unwrap() ^= 0xff;
+    std::fs::write(place.folder.path().join("cut"), &changed).unwrap();
+    refused(&resume(&["cut"]), 2, &["cut", "tensor `", "damaged"]);
 
     let mut relabelled = Ring::new();
     relabelled.labels[0] = 1;
@@ -321,7 +408,8 @@ fn what_does_not_fit_is_refused_in_one_line() {
     assert_eq!(place.files(), ["cut", "kept", "ring.npz"]);
 }
 
-/// Files that version 0.1.0 wrote: they are read, written again with the same bytes, and gone on with.
+/// Files that version 0.1.0 wrote before there were checksums: they are read, written again with the same content, and gone
+/// on with.
 #[test]
 fn checkpoints_of_before_are_read_and_gone_on_with() {
     for model in ["gcn", "gat", "gin", "sage"] {
@@ -333,8 +421,7 @@ fn checkpoints_of_before_are_read_and_gone_on_with() {
         let folder = tempfile::tempdir().unwrap();
         let again = folder.path().join("again");
         before.save(&again).unwrap();
-        let same = std::fs::read(&file).unwrap() == std::fs::read(&again).unwrap();
-        assert!(same, "{model} is written otherwise");
+        assert_eq!(Checkpoint::open(&again).expect(model), before, "{model}");
         let output = folder.path().join("after");
         let output = output.to_str().unwrap();
         run(halfgnn(&[

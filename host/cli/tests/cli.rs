@@ -5,7 +5,7 @@ mod common;
 use common::ring::{Place, Ring, VERTICES, place};
 use common::{events, halfgnn, refused, text};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -152,6 +152,297 @@ fn what_is_done_to_the_data_is_told_with_who_asked_for_it() {
     assert_eq!(
         made(&["--split", "fractions:0.5,0.2"]),
         pairs(&[("source", "recipe"), ("splits", "option")])
+    );
+}
+
+/// One number of half's that is none: the feature of vertex 3, which stands in column 0.
+fn with_a_large_feature() -> Place {
+    let mut ring = Ring::new();
+    ring.values[0] = -1.0;
+    ring.values[3] = 1e6;
+    place(&ring)
+}
+
+#[test]
+fn features_that_half_does_not_hold_are_told_before_training() {
+    let place = with_a_large_feature();
+    let warned = |arguments: &[&str]| {
+        let output = place
+            .train(&[&["--epochs", "2"], arguments].concat())
+            .output()
+            .unwrap();
+        let warnings = text(&output.stderr).lines();
+        let warnings = warnings.filter(|line| line.contains("infinite in half"));
+        warnings.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [line] = &warned(&[])[..] else {
+        panic!("one line is wanted")
+    };
+    for words in [
+        "1 features",
+        "1000000",
+        "column 0",
+        "--scale-features",
+        "bf16",
+    ] {
+        assert!(line.contains(words), "`{words}` is not in: {line}");
+    }
+    for way_out in [
+        &["--precision", "float"][..],
+        &["--precision", "bf16"],
+        &["--scale-features"],
+    ] {
+        assert_eq!(warned(way_out), Vec::<String>::new(), "{way_out:?}");
+    }
+}
+
+#[test]
+fn scaled_features_are_scaled_wherever_the_model_goes() {
+    let place = with_a_large_feature();
+    let run = |mut command: Command| {
+        let output = command.args(["--json", "-"]).output().unwrap();
+        let shown = text(&output.stderr).to_owned();
+        assert!(output.status.success(), "{shown}");
+        assert!(!shown.contains("infinite in half"), "{shown}");
+        (events(&output.stdout), shown)
+    };
+    let told = |shown: &str, by: &str| {
+        let line = |line: &str| {
+            line.contains("columns divided by its largest magnitude")
+                && line.contains("1000000")
+                && line.ends_with(&format!("({by})"))
+        };
+        assert!(shown.lines().any(line), "{by}: {shown}");
+    };
+    let save = ["--save", "kept", "--epochs", "20"];
+    let (trained, shown) = run(place.train(&[&save[..], &["--scale-features"]].concat()));
+    told(&shown, "option");
+    let steps = trained[0]["preparation"].as_array().unwrap();
+    assert!(
+        steps
+            .iter()
+            .any(|step| step["of"] == "features" && step["by"] == "option")
+    );
+    let summary = &trained[trained.len() - 1];
+
+    let mut predict = halfgnn(&[
+        "predict", "--device", "cpu", "--out", "x.npy", "--model", "kept",
+    ]);
+    predict.arg("--dataset").arg(&place.dataset);
+    predict.current_dir(place.folder.path());
+    let (predicted, shown) = run(predict);
+    told(&shown, "checkpoint");
+    assert_eq!(predicted[0]["test_accuracy"], summary["test_accuracy"]);
+
+    let (resumed, shown) = run(place.train(&["--resume", "kept", "--epochs", "21"]));
+    told(&shown, "checkpoint");
+    assert!(
+        resumed
+            .iter()
+            .any(|event| event["event"] == "epoch" && event["epoch"] == 21)
+    );
+}
+
+#[test]
+fn labels_that_were_hardly_meant_are_told() {
+    let trained = |labels: &dyn Fn(i64) -> i64| {
+        let mut ring = Ring::new();
+        ring.labels = (0..VERTICES.into()).map(labels).collect();
+        let place = place(&ring);
+        let output = place.train(&["--epochs", "1"]).output().unwrap();
+        assert!(output.status.success());
+        let mut info = halfgnn(&["dataset", "info"]);
+        let info = info.arg(&place.dataset).output().unwrap();
+        (
+            text(&output.stderr).to_owned(),
+            text(&info.stdout).to_owned(),
+        )
+    };
+    let (warned, _) = trained(&|_| 0);
+    assert_eq!(warned.lines().count(), 1, "{warned}");
+    assert!(warned.contains("all labels are of one class"), "{warned}");
+    let (warned, info) = trained(&|vertex| vertex % 4 * 10);
+    for shown in [&warned, &info] {
+        assert!(shown.contains("27 of 31 classes have no vertex"), "{shown}");
+    }
+    let (warned, info) = trained(&|vertex| vertex % 2);
+    assert_eq!(warned, "");
+    assert!(!info.contains("have no vertex"), "{info}");
+}
+
+#[test]
+fn a_number_that_cannot_be_is_told_by_what_it_must_be() {
+    for (flag, value, wanted) in [
+        ("--lr", "-1", "a number above 0"),
+        ("--lr", "nan", "a number above 0"),
+        ("--weight-decay", "-1e-3", "0 or a number above it"),
+        ("--dropout", "-0.5", "at least 0 and below 1"),
+        ("--dropout", "1", "at least 0 and below 1"),
+    ] {
+        let output = halfgnn(&["train", "--dataset", "x.npz", flag, value])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let shown = text(&output.stderr);
+        assert!(shown.contains(flag) && shown.contains(wanted), "{shown}");
+    }
+}
+
+#[test]
+fn a_feature_that_is_no_number_is_told_by_row_and_column() {
+    let mut ring = Ring::new();
+    ring.values[25] = f32::NAN;
+    let output = place(&ring).train(&[]).output().unwrap();
+    refused(
+        &output,
+        2,
+        &["attr_data[25] is NaN", "row 25, column 1", "nan_to_num"],
+    );
+}
+
+#[test]
+fn the_demonstration_says_each_precision_once() {
+    let output = halfgnn(&["demo", "--device", "cpu", "--epochs", "1"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for run in ["discretized half", "float", "plain half"] {
+        let line = format!("{run} epoch 1/1 loss");
+        let shown = text(&output.stdout);
+        assert!(
+            shown.lines().any(|shown| shown.starts_with(&line)),
+            "{shown}"
+        );
+    }
+}
+
+/// What a person copies from the README tells errors in words, and not as `Debug` has them.
+#[test]
+fn examples_of_the_readme_tell_errors_in_words() {
+    let readme = include_str!("../../../README.md");
+    let blocks = readme
+        .split("```")
+        .filter(|block| block.starts_with("rust"));
+    let mains: Vec<&str> = blocks.filter(|block| block.contains("fn main()")).collect();
+    assert!(!mains.is_empty());
+    for block in mains {
+        assert!(block.contains("fn main() -> ExitCode"), "{block}");
+        assert!(block.contains("eprintln!(\"{error}\")"), "{block}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_command_that_is_no_unicode_is_told_as_it_can_be_typed() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = place(&Ring::new());
+    let mut command = place.train(&["--epochs", "1", "--json", "-", "--plot"]);
+    command.arg(std::ffi::OsStr::from_bytes(b"caf\xe9.svg"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let first = text(&output.stdout).lines().next().unwrap();
+    let machine: Value = serde_json::from_str(first).unwrap();
+    let command = machine["command"].as_str().unwrap();
+    assert!(command.ends_with(r"--plot $'caf\xe9.svg'"), "{command}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn lines_that_cannot_be_written_end_the_run_with_a_status() {
+    let place = place(&Ring::new());
+    let train = || place.train(&["--epochs", "1000000"]);
+    let output = train().args(["--json", "/dev/full"]).output().unwrap();
+    refused(&output, 1, &["--json /dev/full", "No space left"]);
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let output = train().stdout(full()).output().unwrap();
+    refused(&output, 1, &["cannot write", "No space left"]);
+}
+
+/// However a run ends, what it has told is there.
+#[test]
+fn a_killed_run_leaves_its_lines() {
+    let place = place(&Ring::new());
+    let mut child = place
+        .train(&["--epochs", "4000000", "--json", "runs.jsonl"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let read = || std::fs::read(place.folder.path().join("runs.jsonl")).unwrap_or_default();
+    let start = std::time::Instant::now();
+    while read().iter().filter(|&&byte| byte == b'\n').count() < 6 && start.elapsed().as_secs() < 20
+    {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = read();
+    let end = left.iter().rposition(|&byte| byte == b'\n');
+    let left = &left[..=end.expect("lines")];
+    let events = events(left);
+    assert_eq!(events[0]["event"], "start");
+    assert_eq!(events[4]["epoch"], 4);
+    assert_eq!(place.files(), ["ring.npz", "runs.jsonl"]);
+}
+
+/// Where there is little memory, what a file or a flag asks for too much of is refused, and nothing aborts.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_does_not_fit_in_memory_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = |arguments: &[&str]| {
+        Command::new("sh")
+            .args(["-c", "ulimit -v 600000 && exec \"$0\" \"$@\""])
+            .arg(env!("CARGO_BIN_EXE_halfgnn"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .env("RAYON_NUM_THREADS", "2")
+            .output()
+            .unwrap()
+    };
+    let timed = [
+        "--graph",
+        "kron:12",
+        "--features",
+        "65536",
+        "--device",
+        "cpu",
+    ];
+    for operator in ["spmm", "sddmm", "train"] {
+        let output = small(&[&["bench", operator], &timed[..]].concat());
+        refused(&output, 2, &["4096 x 65536 floats", "--features"]);
+    }
+    let path = folder.path().join("wide.npz");
+    let mut zip = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
+    let mut add = |name: &str, kind: &str, shape: &str, bytes: &[u8]| {
+        let options = zip::write::SimpleFileOptions::default();
+        zip.start_file(format!("{name}.npy"), options).unwrap();
+        let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+        let header = format!("{header:<117}\n");
+        zip.write_all(b"\x93NUMPY\x01\x00").unwrap();
+        zip.write_all(&(header.len() as u16).to_le_bytes()).unwrap();
+        zip.write_all(header.as_bytes()).unwrap();
+        zip.write_all(bytes).unwrap();
+    };
+    add("adj_shape", "|u1", "2,", &[1, 1]);
+    add("adj_indptr", "|u1", "2,", &[0, 0]);
+    add("adj_indices", "|u1", "0,", &[]);
+    add("labels", "|u1", "1,", &[0]);
+    // A byte each in the file, four in memory.
+    add("attr_matrix", "|u1", "1, 200000000", &vec![0; 200_000_000]);
+    zip.finish().unwrap();
+    let output = small(&["dataset", "info", "wide.npz"]);
+    refused(
+        &output,
+        2,
+        &[
+            "wide.npz: attr_matrix",
+            "200000000 elements take 800000000 bytes",
+        ],
     );
 }
 

@@ -205,8 +205,15 @@ fn broken_input_is_told_in_one_line_and_leaves_nothing() {
     );
     write("empty.npz", b"");
     write("odd.bin", b"\x00\x01\x02");
+    write("people.txt", b"alice bob\nbob\tcarol\n");
+    write("people.csv", b"from,to\nalice,bob\n");
     for (file, words) in [
-        ("edges.txt", "line 2: 'two' is no vertex id"),
+        (
+            "edges.txt",
+            "line 2: 'two' is no vertex id, a whole number from 0; if vertices have names, number them first",
+        ),
+        ("people.txt", "'alice' is none: number the vertices"),
+        ("people.csv", "ids must be whole numbers from 0"),
         ("matrix.mtx", "line 1: the layout is 'array'"),
         ("empty.npz", "the file is empty"),
         ("odd.bin", "in no format that is known"),
@@ -277,7 +284,9 @@ fn broken_input_is_told_in_one_line_and_leaves_nothing() {
             "empty.npz",
             "good.txt",
             "matrix.mtx",
-            "odd.bin"
+            "odd.bin",
+            "people.csv",
+            "people.txt"
         ]
     );
 }

@@ -2,8 +2,8 @@
 //!
 //! A checkpoint is a [safetensors](https://github.com/huggingface/safetensors) file. Its tensors are those of a
 //! [`Snapshot`], in float; under their plain names stand the parameters of the best validation epoch, so that any reader
-//! of the format finds the model. Its metadata has one entry, `halfgnn`: the configuration, as JSON. A file is written
-//! beside its place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same
+//! of the format finds the model. Its metadata has one entry, `halfgnn`: the configuration, as JSON, and a checksum of each
+//! tensor, which is compared when a file is read; files without checksums are read as well. A file is written beside its place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same
 //! state gives the same bytes.
 
 use super::{Progress, Snapshot, Tensor, Tensors, TrainConfig};
@@ -15,7 +15,7 @@ use crate::ops::OptimizerSnapshot;
 use crate::tensor::Precision;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -38,6 +38,8 @@ pub struct Checkpoint {
     pub precision: Precision,
     /// How it is trained.
     pub train: TrainConfig,
+    /// What each column of the features is divided by, where they are.
+    pub feature_divisors: Option<Vec<f32>>,
     /// How far it has come.
     pub snapshot: Snapshot,
 }
@@ -63,12 +65,9 @@ impl TaskIdentity {
     /// Of a dataset.
     pub fn of(dataset: &Dataset) -> Self {
         let lists = [&dataset.labels, &dataset.train, &dataset.val, &dataset.test];
-        // FNV-1a, whose values do not change from one release to the next. The length parts a list from the next.
+        // The length parts a list from the next.
         let words = lists.into_iter().flat_map(|list| {
             std::iter::once(list.len() as u64).chain(list.iter().map(|&x| x.into()))
-        });
-        let hash = words.fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
-            (hash ^ word).wrapping_mul(0x0100_0000_01b3)
         });
         Self {
             name: dataset.name.clone(),
@@ -76,7 +75,7 @@ impl TaskIdentity {
             edges: dataset.graph.edges(),
             features: dataset.feature_len(),
             classes: dataset.classes,
-            labels: format!("{hash:016x}"),
+            labels: hash(words),
         }
     }
 
@@ -104,6 +103,22 @@ impl TaskIdentity {
     }
 }
 
+/// FNV-1a of words, in hexadecimal: its values do not change from one release to the next, and no two lists that differ in
+/// one word have the same.
+fn hash(words: impl Iterator<Item = u64>) -> String {
+    let hash = words.fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
+        (hash ^ word).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// Of shape and bits.
+fn checksum(tensor: &Tensor) -> String {
+    let shape = [tensor.rows, tensor.columns].map(|side| side as u64);
+    let bits = tensor.values.iter().map(|value| value.to_bits().into());
+    hash(shape.into_iter().chain(bits))
+}
+
 /// What the metadata of a file says.
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -115,6 +130,11 @@ struct Header {
     train: TrainConfig,
     optimizer: OptimizerSnapshot,
     progress: Progress,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    feature_divisors: Option<Vec<f32>>,
+    /// By name; files of version 0.1.0's first days have none.
+    #[serde(default)]
+    checksums: BTreeMap<String, String>,
 }
 
 /// The part of a header that every format has.
@@ -156,6 +176,18 @@ pub enum CheckpointError {
         /// What is wrong with it.
         reason: String,
     },
+    /// What is there is not what was written.
+    #[error(
+        "{}: the tensor `{}` is damaged: its checksum is another than when it was saved; take another copy of the file",
+        shown(path),
+        shortened(tensor)
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The tensor's name.
+        tensor: String,
+    },
     /// It is one of another run.
     #[error(
         "{}: {}; name the dataset that it was trained on",
@@ -168,6 +200,26 @@ pub enum CheckpointError {
         /// What differs.
         reason: String,
     },
+}
+
+/// Why bytes are no checkpoint.
+#[derive(Debug, PartialEq)]
+enum Refusal {
+    Format(String),
+    /// This tensor is not what was written.
+    Damaged(String),
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self::Format(reason)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(reason: &str) -> Self {
+        Self::Format(reason.into())
+    }
 }
 
 /// A path as an error shows it.
@@ -192,12 +244,14 @@ impl Checkpoint {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`CheckpointError::Read`], and [`CheckpointError::Format`] where it is no checkpoint, or one of another format.
+    /// [`CheckpointError::Read`], [`CheckpointError::Format`] where it is no checkpoint, or one of another format, and
+    /// [`CheckpointError::Damaged`] where a tensor is not what was written.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let bytes = read(path)?;
-        Self::from_bytes(&bytes).map_err(|reason| CheckpointError::Format {
-            path: path.to_owned(),
-            reason,
+        let path = path.to_owned();
+        Self::from_bytes(&bytes).map_err(|refusal| match refusal {
+            Refusal::Format(reason) => CheckpointError::Format { path, reason },
+            Refusal::Damaged(tensor) => CheckpointError::Damaged { path, tensor },
         })
     }
 
@@ -225,6 +279,10 @@ impl Checkpoint {
             train: self.train,
             optimizer: self.snapshot.optimizer,
             progress: self.snapshot.progress,
+            feature_divisors: self.feature_divisors.clone(),
+            checksums: (self.snapshot.tensors.iter())
+                .map(|(name, tensor)| (name.clone(), checksum(tensor)))
+                .collect(),
         };
         let metadata = HashMap::from([(ENTRY.to_owned(), serde_json::to_string(&header)?)]);
         let bytes = |tensor: &Tensor| -> Vec<u8> {
@@ -246,7 +304,7 @@ impl Checkpoint {
         safetensors::serialize(views, Some(metadata)).map_err(io::Error::other)
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+    fn from_bytes(bytes: &[u8]) -> Result<Self, Refusal> {
         let (_, metadata) = SafeTensors::read_metadata(bytes)
             .map_err(|error| format!("it is no safetensors file ({error})"))?;
         let text = metadata
@@ -260,7 +318,8 @@ impl Checkpoint {
             return Err(format!(
                 "it has format {} of version {}, and this program reads format {FORMAT}",
                 any.format, any.version
-            ));
+            )
+            .into());
         }
         let header: Header = serde_json::from_str(text).map_err(header)?;
         let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
@@ -270,7 +329,16 @@ impl Checkpoint {
                 "its metadata tells of {} layers, and there are {} tensors",
                 header.model.layers,
                 file.len()
-            ));
+            )
+            .into());
+        }
+        if let Some(divisors) = &header.feature_divisors {
+            let legal = |divisor: &f32| divisor.is_finite() && *divisor > 0.0;
+            if divisors.len() != header.model.features || !divisors.iter().all(legal) {
+                return Err(
+                    "its metadata divides features by what they cannot be divided by".into(),
+                );
+            }
         }
         // What somebody else's layers are is theirs to say.
         if !matches!(header.model.convolution, ConvolutionConfig::Other(_)) {
@@ -282,11 +350,17 @@ impl Checkpoint {
             .iter()
             .map(|(name, view)| Ok((name.to_owned(), tensor(name, &view)?)))
             .collect::<Result<Tensors, String>>()?;
+        for (name, written) in header.checksums {
+            if tensors.get(&name).map(checksum) != Some(written) {
+                return Err(Refusal::Damaged(name));
+            }
+        }
         Ok(Self {
             task: header.task,
             model: header.model,
             precision: header.precision,
             train: header.train,
+            feature_divisors: header.feature_divisors,
             snapshot: Snapshot {
                 progress: header.progress,
                 optimizer: header.optimizer,
@@ -389,6 +463,7 @@ mod tests {
             model: ModelConfig::gcn(2, 2),
             precision: Precision::Half,
             train: TrainConfig::new(Precision::Half),
+            feature_divisors: Some(vec![0.1, 1e6]),
             snapshot: Snapshot {
                 progress: Progress {
                     epoch: 4,
@@ -444,6 +519,42 @@ mod tests {
             let text = serde_json::to_string(&One(f32::from_bits(bits))).expect("JSON");
             let One(read) = serde_json::from_str(&text).expect(&text);
             assert!(read.to_bits() == bits || read.is_nan() && f32::from_bits(bits).is_nan());
+        }
+    }
+
+    #[test]
+    fn a_tensor_that_is_not_what_was_written_is_named() {
+        let written = checkpoint();
+        let whole = written.to_bytes().expect("it is written");
+        // `a` is all that is behind the header: every bit of it counts.
+        for at in whole.len() - 16..whole.len() {
+            for bit in 0..8 {
+                let mut changed = whole.clone();
+                changed[at] ^= 1 << bit;
+                let refused = Checkpoint::from_bytes(&changed);
+                assert_eq!(refused, Err(Refusal::Damaged("a".into())));
+            }
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.safetensors");
+        let mut changed = whole;
+        *changed.last_mut().expect("a byte") ^= 0xff;
+        std::fs::write(&path, changed).expect("room");
+        let error = Checkpoint::open(&path).expect_err("damaged").to_string();
+        assert!(
+            error.contains("x.safetensors: the tensor `a` is damaged"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn divisors_that_cannot_be_are_refused() {
+        for divisors in [vec![1.0], vec![1.0, 0.0], vec![-1.0, 1.0]] {
+            let mut written = checkpoint();
+            written.feature_divisors = Some(divisors);
+            let bytes = written.to_bytes().expect("it is written");
+            let refused = Checkpoint::from_bytes(&bytes);
+            assert!(matches!(refused, Err(Refusal::Format(_))), "{refused:?}");
         }
     }
 

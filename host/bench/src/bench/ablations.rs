@@ -320,9 +320,7 @@ impl Told {
     }
 
     fn write<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
-        self.json
-            .write(value)
-            .map_err(|error| Failure::Run(format!("--json: {error}")))
+        Ok(self.json.write(value)?)
     }
 }
 

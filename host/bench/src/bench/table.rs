@@ -4,7 +4,7 @@ use super::measure::Times;
 use super::peers::{CUSPARSE, GATHER, PeerTime};
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use crate::screen::count;
+use crate::screen::{Page, count, rate};
 use halfgnn::tensor::Precision;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -88,11 +88,7 @@ impl<'a> Table<'a> {
 
     /// A line that is not a row.
     pub fn say(&self, line: &str) {
-        if self.json.is_stdout() {
-            eprintln!("{line}");
-        } else {
-            println!("{line}");
-        }
+        Page::new(self.json.is_stdout()).line(&line);
     }
 
     /// Adds a row and shows it.
@@ -100,7 +96,7 @@ impl<'a> Table<'a> {
         row.compare();
         if !self.json.is_stdout() {
             let mut line = format!(
-                "{:<16} {:>11} edges  F={:<4} {:<5} {:<24} {:>9.4} ms ({:.4} to {:.4})  {:>6.2} TB/s gathered  error {:.1e}",
+                "{:<16} {:>11} edges  F={:<4} {:<5} {:<24} {:>9.4} ms ({:.4} to {:.4})  {:>11} gathered  error {:.1e}",
                 row.graph,
                 count(row.edges),
                 row.features,
@@ -109,7 +105,7 @@ impl<'a> Table<'a> {
                 row.times.ms,
                 row.times.ms_fastest,
                 row.times.ms_slowest,
-                row.gathered_tb_per_s,
+                rate(row.gathered_tb_per_s),
                 row.largest_error,
             );
             for (peer, ratio) in &row.speedup {
@@ -118,11 +114,9 @@ impl<'a> Table<'a> {
             if let Some(over) = row.over_bound {
                 line += &format!("  {over:.2} of the bound");
             }
-            println!("{line}");
+            Page::new(false).line(&line);
         }
-        self.json
-            .write(&row)
-            .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+        self.json.write(&row)?;
         self.rows.push(row);
         Ok(())
     }
@@ -138,9 +132,7 @@ impl<'a> Table<'a> {
             choice.over_best,
             choice.best_forced,
         ));
-        self.json
-            .write(choice)
-            .map_err(|error| Failure::Run(format!("--json: {error}")))
+        Ok(self.json.write(choice)?)
     }
 
     /// Shows a peer's time.
@@ -212,9 +204,7 @@ impl<'a> Table<'a> {
                 summary.graphs,
                 summary.worst,
             ));
-            self.json
-                .write(&summary)
-                .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+            self.json.write(&summary)?;
         }
         Ok(())
     }

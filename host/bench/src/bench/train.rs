@@ -4,6 +4,7 @@
 //! costs does not depend on what there is to learn.
 
 use super::graphs::GraphName;
+use super::measure::zeros;
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::model::ModelName;
@@ -350,9 +351,7 @@ impl Bench<'_> {
             ratios.push((ratio.faster, ratio.smaller));
         }
         self.page.line(&line);
-        self.json
-            .write(row)
-            .map_err(|error| Failure::Run(format!("--json: {error}")))
+        Ok(self.json.write(row)?)
     }
 
     /// Geometric means over the graphs.
@@ -380,10 +379,10 @@ fn objective<B: Backend, E: Element>(
 ) -> Result<Objective<B, E>, Error> {
     let vertices = graph.vertices();
     let (values, classes) = (rng::key(1, 0), rng::key(1, 1));
-    let features: Vec<f32> = (0..vertices as u64 * config.features as u64)
-        .into_par_iter()
-        .map(|index| 2.0 * rng::unit_f32(rng::uniform_u32(values, index)) - 1.0)
-        .collect();
+    let mut features = zeros(vertices, config.features)?;
+    (features.par_iter_mut().enumerate()).for_each(|(index, to)| {
+        *to = 2.0 * rng::unit_f32(rng::uniform_u32(values, index as u64)) - 1.0;
+    });
     let labels: Vec<u32> = (0..vertices as u64)
         .map(|vertex| rng::uniform_u32(classes, vertex) % config.classes as u32)
         .collect();

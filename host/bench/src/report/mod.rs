@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What was written.
 #[derive(Debug, Serialize)]
-struct Written<'a> {
+struct Written {
     event: &'static str,
-    page: Option<&'a Path>,
-    figures: Vec<&'a Path>,
+    page: Option<String>,
+    figures: Vec<String>,
     timings: usize,
     trainings: usize,
     unknown_events: usize,
@@ -84,14 +84,16 @@ pub fn run(args: &ReportArgs, stop: &AtomicBool) -> Result<(), Failure> {
     }
     let written = Written {
         event: "report",
-        page: page.as_deref(),
-        figures: files.iter().map(PathBuf::as_path).collect(),
+        page: page.map(|page| page.display().to_string()),
+        figures: files
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect(),
         timings: records.timings.len(),
         trainings: records.trainings.len(),
         unknown_events: records.unknown,
     };
-    json.write(&written)
-        .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+    json.write(&written)?;
     json.finish()
 }
 

@@ -3,7 +3,7 @@
 use super::figures::Figure;
 use super::records::{Records, Source, Timing, Training};
 use crate::failure::Failure;
-use crate::screen::{bytes, count};
+use crate::screen::{bytes, count, rate};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::Serialize;
@@ -203,7 +203,7 @@ fn timings(timings: &[Timing]) -> Table {
             number(timing.ms, 4),
             range,
             number(timing.gib, 3),
-            number(timing.gathered_tb_per_s, 2),
+            text(timing.gathered_tb_per_s.map(rate).as_deref()),
             timing
                 .largest_error
                 .map_or_else(|| "–".to_owned(), |error| format!("{error:.1e}")),
@@ -228,7 +228,7 @@ fn timings(timings: &[Timing]) -> Table {
             "ms",
             "fastest to slowest",
             "peak GiB",
-            "gathered TB/s",
+            "gathered",
             "error",
             "times as fast",
             "command",

@@ -105,8 +105,7 @@ fn convert(
         options.format.description(),
         written.seconds,
     ));
-    json.write(&written)
-        .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+    json.write(&written)?;
     json.finish()
 }
 

@@ -64,8 +64,7 @@ pub fn run(args: &DownloadArgs) -> Result<(), Failure> {
             page.line(&format_args!("  to   {file}"));
         }
         page.line(&format_args!("  note {}\n", known.note));
-        json.write(&published)
-            .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+        json.write(&published)?;
     }
     json.finish()
 }

@@ -5,6 +5,7 @@ use super::source::Opened;
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::{Page, bytes, count};
+use crate::train::{class_sizes, empty_classes};
 use halfgnn::data::{Dataset, Features, HalfRange, UNLABELLED};
 use halfgnn::graph::{DegreeStats, Graph};
 use rayon::prelude::*;
@@ -77,8 +78,7 @@ pub fn run(args: &InfoArgs) -> Result<(), Failure> {
     let opened = args.open.any(&args.source)?;
     let info = Info::of(&opened);
     info.print(&mut page);
-    json.write(&info)
-        .map_err(|error| Failure::Run(format!("--json: {error}")))?;
+    json.write(&info)?;
     json.finish()
 }
 
@@ -166,10 +166,7 @@ impl Info {
 
 impl Labels {
     fn of(dataset: &Dataset) -> Self {
-        let mut class_sizes = vec![0; dataset.classes];
-        for &label in dataset.labels.iter().filter(|&&label| label != UNLABELLED) {
-            class_sizes[label as usize] += 1;
-        }
+        let class_sizes = class_sizes(dataset);
         Self {
             features: dataset.feature_len(),
             stored: match dataset.features {
@@ -204,6 +201,9 @@ impl Labels {
             count(*largest.unwrap_or(&0))
         );
         row("classes", format!("{}, {sizes}", count(self.classes)));
+        if smallest == Some(&0) {
+            row("  without vertices", empty_classes(&self.class_sizes));
+        }
         row("vertices without a label", count(self.unlabelled));
         let [train, validation, test] = [self.train, self.validation, self.test].map(count);
         row(

@@ -2,6 +2,7 @@
 
 use super::{Bars, Data, Figure, Lines, Point, distinct, file_name};
 use crate::report::records::{Records, Timing};
+use crate::screen::LEAST_TERABYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The word for an operator in a title.
@@ -330,6 +331,13 @@ pub(super) fn rooflines(records: &Records) -> Vec<Figure> {
         if distinct(lengths, |features| *features).len() < 2 {
             continue;
         }
+        let rates = curves.iter().flat_map(|(_, _, points)| points.values());
+        let most = rates.copied().fold(0.0, f64::max);
+        let most = ceiling.iter().map(|(_, rate)| *rate).fold(most, f64::max);
+        let (unit, times) = match most < LEAST_TERABYTES {
+            true => ("gathered GB/s", 1e3),
+            false => ("gathered TB/s", 1.0),
+        };
         let mut figure = |variant: Option<&str>| {
             let chosen = curves
                 .iter()
@@ -341,7 +349,7 @@ pub(super) fn rooflines(records: &Records) -> Vec<Figure> {
                 };
                 let points = points
                     .iter()
-                    .map(|(&features, &rate)| exact(features, rate));
+                    .map(|(&features, &rate)| exact(features, rate * times));
                 (name, points.collect())
             });
             let of_variant = variant.map_or(String::new(), |variant| format!(", {variant}"));
@@ -355,10 +363,10 @@ pub(super) fn rooflines(records: &Records) -> Vec<Figure> {
                     .into(),
                 data: Data::Lines(Lines {
                     x: "feature length F".into(),
-                    y: "gathered TB/s".into(),
+                    y: unit.into(),
                     doubling: true,
                     series: series.collect(),
-                    ceiling: ceiling.clone(),
+                    ceiling: ceiling.clone().map(|(name, rate)| (name, rate * times)),
                 }),
             });
         };
@@ -442,6 +450,23 @@ mod tests {
         };
         assert_eq!(lines.series.len(), 6);
         assert_eq!(lines.ceiling, None);
+        assert_eq!(lines.y, "gathered TB/s");
+    }
+
+    #[test]
+    fn rates_of_a_cpu_are_in_gigabytes() {
+        let figures = all(&records(vec![
+            timing("a", "half", 32, 1e3),
+            timing("a", "half", 64, 500.0),
+        ]));
+        let lines = figures.iter().find_map(|figure| match &figure.data {
+            Data::Lines(lines) => Some(lines),
+            _ => None,
+        });
+        let lines = lines.expect("a roofline");
+        assert_eq!(lines.y, "gathered GB/s");
+        let heights: Vec<f64> = lines.series[0].1.iter().map(|point| point.y).collect();
+        assert_eq!(heights, [1.0, 2.0]);
     }
 
     #[test]
