@@ -188,6 +188,15 @@ impl Csr {
             .collect()
     }
 
+    /// How often each vertex is a column.
+    pub fn column_degrees(&self) -> Vec<u32> {
+        let mut degrees = vec![0; self.shape().1];
+        self.cols()
+            .iter()
+            .for_each(|&col| degrees[col as usize] += 1);
+        degrees
+    }
+
     /// The number of edges in the longest row; 0 where there is no row.
     pub fn longest_row(&self) -> u32 {
         let degrees = self.offsets.windows(2).map(|pair| pair[1] - pair[0]);

@@ -195,11 +195,7 @@ impl Graph {
         if self.known_symmetry() == Symmetry::Known(true) {
             return self.in_degrees();
         }
-        let mut degrees = vec![0; self.vertices()];
-        self.cols()
-            .iter()
-            .for_each(|&col| degrees[col as usize] += 1);
-        degrees
+        self.csr.column_degrees()
     }
 
     /// Statistics of the in-degrees, which decide how long the kernels' rows are.

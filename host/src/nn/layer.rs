@@ -108,7 +108,8 @@ pub struct Context<'a, B: Backend, E: Element> {
 }
 
 impl<'a, B: Backend, E: Element> Context<'a, B, E> {
-    /// The layer's graph and its degree norms.
+    /// The layer's graph and its degree norms. A layer that does not sum up by [`Aggregation`](super::Aggregation) multiplies by its
+    /// [`edge_factors`](Propagation::edge_factors) itself, or refuses them.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the layer says that it [hears](Layer::aggregates) from nobody.

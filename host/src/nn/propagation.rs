@@ -29,6 +29,13 @@ pub enum Norm {
     None,
 }
 
+impl Norm {
+    /// Whether the degrees of columns are in it.
+    fn scales_columns(self) -> bool {
+        matches!(self, Norm::Both | Norm::Left)
+    }
+}
+
 impl fmt::Display for Norm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -106,8 +113,11 @@ impl<B: Backend> Propagation<B> {
     /// [`Error::Driver`] where there is not enough memory.
     pub fn new(backend: &B, graph: &Graph, norm: Norm) -> Result<Self, Error> {
         let edges = Edges::Graph(DeviceGraph::new(backend, graph)?);
-        let degrees = [graph.in_degrees(), graph.out_degrees()];
-        Self::of_edges(backend, edges, [&degrees[0], &degrees[1]], norm)
+        let columns = match norm.scales_columns() {
+            true => graph.out_degrees(),
+            false => Vec::new(),
+        };
+        Self::of_edges(backend, edges, [&graph.in_degrees(), &columns], norm)
     }
 
     /// [`Propagation::new`] with a weight for each edge, in the graph's order. Degrees are sums of weights
@@ -211,11 +221,7 @@ impl<B: Backend> Propagation<B> {
         let [rows, columns] = match degrees {
             Degrees::OfBlock => {
                 own_rows = csr.row_degrees();
-                let mut counts = vec![0; block.sources()];
-                csr.cols()
-                    .iter()
-                    .for_each(|&column| counts[column as usize] += 1);
-                own_columns = counts;
+                own_columns = csr.column_degrees();
                 [&own_rows[..], &own_columns[..]]
             }
             Degrees::OfGraph { rows, columns } => [rows, columns],
@@ -227,7 +233,7 @@ impl<B: Backend> Propagation<B> {
         Self::of_edges(backend, edges, [rows, columns], norm)
     }
 
-    /// With the factors that `norm` makes of the degrees of rows and of columns.
+    /// With the factors that `norm` makes of the degrees of rows, and of columns where it [scales](Norm::scales_columns) those.
     fn of_edges(
         backend: &B,
         edges: Edges<B>,
@@ -282,14 +288,16 @@ impl<B: Backend> Propagation<B> {
         norm: Norm,
     ) -> Result<Self, Error> {
         let norm = if counts.weighted { Norm::None } else { norm };
-        let weights = |()| {
-            let values = || Array::<B, E>::zeros(backend, counts.forward.edges, MemoryKind::Graph);
+        let values =
+            || Array::<B, E>::zeros(backend, counts.forward.edges, MemoryKind::Graph).map(Arc::new);
+        let weights = match counts.weighted {
             // Whether weights are symmetric is not known.
-            Ok::<_, Error>(Weights {
-                arrays: Box::new([Arc::new(values()?), Arc::new(values()?)]),
+            true => Some(Weights {
+                arrays: Box::new([values()?, values()?]),
                 precision: E::PRECISION,
                 scale: 1.0,
-            })
+            }),
+            false => None,
         };
         let factors = || {
             Array::zeros(backend, counts.vertices(), MemoryKind::Graph)
@@ -315,7 +323,7 @@ impl<B: Backend> Propagation<B> {
             column_scale,
             row_divisor,
             largest_degree: counts.forward.longest,
-            weights: counts.weighted.then_some(()).map(weights).transpose()?,
+            weights,
         })
     }
 
@@ -335,12 +343,12 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
-    /// Factor of what each destination has summed up.
+    /// Factor of what each destination has summed up; none where [edges](Propagation::edge_factors) have it.
     pub fn row_scale(&self) -> Option<&Array<B, f32>> {
         self.row_scale.as_deref()
     }
 
-    /// Factor of what each source sends.
+    /// Factor of what each source sends; none where [edges](Propagation::edge_factors) have it.
     pub fn column_scale(&self) -> Option<&Array<B, f32>> {
         self.column_scale.as_deref()
     }
