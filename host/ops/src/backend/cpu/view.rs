@@ -121,10 +121,19 @@ impl Edges<'_> {
         planes: &mut [T],
         f: impl Fn(usize, usize) -> T + Sync,
     ) {
-        planes
-            .par_iter_mut()
-            .with_min_len(MIN_NUMBERS)
-            .enumerate()
-            .for_each(|(at, out)| *out = f(at / self.count, at % self.count));
+        for_planes(planes, self.count, f);
     }
+}
+
+/// Writes `f(plane, place)` to each number of planes that are `len` long.
+pub(crate) fn for_planes<T: Send>(
+    planes: &mut [T],
+    len: usize,
+    f: impl Fn(usize, usize) -> T + Sync,
+) {
+    planes
+        .par_iter_mut()
+        .with_min_len(MIN_NUMBERS)
+        .enumerate()
+        .for_each(|(at, out)| *out = f(at / len, at % len));
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen};
-use crate::backend::cpu::view::{MIN_NUMBERS, view, view_mut};
+use crate::backend::cpu::view::{MIN_NUMBERS, for_planes, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, Matrix};
@@ -212,10 +212,6 @@ impl<'a, E: Element> Rows<'a, E> {
 
     /// Writes `f(head, row)` to each number of `planes`.
     fn for_heads(&self, planes: &mut [f32], f: impl Fn(usize, usize) -> f32 + Sync) {
-        planes
-            .par_iter_mut()
-            .with_min_len(MIN_NUMBERS)
-            .enumerate()
-            .for_each(|(at, out)| *out = f(at / self.rows, at % self.rows));
+        for_planes(planes, self.rows, f);
     }
 }
