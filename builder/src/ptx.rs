@@ -41,25 +41,15 @@ impl<'a> Module<'a> {
         let line = self
             .lines
             .get((instruction.loc_line as usize).checked_sub(1)?)?;
-        let chain: Vec<&str> = chain(line).collect();
-        let place = match chain.is_empty() {
+        let mut chain: Vec<String> = chain(line).map(str::to_owned).collect();
+        if chain.is_empty() {
             // Without a comment its numbers, the first of which is a file's.
-            true => Place {
-                chain: vec![
-                    line.split_whitespace()
-                        .skip(1)
-                        .take(3)
-                        .collect::<Vec<_>>()
-                        .join(":"),
-                ],
-            },
-            false => Place {
-                chain: chain.into_iter().map(str::to_owned).collect(),
-            },
-        };
+            let numbers: Vec<&str> = line.split_whitespace().skip(1).take(3).collect();
+            chain.push(numbers.join(":"));
+        }
         // Line 0 marks code that the compiler made up.
-        let made_up = place.chain.len() == 1 && place.chain[0].contains(":0:");
-        (!made_up).then(|| place.complete(&self.source.files))
+        let made_up = chain.len() == 1 && chain[0].contains(":0:");
+        (!made_up).then(|| Place { chain }.complete(&self.source.files))
     }
 
     /// Bytes of static shared memory that a function names.

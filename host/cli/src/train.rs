@@ -245,7 +245,7 @@ pub fn describe(dataset: &Dataset) -> String {
     );
     for step in &dataset.preparations {
         let what = escaped(&step.what);
-        text.push_str(&format!("\n  {:<11} {what} ({})", step.of, step.by.name()));
+        text.push_str(&format!("\n  {:<12} {what} ({})", step.of, step.by.name()));
     }
     text
 }

@@ -245,9 +245,7 @@ impl Features {
                 .sum(),
         }
     }
-}
 
-impl Features {
     /// The largest magnitude of each column, and 1 of a column of zeros: what the columns may be divided by.
     ///
     /// # Errors

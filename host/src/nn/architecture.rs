@@ -193,8 +193,6 @@ pub struct ModelKind {
     pub convolution: ConvolutionConfig,
     /// Whether [`ModelConfig::policy`] has a meaning, or why not.
     pub policy: Result<(), &'static str>,
-    /// Whether edges may have weights, or why not.
-    pub edge_weights: Result<(), &'static str>,
 }
 
 impl ModelKind {
@@ -211,7 +209,6 @@ impl ModelKind {
             options: A::OPTIONS.iter().map(option).collect(),
             convolution: A::default().into(),
             policy: A::POLICY,
-            edge_weights: A::EDGE_WEIGHTS,
         }
     }
 }

@@ -3,8 +3,9 @@
 //! A checkpoint is a [safetensors](https://github.com/huggingface/safetensors) file. Its tensors are those of a
 //! [`Snapshot`], in float; under their plain names stand the parameters of the best validation epoch, so that any reader
 //! of the format finds the model. Its metadata has one entry, `halfgnn`: the configuration, as JSON, and a checksum of each
-//! tensor, which is compared when a file is read; files without checksums are read as well. A file is written beside its place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same
-//! state gives the same bytes.
+//! tensor, which is compared when a file is read; files without checksums are read as well. A file is written beside its
+//! place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same state gives the
+//! same bytes.
 
 use super::{Progress, Snapshot, Tensor, Tensors, TrainConfig};
 use crate::data::Dataset;
