@@ -101,8 +101,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         &backend,
         Propagation::new(&backend, &graph, Norm::Right)?,
         data.upload_features(&backend)?,
-        &data.labels,
-        data.classes,
+        data.class_labels()?,
+        data.outputs,
         [&data.train, &data.val, &data.test],
     )?;
     let mean = |layer, widths| Mean::new(&backend, Place { layer, seed: 0 }, widths);
@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         &backend,
         [
             Stage::new(mean(0, (data.feature_len(), 32))?).bias().relu(),
-            Stage::new(mean(1, (32, data.classes))?).bias().dropout(0.5),
+            Stage::new(mean(1, (32, data.outputs))?).bias().dropout(0.5),
         ],
     )?;
     let mut trainer = Trainer::new(

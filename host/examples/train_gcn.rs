@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Test accuracy, in percent, at the epoch of the best validation accuracy.
 fn train(data: &Dataset, epochs: u32) -> Result<f64, Box<dyn Error>> {
     let backend = Cpu::new();
-    let shape = ModelConfig::gcn(data.feature_len(), data.classes);
+    let shape = ModelConfig::gcn(data.feature_len(), data.outputs);
     let graph = shape.prepare(&data.graph)?;
 
     // What stays the same from epoch to epoch: graph, features, labels, splits.
@@ -32,8 +32,8 @@ fn train(data: &Dataset, epochs: u32) -> Result<f64, Box<dyn Error>> {
         &backend,
         Propagation::new(&backend, &graph, shape.norm())?,
         data.upload_features(&backend)?,
-        &data.labels,
-        data.classes,
+        data.class_labels()?,
+        data.outputs,
         [&data.train, &data.val, &data.test],
     )?;
     let model = Network::new(&backend, &shape, 0)?;
@@ -51,7 +51,7 @@ fn train(data: &Dataset, epochs: u32) -> Result<f64, Box<dyn Error>> {
 #[test]
 fn it_learns() {
     let data = Dataset::synthetic().unwrap();
-    let guessed = 100.0 / data.classes as f64;
+    let guessed = 100.0 / data.outputs as f64;
     let accuracy = train(&data, 8).unwrap();
     assert!(accuracy > 1.5 * guessed, "{accuracy} %");
 }

@@ -73,14 +73,14 @@
 //!
 //! let data = Dataset::open("cora.npz")?;
 //! let backend = Cpu::new();
-//! let shape = ModelConfig::gcn(data.feature_len(), data.classes);
+//! let shape = ModelConfig::gcn(data.feature_len(), data.outputs);
 //! let graph = shape.prepare(&data.graph)?;
 //! let objective = Objective::<_, f16>::new(
 //!     &backend,
 //!     Propagation::new(&backend, &graph, shape.norm())?,
 //!     data.upload_features(&backend)?,
-//!     &data.labels,
-//!     data.classes,
+//!     data.class_labels()?,
+//!     data.outputs,
 //!     [&data.train, &data.val, &data.test],
 //! )?;
 //! let model = Network::new(&backend, &shape, 0)?;

@@ -1,6 +1,7 @@
 //! Why the program ends without having done what was asked.
 
 use halfgnn::Error;
+use halfgnn::data::DataError;
 use halfgnn::driver::DriverError;
 use halfgnn::message::escaped;
 use halfgnn::train::CheckpointError;
@@ -54,6 +55,12 @@ impl From<Error> for Failure {
             Error::Driver(_) | Error::Contract(_) => Failure::Run(error.to_string()),
             _ => Failure::Input(error.to_string()),
         }
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        Failure::Input(error.to_string())
     }
 }
 

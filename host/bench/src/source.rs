@@ -170,7 +170,9 @@ impl OpenArgs {
             done.push(Preparation::normalized(rows, Origin::Option));
         }
         if let Some(rule) = self.split {
-            let splits = rule.split(&dataset.labels, self.data_seed);
+            let splits = rule
+                .split(&dataset.targets, self.data_seed)
+                .map_err(|problem| DataError::new(&place, problem))?;
             (dataset.train, dataset.val, dataset.test) = (splits.train, splits.val, splits.test);
             done.retain(|step| step.of != "splits");
             done.push(Preparation::split(rule, self.data_seed, Origin::Option));

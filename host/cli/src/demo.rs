@@ -32,7 +32,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         model: ModelConfig {
             policy,
             convolution: Gcn { norm: Norm::Right }.into(),
-            ..ModelConfig::gcn(dataset.feature_len(), dataset.classes)
+            ..ModelConfig::gcn(dataset.feature_len(), dataset.outputs)
         },
         feature_divisors: None,
         train: TrainConfig {

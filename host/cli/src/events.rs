@@ -193,7 +193,7 @@ impl<'a> Event<'a> {
             vertices: dataset.graph.vertices(),
             edges: dataset.graph.edges(),
             features: dataset.feature_len(),
-            classes: dataset.classes,
+            classes: dataset.outputs,
             preparation: dataset.preparations.iter().map(Prepared::from).collect(),
             model: plan.label,
             precision: plan.precision.to_string(),

@@ -175,7 +175,8 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         classes.len(),
         args.out.display()
     ));
-    let right = |&&vertex: &&u32| classes[vertex as usize] == dataset.labels[vertex as usize];
+    let labels = dataset.class_labels()?;
+    let right = |&&vertex: &&u32| classes[vertex as usize] == labels[vertex as usize];
     let right = dataset.test.iter().filter(right).count();
     let accuracy =
         (!dataset.test.is_empty()).then(|| 100.0 * right as f64 / dataset.test.len() as f64);

@@ -162,8 +162,8 @@ fn carry_out<B: Backend, E: Element>(
         backend,
         Propagation::of_graph::<E>(backend, &graph, weights.as_deref(), norm)?,
         dataset.upload_features(backend)?,
-        &dataset.labels,
-        dataset.classes,
+        dataset.class_labels()?,
+        dataset.outputs,
         [&dataset.train, &dataset.val, &dataset.test],
     )?;
     let device_name = backend.name();

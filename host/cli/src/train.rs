@@ -33,6 +33,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         )?;
     }
     let mut dataset = args.open.dataset(&args.dataset)?;
+    dataset.class_labels()?;
     let mut reordering = None;
     if let Some(order) = args.reorder {
         let reordered = order.apply(&dataset.name, &dataset.graph, |order| {
@@ -119,7 +120,7 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
         None => {
             let precision = args.precision.into();
             let defaults = TrainConfig::new(precision);
-            let model = args.model.config(dataset.feature_len(), dataset.classes)?;
+            let model = args.model.config(dataset.feature_len(), dataset.outputs)?;
             let train = TrainConfig {
                 adam: AdamHyper {
                     learning_rate: args.lr,
@@ -198,8 +199,14 @@ fn warn_of_classes(dataset: &Dataset) {
 
 /// How many labelled vertices each class has.
 pub fn class_sizes(dataset: &Dataset) -> Vec<usize> {
-    let mut sizes = vec![0; dataset.classes];
-    for &label in dataset.labels.iter().filter(|&&label| label != UNLABELLED) {
+    let mut sizes = vec![0; dataset.outputs];
+    for &label in dataset
+        .targets
+        .classes()
+        .unwrap_or_default()
+        .iter()
+        .filter(|&&label| label != UNLABELLED)
+    {
         sizes[label as usize] += 1;
     }
     sizes
@@ -232,13 +239,14 @@ pub fn tell_self_loops(model: &ModelConfig, dataset: &mut Dataset) {
 /// One line on a dataset, and one on each thing that was done to it.
 pub fn describe(dataset: &Dataset) -> String {
     let mut text = format!(
-        "{}: {} vertices, {} edges (largest degree {}), {} features, {} classes; {} vertices to train on, {} to validate, {} to test",
+        "{}: {} vertices, {} edges (largest degree {}), {} features, {} {}; {} vertices to train on, {} to validate, {} to test",
         dataset.name,
         count(dataset.graph.vertices()),
         count(dataset.graph.edges()),
         count(dataset.graph.degree_stats().max() as usize),
         count(dataset.feature_len()),
-        count(dataset.classes),
+        count(dataset.outputs),
+        dataset.targets.unit(),
         count(dataset.train.len()),
         count(dataset.val.len()),
         count(dataset.test.len()),

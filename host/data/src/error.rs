@@ -87,6 +87,22 @@ pub enum DataProblem {
         /// The formats that have labels, in words.
         known: String,
     },
+    /// Targets of another kind than one class of each vertex.
+    #[error(
+        "its targets are {found}, where a class of each vertex is wanted; keep one class of each, numbered from 0"
+    )]
+    OtherTargets {
+        /// What they are.
+        found: &'static str,
+    },
+    /// A split by class where there are none.
+    #[error(
+        "there are no classes to split by, for the targets are {found}; split by shares, such as by fractions:0.6,0.2"
+    )]
+    NoClasses {
+        /// What they are.
+        found: &'static str,
+    },
     /// A format in which something cannot be written.
     #[error("{format} cannot hold {what}; choose another format")]
     NotWritten {

@@ -30,7 +30,7 @@
 //! let features = Features::dense(2, vec![1.0, 0.0, 0.5, 0.5, 0.0, 1.0])?;
 //! let splits = Splits { train: vec![0], val: vec![1], test: vec![2] };
 //! let dataset = Dataset::new("line", graph, features, vec![0, 0, 1], splits)?;
-//! assert_eq!((dataset.classes, dataset.feature_len()), (2, 2));
+//! assert_eq!((dataset.outputs, dataset.feature_len()), (2, 2));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -57,6 +57,7 @@ mod recipe;
 mod reordered;
 mod splits;
 mod synthetic;
+mod targets;
 #[cfg(all(test, feature = "full"))]
 mod testing;
 #[cfg(feature = "text")]
@@ -75,6 +76,7 @@ pub use preparation::{Origin, Preparation};
 pub use recipe::{Demand, Recipe, RecipeError};
 pub use splits::{SplitRule, Splits};
 pub use synthetic::Synthetic;
+pub use targets::{LabelSets, Targets, Values};
 #[cfg(feature = "write")]
 pub use write::{SaveGraph, WriteOptions};
 
@@ -86,7 +88,7 @@ pub const UNLABELLED: u32 = u32::MAX;
 /// More classes than this are taken for a mistake in the labels.
 pub const MAX_CLASSES: u32 = 1 << 16;
 
-/// A graph whose vertices have features and labels, some to train on, some to validate and test on.
+/// A graph whose vertices have features and targets, some to train on, some to validate and test on.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Dataset {
@@ -98,10 +100,10 @@ pub struct Dataset {
     pub edge_weights: Option<Vec<f32>>,
     /// The features of each vertex.
     pub features: Features,
-    /// The class of each vertex, or [`UNLABELLED`].
-    pub labels: Vec<u32>,
-    /// The number of classes: one more than the largest label.
-    pub classes: usize,
+    /// What a model is to tell of each vertex.
+    pub targets: Targets,
+    /// How many numbers that takes of a model, [`Targets::outputs`].
+    pub outputs: usize,
     /// The vertices whose labels the model learns from.
     pub train: Vec<u32>,
     /// The vertices that choose the epoch.
@@ -116,26 +118,26 @@ impl Dataset {
     /// A dataset without edge weights, from its parts.
     ///
     /// # Errors
-    /// [`DataProblem::Shape`] where features or labels are not one for each vertex, [`DataProblem::Value`] where a label
+    /// [`DataProblem::Shape`] where features or targets are not one for each vertex, [`DataProblem::Value`] where a class
     /// is [`MAX_CLASSES`] or more or a split names no labelled vertex, [`DataProblem::Overlap`] where splits overlap.
     pub fn new(
         name: impl Into<String>,
         graph: Graph,
         features: Features,
-        labels: Vec<u32>,
+        targets: impl Into<Targets>,
         splits: Splits,
     ) -> Result<Self, DataError> {
-        let name = name.into();
-        match check(&graph, &features, &labels, &splits) {
-            Ok(classes) => {
+        let (name, targets) = (name.into(), targets.into());
+        match check(&graph, &features, &targets, &splits) {
+            Ok(()) => {
                 let Splits { train, val, test } = splits;
                 Ok(Self {
                     name,
                     graph,
                     edge_weights: None,
                     features,
-                    labels,
-                    classes,
+                    outputs: targets.outputs(),
+                    targets,
                     train,
                     val,
                     test,
@@ -159,6 +161,17 @@ impl Dataset {
         self.features.feature_len()
     }
 
+    /// The class of each vertex, or [`UNLABELLED`], for who can do with nothing else.
+    ///
+    /// # Errors
+    /// [`DataProblem::OtherTargets`] where targets are labels or values.
+    pub fn class_labels(&self) -> Result<&[u32], DataError> {
+        self.targets.classes().ok_or_else(|| {
+            let found = self.targets.description();
+            DataError::new(&self.name, DataProblem::OtherTargets { found })
+        })
+    }
+
     /// Divides each column of the features by its divisor, as [`Features::column_magnitudes`] gives them: of this dataset, or
     /// of the one that a model was trained on. `by` is who asks for it.
     ///
@@ -180,13 +193,13 @@ impl Dataset {
     }
 }
 
-/// That the parts fit together; the number of classes.
+/// That the parts fit together.
 fn check(
     graph: &Graph,
     features: &Features,
-    labels: &[u32],
+    targets: &Targets,
     splits: &Splits,
-) -> Result<usize, DataProblem> {
+) -> Result<(), DataProblem> {
     let vertices = graph.vertices();
     if features.vertices() != vertices {
         let shape = [features.vertices() as u64, features.feature_len() as u64];
@@ -196,21 +209,16 @@ fn check(
             format!("a row for each of {vertices} vertices"),
         ));
     }
-    if labels.len() != vertices {
+    if targets.vertices() != vertices {
         let wanted = format!("({vertices}), a label for each vertex");
-        return Err(DataProblem::shape("labels", &[labels.len() as u64], wanted));
+        return Err(DataProblem::shape(
+            "labels",
+            &[targets.vertices() as u64],
+            wanted,
+        ));
     }
-    if let Some(at) = labels
-        .iter()
-        .position(|&label| label != UNLABELLED && label >= MAX_CLASSES)
-    {
-        let why =
-            format!("but more than {MAX_CLASSES} classes are not supported; number them from 0");
-        return Err(DataProblem::value("labels", at as u64, labels[at], why));
-    }
-    splits.check(labels)?;
-    let largest = labels.iter().filter(|&&label| label != UNLABELLED).max();
-    Ok(largest.map_or(0, |&label| label as usize + 1))
+    targets.check()?;
+    splits.check(targets)
 }
 
 #[cfg(test)]
@@ -229,8 +237,8 @@ mod tests {
 
     #[test]
     fn parts_that_do_not_fit_are_refused() {
-        assert_eq!(new(2, &[3, UNLABELLED], &[0]).unwrap().classes, 4);
-        assert_eq!(new(2, &[UNLABELLED; 2], &[]).unwrap().classes, 0);
+        assert_eq!(new(2, &[3, UNLABELLED], &[0]).unwrap().outputs, 4);
+        assert_eq!(new(2, &[UNLABELLED; 2], &[]).unwrap().outputs, 0);
         let message = |result: Result<Dataset, DataError>| result.unwrap_err().to_string();
         assert_eq!(
             message(new(3, &[0, 1], &[])),

@@ -19,7 +19,7 @@ use super::read::raw_csr;
 use super::read::{edge_list, matrix_market};
 #[cfg(feature = "numpy")]
 use super::read::{gnn_benchmark, reddit, scipy};
-use super::{Dataset, Features, Origin, Preparation, SplitRule, Splits};
+use super::{Dataset, Features, Origin, Preparation, SplitRule, Splits, Targets};
 use halfgnn_graph::{AddedWeight, Graph};
 
 /// How to open a file.
@@ -117,7 +117,7 @@ pub(super) struct Parts {
     pub graph: Graph,
     pub edge_weights: Option<Vec<f32>>,
     pub features: Features,
-    pub labels: Vec<u32>,
+    pub targets: Targets,
     /// `None` where the file has none.
     pub splits: Option<Splits>,
     /// Whether features count words, and are customarily divided by their sums.
@@ -146,9 +146,10 @@ impl Parts {
             }
             (_, rule) => {
                 let by = rule.map_or(Origin::Default, |_| Origin::Option);
-                let (rule, seed) = (rule.unwrap_or_default(), options.split_seed);
+                let rule = rule.unwrap_or_else(|| SplitRule::default_of(&self.targets));
+                let seed = options.split_seed;
                 let split = Preparation::split(rule, seed, by);
-                (rule.split(&self.labels, seed), split)
+                (rule.split(&self.targets, seed)?, split)
             }
         };
         done.push(split);
@@ -163,7 +164,7 @@ impl Parts {
         }
         let (graph, added) = options.complete(self.graph, &mut self.edge_weights)?;
         done.extend(added);
-        let dataset = Dataset::new("", graph, self.features, self.labels, splits)
+        let dataset = Dataset::new("", graph, self.features, self.targets, splits)
             .map_err(DataError::into_problem)?;
         Ok(Dataset {
             edge_weights: self.edge_weights,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub use demand::Demand;
 
 use super::synthetic::ClassFeatures;
-use super::{DataError, DataProblem, Dataset, Origin, Preparation, SplitRule, Synthetic};
+use super::{DataError, DataProblem, Dataset, Origin, Preparation, SplitRule, Synthetic, Targets};
 use halfgnn_graph::generate::{BlockModel, Grid, Rmat, StarOfHubs};
 use halfgnn_graph::{Graph, GraphError};
 
@@ -31,7 +31,7 @@ use halfgnn_graph::{Graph, GraphError};
 ///
 /// let recipe: Recipe = "reddit-like:0.01".parse().unwrap();
 /// let dataset = recipe.dataset(0)?;
-/// assert_eq!((dataset.graph.vertices(), dataset.feature_len(), dataset.classes), (2330, 602, 41));
+/// assert_eq!((dataset.graph.vertices(), dataset.feature_len(), dataset.outputs), (2330, 602, 41));
 /// # Ok::<(), halfgnn_data::DataError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -192,8 +192,10 @@ impl Recipe {
         let made = features
             .generate(&classes, seed)
             .map_err(|problem| DataError::new(&name, problem))?;
-        let labels = features.labels(classes, seed);
-        let splits = split.split(&labels, seed);
+        let labels = Targets::from(features.labels(classes, seed));
+        let splits = split
+            .split(&labels, seed)
+            .map_err(|problem| DataError::new(&name, problem))?;
         let split = Preparation::split(split, seed, Origin::Recipe);
         let mut dataset = Dataset::new(name, graph, made, labels, splits)?;
         dataset.preparations = vec![self.source(seed), split];
@@ -375,7 +377,8 @@ mod tests {
     /// The share of edges whose ends are of one class.
     fn homophily(dataset: &Dataset) -> f64 {
         let (rows, cols) = (dataset.graph.rows(), dataset.graph.cols());
-        let label = |vertex: &u32| dataset.labels[*vertex as usize];
+        let labels = dataset.class_labels().unwrap();
+        let label = |vertex: &u32| labels[*vertex as usize];
         let same = |(row, col): &(&u32, &u32)| label(row) == label(col);
         rows.iter().zip(cols).filter(same).count() as f64 / rows.len() as f64
     }
@@ -394,7 +397,7 @@ mod tests {
             assert_eq!(dataset.name, text);
             assert_eq!(dataset.graph, recipe.graph(3).unwrap(), "{text}");
             assert!(dataset.graph.is_symmetric());
-            let chance = 1.0 / dataset.classes as f64;
+            let chance = 1.0 / dataset.outputs as f64;
             let found = homophily(&dataset);
             assert!(
                 found > least && least > chance,
@@ -414,7 +417,7 @@ mod tests {
         let dataset = recipe("reddit-like:0.02").dataset(0).unwrap();
         let vertices = dataset.graph.vertices();
         assert_eq!(
-            (vertices, dataset.feature_len(), dataset.classes),
+            (vertices, dataset.feature_len(), dataset.outputs),
             (4659, 602, 41)
         );
         let mut degrees = dataset.graph.in_degrees();
@@ -436,7 +439,7 @@ mod tests {
         let features = dataset.features.to_dense().unwrap();
         let sum: f64 = features.iter().map(|&value| f64::from(value)).sum();
         assert_eq!((features[0], features[280_000], sum), FEATURES);
-        assert_eq!(dataset.labels[..8], LABELS);
+        assert_eq!(dataset.class_labels().unwrap()[..8], LABELS);
     }
     const GRAPH: u64 = 17_552_952_480_338_914_814;
     const FEATURES: (f32, f32, f64) = (-13.148_746, -3.118_305_2, 340_442.880_485_206_84);

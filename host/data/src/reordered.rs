@@ -22,8 +22,8 @@ impl Dataset {
             graph,
             edge_weights,
             features: self.features.reordered(order),
-            labels: order.apply(&self.labels, 1),
-            classes: self.classes,
+            targets: self.targets.reordered(order),
+            outputs: self.outputs,
             train: renamed(&self.train),
             val: renamed(&self.val),
             test: renamed(&self.test),
@@ -94,7 +94,10 @@ mod tests {
                 let new = old.reordered(&order).expect("an order of its vertices");
                 for vertex in 0..4u32 {
                     let renamed = order.rename(vertex);
-                    assert_eq!(new.labels[renamed as usize], old.labels[vertex as usize]);
+                    let class = |of: &Dataset, vertex: u32| {
+                        of.class_labels().expect("classes")[vertex as usize]
+                    };
+                    assert_eq!(class(&new, renamed), class(&old, vertex));
                     let row = |of: &Dataset, vertex: u32| {
                         let mut row = [0.0; 2];
                         of.features.write_row(vertex as usize, &mut row);
@@ -126,7 +129,10 @@ mod tests {
                 assert_eq!(back(&new.train), old.train);
                 assert_eq!(back(&new.val), old.val);
                 assert_eq!(back(&new.test), old.test);
-                assert_eq!(order.restore(&new.labels, 1), old.labels);
+                assert_eq!(
+                    order.restore(new.class_labels().expect("classes"), 1),
+                    old.class_labels().expect("classes")
+                );
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use halfgnn_contract::rng;
 
-use super::UNLABELLED;
 use super::error::DataProblem;
+use super::{Targets, UNLABELLED};
 use halfgnn_graph::generate::{shuffled, stream};
 
 /// Three lists of vertices that share none. A vertex may be in no list.
@@ -58,17 +58,36 @@ impl Default for SplitRule {
 }
 
 impl SplitRule {
-    /// The splits of `labels` by `seed`, the same on every machine. Vertices without a label are in none.
-    pub fn split(self, labels: &[u32], seed: u64) -> Splits {
+    /// The rule of targets of which nothing else is said: the default of classes, and `fractions:0.6,0.2` where there are none.
+    pub fn default_of(targets: &Targets) -> Self {
+        match targets {
+            Targets::Classes(_) => Self::default(),
+            _ => Self::Fractions {
+                train: 0.6,
+                val: 0.2,
+            },
+        }
+    }
+
+    /// The splits of the vertices of `targets` by `seed`, the same on every machine. Vertices without a label are in none.
+    ///
+    /// # Errors
+    /// [`DataProblem::NoClasses`] of a rule by class where targets are none.
+    pub fn split(self, targets: &Targets, seed: u64) -> Result<Splits, DataProblem> {
         let order = || {
-            shuffled(labels.len(), rng::key(seed, stream::SPLIT))
+            shuffled(targets.vertices(), rng::key(seed, stream::SPLIT))
                 .into_iter()
-                .filter(|&vertex| labels[vertex as usize] != UNLABELLED)
+                .filter(|&vertex| targets.is_labelled(vertex as usize))
         };
-        match self {
-            Self::PerClass { train, val } => Splits::per_class(labels, train, val, seed),
+        let classes = || {
+            targets.classes().ok_or(DataProblem::NoClasses {
+                found: targets.description(),
+            })
+        };
+        Ok(match self {
+            Self::PerClass { train, val } => Splits::per_class(classes()?, train, val, seed),
             Self::Public { train, val, test } => {
-                let splits = Splits::per_class(labels, train, 0, seed);
+                let splits = Splits::per_class(classes()?, train, 0, seed);
                 let mut rest = order().filter(|vertex| splits.train.binary_search(vertex).is_err());
                 let mut take = |count| {
                     let mut list: Vec<u32> = rest.by_ref().take(count).collect();
@@ -98,7 +117,7 @@ impl SplitRule {
                     test: sorted(&order[train + val..]),
                 }
             }
-        }
+        })
     }
 }
 
@@ -176,20 +195,20 @@ impl Splits {
     ///
     /// # Errors
     /// [`DataProblem::Value`] and [`DataProblem::Overlap`].
-    pub fn check(&self, labels: &[u32]) -> Result<(), DataProblem> {
+    pub fn check(&self, targets: &Targets) -> Result<(), DataProblem> {
         let lists = [
             ("train", &self.train),
             ("val", &self.val),
             ("test", &self.test),
         ];
-        let mut owner: Vec<Option<&'static str>> = vec![None; labels.len()];
+        let mut owner: Vec<Option<&'static str>> = vec![None; targets.vertices()];
         for (name, list) in lists {
             for (at, &vertex) in list.iter().enumerate() {
                 let Some(owner) = owner.get_mut(vertex as usize) else {
-                    let why = format!("but there are {} vertices", labels.len());
+                    let why = format!("but there are {} vertices", targets.vertices());
                     return Err(DataProblem::value(name, at as u64, vertex, why));
                 };
-                if labels[vertex as usize] == UNLABELLED {
+                if !targets.is_labelled(vertex as usize) {
                     return Err(DataProblem::value(
                         name,
                         at as u64,
@@ -212,6 +231,7 @@ impl Splits {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Values;
     use super::*;
 
     #[test]
@@ -219,7 +239,7 @@ mod tests {
         let mut labels: Vec<u32> = (0..300).map(|vertex| vertex % 3).collect();
         labels.extend([3, 3, 3, UNLABELLED]);
         let splits = Splits::per_class(&labels, 2, 30, 9);
-        splits.check(&labels).unwrap();
+        splits.check(&labels.clone().into()).unwrap();
         let of = |list: &[u32]| {
             let count = |class| {
                 list.iter()
@@ -240,13 +260,14 @@ mod tests {
     fn rules_split_as_they_say() {
         let mut labels: Vec<u32> = (0..2000).map(|vertex| vertex % 4).collect();
         labels[7] = UNLABELLED;
+        let labels = Targets::from(labels);
         let sizes = |rule: &str| {
             let rule: SplitRule = rule.parse().unwrap();
             assert_eq!(rule.to_string().parse(), Ok(rule));
-            let splits = rule.split(&labels, 3);
+            let splits = rule.split(&labels, 3).unwrap();
             splits.check(&labels).unwrap();
-            assert_eq!(splits, rule.split(&labels, 3));
-            assert_ne!(splits, rule.split(&labels, 4));
+            assert_eq!(splits, rule.split(&labels, 3).unwrap());
+            assert_ne!(splits, rule.split(&labels, 4).unwrap());
             [splits.train.len(), splits.val.len(), splits.test.len()]
         };
         assert_eq!(sizes("per-class:20,30"), [80, 120, 1799]);
@@ -274,8 +295,24 @@ mod tests {
     }
 
     #[test]
+    fn only_classes_are_split_by_class() {
+        let values = Values::new(1, (0..10).map(|x| x as f32).collect()).unwrap();
+        let targets = Targets::from(values);
+        let splits = SplitRule::default_of(&targets).split(&targets, 0).unwrap();
+        assert_eq!(
+            [splits.train.len(), splits.val.len(), splits.test.len()],
+            [6, 2, 2]
+        );
+        for rule in ["per-class:1,1", "public:1,1,1"] {
+            let rule: SplitRule = rule.parse().unwrap();
+            let refused = rule.split(&targets, 0).unwrap_err().to_string();
+            assert!(refused.starts_with("there are no classes to split by"));
+        }
+    }
+
+    #[test]
     fn splits_are_checked() {
-        let labels = [0, 1, 0, UNLABELLED];
+        let labels = Targets::from(vec![0, 1, 0, UNLABELLED]);
         let message = |train: &[u32], val: &[u32], test: &[u32]| {
             let splits = Splits {
                 train: train.to_vec(),

@@ -3,7 +3,7 @@
 use halfgnn_contract::rng;
 use rayon::prelude::*;
 
-use super::{DataError, DataProblem, Dataset, Features, Origin, Preparation, SplitRule};
+use super::{DataError, DataProblem, Dataset, Features, Origin, Preparation, SplitRule, Targets};
 use halfgnn_graph::generate::{BlockModel, below, draw, stream};
 
 /// A [`BlockModel`] with features that say little about one vertex's class and much about its neighbourhood's.
@@ -71,7 +71,8 @@ impl Synthetic {
             train: self.train_per_class,
             val: self.val_per_class,
         };
-        let splits = rule.split(&labels, seed);
+        let labels = Targets::from(labels);
+        let splits = rule.split(&labels, seed).map_err(refuse)?;
         let mut dataset = Dataset::new(NAME, graph, features, labels, splits)?;
         dataset.preparations = vec![Preparation::split(rule, seed, Origin::Recipe)];
         Ok(dataset)
@@ -179,9 +180,10 @@ mod tests {
 
     /// The accuracy of giving each test vertex the class whose mean training row is nearest.
     fn nearest_mean(dataset: &Dataset, rows: &[Vec<f32>]) -> f64 {
-        let mut means = vec![vec![0.0_f32; dataset.feature_len()]; dataset.classes];
+        let labels = dataset.class_labels().unwrap();
+        let mut means = vec![vec![0.0_f32; dataset.feature_len()]; dataset.outputs];
         for &vertex in &dataset.train {
-            let mean = &mut means[dataset.labels[vertex as usize] as usize];
+            let mean = &mut means[labels[vertex as usize] as usize];
             mean.iter_mut()
                 .zip(&rows[vertex as usize])
                 .for_each(|(mean, value)| *mean += value / 100.0);
@@ -199,7 +201,7 @@ mod tests {
                 .map(|mean| distance(row, mean))
                 .enumerate()
                 .min_by(|a, b| a.1.total_cmp(&b.1));
-            nearest.is_some_and(|(class, _)| class == dataset.labels[vertex as usize] as usize)
+            nearest.is_some_and(|(class, _)| class == labels[vertex as usize] as usize)
         });
         right.count() as f64 / dataset.test.len() as f64
     }
@@ -225,7 +227,7 @@ mod tests {
     fn labels_are_learned_with_the_graph_and_not_without() {
         let dataset = Dataset::synthetic().unwrap();
         assert_eq!(
-            (dataset.classes, dataset.train.len(), dataset.val.len()),
+            (dataset.outputs, dataset.train.len(), dataset.val.len()),
             (8, 800, 1600)
         );
         let dense = dataset.features.to_dense().unwrap();

@@ -8,7 +8,7 @@
 //! same bytes.
 
 use super::{Progress, Snapshot, Tensor, Tensors, TrainConfig};
-use crate::data::Dataset;
+use crate::data::{Dataset, Targets};
 use crate::file;
 use crate::message::{escaped, shortened};
 use crate::nn::{ConvolutionConfig, ModelConfig};
@@ -16,6 +16,7 @@ use crate::ops::OptimizerSnapshot;
 use crate::tensor::Precision;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -68,7 +69,13 @@ pub struct TaskIdentity {
 impl TaskIdentity {
     /// Of a dataset.
     pub fn of(dataset: &Dataset) -> Self {
-        let lists = [&dataset.labels, &dataset.train, &dataset.val, &dataset.test];
+        // Of classes as they are, so that the hash is that of checkpoints of before; of others their words and bits.
+        let targets: Cow<'_, [u32]> = match &dataset.targets {
+            Targets::Labels(labels) => labels.words().into(),
+            Targets::Values(values) => values.values().iter().map(|x| x.to_bits()).collect(),
+            classes => classes.classes().unwrap_or_default().into(),
+        };
+        let lists = [&targets[..], &dataset.train, &dataset.val, &dataset.test];
         // The length parts a list from the next.
         let words = lists.into_iter().flat_map(|list| {
             std::iter::once(list.len() as u64).chain(list.iter().map(|&x| x.into()))
@@ -78,7 +85,7 @@ impl TaskIdentity {
             vertices: dataset.graph.vertices(),
             edges: dataset.graph.edges(),
             features: dataset.feature_len(),
-            classes: dataset.classes,
+            classes: dataset.outputs,
             labels: hash(words),
             edge_weights: dataset.edge_weights.is_some(),
         }

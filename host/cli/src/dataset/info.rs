@@ -216,8 +216,10 @@ impl Labels {
                 Features::Sparse(_) => "sparse",
             },
             feature_bytes: dataset.features.bytes(),
-            classes: dataset.classes,
-            unlabelled: dataset.labels.len() - class_sizes.iter().sum::<usize>(),
+            classes: dataset.outputs,
+            unlabelled: (0..dataset.targets.vertices())
+                .filter(|&vertex| !dataset.targets.is_labelled(vertex))
+                .count(),
             class_sizes,
             train: dataset.train.len(),
             validation: dataset.val.len(),
@@ -354,7 +356,8 @@ fn duplicates(graph: &Graph) -> usize {
 }
 
 fn homophily(dataset: &Dataset) -> Option<f64> {
-    let label = |vertex: u32| dataset.labels[vertex as usize];
+    let labels = dataset.targets.classes()?;
+    let label = |vertex: u32| labels[vertex as usize];
     let edges = dataset.graph.rows().par_iter().zip(dataset.graph.cols());
     let labelled =
         edges.filter(|&(&row, &col)| label(row) != UNLABELLED && label(col) != UNLABELLED);

@@ -34,7 +34,7 @@ pub(crate) fn read(npz: &mut Npz<'_>) -> Result<Parts, DataProblem> {
         graph,
         edge_weights,
         features,
-        labels,
+        targets: labels.into(),
         splits,
         are_counts,
         done: Vec::new(),

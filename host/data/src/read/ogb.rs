@@ -54,7 +54,7 @@ pub(crate) fn read(folder: &Folder<'_>, undirected: bool) -> Result<Parts, DataE
         graph,
         edge_weights: None,
         features,
-        labels,
+        targets: labels.into(),
         splits: splits(folder, vertices)?,
         are_counts: false,
         done,
@@ -344,7 +344,7 @@ mod tests {
         let graph = Graph::from_edges(4, &[1, 2, 0, 2], &[0, 0, 3, 2]).unwrap();
         assert_eq!(dataset.graph, graph);
         assert_eq!(Graph::open(files.path()).unwrap(), graph);
-        assert_eq!(dataset.labels, [2, 0, UNLABELLED, 1]);
+        assert_eq!(dataset.class_labels().unwrap(), [2, 0, UNLABELLED, 1]);
         assert_eq!(
             (dataset.train, dataset.val, dataset.test),
             (vec![3], vec![0], vec![1])

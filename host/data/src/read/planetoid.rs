@@ -131,7 +131,7 @@ pub(crate) fn read(folder: &Folder<'_>, name: &str) -> Result<Parts, DataError> 
         graph,
         edge_weights: None,
         features,
-        labels,
+        targets: labels.into(),
         splits: Some(Splits {
             train: (0..train as u32).collect(),
             val: (train as u32..val_end).collect(),

@@ -58,7 +58,7 @@ pub(crate) fn read(folder: &Folder<'_>) -> Result<Parts, DataError> {
             graph,
             edge_weights: None,
             features: Features::dense(columns as usize, values)?,
-            labels,
+            targets: labels.into(),
             splits: Some(splits),
             are_counts: false,
             done: Vec::new(),
@@ -151,7 +151,10 @@ mod tests {
                 Graph::from_edges(4, &[0, 1, 1, 2], &[1, 0, 2, 1]).unwrap()
             );
             assert_eq!(Graph::open(path).unwrap(), dataset.graph);
-            assert_eq!((dataset.classes, dataset.labels), (4, vec![3, 0, 1, 3]));
+            assert_eq!(
+                (dataset.outputs, dataset.targets),
+                (4, vec![3, 0, 1, 3].into())
+            );
             assert_eq!(
                 (dataset.train, dataset.val, dataset.test),
                 (vec![0, 1], vec![2], vec![3])

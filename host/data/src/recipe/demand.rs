@@ -118,7 +118,7 @@ mod tests {
             let recipe: Recipe = text.parse().expect("a recipe");
             let (demand, made) = (recipe.demand(), recipe.dataset(1).expect("small"));
             let shape = (demand.counts.vertices(), demand.features, demand.classes);
-            let own = (made.graph.vertices(), made.feature_len(), made.classes);
+            let own = (made.graph.vertices(), made.feature_len(), made.outputs);
             assert_eq!(shape, own, "{text}");
             let (told, edges) = (demand.counts.forward.edges, made.graph.edges());
             if text.starts_with("blocks") {

@@ -6,7 +6,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::not_written;
-use crate::{DataProblem, Dataset, Features, Format, UNLABELLED};
+use crate::{DataError, DataProblem, Dataset, Features, Format, UNLABELLED};
 use halfgnn_graph::Graph;
 
 /// A number as it lies in a file.
@@ -85,11 +85,8 @@ pub(super) fn gnn_benchmark(to: impl Write + Seek, dataset: &Dataset) -> Result<
             i64::from(label)
         }
     };
-    archive.array(
-        "labels",
-        &[dataset.labels.len()],
-        dataset.labels.iter().map(label),
-    )?;
+    let labels = dataset.class_labels().map_err(DataError::into_problem)?;
+    archive.array("labels", &[labels.len()], labels.iter().map(label))?;
     let splits = [
         ("train_idx", &dataset.train),
         ("val_idx", &dataset.val),

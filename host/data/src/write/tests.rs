@@ -107,8 +107,8 @@ fn datasets_are_read_again() {
             // There are negative numbers, so they are no counts and stay as they are.
             assert_eq!(again.features, dataset.features);
             assert_eq!(
-                (again.labels, again.edge_weights),
-                (dataset.labels.clone(), dataset.edge_weights.clone())
+                (again.targets, again.edge_weights),
+                (dataset.targets.clone(), dataset.edge_weights.clone())
             );
             assert_eq!(
                 (again.train, again.val, again.test),

@@ -79,7 +79,7 @@ fn reads_a_whole_file() {
         assert_eq!(
             (
                 dataset.name.as_str(),
-                dataset.classes,
+                dataset.outputs,
                 dataset.feature_len()
             ),
             ("ring", 2, 3)
@@ -87,7 +87,7 @@ fn reads_a_whole_file() {
         assert_eq!(dataset.graph.offsets(), [0, 3, 5, 8, 10]);
         assert_eq!(dataset.graph.cols(), [1, 2, 3, 0, 2, 0, 1, 3, 0, 2]);
         assert_eq!(dataset.edge_weights, None);
-        assert_eq!(dataset.labels, [0, 1, 0, 1]);
+        assert_eq!(dataset.class_labels().unwrap(), [0, 1, 0, 1]);
         assert_eq!(
             (dataset.train, dataset.val, dataset.test),
             (vec![0], vec![3], vec![1, 2])
@@ -631,7 +631,7 @@ proptest! {
             file[at] = byte;
         }
         if let Ok(dataset) = open_bytes(&file) {
-            prop_assert_eq!(dataset.labels.len(), dataset.graph.vertices());
+            prop_assert_eq!(dataset.targets.vertices(), dataset.graph.vertices());
         }
     }
 }
@@ -667,7 +667,7 @@ fn planetoid_graphs_have_their_published_sizes() {
             (vertices, edges)
         );
         assert_eq!(
-            (dataset.feature_len(), dataset.classes),
+            (dataset.feature_len(), dataset.outputs),
             (features, classes)
         );
         assert_eq!(

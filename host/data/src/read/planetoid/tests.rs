@@ -180,7 +180,7 @@ fn the_miniature_is_what_pytorch_geometric_makes_of_it() {
         let expected = Graph::from_edges(8, &[0, 0, 1, 2, 4, 7], &[1, 7, 0, 4, 2, 0]).unwrap();
         assert_eq!(dataset.graph, expected);
         assert_eq!(Graph::open(&path).unwrap(), expected);
-        assert_eq!(dataset.labels, [2, 0, 1, 1, 1, 0, 2, 0]);
+        assert_eq!(dataset.class_labels().unwrap(), [2, 0, 1, 1, 1, 0, 2, 0]);
         assert_eq!(
             (dataset.train, dataset.val, dataset.test),
             (vec![0, 1], vec![2, 3], vec![4, 6, 7])
@@ -427,8 +427,8 @@ fn cora_equals_its_npz_where_both_are_at_hand() {
             npz.features.to_dense().unwrap()
         );
         assert_eq!(
-            (raw.labels, raw.train, raw.val, raw.test),
-            (npz.labels, npz.train, npz.val, npz.test)
+            (raw.targets, raw.train, raw.val, raw.test),
+            (npz.targets, npz.train, npz.val, npz.test)
         );
     }
 }

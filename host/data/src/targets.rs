@@ -1,0 +1,373 @@
+//! What a model is to tell of each vertex.
+
+use super::error::DataProblem;
+use super::{MAX_CLASSES, UNLABELLED};
+use halfgnn_graph::reorder::Permutation;
+
+/// What a model is to tell of each vertex; which of the three decides which losses and metrics there are.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Targets {
+    /// One class of each vertex, or [`UNLABELLED`]: single-label classification. Where nothing is known of any vertex, this is
+    /// it too: see [`Targets::unlabelled`].
+    Classes(Vec<u32>),
+    /// Any number of labels of each vertex: multi-label classification.
+    Labels(LabelSets),
+    /// Numbers of each vertex: regression.
+    Values(Values),
+}
+
+/// For each vertex, which labels it has.
+///
+/// A row is `columns` bits in words of 32, the first label in the lowest bit of the first word; bits past the last label are 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelSets {
+    columns: usize,
+    words: Vec<u32>,
+    known: Vec<bool>,
+}
+
+/// For each vertex, a row of numbers. NaN is a number that nobody knows.
+#[derive(Debug, Clone)]
+pub struct Values {
+    columns: usize,
+    values: Vec<f32>,
+}
+
+impl LabelSets {
+    /// From a truth for each vertex and label, row-major; `None` where it is not known. A vertex of which one is not known has
+    /// no labels at all, and may be in no split.
+    ///
+    /// # Errors
+    /// [`DataProblem::Shape`] where there are no columns, more than [`MAX_CLASSES`], or truths of part of a row;
+    /// [`DataProblem::OutOfMemory`].
+    pub fn new(
+        columns: usize,
+        truths: impl ExactSizeIterator<Item = Option<bool>>,
+    ) -> Result<Self, DataProblem> {
+        check_columns(columns, truths.len())?;
+        let (vertices, width) = (truths.len() / columns, Self::words_of(columns));
+        let mut words = DataProblem::room("y", vertices as u64 * width as u64)?;
+        words.resize(vertices * width, 0_u32);
+        let mut known = DataProblem::room("y", vertices as u64)?;
+        known.resize(vertices, true);
+        for (at, truth) in truths.enumerate() {
+            let (vertex, column) = (at / columns, at % columns);
+            match truth {
+                Some(true) => words[vertex * width + column / 32] |= 1 << (column % 32),
+                Some(false) => {}
+                None => known[vertex] = false,
+            }
+        }
+        for (row, known) in words.chunks_exact_mut(width).zip(&known) {
+            if !known {
+                row.fill(0);
+            }
+        }
+        Ok(Self {
+            columns,
+            words,
+            known,
+        })
+    }
+
+    /// The words that a row of so many labels takes.
+    pub const fn words_of(columns: usize) -> usize {
+        columns.div_ceil(32)
+    }
+
+    /// The number of labels.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The bits of all rows, one row after the other.
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// Whether `vertex` has label `column`.
+    ///
+    /// # Panics
+    /// If there is no such vertex or label.
+    pub fn has(&self, vertex: usize, column: usize) -> bool {
+        assert!(column < self.columns, "there is no label {column}");
+        let word = self.words[vertex * Self::words_of(self.columns) + column / 32];
+        word >> (column % 32) & 1 == 1
+    }
+
+    /// How many vertices have each label.
+    pub fn counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.columns];
+        for row in self.words.chunks_exact(Self::words_of(self.columns)) {
+            for (column, count) in counts.iter_mut().enumerate() {
+                *count += (row[column / 32] >> (column % 32) & 1) as usize;
+            }
+        }
+        counts
+    }
+}
+
+impl Values {
+    /// From rows of `columns` numbers; NaN where one is not known.
+    ///
+    /// # Errors
+    /// [`DataProblem::Shape`] where there are no columns, more than [`MAX_CLASSES`], or numbers of part of a row;
+    /// [`DataProblem::Value`] where one is infinite.
+    pub fn new(columns: usize, values: Vec<f32>) -> Result<Self, DataProblem> {
+        check_columns(columns, values.len())?;
+        match values.iter().position(|value| value.is_infinite()) {
+            None => Ok(Self { columns, values }),
+            Some(at) => Err(DataProblem::value(
+                "y",
+                at as u64,
+                values[at],
+                "where a finite number is wanted, or NaN for one that is not known",
+            )),
+        }
+    }
+
+    /// The number of values of a vertex.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// All rows, one after the other.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// The values of `vertex`.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn row(&self, vertex: usize) -> &[f32] {
+        &self.values[vertex * self.columns..(vertex + 1) * self.columns]
+    }
+}
+
+/// By bits, so that what is not known equals itself.
+impl PartialEq for Values {
+    fn eq(&self, other: &Self) -> bool {
+        let bits = |of: &Self| of.values.iter().map(|value| value.to_bits()).collect();
+        let [mine, its]: [Vec<u32>; 2] = [bits(self), bits(other)];
+        self.columns == other.columns && mine == its
+    }
+}
+
+fn check_columns(columns: usize, elements: usize) -> Result<(), DataProblem> {
+    if (1..=MAX_CLASSES as usize).contains(&columns) && elements.is_multiple_of(columns) {
+        return Ok(());
+    }
+    let wanted = format!("a row a vertex of 1 to {MAX_CLASSES} columns");
+    let shape = [elements.checked_div(columns).unwrap_or(0), columns];
+    Err(DataProblem::shape(
+        "y",
+        &shape.map(|side| side as u64),
+        wanted,
+    ))
+}
+
+impl Targets {
+    /// Nothing is known of any vertex: what a model may be asked to predict of, and cannot be trained on.
+    pub fn unlabelled(vertices: usize) -> Self {
+        Self::Classes(vec![UNLABELLED; vertices])
+    }
+
+    /// The number of vertices.
+    pub fn vertices(&self) -> usize {
+        match self {
+            Self::Classes(classes) => classes.len(),
+            Self::Labels(labels) => labels.known.len(),
+            Self::Values(values) => values.values.len() / values.columns,
+        }
+    }
+
+    /// The numbers that a model gives of a vertex: of classes one more than the largest, of labels and values their columns; 0
+    /// where nothing is known of any vertex.
+    pub fn outputs(&self) -> usize {
+        match self {
+            Self::Classes(classes) => {
+                let labelled = classes.iter().filter(|&&class| class != UNLABELLED);
+                labelled.max().map_or(0, |&largest| largest as usize + 1)
+            }
+            Self::Labels(labels) => labels.columns,
+            Self::Values(values) => values.columns,
+        }
+    }
+
+    /// Whether all is known of `vertex`, so that it may be in a split.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn is_labelled(&self, vertex: usize) -> bool {
+        match self {
+            Self::Classes(classes) => classes[vertex] != UNLABELLED,
+            Self::Labels(labels) => labels.known[vertex],
+            Self::Values(values) => !values.row(vertex).iter().any(|value| value.is_nan()),
+        }
+    }
+
+    /// What they are, in words.
+    pub const fn description(&self) -> &'static str {
+        match self {
+            Self::Classes(_) => "a class of each vertex",
+            Self::Labels(_) => "any number of labels of each vertex",
+            Self::Values(_) => "numbers of each vertex",
+        }
+    }
+
+    /// What a model gives so many of, `classes`, `labels` or `values`.
+    pub const fn unit(&self) -> &'static str {
+        match self {
+            Self::Classes(_) => "classes",
+            Self::Labels(_) => "labels",
+            Self::Values(_) => "values",
+        }
+    }
+
+    /// The class of each vertex, where it has one.
+    pub fn classes(&self) -> Option<&[u32]> {
+        match self {
+            Self::Classes(classes) => Some(classes),
+            _ => None,
+        }
+    }
+
+    /// That no class is too large.
+    pub(crate) fn check(&self) -> Result<(), DataProblem> {
+        let classes = self.classes().unwrap_or_default();
+        let is_wrong = |&class: &u32| class != UNLABELLED && class >= MAX_CLASSES;
+        match classes.iter().position(is_wrong) {
+            None => Ok(()),
+            Some(at) => {
+                let why = format!(
+                    "but more than {MAX_CLASSES} classes are not supported; number them from 0"
+                );
+                Err(DataProblem::value("labels", at as u64, classes[at], why))
+            }
+        }
+    }
+
+    /// The rows in another order.
+    ///
+    /// # Panics
+    /// Where there is not one for each vertex of `order`.
+    pub(crate) fn reordered(&self, order: &Permutation) -> Self {
+        match self {
+            Self::Classes(classes) => Self::Classes(order.apply(classes, 1)),
+            Self::Labels(labels) => Self::Labels(LabelSets {
+                columns: labels.columns,
+                words: order.apply(&labels.words, LabelSets::words_of(labels.columns)),
+                known: order.apply(&labels.known, 1),
+            }),
+            Self::Values(values) => Self::Values(Values {
+                columns: values.columns,
+                values: order.apply(&values.values, values.columns),
+            }),
+        }
+    }
+}
+
+impl From<Vec<u32>> for Targets {
+    fn from(classes: Vec<u32>) -> Self {
+        Self::Classes(classes)
+    }
+}
+
+impl From<LabelSets> for Targets {
+    fn from(labels: LabelSets) -> Self {
+        Self::Labels(labels)
+    }
+}
+
+impl From<Values> for Targets {
+    fn from(values: Values) -> Self {
+        Self::Values(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halfgnn_graph::Graph;
+    use halfgnn_graph::reorder::by_degree;
+
+    /// 33 labels, so that a row is two words; vertex 1 is not known.
+    fn labels() -> LabelSets {
+        let truth = |at: usize| (at / 33 != 1 || at % 33 != 4).then_some(at % 32 == 0);
+        LabelSets::new(33, (0..99).map(truth)).expect("whole rows")
+    }
+
+    #[test]
+    fn labels_are_bits() {
+        let labels = labels();
+        assert_eq!(labels.words(), [1, 1, 0, 0, 1 << 30, 0]);
+        assert!(labels.has(0, 32) && labels.has(2, 30) && !labels.has(2, 31));
+        let counts = labels.counts();
+        assert_eq!((counts[0], counts[30], counts[32]), (1, 1, 1));
+        let targets = Targets::from(labels);
+        assert_eq!((targets.vertices(), targets.outputs()), (3, 33));
+        assert_eq!(
+            [0, 1, 2].map(|v| targets.is_labelled(v)),
+            [true, false, true]
+        );
+    }
+
+    #[test]
+    fn values_may_be_unknown_but_not_infinite() {
+        let values = Values::new(2, vec![0.5, -3.0, 1.0, f32::NAN]).expect("whole rows");
+        assert_eq!(values.row(0), [0.5, -3.0]);
+        assert_eq!(values, values.clone());
+        let targets = Targets::from(values);
+        assert_eq!((targets.vertices(), targets.outputs()), (2, 2));
+        assert!(targets.is_labelled(0) && !targets.is_labelled(1));
+        let refused = |columns, values: &[f32]| {
+            Values::new(columns, values.to_vec())
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refused(1, &[0.0, f32::INFINITY]).starts_with("y[1] is inf, where a finite"));
+        assert!(refused(2, &[0.0]).starts_with("y: the shape is [0, 2], where a row a vertex"));
+        assert!(refused(0, &[]).starts_with("y: the shape is [0, 0]"));
+        let wide = LabelSets::new(65_537, [].into_iter())
+            .unwrap_err()
+            .to_string();
+        assert!(wide.starts_with("y: the shape is [0, 65537]"), "{wide}");
+    }
+
+    #[test]
+    fn rows_move_with_their_vertices() {
+        // By degree 1 comes first.
+        let graph = Graph::from_edges(3, &[1, 1, 2], &[0, 2, 1]).expect("a legal graph");
+        let order = by_degree(&graph);
+        let values = Values::new(2, (0..6).map(|x| x as f32).collect()).expect("whole rows");
+        let all = [
+            vec![7, UNLABELLED, 2].into(),
+            labels().into(),
+            values.into(),
+        ];
+        for old in all as [Targets; 3] {
+            let new = old.reordered(&order);
+            assert_ne!(new, old);
+            for vertex in 0..3 {
+                let renamed = order.rename(vertex as u32) as usize;
+                assert_eq!(new.is_labelled(renamed), old.is_labelled(vertex));
+                match (&new, &old) {
+                    (Targets::Classes(new), Targets::Classes(old)) => {
+                        assert_eq!(new[renamed], old[vertex]);
+                    }
+                    (Targets::Labels(new), Targets::Labels(old)) => {
+                        let same = |label| new.has(renamed, label) == old.has(vertex, label);
+                        assert!((0..33).all(same));
+                    }
+                    (Targets::Values(new), Targets::Values(old)) => {
+                        assert_eq!(new.row(renamed), old.row(vertex));
+                    }
+                    _ => panic!("{old:?} became {new:?}"),
+                }
+            }
+        }
+        assert_eq!(Targets::unlabelled(2).outputs(), 0);
+    }
+}
