@@ -3,6 +3,7 @@
 use halfgnn::Error;
 use halfgnn::data::DataError;
 use halfgnn::driver::DriverError;
+use halfgnn::graph::GraphError;
 use halfgnn::message::escaped;
 use halfgnn::train::CheckpointError;
 use std::fmt;
@@ -55,6 +56,12 @@ impl From<Error> for Failure {
             Error::Driver(_) | Error::Contract(_) => Failure::Run(error.to_string()),
             _ => Failure::Input(error.to_string()),
         }
+    }
+}
+
+impl From<GraphError> for Failure {
+    fn from(error: GraphError) -> Self {
+        Error::from(error).into()
     }
 }
 

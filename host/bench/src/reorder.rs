@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use clap::ValueEnum;
 use halfgnn::data::{Origin, Preparation};
+use halfgnn::graph::Graph;
 use halfgnn::graph::reorder::{Permutation, by_degree, louvain};
-use halfgnn::graph::{Graph, GraphError};
 use std::time::Instant;
 
 /// An order of the vertices.
@@ -37,11 +37,11 @@ impl ReorderName {
     }
 
     /// Finds the order of `graph`, called `label`, and gives what belongs to its vertices that order.
-    pub fn apply<T>(
+    pub fn apply<T, E: Into<Failure>>(
         self,
         label: &str,
         graph: &Graph,
-        apply: impl FnOnce(&Permutation) -> Result<T, GraphError>,
+        apply: impl FnOnce(&Permutation) -> Result<T, E>,
     ) -> Result<Reordered<T>, Failure> {
         let start = Instant::now();
         let order = match self {
@@ -49,7 +49,7 @@ impl ReorderName {
             ReorderName::Louvain => louvain(graph),
         };
         let found = start.elapsed();
-        let what = apply(&order).map_err(halfgnn::Error::from)?;
+        let what = apply(&order).map_err(Into::into)?;
         let line = format!(
             "{label}: in the order of {self:?} after {:.2} s, renamed after another {:.2} s",
             found.as_secs_f64(),

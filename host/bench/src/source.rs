@@ -61,6 +61,14 @@ pub struct OpenArgs {
     /// Split anew: per-class:20,30 or public:20,500,1000 or fractions:0.6,0.2; per-class:20,30 where the file has no splits
     #[arg(long, value_name = "RULE", help_heading = "Reading")]
     pub split: Option<SplitRule>,
+    /// Which of the ways to split that the file has, from 0: masks of two dimensions have several
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "split",
+        help_heading = "Reading"
+    )]
+    pub split_number: Option<usize>,
     /// Seed of splits and graphs that are made
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Reading")]
     pub data_seed: u64,
@@ -101,6 +109,7 @@ impl OpenArgs {
         options.ignore_edge_weights = self.ignore_edge_weights;
         options.normalize_features = self.normalize_features;
         options.split = self.split;
+        options.split_number = self.split_number;
         options.split_seed = self.data_seed;
         options.progress = Bar::on_terminal();
         options

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
 use crate::screen::Page;
-use crate::train::{describe, takes_edge_weights, tell_self_loops, warn_of_infinite};
+use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
 use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, Origin, UploadFeatures};
@@ -127,7 +127,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         checkpoint.precision,
         "a model trained with --scale-features",
     );
-    tell_self_loops(&checkpoint.model, &mut dataset);
+    tell_use(&checkpoint.model, &mut dataset);
     dataset
         .preparations
         .extend(args.reorder.map(ReorderName::preparation));

@@ -52,7 +52,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         };
         dataset.scale_features(divisors, by);
     }
-    tell_self_loops(&plan.model, &mut dataset);
+    tell_use(&plan.model, &mut dataset);
     let mut recorder = Recorder::new(args.json.as_deref(), plan.train.epochs, stop)?;
     recorder.draw(curves);
     recorder.screen.line(&describe(&dataset));
@@ -222,8 +222,13 @@ pub fn empty_classes(sizes: &[usize]) -> String {
     )
 }
 
-/// Takes note of the self-loops that a model adds to a dataset.
-pub fn tell_self_loops(model: &ModelConfig, dataset: &mut Dataset) {
+/// Takes note of what a model does with a dataset: the self-loops that it adds, the features of edges that it leaves out.
+pub fn tell_use(model: &ModelConfig, dataset: &mut Dataset) {
+    for step in &mut dataset.preparations {
+        if step.of == "edge features" {
+            step.what.push_str(", which the model does not use");
+        }
+    }
     if !model.wants_self_loops() {
         return;
     }

@@ -95,6 +95,17 @@ pub enum DataProblem {
         /// What they are.
         found: &'static str,
     },
+    /// A number of a split that the file does not have, or that a rule makes.
+    #[error("has no split number {number}: {}", match splits {
+        0 => "there is none in the file; a rule splits, such as fractions:0.6,0.2".into(),
+        _ => format!("there are {splits}, from 0, and no rule may be given beside the number"),
+    })]
+    NoSuchSplit {
+        /// The number.
+        number: usize,
+        /// How many there are.
+        splits: usize,
+    },
     /// A split by class where there are none.
     #[error(
         "there are no classes to split by, for the targets are {found}; split by shares, such as by fractions:0.6,0.2"

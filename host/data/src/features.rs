@@ -51,6 +51,13 @@ impl Features {
         Ok(Self::Dense(DenseFeatures { len, values }))
     }
 
+    /// One feature of each vertex, 1, where nothing is known of it.
+    pub(crate) fn ones(vertices: usize) -> Result<Self, DataProblem> {
+        let mut values = DataProblem::room("features", vertices as u64)?;
+        values.resize(vertices, 1.0);
+        Ok(Self::Dense(DenseFeatures { len: 1, values }))
+    }
+
     /// Compressed rows: row `i` has `values[k]` at column `indices[k]` for k from `offsets[i]` to `offsets[i + 1]`.
     ///
     /// # Errors
@@ -101,8 +108,8 @@ impl Features {
     ///
     /// # Panics
     /// Where there is not a row for each vertex of `order`.
-    pub(super) fn reordered(&self, order: &Permutation) -> Self {
-        match self {
+    pub(super) fn reordered(&self, order: &Permutation) -> Result<Self, DataProblem> {
+        Ok(match self {
             Self::Dense(DenseFeatures { len, values }) => Self::Dense(DenseFeatures {
                 len: *len,
                 values: order.apply(values, *len),
@@ -113,8 +120,8 @@ impl Features {
                 let mut new = SparseFeatures {
                     len: of.len,
                     offsets: vec![0],
-                    indices: Vec::with_capacity(of.indices.len()),
-                    values: Vec::with_capacity(of.values.len()),
+                    indices: DataProblem::room("features", of.indices.len() as u64)?,
+                    values: DataProblem::room("features", of.values.len() as u64)?,
                 };
                 for ends in rows {
                     let entries = ends[0] as usize..ends[1] as usize;
@@ -124,7 +131,7 @@ impl Features {
                 }
                 Self::Sparse(new)
             }
-        }
+        })
     }
 
     /// The number of features of a vertex (F).

@@ -9,6 +9,8 @@ use super::input::{Input, Silent};
 #[cfg(feature = "text")]
 use super::message::shown;
 #[cfg(feature = "numpy")]
+use super::read::arrays::Arrays;
+#[cfg(feature = "numpy")]
 use super::read::npz::Npz;
 #[cfg(feature = "ogb")]
 use super::read::ogb;
@@ -18,7 +20,7 @@ use super::read::raw_csr;
 #[cfg(feature = "text")]
 use super::read::{edge_list, matrix_market};
 #[cfg(feature = "numpy")]
-use super::read::{reddit, scipy};
+use super::read::{pyg, reddit, scipy};
 #[cfg(feature = "text")]
 use {super::input::is_gzip, flate2::read::MultiGzDecoder};
 
@@ -28,6 +30,8 @@ use {super::input::is_gzip, flate2::read::MultiGzDecoder};
 pub enum Format {
     /// The `.npz` of gnn-benchmark (Shchur et al., 2018), which holds adjacency and features as compressed rows.
     GnnBenchmark,
+    /// The arrays of a `Data` object of PyTorch Geometric in an `.npz`: `edge_index`, `x`, `y`, masks, `edge_weight`, `edge_attr`.
+    Pyg,
     /// Planetoid's raw files, `ind.NAME.…`: pickles of Python, of which nothing is executed.
     Planetoid,
     /// The raw files of a node property prediction dataset of the Open Graph Benchmark, in their folder.
@@ -48,6 +52,7 @@ impl Format {
     /// Every format.
     pub const ALL: &[Self] = &[
         Self::GnnBenchmark,
+        Self::Pyg,
         Self::Planetoid,
         Self::Ogb,
         Self::DglReddit,
@@ -61,6 +66,7 @@ impl Format {
     pub const fn name(self) -> &'static str {
         match self {
             Self::GnnBenchmark => "gnn-benchmark",
+            Self::Pyg => "pyg",
             Self::Planetoid => "planetoid",
             Self::Ogb => "ogb",
             Self::DglReddit => "dgl-reddit",
@@ -77,6 +83,7 @@ impl Format {
             Self::GnnBenchmark => {
                 "a gnn-benchmark .npz (arrays adj_indptr, adj_indices, attr_…, labels)"
             }
+            Self::Pyg => "an .npz of PyG's arrays (edge_index, x, y, train_mask, …)",
             Self::Planetoid => "a folder of Planetoid's raw files (ind.NAME.allx, …)",
             Self::Ogb => "a folder of OGB's raw files (raw/edge.csv.gz, …)",
             Self::DglReddit => "DGL's Reddit (reddit_data.npz, reddit_graph.npz)",
@@ -90,7 +97,7 @@ impl Format {
     /// Whether it has features and labels; if not, it is a graph only.
     pub const fn is_labelled(self) -> bool {
         match self {
-            Self::GnnBenchmark | Self::Planetoid | Self::Ogb | Self::DglReddit => true,
+            Self::GnnBenchmark | Self::Pyg | Self::Planetoid | Self::Ogb | Self::DglReddit => true,
             Self::ScipySparse | Self::MatrixMarket | Self::EdgeList | Self::RawCsr => false,
         }
     }
@@ -98,7 +105,7 @@ impl Format {
     /// The feature that has its reader and writer; `None` of what every build has.
     pub const fn feature(self) -> Option<&'static str> {
         match self {
-            Self::GnnBenchmark | Self::DglReddit | Self::ScipySparse => Some("numpy"),
+            Self::GnnBenchmark | Self::Pyg | Self::DglReddit | Self::ScipySparse => Some("numpy"),
             Self::Planetoid => Some("planetoid"),
             Self::Ogb => Some("ogb"),
             Self::MatrixMarket | Self::EdgeList => Some("text"),
@@ -109,7 +116,9 @@ impl Format {
     /// Whether this build has it.
     const fn is_built(self) -> bool {
         match self {
-            Self::GnnBenchmark | Self::DglReddit | Self::ScipySparse => cfg!(feature = "numpy"),
+            Self::GnnBenchmark | Self::Pyg | Self::DglReddit | Self::ScipySparse => {
+                cfg!(feature = "numpy")
+            }
             Self::Planetoid => cfg!(feature = "planetoid"),
             Self::Ogb => cfg!(feature = "ogb"),
             Self::MatrixMarket | Self::EdgeList => cfg!(feature = "text"),
@@ -287,7 +296,9 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
     if Npz::recognises(&head) {
         let npz = Npz::open(Input::new(&mut *input, &Silent)?)?;
         // Any other archive goes to the one reader that says which arrays it misses.
-        let format = if npz.has("adj_indptr") {
+        let format = if npz.has(pyg::EDGES) {
+            Format::Pyg
+        } else if npz.has("adj_indptr") {
             Format::GnnBenchmark
         } else if reddit::recognises(&npz) {
             Format::DglReddit
@@ -452,7 +463,7 @@ mod tests {
             "csv"
                 .parse::<Format>()
                 .unwrap_err()
-                .contains("gnn-benchmark, planetoid,")
+                .contains("gnn-benchmark, pyg, planetoid,")
         );
     }
 }

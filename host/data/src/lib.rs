@@ -5,6 +5,7 @@
 //! | format | files | labels | written |
 //! |---|---|---|---|
 //! | [`Format::GnnBenchmark`] | `.npz`: `adj_indptr`, `adj_indices`, `attr_…`, `labels`, `train_idx` or `train_mask`, … | yes | yes |
+//! | [`Format::Pyg`] | `.npz`: `edge_index`, `x`, `y`, `train_mask`, …, `edge_weight`, `edge_attr` | yes | |
 //! | [`Format::Planetoid`] | `ind.NAME.{allx,ally,tx,ty,y,graph,test.index}` | yes | |
 //! | [`Format::Ogb`] | `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz`, `raw/num-node-list.csv.gz`, `split/` | yes | |
 //! | [`Format::DglReddit`] | `reddit_data.npz`, `reddit_graph.npz` | yes | |
@@ -13,7 +14,7 @@
 //! | [`Format::EdgeList`] | `.txt`, `.txt.gz`: `from to` in each line | | yes |
 //! | [`Format::RawCsr`] | `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]` | | yes |
 //!
-//! Readers are features, but that of [`Format::RawCsr`]: `numpy` (gnn-benchmark, DGL's Reddit, scipy), `planetoid`, `ogb`, `text`
+//! Readers are features, but that of [`Format::RawCsr`]: `numpy` (gnn-benchmark, PyG's arrays, DGL's Reddit, scipy), `planetoid`, `ogb`, `text`
 //! (Matrix Market, edge lists); so are the writers, `write`. `full` is all of them. A file of a format that a build has no reader
 //! of is refused with the feature's name.
 //!
@@ -40,6 +41,7 @@
     allow(dead_code, unused_imports, unused_variables)
 )]
 
+mod edge_features;
 mod error;
 mod features;
 #[cfg(feature = "files")]
@@ -47,6 +49,7 @@ pub mod file;
 mod folder;
 mod format;
 mod half_range;
+mod ids;
 mod input;
 mod known;
 pub mod message;
@@ -65,10 +68,12 @@ mod text;
 #[cfg(feature = "write")]
 mod write;
 
+pub use edge_features::EdgeFeatures;
 pub use error::{DataError, DataProblem};
 pub use features::{DenseFeatures, Features, SparseFeatures};
 pub use format::Format;
 pub use half_range::{HalfRange, InfiniteFeatures};
+pub use ids::VertexIds;
 pub use input::Progress;
 pub use known::{DATA_VARIABLE, Known, locate};
 pub use open::{OpenGraph, OpenOptions};
@@ -98,18 +103,26 @@ pub struct Dataset {
     pub graph: Graph,
     /// The weight of each edge, in the graph's order, where they are not all 1.
     pub edge_weights: Option<Vec<f32>>,
+    /// The features of each edge, in the graph's order, where the file has some.
+    pub edge_features: Option<EdgeFeatures>,
     /// The features of each vertex.
     pub features: Features,
     /// What a model is to tell of each vertex.
     pub targets: Targets,
     /// How many numbers that takes of a model, [`Targets::outputs`].
     pub outputs: usize,
+    /// What each class is called, where the file has names of them.
+    pub class_names: Option<Vec<String>>,
+    /// What each vertex is called, where the file has ids of its own.
+    pub ids: Option<VertexIds>,
     /// The vertices whose labels the model learns from.
     pub train: Vec<u32>,
     /// The vertices that choose the epoch.
     pub val: Vec<u32>,
     /// The vertices that tell how good the model is.
     pub test: Vec<u32>,
+    /// How many ways to split its file has.
+    pub file_splits: usize,
     /// Where it came from, and what was done to it since, in that order.
     pub preparations: Vec<Preparation>,
 }
@@ -135,12 +148,16 @@ impl Dataset {
                     name,
                     graph,
                     edge_weights: None,
+                    edge_features: None,
                     features,
                     outputs: targets.outputs(),
                     targets,
+                    class_names: None,
+                    ids: None,
                     train,
                     val,
                     test,
+                    file_splits: 0,
                     preparations: Vec::new(),
                 })
             }

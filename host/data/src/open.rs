@@ -18,8 +18,10 @@ use super::read::raw_csr;
 #[cfg(feature = "text")]
 use super::read::{edge_list, matrix_market};
 #[cfg(feature = "numpy")]
-use super::read::{gnn_benchmark, reddit, scipy};
-use super::{Dataset, Features, Origin, Preparation, SplitRule, Splits, Targets};
+use super::read::{gnn_benchmark, pyg, reddit, scipy};
+use super::{
+    Dataset, EdgeFeatures, Features, Origin, Preparation, SplitRule, Splits, Targets, VertexIds,
+};
 use halfgnn_graph::{AddedWeight, Graph};
 
 /// How to open a file.
@@ -48,6 +50,8 @@ pub struct OpenOptions {
     pub ignore_edge_weights: bool,
     /// How to split; `None` for the splits of the file, and [`SplitRule::default`] where it has none.
     pub split: Option<SplitRule>,
+    /// Which of the ways to split that the file has, from 0; `None` for the first. With `split` it is refused.
+    pub split_number: Option<usize>,
     /// The seed of splits that are made.
     pub split_seed: u64,
     /// Who is told how far reading has come.
@@ -64,20 +68,13 @@ impl OpenOptions {
     fn complete(
         &self,
         mut graph: Graph,
-        weights: &mut Option<Vec<f32>>,
+        of_edges: &mut OfEdges,
     ) -> Result<(Graph, Vec<Preparation>), DataProblem> {
         let refuse = |error| DataProblem::graph("edges", error);
         let mut done = Vec::new();
-        let carry = |graph: &Graph, edited: &Graph, weights: &mut Option<Vec<f32>>, added| {
-            let carried = weights
-                .as_ref()
-                .map(|weights| graph.carry_weights(weights, edited, added));
-            *weights = carried.transpose().map_err(refuse)?;
-            Ok::<_, DataProblem>(())
-        };
         if self.undirected && !graph.is_symmetric() {
             let edited = graph.to_undirected().map_err(refuse)?;
-            carry(&graph, &edited, weights, AddedWeight::OfReverse)?;
+            of_edges.carry(&graph, &edited, AddedWeight::OfReverse)?;
             let what = format!(
                 "the reverse of each added where there was none: {} became {}",
                 graph.edges(),
@@ -88,12 +85,39 @@ impl OpenOptions {
         }
         if self.self_loops {
             let edited = graph.with_self_loops().map_err(refuse)?;
-            carry(&graph, &edited, weights, AddedWeight::Value(1.0))?;
+            of_edges.carry(&graph, &edited, AddedWeight::Value(1.0))?;
             let added = edited.edges() - graph.edges();
             graph = edited;
             done.push(Preparation::self_loops(added, Origin::Option));
         }
         Ok((graph, done))
+    }
+}
+
+/// What there is one of an edge.
+#[derive(Default)]
+struct OfEdges {
+    weights: Option<Vec<f32>>,
+    features: Option<EdgeFeatures>,
+}
+
+impl OfEdges {
+    /// Goes from a graph to one that was made of it.
+    fn carry(
+        &mut self,
+        graph: &Graph,
+        edited: &Graph,
+        added: AddedWeight,
+    ) -> Result<(), DataProblem> {
+        if let Some(weights) = &mut self.weights {
+            *weights = graph
+                .carry_weights(weights, edited, added)
+                .map_err(|error| DataProblem::graph("edges", error))?;
+        }
+        if let Some(features) = &mut self.features {
+            *features = features.carried(graph, edited, added)?;
+        }
+        Ok(())
     }
 }
 
@@ -106,6 +130,7 @@ impl std::fmt::Debug for OpenOptions {
             .field("self_loops", &self.self_loops)
             .field("ignore_edge_weights", &self.ignore_edge_weights)
             .field("split", &self.split)
+            .field("split_number", &self.split_number)
             .field("split_seed", &self.split_seed)
             .field("progress", &self.progress.is_some())
             .finish()
@@ -116,10 +141,13 @@ impl std::fmt::Debug for OpenOptions {
 pub(super) struct Parts {
     pub graph: Graph,
     pub edge_weights: Option<Vec<f32>>,
+    pub edge_features: Option<EdgeFeatures>,
     pub features: Features,
     pub targets: Targets,
-    /// `None` where the file has none.
-    pub splits: Option<Splits>,
+    pub class_names: Option<Vec<String>>,
+    pub ids: Option<VertexIds>,
+    /// The ways to split that the file has.
+    pub splits: Vec<Splits>,
     /// Whether features count words, and are customarily divided by their sums.
     pub are_counts: bool,
     /// What the reader did beside reading.
@@ -127,6 +155,22 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// A graph with features and targets and nothing else.
+    pub fn new(graph: Graph, features: Features, targets: Targets) -> Self {
+        Self {
+            graph,
+            edge_weights: None,
+            edge_features: None,
+            features,
+            targets,
+            class_names: None,
+            ids: None,
+            splits: Vec::new(),
+            are_counts: false,
+            done: Vec::new(),
+        }
+    }
+
     fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
         let mut done = self.done;
         if options.normalize_features.unwrap_or(self.are_counts) {
@@ -139,12 +183,25 @@ impl Parts {
                 done.push(Preparation::normalized(rows, by));
             }
         }
-        let (splits, split) = match (self.splits, options.split) {
-            (Some(splits), None) => {
-                let split = Preparation::new("splits", "as they stand there", Origin::File);
-                (splits, split)
+        let file_splits = self.splits.len();
+        let number = options.split_number.unwrap_or(0);
+        if let Some(number) = options.split_number
+            && (options.split.is_some() || number >= file_splits)
+        {
+            return Err(DataProblem::NoSuchSplit {
+                number,
+                splits: file_splits,
+            });
+        }
+        let (splits, split) = match options.split {
+            None if number < file_splits => {
+                let by = options
+                    .split_number
+                    .map_or(Origin::File, |_| Origin::Option);
+                let split = Preparation::split_of_file(number, file_splits, by);
+                (self.splits.swap_remove(number), split)
             }
-            (_, rule) => {
+            rule => {
                 let by = rule.map_or(Origin::Default, |_| Origin::Option);
                 let rule = rule.unwrap_or_else(|| SplitRule::default_of(&self.targets));
                 let seed = options.split_seed;
@@ -162,12 +219,23 @@ impl Parts {
         if options.ignore_edge_weights {
             self.edge_weights = None;
         }
-        let (graph, added) = options.complete(self.graph, &mut self.edge_weights)?;
+        if let Some(features) = &self.edge_features {
+            done.push(Preparation::edge_features(features.columns()));
+        }
+        let mut of_edges = OfEdges {
+            weights: self.edge_weights,
+            features: self.edge_features,
+        };
+        let (graph, added) = options.complete(self.graph, &mut of_edges)?;
         done.extend(added);
         let dataset = Dataset::new("", graph, self.features, self.targets, splits)
             .map_err(DataError::into_problem)?;
         Ok(Dataset {
-            edge_weights: self.edge_weights,
+            edge_weights: of_edges.weights,
+            edge_features: of_edges.features,
+            class_names: self.class_names,
+            ids: self.ids,
+            file_splits,
             preparations: done,
             ..dataset
         })
@@ -303,7 +371,9 @@ impl OpenGraph for Graph {
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?.graph
             }
         };
-        let (graph, _) = options.complete(graph, &mut None).map_err(in_file)?;
+        let (graph, _) = options
+            .complete(graph, &mut OfEdges::default())
+            .map_err(in_file)?;
         Ok(graph)
     }
 
@@ -313,7 +383,8 @@ impl OpenGraph for Graph {
     ) -> Result<Self, DataProblem> {
         let mut input = Input::new(source, options.progress())?;
         let format = format_of(&mut input, options)?;
-        let (graph, _) = options.complete(bare(input, format, options)?, &mut None)?;
+        let (graph, _) =
+            options.complete(bare(input, format, options)?, &mut OfEdges::default())?;
         Ok(graph)
     }
 }
@@ -329,9 +400,11 @@ fn labelled(input: Input<'_>, format: Format) -> Result<Parts, DataProblem> {
     match format {
         #[cfg(feature = "numpy")]
         Format::GnnBenchmark => gnn_benchmark::read(&mut Npz::open(input)?),
+        #[cfg(feature = "numpy")]
+        Format::Pyg => pyg::read(&mut Npz::open(input)?),
         Format::Planetoid | Format::Ogb | Format::DglReddit => Err(several_files(format)),
         #[cfg(not(feature = "numpy"))]
-        Format::GnnBenchmark => Err(several_files(format)), // refused above
+        Format::GnnBenchmark | Format::Pyg => Err(several_files(format)), // refused above
         Format::ScipySparse | Format::MatrixMarket | Format::EdgeList | Format::RawCsr => {
             Err(DataProblem::NotLabelled {
                 format: format.description(),
@@ -348,6 +421,8 @@ fn bare(input: Input<'_>, format: Format, options: &OpenOptions) -> Result<Graph
     match format {
         #[cfg(feature = "numpy")]
         Format::GnnBenchmark => gnn_benchmark::read_graph(&mut Npz::open(input)?),
+        #[cfg(feature = "numpy")]
+        Format::Pyg => pyg::read_graph(&mut Npz::open(input)?),
         #[cfg(feature = "numpy")]
         Format::ScipySparse => scipy::read(&mut Npz::open(input)?, progress),
         #[cfg(feature = "text")]

@@ -41,7 +41,8 @@ impl Origin {
 /// Shown as `features: 40 rows divided by their sums (default)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preparation {
-    /// What it was done to: `source`, `edges`, `edge weights`, `self-loops`, `features`, `labels`, `splits`, `order`.
+    /// What it was done to: `source`, `edges`, `edge weights`, `edge features`, `self-loops`, `features`, `labels`, `targets`,
+    /// `splits`, `order`, `other`.
     pub of: &'static str,
     /// What was done, in words.
     pub what: String,
@@ -65,6 +66,12 @@ impl Preparation {
     /// So many vertices got a self-loop.
     pub fn self_loops(added: usize, by: Origin) -> Self {
         Self::new("self-loops", format!("{added} added"), by)
+    }
+
+    /// Nothing is known of vertices but their edges.
+    pub(crate) fn no_features() -> Self {
+        let what = "a column of ones, for there are none";
+        Self::new("features", what, Origin::Default)
     }
 
     /// [`normalize_rows`](super::Features::normalize_rows) divided so many rows.
@@ -103,6 +110,22 @@ impl Preparation {
                 Origin::File,
             ),
         }
+    }
+
+    /// The file has features of edges.
+    pub(crate) fn edge_features(columns: usize) -> Self {
+        let what = format!("{columns} of each edge");
+        Self::new("edge features", what, Origin::File)
+    }
+
+    /// Vertices were split as the file has it, which has `all` ways to split.
+    pub(crate) fn split_of_file(number: usize, all: usize, by: Origin) -> Self {
+        let what = match (all, by) {
+            (1, _) => "as they stand there".into(),
+            (_, Origin::Option) => format!("number {number} of {all}, from 0"),
+            _ => format!("number {number} of {all}, from 0; --split-number chooses another"),
+        };
+        Self::new("splits", what, by)
     }
 
     /// Vertices were split by a rule.

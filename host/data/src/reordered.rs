@@ -1,8 +1,9 @@
 //! A dataset whose vertices have other names.
 
-use super::Dataset;
+use super::edge_features::gathered;
+use super::{DataError, DataProblem, Dataset};
+use halfgnn_graph::Graph;
 use halfgnn_graph::reorder::Permutation;
-use halfgnn_graph::{Graph, GraphError};
 
 impl Dataset {
     /// The same dataset with its vertices in another order, in which a card may find more of what it reads in its caches
@@ -10,53 +11,71 @@ impl Dataset {
     /// too: [`Permutation::restore`] maps it back.
     ///
     /// # Errors
-    /// [`GraphError::Length`] where `order` is of another number of vertices.
-    pub fn reordered(&self, order: &Permutation) -> Result<Self, GraphError> {
-        let graph = self.graph.permuted(order.new_of_old())?;
-        let weights = |weights: &Vec<f32>| reordered_weights(&self.graph, &graph, weights, order);
-        let edge_weights = self.edge_weights.as_ref().map(weights);
+    /// [`DataProblem::Graph`] where `order` is of another number of vertices, [`DataProblem::OutOfMemory`].
+    pub fn reordered(&self, order: &Permutation) -> Result<Self, DataError> {
+        let refuse = |problem| DataError::new(&self.name, problem);
+        let permuted = self.graph.permuted(order.new_of_old());
+        let graph = permuted.map_err(|error| refuse(DataProblem::graph("order", error)))?;
+        let (mut edge_weights, mut edge_features) = (None, None);
+        if self.edge_weights.is_some() || self.edge_features.is_some() {
+            let old_of_new = renamed_edges(&self.graph, &graph, order).map_err(refuse)?;
+            if let Some(weights) = &self.edge_weights {
+                let weights = gathered("edge weights", weights, 1, &old_of_new);
+                edge_weights = Some(weights.map_err(refuse)?);
+            }
+            if let Some(features) = &self.edge_features {
+                edge_features = Some(features.in_order(&old_of_new).map_err(refuse)?);
+            }
+        }
         let renamed =
             |vertices: &[u32]| -> Vec<u32> { vertices.iter().map(|&v| order.rename(v)).collect() };
+        let ids = self.ids.as_ref().map(|ids| ids.reordered(order));
         Ok(Self {
             name: self.name.clone(),
             graph,
             edge_weights,
-            features: self.features.reordered(order),
+            edge_features,
+            features: self.features.reordered(order).map_err(refuse)?,
             targets: self.targets.reordered(order),
             outputs: self.outputs,
+            class_names: self.class_names.clone(),
+            ids: ids.transpose().map_err(refuse)?,
             train: renamed(&self.train),
             val: renamed(&self.val),
             test: renamed(&self.test),
+            file_splits: self.file_splits,
             preparations: self.preparations.clone(),
         })
     }
 }
 
-/// One weight an edge, as `graph` lists them, as `renamed` does: by column in each row, edges of one column in their order.
-fn reordered_weights(
+/// Which edge of `graph` each edge of `renamed` is: by column in each row, edges of one column in their order.
+fn renamed_edges(
     graph: &Graph,
     renamed: &Graph,
-    weights: &[f32],
     order: &Permutation,
-) -> Vec<f32> {
-    let mut out = vec![0.0; weights.len()];
+) -> Result<Vec<u32>, DataProblem> {
+    let mut out = DataProblem::room("order of the edges", graph.edges() as u64)?;
+    out.resize(graph.edges(), 0);
     let (csr, target) = (graph.csr(), renamed.csr().offsets());
+    let mut edges = DataProblem::room("order of the edges", csr.longest_row().into())?;
     for (row, ends) in csr.offsets().windows(2).enumerate() {
-        let edges = ends[0] as usize..ends[1] as usize;
         let columns = csr.row(row).iter().map(|&column| order.rename(column));
-        let mut edges: Vec<_> = columns.zip(&weights[edges]).collect();
-        edges.sort_by_key(|&(column, _)| column);
+        edges.clear();
+        edges.extend(columns.zip(ends[0] as u32..));
+        // Equal columns lie in the order of their edges.
+        edges.sort_unstable();
         let first = target[order.rename(row as u32) as usize] as usize;
-        for (place, (_, &weight)) in out[first..].iter_mut().zip(edges) {
-            *place = weight;
+        for (place, &(_, edge)) in out[first..].iter_mut().zip(&edges) {
+            *place = edge;
         }
     }
-    out
+    Ok(out)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Features, Splits};
+    use super::super::{EdgeFeatures, Features, Splits, VertexIds};
     use super::*;
     use halfgnn_graph::reorder::{by_degree, louvain};
 
@@ -72,6 +91,13 @@ mod tests {
         let mut dataset =
             Dataset::new("toy", graph, features, vec![0, 1, 2, 1], splits).expect("parts that fit");
         dataset.edge_weights = Some((1..=7).map(|weight| weight as f32).collect());
+        let features = (0..14).map(|x| (10 + x / 2 * (1 + x % 2)) as f32).collect();
+        dataset.edge_features = Some(EdgeFeatures::new(2, features).expect("whole rows"));
+        let mut ids = VertexIds::default();
+        for id in ["a", "b", "c", "d"] {
+            ids.push(id).expect("room");
+        }
+        dataset.ids = Some(ids);
         dataset
     }
 
@@ -104,14 +130,24 @@ mod tests {
                         row
                     };
                     assert_eq!(row(&new, renamed), row(&old, vertex));
-                    // Edges with their weights, by the old names of their ends.
+                    let id = |of: &Dataset, vertex: u32| {
+                        let ids = of.ids.as_ref().expect("ids");
+                        ids.get(vertex as usize).to_owned()
+                    };
+                    assert_eq!(id(&new, renamed), id(&old, vertex));
+                    // Edges with their weights and features, by the old names of their ends.
                     let edges = |of: &Dataset, vertex: u32, name: &dyn Fn(u32) -> u32| {
                         let first = of.graph.csr().offsets()[vertex as usize] as usize;
                         let weights = &of.edge_weights.as_ref().expect("weights")[first..];
                         let columns = of.graph.csr().row(vertex as usize).iter();
                         let mut edges: Vec<_> = columns
                             .zip(weights)
-                            .map(|(&column, &weight)| (name(column), weight as u32))
+                            .zip(first..)
+                            .map(|((&column, &weight), edge)| {
+                                let features = of.edge_features.as_ref().expect("features");
+                                let row = features.row(edge).iter().map(|&x| x as u32);
+                                (name(column), weight as u32, row.collect::<Vec<_>>())
+                            })
                             .collect();
                         edges.sort_unstable();
                         edges

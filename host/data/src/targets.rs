@@ -174,6 +174,35 @@ impl Targets {
         Self::Classes(vec![UNLABELLED; vertices])
     }
 
+    /// What a matrix of numbers, NaN where one is not known, is taken for, and why: labels where there are several columns of
+    /// zeros and ones, else values.
+    pub(crate) fn of_numbers(
+        columns: usize,
+        values: Vec<f32>,
+    ) -> Result<(Self, String), DataProblem> {
+        let is_truth = |value: &f32| *value == 0.0 || *value == 1.0 || value.is_nan();
+        if columns == 1 || !values.iter().all(is_truth) {
+            let what = match columns {
+                1 => "a number of each vertex, for regression".into(),
+                _ => format!("{columns} numbers of each vertex, for regression"),
+            };
+            return Ok((Values::new(columns, values)?.into(), what));
+        }
+        let one_each = values
+            .chunks_exact(columns)
+            .all(|row| row.iter().filter(|&&value| value == 1.0).count() == 1);
+        let mut what = format!("any number of {columns} labels of each vertex");
+        if one_each {
+            what.push_str(
+                "; each has exactly one: if these are classes, keep their numbers, argmax of a row",
+            );
+        }
+        let truths = values
+            .iter()
+            .map(|value| (!value.is_nan()).then_some(*value == 1.0));
+        Ok((LabelSets::new(columns, truths)?.into(), what))
+    }
+
     /// The number of vertices.
     pub fn vertices(&self) -> usize {
         match self {

@@ -22,6 +22,8 @@ struct Written {
     edges: usize,
     /// Whether features and labels are in it.
     labelled: bool,
+    /// What the format has no place for.
+    left_out: Vec<&'static str>,
     bytes: u64,
     seconds: f64,
 }
@@ -68,9 +70,12 @@ fn convert(
     let start = Instant::now();
     let opened = open_for(source, open, output, to)?;
     let is_dataset = matches!(opened, Opened::Dataset(_));
-    let Some(options) = write_options(output, to, is_dataset) else {
+    let Some(mut options) = write_options(output, to, is_dataset) else {
         return Err(cannot_write(output, &"the format is unknown"));
     };
+    if let (None, Opened::Dataset(dataset), Format::GnnBenchmark) = (to, &opened, options.format) {
+        options.format = dataset.archive_format();
+    }
     match &opened {
         Opened::Graph(_, graph) => graph.save(output, options),
         Opened::Dataset(dataset) => dataset.save(output, options),
@@ -88,16 +93,20 @@ fn convert(
         vertices: opened.graph().vertices(),
         edges: opened.graph().edges(),
         labelled: is_dataset && options.format.is_labelled(),
+        left_out: match &opened {
+            Opened::Graph(..) => Vec::new(),
+            Opened::Dataset(dataset) => dataset.left_out_by(options.format),
+        },
         bytes: length,
         seconds: start.elapsed().as_secs_f64(),
     };
-    let weighted = matches!(&opened, Opened::Dataset(dataset) if dataset.edge_weights.is_some());
-    let left_out = match (is_dataset && !written.labelled, weighted) {
-        (false, _) => "",
-        (true, false) => ", without features and labels, which the format has no place for",
-        (true, true) => {
-            ", without features, labels and edge weights, which the format has no place for"
-        }
+    let left_out = match &written.left_out[..] {
+        [] => String::new(),
+        [one] => format!(", without {one}, which the format has no place for"),
+        [first @ .., last] => format!(
+            ", without {} and {last}, which the format has no place for",
+            first.join(", ")
+        ),
     };
     page.line(&format_args!(
         "{}: {} vertices, {} edges{left_out}; {} as {}, {:.1} s",

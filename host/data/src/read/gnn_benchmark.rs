@@ -14,7 +14,8 @@
 //! Features without a negative number are taken for counts of words, which are divided by their sums by default. Other
 //! arrays (`node_names`, `class_names`, …) are left alone.
 
-use super::npz::{Npz, Values, expect_len, in_place};
+use super::arrays::{Arrays, Values, expect_len, in_place};
+use super::npz::Npz;
 use super::scipy::square;
 use crate::error::DataProblem;
 use crate::open::Parts;
@@ -31,13 +32,10 @@ pub(crate) fn read(npz: &mut Npz<'_>) -> Result<Parts, DataProblem> {
     expect_len("labels", labels.len(), vertices, "a label for each vertex")?;
     let splits = splits(npz, vertices)?;
     Ok(Parts {
-        graph,
         edge_weights,
-        features,
-        targets: labels.into(),
-        splits,
+        splits: splits.into_iter().collect(),
         are_counts,
-        done: Vec::new(),
+        ..Parts::new(graph, features, labels.into())
     })
 }
 

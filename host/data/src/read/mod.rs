@@ -3,6 +3,8 @@
 //! A reader of a single file takes an [`Input`](super::input::Input) and returns a [`DataProblem`](super::DataProblem);
 //! whoever opened the file adds its name. A reader of a folder names the file itself.
 
+#[cfg(feature = "numpy")]
+pub(super) mod arrays;
 #[cfg(feature = "text")]
 pub(super) mod edge_list;
 #[cfg(feature = "numpy")]
@@ -19,6 +21,8 @@ pub(super) mod ogb;
 mod pickle;
 #[cfg(feature = "planetoid")]
 pub(super) mod planetoid;
+#[cfg(feature = "numpy")]
+pub(super) mod pyg;
 pub(super) mod raw_csr;
 #[cfg(feature = "numpy")]
 pub(super) mod reddit;

@@ -51,13 +51,9 @@ pub(crate) fn read(folder: &Folder<'_>, undirected: bool) -> Result<Parts, DataE
     let both = || Preparation::new("edges", BOTH, Origin::Option);
     let done = undirected.then(both).into_iter().collect();
     Ok(Parts {
-        graph,
-        edge_weights: None,
-        features,
-        targets: labels.into(),
-        splits: splits(folder, vertices)?,
-        are_counts: false,
+        splits: splits(folder, vertices)?.into_iter().collect(),
         done,
+        ..Parts::new(graph, features, labels.into())
     })
 }
 

@@ -128,17 +128,14 @@ pub(crate) fn read(folder: &Folder<'_>, name: &str) -> Result<Parts, DataError> 
     let mut test = index;
     test.sort_unstable();
     Ok(Parts {
-        graph,
-        edge_weights: None,
-        features,
-        targets: labels.into(),
-        splits: Some(Splits {
+        splits: vec![Splits {
             train: (0..train as u32).collect(),
             val: (train as u32..val_end).collect(),
             test,
-        }),
+        }],
         are_counts: true,
         done,
+        ..Parts::new(graph, features, labels.into())
     })
 }
 

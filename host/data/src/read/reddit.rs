@@ -5,7 +5,8 @@
 //! | `reddit_data.npz` | `feature` (vertices, 602), `label`, `node_types`: 1 to train, 2 to validate, 3 to test on |
 //! | `reddit_graph.npz` | the adjacency, saved by scipy |
 
-use super::npz::{Npz, Values, expect_len};
+use super::arrays::{Arrays, Values, expect_len};
+use super::npz::Npz;
 use super::scipy;
 use crate::error::{DataError, DataProblem};
 use crate::folder::Folder;
@@ -54,14 +55,10 @@ pub(crate) fn read(folder: &Folder<'_>) -> Result<Parts, DataError> {
                 format!("({vertices}, at least 1)"),
             ));
         }
+        let features = Features::dense(columns as usize, values)?;
         Ok(Parts {
-            graph,
-            edge_weights: None,
-            features: Features::dense(columns as usize, values)?,
-            targets: labels.into(),
-            splits: Some(splits),
-            are_counts: false,
-            done: Vec::new(),
+            splits: vec![splits],
+            ..Parts::new(graph, features, labels.into())
         })
     })
 }

@@ -13,8 +13,9 @@ use crate::input::Progress;
 use halfgnn_graph::index::MAX_VERTICES;
 use halfgnn_graph::{Direction, EdgeBlocks, Graph};
 
+use super::arrays::{Arrays, expect_len};
 use super::brought_into_order;
-use super::npz::{Npz, expect_len};
+use super::npz::Npz;
 
 /// Whether an archive has the arrays of a matrix.
 pub(crate) fn recognises(npz: &Npz<'_>) -> bool {

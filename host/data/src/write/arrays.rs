@@ -6,7 +6,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::not_written;
-use crate::{DataError, DataProblem, Dataset, Features, Format, UNLABELLED};
+use crate::{DataError, DataProblem, Dataset, Features, Format, Targets, UNLABELLED};
 use halfgnn_graph::Graph;
 
 /// A number as it lies in a file.
@@ -32,6 +32,14 @@ number!(i32, "<i4");
 number!(i64, "<i8");
 number!(f32, "<f4");
 
+impl Number for bool {
+    const DESCR: &'static str = "|b1";
+    const BYTES: usize = 1;
+    fn put(self, to: &mut Vec<u8>) {
+        to.push(self.into());
+    }
+}
+
 /// `scipy.sparse.save_npz` of the adjacency as a `csr_matrix` of ones.
 pub(super) fn scipy(to: impl Write + Seek, graph: &Graph) -> Result<(), DataProblem> {
     let mut archive = Archive::new(to);
@@ -44,6 +52,67 @@ pub(super) fn scipy(to: impl Write + Seek, graph: &Graph) -> Result<(), DataProb
         &[graph.edges()],
         std::iter::repeat_n(1.0_f32, graph.edges()),
     )?;
+    archive.finish()
+}
+
+/// The arrays of a `Data` object of PyG's.
+pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataProblem> {
+    let (graph, vertices) = (&dataset.graph, dataset.graph.vertices());
+    let mut archive = Archive::new(to);
+    // An edge goes from the vertex that is a column to that which is a row.
+    let ends = graph.cols().iter().chain(graph.rows());
+    archive.array(
+        "edge_index",
+        &[2, graph.edges()],
+        ends.map(|&end| i64::from(end)),
+    )?;
+    if let Some(weights) = &dataset.edge_weights {
+        archive.array("edge_weight", &[weights.len()], weights.iter().copied())?;
+    }
+    if let Some(features) = &dataset.edge_features {
+        let shape = [features.edges(), features.columns()];
+        archive.array("edge_attr", &shape, features.values().iter().copied())?;
+    }
+    archive.array("num_nodes", &[], [vertices as i64].into_iter())?;
+    let features = dataset.feature_len();
+    let rows = (0..vertices).flat_map(|vertex| {
+        let mut row = vec![0.0; features];
+        dataset.features.write_row(vertex, &mut row);
+        row
+    });
+    archive.array("x", &[vertices, features], rows)?;
+    let shape = [vertices, dataset.outputs];
+    match &dataset.targets {
+        Targets::Classes(_) if dataset.outputs == 0 => {}
+        Targets::Classes(classes) => {
+            let label = |&class: &u32| match class {
+                UNLABELLED => -1,
+                class => i64::from(class),
+            };
+            archive.array("y", &[vertices], classes.iter().map(label))?;
+        }
+        Targets::Labels(labels) => {
+            // A truth that nobody knows is NaN, and so all are floats.
+            let truths = (0..vertices * dataset.outputs).map(|at| {
+                let (vertex, label) = (at / dataset.outputs, at % dataset.outputs);
+                match dataset.targets.is_labelled(vertex) {
+                    true => f32::from(u8::from(labels.has(vertex, label))),
+                    false => f32::NAN,
+                }
+            });
+            archive.array("y", &shape, truths)?;
+        }
+        Targets::Values(values) => archive.array("y", &shape, values.values().iter().copied())?,
+    }
+    let splits = [&dataset.train, &dataset.val, &dataset.test];
+    for (key, list) in ["train_mask", "val_mask", "test_mask"]
+        .into_iter()
+        .zip(splits)
+    {
+        let mut mask = vec![false; vertices];
+        list.iter().for_each(|&vertex| mask[vertex as usize] = true);
+        archive.array(key, &[vertices], mask.into_iter())?;
+    }
     archive.finish()
 }
 

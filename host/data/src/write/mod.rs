@@ -89,7 +89,7 @@ impl SaveGraph for Graph {
                 packed(&mut to, options.gzip, |to| lines::matrix_market(to, self))?
             }
             Format::EdgeList => packed(&mut to, options.gzip, |to| lines::edge_list(to, self))?,
-            Format::GnnBenchmark => {
+            Format::GnnBenchmark | Format::Pyg => {
                 return Err(not_written(
                     options.format,
                     "a graph without features and labels",
@@ -129,13 +129,42 @@ impl Dataset {
         to: impl Write + Seek,
         options: WriteOptions,
     ) -> Result<(), DataProblem> {
-        if options.format != Format::GnnBenchmark {
-            return self.graph.write_to(to, options);
-        }
         let mut to = BufWriter::with_capacity(1 << 16, to);
-        arrays::gnn_benchmark(&mut to, self)?;
+        match options.format {
+            Format::GnnBenchmark => arrays::gnn_benchmark(&mut to, self)?,
+            Format::Pyg => arrays::pyg(&mut to, self)?,
+            _ => return self.graph.write_to(to, options),
+        }
         to.flush()?;
         Ok(())
+    }
+
+    /// The archive that has a place for the most of it: gnn-benchmark's for classes, PyG's for other targets and where edges have
+    /// features.
+    pub fn archive_format(&self) -> Format {
+        match self.targets.classes().is_some() && self.edge_features.is_none() {
+            true => Format::GnnBenchmark,
+            false => Format::Pyg,
+        }
+    }
+
+    /// What of it a format has no place for, in words, and so is not written.
+    pub fn left_out_by(&self, format: Format) -> Vec<&'static str> {
+        let is_labelled = format.is_labelled();
+        let parts = [
+            ("features", !is_labelled),
+            ("labels", !is_labelled && self.outputs > 0),
+            ("edge weights", !is_labelled && self.edge_weights.is_some()),
+            (
+                "features of edges",
+                format != Format::Pyg && self.edge_features.is_some(),
+            ),
+            ("ids of vertices", self.ids.is_some()),
+            ("names of classes", self.class_names.is_some()),
+            ("all ways to split but one", self.file_splits > 1),
+        ];
+        let left = parts.into_iter().filter(|(_, is_left)| *is_left);
+        left.map(|(what, _)| what).collect()
     }
 }
 

@@ -1,0 +1,259 @@
+//! Arrays of numbers by their names, whatever file they are in.
+
+use super::npy::{Kind, Number};
+use crate::UNLABELLED;
+use crate::error::DataProblem;
+
+/// Why a number is none, and what to do.
+const NO_FLOAT: &str =
+    "which is no finite float; put a number in its place, as numpy.nan_to_num does";
+
+/// An array: its shape, and its elements with the last index changing fastest.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Values<T> {
+    pub shape: Vec<u64>,
+    pub values: Vec<T>,
+}
+
+/// A file of arrays, each read when it is asked for.
+pub(crate) trait Arrays {
+    /// The keys, as an error can show them: a name may hold anything, line ends included.
+    fn keys(&self) -> Vec<String>;
+
+    /// Whether there is an array `key`.
+    fn has(&self, key: &str) -> bool;
+
+    /// The most vertices that a file of this size may claim to have, where it lists edges only.
+    fn most_vertices(&self) -> u64;
+
+    /// What the numbers of an array are, and its shape.
+    fn kind(&mut self, key: &str) -> Result<(Kind, Vec<u64>), DataProblem>;
+
+    /// An array whose type is one of `kinds`, each element by way of `convert`.
+    fn read<T: Copy>(
+        &mut self,
+        key: &str,
+        kinds: &[Kind],
+        wanted: &'static str,
+        convert: impl FnMut(u64, Number) -> Result<T, DataProblem>,
+    ) -> Result<Values<T>, DataProblem>;
+
+    /// That there is no array `key`, but others.
+    fn missing(&self, key: &str) -> DataProblem {
+        let keys = self.keys();
+        let present = match keys.is_empty() {
+            true => "no array at all".into(),
+            false => keys.join(", "),
+        };
+        DataProblem::MissingKey {
+            key: key.into(),
+            present,
+        }
+    }
+
+    /// Whole numbers below `limit`, which is the number of `what`.
+    fn ids(&mut self, key: &str, limit: u64, what: &str) -> Result<Values<u32>, DataProblem> {
+        let refuse = |index, value: &dyn ToString| {
+            let why = format!("but there are {limit} {what}, numbered from 0");
+            DataProblem::value(key, index, value.to_string(), why)
+        };
+        self.read(
+            key,
+            &[Kind::Signed, Kind::Unsigned],
+            "whole numbers",
+            |index, number| {
+                let id = whole(number).map_err(|value| refuse(index, &value))?;
+                u32::try_from(id)
+                    .ok()
+                    .filter(|_| id < limit)
+                    .ok_or_else(|| refuse(index, &id))
+            },
+        )
+    }
+
+    /// Labels below `limit`, and -1 for none.
+    fn labels(&mut self, key: &str, limit: u32) -> Result<Values<u32>, DataProblem> {
+        let kinds = [Kind::Signed, Kind::Unsigned];
+        self.read(key, &kinds, "whole numbers", |index, number| {
+            let label = match number {
+                Number::Signed(-1) => return Ok(UNLABELLED),
+                other => whole(other),
+            };
+            let fits = |label: &u64| *label < limit.into();
+            label
+                .as_ref()
+                .ok()
+                .filter(|label| fits(label))
+                .map(|&label| label as u32)
+                .ok_or_else(|| {
+                    let shown = label.map_or_else(|text| text, |label| label.to_string());
+                    let why = format!(
+                        "but there are {limit} classes at most, numbered from 0 (-1 for none)"
+                    );
+                    DataProblem::value(key, index, shown, why)
+                })
+        })
+    }
+
+    /// Whole numbers from 0.
+    fn counts(&mut self, key: &str) -> Result<Values<u64>, DataProblem> {
+        self.read(
+            key,
+            &[Kind::Signed, Kind::Unsigned],
+            "whole numbers",
+            |index, number| {
+                whole(number)
+                    .map_err(|value| DataProblem::value(key, index, value, "which is negative"))
+            },
+        )
+    }
+
+    /// Numbers of any kind that are finite as floats.
+    fn floats(&mut self, key: &str) -> Result<Values<f32>, DataProblem> {
+        let any = [Kind::Bool, Kind::Signed, Kind::Unsigned, Kind::Float];
+        self.read(key, &any, "numbers", |index, number| {
+            let value = match number {
+                Number::Float(value) => value as f32,
+                Number::Signed(value) => value as f32,
+                Number::Unsigned(value) => value as f32,
+            };
+            match number {
+                _ if value.is_finite() => Ok(value),
+                Number::Float(wide) => Err(DataProblem::value(key, index, wide, NO_FLOAT)),
+                _ => Ok(value),
+            }
+        })
+    }
+
+    /// Numbers of any kind that are finite as floats, or NaN.
+    fn floats_or_nan(&mut self, key: &str) -> Result<Values<f32>, DataProblem> {
+        let any = [Kind::Bool, Kind::Signed, Kind::Unsigned, Kind::Float];
+        self.read(key, &any, "numbers", |index, number| {
+            let value = match number {
+                Number::Float(value) => value as f32,
+                Number::Signed(value) => value as f32,
+                Number::Unsigned(value) => value as f32,
+            };
+            match value.is_infinite() {
+                true => Err(DataProblem::value(
+                    key,
+                    index,
+                    value,
+                    "which is not finite as a float",
+                )),
+                false => Ok(value),
+            }
+        })
+    }
+
+    /// One whole number from 0, by itself or as an array of one.
+    fn count(&mut self, key: &str) -> Result<u64, DataProblem> {
+        let Values { shape, values } = self.counts(key)?;
+        match values[..] {
+            [count] => Ok(count),
+            _ => Err(DataProblem::shape(key, &shape, "(), one number")),
+        }
+    }
+
+    /// Truths, or numbers that are 0 or 1.
+    fn mask(&mut self, key: &str) -> Result<Values<bool>, DataProblem> {
+        let kinds = [Kind::Bool, Kind::Signed, Kind::Unsigned];
+        self.read(key, &kinds, "truths", |index, number| match whole(number) {
+            Ok(bit @ (0 | 1)) => Ok(bit == 1),
+            Ok(value) => Err(DataProblem::value(
+                key,
+                index,
+                value,
+                "which is neither 0 nor 1",
+            )),
+            Err(value) => Err(DataProblem::value(
+                key,
+                index,
+                value,
+                "which is neither 0 nor 1",
+            )),
+        })
+    }
+
+    /// A shape that stands in an array of its own.
+    fn shape(&mut self, key: &str) -> Result<[u64; 2], DataProblem> {
+        let shape = self.counts(key)?.line(key)?;
+        let len = [shape.len() as u64];
+        shape
+            .try_into()
+            .map_err(|_| DataProblem::shape(key, &len, "(2), rows and columns"))
+    }
+}
+
+/// A problem with a value of a matrix, with its row and column.
+pub(super) fn placed(problem: DataProblem, shape: &[u64], fortran_order: bool) -> DataProblem {
+    match (problem, shape) {
+        (
+            DataProblem::Value {
+                key,
+                index,
+                value,
+                why,
+            },
+            &[rows, columns],
+        ) if columns > 1 => {
+            let place = match fortran_order {
+                true => [index % rows, index / rows],
+                false => [index / columns, index % columns],
+            };
+            in_place(key, index, value, place, &why)
+        }
+        (problem, _) => problem,
+    }
+}
+
+/// A problem with the value of a row and a column.
+pub(super) fn in_place(
+    key: String,
+    index: u64,
+    value: String,
+    [row, column]: [u64; 2],
+    why: &str,
+) -> DataProblem {
+    let why = format!("in row {row}, column {column} (from 0), {why}");
+    DataProblem::Value {
+        key,
+        index,
+        value,
+        why,
+    }
+}
+
+/// A number as a whole number from 0, or the number as it was.
+fn whole(number: Number) -> Result<u64, String> {
+    match number {
+        Number::Unsigned(value) => Ok(value),
+        Number::Signed(value) => u64::try_from(value).map_err(|_| value.to_string()),
+        Number::Float(value) => Err(value.to_string()),
+    }
+}
+
+/// That an array has the length that another asks of it.
+pub(super) fn expect_len(
+    key: &str,
+    len: usize,
+    wanted: usize,
+    why: &str,
+) -> Result<(), DataProblem> {
+    if len == wanted {
+        Ok(())
+    } else {
+        let wanted = format!("({wanted}), {why}");
+        Err(DataProblem::shape(key, &[len as u64], wanted))
+    }
+}
+
+impl<T> Values<T> {
+    /// The elements of an array of one dimension; (n, 1) will do.
+    pub fn line(self, key: &str) -> Result<Vec<T>, DataProblem> {
+        match self.shape[..] {
+            [_] | [_, 1] => Ok(self.values),
+            _ => Err(DataProblem::shape(key, &self.shape, "one dimension")),
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What PyTorch Geometric's users keep of a `Data` object, in an archive of arrays (`np.savez`) or in torch's own file.
+//!
+//! | array | meaning | without it |
+//! |---|---|---|
+//! | `edge_index`, 2 × E | an edge from the vertex of the first row to that of the second | refused |
+//! | `x`, n × F | features | a column of ones |
+//! | `y` | whole numbers of a line: the class of each vertex, -1 where it has none; n × K zeros and ones: labels; other numbers: values, NaN where one is not known | nothing to train on |
+//! | `train_mask`, `val_mask`, `test_mask`, n or n × S | splits as truths, of S ways to split | `…_idx` |
+//! | `train_idx`, `val_idx` or `valid_idx`, `test_idx` | splits as lists of vertices | a split by rule |
+//! | `edge_weight`, E | the weight of each edge | `edge_attr` of one column |
+//! | `edge_attr`, E × D | features of each edge | none |
+//! | `num_nodes` | the number of vertices | the rows of `x`, or of `y`, or the largest id |
+//!
+//! Edges and what belongs to them are brought into the graph's order. What else there is is named and left alone.
+
+use super::arrays::{Arrays, Values, expect_len};
+use super::npy::Kind;
+use crate::error::DataProblem;
+use crate::open::Parts;
+use crate::{EdgeFeatures, Features, MAX_CLASSES, Origin, Preparation, Splits, Targets};
+use halfgnn_graph::index::MAX_VERTICES;
+use halfgnn_graph::{Graph, edge_order};
+
+/// What every file has.
+pub(crate) const EDGES: &str = "edge_index";
+
+const KEYS: [&str; 13] = [
+    EDGES,
+    "x",
+    "y",
+    "train_mask",
+    "val_mask",
+    "test_mask",
+    "train_idx",
+    "val_idx",
+    "valid_idx",
+    "test_idx",
+    "edge_weight",
+    "edge_attr",
+    "num_nodes",
+];
+
+/// Reads a dataset.
+pub(crate) fn read(arrays: &mut impl Arrays) -> Result<Parts, DataProblem> {
+    let (vertices, told) = vertices(arrays)?;
+    let [sources, targets] = edge_index(arrays, vertices)?;
+    let vertices = told.unwrap_or_else(|| {
+        let largest = sources.iter().chain(&targets).max();
+        largest.map_or(0, |&largest| largest as usize + 1)
+    });
+    let refuse = |error| DataProblem::graph(EDGES, error);
+    let (mut edge_weights, mut edge_features) = edge_data(arrays, sources.len())?;
+    if edge_weights.is_some() || edge_features.is_some() {
+        let order = edge_order(vertices, &targets, &sources).map_err(refuse)?;
+        if let Some(weights) = &mut edge_weights {
+            *weights = crate::edge_features::gathered("edge_weight", weights, 1, &order)?;
+        }
+        if let Some(features) = &mut edge_features {
+            *features = features.in_order(&order)?;
+        }
+    }
+    let graph = Graph::from_edges(vertices, &targets, &sources).map_err(refuse)?;
+    drop((sources, targets));
+    let mut done = Vec::new();
+    let features = features(arrays, vertices, &mut done)?;
+    let targets = match arrays.has("y") {
+        true => y(arrays, vertices, &mut done)?,
+        false => Targets::unlabelled(vertices),
+    };
+    let splits = splits(arrays, vertices)?;
+    let others: Vec<_> = arrays.keys();
+    let others: Vec<_> = others
+        .iter()
+        .map(String::as_str)
+        .filter(|key| !KEYS.contains(key))
+        .collect();
+    if !others.is_empty() {
+        let what = format!("{} are left alone", others.join(", "));
+        done.push(Preparation::new("other", what, Origin::File));
+    }
+    Ok(Parts {
+        edge_weights,
+        edge_features,
+        splits,
+        done,
+        ..Parts::new(graph, features, targets)
+    })
+}
+
+/// Reads the graph of a file and nothing else.
+pub(crate) fn read_graph(arrays: &mut impl Arrays) -> Result<Graph, DataProblem> {
+    let (most, told) = vertices(arrays)?;
+    let [sources, targets] = edge_index(arrays, most)?;
+    let vertices = told.unwrap_or_else(|| {
+        let largest = sources.iter().chain(&targets).max();
+        largest.map_or(0, |&largest| largest as usize + 1)
+    });
+    Graph::from_edges(vertices, &targets, &sources)
+        .map_err(|error| DataProblem::graph(EDGES, error))
+}
+
+/// The most vertices that an id may name, and how many there are where something beside the edges tells it.
+fn vertices(arrays: &mut impl Arrays) -> Result<(u64, Option<usize>), DataProblem> {
+    let told = match arrays.has("num_nodes") {
+        true => {
+            let count = arrays.count("num_nodes")?;
+            let most = arrays.most_vertices();
+            if count > most {
+                return Err(DataProblem::TooManyPromised {
+                    promised: count,
+                    most,
+                });
+            }
+            Some(count)
+        }
+        false => match ["x", "y", "train_mask"].iter().find(|key| arrays.has(key)) {
+            // An array without elements may claim any number of rows.
+            Some(key) => Some(arrays.kind(key)?.1)
+                .filter(|shape| !shape.contains(&0))
+                .and_then(|shape| shape.first().copied()),
+            None => None,
+        },
+    };
+    if let Some(count) = told
+        && count > MAX_VERTICES
+    {
+        let error = halfgnn_graph::GraphError::TooManyVertices { vertices: count };
+        return Err(DataProblem::graph("num_nodes", error));
+    }
+    let most = told.unwrap_or_else(|| arrays.most_vertices().min(MAX_VERTICES));
+    Ok((most, told.map(|count| count as usize)))
+}
+
+/// Where edges start, and where they end.
+fn edge_index(arrays: &mut impl Arrays, vertices: u64) -> Result<[Vec<u32>; 2], DataProblem> {
+    let Values { shape, mut values } = arrays.ids(EDGES, vertices, "vertices")?;
+    match shape[..] {
+        [2, _] => {
+            let targets = values.split_off(values.len() / 2);
+            Ok([values, targets])
+        }
+        [_, 2] => Err(DataProblem::shape(
+            EDGES,
+            &shape,
+            "(2, E), all sources and then all targets (save edge_index.T)",
+        )),
+        _ => Err(DataProblem::shape(
+            EDGES,
+            &shape,
+            "(2, E), all sources and then all targets",
+        )),
+    }
+}
+
+/// Weights of edges where they are not all 1, and their features, in the file's order.
+fn edge_data(
+    arrays: &mut impl Arrays,
+    edges: usize,
+) -> Result<(Option<Vec<f32>>, Option<EdgeFeatures>), DataProblem> {
+    let mut weights = None;
+    if arrays.has("edge_weight") {
+        let line = arrays.floats("edge_weight")?.line("edge_weight")?;
+        expect_len("edge_weight", line.len(), edges, "one for each edge")?;
+        weights = Some(line);
+    }
+    let mut features = None;
+    if arrays.has("edge_attr") {
+        let Values { shape, values } = arrays.floats("edge_attr")?;
+        let rows = match shape[..] {
+            [rows] => Some((rows, 1)),
+            [rows, columns @ 1..=u64::MAX] => Some((rows, columns)),
+            _ => None,
+        };
+        match rows {
+            Some((rows, 1)) if rows == edges as u64 && weights.is_none() => weights = Some(values),
+            Some((rows, columns)) if rows == edges as u64 => {
+                features = Some(EdgeFeatures::new(columns as usize, values)?);
+            }
+            _ => {
+                let wanted = format!("({edges}) or ({edges}, D), a row for each edge");
+                return Err(DataProblem::shape("edge_attr", &shape, wanted));
+            }
+        }
+    }
+    let weights = weights.filter(|weights| weights.iter().any(|&weight| weight != 1.0));
+    Ok((weights, features))
+}
+
+fn features(
+    arrays: &mut impl Arrays,
+    vertices: usize,
+    done: &mut Vec<Preparation>,
+) -> Result<Features, DataProblem> {
+    if !arrays.has("x") {
+        done.push(Preparation::no_features());
+        return Features::ones(vertices);
+    }
+    let Values { shape, values } = arrays.floats("x")?;
+    let columns = match shape[..] {
+        [rows] if rows == vertices as u64 => 1,
+        [rows, columns @ 1..=u64::MAX] if rows == vertices as u64 => columns,
+        _ => {
+            let wanted = format!("({vertices}, at least 1)");
+            return Err(DataProblem::shape("x", &shape, wanted));
+        }
+    };
+    Features::dense(columns as usize, values)
+}
+
+/// What `y` means: its type and shape tell.
+fn y(
+    arrays: &mut impl Arrays,
+    vertices: usize,
+    done: &mut Vec<Preparation>,
+) -> Result<Targets, DataProblem> {
+    let (kind, shape) = arrays.kind("y")?;
+    let columns = match shape[..] {
+        [rows] if rows == vertices as u64 => 1,
+        [rows, columns @ 1..=u64::MAX] if rows == vertices as u64 => columns as usize,
+        _ => {
+            let wanted = format!("({vertices}) or ({vertices}, K), a row for each vertex");
+            return Err(DataProblem::shape("y", &shape, wanted));
+        }
+    };
+    if columns == 1 && kind == Kind::Bool {
+        let truths = arrays.mask("y")?.values;
+        return Ok(Targets::Classes(
+            truths.into_iter().map(u32::from).collect(),
+        ));
+    }
+    if columns == 1 && kind != Kind::Float {
+        return Ok(Targets::Classes(arrays.labels("y", MAX_CLASSES)?.values));
+    }
+    let values = arrays.floats_or_nan("y")?.values;
+    let (targets, what) = Targets::of_numbers(columns, values)?;
+    done.push(Preparation::new("targets", what, Origin::File));
+    Ok(targets)
+}
+
+/// The ways to split that the file has.
+fn splits(arrays: &mut impl Arrays, vertices: usize) -> Result<Vec<Splits>, DataProblem> {
+    const MASKS: [&str; 3] = ["train_mask", "val_mask", "test_mask"];
+    const LISTS: [&[&str]; 3] = [&["train_idx"], &["val_idx", "valid_idx"], &["test_idx"]];
+    if MASKS.iter().any(|key| arrays.has(key)) {
+        let mut of_each: Vec<Vec<Vec<u32>>> = Vec::new();
+        for key in MASKS {
+            of_each.push(match arrays.has(key) {
+                true => masks(arrays, key, vertices)?,
+                false => vec![Vec::new()],
+            });
+        }
+        // A mask of one dimension is that of every split, as WikiCS has it.
+        let count = of_each.iter().map(Vec::len).max().unwrap_or(1);
+        if let Some(at) = of_each
+            .iter()
+            .position(|lists| ![1, count].contains(&lists.len()))
+        {
+            let shape = [vertices as u64, of_each[at].len() as u64];
+            let wanted = format!("({vertices}, {count}), as another of the masks has");
+            return Err(DataProblem::shape(MASKS[at], &shape, wanted));
+        }
+        let of = |split: usize, number: usize| {
+            let lists = &of_each[split];
+            lists[number.min(lists.len() - 1)].clone()
+        };
+        let numbered = |number| Splits {
+            train: of(0, number),
+            val: of(1, number),
+            test: of(2, number),
+        };
+        return Ok((0..count).map(numbered).collect());
+    }
+    let [train, val, test] = LISTS.map(|keys| keys.iter().find(|key| arrays.has(key)));
+    if train.or(val).or(test).is_none() {
+        return Ok(Vec::new());
+    }
+    let mut list = |key: Option<&&str>| match key {
+        Some(key) => arrays.ids(key, vertices as u64, "vertices")?.line(key),
+        None => Ok(Vec::new()),
+    };
+    Ok(vec![Splits {
+        train: list(train)?,
+        val: list(val)?,
+        test: list(test)?,
+    }])
+}
+
+/// The vertices of each column of a mask.
+fn masks(
+    arrays: &mut impl Arrays,
+    key: &str,
+    vertices: usize,
+) -> Result<Vec<Vec<u32>>, DataProblem> {
+    let Values { shape, values } = arrays.mask(key)?;
+    let columns = match shape[..] {
+        [rows] if rows == vertices as u64 => 1,
+        [rows, columns @ 1..=u64::MAX] if rows == vertices as u64 => columns as usize,
+        _ => {
+            let wanted = format!("({vertices}), or ({vertices}, S) of S ways to split");
+            return Err(DataProblem::shape(key, &shape, wanted));
+        }
+    };
+    let mut lists = vec![Vec::new(); columns];
+    for (vertex, row) in (0..).zip(values.chunks_exact(columns)) {
+        for (list, is_in) in lists.iter_mut().zip(row) {
+            if *is_in {
+                list.push(vertex);
+            }
+        }
+    }
+    Ok(lists)
+}
+
+#[cfg(test)]
+mod tests;
