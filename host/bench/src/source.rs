@@ -4,8 +4,8 @@ use crate::failure::Failure;
 use crate::room;
 use clap::Args;
 use halfgnn::data::{
-    DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions, Origin,
-    Preparation, Progress, Recipe, RecipeError, SplitRule, locate,
+    ColumnNames, DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions,
+    Origin, Preparation, Progress, Recipe, RecipeError, SplitRule, locate,
 };
 use halfgnn::graph::Graph;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -61,6 +61,37 @@ pub struct OpenArgs {
     /// Split anew: per-class:20,30 or public:20,500,1000 or fractions:0.6,0.2; per-class:20,30 where the file has no splits
     #[arg(long, value_name = "RULE", help_heading = "Reading")]
     pub split: Option<SplitRule>,
+    /// Of tables: the column of the vertices' ids, otherwise `id`, `node_id`, `node` or `vertex`
+    #[arg(long, value_name = "NAME", help_heading = "Tables")]
+    pub id_column: Option<String>,
+    /// The column of labels, otherwise `label`, `y` or `class`; several, apart by commas, are truths or numbers of each vertex
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        help_heading = "Tables"
+    )]
+    pub label_columns: Vec<String>,
+    /// The column of splits, otherwise `split`
+    #[arg(long, value_name = "NAME", help_heading = "Tables")]
+    pub split_column: Option<String>,
+    /// The column of where edges start, otherwise `source`, `src` or `from`
+    #[arg(long, value_name = "NAME", help_heading = "Tables")]
+    pub source_column: Option<String>,
+    /// The column of where edges end, otherwise `target`, `dst` or `to`
+    #[arg(long, value_name = "NAME", help_heading = "Tables")]
+    pub target_column: Option<String>,
+    /// The column of weights of edges, otherwise `weight` or `edge_weight`
+    #[arg(long, value_name = "NAME", help_heading = "Tables")]
+    pub weight_column: Option<String>,
+    /// Columns that are no features
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        help_heading = "Tables"
+    )]
+    pub ignore_columns: Vec<String>,
     /// Which of the ways to split that the file has, from 0: masks of two dimensions have several
     #[arg(
         long,
@@ -110,6 +141,15 @@ impl OpenArgs {
         options.normalize_features = self.normalize_features;
         options.split = self.split;
         options.split_number = self.split_number;
+        options.columns = ColumnNames {
+            id: self.id_column.clone(),
+            labels: self.label_columns.clone(),
+            split: self.split_column.clone(),
+            source: self.source_column.clone(),
+            target: self.target_column.clone(),
+            weight: self.weight_column.clone(),
+            ignored: self.ignore_columns.clone(),
+        };
         options.split_seed = self.data_seed;
         options.progress = Bar::on_terminal();
         options
@@ -166,6 +206,15 @@ impl OpenArgs {
                 },
             )
         };
+        let options = self.options();
+        if let Some(number) = options.split_number {
+            let problem = DataProblem::NoSuchSplit { number, splits: 0 };
+            return Err(DataError::new(&place, problem));
+        }
+        if options.columns != ColumnNames::default() {
+            let format = "made by a recipe";
+            return Err(DataError::new(&place, DataProblem::NoColumns { format }));
+        }
         let mut dataset = dataset;
         let done = &mut dataset.preparations;
         if self.self_loops {

@@ -212,7 +212,10 @@ fn broken_input_is_told_in_one_line_and_leaves_nothing() {
             "edges.txt",
             "line 2: 'two' is no vertex id, a whole number from 0; if vertices have names, number them first",
         ),
-        ("people.txt", "'alice' is none: number the vertices"),
+        (
+            "people.txt",
+            "'alice' is none; ids of any kind go into tables",
+        ),
         ("people.csv", "ids must be whole numbers from 0"),
         ("matrix.mtx", "line 1: the layout is 'array'"),
         ("empty.npz", "the file is empty"),

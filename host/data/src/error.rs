@@ -71,7 +71,8 @@ pub enum DataProblem {
     },
     /// A text that might be an edge list, but for its ids.
     #[error(
-        "is in no format that is known; if it is an edge list, ids must be whole numbers from 0, and '{id}' is none: number the vertices, and keep their names in a list beside the file"
+        "is in no format that is known; if it is an edge list, ids must be whole numbers from 0, and '{id}' is none; ids of any kind go into tables, nodes.csv with a column id and edges.csv with source and target, \
+         opened as nodes.csv,edges.csv"
     )]
     NamedVertices {
         /// The first of its ids.
@@ -94,6 +95,12 @@ pub enum DataProblem {
     OtherTargets {
         /// What they are.
         found: &'static str,
+    },
+    /// Names of columns for a format that has none.
+    #[error("is {format}, which has no columns to name; leave the options that name them out")]
+    NoColumns {
+        /// What the file is.
+        format: &'static str,
     },
     /// A number of a split that the file does not have, or that a rule makes.
     #[error("has no split number {number}: {}", match splits {
@@ -168,6 +175,21 @@ pub enum DataProblem {
     #[error("as a Python pickle: {reason}")]
     Pickle {
         /// What is wrong with it.
+        reason: String,
+    },
+    /// A file of torch's holds something else than it should.
+    #[error("as a file of torch's: {reason}")]
+    Torch {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A Parquet file is broken, or packed in a way that is not known.
+    #[error(
+        "is not a whole Parquet file ({}); write it again, packed by snappy, gzip or not at all",
+        shortened(reason)
+    )]
+    Parquet {
+        /// What its reader said.
         reason: String,
     },
     /// A raw CSR file whose header and length do not agree.

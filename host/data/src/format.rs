@@ -17,6 +17,10 @@ use super::read::ogb;
 #[cfg(feature = "planetoid")]
 use super::read::planetoid;
 use super::read::raw_csr;
+#[cfg(feature = "csv")]
+use super::read::tables;
+#[cfg(feature = "torch")]
+use super::read::torch;
 #[cfg(feature = "text")]
 use super::read::{edge_list, matrix_market};
 #[cfg(feature = "numpy")]
@@ -32,6 +36,12 @@ pub enum Format {
     GnnBenchmark,
     /// The arrays of a `Data` object of PyTorch Geometric in an `.npz`: `edge_index`, `x`, `y`, masks, `edge_weight`, `edge_attr`.
     Pyg,
+    /// A `Data` object of PyG's, or a dictionary of its tensors, as `torch.save` writes it; nothing in it is executed.
+    Torch,
+    /// Two tables as text, of vertices and of edges: `nodes.csv` and `edges.csv`, or `.tsv`, packed or not.
+    Csv,
+    /// The same tables in Parquet.
+    Parquet,
     /// Planetoid's raw files, `ind.NAME.…`: pickles of Python, of which nothing is executed.
     Planetoid,
     /// The raw files of a node property prediction dataset of the Open Graph Benchmark, in their folder.
@@ -53,6 +63,9 @@ impl Format {
     pub const ALL: &[Self] = &[
         Self::GnnBenchmark,
         Self::Pyg,
+        Self::Torch,
+        Self::Csv,
+        Self::Parquet,
         Self::Planetoid,
         Self::Ogb,
         Self::DglReddit,
@@ -67,6 +80,9 @@ impl Format {
         match self {
             Self::GnnBenchmark => "gnn-benchmark",
             Self::Pyg => "pyg",
+            Self::Torch => "torch",
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
             Self::Planetoid => "planetoid",
             Self::Ogb => "ogb",
             Self::DglReddit => "dgl-reddit",
@@ -84,6 +100,9 @@ impl Format {
                 "a gnn-benchmark .npz (arrays adj_indptr, adj_indices, attr_…, labels)"
             }
             Self::Pyg => "an .npz of PyG's arrays (edge_index, x, y, train_mask, …)",
+            Self::Torch => "a .pt of torch.save (a Data object or a dictionary of tensors)",
+            Self::Csv => "tables nodes.csv,edges.csv (.csv, .tsv, packed or not)",
+            Self::Parquet => "tables nodes.parquet,edges.parquet",
             Self::Planetoid => "a folder of Planetoid's raw files (ind.NAME.allx, …)",
             Self::Ogb => "a folder of OGB's raw files (raw/edge.csv.gz, …)",
             Self::DglReddit => "DGL's Reddit (reddit_data.npz, reddit_graph.npz)",
@@ -97,7 +116,14 @@ impl Format {
     /// Whether it has features and labels; if not, it is a graph only.
     pub const fn is_labelled(self) -> bool {
         match self {
-            Self::GnnBenchmark | Self::Pyg | Self::Planetoid | Self::Ogb | Self::DglReddit => true,
+            Self::GnnBenchmark
+            | Self::Pyg
+            | Self::Torch
+            | Self::Csv
+            | Self::Parquet
+            | Self::Planetoid
+            | Self::Ogb
+            | Self::DglReddit => true,
             Self::ScipySparse | Self::MatrixMarket | Self::EdgeList | Self::RawCsr => false,
         }
     }
@@ -106,6 +132,9 @@ impl Format {
     pub const fn feature(self) -> Option<&'static str> {
         match self {
             Self::GnnBenchmark | Self::Pyg | Self::DglReddit | Self::ScipySparse => Some("numpy"),
+            Self::Torch => Some("torch"),
+            Self::Csv => Some("csv"),
+            Self::Parquet => Some("parquet"),
             Self::Planetoid => Some("planetoid"),
             Self::Ogb => Some("ogb"),
             Self::MatrixMarket | Self::EdgeList => Some("text"),
@@ -119,6 +148,9 @@ impl Format {
             Self::GnnBenchmark | Self::Pyg | Self::DglReddit | Self::ScipySparse => {
                 cfg!(feature = "numpy")
             }
+            Self::Torch => cfg!(feature = "torch"),
+            Self::Csv => cfg!(feature = "csv"),
+            Self::Parquet => cfg!(feature = "parquet"),
             Self::Planetoid => cfg!(feature = "planetoid"),
             Self::Ogb => cfg!(feature = "ogb"),
             Self::MatrixMarket | Self::EdgeList => cfg!(feature = "text"),
@@ -160,6 +192,9 @@ pub(super) enum Place {
     /// The folder with both files.
     #[cfg(feature = "numpy")]
     DglReddit(PathBuf),
+    /// A table of vertices, and one of edges.
+    #[cfg(feature = "csv")]
+    Tables(tables::Pair),
     /// The folder, and the name of one dataset in it.
     #[cfg(feature = "planetoid")]
     Planetoid(PathBuf, String),
@@ -174,6 +209,10 @@ impl Place {
             Self::Ogb(_) => Format::Ogb,
             #[cfg(feature = "numpy")]
             Self::DglReddit(_) => Format::DglReddit,
+            #[cfg(feature = "csv")]
+            Self::Tables(pair) if pair.is_parquet() => Format::Parquet,
+            #[cfg(feature = "csv")]
+            Self::Tables(_) => Format::Csv,
             #[cfg(feature = "planetoid")]
             Self::Planetoid(..) => Format::Planetoid,
         }
@@ -184,6 +223,13 @@ impl Place {
         forced.map_or(Ok(()), Format::check_built)?;
         if path.is_dir() {
             return Self::of_folder(path, forced);
+        }
+        #[cfg(feature = "csv")]
+        if matches!(forced, None | Some(Format::Csv | Format::Parquet))
+            && !path.exists()
+            && let Some(pair) = tables::Pair::named(path)
+        {
+            return Ok(Self::Tables(pair));
         }
         #[cfg(any(feature = "numpy", feature = "planetoid"))]
         let folder = || match path.parent() {
@@ -204,9 +250,11 @@ impl Place {
         match format {
             #[cfg(feature = "numpy")]
             Format::DglReddit => Ok(Self::DglReddit(folder())),
-            Format::Ogb | Format::Planetoid => Err(DataProblem::SeveralFiles {
-                format: format.description(),
-            }),
+            Format::Ogb | Format::Planetoid | Format::Csv | Format::Parquet => {
+                Err(DataProblem::SeveralFiles {
+                    format: format.description(),
+                })
+            }
             _ => Ok(Self::File(format)),
         }
     }
@@ -224,6 +272,12 @@ impl Place {
                 .find(|folder| ogb::recognises(folder))
         {
             return Ok(Self::Ogb(folder.into()));
+        }
+        #[cfg(feature = "csv")]
+        if (is(Format::Csv) || is(Format::Parquet))
+            && let Some(pair) = tables::Pair::in_folder(path)
+        {
+            return Ok(Self::Tables(pair));
         }
         for folder in [path, raw.as_path()]
             .into_iter()
@@ -296,7 +350,13 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
     if Npz::recognises(&head) {
         let npz = Npz::open(Input::new(&mut *input, &Silent)?)?;
         // Any other archive goes to the one reader that says which arrays it misses.
-        let format = if npz.has(pyg::EDGES) {
+        #[cfg(feature = "torch")]
+        let is_torch = torch::recognises(npz.members().iter().map(String::as_str));
+        #[cfg(not(feature = "torch"))]
+        let is_torch = false;
+        let format = if is_torch {
+            Format::Torch
+        } else if npz.has(pyg::EDGES) {
             Format::Pyg
         } else if npz.has("adj_indptr") {
             Format::GnnBenchmark
@@ -310,6 +370,14 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
         drop(npz);
         input.head(0)?;
         return Ok(format);
+    }
+    #[cfg(feature = "torch")]
+    if head.starts_with(torch::OLD_MAGIC) {
+        let reason = "it is of before torch 1.6; save it again by a newer torch".into();
+        return Err(DataProblem::Torch { reason });
+    }
+    if head.starts_with(b"PAR1") {
+        return Ok(Format::Parquet);
     }
     #[cfg(feature = "text")]
     {
@@ -460,10 +528,10 @@ mod tests {
             assert_eq!(format.to_string().parse(), Ok(*format));
         }
         assert!(
-            "csv"
+            "xlsx"
                 .parse::<Format>()
                 .unwrap_err()
-                .contains("gnn-benchmark, pyg, planetoid,")
+                .contains("gnn-benchmark, pyg, torch,")
         );
     }
 }

@@ -182,14 +182,27 @@ impl Known {
 /// # Errors
 /// [`DataProblem::NotFound`], which says where was looked.
 pub fn locate(name: impl AsRef<Path>, root: Option<&Path>) -> Result<PathBuf, DataError> {
-    const EXTENSIONS: [&str; 9] = [
-        "", ".npz", ".mtx", ".mtx.gz", ".txt", ".txt.gz", ".csr", "/raw", ".el",
+    const EXTENSIONS: [&str; 10] = [
+        "", ".npz", ".pt", ".mtx", ".mtx.gz", ".txt", ".txt.gz", ".csr", "/raw", ".el",
     ];
     let path = name.as_ref();
     if path.exists() {
         return Ok(path.to_path_buf());
     }
     let refuse = |looked| Err(DataError::in_file(path, DataProblem::NotFound { looked }));
+    // Two tables: what opens them takes the names as they are.
+    if let Some((nodes, edges)) = path.to_str().and_then(|both| both.split_once(',')) {
+        let missing = [nodes, edges]
+            .into_iter()
+            .find(|name| !Path::new(name.trim()).is_file());
+        return match missing {
+            None => Ok(path.to_path_buf()),
+            Some(name) => refuse(format!(
+                "of a table of vertices and one of edges there is no {}",
+                name.trim()
+            )),
+        };
+    }
     let is_bare = path.components().count() == 1 && path.file_name().is_some();
     let Some(bare) = path.to_str().filter(|_| is_bare) else {
         return refuse("a name without folders would be looked for below HALFGNN_DATA".to_string());

@@ -5,7 +5,10 @@
 //! | format | files | labels | written |
 //! |---|---|---|---|
 //! | [`Format::GnnBenchmark`] | `.npz`: `adj_indptr`, `adj_indices`, `attr_…`, `labels`, `train_idx` or `train_mask`, … | yes | yes |
-//! | [`Format::Pyg`] | `.npz`: `edge_index`, `x`, `y`, `train_mask`, …, `edge_weight`, `edge_attr` | yes | |
+//! | [`Format::Pyg`] | `.npz`: `edge_index`, `x`, `y`, `train_mask`, …, `edge_weight`, `edge_attr` | yes | yes |
+//! | [`Format::Torch`] | `.pt`: a `Data` object or a dictionary of the same tensors | yes | |
+//! | [`Format::Csv`] | `nodes.csv` and `edges.csv`, or `.tsv`, packed or not: columns by their names | yes | |
+//! | [`Format::Parquet`] | `nodes.parquet` and `edges.parquet`, the same | yes | |
 //! | [`Format::Planetoid`] | `ind.NAME.{allx,ally,tx,ty,y,graph,test.index}` | yes | |
 //! | [`Format::Ogb`] | `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz`, `raw/num-node-list.csv.gz`, `split/` | yes | |
 //! | [`Format::DglReddit`] | `reddit_data.npz`, `reddit_graph.npz` | yes | |
@@ -15,7 +18,7 @@
 //! | [`Format::RawCsr`] | `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]` | | yes |
 //!
 //! Readers are features, but that of [`Format::RawCsr`]: `numpy` (gnn-benchmark, PyG's arrays, DGL's Reddit, scipy), `planetoid`, `ogb`, `text`
-//! (Matrix Market, edge lists); so are the writers, `write`. `full` is all of them. A file of a format that a build has no reader
+//! (Matrix Market, edge lists), `torch`, `csv`, `parquet`; so are the writers, `write`. `full` is all of them but `parquet`. A file of a format that a build has no reader
 //! of is refused with the feature's name.
 //!
 //! Formats of matrices give the adjacency as it stands: entry (i, j) is an edge from j to i. Formats of edges name the
@@ -76,7 +79,7 @@ pub use half_range::{HalfRange, InfiniteFeatures};
 pub use ids::VertexIds;
 pub use input::Progress;
 pub use known::{DATA_VARIABLE, Known, locate};
-pub use open::{OpenGraph, OpenOptions};
+pub use open::{ColumnNames, OpenGraph, OpenOptions};
 pub use preparation::{Origin, Preparation};
 pub use recipe::{Demand, Recipe, RecipeError};
 pub use splits::{SplitRule, Splits};

@@ -15,6 +15,10 @@ use super::read::ogb;
 #[cfg(feature = "planetoid")]
 use super::read::planetoid;
 use super::read::raw_csr;
+#[cfg(feature = "csv")]
+use super::read::tables;
+#[cfg(feature = "torch")]
+use super::read::torch::Torch;
 #[cfg(feature = "text")]
 use super::read::{edge_list, matrix_market};
 #[cfg(feature = "numpy")]
@@ -50,6 +54,8 @@ pub struct OpenOptions {
     pub ignore_edge_weights: bool,
     /// How to split; `None` for the splits of the file, and [`SplitRule::default`] where it has none.
     pub split: Option<SplitRule>,
+    /// What the columns of tables are called, where it is not what it customarily is; for formats without tables it is refused.
+    pub columns: ColumnNames,
     /// Which of the ways to split that the file has, from 0; `None` for the first. With `split` it is refused.
     pub split_number: Option<usize>,
     /// The seed of splits that are made.
@@ -58,7 +64,38 @@ pub struct OpenOptions {
     pub progress: Option<Arc<dyn Progress>>,
 }
 
+/// What the columns of tables of vertices and of edges are called; see [`Format::Csv`]. `None` or nothing for what they are called
+/// customarily.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnNames {
+    /// The ids of vertices.
+    pub id: Option<String>,
+    /// The labels: one column of classes or values, or several of truths or numbers.
+    pub labels: Vec<String>,
+    /// The split of each vertex.
+    pub split: Option<String>,
+    /// Where edges start.
+    pub source: Option<String>,
+    /// Where they end.
+    pub target: Option<String>,
+    /// Their weights.
+    pub weight: Option<String>,
+    /// Columns of either table that are left alone.
+    pub ignored: Vec<String>,
+}
+
 impl OpenOptions {
+    /// That columns are named of tables only.
+    fn check_columns(&self, format: Format) -> Result<(), DataProblem> {
+        let has_columns = matches!(format, Format::Csv | Format::Parquet);
+        match has_columns || self.columns == ColumnNames::default() {
+            true => Ok(()),
+            false => Err(DataProblem::NoColumns {
+                format: format.description(),
+            }),
+        }
+    }
+
     fn progress(&self) -> &dyn Progress {
         self.progress.as_deref().unwrap_or(&Silent)
     }
@@ -130,6 +167,7 @@ impl std::fmt::Debug for OpenOptions {
             .field("self_loops", &self.self_loops)
             .field("ignore_edge_weights", &self.ignore_edge_weights)
             .field("split", &self.split)
+            .field("columns", &self.columns)
             .field("split_number", &self.split_number)
             .field("split_seed", &self.split_seed)
             .field("progress", &self.progress.is_some())
@@ -266,6 +304,7 @@ impl Dataset {
             progress,
         };
         let place = Place::of(path, options.format).map_err(in_file)?;
+        options.check_columns(place.format()).map_err(in_file)?;
         let source = format!("{}, read as {}", path.display(), place.format());
         let (mut parts, name) = match place {
             Place::File(format) => {
@@ -279,6 +318,14 @@ impl Dataset {
                     ogb::read(&folder(path, ogb::LAYOUT), options.undirected)?,
                     name,
                 )
+            }
+            #[cfg(feature = "csv")]
+            Place::Tables(pair) => {
+                let name = match path.is_dir() {
+                    true => name_of(path),
+                    false => name_of(&pair.nodes),
+                };
+                (tables::read(&pair, &options.columns, progress)?, name)
             }
             #[cfg(feature = "numpy")]
             Place::DglReddit(path) => (
@@ -358,12 +405,16 @@ impl OpenGraph for Graph {
             layout,
             progress,
         };
-        let graph = match Place::of(path, options.format).map_err(in_file)? {
+        let place = Place::of(path, options.format).map_err(in_file)?;
+        options.check_columns(place.format()).map_err(in_file)?;
+        let graph = match place {
             Place::File(format) => Input::open(path, progress)
                 .and_then(|input| bare(input, format, options))
                 .map_err(in_file)?,
             #[cfg(feature = "ogb")]
             Place::Ogb(path) => ogb::read_graph(&folder(path, ogb::LAYOUT), options.undirected)?,
+            #[cfg(feature = "csv")]
+            Place::Tables(pair) => tables::read_graph(&pair, &options.columns, progress)?,
             #[cfg(feature = "numpy")]
             Place::DglReddit(path) => reddit::read_graph(&folder(path, reddit::LAYOUT))?,
             #[cfg(feature = "planetoid")]
@@ -402,7 +453,13 @@ fn labelled(input: Input<'_>, format: Format) -> Result<Parts, DataProblem> {
         Format::GnnBenchmark => gnn_benchmark::read(&mut Npz::open(input)?),
         #[cfg(feature = "numpy")]
         Format::Pyg => pyg::read(&mut Npz::open(input)?),
-        Format::Planetoid | Format::Ogb | Format::DglReddit => Err(several_files(format)),
+        #[cfg(feature = "torch")]
+        Format::Torch => pyg::read(&mut Torch::open(input)?),
+        #[cfg(not(feature = "torch"))]
+        Format::Torch => Err(several_files(format)), // refused above
+        Format::Planetoid | Format::Ogb | Format::DglReddit | Format::Csv | Format::Parquet => {
+            Err(several_files(format))
+        }
         #[cfg(not(feature = "numpy"))]
         Format::GnnBenchmark | Format::Pyg => Err(several_files(format)), // refused above
         Format::ScipySparse | Format::MatrixMarket | Format::EdgeList | Format::RawCsr => {
@@ -423,6 +480,8 @@ fn bare(input: Input<'_>, format: Format, options: &OpenOptions) -> Result<Graph
         Format::GnnBenchmark => gnn_benchmark::read_graph(&mut Npz::open(input)?),
         #[cfg(feature = "numpy")]
         Format::Pyg => pyg::read_graph(&mut Npz::open(input)?),
+        #[cfg(feature = "torch")]
+        Format::Torch => pyg::read_graph(&mut Torch::open(input)?),
         #[cfg(feature = "numpy")]
         Format::ScipySparse => scipy::read(&mut Npz::open(input)?, progress),
         #[cfg(feature = "text")]

@@ -49,18 +49,20 @@ fn most_unpacked(packed: u64) -> u64 {
 
 impl<'a> Input<'a> {
     /// The content as text, unpacked where it is gzip.
-    pub fn text(mut self) -> Result<Text<'a>, DataProblem> {
+    pub fn text(self) -> Result<Text<'a>, DataProblem> {
         let len = self.len();
-        if is_gzip(&self.head(2)?) {
-            let left = most_unpacked(len);
-            let unpacked = Unpacked {
-                inner: MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, self)),
-                left,
-            };
-            Ok(Text::new(Box::new(unpacked), len, true))
-        } else {
-            Ok(Text::new(Box::new(self), len, false))
+        let (source, packed) = self.unpacked()?;
+        Ok(Text::new(source, len, packed))
+    }
+
+    /// The bytes, unpacked where they are gzip, and whether they are. What they unpack to is limited.
+    pub fn unpacked(mut self) -> Result<(Box<dyn Read + Send + 'a>, bool), DataProblem> {
+        if !is_gzip(&self.head(2)?) {
+            return Ok((Box::new(self), false));
         }
+        let left = most_unpacked(self.len());
+        let inner = MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, self));
+        Ok((Box::new(Unpacked { inner, left }), true))
     }
 }
 

@@ -17,7 +17,7 @@ mod npy;
 pub(super) mod npz;
 #[cfg(feature = "ogb")]
 pub(super) mod ogb;
-#[cfg(feature = "planetoid")]
+#[cfg(any(feature = "planetoid", feature = "torch"))]
 mod pickle;
 #[cfg(feature = "planetoid")]
 pub(super) mod planetoid;
@@ -28,6 +28,10 @@ pub(super) mod raw_csr;
 pub(super) mod reddit;
 #[cfg(feature = "numpy")]
 pub(super) mod scipy;
+#[cfg(feature = "csv")]
+pub(super) mod tables;
+#[cfg(feature = "torch")]
+pub(super) mod torch;
 
 use super::error::DataProblem;
 use super::input::Progress;

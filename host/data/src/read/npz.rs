@@ -39,6 +39,12 @@ impl<'a> Npz<'a> {
         })
     }
 
+    /// The names of the members, as they are.
+    pub fn members(&self) -> Vec<String> {
+        let names = self.archive.file_names().flatten();
+        names.map(String::from).collect()
+    }
+
     /// A short text, as numpy stores a string of Python's.
     pub fn word(&mut self, key: &str) -> Result<String, DataProblem> {
         const LONGEST: usize = 64;
@@ -89,7 +95,7 @@ impl<'a> Npz<'a> {
 
 impl Arrays for Npz<'_> {
     fn most_vertices(&self) -> u64 {
-        self.bytes.saturating_mul(32).max(1 << 20)
+        most_vertices(self.bytes)
     }
 
     fn keys(&self) -> Vec<String> {
@@ -136,11 +142,7 @@ impl Arrays for Npz<'_> {
         let mut entry = self.entry(key)?;
         // What the archive's directory claims must be possible before anything is made of its size.
         let (packed, unpacked) = (entry.entry().compressed_size(), entry.entry().size());
-        if packed > bytes || unpacked > packed.saturating_mul(MAX_RATIO).saturating_add(1024) {
-            let reason =
-                format!("{key} claims {unpacked} bytes packed as {packed}, in a file of {bytes}");
-            return Err(DataProblem::Archive { reason });
-        }
+        check_claim(key, bytes, packed, unpacked)?;
         let header = Header::read(&mut entry).map_err(|reason| DataProblem::Header {
             key: key.into(),
             reason,
@@ -180,6 +182,25 @@ impl Arrays for Npz<'_> {
             values,
         })
     }
+}
+
+/// The most vertices that an archive of so many bytes may claim to have, where it lists edges only.
+pub(super) fn most_vertices(bytes: u64) -> u64 {
+    bytes.saturating_mul(32).max(1 << 20)
+}
+
+/// That a member can be as long as the directory of its archive, of `bytes`, says.
+pub(super) fn check_claim(
+    key: &str,
+    bytes: u64,
+    packed: u64,
+    unpacked: u64,
+) -> Result<(), DataProblem> {
+    if packed <= bytes && unpacked <= packed.saturating_mul(MAX_RATIO).saturating_add(1024) {
+        return Ok(());
+    }
+    let reason = format!("{key} claims {unpacked} bytes packed as {packed}, in a file of {bytes}");
+    Err(DataProblem::Archive { reason })
 }
 
 /// That the archive's entry is as long as its header says; the number of elements.

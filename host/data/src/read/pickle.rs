@@ -33,6 +33,8 @@ enum Node<'a> {
     /// A function or a class, without the module, which was renamed over the years.
     Global(&'a str),
     Call(Call),
+    /// What stands for a value that is kept elsewhere, in files of torch's: a tuple that says where.
+    Persistent(Value),
 }
 
 /// What would have been called, and what its result was given.
@@ -99,11 +101,15 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// The pairs of a dictionary, `defaultdict`s included.
+    /// The pairs of a dictionary, `defaultdict`s and `OrderedDict`s included.
     pub fn pairs(&self, value: Value) -> Option<&[(Value, Value)]> {
         match self.node(value)? {
             Node::Dict(pairs) => Some(pairs),
-            Node::Call(call) if self.calls(call, "defaultdict") => Some(&call.items),
+            Node::Call(call)
+                if self.calls(call, "defaultdict") || self.calls(call, "OrderedDict") =>
+            {
+                Some(&call.items)
+            }
             _ => None,
         }
     }
@@ -129,6 +135,66 @@ impl<'a> Pickle<'a> {
         found
             .map(|&(_, value)| value)
             .ok_or_else(|| format!("the {class} has no field {field}"))
+    }
+
+    /// The pairs of a dictionary whose keys are texts; others are left out.
+    pub fn named(&self, value: Value) -> Option<Vec<(String, Value)>> {
+        let pairs = self.pairs(value)?.iter();
+        let named = pairs.filter_map(|&(name, value)| Some((self.text(name)?.into_owned(), value)));
+        Some(named.collect())
+    }
+
+    /// The state of an object of any class, as a dictionary; `None` of what is no object, or was given none.
+    pub fn state(&self, object: Value) -> Option<Vec<(String, Value)>> {
+        match self.node(object)? {
+            Node::Call(call) => self.named(call.state?),
+            _ => None,
+        }
+    }
+
+    /// The function that would have been called, and its arguments.
+    pub fn call(&self, value: Value) -> Option<(&str, &[Value])> {
+        match self.node(value)? {
+            Node::Call(call) => Some((self.global(call.function)?, self.items(call.arguments)?)),
+            _ => None,
+        }
+    }
+
+    /// The name of a function or a class.
+    pub fn global(&self, value: Value) -> Option<&'a str> {
+        match self.node(value)? {
+            Node::Global(name) => Some(*name),
+            _ => None,
+        }
+    }
+
+    /// What is said of a value that is kept elsewhere.
+    pub fn persistent(&self, value: Value) -> Option<Value> {
+        match self.node(value)? {
+            Node::Persistent(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A text.
+    pub fn word(&self, value: Value) -> Option<String> {
+        self.text(value).map(Cow::into_owned)
+    }
+
+    /// What a value is, for a message.
+    pub fn describe(&self, value: Value) -> String {
+        match self.node(value) {
+            None => "a number or a truth".into(),
+            Some(Node::Bytes(_) | Node::Text(_)) => "a text".into(),
+            Some(Node::Tuple(_) | Node::List(_)) => "a list".into(),
+            Some(Node::Dict(_)) => "a dictionary".into(),
+            Some(Node::Global(name)) => format!("the name {}", shown(name.as_bytes())),
+            Some(Node::Persistent(_)) => "a storage".into(),
+            Some(Node::Call(call)) => match self.global(call.function) {
+                Some(name) => format!("what {} makes", shown(name.as_bytes())),
+                None => "an object".into(),
+            },
+        }
     }
 
     /// An array of numbers.
@@ -309,6 +375,7 @@ impl<'a> Machine<'a> {
 
             b'c' => { self.line()?; let name = self.line()?; self.push_node(Node::Global(name)) }
             b'\x93' => self.stack_global(),
+            b'Q' => { let value = self.pop()?; self.push_node(Node::Persistent(value)) }
             b'R' | b'\x81' => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
                 self.push_node(Node::Call(Call { function, arguments, state: None, items: Vec::new() }))

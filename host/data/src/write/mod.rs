@@ -89,13 +89,16 @@ impl SaveGraph for Graph {
                 packed(&mut to, options.gzip, |to| lines::matrix_market(to, self))?
             }
             Format::EdgeList => packed(&mut to, options.gzip, |to| lines::edge_list(to, self))?,
+            Format::Torch => {
+                return Err(not_written(options.format, "anything that is written here"));
+            }
             Format::GnnBenchmark | Format::Pyg => {
                 return Err(not_written(
                     options.format,
                     "a graph without features and labels",
                 ));
             }
-            Format::Planetoid | Format::Ogb | Format::DglReddit => {
+            Format::Planetoid | Format::Ogb | Format::DglReddit | Format::Csv | Format::Parquet => {
                 return Err(not_written(
                     options.format,
                     "anything; they are several files",

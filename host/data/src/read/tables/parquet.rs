@@ -1,0 +1,140 @@
+//! Tables in Parquet, row by row. A column of lists of one length is as many columns of numbers.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::reader::RowIter;
+use parquet::record::{Field, Row};
+
+use super::{Cell, Table};
+use crate::error::DataProblem;
+
+/// A file, and the names of its columns, those of lists one for each place.
+pub(super) struct Parquet {
+    rows: RowIter<'static>,
+    first: Option<Row>,
+    names: Vec<String>,
+}
+
+impl Parquet {
+    pub fn open(path: &Path) -> Result<Self, DataProblem> {
+        let file = File::open(path)?;
+        let opened = guarded(|| {
+            let reader = SerializedFileReader::new(file)?;
+            let columns = reader.metadata().file_metadata().schema().get_fields();
+            let names: Vec<String> = columns.iter().map(|column| column.name().into()).collect();
+            let mut rows = RowIter::from_file_into(Box::new(reader));
+            let first = rows.next().transpose()?;
+            Ok((names, rows, first))
+        });
+        let (names, rows, first) = opened?;
+        let names = match &first {
+            Some(row) => spread(&names, row),
+            None => names,
+        };
+        Ok(Self { rows, first, names })
+    }
+}
+
+impl Table for Parquet {
+    fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn for_each(
+        &mut self,
+        each: &mut dyn FnMut(u64, &[Cell<'_>]) -> Result<(), DataProblem>,
+    ) -> Result<(), DataProblem> {
+        let mut line = 0;
+        loop {
+            let row = match self.first.take() {
+                Some(row) => row,
+                None => match guarded(|| self.rows.next().transpose())? {
+                    Some(row) => row,
+                    None => return Ok(()),
+                },
+            };
+            line += 1;
+            let mut cells = Vec::with_capacity(self.names.len());
+            for (name, field) in row.get_column_iter() {
+                match items(field) {
+                    Some(fields) => {
+                        for field in fields {
+                            cells.push(cell(field, line, name)?);
+                        }
+                    }
+                    None => cells.push(cell(field, line, name)?),
+                }
+            }
+            if cells.len() != self.names.len() {
+                let reason = format!(
+                    "the row has {} numbers and texts, where the first has {}; lists must be of one length",
+                    cells.len(),
+                    self.names.len()
+                );
+                return Err(DataProblem::line(line, reason));
+            }
+            each(line, &cells)?;
+        }
+    }
+}
+
+/// The names of columns, and of the places of lists.
+fn spread(names: &[String], row: &Row) -> Vec<String> {
+    let mut spread = Vec::new();
+    for (name, (_, field)) in names.iter().zip(row.get_column_iter()) {
+        match items(field) {
+            Some(fields) => spread.extend((0..fields.len()).map(|at| format!("{name}[{at}]"))),
+            None => spread.push(name.clone()),
+        }
+    }
+    spread
+}
+
+fn items(field: &Field) -> Option<&[Field]> {
+    match field {
+        Field::ListInternal(list) => Some(list.elements()),
+        _ => None,
+    }
+}
+
+fn cell<'a>(field: &'a Field, line: u64, name: &str) -> Result<Cell<'a>, DataProblem> {
+    Ok(match field {
+        Field::Null => Cell::Empty,
+        Field::Bool(truth) => Cell::Truth(*truth),
+        Field::Byte(number) => Cell::Whole((*number).into()),
+        Field::Short(number) => Cell::Whole((*number).into()),
+        Field::Int(number) => Cell::Whole((*number).into()),
+        Field::Long(number) => Cell::Whole(*number),
+        Field::UByte(number) => Cell::Whole((*number).into()),
+        Field::UShort(number) => Cell::Whole((*number).into()),
+        Field::UInt(number) => Cell::Whole((*number).into()),
+        Field::ULong(number) => match i64::try_from(*number) {
+            Ok(number) => Cell::Whole(number),
+            Err(_) => Cell::Number(*number as f64),
+        },
+        Field::Float16(number) => Cell::Number(f32::from(*number).into()),
+        Field::Float(number) => Cell::Number((*number).into()),
+        Field::Double(number) => Cell::Number(*number),
+        Field::Str(text) => Cell::Text(text),
+        _ => {
+            let name = crate::message::shown(name.as_bytes());
+            let reason = format!(
+                "column '{name}' is neither of numbers, truths or texts nor of lists of numbers; leave it out of the file"
+            );
+            return Err(DataProblem::line(line, reason));
+        }
+    })
+}
+
+/// What the crate makes of a file. It is written for files that are whole, and panics at some that are not.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DataProblem> {
+    let refuse = |reason: String| DataProblem::Parquet { reason };
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(read) => read.map_err(|error| refuse(error.to_string())),
+        Err(_) => Err(refuse("a number in it leads out of it".into())),
+    }
+}

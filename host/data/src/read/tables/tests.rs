@@ -1,0 +1,261 @@
+use std::path::Path;
+
+use crate::testing::{Folder, gzip};
+use crate::{ColumnNames, DataError, Dataset, Format, OpenGraph, OpenOptions, Targets, UNLABELLED};
+use halfgnn_graph::Graph;
+
+const NODES: &str = "\u{feff}id,age,city code,label,split\n\
+    ann,31,0.5,cat,train\n\"b, c\",18,-1e2,dog,val\nøle, 7 ,true,,\n0004,0,1,cat,TEST\n";
+const EDGES: &str = "source,target,weight,since\r\nann,\"b, c\",0.5,1999\r\nøle,ann,2,2001\r\n\"b, c\",ann,1,2003\r\n";
+
+fn folder(nodes: &str, edges: &str) -> Folder {
+    let folder = Folder::new();
+    folder.write("nodes.csv", nodes.as_bytes());
+    folder.write("edges.csv", edges.as_bytes());
+    folder
+}
+
+fn open(nodes: &str, edges: &str, columns: ColumnNames) -> Result<Dataset, DataError> {
+    let mut options = OpenOptions::default();
+    options.columns = columns;
+    Dataset::open_with(folder(nodes, edges).path(), &options)
+}
+
+fn done(dataset: &Dataset, of: &str) -> String {
+    let step = dataset.preparations.iter().find(|step| step.of == of);
+    step.map_or_else(String::new, |step| step.what.clone())
+}
+
+fn check(dataset: &Dataset) {
+    let ids = dataset.ids.as_ref().unwrap();
+    assert_eq!(
+        ids.iter().collect::<Vec<_>>(),
+        ["ann", "b, c", "øle", "0004"]
+    );
+    // ann hears from "b, c" and øle; "b, c" hears from ann.
+    assert_eq!(dataset.graph.rows(), [0, 0, 1]);
+    assert_eq!(dataset.graph.cols(), [1, 2, 0]);
+    assert_eq!(dataset.edge_weights, Some(vec![1.0, 2.0, 0.5]));
+    assert_eq!(
+        dataset.edge_features.as_ref().unwrap().values(),
+        [2003., 2001., 1999.]
+    );
+    let mut row = [0.0; 2];
+    dataset.features.write_row(1, &mut row);
+    assert_eq!(row, [18.0, -100.0]);
+    assert_eq!(dataset.targets, vec![0, 1, UNLABELLED, 0].into());
+    assert_eq!(dataset.class_names.as_ref().unwrap()[..], ["cat", "dog"]);
+    assert_eq!(
+        [&dataset.train[..], &dataset.val, &dataset.test],
+        [&[0][..], &[1], &[3]]
+    );
+}
+
+#[test]
+fn tables_are_read_by_the_names_of_their_columns() {
+    let here = folder(NODES, EDGES);
+    check(&Dataset::open(here.path()).unwrap());
+    assert_eq!(Format::detect(here.path()).unwrap(), Format::Csv);
+    assert_eq!(Graph::open(here.path()).unwrap().edges(), 3);
+    let named = |nodes: &Path, edges: &Path| format!("{},{}", nodes.display(), edges.display());
+    let tabs = |text: &str| {
+        text.replace("\"b, c\"", "b! c")
+            .replace(',', "\t")
+            .replace('!', ",")
+    };
+    let nodes = here.write("people.tsv.gz", &gzip(tabs(NODES).as_bytes()));
+    let edges = here.write("knows.tsv", tabs(EDGES).as_bytes());
+    let both = named(&nodes, &edges);
+    assert_eq!(crate::locate(&both, None).unwrap(), Path::new(&both));
+    check(&Dataset::open(&both).unwrap());
+    let missing = named(&nodes, Path::new("none.csv"));
+    let message = crate::locate(&missing, None).unwrap_err().to_string();
+    assert!(message.contains("there is no none.csv"), "{message}");
+}
+
+#[test]
+fn rows_without_ids_are_numbered() {
+    let dataset = open(
+        "x;y\n0.5;1\n1;0\n",
+        "src;dst\n0;1\n",
+        ColumnNames::default(),
+    )
+    .unwrap();
+    assert_eq!(
+        (dataset.ids.is_none(), dataset.graph.cols()),
+        (true, &[0][..])
+    );
+    assert!(done(&dataset, "ids").starts_with("rows of the table"));
+    assert_eq!(dataset.targets, vec![1, 0].into());
+    let counted = open("id,f\n0,1\n1,2\n", "from,to\n1,0\n", ColumnNames::default()).unwrap();
+    assert_eq!((counted.ids, counted.outputs), (None, 0));
+    let bare = open("id\nb\na\n", "from,to\na,b\n", ColumnNames::default()).unwrap();
+    assert_eq!((bare.feature_len(), bare.ids.unwrap().get(1)), (1, "a"));
+}
+
+#[test]
+fn labels_tell_the_task() {
+    let of = |labels: &str| {
+        let rows = labels.split(' ').enumerate();
+        let rows: String = rows.map(|(id, label)| format!("v{id},{label}\n")).collect();
+        open(
+            &format!("id,y\n{rows}"),
+            "from,to\nv0,v1\n",
+            ColumnNames::default(),
+        )
+        .unwrap()
+    };
+    assert_eq!(
+        of("3 -1 0  nan").targets,
+        vec![3, UNLABELLED, 0, UNLABELLED, UNLABELLED].into()
+    );
+    let values = of("0.5 2 -7 nan");
+    let Targets::Values(numbers) = &values.targets else {
+        panic!("{:?}", values.targets)
+    };
+    assert_eq!(&numbers.values()[..3], [0.5, 2.0, -7.0]);
+    assert!(numbers.values()[3].is_nan());
+    assert!(done(&values, "targets").starts_with("a number of each vertex"));
+    let names = ColumnNames {
+        labels: vec!["a".into(), "c".into()],
+        ignored: vec!["b".into()],
+        ..ColumnNames::default()
+    };
+    let several = open("id,a,b,c\nu,1,x,0\nv,0,y,1\n", "from,to\nu,v\n", names).unwrap();
+    assert!(matches!(&several.targets, Targets::Labels(labels) if labels.words() == [1, 2]));
+    assert_eq!(done(&several, "other"), "columns b are left alone");
+}
+
+#[test]
+fn masks_are_splits() {
+    let nodes = "id,train_mask,val_mask,test_mask,y\na,True,False,False,0\nb,0,1,0,1\nc,False,False,True,0\n";
+    let dataset = open(nodes, "from,to\na,b\n", ColumnNames::default()).unwrap();
+    assert_eq!([dataset.train, dataset.val, dataset.test], [[0], [1], [2]]);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line() {
+    let nodes = |text: &'static str| (text, "source,target\na,a\n");
+    let edges = |text: &'static str| ("id,f\na,1\nb,2\n", text);
+    let cases = [
+        (
+            nodes("id,f\na,1\nb\n"),
+            "nodes.csv: line 3: there are 1 cells, where the first line names 2",
+        ),
+        (
+            nodes("id,f\na,1\na,2\n"),
+            "nodes.csv: line 3: id 'a' stands in line 2 already",
+        ),
+        (nodes("id,f\n,1\n"), "nodes.csv: line 2: the id is empty"),
+        (
+            nodes("id,f\na,one\n"),
+            "'one' in column 'f' is no finite number, and every column",
+        ),
+        (
+            nodes("id,f\na,\n"),
+            "line 2: the cell in column 'f' is empty",
+        ),
+        (nodes("id,f\na,inf\n"), "line 2: 'inf' in column 'f'"),
+        (
+            nodes("id,split\na,both\n"),
+            "line 2: 'both' is no split; it is train, val or test",
+        ),
+        (
+            nodes("id,label,y\na,1,2\n"),
+            "columns 'label' and 'y' could both be meant",
+        ),
+        (
+            nodes("id,train_mask\na,2\n"),
+            "'2' in column 'train_mask' is neither true nor false",
+        ),
+        (nodes(""), "nodes.csv: the file is empty"),
+        (
+            edges("source,target\na,c\n"),
+            "edges.csv: line 2: 'c' is no id of the table of vertices",
+        ),
+        (
+            edges("source,weight\na,1\n"),
+            "there is no column 'target'; there are source, weight; name it by --target",
+        ),
+        (
+            edges("source,target,weight\na,b,x\n"),
+            "edges.csv: line 2: 'x' in column 'weight'",
+        ),
+    ];
+    for ((nodes, edges), words) in cases {
+        let error = open(nodes, edges, ColumnNames::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+    let rows = open("f\n1\n", "from,to\n0,1\n", ColumnNames::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        rows.contains("'1' is no row of the table of vertices, which has 1 and"),
+        "{rows}"
+    );
+    let named = |names: ColumnNames| {
+        open("id,f\na,1\n", "from,to\na,a\n", names)
+            .unwrap_err()
+            .to_string()
+    };
+    let id = ColumnNames {
+        id: Some("key".into()),
+        ..ColumnNames::default()
+    };
+    assert!(named(id).contains("there is no column 'key'; there are id, f"));
+    let ignored = ColumnNames {
+        ignored: vec!["g".into()],
+        ..ColumnNames::default()
+    };
+    assert!(named(ignored).contains("there is no column 'g' to leave out"));
+    let text = Folder::new();
+    let mut options = OpenOptions::default();
+    options.columns.id = Some("id".into());
+    let edge_list = Graph::open_with(text.write("x.txt", b"0 1\n"), &options)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        edge_list.contains("which has no columns to name"),
+        "{edge_list}"
+    );
+}
+
+/// Written by pandas 3 and pyarrow 26 (`df.to_parquet(name)`) from these tables:
+///
+/// ```python
+/// pd.DataFrame({'id': ['ann', 'b, c', 'øle', '0004'], 'f': [[31, .5], [18, -100], [7, 1], [0, 1.]],
+///               'label': ['cat', 'dog', None, 'cat'], 'split': ['train', 'val', None, 'test']}).to_parquet('nodes.parquet')
+/// pd.DataFrame({'source': ['ann', 'øle', 'b, c'], 'target': ['b, c', 'ann', 'ann'], 'weight': [.5, 2, 1],
+///               'since': [1999, 2001, 2003]}).to_parquet('edges.parquet')
+/// ```
+#[test]
+#[cfg(feature = "parquet")]
+fn parquet_is_the_same() {
+    let folder = Folder::new();
+    let nodes = folder.write("nodes.parquet", include_bytes!("nodes.parquet"));
+    folder.write("edges.parquet", include_bytes!("edges.parquet"));
+    check(&Dataset::open(folder.path()).unwrap());
+    assert_eq!(Format::detect(folder.path()).unwrap(), Format::Parquet);
+    let whole = include_bytes!("nodes.parquet");
+    for len in [4, 100, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(&nodes, &whole[..len]).unwrap();
+        let error = Dataset::open(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("is not a whole Parquet file"),
+            "{len}: {error}"
+        );
+    }
+}
+
+#[test]
+#[cfg(not(feature = "parquet"))]
+fn parquet_names_its_feature() {
+    let folder = Folder::new();
+    folder.write("nodes.parquet", b"PAR1");
+    folder.write("edges.parquet", b"PAR1");
+    let error = Dataset::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("the feature `parquet`"), "{error}");
+}
