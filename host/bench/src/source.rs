@@ -255,7 +255,27 @@ pub fn graph(name: &Path) -> Result<(String, Graph), Failure> {
         SourceName::File(path) => {
             let open = || {
                 let path = find(&path)?;
-                Ok((stem(&path), Graph::open_with(&path, &args.options())?))
+                let may_have_weights = matches!(
+                    Format::detect(&path)?,
+                    Format::GnnBenchmark
+                        | Format::Pyg
+                        | Format::Torch
+                        | Format::Csv
+                        | Format::Parquet
+                );
+                if !may_have_weights {
+                    return Ok((stem(&path), Graph::open_with(&path, &args.options())?));
+                }
+                let mut options = args.options();
+                options.normalize_features = Some(false);
+                let dataset = Dataset::open_with(&path, &options)?;
+                if dataset.edge_weights.is_some() || dataset.edge_features.is_some() {
+                    tracing::warn!(
+                        "{}: weights and features of its edges are left out; what is timed counts every edge the same",
+                        dataset.name
+                    );
+                }
+                Ok((dataset.name, dataset.graph))
             };
             open().map_err(|error: DataError| refuse(error))
         }

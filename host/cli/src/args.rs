@@ -5,6 +5,7 @@ use crate::bench::graphs::GraphName;
 use crate::checkpoint::CheckpointArgs;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::dataset::{self, DatasetArgs};
+use crate::exchange::{ExportArgs, ImportArgs};
 use crate::help;
 use crate::model::{ModelArgs, with_defaults};
 use crate::predict::PredictArgs;
@@ -42,6 +43,12 @@ pub enum Command {
     /// Write what a trained model predicts for the vertices of a graph
     #[command(after_help = help::PREDICT)]
     Predict(PredictArgs),
+    /// Write a trained model's weights under the names of PyG's or DGL's layers
+    #[command(after_help = help::EXPORT)]
+    Export(ExportArgs),
+    /// Make a checkpoint of weights that have the names of PyG's or DGL's layers
+    #[command(after_help = help::IMPORT)]
+    Import(ImportArgs),
     /// Train a GCN in half, in float and with plain half sums on a graph with hubs, and compare
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),

@@ -15,7 +15,7 @@ Exit status:
   0    done, or ended by Ctrl-C with what there was to tell
   1    the run failed: the device, a launch, a loss that is not a number
   2    wrong usage or input: a flag, a file, a model that does not fit
-  130  ended by a second Ctrl-C
+  130  ended by Ctrl-C; train, demo, bench and report by a second one
 
 Environment:
   CUDA_VISIBLE_DEVICES  cards that the driver shows; the first is taken
@@ -32,9 +32,31 @@ Examples:
   halfgnn train --dataset cora.npz --save cora.safetensors
   halfgnn predict --model cora.safetensors --dataset cora.npz --out classes.npy
   halfgnn predict --model cora.safetensors --dataset other.npz --out logits.npy --logits
+  halfgnn predict --model cora.safetensors --dataset nodes.csv,edges.csv --out answers.csv --probabilities
+  halfgnn predict --model cora.safetensors --dataset cora.npz --out embeddings.npy --layer 1
   halfgnn predict --model cora.safetensors --dataset cora.npz --out classes.npy --json - | jq '.test_accuracy // empty'
 
-The graph may be another than the model was trained on, if its vertices have as many features.";
+The graph may be another than the model was trained on, if its vertices have as many features, and may have no labels. In a .csv
+vertices have the ids, and classes the names, that the tables have.";
+
+/// Of `export`.
+pub const EXPORT: &str = "\
+Examples:
+  halfgnn train --dataset cora.npz --save cora.safetensors
+  halfgnn export cora.safetensors --to pyg gcn.safetensors
+  python3 -c 'from safetensors.torch import load_file; from torch_geometric.nn import GCN
+  m = GCN(1433, 64, 2, 7); m.load_state_dict(load_file(\"gcn.safetensors\"))'
+
+GCN, GraphSAGE, GIN and GAT have counterparts there; which name becomes which is in docs/data.md.";
+
+/// Of `import`.
+pub const IMPORT: &str = "\
+Examples:
+  python3 -c 'from safetensors.torch import save_file; save_file(model.state_dict(), \"model.safetensors\")'
+  halfgnn import model.safetensors --from pyg own.safetensors
+  halfgnn predict --model own.safetensors --dataset data.pt --out classes.csv
+
+The names and shapes of the tensors tell the model: GCN, GraphSAGE, GIN or GAT.";
 
 /// Of `bench`, which is a family.
 pub const BENCH: &str = "\

@@ -7,6 +7,7 @@ mod dataset;
 mod demo;
 mod device;
 mod events;
+mod exchange;
 mod help;
 mod predict;
 mod profile;
@@ -36,10 +37,16 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> Result<(), Failure> {
-    let stop = stop_on_interrupt()?;
+    let ends_itself = matches!(
+        command,
+        Command::Train(_) | Command::Demo(_) | Command::Bench(_) | Command::Report(_)
+    );
+    let stop = stop_on_interrupt(ends_itself)?;
     match command {
         Command::Train(args) => train::run(args, &stop),
         Command::Predict(args) => predict::run(args),
+        Command::Export(args) => exchange::export(args),
+        Command::Import(args) => exchange::import(args),
         Command::Demo(args) => demo::run(args, &stop),
         Command::Bench(args) => bench::run(args, &stop),
         Command::Profile(args) => profile::run(args),
@@ -73,13 +80,15 @@ fn start_logging(verbose: u8) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A flag that the first Ctrl-C (or SIGTERM) sets; the second ends the program at once.
-fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+/// A flag that the first Ctrl-C (or SIGTERM) sets for a command that looks at it and ends itself; the second, or the first of any other,
+/// ends the program at once, without files that are half written.
+fn stop_on_interrupt(ends_itself: bool) -> Result<Arc<AtomicBool>, Failure> {
     const INTERRUPTED: i32 = 130; // 128 + SIGINT, as shells have it
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
+        if flag.swap(true, Ordering::Relaxed) || !ends_itself {
+            halfgnn::file::discard_unfinished();
             std::process::exit(INTERRUPTED);
         }
     })

@@ -1,24 +1,27 @@
 //! `halfgnn predict`: what a trained model says of the vertices of a graph.
 
+mod table;
+
 use crate::args::DeviceName;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
-use crate::screen::Page;
+use crate::screen::{Page, count};
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
 use halfgnn::backend::Backend;
-use halfgnn::data::{Dataset, Origin, UploadFeatures};
+use halfgnn::data::{Dataset, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::graph::GraphCounts;
-use halfgnn::nn::{Inputs, Mode, Model, Network, Propagation};
+use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network, Propagation};
 use halfgnn::tensor::Element;
 use halfgnn::train::{Checkpoint, Footprint, load_weights};
 use halfgnn::with_element;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use table::{OutputFormat, Predictions};
 
 /// Options of `predict`.
 #[derive(Args)]
@@ -34,13 +37,19 @@ pub struct PredictArgs {
     /// Rename the vertices first, so that neighbours lie close together; what is written is in the order of the dataset
     #[arg(long, value_enum, value_name = "ORDER")]
     pub reorder: Option<ReorderName>,
-    /// Where to write what is predicted, the class of each vertex: a NumPy array of u32 (.npy), or lines of `vertex,class` under
-    /// these names (.csv)
-    #[arg(long, value_name = "FILE.npy|FILE.csv")]
+    /// Where to write what is predicted, the class of each vertex: a NumPy array of u32 (.npy), or a table of vertices and classes
+    /// (.csv, or .parquet in a build with it), under the ids and names that the dataset's tables have
+    #[arg(long, value_name = "FILE.npy|FILE.csv|FILE.parquet")]
     pub out: PathBuf,
-    /// Write the logits instead, vertices x classes, as f32; in a .csv, a column for each class
-    #[arg(long)]
+    /// Write the logits instead, vertices x classes, as f32; in a table, a column for each class
+    #[arg(long, group = "wanted")]
     pub logits: bool,
+    /// Write the probability of each class instead, the softmax of the logits
+    #[arg(long, group = "wanted")]
+    pub probabilities: bool,
+    /// Write embeddings instead: what layer N gives, from 1, with its bias and activation
+    #[arg(long, value_name = "N", group = "wanted", value_parser = clap::value_parser!(u32).range(1..))]
+    pub layer: Option<u32>,
     /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
@@ -62,35 +71,10 @@ struct Predicted<'a> {
     /// The file, and whether logits are in it rather than classes.
     output: String,
     logits: bool,
+    /// `classes`, `logits`, `probabilities` or `embeddings`.
+    written: &'static str,
     /// In percent; none where the dataset has no test vertices.
     test_accuracy: Option<f64>,
-}
-
-/// What predictions are written as.
-#[derive(Clone, Copy)]
-enum OutputFormat {
-    Npy,
-    Csv,
-}
-
-impl OutputFormat {
-    /// What the name of a file asks for.
-    fn of(path: &Path) -> Result<Self, Failure> {
-        let is = |wanted: &str| {
-            path.extension()
-                .is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
-        };
-        if is("npy") {
-            Ok(Self::Npy)
-        } else if is("csv") {
-            Ok(Self::Csv)
-        } else {
-            Err(Failure::Input(format!(
-                "--out {}: the name tells no format; end it in .npy for a NumPy array, or in .csv",
-                path.display()
-            )))
-        }
-    }
 }
 
 /// Predicts, and tells how well where the classes are known.
@@ -119,6 +103,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
+    let labels = labels(&checkpoint, &dataset)?;
     if let Some(divisors) = &checkpoint.feature_divisors {
         dataset.scale_features(divisors, Origin::Checkpoint);
     }
@@ -141,45 +126,69 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let prediction = Prediction {
         checkpoint: &checkpoint,
         dataset: reordered.as_ref().map_or(&dataset, |it| &it.what),
+        layer: args.layer,
     };
-    let (device, mut logits) = device::open(args.device.into(), prediction)??;
+    let (device, output) = device::open(args.device.into(), prediction)??;
+    let Output {
+        mut logits,
+        mut embeddings,
+    } = output;
 
     let columns = checkpoint.model.classes;
     if let Some(reordered) = reordered {
         page.line(&reordered.line);
         logits = reordered.order.restore(&logits, columns);
+        embeddings = embeddings.map(|(values, width)| {
+            let values = reordered.order.restore(&values, width);
+            (values, width)
+        });
     }
     let classes: Vec<u32> = logits.chunks_exact(columns).map(class).collect();
-    let bytes = match (format, args.logits) {
-        (OutputFormat::Csv, false) => csv(&["class".into()], &classes, 1),
-        (OutputFormat::Csv, true) => {
-            let names: Vec<String> = (0..columns).map(|class| format!("logit_{class}")).collect();
-            csv(&names, &logits, columns)
-        }
-        (OutputFormat::Npy, true) => npy(
-            "<f4",
-            &[classes.len(), columns],
-            logits.iter().map(|x| x.to_le_bytes()),
-        ),
-        (OutputFormat::Npy, false) => npy(
-            "<u4",
-            &[classes.len()],
-            classes.iter().map(|x| x.to_le_bytes()),
-        ),
+    let (written, predictions) = if args.logits {
+        (
+            "logits",
+            Predictions::Numbers {
+                values: logits,
+                columns,
+                name: "logit",
+            },
+        )
+    } else if args.probabilities {
+        logits.chunks_exact_mut(columns).for_each(softmax);
+        (
+            "probabilities",
+            Predictions::Numbers {
+                values: logits,
+                columns,
+                name: "probability",
+            },
+        )
+    } else if let Some((values, columns)) = embeddings {
+        (
+            "embeddings",
+            Predictions::Numbers {
+                values,
+                columns,
+                name: "embedding",
+            },
+        )
+    } else {
+        let names = checkpoint.task.class_names.as_deref();
+        ("classes", Predictions::Classes(classes.clone(), names))
     };
+    let bytes = predictions.to_bytes(format, dataset.ids.as_ref())?;
     file::write(&args.out, &bytes)
         .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
     page.line(&format_args!(
-        "{} of {} vertices written to {}",
-        if args.logits { "logits" } else { "classes" },
-        classes.len(),
+        "{written} of {} vertices written to {}",
+        count(classes.len()),
         args.out.display()
     ));
-    let labels = dataset.class_labels()?;
-    let right = |&&vertex: &&u32| classes[vertex as usize] == labels[vertex as usize];
-    let right = dataset.test.iter().filter(right).count();
-    let accuracy =
-        (!dataset.test.is_empty()).then(|| 100.0 * right as f64 / dataset.test.len() as f64);
+    let accuracy = labels.map(|labels| {
+        let right = |&&vertex: &&u32| classes[vertex as usize] == labels[vertex as usize];
+        let right = dataset.test.iter().filter(right).count();
+        100.0 * right as f64 / dataset.test.len() as f64
+    });
     if let Some(accuracy) = accuracy {
         page.line(&format_args!("test accuracy {accuracy:.2} %"));
     }
@@ -196,10 +205,41 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         vertices_by_class: &by_class,
         output: args.out.display().to_string(),
         logits: args.logits,
+        written,
         test_accuracy: accuracy,
     };
     json.write(&predicted)?;
     json.finish()
+}
+
+/// The class of each vertex in the model's numbers, where the dataset has classes and vertices to test on.
+fn labels(checkpoint: &Checkpoint, dataset: &Dataset) -> Result<Option<Vec<u32>>, Failure> {
+    let Some(labels) = dataset.targets.classes() else {
+        return Ok(None);
+    };
+    if dataset.test.is_empty() {
+        return Ok(None);
+    }
+    // Tables number their names by themselves, and another may have others.
+    let (Some(own), Some(names)) = (&checkpoint.task.class_names, &dataset.class_names) else {
+        return Ok(Some(labels.to_vec()));
+    };
+    let number = |name: &String| {
+        let found = own.iter().position(|other| other == name);
+        found.map(|class| class as u32).ok_or_else(|| {
+            Failure::Input(format!(
+                "{}: its class '{name}' is none that the model was trained on, {}",
+                dataset.name,
+                own.join(", ")
+            ))
+        })
+    };
+    let numbers = names.iter().map(number).collect::<Result<Vec<u32>, _>>()?;
+    let renumbered = labels.iter().map(|&label| {
+        let number = numbers.get(label as usize).copied();
+        number.unwrap_or(UNLABELLED)
+    });
+    Ok(Some(renumbered.collect()))
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> String {
@@ -220,58 +260,49 @@ fn class(logits: &[f32]) -> u32 {
     best as u32
 }
 
-/// A file in NumPy's format, version 1.0.
-fn npy<const N: usize>(
-    kind: &str,
-    shape: &[usize],
-    elements: impl Iterator<Item = [u8; N]>,
-) -> Vec<u8> {
-    let shape: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
-    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
-    // The whole header is a multiple of 64 bytes and ends with a line break.
-    const BEFORE: usize = 10;
-    let length = (BEFORE + header.len() + 1).next_multiple_of(64) - BEFORE - 1;
-    header = format!("{header:<length$}\n");
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    // A shape of two numbers is far below 64 KiB.
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend(elements.flatten());
-    bytes
+/// Logits become the probabilities of the classes.
+fn softmax(row: &mut [f32]) {
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0;
+    for value in row.iter_mut() {
+        *value = (*value - largest).exp();
+        sum += *value;
+    }
+    row.iter_mut().for_each(|value| *value /= sum);
 }
 
-/// Lines of a vertex and its `columns` values, under their names.
-fn csv<T: std::fmt::Display>(names: &[String], values: &[T], columns: usize) -> Vec<u8> {
-    let mut text = format!("vertex,{}\n", names.join(","));
-    for (vertex, row) in values.chunks_exact(columns).enumerate() {
-        text.push_str(&vertex.to_string());
-        for value in row {
-            text.push_str(&format!(",{value}"));
-        }
-        text.push('\n');
-    }
-    text.into_bytes()
+/// What a forward pass gave, row-major.
+struct Output {
+    logits: Vec<f32>,
+    /// What the layer that was asked for gave, and its columns.
+    embeddings: Option<(Vec<f32>, usize)>,
 }
 
 /// A forward pass, on a device that is not known before the program runs.
 struct Prediction<'a> {
     checkpoint: &'a Checkpoint,
     dataset: &'a Dataset,
+    /// The layer whose output is wanted as well, from 1.
+    layer: Option<u32>,
 }
 
 impl Task for Prediction<'_> {
-    type Output = Result<(String, Vec<f32>), Failure>;
+    type Output = Result<(String, Output), Failure>;
 
     fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
-        let logits = with_element!(self.checkpoint.precision, E => self.logits::<B, E>(device));
-        Ok((device.backend.name(), logits?))
+        let output = with_element!(self.checkpoint.precision, E => self.output::<B, E>(device));
+        Ok((device.backend.name(), output?))
     }
 }
 
 impl Prediction<'_> {
-    /// The logits, row-major.
-    fn logits<B: Backend, E: Element>(&self, device: &Device<B>) -> Result<Vec<f32>, Failure> {
-        let (backend, config) = (&device.backend, &self.checkpoint.model);
+    fn output<B: Backend, E: Element>(&self, device: &Device<B>) -> Result<Output, Failure> {
+        // What is not trained has nothing to make again, and a layer that is asked for keeps what it gives.
+        let config = &ModelConfig {
+            recompute: false,
+            ..self.checkpoint.model.clone()
+        };
+        let backend = &device.backend;
         let weights = self.dataset.edge_weights.as_deref();
         let (graph, weights) = config.prepare_weighted(&self.dataset.graph, weights)?;
         let weights = weights.as_deref();
@@ -291,7 +322,22 @@ impl Prediction<'_> {
             features: &self.dataset.upload_features(backend)?,
         };
         model.forward(inputs, Mode::Evaluate)?;
-        Ok(model.logits().to_f32(backend)?)
+        let embeddings = match self.layer {
+            None => None,
+            Some(layer) => match model.activations(layer as usize - 1) {
+                Some(output) => Some((output.to_f32(backend)?, output.columns())),
+                None => {
+                    return Err(Failure::Input(format!(
+                        "--layer {layer}: the model has {} layers, from 1",
+                        model.stages()
+                    )));
+                }
+            },
+        };
+        Ok(Output {
+            logits: model.logits().to_f32(backend)?,
+            embeddings,
+        })
     }
 }
 
@@ -308,16 +354,12 @@ mod tests {
     }
 
     #[test]
-    fn the_header_is_numpys() {
-        let bytes = npy("<u4", &[2], [1_u32, 7].into_iter().map(u32::to_le_bytes));
-        assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
-        let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-        assert_eq!((10 + length) % 64, 0);
-        let header = std::str::from_utf8(&bytes[10..10 + length]).expect("text");
-        assert_eq!(
-            header.trim_end(),
-            "{'descr': '<u4', 'fortran_order': False, 'shape': (2, ), }"
-        );
-        assert_eq!(bytes[10 + length..], [1, 0, 0, 0, 7, 0, 0, 0]);
+    fn probabilities_add_up_however_large_logits_are() {
+        let mut row = [1000.0, 1000.0, -1e9];
+        softmax(&mut row);
+        assert_eq!(row, [0.5, 0.5, 0.0]);
+        let mut row = [0.0, 3.0_f32.ln()];
+        softmax(&mut row);
+        assert!((row[1] - 0.75).abs() < 1e-6, "{row:?}");
     }
 }

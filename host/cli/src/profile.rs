@@ -3,7 +3,7 @@
 use crate::args::{AccumulateName, ProfileArgs};
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use crate::screen::bytes;
+use crate::screen::{Page, bytes};
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{DeviceGraph, MemoryKind};
 use halfgnn::driver::Driver;
@@ -41,6 +41,7 @@ struct Row<'a> {
 /// Runs one SpMM of ones and prints what its kernels did.
 pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut page = Page::new(json.is_stdout());
     let (label, graph) = args.graph.open_first()?;
     let driver = Emulated::with_options(Options {
         record: true,
@@ -51,7 +52,7 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let (launches, least) =
         with_element!(args.precision.into(), E => spmm::<E>(&gpu, &graph, args)?);
     if !json.is_stdout() {
-        println!(
+        page.line(&format_args!(
             "{:<34} {:>7} {:>12} {:>12} {:>11} {:>11} {:>6} {:>9} {:>8} {:>8} {:>8} {:>9}",
             "kernel",
             "CTAs",
@@ -65,12 +66,12 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
             "barriers",
             "atomics",
             "divergent"
-        );
+        ));
     }
     for launched in &launches {
         let row = row(&label, args.features, launched);
         if !json.is_stdout() {
-            println!(
+            page.line(&format_args!(
                 "{:<34} {:>7} {:>12} {:>12} {:>11} {:>11} {:>5.0}% {:>9} {:>8} {:>8} {:>8} {:>9}",
                 row.kernel,
                 row.ctas,
@@ -84,18 +85,18 @@ pub fn run(args: &ProfileArgs) -> Result<(), Failure> {
                 row.barriers,
                 row.atomics,
                 row.divergent_branches
-            );
+            ));
         }
         json.write(&row)?;
     }
     if !json.is_stdout() {
-        println!(
+        page.line(&format_args!(
             "\nLoaded and stored: 32-byte sectors, summed over requests; used: what lanes asked for over what was loaded, more than all where lanes share.\n\
              The SpMM must load at least {} (indices and every row once) and store {}; gathering every edge's row anew is {}.",
             bytes(least.load),
             bytes(least.store),
             bytes(least.gathered)
-        );
+        ));
     }
     json.finish()
 }

@@ -34,6 +34,12 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     }
     let mut dataset = args.open.dataset(&args.dataset)?;
     dataset.class_labels()?;
+    if dataset.outputs == 0 {
+        return Err(Failure::Input(format!(
+            "{}: it has no labels, so that there is nothing to train on; give some vertices labels, or predict with a model of another graph",
+            dataset.name
+        )));
+    }
     let mut reordering = None;
     if let Some(order) = args.reorder {
         let reordered = order.apply(&dataset.name, &dataset.graph, |order| {
@@ -250,7 +256,10 @@ pub fn describe(dataset: &Dataset) -> String {
         count(dataset.graph.edges()),
         count(dataset.graph.degree_stats().max() as usize),
         count(dataset.feature_len()),
-        count(dataset.outputs),
+        match dataset.outputs {
+            0 => "no".into(),
+            some => count(some),
+        },
         dataset.targets.unit(),
         count(dataset.train.len()),
         count(dataset.val.len()),

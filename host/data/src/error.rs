@@ -215,7 +215,7 @@ pub enum DataProblem {
         most: u64,
     },
     /// The zip archive around the arrays is broken.
-    #[error("is not a whole .npz archive ({reason}); fetch or write it again")]
+    #[error("is not a whole zip archive ({reason}); fetch or write it again")]
     Archive {
         /// What the archive's reader said.
         reason: String,

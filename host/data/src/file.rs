@@ -3,12 +3,27 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use tempfile::NamedTempFile;
+
+/// Files in the making, for [`discard_unfinished`].
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes all files that are in the making, for who is about to end the process without ending what it does. What is written to
+/// them afterwards goes nowhere, and finishing them fails.
+pub fn discard_unfinished() {
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in unfinished.drain(..) {
+        // One that has just been finished is there no more.
+        let _ = std::fs::remove_file(path);
+    }
+}
 
 /// A file in the making: written beside its place, and moved there when it is whole.
 #[derive(Debug)]
 pub struct WholeFile {
-    temporary: NamedTempFile,
+    /// None once it is finished.
+    temporary: Option<NamedTempFile>,
     place: PathBuf,
 }
 
@@ -32,18 +47,33 @@ impl WholeFile {
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
         let temporary = builder.tempfile_in(folder(&place))?;
-        Ok(Self { temporary, place })
+        let path = temporary.path().to_owned();
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        unfinished.push(path);
+        drop(unfinished);
+        Ok(Self {
+            temporary: Some(temporary),
+            place,
+        })
+    }
+
+    fn file(&mut self) -> io::Result<&mut NamedTempFile> {
+        let finished = || io::Error::other("the file is finished");
+        self.temporary.as_mut().ok_or_else(finished)
     }
 
     /// Moves the file to its place. When this returns, the file is there whole even if the machine stops.
     ///
     /// # Errors
     /// Where it cannot be written; then what was there before stays.
-    pub fn finish(self) -> io::Result<()> {
-        self.temporary.as_file().sync_all()?;
-        self.temporary
-            .persist(&self.place)
-            .map_err(|error| error.error)?;
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file()?.as_file().sync_all()?;
+        if let Some(temporary) = self.temporary.take() {
+            forget(temporary.path());
+            temporary
+                .persist(&self.place)
+                .map_err(|error| error.error)?;
+        }
         // The name as well.
         #[cfg(unix)]
         File::open(folder(&self.place))?.sync_all()?;
@@ -51,20 +81,34 @@ impl WholeFile {
     }
 }
 
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            forget(temporary.path());
+        }
+    }
+}
+
+/// It is no file in the making any more.
+fn forget(path: &Path) {
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    unfinished.retain(|other| other != path);
+}
+
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.temporary.write(bytes)
+        self.file()?.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.temporary.flush()
+        self.file()?.flush()
     }
 }
 
 /// For archives, whose directory tells where their members lie.
 impl Seek for WholeFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.temporary.seek(to)
+        self.file()?.seek(to)
     }
 }
 
@@ -126,6 +170,30 @@ mod tests {
         write(&path, b"newer").expect("it is written");
         assert_eq!(std::fs::read(&path).expect("a file"), b"newer");
         assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn what_is_in_the_making_can_be_discarded() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        let file = WholeFile::create(&path).expect("it can be written");
+        let temporary = file
+            .temporary
+            .as_ref()
+            .expect("in the making")
+            .path()
+            .to_owned();
+        let listed = || UNFINISHED.lock().expect("no panic").contains(&temporary);
+        assert!(listed() && temporary.exists());
+        drop(file);
+        assert!(!listed() && !temporary.exists());
+        write(&path, b"new").expect("it is written");
+        let unfinished = UNFINISHED.lock().expect("no panic");
+        assert!(
+            !unfinished
+                .iter()
+                .any(|path| path.starts_with(folder.path()))
+        );
     }
 
     #[test]

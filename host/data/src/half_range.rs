@@ -34,13 +34,13 @@ pub struct HalfRange {
     pub saturating_rows: usize,
     /// The largest feature without its sign; 0 without features.
     pub largest_feature: f32,
-    /// Features past [`HalfRange::LARGEST`], which are infinite in half before anything is summed up.
+    /// Features from [`HalfRange::LEAST_INFINITE`] on, which are infinite in half before anything is summed up.
     pub infinite_features: usize,
-    /// Rows whose degree times the largest feature passes [`HalfRange::LARGEST`]: no other row's sum can.
+    /// Rows whose degree times the largest feature reaches [`HalfRange::LEAST_INFINITE`]: no other row's sum can.
     pub rows_at_risk: usize,
     /// Rows at risk that were summed up, those of the largest degree first.
     pub checked_rows: usize,
-    /// Of those, the rows whose sum passes [`HalfRange::LARGEST`] in one feature at least.
+    /// Of those, the rows whose sum reaches [`HalfRange::LEAST_INFINITE`] in one feature at least.
     pub overflowing_rows: usize,
     /// The largest sum of those without its sign.
     pub largest_sum: f32,
@@ -49,6 +49,9 @@ pub struct HalfRange {
 impl HalfRange {
     /// The largest finite half.
     pub const LARGEST: f32 = 65_504.0;
+
+    /// The smallest number that is infinite once it is rounded to half: half way from the largest to what would be the next.
+    pub const LEAST_INFINITE: f32 = 65_520.0;
 
     /// The largest number up to which half holds every whole number: adding 1 to it gives it again.
     pub const LARGEST_COUNT: u32 = 2048;
@@ -87,7 +90,7 @@ impl HalfRange {
         let largest = f64::from(range.largest_feature);
         let mut at_risk: Vec<u32> = (0..)
             .zip(&degrees)
-            .filter(|&(_, &degree)| f64::from(degree) * largest > f64::from(Self::LARGEST))
+            .filter(|&(_, &degree)| f64::from(degree) * largest >= f64::from(Self::LEAST_INFINITE))
             .map(|(vertex, _)| vertex)
             .collect();
         range.rows_at_risk = at_risk.len();
@@ -105,7 +108,10 @@ impl HalfRange {
             .par_iter()
             .map(|&vertex| largest_sum(graph, features, vertex as usize))
             .collect();
-        range.overflowing_rows = sums.iter().filter(|&&sum| sum > Self::LARGEST).count();
+        range.overflowing_rows = sums
+            .iter()
+            .filter(|&&sum| sum >= Self::LEAST_INFINITE)
+            .count();
         range.largest_sum = sums.into_iter().fold(0.0, f32::max);
         range
     }
@@ -127,7 +133,7 @@ impl InfiniteFeatures {
     /// Those of a dataset; `None` where half holds every number.
     pub fn of(features: &Features) -> Option<Self> {
         let stored = features.stored();
-        let is_infinite = |value: &&f32| value.abs() > HalfRange::LARGEST;
+        let is_infinite = |value: &&f32| value.abs() >= HalfRange::LEAST_INFINITE;
         let count = stored.par_iter().filter(is_infinite).count();
         if count == 0 {
             return None;
@@ -214,6 +220,15 @@ mod tests {
             (range.largest_sum - 65_504.0).abs() < 5.0,
             "{}",
             range.largest_sum
+        );
+
+        // What rounds to the largest half is not infinite.
+        let edge = Features::dense(1, vec![65_504.0, 65_519.99, -65_519.99]).unwrap();
+        assert_eq!(InfiniteFeatures::of(&edge), None);
+        let past = Features::dense(1, vec![65_504.0, -65_520.0, 65_519.0]).unwrap();
+        assert_eq!(
+            InfiniteFeatures::of(&past).map(|infinite| infinite.count),
+            Some(1)
         );
 
         let huge = Features::sparse(

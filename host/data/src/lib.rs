@@ -85,6 +85,8 @@ pub use recipe::{Demand, Recipe, RecipeError};
 pub use splits::{SplitRule, Splits};
 pub use synthetic::Synthetic;
 pub use targets::{LabelSets, Targets, Values};
+#[cfg(all(feature = "parquet", feature = "write"))]
+pub use write::parquet::{ParquetColumn, parquet_file};
 #[cfg(feature = "write")]
 pub use write::{SaveGraph, WriteOptions};
 

@@ -232,6 +232,11 @@ impl Parts {
             });
         }
         let (splits, split) = match options.split {
+            _ if self.targets.outputs() == 0 => {
+                let what = "none, so that nothing is split";
+                let none = Preparation::new("labels", what, Origin::File);
+                (Splits::default(), none)
+            }
             None if number < file_splits => {
                 let by = options
                     .split_number

@@ -298,6 +298,18 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
     }
 
+    /// The number of stages.
+    pub fn stages(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// What stage `number`, from 0, gave in the last forward pass, a row for each of its destinations, with bias, ReLU and, in
+    /// training, the next stage's dropout: an embedding of the vertices. `None` where there is no such stage, or it
+    /// [recomputes](Stage::recompute) its output.
+    pub fn activations(&self, number: usize) -> Option<&Matrix<B, E>> {
+        self.steps.get(number)?.output.matrix.as_ref()
+    }
+
     /// The graph and the rows of each stage.
     fn levels<'a>(&self, inputs: Inputs<'a, B, E>) -> Result<Vec<Level<'a, B>>, Error> {
         let graphs = inputs.graphs;

@@ -2,8 +2,8 @@
 //!
 //! A checkpoint is a [safetensors](https://github.com/huggingface/safetensors) file. Its tensors are those of a
 //! [`Snapshot`], in float; under their plain names stand the parameters of the best validation epoch, so that any reader
-//! of the format finds the model. Its metadata has one entry, `halfgnn`: the configuration, as JSON, and a checksum of each
-//! tensor, which is compared when a file is read; files without checksums are read as well. A file is written beside its
+//! of the format finds the model. Its metadata has one entry, `halfgnn`: the configuration, as JSON, with a checksum of each tensor
+//! and one of itself; they are compared when a file is read, and files without them are read as well. A file is written beside its
 //! place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same state gives the
 //! same bytes.
 
@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 const FORMAT: u32 = 1;
 /// The entry of the metadata.
 const ENTRY: &str = "halfgnn";
+/// The last field of that entry's JSON: the checksum of the text without it.
+const SEAL: &str = r#","header_checksum":""#;
 /// No header is longer: the limit of the format.
 const LONGEST_HEADER: u64 = 100_000_000;
 
@@ -61,6 +63,9 @@ pub struct TaskIdentity {
     pub classes: usize,
     /// A hash of labels and splits, in hexadecimal.
     pub labels: String,
+    /// What the classes are called, where the dataset has names of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_names: Option<Vec<String>>,
     /// Whether weights of edges are used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edge_weights: bool,
@@ -88,6 +93,7 @@ impl TaskIdentity {
             classes: dataset.outputs,
             labels: hash(words),
             edge_weights: dataset.edge_weights.is_some(),
+            class_names: dataset.class_names.clone(),
         }
     }
 
@@ -116,12 +122,14 @@ impl TaskIdentity {
                     self.name, other.name
                 ),
             }),
-            None => (self.labels != other.labels).then(|| {
-                format!(
-                    "it was trained on {} with other labels or splits than {} has",
-                    self.name, other.name
-                )
-            }),
+            None => {
+                (self.labels != other.labels || self.class_names != other.class_names).then(|| {
+                    format!(
+                        "it was trained on {} with other labels or splits than {} has",
+                        self.name, other.name
+                    )
+                })
+            }
         }
     }
 }
@@ -158,6 +166,19 @@ struct Header {
     /// By name; files of version 0.1.0's first days have none.
     #[serde(default)]
     checksums: BTreeMap<String, String>,
+}
+
+/// The JSON of a header, with its checksum as the last field.
+fn sealed(text: &str) -> String {
+    let checksum = hash(text.bytes().map(u64::from));
+    let open = text.strip_suffix('}').unwrap_or(text);
+    format!("{open}{SEAL}{checksum}\"}}")
+}
+
+/// Whether a text is what [`sealed`] made of one.
+fn is_sealed(text: &str) -> bool {
+    text.rfind(SEAL)
+        .is_some_and(|at| sealed(&format!("{}}}", &text[..at])) == text)
 }
 
 /// The part of a header that every format has.
@@ -211,6 +232,23 @@ pub enum CheckpointError {
         /// The tensor's name.
         tensor: String,
     },
+    /// What is said of the run is not what was written.
+    #[error(
+        "{}: its header is damaged: its checksum is another than when it was saved; take another copy of the file",
+        shown(path)
+    )]
+    DamagedHeader {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It has no counterpart on the other side.
+    #[error("{}: {reason}", shown(path))]
+    StateDict {
+        /// The file.
+        path: PathBuf,
+        /// What cannot be carried over.
+        reason: String,
+    },
     /// It is one of another run.
     #[error(
         "{}: {}; name the dataset that it was trained on",
@@ -231,6 +269,8 @@ enum Refusal {
     Format(String),
     /// This tensor is not what was written.
     Damaged(String),
+    /// The header is not.
+    DamagedHeader,
 }
 
 impl From<String> for Refusal {
@@ -275,6 +315,7 @@ impl Checkpoint {
         Self::from_bytes(&bytes).map_err(|refusal| match refusal {
             Refusal::Format(reason) => CheckpointError::Format { path, reason },
             Refusal::Damaged(tensor) => CheckpointError::Damaged { path, tensor },
+            Refusal::DamagedHeader => CheckpointError::DamagedHeader { path },
         })
     }
 
@@ -307,7 +348,8 @@ impl Checkpoint {
                 .map(|(name, tensor)| (name.clone(), checksum(tensor)))
                 .collect(),
         };
-        let metadata = HashMap::from([(ENTRY.to_owned(), serde_json::to_string(&header)?)]);
+        let text = sealed(&serde_json::to_string(&header)?);
+        let metadata = HashMap::from([(ENTRY.to_owned(), text)]);
         let bytes = |tensor: &Tensor| -> Vec<u8> {
             tensor.values.iter().flat_map(|v| v.to_le_bytes()).collect()
         };
@@ -335,6 +377,9 @@ impl Checkpoint {
             .as_ref()
             .and_then(|entries| entries.get(ENTRY))
             .ok_or("its metadata has no `halfgnn`, so another program wrote it")?;
+        if text.contains(SEAL) && !is_sealed(text) {
+            return Err(Refusal::DamagedHeader);
+        }
         let header = |error: serde_json::Error| format!("its metadata cannot be read ({error})");
         let any: AnyHeader = serde_json::from_str(text).map_err(header)?;
         if any.format != FORMAT {
@@ -414,7 +459,7 @@ fn tensor(name: &str, view: &TensorView<'_>) -> Result<Tensor, String> {
 }
 
 /// The bytes of a file that begins as a safetensors file does: what is something else is not read whole.
-fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     let failed = |source| CheckpointError::Read {
         path: path.to_owned(),
         source,
@@ -482,6 +527,7 @@ mod tests {
                 features: 2,
                 classes: 2,
                 labels: "00".into(),
+                class_names: None,
                 edge_weights: false,
             },
             model: ModelConfig::gcn(2, 2),
@@ -572,6 +618,30 @@ mod tests {
     }
 
     #[test]
+    fn a_header_that_is_not_what_was_written_is_told() {
+        let whole = checkpoint().to_bytes().expect("it is written");
+        let find = |what: &[u8]| whole.windows(what.len()).position(|window| window == what);
+        let at = find(b"1024.0").expect("the loss scale");
+        let mut changed = whole.clone();
+        changed[at] = b'7';
+        assert_eq!(
+            Checkpoint::from_bytes(&changed),
+            Err(Refusal::DamagedHeader)
+        );
+        // A file from before there were checksums of headers.
+        let text = sealed(r#"{"a":1}"#);
+        assert!(is_sealed(&text) && !is_sealed(r#"{"a":1}"#));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.safetensors");
+        std::fs::write(&path, changed).expect("room");
+        let error = Checkpoint::open(&path).expect_err("damaged").to_string();
+        assert!(
+            error.contains("x.safetensors: its header is damaged"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn divisors_that_cannot_be_are_refused() {
         for divisors in [vec![1.0], vec![1.0, 0.0], vec![-1.0, 1.0]] {
             let mut written = checkpoint();
@@ -655,6 +725,7 @@ mod tests {
         );
         let relabelled = TaskIdentity {
             labels: "01".into(),
+            class_names: None,
             ..task.clone()
         };
         assert!(

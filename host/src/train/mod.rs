@@ -14,6 +14,8 @@ mod precision;
 mod progress;
 mod recorded;
 mod snapshot;
+#[cfg(feature = "checkpoints")]
+pub mod state_dict;
 mod summary;
 mod trainer;
 

@@ -14,6 +14,21 @@ pub(crate) fn npz(bytes: &[u8]) -> Answer {
     }
 }
 
+/// PyG's arrays in an archive, as the other.
+pub(crate) fn pyg(bytes: &[u8]) -> Answer {
+    npz(bytes)
+}
+
+/// A file of torch's: as it is, and with checksums that fit.
+pub(crate) fn torch(bytes: &[u8]) -> Answer {
+    let answer = open(bytes, ".pt");
+    let mut mended = bytes.to_vec();
+    match mend_checksums(&mut mended) {
+        true => open(&mended, ".pt"),
+        false => answer,
+    }
+}
+
 /// Puts the checksums of an archive's uncompressed members right, in the members' headers and in the directory: whether
 /// any was wrong.
 pub(crate) fn mend_checksums(zip: &mut [u8]) -> bool {
@@ -68,7 +83,7 @@ fn open(bytes: &[u8], suffix: &str) -> Answer {
         .expect("room for a temporary file");
     file.write_all(bytes).expect("room for the input");
     match Dataset::open(file.path()) {
-        Ok(data) => Answer::Accepted(format!("{} classes", data.classes.min(3))),
+        Ok(data) => Answer::Accepted(format!("{} classes", data.outputs.min(3))),
         Err(error) => Answer::Refused(kind_of(&error)),
     }
 }

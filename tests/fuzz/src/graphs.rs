@@ -79,6 +79,21 @@ pub(crate) fn ogb(bytes: &[u8]) -> Answer {
     in_place_of_each(bytes, &files)
 }
 
+/// Tables of vertices and of edges: the bytes in the place of each.
+pub(crate) fn tables(bytes: &[u8]) -> Answer {
+    let files: [(String, &[u8]); 2] = [
+        (
+            "nodes.csv".into(),
+            include_bytes!("../corpus/tables/nodes.csv"),
+        ),
+        (
+            "edges.csv".into(),
+            include_bytes!("../corpus/tables/edges.csv"),
+        ),
+    ];
+    in_place_of_each(bytes, &files)
+}
+
 /// DGL's Reddit: the bytes, with checksums that fit, in the place of each file.
 pub(crate) fn reddit(bytes: &[u8]) -> Answer {
     let mut mended = bytes.to_vec();

@@ -66,6 +66,9 @@ fn mutated_archives_are_refused_or_read() {
 #[test]
 fn mutated_files_are_refused_or_read() {
     for (name, executions) in [
+        ("pyg", 4000),
+        ("torch", 4000),
+        ("tables", 1500),
         ("edge-list", 6000),
         ("matrix-market", 6000),
         ("scipy", 4000),

@@ -19,6 +19,7 @@ use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use halfgnn::with_element;
 use halfgnn::{Error, ops};
 use serde::Serialize;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -312,11 +313,11 @@ struct Told {
 
 impl Told {
     fn say(&self, line: &str) {
-        if self.json.is_stdout() {
-            eprintln!("{line}");
-        } else {
-            println!("{line}");
-        }
+        // A reader who leaves (`| head`) is no failure.
+        let _ = match self.json.is_stdout() {
+            true => writeln!(io::stderr(), "{line}"),
+            false => writeln!(io::stdout(), "{line}"),
+        };
     }
 
     fn write<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {

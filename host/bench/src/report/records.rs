@@ -266,14 +266,32 @@ impl Records {
         let input = |reason: String| Failure::Input(format!("{name}{reason}"));
         let mut place = self.begin(Source::default(), name);
         let mut events = 0;
-        for (index, line) in lines.lines().enumerate() {
+        let mut lines = lines;
+        let (mut line, mut index) = (Vec::new(), 0);
+        loop {
+            line.clear();
             let at = |reason: String| input(format!(", line {}: {reason}", index + 1));
-            let line = line.map_err(|error| at(error.to_string()))?;
-            if line.trim().is_empty() {
+            let read = lines.read_until(b'\n', &mut line);
+            if read.map_err(|error| at(error.to_string()))? == 0 {
+                break;
+            }
+            index += 1;
+            let at = |reason: String| input(format!(", line {index}: {reason}"));
+            let is_whole = line.ends_with(b"\n");
+            if line.trim_ascii().is_empty() {
                 continue;
             }
-            let event: Value = serde_json::from_str(&line)
-                .map_err(|error| at(format!("no JSON ({error}); give what --json wrote")))?;
+            let event: Value = match serde_json::from_slice(&line) {
+                Ok(event) => event,
+                // A command that was killed, or is still writing.
+                Err(_) if !is_whole && events > 0 => {
+                    tracing::warn!(
+                        "{name}, line {index}: it is cut, and left out; the lines before are taken"
+                    );
+                    break;
+                }
+                Err(error) => return Err(at(format!("no JSON ({error}); give what --json wrote"))),
+            };
             if !event.is_object() {
                 return Err(at("no JSON object; give what --json wrote".into()));
             }
@@ -443,6 +461,21 @@ mod tests {
         assert_eq!(train.memory_ratios()["pyg"], 2.0);
         assert_eq!((train.against.len(), train.gib), (1, Some(0.5)));
         assert_eq!(records.unknown, 1);
+    }
+
+    #[test]
+    fn a_last_line_that_is_cut_is_left_out() {
+        let whole = "{\"event\":\"spmm\",\"graph\":\"a\",\"ms\":2.0}\n";
+        let cut = format!("{whole}{}", &whole[..20]);
+        assert_eq!(read(&cut).unwrap().timings.len(), 1);
+        // Letters may be cut as well.
+        let letter = [whole.as_bytes(), b"{\"event\":\"\xc3"].concat();
+        let mut records = Records::default();
+        records.read_lines(&letter[..], "x").unwrap();
+        assert_eq!(records.timings.len(), 1);
+        let inside = format!("{}\n{whole}", &whole[..20]);
+        assert!(read(&inside).unwrap_err().contains("line 1: no JSON"));
+        assert!(read(&whole[..20]).unwrap_err().contains("line 1: no JSON"));
     }
 
     #[test]

@@ -226,7 +226,7 @@ mod tests {
             (
                 "format",
                 Some(word("|S3", b"cs")),
-                "is not a whole .npz archive (format: ",
+                "is not a whole zip archive (format: ",
             ),
             (
                 "format",

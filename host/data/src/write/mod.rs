@@ -2,6 +2,8 @@
 
 mod arrays;
 mod lines;
+#[cfg(feature = "parquet")]
+pub(super) mod parquet;
 #[cfg(test)]
 mod tests;
 

@@ -327,7 +327,7 @@ fn a_file_that_is_not_there_or_is_something_else() {
             "is an edge list (.txt, .txt.gz): a graph without features and labels; a dataset to train on is one of: a gnn-"
         )
     );
-    assert!(refusal(open_bytes(b"PK\x03\x04")).starts_with("is not a whole .npz archive ("));
+    assert!(refusal(open_bytes(b"PK\x03\x04")).starts_with("is not a whole zip archive ("));
     assert!(
         refusal(open_bytes(&archive(&[], true)))
             .contains("has no array adj_shape; it has no array at all")
@@ -601,7 +601,7 @@ fn bytes_that_were_changed_are_noticed() {
     file[header + "labels.npy".len() + 128] ^= 1;
     let message = refusal(open_bytes(&file));
     assert!(
-        message.starts_with("is not a whole .npz archive (labels: "),
+        message.starts_with("is not a whole zip archive (labels: "),
         "{message}"
     );
 }

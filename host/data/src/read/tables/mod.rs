@@ -79,6 +79,7 @@ fn is_parquet(path: &Path) -> bool {
 }
 
 /// A cell of a table.
+#[cfg_attr(not(feature = "parquet"), allow(dead_code))] // texts have texts only
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cell<'a> {
     Empty,

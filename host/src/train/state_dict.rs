@@ -1,0 +1,161 @@
+//! Models from and for other frameworks: the names and shapes of the `state_dict` of PyG's and DGL's convolutions, in a
+//! safetensors file, as `safetensors.torch.save_file(model.state_dict(), file)` writes it.
+//!
+//! Layer `N` of a file has the prefix `convs.N.` (PyG's `GCN`, `GraphSAGE`, `GAT` and models made like them) or `layers.N.` (DGL). Of
+//! a file that is read any prefixes will do, `conv1.` and `conv2.` for one: their last numbers order them. Weights of `Linear` are
+//! outputs × inputs there and inputs × outputs here.
+//!
+//! | here, `layers.N.` | PyG | DGL |
+//! |---|---|---|
+//! | GCN `weight`, `bias` | `GCNConv`: `lin.weight`, `bias` | `GraphConv`: `weight` (inputs × outputs), `bias` |
+//! | GraphSAGE `self.weight`, `neighbours.weight`, `bias` | `SAGEConv`: `lin_r.weight`, `lin_l.weight`, `lin_l.bias` | `SAGEConv('mean')`: `fc_self.weight`, `fc_neigh.weight`, `fc_self.bias` |
+//! | GAT `weight`, `attention` (destination, source), `bias` | `GATConv`: `lin.weight`, `att_dst`, `att_src`, `bias` | `GATConv`: `fc.weight`, `attn_r`, `attn_l`, `bias` (of each head, also in the last layer) |
+//! | GIN `mlp.0.weight`, `norm.weight`, `norm.bias`, `norm.running`, `mlp.1.weight`, `bias`, `epsilon` | `GINConv(Sequential(Linear, BatchNorm1d, ReLU, Linear))`: `nn.0.weight`, `nn.1.weight`, `nn.1.bias`, `nn.1.running_mean` and `nn.1.running_var`, `nn.3.weight`, `nn.3.bias`, `eps` | `GINConv` with the same: `apply_func.…`, `eps` |
+//!
+//! What the other side has no place for is folded into what it has, where that changes no logit: divisors of features and GIN's λ
+//! into the first map, the bias of GIN's first map into the running mean. What cannot be is refused.
+
+mod read;
+mod write;
+
+use super::checkpoint::{Checkpoint, CheckpointError};
+use crate::file;
+use crate::message::shortened;
+use crate::tensor::Precision;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Whose names a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framework {
+    /// PyTorch Geometric.
+    Pyg,
+    /// Deep Graph Library.
+    Dgl,
+}
+
+impl Framework {
+    /// What stands before the number of a layer.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Pyg => "convs",
+            Self::Dgl => "layers",
+        }
+    }
+
+    /// Where GIN's map is.
+    const fn mlp(self) -> &'static str {
+        match self {
+            Self::Pyg => "nn",
+            Self::Dgl => "apply_func",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pyg => "PyG",
+            Self::Dgl => "DGL",
+        }
+    }
+}
+
+/// A tensor of a `state_dict`, in C's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateTensor {
+    /// Its sides.
+    pub shape: Vec<usize>,
+    /// Its values.
+    pub values: Vec<f32>,
+}
+
+/// Tensors of a `state_dict`, by name.
+pub type StateDict = BTreeMap<String, StateTensor>;
+
+/// Why a model cannot be carried over.
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[error("{}", shortened(.0))]
+pub struct StateDictError(String);
+
+fn refuse<T>(reason: impl Into<String>) -> Result<T, StateDictError> {
+    Err(StateDictError(reason.into()))
+}
+
+/// How a model of another framework is to be taken.
+#[derive(Clone, Copy, Debug)]
+pub struct ImportOptions {
+    /// Whose names the file has.
+    pub from: Framework,
+    /// Precision of state tensors.
+    pub precision: Precision,
+    /// Whether the model was trained on weights of edges.
+    pub edge_weights: bool,
+}
+
+impl Checkpoint {
+    /// The model's parameters under the names of a framework, and what its user should know beside them.
+    ///
+    /// # Errors
+    /// What the framework's layers cannot do.
+    pub fn state_dict(&self, to: Framework) -> Result<(StateDict, Vec<String>), StateDictError> {
+        write::state_dict(self, to)
+    }
+
+    /// A model of another framework's parameters, to predict with: a checkpoint of a run that has trained nothing.
+    ///
+    /// # Errors
+    /// What the layers here cannot do, by the name of the tensor that says so.
+    pub fn from_state_dict(
+        tensors: &StateDict,
+        options: &ImportOptions,
+    ) -> Result<Self, StateDictError> {
+        read::checkpoint(tensors, options)
+    }
+
+    /// Writes [`Checkpoint::state_dict`] to a safetensors file, and returns what its user should know.
+    ///
+    /// # Errors
+    /// [`CheckpointError::StateDict`] and [`CheckpointError::Write`].
+    pub fn export(&self, to: Framework, path: &Path) -> Result<Vec<String>, CheckpointError> {
+        let (tensors, notes) = self.state_dict(to).map_err(|error| at(path, error))?;
+        write::bytes(&tensors)
+            .and_then(|bytes| file::write(path, &bytes))
+            .map_err(|source| CheckpointError::Write {
+                path: path.to_owned(),
+                source,
+            })?;
+        Ok(notes)
+    }
+
+    /// Reads a safetensors file of another framework's `state_dict`, as [`Checkpoint::from_state_dict`].
+    ///
+    /// # Errors
+    /// [`CheckpointError::Read`], [`CheckpointError::Format`] and [`CheckpointError::StateDict`].
+    pub fn import(path: &Path, options: &ImportOptions) -> Result<Self, CheckpointError> {
+        let bytes = super::checkpoint::read(path)?;
+        read::tensors(&bytes)
+            .and_then(|tensors| Self::from_state_dict(&tensors, options))
+            .map_err(|error| at(path, error))
+    }
+}
+
+fn at(path: &Path, error: StateDictError) -> CheckpointError {
+    CheckpointError::StateDict {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+/// A matrix of `rows` rows, turned.
+fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
+    let columns = values.len() / rows.max(1);
+    let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
+    places.map(|place| values[place]).collect()
+}
+
+/// The columns of a head, padded, in a precision: see [`crate::nn::Gat`].
+fn padded(precision: Precision, columns: usize) -> usize {
+    columns.next_multiple_of(match precision {
+        Precision::Float => 4,
+        _ => 8,
+    })
+}

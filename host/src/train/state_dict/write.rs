@@ -1,0 +1,278 @@
+//! A model under another framework's names.
+
+use super::{Framework, StateDict, StateDictError, StateTensor, padded, refuse, transposed};
+use crate::nn::{Aggregate, ConvolutionConfig, Gat, Gin, Norm, Statistics};
+use crate::train::{Checkpoint, Tensor};
+use safetensors::tensor::{Dtype, TensorView};
+use std::io;
+
+/// The parameters of one layer, and where they go.
+struct Layer<'a> {
+    checkpoint: &'a Checkpoint,
+    number: usize,
+    to: Framework,
+    out: &'a mut StateDict,
+}
+
+impl Layer<'_> {
+    /// A matrix or a vector of this layer.
+    fn get(&self, name: &str) -> Result<&Tensor, StateDictError> {
+        let name = format!("layers.{}.{name}", self.number);
+        match self.checkpoint.snapshot.tensors.get(&name) {
+            Some(tensor) => Ok(tensor),
+            None => refuse(format!(
+                "the checkpoint has no tensor `{name}`, so it is of another model"
+            )),
+        }
+    }
+
+    fn put(&mut self, name: &str, shape: &[usize], values: Vec<f32>) {
+        let name = format!("{}.{}.{name}", self.to.prefix(), self.number);
+        let shape = shape.to_vec();
+        self.out.insert(name, StateTensor { shape, values });
+    }
+
+    /// The first map of the layer, inputs × outputs; the first layer's divides the features as the model wants them.
+    fn weight(&self, name: &str) -> Result<Tensor, StateDictError> {
+        let mut weight = self.get(name)?.clone();
+        if let (0, Some(divisors)) = (self.number, &self.checkpoint.feature_divisors) {
+            let columns = weight.columns.max(1);
+            for (row, divisor) in weight.values.chunks_exact_mut(columns).zip(divisors) {
+                row.iter_mut().for_each(|value| *value /= divisor);
+            }
+        }
+        Ok(weight)
+    }
+
+    /// A weight as `Linear` has it, outputs × inputs.
+    fn linear(&mut self, name: &str, weight: &Tensor) {
+        let values = transposed(&weight.values, weight.rows);
+        self.put(name, &[weight.columns, weight.rows], values);
+    }
+
+    fn vector(&mut self, name: &str, values: &[f32]) {
+        self.put(name, &[values.len()], values.to_vec());
+    }
+
+    fn gcn(&mut self) -> Result<(), StateDictError> {
+        let weight = self.weight("weight")?;
+        match self.to {
+            Framework::Pyg => self.linear("lin.weight", &weight),
+            Framework::Dgl => {
+                let shape = [weight.rows, weight.columns];
+                self.put("weight", &shape, weight.values);
+            }
+        }
+        let bias = self.get("bias")?.values.clone();
+        self.vector("bias", &bias);
+        Ok(())
+    }
+
+    fn sage(&mut self) -> Result<(), StateDictError> {
+        let (itself, neighbours) = (
+            self.weight("self.weight")?,
+            self.weight("neighbours.weight")?,
+        );
+        let bias = self.get("bias")?.values.clone();
+        let [own, heard, shift] = match self.to {
+            Framework::Pyg => ["lin_r.weight", "lin_l.weight", "lin_l.bias"],
+            Framework::Dgl => ["fc_self.weight", "fc_neigh.weight", "fc_self.bias"],
+        };
+        self.linear(own, &itself);
+        self.linear(heard, &neighbours);
+        self.vector(shift, &bias);
+        Ok(())
+    }
+
+    fn gat(&mut self, gat: &Gat) -> Result<(), StateDictError> {
+        let (mut weight, vectors) = (self.weight("weight")?, self.get("attention")?.clone());
+        let bias = self.get("bias")?.values.clone();
+        let heads = gat.heads;
+        let is_last = self.number + 1 == self.checkpoint.model.layers;
+        let head = match is_last {
+            true => self.checkpoint.model.classes,
+            false => self.checkpoint.model.hidden / heads,
+        };
+        let width = match heads {
+            1 => head,
+            heads => heads * padded(self.checkpoint.precision, head),
+        };
+        if (weight.columns, vectors.columns, vectors.rows) != (width, width, 2) {
+            return refuse(format!(
+                "layer {} is not as wide as its heads are",
+                self.number
+            ));
+        }
+        let whole = |values: &[f32]| -> Vec<f32> {
+            let heads = values.chunks_exact(width / heads);
+            heads.flat_map(|padded| padded[..head].to_vec()).collect()
+        };
+        weight.values = whole(&weight.values);
+        weight.columns = heads * head;
+        let (destination, source) = vectors.values.split_at(width);
+        let (names, linear) = match self.to {
+            Framework::Pyg => (["att_dst", "att_src"], "lin.weight"),
+            Framework::Dgl => (["attn_r", "attn_l"], "fc.weight"),
+        };
+        self.linear(linear, &weight);
+        for (name, vector) in names.into_iter().zip([destination, source]) {
+            self.put(name, &[1, heads, head], whole(vector));
+        }
+        // The mean of heads, each of which has the bias, has it as well.
+        let bias = match (self.to, is_last) {
+            (Framework::Dgl, true) => bias.repeat(heads),
+            _ => bias,
+        };
+        self.vector("bias", &bias);
+        Ok(())
+    }
+
+    fn gin(&mut self, gin: &Gin) -> Result<(), StateDictError> {
+        let mut first = self.weight("mlp.0.weight")?;
+        // (1 + ε) · x + λ · n is λ times (1 + ε) / λ · x + n, and the map after it is linear.
+        first
+            .values
+            .iter_mut()
+            .for_each(|value| *value *= gin.lambda);
+        let epsilon = match gin.learn_epsilon {
+            true => self.get("epsilon")?.values.first().copied().unwrap_or(0.0),
+            false => gin.epsilon,
+        };
+        let second = self.get("mlp.1.weight")?.clone();
+        let [scale, shift, bias] =
+            ["norm.weight", "norm.bias", "bias"].map(|name| self.get(name).cloned());
+        let (scale, shift, bias) = (scale?, shift?, bias?);
+        let running = self.get("norm.running")?.clone();
+        let mlp = self.to.mlp();
+        let hidden = first.columns;
+        let folded = match gin.lambda {
+            1.0 => epsilon,
+            lambda => (1.0 + epsilon) / lambda - 1.0,
+        };
+        self.vector("eps", &[folded]);
+        self.linear(&format!("{mlp}.0.weight"), &first);
+        self.vector(&format!("{mlp}.0.bias"), &vec![0.0; hidden]);
+        self.vector(&format!("{mlp}.1.weight"), &scale.values);
+        self.vector(&format!("{mlp}.1.bias"), &shift.values);
+        if gin.statistics == Statistics::Running {
+            let (mean, variance) = running.values.split_at(hidden.min(running.values.len()));
+            self.vector(&format!("{mlp}.1.running_mean"), mean);
+            self.vector(&format!("{mlp}.1.running_var"), variance);
+        }
+        self.linear(&format!("{mlp}.3.weight"), &second);
+        self.vector(&format!("{mlp}.3.bias"), &bias.values);
+        Ok(())
+    }
+}
+
+/// All layers, and what whoever loads them should know.
+pub(super) fn state_dict(
+    checkpoint: &Checkpoint,
+    to: Framework,
+) -> Result<(StateDict, Vec<String>), StateDictError> {
+    let model = &checkpoint.model;
+    if model.residual {
+        return refuse(
+            "its layers are residual, which the other's convolutions are not; train without --residual",
+        );
+    }
+    let (name, mut notes) = (to.name(), Vec::new());
+    match &model.convolution {
+        ConvolutionConfig::Gcn(gcn) => match (to, gcn.norm) {
+            (Framework::Pyg, Norm::Both) => notes.push(
+                "GCNConv divides by in-degrees on both sides, which is the same on graphs that are symmetric".into(),
+            ),
+            (Framework::Pyg, _) => {
+                return refuse(
+                    "its degree norm is not GCNConv's, which is `both`; train with --norm both, or export to dgl",
+                );
+            }
+            (Framework::Dgl, norm) => {
+                let norm = format!("{norm:?}").to_lowercase();
+                notes.push(format!(
+                    "GraphConv(…, norm='{norm}') on dgl.add_self_loop(graph)"
+                ));
+            }
+        },
+        ConvolutionConfig::Sage(_) => {}
+        ConvolutionConfig::Gat(gat) => {
+            if to == Framework::Dgl {
+                notes.push("GATConv on dgl.add_self_loop(graph); the last layer's output is the mean over heads".into());
+            }
+            if gat.slope != 0.2 {
+                notes.push(format!("GATConv(…, negative_slope={})", gat.slope));
+            }
+        }
+        ConvolutionConfig::Gin(gin) => {
+            if gin.lambda == 0.0 {
+                return refuse(
+                    "its λ is 0, so that it hears nothing, and GINConv always hears its neighbours",
+                );
+            }
+            let aggregate = match gin.aggregate {
+                Aggregate::Mean => "mean",
+                Aggregate::Sum => "sum",
+            };
+            match (gin.statistics, gin.lambda) {
+                (Statistics::Batch, _) => notes.push(
+                    "BatchNorm1d(…, track_running_stats=False): the model evaluates with the statistics of all vertices".into(),
+                ),
+                (Statistics::Running, 1.0) if gin.aggregate == Aggregate::Sum => notes.push(
+                    "running statistics are right if no vertex of the training graph had more than 1,023 neighbours".into(),
+                ),
+                // What is normalised is the sum times λ on both sides, for λ is in the first map.
+                _ => {}
+            }
+            let option = match to {
+                Framework::Pyg => format!("GINConv(…, aggr='{aggregate}')"),
+                Framework::Dgl => format!("GINConv(…, aggregator_type='{aggregate}')"),
+            };
+            notes.push(format!(
+                "{option} with Sequential(Linear, BatchNorm1d, ReLU, Linear)"
+            ));
+        }
+        other => {
+            let kind = other.name().to_uppercase();
+            return refuse(format!(
+                "{name} has no convolution that {kind}'s layers would be; gcn, sage, gin and gat have one"
+            ));
+        }
+    }
+    let mut out = StateDict::new();
+    for number in 0..model.layers {
+        let mut layer = Layer {
+            checkpoint,
+            number,
+            to,
+            out: &mut out,
+        };
+        match &model.convolution {
+            ConvolutionConfig::Gcn(_) => layer.gcn()?,
+            ConvolutionConfig::Sage(_) => layer.sage()?,
+            ConvolutionConfig::Gat(gat) => layer.gat(gat)?,
+            ConvolutionConfig::Gin(gin) => layer.gin(gin)?,
+            _ => {}
+        }
+    }
+    if checkpoint.feature_divisors.is_some() {
+        notes.push("columns of features are divided in the first layer's weights, so that it takes them as they are".into());
+    }
+    Ok((out, notes))
+}
+
+/// A safetensors file of them.
+pub(super) fn bytes(tensors: &StateDict) -> io::Result<Vec<u8>> {
+    let bytes = |tensor: &StateTensor| -> Vec<u8> {
+        tensor.values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    };
+    let tensors: Vec<_> = tensors
+        .iter()
+        .map(|(name, tensor)| (name, tensor.shape.clone(), bytes(tensor)))
+        .collect();
+    let views = tensors
+        .iter()
+        .map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
+        .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()
+        .map_err(io::Error::other)?;
+    safetensors::serialize(views, None).map_err(io::Error::other)
+}

@@ -1,0 +1,366 @@
+//! Models of PyTorch Geometric's, read here: the logits are PyG's, and what is written is what was read. Of DGL, which has no
+//! release for the torch that made these files, the names and shapes of its sources, version 2.1.
+//!
+//! ```python
+//! torch.manual_seed(0)
+//! ei = to_undirected(torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2, 5], [1, 2, 0, 4, 3, 0, 3, 5, 1]]))
+//! x = (torch.arange(30) % 7).float().reshape(6, 5) / 4 - 0.5
+//! mlp = lambda i, o: Sequential(Linear(i, 8), BatchNorm1d(8), ReLU(), Linear(8, o))
+//! class Gin(Module):
+//!     def __init__(self):
+//!         super().__init__()
+//!         self.convs = ModuleList([GINConv(mlp(5, 8), train_eps=True), GINConv(mlp(8, 3), train_eps=True)])
+//!     def forward(self, x, ei):
+//!         return self.convs[1](self.convs[0](x, ei).relu(), ei)
+//! models = {'gcn': GCN(5, 8, 2, 3), 'sage': GraphSAGE(5, 8, 2, 3), 'gat': GAT(5, 16, 2, 3, heads=2), 'gin': Gin()}
+//! for name, m in models.items():
+//!     for p in m.parameters(): p.data.copy_(torch.randn_like(p) * 0.5)
+//!     for b in m.buffers():
+//!         if b.dtype == torch.float32: b.copy_(torch.rand_like(b) + 0.5)
+//!     print(name, m.eval()(x, ei))
+//!     save_file(m.state_dict(), f'pyg-{name}.safetensors')
+//! ```
+
+use halfgnn::backend::MemoryKind;
+use halfgnn::backend::cpu::Cpu;
+use halfgnn::graph::Graph;
+use halfgnn::nn::{Inputs, Mode, Model, Network, Propagation};
+use halfgnn::tensor::{Matrix, Precision};
+use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
+use halfgnn::train::{Checkpoint, load_weights};
+use std::path::{Path, PathBuf};
+
+const GCN: [f32; 18] = [
+    0.04937366, -0.7413592, 1.676258, 0.05929068, -0.6169484, 1.7246, 0.05929068, -0.6169484,
+    1.7246, 0.08653358, -0.8359803, 1.301078, 0.1048474, -0.8449078, 1.179479, 0.05929068,
+    -0.6169484, 1.7246,
+];
+const SAGE: [f32; 18] = [
+    2.024007,
+    0.1989521,
+    -0.2269427,
+    1.339731,
+    0.0360469,
+    -1.117989,
+    2.105925,
+    -0.1577848,
+    -1.36709,
+    0.8030461,
+    0.2998595,
+    -0.8272687,
+    4.78827,
+    -0.2273402,
+    -2.304469,
+    0.8818832,
+    -0.06890064,
+    -1.237306,
+];
+const GAT: [f32; 18] = [
+    -0.5409526,
+    1.481859,
+    0.2302015,
+    -0.4748883,
+    1.431171,
+    0.3868629,
+    -0.4748883,
+    1.431171,
+    0.3868629,
+    -0.6687588,
+    1.577407,
+    -0.07490291,
+    -0.7849886,
+    1.620394,
+    -0.3311845,
+    -0.4748883,
+    1.431171,
+    0.3868629,
+];
+const GIN: [f32; 18] = [
+    2.086216,
+    -0.6423203,
+    -0.6253718,
+    1.982163,
+    -0.4728667,
+    -0.8209802,
+    1.926513,
+    -0.5047215,
+    -0.8176445,
+    1.304525,
+    -1.996547,
+    -0.06219232,
+    1.253126,
+    -2.583565,
+    -0.03204888,
+    1.966269,
+    -0.4807793,
+    -0.8193663,
+];
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/pyg-{name}.safetensors"))
+}
+
+fn options(from: Framework, precision: Precision) -> ImportOptions {
+    ImportOptions {
+        from,
+        precision,
+        edge_weights: false,
+    }
+}
+
+fn logits(checkpoint: &Checkpoint, divide: Option<&[f32]>) -> Vec<f32> {
+    let backend = Cpu::new();
+    let sources = [0, 1, 2, 3, 4, 5, 0, 2, 5];
+    let targets = [1, 2, 0, 4, 3, 0, 3, 5, 1];
+    let graph = Graph::from_edges(6, &targets, &sources).expect("a legal graph");
+    let graph = graph.to_undirected().expect("a legal graph");
+    let mut x: Vec<f32> = (0..30).map(|k| (k % 7) as f32 / 4.0 - 0.5).collect();
+    for (place, value) in x.iter_mut().enumerate() {
+        *value /= divide.map_or(1.0, |divisors| divisors[place % 5]);
+    }
+    let features = Matrix::<_, f32>::from_f32(&backend, 6, 5, &x, MemoryKind::Features);
+    let graph = checkpoint.model.prepare(&graph).expect("self-loops");
+    let norm = checkpoint.model.norm();
+    let propagation = Propagation::of_graph::<f32>(&backend, &graph, None, norm);
+    let mut model = Network::<_, f32>::new(&backend, &checkpoint.model, 0).expect("a model");
+    load_weights(&backend, &mut model, &checkpoint.snapshot.tensors).expect("its weights");
+    let inputs = Inputs {
+        backend: &backend,
+        graphs: &[propagation.expect("a graph")],
+        features: &features.expect("features"),
+    };
+    model
+        .forward(inputs, Mode::Evaluate)
+        .expect("a forward pass");
+    model.logits().to_f32(&backend).expect("logits")
+}
+
+fn assert_near(found: &[f32], expected: &[f32], what: &str) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(
+            (found - expected).abs() < 1e-5 * expected.abs().max(1.0),
+            "{what}: {found}, not {expected}"
+        );
+    }
+}
+
+#[test]
+fn logits_are_those_of_pyg() {
+    for (name, expected) in [("gcn", GCN), ("sage", SAGE), ("gat", GAT), ("gin", GIN)] {
+        let read = Checkpoint::import(&file(name), &options(Framework::Pyg, Precision::Float));
+        let read = read.unwrap_or_else(|error| panic!("{error}"));
+        assert_near(&logits(&read, None), &expected, name);
+    }
+}
+
+#[test]
+fn what_is_written_is_what_was_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["gcn", "sage", "gat", "gin"] {
+        for precision in [Precision::Float, Precision::Half] {
+            let read =
+                Checkpoint::import(&file(name), &options(Framework::Pyg, precision)).expect(name);
+            let (tensors, _) = read.state_dict(Framework::Pyg).expect(name);
+            let bytes = std::fs::read(file(name)).expect("a file");
+            let original = safetensors::SafeTensors::deserialize(&bytes).expect("tensors");
+            let names: Vec<_> = original
+                .names()
+                .into_iter()
+                .filter(|name| !name.ends_with("tracked"))
+                .collect();
+            assert_eq!(tensors.len(), names.len(), "{name}");
+            for tensor in names {
+                let (ours, theirs) = (
+                    &tensors[tensor],
+                    original.tensor(tensor).expect("it is there"),
+                );
+                assert_eq!(ours.shape, theirs.shape(), "{tensor}");
+                // GIN's first bias is in the running mean.
+                if name != "gin"
+                    || !["nn.0.bias", "running_mean"]
+                        .iter()
+                        .any(|end| tensor.ends_with(end))
+                {
+                    let bytes: Vec<u8> = ours
+                        .values
+                        .iter()
+                        .flat_map(|value| value.to_le_bytes())
+                        .collect();
+                    assert_eq!(bytes, theirs.data(), "{tensor}");
+                }
+            }
+            // Through DGL's names and a file to the same model.
+            let path = folder.path().join("model.safetensors");
+            read.export(Framework::Dgl, &path).expect(name);
+            let again = Checkpoint::import(&path, &options(Framework::Dgl, precision)).expect(name);
+            assert_eq!(again.snapshot.tensors, read.snapshot.tensors, "{name}");
+            assert_eq!(again.model, read.model, "{name}");
+        }
+    }
+}
+
+#[test]
+fn dgls_names_and_shapes_are_those_of_its_sources() {
+    let names = |name: &str| {
+        let read = Checkpoint::import(&file(name), &options(Framework::Pyg, Precision::Float))
+            .expect(name);
+        let (tensors, _) = read.state_dict(Framework::Dgl).expect(name);
+        let of_last = tensors
+            .into_iter()
+            .filter(|(name, _)| name.starts_with("layers.1."));
+        of_last
+            .map(|(name, tensor)| (name[9..].to_owned(), tensor.shape))
+            .collect::<Vec<_>>()
+    };
+    let expected = |of: &[(&str, &[usize])]| {
+        of.iter()
+            .map(|(name, shape)| (name.to_string(), shape.to_vec()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names("gcn"),
+        expected(&[("bias", &[3]), ("weight", &[8, 3])])
+    );
+    assert_eq!(
+        names("sage"),
+        expected(&[
+            ("fc_neigh.weight", &[3, 8]),
+            ("fc_self.bias", &[3]),
+            ("fc_self.weight", &[3, 8])
+        ])
+    );
+    assert_eq!(
+        names("gat"),
+        expected(&[
+            ("attn_l", &[1, 2, 3]),
+            ("attn_r", &[1, 2, 3]),
+            ("bias", &[6]),
+            ("fc.weight", &[6, 16])
+        ])
+    );
+}
+
+#[test]
+fn what_has_no_place_is_folded_into_what_has() {
+    // Divisors of features go into the first map, λ and ε into it as well.
+    let divisors = [2.0, 0.5, 4.0, 1.0, 3.0];
+    for (name, expected) in [("gcn", GCN), ("sage", SAGE), ("gat", GAT), ("gin", GIN)] {
+        let mut read = Checkpoint::import(&file(name), &options(Framework::Pyg, Precision::Float))
+            .expect(name);
+        let scaled = logits(&read, Some(&divisors));
+        read.feature_divisors = Some(divisors.to_vec());
+        let (tensors, notes) = read.state_dict(Framework::Pyg).expect(name);
+        assert!(
+            notes
+                .iter()
+                .any(|note| note.contains("columns of features are divided"))
+        );
+        let folded =
+            Checkpoint::from_state_dict(&tensors, &options(Framework::Pyg, Precision::Float))
+                .expect(name);
+        assert_near(&logits(&folded, None), &scaled, name);
+        assert!(
+            scaled
+                .iter()
+                .zip(&expected)
+                .any(|(a, b)| (a - b).abs() > 1e-3)
+        );
+    }
+    let mut gin =
+        Checkpoint::import(&file("gin"), &options(Framework::Pyg, Precision::Float)).expect("gin");
+    let halfgnn::nn::ConvolutionConfig::Gin(config) = &mut gin.model.convolution else {
+        panic!("a GIN")
+    };
+    config.lambda = 0.25;
+    let own = logits(&gin, None);
+    let (tensors, _) = gin.state_dict(Framework::Pyg).expect("gin");
+    let folded = Checkpoint::from_state_dict(&tensors, &options(Framework::Pyg, Precision::Float))
+        .expect("gin");
+    assert_near(&logits(&folded, None), &own, "λ");
+}
+
+#[test]
+fn what_cannot_be_carried_is_one_line() {
+    let tensors = |of: &[(&str, &[usize])]| -> StateDict {
+        let tensor = |shape: &[usize]| StateTensor {
+            shape: shape.to_vec(),
+            values: vec![0.5; shape.iter().product()],
+        };
+        of.iter()
+            .map(|(name, shape)| (name.to_string(), tensor(shape)))
+            .collect()
+    };
+    let refused = |from, of: &[(&str, &[usize])]| {
+        let error = Checkpoint::from_state_dict(&tensors(of), &options(from, Precision::Float));
+        error.expect_err("refused").to_string()
+    };
+    let pyg = |of: &[(&str, &[usize])]| refused(Framework::Pyg, of);
+    assert!(pyg(&[]).contains("no tensors"));
+    assert!(
+        pyg(&[("norms.0.module.weight", &[8])]).contains("`norms.0.module.weight` has no place")
+    );
+    assert!(
+        pyg(&[
+            ("c1.lin_l.weight", &[3, 5]),
+            ("c1.lin_l.bias", &[3]),
+            ("c1.lin_r.bias", &[3]),
+            ("c1.lin_r.weight", &[3, 5])
+        ])
+        .contains("two biases, `c1.lin_l.bias` and `c1.lin_r.bias`")
+    );
+    assert!(
+        pyg(&[("conv1.lin.weight", &[8, 5]), ("conv2.lin.weight", &[3, 7])])
+            .contains("`conv1` gives rows of 8 and `conv2` takes rows of 7")
+    );
+    assert!(
+        pyg(&[
+            ("0.lin.weight", &[8, 5]),
+            ("1.lin.weight", &[4, 8]),
+            ("2.lin.weight", &[3, 4])
+        ])
+        .contains("hidden widths 8 and 4")
+    );
+    assert!(pyg(&[("lin.weight", &[8])]).contains("`lin.weight` is of shape [8]"));
+    assert!(
+        pyg(&[("lin.weight", &[8, 5]), ("bias", &[5])]).contains("where a vector of 8 is wanted")
+    );
+    let gat = [
+        ("att_src", &[1, 2, 8][..]),
+        ("att_dst", &[1, 2, 8]),
+        ("lin.weight", &[16, 5]),
+        ("bias", &[16]),
+    ];
+    assert!(pyg(&gat).contains("2 heads side by side in the last layer"));
+    assert!(
+        pyg(&[("nn.0.weight", &[8, 5]), ("nn.3.weight", &[3, 8])])
+            .contains("no tensor `nn.1.weight`")
+    );
+    let other = refused(Framework::Dgl, &[("layers.0.att_src", &[1, 2, 8])]);
+    assert!(other.contains("`layers.0.att_src` has no place"), "{other}");
+
+    let mut residual =
+        Checkpoint::import(&file("gcn"), &options(Framework::Pyg, Precision::Float)).expect("gcn");
+    residual.model.residual = true;
+    assert!(
+        residual
+            .state_dict(Framework::Pyg)
+            .unwrap_err()
+            .to_string()
+            .contains("residual")
+    );
+    residual.model.residual = false;
+    residual.model.convolution = halfgnn::nn::Appnp::default().into();
+    assert!(
+        residual
+            .state_dict(Framework::Dgl)
+            .unwrap_err()
+            .to_string()
+            .contains("APPNP")
+    );
+    let none = Checkpoint::import(
+        Path::new("/none"),
+        &options(Framework::Pyg, Precision::Float),
+    );
+    assert!(none.unwrap_err().to_string().contains("cannot be read"));
+}
