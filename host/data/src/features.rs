@@ -110,10 +110,14 @@ impl Features {
     /// Where there is not a row for each vertex of `order`.
     pub(super) fn reordered(&self, order: &Permutation) -> Result<Self, DataProblem> {
         Ok(match self {
-            Self::Dense(DenseFeatures { len, values }) => Self::Dense(DenseFeatures {
-                len: *len,
-                values: order.apply(values, *len),
-            }),
+            Self::Dense(DenseFeatures { len, values }) => {
+                // Whether there is room is found out here.
+                drop(DataProblem::room::<f32>("features", values.len() as u64)?);
+                Self::Dense(DenseFeatures {
+                    len: *len,
+                    values: order.apply(values, *len),
+                })
+            }
             Self::Sparse(of) => {
                 let rows: Vec<&[u64]> = of.offsets.windows(2).collect();
                 let rows = order.apply(&rows, 1);

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::error::{GraphError, OffsetRule, check_edges, check_ids, check_length, check_vertices};
+use super::error::{
+    GraphError, OffsetRule, check_edges, check_ids, check_length, check_room, check_vertices,
+};
 use super::sort::{EdgeSource, WithinRow, fill_rows, rows_of, sort_by_row, sort_row};
 use super::transpose::transposed;
 
@@ -24,7 +26,7 @@ impl Csr {
     ///
     /// # Errors
     /// [`GraphError::Offsets`], [`GraphError::VertexOutOfRange`], [`GraphError::Length`] where `offsets` is
-    /// empty, [`GraphError::TooManyVertices`], [`GraphError::TooManyEdges`].
+    /// empty, [`GraphError::TooManyVertices`], [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`].
     pub fn from_offsets(offsets: Vec<u64>, cols: Vec<u32>) -> Result<Self, GraphError> {
         let columns = offsets.len().saturating_sub(1);
         Self::rectangular(columns, offsets, cols)
@@ -42,6 +44,7 @@ impl Csr {
         check_vertices(columns as u64)?;
         Self::check_offsets(&offsets, cols.len())?;
         check_ids("columns", &cols, columns as u64)?;
+        check_room("rows of the edges", 4 * cols.len() as u64)?;
         fill_rows(&offsets, &mut cols, &|_, row: &mut [u32]| sort_row(row));
         Ok(Self::from_sorted_of(columns, offsets, cols))
     }
@@ -50,7 +53,7 @@ impl Csr {
     ///
     /// # Errors
     /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`], [`GraphError::TooManyVertices`],
-    /// [`GraphError::TooManyEdges`].
+    /// [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`].
     pub fn from_edges(vertices: usize, rows: &[u32], cols: &[u32]) -> Result<Self, GraphError> {
         Self::rectangular_from_edges((vertices, vertices), rows, cols)
     }

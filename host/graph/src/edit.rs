@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::csr::Csr;
-use super::error::{GraphError, check_edges, check_ids, check_length};
+use super::error::{GraphError, check_edges, check_ids, check_length, check_room};
 use super::sort::{EdgeSource, fill_rows, offsets_of};
 use super::undirected::with_reverse;
 use super::{Graph, Symmetry};
@@ -15,14 +15,16 @@ impl Graph {
     /// stay as they are (`add_remaining_self_loops` of PyG). GCN wants this.
     ///
     /// # Errors
-    /// [`GraphError::TooManyEdges`].
+    /// [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`].
     pub fn with_self_loops(&self) -> Result<Self, GraphError> {
         let csr = self.csr();
         let missing = |row: usize| csr.row(row).binary_search(&(row as u32)).is_err();
         let lengths =
             (0..csr.vertices()).map(|row| csr.row(row).len() as u64 + u64::from(missing(row)));
         let offsets = offsets_of(lengths);
-        check_edges(offsets[csr.vertices()])?;
+        let edges = offsets[csr.vertices()];
+        check_edges(edges)?;
+        check_room("edges with self-loops", 8 * edges)?;
         Ok(self.with_rows(offsets, |row, out| {
             let old = csr.row(row);
             if old.len() == out.len() {
@@ -48,7 +50,7 @@ impl Graph {
     /// With every edge in both directions, and without duplicates; self-loops stay.
     ///
     /// # Errors
-    /// [`GraphError::TooManyEdges`].
+    /// [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`].
     pub fn to_undirected(&self) -> Result<Self, GraphError> {
         let (offsets, cols) = with_reverse(self.offsets(), self.cols())?;
         let both = Csr::from_sorted(offsets, cols);
@@ -58,7 +60,7 @@ impl Graph {
     /// With vertex `v` renamed to `permutation[v]`.
     ///
     /// # Errors
-    /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`] and [`GraphError::NotAPermutation`].
+    /// [`GraphError::Length`], [`GraphError::VertexOutOfRange`], [`GraphError::NotAPermutation`] and [`GraphError::OutOfMemory`].
     pub fn permuted(&self, permutation: &[u32]) -> Result<Self, GraphError> {
         check_length(
             "permutation",

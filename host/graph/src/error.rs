@@ -88,6 +88,14 @@ pub enum GraphError {
         /// The label that repeats.
         value: u64,
     },
+    /// More memory than there is.
+    #[error("{what} take {bytes} bytes, and there is no room for them in memory")]
+    OutOfMemory {
+        /// What was to be made.
+        what: &'static str,
+        /// The bytes that it takes.
+        bytes: u64,
+    },
     /// A generator was asked for something it cannot make.
     #[error("{parameter} = {value} is out of range: {valid}")]
     Parameter {
@@ -137,6 +145,17 @@ pub(crate) fn check_edges(edges: u64) -> Result<(), GraphError> {
         Err(GraphError::TooManyEdges { edges })
     } else {
         Ok(())
+    }
+}
+
+/// That there is room for so many bytes: what is not there is found out before it is asked for, for a request that fails ends the
+/// process.
+pub(crate) fn check_room(what: &'static str, bytes: u64) -> Result<(), GraphError> {
+    let mut probe = Vec::<u8>::new();
+    let has_room = usize::try_from(bytes).is_ok_and(|bytes| probe.try_reserve_exact(bytes).is_ok());
+    match has_room {
+        true => Ok(()),
+        false => Err(GraphError::OutOfMemory { what, bytes }),
     }
 }
 
@@ -196,6 +215,17 @@ mod tests {
             check_ids("columns", &[u32::MAX - 1], u32::MAX.into()),
             Ok(())
         );
+    }
+
+    #[test]
+    fn room_that_there_is_not_is_told() {
+        assert_eq!(check_room("edges", 1 << 10), Ok(()));
+        let error = check_room("edges", 1 << 60).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "edges take 1152921504606846976 bytes, and there is no room for them in memory"
+        );
+        assert!(check_room("edges", u64::MAX).is_err());
     }
 
     #[test]

@@ -170,6 +170,19 @@ impl Graph {
             .get_or_init(|| Transpose::of(&self.csr, self.is_symmetric()))
     }
 
+    /// That there is room for the transpose, where there is one to be made. [`Graph::transpose`] itself ends the process where there
+    /// is none.
+    ///
+    /// # Errors
+    /// [`GraphError::OutOfMemory`].
+    pub fn check_room_for_transpose(&self) -> Result<(), GraphError> {
+        if self.transpose.get().is_some() || self.is_symmetric() {
+            return Ok(());
+        }
+        let bytes = sort::sort_room(self.vertices() as u64, self.edges() as u64);
+        error::check_room("edges of the transpose", bytes)
+    }
+
     /// The adjacency of the transpose; a symmetric graph's own.
     pub fn transposed(&self) -> &Csr {
         match self.transpose() {

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::error::{GraphError, check_edges};
+use super::error::{GraphError, check_edges, check_room};
 use super::index::{bucket_count, bucket_shift, pack, part, unpack};
 
 /// Buckets enough to keep one bucket's row counters in the cache, few enough that each chunk's write
@@ -62,11 +62,30 @@ pub(crate) enum WithinRow {
 /// dropped once its edges lie in their buckets, before the columns are made.
 ///
 /// # Errors
-/// [`GraphError::TooManyEdges`].
+/// [`GraphError::TooManyEdges`], [`GraphError::OutOfMemory`].
 pub(crate) fn sort_by_row(
     vertices: usize,
     source: impl EdgeSource,
     within: WithinRow,
+) -> Result<(Vec<u64>, Vec<u32>), GraphError> {
+    sort_with_room(vertices, source, within, |edges| {
+        check_room("edges in row order", sort_room(vertices as u64, edges))
+    })
+}
+
+/// The bytes of a sort at its peak: a key and a column an edge, and the offsets.
+pub(crate) fn sort_room(vertices: u64, edges: u64) -> u64 {
+    12_u64
+        .saturating_mul(edges)
+        .saturating_add(8 * (vertices + 1))
+}
+
+/// [`sort_by_row`], once `room` has seen the number of edges.
+pub(crate) fn sort_with_room(
+    vertices: usize,
+    source: impl EdgeSource,
+    within: WithinRow,
+    room: impl FnOnce(u64) -> Result<(), GraphError>,
 ) -> Result<(Vec<u64>, Vec<u32>), GraphError> {
     let shift = bucket_shift(vertices as u64, MAX_BUCKETS);
     let buckets = bucket_count(vertices as u64, shift) as usize;
@@ -85,6 +104,7 @@ pub(crate) fn sort_by_row(
         .collect();
     let edges: u64 = counts.iter().flatten().sum();
     check_edges(edges)?;
+    room(edges)?;
 
     let mut keys = vec![0_u64; edges as usize];
     place_in_buckets(&source, shift, &counts, &mut keys);

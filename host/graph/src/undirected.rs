@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use super::csr::Csr;
-use super::error::{GraphError, check_edges, check_vertices};
-use super::sort::{EdgeSource, WithinRow, fill_rows, offsets_of, sort_by_row};
+use super::error::{GraphError, check_edges, check_room, check_vertices};
+use super::sort::{EdgeSource, WithinRow, fill_rows, offsets_of, sort_by_row, sort_room};
 use super::transpose::transposed;
 use super::{Graph, Symmetry};
 
@@ -32,6 +32,8 @@ pub(super) fn with_reverse(
     offsets: &[u64],
     cols: &[u32],
 ) -> Result<(Vec<u64>, Vec<u32>), GraphError> {
+    let (vertices, listed) = (offsets.len() as u64 - 1, cols.len() as u64);
+    check_room("edges in both directions", sort_room(vertices, listed))?;
     let (reverse_offsets, reverse_cols) = transposed(offsets.len() - 1, offsets, cols);
     let united = |row: usize| {
         let row_of = |offsets: &[u64]| offsets[row] as usize..offsets[row + 1] as usize;
@@ -47,6 +49,7 @@ pub(super) fn with_reverse(
     let both = offsets_of(lengths);
     let edges = both[both.len() - 1];
     check_edges(edges)?;
+    check_room("edges in both directions", 8 * edges)?;
     let mut both_cols = vec![0; edges as usize];
     fill_rows(&both, &mut both_cols, &|row, out: &mut [u32]| {
         out.iter_mut()

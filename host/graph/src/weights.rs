@@ -1,7 +1,7 @@
 //! Numbers of edges that go along when a graph is edited.
 
 use super::Graph;
-use super::error::{GraphError, check_length};
+use super::error::{GraphError, check_length, check_room};
 
 /// The weight of an edge that an edit added.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +18,8 @@ impl Graph {
     /// edges that were not there have what `added` says.
     ///
     /// # Errors
-    /// [`GraphError::Length`] where there is not a weight for each edge, or the graphs differ in vertices.
+    /// [`GraphError::Length`] where there is not a weight for each edge, or the graphs differ in vertices;
+    /// [`GraphError::OutOfMemory`].
     pub fn carry_weights(
         &self,
         weights: &[f32],
@@ -46,6 +47,7 @@ impl Graph {
             let first = range.start + first;
             weights[first..first + same.count()].iter().sum()
         };
+        check_room("edge weights", 4 * edited.edges() as u64)?;
         let mut carried = Vec::with_capacity(edited.edges());
         for row in 0..new.vertices() {
             let (columns, mut at) = (old.row(row), old.row_range(row).start);

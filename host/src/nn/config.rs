@@ -72,13 +72,14 @@ impl ModelConfig {
     /// The graph as the model wants it: with self-loops where a vertex has no other way to hear of itself.
     ///
     /// # Errors
-    /// [`GraphError`] where there is no room for the loops.
+    /// [`GraphError`] where there is no room for the loops, or for the transpose that a backward pass wants.
     pub fn prepare<'a>(&self, graph: &'a Graph) -> Result<Cow<'a, Graph>, GraphError> {
-        if self.wants_self_loops() {
-            graph.with_self_loops().map(Cow::Owned)
-        } else {
-            Ok(Cow::Borrowed(graph))
-        }
+        let prepared = match self.wants_self_loops() {
+            true => Cow::Owned(graph.with_self_loops()?),
+            false => Cow::Borrowed(graph),
+        };
+        prepared.check_room_for_transpose()?;
+        Ok(prepared)
     }
 
     /// Whether edges may have weights, or why not.

@@ -47,7 +47,14 @@ pub(crate) fn mend_checksums(zip: &mut [u8]) -> bool {
         // Fields by their offsets in APPNOTE.TXT 4.3.7 and 4.3.12.
         if zip[at..].starts_with(MEMBER) {
             let field = |offset, bytes| word(zip, at + offset, bytes);
-            let (Some(0), Some(size)) = (field(8, 2), field(18, 4)) else {
+            let entry = (at..zip.len())
+                .find(|&d| zip[d..].starts_with(DIRECTORY) && word(zip, d + 42, 4) == Some(at));
+            // Torch's members tell their size behind their data; the directory has it in any case.
+            let size = match field(18, 4) {
+                Some(0) => entry.and_then(|entry| word(zip, entry + 20, 4)),
+                told => told,
+            };
+            let (Some(0), Some(size)) = (field(8, 2), size) else {
                 continue;
             };
             let (Some(name), Some(extra)) = (field(26, 2), field(28, 2)) else {
@@ -57,11 +64,7 @@ pub(crate) fn mend_checksums(zip: &mut [u8]) -> bool {
             if let Some(data) = zip.get(from..from.saturating_add(size)) {
                 let sum = crc32fast::hash(data).to_le_bytes();
                 sums.push((at + 14, sum));
-                sums.extend((at..zip.len()).find_map(|d| {
-                    let is_of_it =
-                        zip[d..].starts_with(DIRECTORY) && word(zip, d + 42, 4) == Some(at);
-                    is_of_it.then_some((d + 16, sum))
-                }));
+                sums.extend(entry.map(|entry| (entry + 16, sum)));
             }
         }
     }

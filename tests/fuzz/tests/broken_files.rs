@@ -299,8 +299,8 @@ fn case(format: Format, mistake: Mistake) -> Case {
         (Format::Torch, NanFeature) =>
             Refused("x.pt", torch("data/2", &[0, 0, 128, 63], &[0, 0, 192, 127]), "x[0] is NaN, in row 0, column 0"),
         (Format::Torch, HugeHeader) =>
-            Refused("x.pt", torch("data.pkl", b"K\x05\x85", b"J\xff\xff\xff\x7f\x85"), "y: the header promises 17179869176 bytes"),
-        (Format::Csv, Truncated) => Refused("edges.csv", cut(format, "edges.csv", 60), "cells, where the first line names 4"),
+            Refused("x.pt", torch("data.pkl", b"K\x05\x85", b"J\xff\xff\xff\x7f\x85"), "y: the shape is [2147483647], where (5)"),
+        (Format::Csv, Truncated) => Refused("edges.csv", cut(format, "edges.csv", 55), "cells, where the first line names 4"),
         (Format::Csv, Empty) => Refused("nodes.csv", Vec::new(), "nodes.csv: the file is empty"),
         (Format::Csv, WrongKey) =>
             Refused("edges.csv", patched(format, "edges.csv", b"source", b"origin"), "there is no column 'source'; there are origin"),

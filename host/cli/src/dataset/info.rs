@@ -6,8 +6,9 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::{Page, bytes, count};
 use crate::train::{class_sizes, empty_classes};
-use halfgnn::data::{Dataset, Features, HalfRange, UNLABELLED};
+use halfgnn::data::{Dataset, EdgeFeatures, Features, HalfRange, Targets, UNLABELLED};
 use halfgnn::graph::{DegreeStats, Graph};
+use halfgnn::message::escaped;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -25,6 +26,11 @@ struct Info {
     self_loops: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     edge_weights: Option<Weights>,
+    /// How many features each edge has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edge_features: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids: Option<Ids>,
     duplicate_edges: usize,
     rows_without_edges: usize,
     mean_degree: f64,
@@ -42,6 +48,13 @@ struct Quantile {
     degree: u32,
 }
 
+/// What vertices are called.
+#[derive(Debug, Serialize)]
+struct Ids {
+    first: String,
+    last: String,
+}
+
 /// What is told about features, labels and splits.
 #[derive(Debug, Serialize)]
 struct Labels {
@@ -49,10 +62,18 @@ struct Labels {
     /// `dense` or `sparse`.
     stored: &'static str,
     feature_bytes: u64,
+    /// What is known of each vertex, in words.
+    targets: &'static str,
+    /// What a model gives of each: classes, labels or values, in one word.
+    unit: &'static str,
     classes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class_names: Option<Vec<String>>,
     /// Labelled vertices of each class.
     class_sizes: Vec<usize>,
     unlabelled: usize,
+    /// How many ways to split the file has.
+    file_splits: usize,
     train: usize,
     validation: usize,
     test: usize,
@@ -123,6 +144,16 @@ impl Info {
             edge_weights: dataset
                 .and_then(|dataset| dataset.edge_weights.as_deref())
                 .map(Weights::of),
+            edge_features: dataset
+                .and_then(|dataset| dataset.edge_features.as_ref())
+                .map(EdgeFeatures::columns),
+            ids: dataset
+                .and_then(|dataset| dataset.ids.as_ref())
+                .filter(|ids| !ids.is_empty())
+                .map(|ids| Ids {
+                    first: ids.get(0).into(),
+                    last: ids.get(ids.len() - 1).into(),
+                }),
             duplicate_edges: duplicates(graph),
             rows_without_edges: stats.vertices() - stats.at_least(1),
             mean_degree: stats.mean(),
@@ -164,6 +195,15 @@ impl Info {
             row(
                 "edge weights",
                 format!("{least} to {most}, mean {mean:.4}{signs}"),
+            );
+        }
+        if let Some(columns) = self.edge_features {
+            row("features of edges", format!("{} of each", count(columns)));
+        }
+        if let Some(Ids { first, last }) = &self.ids {
+            row(
+                "ids of vertices",
+                format!("'{}' to '{}'", escaped(first), escaped(last)),
             );
         }
         row("rows without edges", count(self.rows_without_edges));
@@ -208,7 +248,10 @@ impl Info {
 
 impl Labels {
     fn of(dataset: &Dataset) -> Self {
-        let class_sizes = class_sizes(dataset);
+        let class_sizes = match &dataset.targets {
+            Targets::Labels(labels) => labels.counts(),
+            _ => class_sizes(dataset),
+        };
         Self {
             features: dataset.feature_len(),
             stored: match dataset.features {
@@ -216,11 +259,18 @@ impl Labels {
                 Features::Sparse(_) => "sparse",
             },
             feature_bytes: dataset.features.bytes(),
+            targets: match dataset.outputs {
+                0 => "none",
+                _ => dataset.targets.description(),
+            },
+            unit: dataset.targets.unit(),
             classes: dataset.outputs,
+            class_names: dataset.class_names.clone(),
             unlabelled: (0..dataset.targets.vertices())
                 .filter(|&vertex| !dataset.targets.is_labelled(vertex))
                 .count(),
             class_sizes,
+            file_splits: dataset.file_splits,
             train: dataset.train.len(),
             validation: dataset.val.len(),
             test: dataset.test.len(),
@@ -238,21 +288,34 @@ impl Labels {
                 bytes(self.feature_bytes)
             ),
         );
+        row("targets", self.targets.into());
         let (smallest, largest) = (self.class_sizes.iter().min(), self.class_sizes.iter().max());
-        let sizes = format!(
-            "of {} to {} vertices",
-            count(*smallest.unwrap_or(&0)),
-            count(*largest.unwrap_or(&0))
-        );
-        row("classes", format!("{}, {sizes}", count(self.classes)));
-        if smallest == Some(&0) {
+        let given = match self.unit {
+            "values" => format!("{} of each vertex", count(self.classes)),
+            _ => format!(
+                "{}, of {} to {} vertices",
+                count(self.classes),
+                count(*smallest.unwrap_or(&0)),
+                count(*largest.unwrap_or(&0))
+            ),
+        };
+        row(self.unit, given);
+        if let Some(names) = &self.class_names {
+            row("  called", escaped(&names.join(", ")));
+        }
+        if smallest == Some(&0) && self.unit == "classes" {
             row("  without vertices", empty_classes(&self.class_sizes));
         }
         row("vertices without a label", count(self.unlabelled));
         let [train, validation, test] = [self.train, self.validation, self.test].map(count);
         row(
             "splits",
-            format!("{train} to train on, {validation} to validate, {test} to test"),
+            match self.file_splits {
+                0 | 1 => format!("{train} to train on, {validation} to validate, {test} to test"),
+                all => format!(
+                    "{train} to train on, {validation} to validate, {test} to test; one of {all} in the file"
+                ),
+            },
         );
         if let Some(homophily) = self.homophily {
             row(

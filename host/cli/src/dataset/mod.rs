@@ -17,12 +17,13 @@ Examples:
   halfgnn dataset info cora.npz
   halfgnn dataset info web-Google.txt.gz --undirected --json -
   halfgnn dataset convert ogbn-arxiv arxiv.npz --undirected
+  halfgnn dataset convert people.csv,knows.csv people.npz --id-column name --ignore-columns email
   halfgnn dataset generate reddit-like:0.1 small-reddit.npz
   halfgnn dataset download --print
 
 A dataset is a file or folder whose content tells its format (--format forces one), or, of a bare name, what lies below
 HALFGNN_DATA by that name:
-  labelled   gnn-benchmark .npz, Planetoid's ind.NAME.* files, OGB's folder (raw/, split/), DGL's Reddit
+  labelled   gnn-benchmark .npz, PyG's arrays .npz, torch's .pt of a Data object, tables nodes.csv,edges.csv (or their folder), Planetoid's ind.NAME.* files, OGB's folder (raw/, split/), DGL's Reddit
   graphs     scipy's sparse .npz, Matrix Market .mtx[.gz], edge lists .txt[.gz] (SNAP), raw CSR .csr
 or it is made from a seed: synthetic, reddit-like:SCALE, blocks:VERTICES, kron:SCALE, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
 
@@ -41,7 +42,7 @@ Examples:
   halfgnn dataset convert roadNet-CA.txt.gz road.mtx.gz --undirected
 
 The output's name tells its format, or --to: .npz is gnn-benchmark's archive for a dataset with labels and scipy's sparse
-archive for a graph; .mtx, .txt, .csr hold a graph only. Features are written as they are read, not normalised, unless
+archive for a graph (PyG's arrays where a dataset has features of edges, or other targets than classes, or --to pyg); .mtx, .txt, .csr hold a graph only. Features are written as they are read, not normalised, unless
 --normalize-features asks for it. A file appears whole or not at all.";
 
 const GENERATE_EXAMPLES: &str = "\

@@ -123,8 +123,9 @@ impl<B: Storage> DeviceGraph<B> {
     /// Copies a graph and, unless it is symmetric, its transpose to the backend.
     ///
     /// # Errors
-    /// [`Error::Driver`] where there is not enough memory.
+    /// [`Error::Driver`] and [`Error::Graph`] where there is not enough memory.
     pub fn new(backend: &B, graph: &Graph) -> Result<Self, Error> {
+        graph.check_room_for_transpose()?;
         let backward = if graph.is_symmetric() {
             None
         } else {

@@ -1,0 +1,339 @@
+//! A person's own tables: trained on, predicted of under their own ids, carried to another framework and back.
+
+mod common;
+
+use common::{events, halfgnn, refused, text};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Forty people in two rings; who is of which team tells their first feature. Ids are names, one with a comma.
+fn tables(folder: &Path, labels: bool) {
+    let name = |v: usize| match v {
+        0 => "\"Ann, first\"".to_owned(),
+        v => format!("p{v}"),
+    };
+    let mut nodes = String::from(if labels {
+        "id,f,g,label,split\n"
+    } else {
+        "id,f,g\n"
+    });
+    for v in 0..40 {
+        let team = v / 20;
+        let split = ["train", "val", "test", "test"][v % 4];
+        let label = match labels {
+            true => format!(",{},{split}", ["red", "blue"][team]),
+            false => String::new(),
+        };
+        nodes += &format!("{},{team},0.{v}{label}\n", name(v));
+    }
+    let mut edges = String::from("source,target,years\n");
+    for v in 0..40 {
+        let next = v / 20 * 20 + (v + 1) % 20;
+        edges += &format!("{},{},{v}\n", name(v), name(next));
+    }
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("nodes.csv"), nodes).unwrap();
+    std::fs::write(folder.join("edges.csv"), edges).unwrap();
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    /// A model that was trained on tables.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        tables(&folder.path().join("team"), true);
+        tables(&folder.path().join("new"), false);
+        let place = Self(folder);
+        let trained = place.run(&[
+            "train",
+            "--device",
+            "cpu",
+            "--dataset",
+            "team",
+            "--undirected",
+            "--epochs",
+            "40",
+            "--precision",
+            "float",
+            "--save",
+            "model",
+            "--json",
+            "-",
+        ]);
+        let events = events(&trained.stdout);
+        assert_eq!(events.last().unwrap()["test_accuracy"], 100.0);
+        let shown = text(&trained.stderr);
+        assert!(
+            shown.contains("labels       2 names numbered by their alphabet: blue, red (file)"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("edge features 1 of each edge, which the model does not use"),
+            "{shown}"
+        );
+        place
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = halfgnn(arguments);
+        command.current_dir(self.0.path());
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let output = self.output(arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output
+    }
+
+    fn predict(&self, dataset: &str, more: &[&str]) -> Output {
+        let fixed = [
+            "predict",
+            "--device",
+            "cpu",
+            "--model",
+            "model",
+            "--undirected",
+            "--dataset",
+            dataset,
+        ];
+        self.run(&[&fixed[..], more].concat())
+    }
+
+    fn read(&self, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.0.path().join(name)).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn predictions_stand_under_a_persons_own_ids() {
+    let place = Place::new();
+    let told = place.predict("team", &["--out", "o.csv"]);
+    assert!(text(&told.stdout).contains("test accuracy 100.00 %"));
+    let lines = place.read("o.csv");
+    assert_eq!(lines.len(), 41);
+    assert_eq!(lines[..3], ["id,class", "\"Ann, first\",red", "p1,red"]);
+    assert_eq!(lines[40], "p39,blue");
+    // A graph without labels, in another order of work, has the same.
+    let told = place.predict("new", &["--out", "n.csv", "--reorder", "degree"]);
+    assert!(
+        !text(&told.stdout).contains("test accuracy"),
+        "{}",
+        text(&told.stdout)
+    );
+    assert!(
+        text(&told.stdout).contains("no classes"),
+        "{}",
+        text(&told.stdout)
+    );
+    assert_eq!(place.read("n.csv"), lines);
+
+    place.predict("new", &["--out", "p.csv", "--probabilities"]);
+    let rows = place.read("p.csv");
+    assert_eq!(rows[0], "id,probability_0,probability_1");
+    for row in &rows[1..] {
+        let numbers: Vec<f32> = row
+            .rsplit(',')
+            .take(2)
+            .map(|cell| cell.parse().unwrap())
+            .collect();
+        assert!((numbers[0] + numbers[1] - 1.0).abs() < 1e-6, "{row}");
+    }
+    place.predict("new", &["--out", "e.csv", "--layer", "1"]);
+    let header = place.read("e.csv").remove(0);
+    assert!(
+        header.starts_with("id,embedding_0,") && header.ends_with(",embedding_63"),
+        "{header}"
+    );
+    // After the last layer there are the logits.
+    place.predict("new", &["--out", "last.csv", "--layer", "2"]);
+    place.predict("new", &["--out", "logits.csv", "--logits"]);
+    assert_eq!(place.read("last.csv")[1..], place.read("logits.csv")[1..]);
+    let none = place.output(&[
+        "predict",
+        "--device",
+        "cpu",
+        "--model",
+        "model",
+        "--dataset",
+        "new",
+        "--out",
+        "x.csv",
+        "--layer",
+        "3",
+    ]);
+    refused(&none, 2, &["--layer 3: the model has 2 layers"]);
+    let train = place.output(&["train", "--dataset", "new"]);
+    refused(
+        &train,
+        2,
+        &["new: it has no labels", "predict with a model"],
+    );
+    #[cfg(not(feature = "parquet"))]
+    {
+        let parquet = place.output(&[
+            "predict",
+            "--model",
+            "model",
+            "--dataset",
+            "new",
+            "--out",
+            "x.parquet",
+        ]);
+        refused(&parquet, 2, &["this build writes no Parquet"]);
+    }
+    // Classes of another table have its own numbers, and are compared by name.
+    let nodes = place.0.path().join("team/nodes.csv");
+    let renamed = std::fs::read_to_string(&nodes)
+        .unwrap()
+        .replace("blue", "zebra");
+    std::fs::write(&nodes, renamed).unwrap();
+    let other = place.output(&[
+        "predict",
+        "--device",
+        "cpu",
+        "--model",
+        "model",
+        "--dataset",
+        "team",
+        "--out",
+        "x.csv",
+    ]);
+    refused(&other, 2, &["its class 'zebra' is none", "blue, red"]);
+}
+
+#[test]
+fn info_and_convert_tell_what_there_is() {
+    let place = Place::new();
+    let told = place.run(&["dataset", "info", "team", "--json", "-"]);
+    let info = events(&told.stdout).remove(0);
+    assert_eq!(info["edge_features"], 1);
+    assert_eq!(info["ids"]["first"], "Ann, first");
+    assert_eq!(info["labels"]["targets"], "a class of each vertex");
+    assert_eq!(
+        info["labels"]["class_names"],
+        serde_json::json!(["blue", "red"])
+    );
+    assert_eq!(info["labels"]["file_splits"], 1);
+    let shown = text(&told.stderr);
+    for line in [
+        "features of edges",
+        "ids of vertices",
+        "Ann, first",
+        "blue, red",
+    ] {
+        assert!(shown.contains(line), "`{line}` is not in: {shown}");
+    }
+    let told = place.run(&["dataset", "convert", "team", "team.npz"]);
+    let shown = text(&told.stdout);
+    assert!(
+        shown.contains(
+            "without ids of vertices and names of classes, which the format has no place for"
+        ),
+        "{shown}"
+    );
+    assert!(shown.contains("an .npz of PyG's arrays"), "{shown}");
+    let again = place.run(&["dataset", "info", "team.npz", "--json", "-"]);
+    let again = events(&again.stdout).remove(0);
+    assert_eq!(again["edge_features"], 1);
+    assert_eq!(
+        again["labels"]["class_sizes"],
+        info["labels"]["class_sizes"]
+    );
+    assert_eq!(again["labels"]["train"], 10);
+    let wrong = place.output(&["dataset", "info", "team.npz", "--id-column", "id"]);
+    refused(&wrong, 2, &["which has no columns to name"]);
+    let made = place.output(&["dataset", "info", "synthetic", "--split-number", "1"]);
+    refused(&made, 2, &["has no split number 1"]);
+}
+
+#[test]
+fn a_model_goes_to_another_framework_and_comes_back() {
+    let place = Place::new();
+    place.predict("team", &["--out", "own.csv", "--logits"]);
+    for framework in ["pyg", "dgl"] {
+        let told = place.run(&["export", "model", "--to", framework, "other.safetensors"]);
+        assert!(text(&told.stdout).starts_with("GCN of 2 layers written to other.safetensors"));
+        let told = place.run(&["import", "other.safetensors", "--from", framework, "back"]);
+        assert!(
+            text(&told.stdout).contains("2 features and 2 outputs"),
+            "{}",
+            text(&told.stdout)
+        );
+        place.run(&[
+            "predict",
+            "--device",
+            "cpu",
+            "--model",
+            "back",
+            "--undirected",
+            "--dataset",
+            "team",
+            "--out",
+            "back.csv",
+            "--logits",
+        ]);
+        assert_eq!(place.read("back.csv"), place.read("own.csv"));
+    }
+    let swapped = place.output(&["import", "other.safetensors", "--from", "pyg", "x"]);
+    refused(
+        &swapped,
+        2,
+        &["other.safetensors: ", "`layers.0.weight` has no place"],
+    );
+    let none = place.output(&["export", "other.safetensors", "--to", "pyg", "x"]);
+    refused(&none, 2, &["it is no checkpoint"]);
+}
+
+/// What is timed knows no weights, and says so.
+#[test]
+fn bench_says_that_weights_are_left_out() {
+    let place = Place::new();
+    let timed = |graph: &str| {
+        let arguments = [
+            "bench",
+            "spmm",
+            "--device",
+            "cpu",
+            "--features",
+            "8",
+            "--graph",
+            graph,
+        ];
+        text(&place.run(&arguments).stderr).to_owned()
+    };
+    assert!(timed("team").contains("weights and features of its edges are left out"));
+    std::fs::write(place.0.path().join("x.txt"), "0 1\n").unwrap();
+    assert!(!timed("x.txt").contains("left out"));
+}
+
+/// A reader who has seen enough (`| head -1`) is no failure.
+#[cfg(unix)]
+#[test]
+fn profile_ends_quietly_when_its_reader_leaves() {
+    use std::io::Read;
+    use std::process::Stdio;
+    let mut command = halfgnn(&["profile", "--graph", "kron:6", "--features", "8"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut error = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut error)
+        .unwrap();
+    let status = child.wait().unwrap();
+    assert!(!error.contains("panicked"), "{error}");
+    assert!(status.success() || error.lines().count() == 1, "{error}");
+}
