@@ -136,6 +136,9 @@ fn a_dataset_is_written_and_looked_at() {
     // The same from the recipe, and other splits and edges on request.
     let mut made = info(&folder, &["star:2x3000"]);
     made["name"] = "star".into();
+    // A recipe makes its splits, and the file has them.
+    assert_eq!(made["labels"]["file_splits"].take(), 0);
+    made["labels"]["file_splits"] = 1.into();
     assert_eq!(made, told);
     let split = info(
         &folder,

@@ -24,7 +24,8 @@ fn tables(folder: &Path, labels: bool) {
             true => format!(",{},{split}", ["red", "blue"][team]),
             false => String::new(),
         };
-        nodes += &format!("{},{team},0.{v}{label}\n", name(v));
+        let (f, g) = ([-1, 1][team], v % 3);
+        nodes += &format!("{},{f},0.{g}{label}\n", name(v));
     }
     let mut edges = String::from("source,target,years\n");
     for v in 0..40 {
@@ -53,7 +54,7 @@ impl Place {
             "team",
             "--undirected",
             "--epochs",
-            "40",
+            "100",
             "--precision",
             "float",
             "--save",
@@ -336,4 +337,37 @@ fn profile_ends_quietly_when_its_reader_leaves() {
     let status = child.wait().unwrap();
     assert!(!error.contains("panicked"), "{error}");
     assert!(status.success() || error.lines().count() == 1, "{error}");
+}
+
+/// A command that has nothing to sum up ends at the first Ctrl-C, and leaves no file that is half written.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_conversion_and_leaves_nothing() {
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = halfgnn(&["dataset", "generate", "kron:18", "x.txt.gz"]);
+    command
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let files = || folder.path().read_dir().unwrap().count();
+    let start = Instant::now();
+    // The place is tried before the graph is made, and the file is there when it is written.
+    let is_written = || {
+        let mut files = folder.path().read_dir().unwrap().flatten();
+        files.any(|file| file.metadata().is_ok_and(|file| file.len() > 0))
+    };
+    while !is_written() {
+        assert!(child.try_wait().unwrap().is_none() && start.elapsed() < Duration::from_secs(120));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sent = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(files(), 0);
 }

@@ -28,7 +28,7 @@ impl OutputFormat {
             "parquet" => Ok(Self::Parquet),
             #[cfg(not(feature = "parquet"))]
             "parquet" => refuse(
-                "this build writes no Parquet; build it with --features parquet, or end the name in .csv",
+                "this build writes no Parquet; build it with --features parquet, or end the name in .csv or .npy",
             ),
             _ => refuse(
                 "the name tells no format; end it in .npy for a NumPy array, in .csv or in .parquet",

@@ -1,57 +1,17 @@
 //! Another framework's `state_dict` as a model.
 
-use super::{
-    Framework, ImportOptions, StateDict, StateDictError, StateTensor, padded, refuse, transposed,
-};
+mod layers;
+
+use super::{Framework, ImportOptions, StateDict, StateDictError, StateTensor, refuse};
 use crate::nn::{Aggregate, ConvolutionConfig, Gat, Gcn, Gin, ModelConfig, Sage, Statistics};
 use crate::ops::OptimizerSnapshot;
 use crate::train::checkpoint::TaskIdentity;
-use crate::train::{Checkpoint, Progress, Snapshot, Tensor, Tensors, TrainConfig};
+use crate::train::{Checkpoint, Progress, Snapshot, Tensors, TrainConfig};
 use half::{bf16, f16};
+use layers::{DGL, Layer, PYG, gat, gcn, gin, row, sage};
 use safetensors::tensor::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 
-/// What a layer may have, by the ends of names.
-const PYG: [&str; 18] = [
-    "lin.weight",
-    "lin_src.weight",
-    "bias",
-    "lin_l.weight",
-    "lin_l.bias",
-    "lin_r.weight",
-    "lin_r.bias",
-    "att_src",
-    "att_dst",
-    "eps",
-    "nn.0.weight",
-    "nn.0.bias",
-    "nn.1.weight",
-    "nn.1.bias",
-    "nn.1.running_mean",
-    "nn.1.running_var",
-    "nn.3.weight",
-    "nn.3.bias",
-];
-const DGL: [&str; 18] = [
-    "weight",
-    "fc.weight",
-    "bias",
-    "fc_neigh.weight",
-    "fc_neigh.bias",
-    "fc_self.weight",
-    "fc_self.bias",
-    "attn_l",
-    "attn_r",
-    "eps",
-    "apply_func.0.weight",
-    "apply_func.0.bias",
-    "apply_func.1.weight",
-    "apply_func.1.bias",
-    "apply_func.1.running_mean",
-    "apply_func.1.running_var",
-    "apply_func.3.weight",
-    "apply_func.3.bias",
-];
 /// A count of steps, which nothing is computed from.
 const COUNTER: &str = "num_batches_tracked";
 
@@ -105,81 +65,8 @@ pub(super) fn tensors(bytes: &[u8]) -> Result<StateDict, StateDictError> {
     Ok(tensors)
 }
 
-/// The tensors of a layer by the ends of their names, and what the layer is called.
-struct Layer<'a> {
-    prefix: String,
-    tensors: BTreeMap<&'static str, &'a StateTensor>,
-}
-
-impl<'a> Layer<'a> {
-    /// The name of a tensor in the file.
-    fn name(&self, end: &str) -> String {
-        match self.prefix.is_empty() {
-            true => end.into(),
-            false => format!("{}.{end}", self.prefix),
-        }
-    }
-
-    fn has(&self, end: &str) -> bool {
-        self.tensors.contains_key(end)
-    }
-
-    fn get(&self, end: &str) -> Result<&'a StateTensor, StateDictError> {
-        match self.tensors.get(end) {
-            Some(tensor) => Ok(tensor),
-            None => refuse(format!("it has no tensor `{}`", self.name(end))),
-        }
-    }
-
-    /// A weight of `Linear`, as inputs × outputs.
-    fn linear(&self, end: &str) -> Result<Tensor, StateDictError> {
-        let tensor = self.get(end)?;
-        match tensor.shape[..] {
-            [outputs, inputs] if outputs > 0 && inputs > 0 => Ok(Tensor {
-                rows: inputs,
-                columns: outputs,
-                values: transposed(&tensor.values, outputs),
-            }),
-            _ => self.misshapen(end, tensor, "a matrix"),
-        }
-    }
-
-    /// A vector of so many values; zeros where there is none.
-    fn vector(&self, end: &str, len: usize) -> Result<Vec<f32>, StateDictError> {
-        match self.tensors.get(end) {
-            None => Ok(vec![0.0; len]),
-            Some(tensor) if tensor.shape == [len] => Ok(tensor.values.clone()),
-            Some(tensor) => self.misshapen(end, tensor, &format!("a vector of {len}")),
-        }
-    }
-
-    fn misshapen<T>(
-        &self,
-        end: &str,
-        tensor: &StateTensor,
-        wanted: &str,
-    ) -> Result<T, StateDictError> {
-        let shape = &tensor.shape;
-        refuse(format!(
-            "tensor `{}` is of shape {shape:?}, where {wanted} is wanted",
-            self.name(end)
-        ))
-    }
-
-    /// That there is nothing but these.
-    fn only(&self, ends: &[&str], what: &str) -> Result<(), StateDictError> {
-        match self.tensors.keys().find(|end| !ends.contains(end)) {
-            None => Ok(()),
-            Some(end) => refuse(format!(
-                "tensor `{}` has no place in {what}",
-                self.name(end)
-            )),
-        }
-    }
-}
-
 /// The layers in their order.
-fn layers(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, StateDictError> {
+fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, StateDictError> {
     let mut ends = match from {
         Framework::Pyg => PYG,
         Framework::Dgl => DGL,
@@ -223,241 +110,6 @@ fn layers(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, StateD
     }
 }
 
-/// What a layer came to: its widths, and its tensors by their names here, without the prefix.
-struct Taken {
-    inputs: usize,
-    outputs: usize,
-    tensors: Vec<(&'static str, Tensor)>,
-}
-
-fn row(values: Vec<f32>) -> Tensor {
-    Tensor {
-        rows: 1,
-        columns: values.len(),
-        values,
-    }
-}
-
-fn gcn(layer: &Layer<'_>, from: Framework) -> Result<Taken, StateDictError> {
-    let weight = match from {
-        Framework::Pyg => {
-            layer.only(&["lin.weight", "bias"], "GCNConv")?;
-            layer.linear("lin.weight")?
-        }
-        Framework::Dgl => {
-            layer.only(&["weight", "bias"], "GraphConv")?;
-            let tensor = layer.get("weight")?;
-            match tensor.shape[..] {
-                [rows, columns] if rows > 0 && columns > 0 => Tensor {
-                    rows,
-                    columns,
-                    values: tensor.values.clone(),
-                },
-                _ => return layer.misshapen("weight", tensor, "a matrix"),
-            }
-        }
-    };
-    let bias = layer.vector("bias", weight.columns)?;
-    Ok(Taken {
-        inputs: weight.rows,
-        outputs: weight.columns,
-        tensors: vec![("bias", row(bias)), ("weight", weight)],
-    })
-}
-
-fn sage(layer: &Layer<'_>, from: Framework) -> Result<Taken, StateDictError> {
-    let [own, heard, shifts] = match from {
-        Framework::Pyg => [
-            ["lin_r.weight", ""],
-            ["lin_l.weight", ""],
-            ["lin_l.bias", "lin_r.bias"],
-        ],
-        Framework::Dgl => [
-            ["fc_self.weight", ""],
-            ["fc_neigh.weight", ""],
-            ["fc_self.bias", "bias"],
-        ],
-    };
-    layer.only(&[own[0], heard[0], shifts[0], shifts[1]], "SAGEConv")?;
-    if shifts.iter().all(|end| layer.has(end)) {
-        return refuse(format!(
-            "it has two biases, `{}` and `{}`, and a layer here has one; add the one to the other",
-            layer.name(shifts[0]),
-            layer.name(shifts[1])
-        ));
-    }
-    let neighbours = layer.linear(heard[0])?;
-    let itself = match layer.has(own[0]) {
-        true => layer.linear(own[0])?,
-        // Without its own map a vertex hears of itself nothing.
-        false => Tensor {
-            values: vec![0.0; neighbours.values.len()],
-            ..neighbours.clone()
-        },
-    };
-    if (itself.rows, itself.columns) != (neighbours.rows, neighbours.columns) {
-        return layer.misshapen(own[0], layer.get(own[0])?, "that of the neighbours' weight");
-    }
-    let shift = if layer.has(shifts[1]) {
-        shifts[1]
-    } else {
-        shifts[0]
-    };
-    let bias = layer.vector(shift, neighbours.columns)?;
-    Ok(Taken {
-        inputs: itself.rows,
-        outputs: itself.columns,
-        tensors: vec![
-            ("bias", row(bias)),
-            ("self.weight", itself),
-            ("neighbours.weight", neighbours),
-        ],
-    })
-}
-
-/// A layer of attention, and its heads.
-fn gat(
-    layer: &Layer<'_>,
-    options: &ImportOptions,
-    is_last: bool,
-) -> Result<(Taken, usize), StateDictError> {
-    let ([destination, source], linear) = match options.from {
-        Framework::Pyg if layer.has("lin_src.weight") => (["att_dst", "att_src"], "lin_src.weight"),
-        Framework::Pyg => (["att_dst", "att_src"], "lin.weight"),
-        Framework::Dgl => (["attn_r", "attn_l"], "fc.weight"),
-    };
-    layer.only(&[destination, source, linear, "bias"], "GATConv")?;
-    let vectors = [layer.get(destination)?, layer.get(source)?];
-    let (heads, head) = match vectors[0].shape[..] {
-        [1, heads, head] if heads > 0 && head > 0 => (heads, head),
-        _ => return layer.misshapen(destination, vectors[0], "(1, heads, columns)"),
-    };
-    if vectors[1].shape != vectors[0].shape {
-        return layer.misshapen(source, vectors[1], "that of the other vector");
-    }
-    let weight = layer.linear(linear)?;
-    if Some(weight.columns) != heads.checked_mul(head) {
-        return layer.misshapen(linear, layer.get(linear)?, "all heads × inputs");
-    }
-    // Zeros where a head is padded.
-    let distance = if heads == 1 {
-        head
-    } else {
-        padded(options.precision, head)
-    };
-    let spread = |values: &[f32]| -> Vec<f32> {
-        let heads = values.chunks_exact(head);
-        heads
-            .flat_map(|values| {
-                values
-                    .iter()
-                    .copied()
-                    .chain(std::iter::repeat_n(0.0, distance - head))
-            })
-            .collect()
-    };
-    let outputs = if is_last { head } else { weight.columns };
-    let bias = match (options.from, is_last, layer.tensors.get("bias")) {
-        // The mean of heads has the mean of their biases.
-        (Framework::Dgl, true, Some(bias)) if bias.shape == [weight.columns] => (0..head)
-            .map(|column| {
-                let of_heads = bias.values.iter().skip(column).step_by(head);
-                of_heads.sum::<f32>() / heads as f32
-            })
-            .collect(),
-        (Framework::Pyg, true, Some(bias)) if heads > 1 && bias.shape == [weight.columns] => {
-            return refuse(format!(
-                "`{}` is of {heads} heads side by side in the last layer, and a GAT here has their mean there (concat=False)",
-                layer.name("bias")
-            ));
-        }
-        _ => layer.vector("bias", outputs)?,
-    };
-    let attention = [spread(&vectors[0].values), spread(&vectors[1].values)].concat();
-    let taken = Taken {
-        inputs: weight.rows,
-        outputs,
-        tensors: vec![
-            ("bias", row(bias)),
-            (
-                "attention",
-                Tensor {
-                    rows: 2,
-                    columns: heads * distance,
-                    values: attention,
-                },
-            ),
-            (
-                "weight",
-                Tensor {
-                    rows: weight.rows,
-                    columns: heads * distance,
-                    values: spread(&weight.values),
-                },
-            ),
-        ],
-    };
-    Ok((taken, heads))
-}
-
-/// A layer of GIN, its ε, the width between its maps, and whether it has running statistics.
-fn gin(layer: &Layer<'_>, from: Framework) -> Result<(Taken, f32, usize, bool), StateDictError> {
-    let [w0, b0, w1, b1, mean, variance, w3, b3] = match from {
-        Framework::Pyg => [10, 11, 12, 13, 14, 15, 16, 17].map(|at| PYG[at]),
-        Framework::Dgl => [10, 11, 12, 13, 14, 15, 16, 17].map(|at| DGL[at]),
-    };
-    let what = "GINConv of Sequential(Linear, BatchNorm1d, ReLU, Linear)";
-    layer.only(&["eps", w0, b0, w1, b1, mean, variance, w3, b3], what)?;
-    let epsilon = layer.vector("eps", 1)?[0];
-    let (first, second) = (layer.linear(w0)?, layer.linear(w3)?);
-    let hidden = first.columns;
-    if second.rows != hidden {
-        return layer.misshapen(w3, layer.get(w3)?, &format!("outputs × {hidden}"));
-    }
-    let scale = match layer.has(w1) {
-        true => layer.vector(w1, hidden)?,
-        false => {
-            return refuse(format!(
-                "it has no tensor `{}`; a GIN here is {what}",
-                layer.name(w1)
-            ));
-        }
-    };
-    let running = layer.has(mean) && layer.has(variance);
-    let (mut mean, mut variance) = (layer.vector(mean, hidden)?, layer.vector(variance, hidden)?);
-    if !running {
-        variance.fill(1.0);
-    }
-    // The normalisation takes the mean away, and a bias before it with the mean.
-    let bias = layer.vector(b0, hidden)?;
-    mean.iter_mut()
-        .zip(bias)
-        .for_each(|(mean, bias)| *mean -= bias);
-    if !running {
-        mean.fill(0.0);
-    }
-    let taken = Taken {
-        inputs: first.rows,
-        outputs: second.columns,
-        tensors: vec![
-            ("mlp.0.weight", first),
-            ("norm.weight", row(scale)),
-            ("norm.bias", row(layer.vector(b1, hidden)?)),
-            (
-                "norm.running",
-                Tensor {
-                    rows: 2,
-                    columns: hidden,
-                    values: [mean, variance].concat(),
-                },
-            ),
-            ("bias", row(layer.vector(b3, second.columns)?)),
-            ("mlp.1.weight", second),
-        ],
-    };
-    Ok((taken, epsilon, hidden, running))
-}
-
 /// The value that all layers agree on.
 fn one<T: PartialEq + Copy + std::fmt::Debug>(
     what: &str,
@@ -477,7 +129,7 @@ pub(super) fn checkpoint(
     tensors: &StateDict,
     options: &ImportOptions,
 ) -> Result<Checkpoint, StateDictError> {
-    let layers = layers(tensors, options.from)?;
+    let layers = in_order(tensors, options.from)?;
     let count = layers.len();
     let (attends, is_gin, is_sage) = match options.from {
         Framework::Pyg => ("att_src", "nn.0.weight", "lin_l.weight"),
