@@ -2,11 +2,14 @@
 
 use crate::args::PrecisionName;
 use crate::failure::Failure;
+use crate::json::JsonLines;
 use crate::screen::{Page, count};
 use clap::{Args, ValueEnum};
+use halfgnn::nn::ModelConfig;
 use halfgnn::train::Checkpoint;
 use halfgnn::train::state_dict::{Framework, ImportOptions};
-use std::path::PathBuf;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
 
 /// A framework whose names tensors have.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -38,6 +41,9 @@ pub struct ExportArgs {
     /// File to write, a state_dict as safetensors
     #[arg(value_name = "FILE.safetensors")]
     pub output: PathBuf,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
 }
 
 /// Options of `import`.
@@ -58,11 +64,30 @@ pub struct ImportArgs {
     /// The model was trained on weights of edges, so that `predict` uses them
     #[arg(long)]
     pub edge_weights: bool,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// What was written.
+#[derive(Debug, Serialize)]
+struct Carried<'a> {
+    /// `exported` or `imported`.
+    event: &'static str,
+    framework: &'static str,
+    model: &'a str,
+    layers: usize,
+    features: usize,
+    outputs: usize,
+    output: String,
+    /// What whoever loads it should know.
+    notes: &'a [String],
 }
 
 /// Writes another framework's tensors.
 pub fn export(args: &ExportArgs) -> Result<(), Failure> {
-    let mut page = Page::new(false);
+    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut page = Page::new(json.is_stdout());
     let checkpoint = Checkpoint::open(&args.checkpoint)?;
     let notes = checkpoint.export(args.to.into(), &args.output)?;
     page.line(&format_args!(
@@ -71,14 +96,23 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
         checkpoint.model.layers,
         args.output.display()
     ));
-    for note in notes {
+    for note in &notes {
         page.line(&format_args!("  {note}"));
     }
-    Ok(())
+    json.write(&carried(
+        "exported",
+        args.to,
+        &checkpoint.model,
+        &args.output,
+        &notes,
+    ))?;
+    json.finish()
 }
 
 /// Reads another framework's tensors.
 pub fn import(args: &ImportArgs) -> Result<(), Failure> {
+    let mut json = JsonLines::open(args.json.as_deref())?;
+    let mut page = Page::new(json.is_stdout());
     let options = ImportOptions {
         from: args.from.into(),
         precision: args.precision.into(),
@@ -87,7 +121,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
     let checkpoint = Checkpoint::import(&args.state_dict, &options)?;
     checkpoint.save(&args.output)?;
     let model = &checkpoint.model;
-    Page::new(false).line(&format_args!(
+    page.line(&format_args!(
         "{} of {} layers, {} features and {} outputs written to {}",
         model.convolution.name().to_uppercase(),
         model.layers,
@@ -95,5 +129,28 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
         count(model.classes),
         args.output.display()
     ));
-    Ok(())
+    json.write(&carried("imported", args.from, model, &args.output, &[]))?;
+    json.finish()
+}
+
+fn carried<'a>(
+    event: &'static str,
+    framework: FrameworkName,
+    model: &'a ModelConfig,
+    output: &Path,
+    notes: &'a [String],
+) -> Carried<'a> {
+    Carried {
+        event,
+        framework: match framework {
+            FrameworkName::Pyg => "pyg",
+            FrameworkName::Dgl => "dgl",
+        },
+        model: model.convolution.name(),
+        layers: model.layers,
+        features: model.features,
+        outputs: model.classes,
+        output: output.display().to_string(),
+        notes,
+    }
 }

@@ -147,7 +147,7 @@ fn devices_are_tried_and_told() {
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 13] = [
+    let commands: [(&[&str], &[&str], &str); 15] = [
         (
             &["train"],
             &[
@@ -173,6 +173,16 @@ fn every_command_has_json_for_programs() {
                 "classes.npy",
             ],
             "prediction",
+        ),
+        (
+            &["export"],
+            &["model", "--to", "pyg", "pyg.safetensors"],
+            "exported",
+        ),
+        (
+            &["import"],
+            &["pyg.safetensors", "--from", "pyg", "back"],
+            "imported",
         ),
         (&["demo"], &["--epochs", "1"], "summary"),
         (
@@ -220,7 +230,10 @@ fn every_command_has_json_for_programs() {
         (&["device"], &[], "device"),
     ];
     for (command, arguments, last) in commands {
-        let on_cpu = !matches!(command[0], "report" | "dataset" | "device");
+        let on_cpu = !matches!(
+            command[0],
+            "report" | "dataset" | "device" | "export" | "import"
+        );
         let device: &[&str] = if on_cpu { &ON_CPU } else { &[] };
         let output = halfgnn(&[command, arguments, device, &["--json", "-"]].concat())
             .current_dir(folder.path())

@@ -509,7 +509,7 @@ mod tests {
             ("", &["x.jsonl", "empty"][..]),
             ("\n\n", &["x.jsonl", "empty"]),
             (
-                "{\"event\":\"spmm\"}\n{\"ev",
+                "{\"event\":\"spmm\"}\n{\"ev\n",
                 &["x.jsonl", "line 2", "--json"],
             ),
             ("[1, 2]\n", &["line 1", "object"]),
