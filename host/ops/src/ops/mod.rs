@@ -14,6 +14,7 @@
 mod attention;
 mod check;
 mod checked;
+mod construct;
 mod elementwise;
 mod heads;
 mod loss;
@@ -25,11 +26,13 @@ mod random;
 mod sddmm;
 mod segment;
 pub mod shadow;
+mod sort;
 mod spmm;
 
 pub use attention::*;
 pub use check::MOST_HEADS;
 pub use checked::{Checked, Operator};
+pub use construct::*;
 pub use elementwise::*;
 pub use heads::*;
 pub use loss::*;
@@ -41,4 +44,5 @@ pub use random::RandomState;
 pub use sddmm::*;
 pub use segment::*;
 pub use shadow::{Shadow, ShadowOperands, ShadowOperators};
+pub use sort::*;
 pub use spmm::*;
