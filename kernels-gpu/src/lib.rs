@@ -1,6 +1,7 @@
 //! The GPU kernels of `halfgnn`, compiled by rustc to PTX.
 //!
 //! - [`attention`]: weights of edges by attention, step by step or fused.
+//! - [`bits`]: matrices of bits, summed up over neighbours.
 //! - [`construct`]: what a graph is made of, from edges that lie on the device.
 //! - [`device`]: one module per hardware concept (threads, warps, shared memory, global memory, half vectors).
 //! - [`edges`]: the edges of a warp, cached in shared memory.
@@ -34,6 +35,7 @@ mod entries;
 
 pub mod attention;
 pub mod baselines;
+pub mod bits;
 pub mod construct;
 pub mod device;
 pub mod edges;

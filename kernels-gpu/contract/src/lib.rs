@@ -13,6 +13,7 @@
 
 pub mod attention;
 pub mod baselines;
+pub mod bits;
 pub mod construct;
 pub mod elementwise;
 pub mod format;
@@ -147,6 +148,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         heads::ENTRIES,
         attention::ENTRIES,
         shadow::ENTRIES,
+        bits::ENTRIES,
         sort::ENTRIES,
         scan::ENTRIES,
         construct::ENTRIES,
@@ -168,6 +170,7 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("lib.rs"));
     hash = fnv1a(hash, include_bytes!("attention.rs"));
     hash = fnv1a(hash, include_bytes!("baselines.rs"));
+    hash = fnv1a(hash, include_bytes!("bits.rs"));
     hash = fnv1a(hash, include_bytes!("construct.rs"));
     hash = fnv1a(hash, include_bytes!("elementwise.rs"));
     hash = fnv1a(hash, include_bytes!("format.rs"));

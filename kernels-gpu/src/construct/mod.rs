@@ -11,7 +11,7 @@ use halfgnn_contract::construct::ConstructParams;
 /// The functions that the entries are, by name.
 mod family {
     pub use super::rows::{row_ids, row_offsets, row_starts};
-    pub use super::words::{take_words, largest_word, longest_row};
+    pub use super::words::{largest_word, longest_row, take_words};
 }
 
 halfgnn_contract::construct_entries!(entries);

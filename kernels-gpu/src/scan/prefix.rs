@@ -103,7 +103,9 @@ pub unsafe fn scan_partials(params: &ScanParams) {
             let upto = inclusive_sum(value);
             let (warps, all) = sums_of_warps(shuffle_idx(upto, WARP - 1));
             if at < end {
-                let prefix = before.wrapping_add(warps).wrapping_add(upto.wrapping_sub(value));
+                let prefix = before
+                    .wrapping_add(warps)
+                    .wrapping_add(upto.wrapping_sub(value));
                 partials.at(at).store(prefix);
             }
             before = before.wrapping_add(all);
@@ -131,7 +133,12 @@ pub unsafe fn scan<I: Item>(params: &ScanParams) {
             let value = value::<I>(params, at);
             let upto = inclusive_sum(value);
             if at < params.items {
-                I::put(params, at, value, before.wrapping_add(upto.wrapping_sub(value)));
+                I::put(
+                    params,
+                    at,
+                    value,
+                    before.wrapping_add(upto.wrapping_sub(value)),
+                );
             }
             before = before.wrapping_add(shuffle_idx(upto, WARP - 1));
             turn += 1;

@@ -13,15 +13,16 @@ pub use adjacency::{Adjacency, Block, DeviceGraph};
 
 use crate::driver::Driver;
 use crate::ops::{
-    AttentionOperators, ConstructOperators, ElementwiseOperators, HeadOperators, LossOperators,
-    MatmulOperators, NormalizeOperators, OptimizerOperators, SddmmOperators, SegmentOperators,
-    ShadowOperators, SortOperators, SpmmOperators,
+    AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators, HeadOperators,
+    LossOperators, MatmulOperators, NormalizeOperators, OptimizerOperators, SddmmOperators,
+    SegmentOperators, ShadowOperators, SortOperators, SpmmOperators,
 };
 
 /// A device with all operators, of every family.
 pub trait Backend:
     Storage
     + AttentionOperators
+    + BitsOperators
     + ConstructOperators
     + ElementwiseOperators
     + HeadOperators

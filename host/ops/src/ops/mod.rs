@@ -12,6 +12,7 @@
 //!   vectors (8 halves or 4 floats), so that every head starts at one.
 
 mod attention;
+mod bits;
 mod check;
 mod checked;
 mod construct;
@@ -30,6 +31,7 @@ mod sort;
 mod spmm;
 
 pub use attention::*;
+pub use bits::*;
 pub use check::MOST_HEADS;
 pub use checked::{Checked, Operator};
 pub use construct::*;
