@@ -6,10 +6,11 @@
 //!
 //! # Sums over neighbours
 //! A CTA brings the rows of [`EDGES_PER_CTA`] consecutive edges to shared memory, whatever the degrees, and then looks at the
-//! rows of the graph in them. A row of few edges whose signs alone are wanted is one lane's, which counts 64 columns at once in
-//! vertical counters: bit `f` of plane `p` is bit `p` of the count of column `f`. Another row is a warp's: lanes count 32 edges
-//! apart in such planes, and a transpose of 32 × 32 bits leaves lane `f` the bits of column `f` of all lanes, to be counted at
-//! once. What a CTA has of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the
+//! rows of the graph in them, a unit of 64 columns or 128 at a time. Of a row of few edges whose signs alone are wanted a unit is
+//! one lane's, which counts all its columns at once in vertical counters: bit `f` of plane `p` is bit `p` of the count of column
+//! `f`. Where sums are wanted, eight columns are a lane's, and counted in bytes. Of another row a unit is a warp's: lanes count
+//! 32 edges apart in planes, and a transpose of 32 × 32 bits leaves lane `f` the bits of column `f` of all lanes, to be counted
+//! at once. What a CTA has of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the
 //! parts; sums are integers, so that no order is another result.
 
 use crate::format::table;
@@ -29,10 +30,12 @@ pub const EDGES_PER_CTA: u32 = 1024;
 pub const START_WORDS_PER_CTA: u32 = EDGES_PER_CTA / WARP;
 /// Most words of a row that a launch sums up; of more the next launch takes the rest.
 pub const MOST_WORDS: u32 = 4;
-/// A row of more edges is a warp's.
+/// A row of more edges is a warp's, where signs are wanted: five planes count as many.
 pub const LANE_ROW_EDGES: u32 = 31;
-/// Edges of a row that lanes look at one after the other, each its own columns, rather than transpose.
-pub const FEW_EDGES: u32 = 8;
+/// A row of more edges is a warp's, where sums are wanted.
+pub const GROUP_ROW_EDGES: u32 = 63;
+/// Columns of a lane where sums of few edges are wanted.
+pub const LANE_COLUMNS: u32 = 8;
 /// No row: an id that no vertex has.
 pub const NO_ROW: u32 = u32::MAX;
 /// CTAs of the follow-up write this many rows without edges each.
@@ -133,13 +136,18 @@ pub const fn staging_words(ctas: u32, words: u32) -> u64 {
     ctas as u64 * staged_words(words) as u64
 }
 
-/// Place of the rows of an edge in shared memory, in rows: one place in 17 stays free, so that rows of the graph of 2, 4 or more
+/// Words of 32 bits of a unit: what a lane loads at once of an edge's row.
+pub const fn unit_words(words: u32) -> u32 {
+    if words == 1 { 2 } else { 4 }
+}
+
+/// Place of an edge among those of a unit in shared memory: one place in 17 stays free, so that rows of the graph of 2, 4 or more
 /// edges do not start in one bank.
 pub const fn place(edge: u32) -> u32 {
     edge + edge / 16
 }
 
-/// Bytes of shared memory of the rows of edges.
+/// Bytes of shared memory of the rows of edges: all of a unit, then all of the next.
 pub const fn row_bytes(words: u32) -> u32 {
     place(EDGES_PER_CTA) * words * 8
 }

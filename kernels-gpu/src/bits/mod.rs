@@ -1,7 +1,7 @@
 //! Matrices of bits: made of elements, and summed up over neighbours.
 //!
 //! - [`binarize`](self::signs): a bit an element.
-//! - [`planes`]: counts of 64 columns at once, and the transpose that tells them apart.
+//! - [`planes`]: counts of all columns of a unit at once, and the transpose that tells them apart.
 //! - [`sums`]: the sums over neighbours of a CTA's edges.
 //! - [`output`]: what a sum becomes: a sign, or an element.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.
@@ -24,13 +24,13 @@ mod family {
     pub use super::signs::binarize;
 
     macro_rules! bspmm {
-        ($($name:ident, $sign:ident: $words:literal;)+) => {$(
+        ($($name:ident, $sign:ident: $words:literal words, $unit:literal;)+) => {$(
             /// # Safety
             /// The launch contract of [`BspmmParams`].
             #[inline(always)]
             pub unsafe fn $name<V: Vector>(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Elements<V>, $words>(params) }
+                unsafe { run::<Elements<V>, $words, $unit>(params) }
             }
 
             /// # Safety
@@ -38,15 +38,15 @@ mod family {
             #[inline(always)]
             pub unsafe fn $sign(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Signs, $words>(params) }
+                unsafe { run::<Signs, $words, $unit>(params) }
             }
         )+};
     }
 
     bspmm! {
-        bspmm_1, bspmm_1_sign: 1;
-        bspmm_2, bspmm_2_sign: 2;
-        bspmm_4, bspmm_4_sign: 4;
+        bspmm_1, bspmm_1_sign: 1 words, 2;
+        bspmm_2, bspmm_2_sign: 2 words, 4;
+        bspmm_4, bspmm_4_sign: 4 words, 4;
     }
 
     /// # Safety

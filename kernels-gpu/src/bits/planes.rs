@@ -1,48 +1,48 @@
-//! Counts of 64 columns at once, and the transpose of 32 × 32 bits that tells them apart.
+//! Counts of all columns of a unit at once, and the transpose of 32 × 32 bits that tells them apart.
 
 use crate::device::warp::{lane_id, shuffle_xor};
 
-/// 64 columns: the low word and the high one.
-pub type Word = [u32; 2];
+/// `U` words of 32 columns: 64 columns, or 128.
+pub type Unit<const U: usize> = [u32; U];
 
 /// Vertical counters: bit `f` of plane `p` is bit `p` of the count of column `f`.
 #[derive(Clone, Copy)]
-pub struct Planes<const N: usize>([Word; N]);
+pub struct Planes<const N: usize, const U: usize>([Unit<U>; N]);
 
-impl<const N: usize> Planes<N> {
+impl<const N: usize, const U: usize> Planes<N, U> {
     /// Nothing counted.
-    pub const EMPTY: Self = Self([[0; 2]; N]);
+    pub const EMPTY: Self = Self([[0; U]; N]);
 
     /// Counts the columns of one more row.
     #[inline(always)]
-    pub fn add(&mut self, row: Word) {
+    pub fn add(&mut self, row: Unit<U>) {
         self.carry(0, row);
     }
 
     /// Counts the columns of two more rows.
     #[inline(always)]
-    pub fn add_two(&mut self, a: Word, b: Word) {
-        let mut carry = [0; 2];
-        let mut half = 0;
-        while half < 2 {
-            let (sum, x, y) = (self.0[0][half], a[half], b[half]);
-            self.0[0][half] = sum ^ x ^ y;
-            carry[half] = (x & y) | (sum & (x | y));
-            half += 1;
+    pub fn add_two(&mut self, a: Unit<U>, b: Unit<U>) {
+        let mut carry = [0; U];
+        let mut word = 0;
+        while word < U {
+            let (sum, x, y) = (self.0[0][word], a[word], b[word]);
+            self.0[0][word] = sum ^ x ^ y;
+            carry[word] = (x & y) | (sum & (x | y));
+            word += 1;
         }
         self.carry(1, carry);
     }
 
     /// Adds bits to plane `plane` and what is carried to those above.
     #[inline(always)]
-    fn carry(&mut self, mut plane: usize, mut bits: Word) {
+    fn carry(&mut self, mut plane: usize, mut bits: Unit<U>) {
         while plane < N {
-            let mut half = 0;
-            while half < 2 {
-                let old = self.0[plane][half];
-                self.0[plane][half] = old ^ bits[half];
-                bits[half] &= old;
-                half += 1;
+            let mut word = 0;
+            while word < U {
+                let old = self.0[plane][word];
+                self.0[plane][word] = old ^ bits[word];
+                bits[word] &= old;
+                word += 1;
             }
             plane += 1;
         }
@@ -50,43 +50,43 @@ impl<const N: usize> Planes<N> {
 
     /// The columns whose count is `least` or more.
     #[inline(always)]
-    pub fn at_least(&self, least: u32) -> Word {
-        let mut reached = [u32::MAX; 2];
+    pub fn at_least(&self, least: u32) -> Unit<U> {
+        let mut reached = [u32::MAX; U];
         let mut plane = 0;
         while plane < N {
             let is_set = least >> plane & 1 != 0;
-            let mut half = 0;
-            while half < 2 {
-                let bits = self.0[plane][half];
-                reached[half] = if is_set {
-                    bits & reached[half]
+            let mut word = 0;
+            while word < U {
+                let bits = self.0[plane][word];
+                reached[word] = if is_set {
+                    bits & reached[word]
                 } else {
-                    bits | reached[half]
+                    bits | reached[word]
                 };
-                half += 1;
+                word += 1;
             }
             plane += 1;
         }
         reached
     }
 
-    /// The counts of all lanes together of two columns: the lane's own number, and 32 more. Only the first `planes` planes
-    /// are looked at.
+    /// The counts of all lanes together of `U` columns: that of the lane's own number, and others 32 further each. Only the
+    /// first `planes` planes are looked at.
     ///
     /// # Safety
     /// All 32 lanes of the warp come together with the same `planes`.
     #[inline(always)]
-    pub unsafe fn of_lanes(&self, planes: u32) -> [u32; 2] {
-        let mut counts = [0; 2];
+    pub unsafe fn of_lanes(&self, planes: u32) -> [u32; U] {
+        let mut counts = [0; U];
         let mut plane = 0;
         while plane < N {
             if (plane as u32) < planes {
-                let mut half = 0;
-                while half < 2 {
+                let mut word = 0;
+                while word < U {
                     // SAFETY: the caller's promise.
-                    let column = unsafe { transpose(self.0[plane][half]) };
-                    counts[half] += column.count_ones() << plane;
-                    half += 1;
+                    let column = unsafe { transpose(self.0[plane][word]) };
+                    counts[word] += column.count_ones() << plane;
+                    word += 1;
                 }
             }
             plane += 1;

@@ -1,15 +1,15 @@
 //! The sums over neighbours of a CTA's edges.
 
 use super::output::Output;
-use super::planes::{Planes, Word};
+use super::planes::{Planes, Unit};
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::warp::{ballot, lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, EDGES_PER_CTA, FEW_EDGES, LANE_ROW_EDGES, NO_ROW, START_WORDS_PER_CTA,
-    THREADS_PER_CTA, WARPS_PER_CTA, WORD_BITS, place, row_bytes, staged_words,
+    BspmmParams, EDGES_PER_CTA, NO_ROW, START_WORDS_PER_CTA, THREADS_PER_CTA, WARPS_PER_CTA,
+    WORD_BITS, place, row_bytes, staged_words, unit_words,
 };
 
 const EDGES_PER_THREAD: u32 = EDGES_PER_CTA / THREADS_PER_CTA;
@@ -19,21 +19,20 @@ const _: () = assert!(
     "a thread has four bits of a word of starts"
 );
 
-/// Counters of a lane's own row.
-type LaneRow = Planes<5>;
-const _: () = assert!(LANE_ROW_EDGES < 1 << 5, "five planes count that many");
-
 /// Counters of a lane of a warp's row: 15 edges, 32 apart.
-type WarpRow = Planes<4>;
+type WarpRow<const U: usize> = Planes<4, U>;
 const TURNS: u32 = 15;
 
+/// `W` words of rows, in units of `U` words of 32 columns.
+///
 /// # Safety
-/// The launch contract of [`BspmmParams`]: `ctas` CTAs of [`THREADS_PER_CTA`] threads, `W` its words.
+/// The launch contract of [`BspmmParams`]: `ctas` CTAs of [`THREADS_PER_CTA`] threads.
 #[inline(always)]
-pub unsafe fn run<O: Output, const W: u32>(params: &BspmmParams) {
+pub unsafe fn run<O: Output<U>, const W: u32, const U: usize>(params: &BspmmParams) {
+    const { assert!(unit_words(W) == U as u32) };
     let first = block_idx_x() * EDGES_PER_CTA;
     let left = params.edges - first;
-    let tile = Tile::<W> {
+    let tile = Tile::<W, U> {
         params,
         first,
         edges: if left < EDGES_PER_CTA {
@@ -45,16 +44,40 @@ pub unsafe fn run<O: Output, const W: u32>(params: &BspmmParams) {
     // SAFETY: the caller's promise; all threads come along.
     unsafe {
         let rows = tile.load();
-        if O::BY_LANE {
-            tile.rows_by_lanes::<O>(&rows);
-        } else {
-            tile.rows_by_warps::<O>(&rows);
-        }
+        tile.rows_of_few_edges::<O>(&rows);
+        tile.rows_of_many_edges::<O>(&rows);
     }
 }
 
+/// A unit of a row of the graph.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The row.
+    pub row: u32,
+    /// The unit, among those of the launch.
+    pub unit: u32,
+}
+
+/// The edges of a row, each with a unit of the row that it names.
+pub trait Edges<const U: usize> {
+    /// The first.
+    fn begin(&self) -> u32;
+    /// One behind the last.
+    fn end(&self) -> u32;
+    /// The unit of an edge.
+    ///
+    /// # Safety
+    /// It is one of the edges.
+    unsafe fn unit(&self, edge: u32) -> Unit<U>;
+    /// Word `word` of the unit of an edge.
+    ///
+    /// # Safety
+    /// It is one of the edges.
+    unsafe fn word(&self, edge: u32, word: u32) -> u32;
+}
+
 /// A CTA's edges.
-struct Tile<'a, const W: u32> {
+struct Tile<'a, const W: u32, const U: usize> {
     params: &'a BspmmParams,
     /// The first edge.
     first: u32,
@@ -72,11 +95,12 @@ struct Rows {
     is_open: bool,
 }
 
-/// A row's edges among the CTA's, and what is done with their sum.
+/// A unit of a row's edges among the CTA's, and what is done with their sum.
 #[derive(Clone, Copy)]
-struct Part {
+struct Part<const U: usize> {
     begin: u32,
     end: u32,
+    unit: u32,
     /// The row in the list of those that have edges.
     filled: u32,
     /// It began before the CTA's edges and ends in them.
@@ -85,24 +109,65 @@ struct Part {
     is_tail: bool,
 }
 
-impl Part {
+impl<const U: usize> Part<U> {
+    #[inline(always)]
+    fn edges(self) -> u32 {
+        self.end - self.begin
+    }
+
     #[inline(always)]
     fn is_whole(self) -> bool {
         !self.is_end && !self.is_tail
     }
+
+    /// Where the unit of an edge is.
+    #[inline(always)]
+    fn place(self, edge: u32) -> Shared {
+        let units_before = self.unit * place(EDGES_PER_CTA);
+        Shared::base().offset((units_before + place(edge)) * (U as u32 * 4))
+    }
 }
 
-impl<const W: u32> Tile<'_, W> {
+impl<const U: usize> Edges<U> for Part<U> {
+    #[inline(always)]
+    fn begin(&self) -> u32 {
+        self.begin
+    }
+    #[inline(always)]
+    fn end(&self) -> u32 {
+        self.end
+    }
+    #[inline(always)]
+    unsafe fn unit(&self, edge: u32) -> Unit<U> {
+        let place = self.place(edge);
+        let mut unit = [0; U];
+        // SAFETY: the caller's promise.
+        unsafe {
+            if U == 2 {
+                let [a, b] = place.load_u32x2();
+                (unit[0], unit[U - 1]) = (a, b);
+            } else {
+                let [a, b, c, d] = place.load_u32x4();
+                (unit[0], unit[1], unit[U - 2], unit[U - 1]) = (a, b, c, d);
+            }
+        }
+        unit
+    }
+    #[inline(always)]
+    unsafe fn word(&self, edge: u32, word: u32) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.place(edge).offset(word * 4).load_u32() }
+    }
+}
+
+impl<const W: u32, const U: usize> Tile<'_, W, U> {
+    /// Units of a row.
+    const UNITS: u32 = W * 2 / U as u32;
+
     /// Where row `row` starts, among the CTA's edges.
     #[inline(always)]
     fn start(row: u32) -> Shared {
         Shared::base().offset(row_bytes(W) + row * 4)
-    }
-
-    /// Word `word` of the row of an edge.
-    #[inline(always)]
-    fn word(edge: u32, word: u32) -> Shared {
-        Shared::base().offset((place(edge) * W + word) * 8)
     }
 
     /// Brings the rows of the CTA's edges, and where rows of the graph start, to shared memory.
@@ -128,36 +193,45 @@ impl<const W: u32> Tile<'_, W> {
             }
             let x = Global::<u64>::new(params.x).at(params.first_word as u64);
             let stride = params.x_stride * 8;
-            if W == 1 {
-                let mut rows = [[0; 2]; EDGES_PER_THREAD as usize];
-                let mut i = 0;
-                while i < EDGES_PER_THREAD as usize {
-                    rows[i] = Global::<[u32; 2]>::cast(x.row(ids[i], stride)).fetch();
-                    i += 1;
-                }
-                let mut i = 0;
-                while i < EDGES_PER_THREAD {
-                    Self::word(thread + i * THREADS_PER_CTA, 0).store_u32x2(rows[i as usize]);
-                    i += 1;
-                }
-            } else {
-                let mut vector = 0;
-                while vector < W / 2 {
-                    let mut rows = [[0; 4]; EDGES_PER_THREAD as usize];
+            let mut unit = 0;
+            while unit < Self::UNITS {
+                let part = Part::<U> {
+                    begin: 0,
+                    end: 0,
+                    unit,
+                    filled: 0,
+                    is_end: false,
+                    is_tail: false,
+                };
+                if U == 2 {
+                    let mut rows = [[0; 2]; EDGES_PER_THREAD as usize];
                     let mut i = 0;
                     while i < EDGES_PER_THREAD as usize {
-                        let row = Global::<[u32; 4]>::cast(x.row(ids[i], stride));
-                        rows[i] = row.at(vector as u64).fetch();
+                        rows[i] = Global::<[u32; 2]>::cast(x.row(ids[i], stride)).fetch();
                         i += 1;
                     }
                     let mut i = 0;
                     while i < EDGES_PER_THREAD {
-                        let edge = thread + i * THREADS_PER_CTA;
-                        Self::word(edge, 2 * vector).store_u32x4(rows[i as usize]);
+                        let place = part.place(thread + i * THREADS_PER_CTA);
+                        place.store_u32x2(rows[i as usize]);
                         i += 1;
                     }
-                    vector += 1;
+                } else {
+                    let mut rows = [[0; 4]; EDGES_PER_THREAD as usize];
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD as usize {
+                        let row = Global::<[u32; 4]>::cast(x.row(ids[i], stride));
+                        rows[i] = row.at(unit as u64).fetch();
+                        i += 1;
+                    }
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD {
+                        let place = part.place(thread + i * THREADS_PER_CTA);
+                        place.store_u32x4(rows[i as usize]);
+                        i += 1;
+                    }
                 }
+                unit += 1;
             }
             let rows = self.load_starts();
             sync_threads();
@@ -214,107 +288,94 @@ impl<const W: u32> Tile<'_, W> {
         }
     }
 
-    /// Row `row` of `rows`.
+    /// Unit `job % UNITS` of row `job / UNITS`.
     ///
     /// # Safety
     /// There is one, and shared memory holds the starts.
     #[inline(always)]
-    unsafe fn part(&self, rows: &Rows, row: u32) -> Part {
+    unsafe fn part(&self, rows: &Rows, job: u32) -> Part<U> {
         // SAFETY: the caller's promise.
         let start = |row: u32| unsafe { Self::start(row).load_u32() };
+        let (row, unit) = (job / Self::UNITS, job % Self::UNITS);
         let is_last = row + 1 == rows.count;
-        let begin = if row == 0 { 0 } else { start(row) };
-        let end = if is_last { self.edges } else { start(row + 1) };
         let is_tail = is_last && rows.is_open;
         Part {
-            begin,
-            end,
+            begin: if row == 0 { 0 } else { start(row) },
+            end: if is_last { self.edges } else { start(row + 1) },
+            unit,
             filled: (rows.before + row).wrapping_sub(1),
             is_end: row == 0 && !is_tail,
             is_tail,
         }
     }
 
-    /// A lane a word of a row, where the row is whole and short; the others by warps.
+    /// Where a part's sum goes.
+    ///
+    /// # Safety
+    /// The launch contract.
+    #[inline(always)]
+    unsafe fn target(&self, part: Part<U>) -> Place {
+        let rows = Global::<u32>::new(self.params.filled_rows);
+        Place {
+            // SAFETY: the caller's promise.
+            row: unsafe { rows.at(part.filled as u64).read() },
+            unit: part.unit,
+        }
+    }
+
+    /// Whole rows of few edges, by as many lanes as the output wants.
     ///
     /// # Safety
     /// All threads of the CTA come together, with what [`Tile::load`] has given.
     #[inline(always)]
-    unsafe fn rows_by_lanes<O: Output>(&self, rows: &Rows) {
-        // SAFETY: the caller's promise: the loop is the same for all lanes of a warp, and a word of a row is one lane's or one
-        // warp's.
+    unsafe fn rows_of_few_edges<O: Output<U>>(&self, rows: &Rows) {
+        let mut job = thread_idx_x() / O::LANES;
+        while job < rows.count * Self::UNITS {
+            // SAFETY: the caller's promise; a unit of a row is that of these lanes alone.
+            unsafe {
+                let part = self.part(rows, job);
+                if part.is_whole() && part.edges() <= O::FEW {
+                    O::write_few(self.params, self.target(part), &part);
+                }
+            }
+            job += THREADS_PER_CTA / O::LANES;
+        }
+    }
+
+    /// The other rows, dealt out to the warps in turn.
+    ///
+    /// # Safety
+    /// As [`Tile::rows_of_few_edges`].
+    #[inline(always)]
+    unsafe fn rows_of_many_edges<O: Output<U>>(&self, rows: &Rows) {
+        let end = rows.count * Self::UNITS;
+        let (mut first, mut seen) = (0, 0);
+        // SAFETY: the caller's promise: loops are the same for all lanes of a warp.
         unsafe {
-            let mut first = warp_id() * WARP;
-            while first < rows.count * W {
+            while first < end {
                 let job = first + lane_id();
-                let (row, word) = (job / W, job % W);
-                let mut by_warp = false;
-                if row < rows.count {
-                    let part = self.part(rows, row);
-                    let edges = part.end - part.begin;
-                    if edges > LANE_ROW_EDGES || !part.is_whole() {
-                        by_warp = true;
-                    } else {
-                        let signs = Self::signs_of_short(part, word);
-                        O::write_signs(self.params, self.row_id(part), word, signs);
-                    }
+                let mut is_here = false;
+                if job < end {
+                    let part = self.part(rows, job);
+                    let is_few = part.is_whole() && part.edges() <= O::FEW;
+                    is_here = !is_few && part.edges() > 0;
                 }
-                let mut left = ballot(by_warp);
+                let mut left = ballot(is_here);
                 while left != 0 {
-                    let lane = left.trailing_zeros();
+                    if seen % WARPS_PER_CTA == warp_id() {
+                        let job = first + left.trailing_zeros();
+                        self.by_warp::<O>(self.part(rows, job));
+                    }
+                    seen += 1;
                     left &= left - 1;
-                    let job = first + lane;
-                    self.by_warp::<O>(self.part(rows, job / W), job % W);
                 }
-                first += WARPS_PER_CTA * WARP;
+                first += WARP;
             }
-            self.no_end(rows);
-        }
-    }
-
-    /// A warp a word of a row.
-    ///
-    /// # Safety
-    /// As [`Tile::rows_by_lanes`].
-    #[inline(always)]
-    unsafe fn rows_by_warps<O: Output>(&self, rows: &Rows) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mut job = warp_id();
-            while job < rows.count * W {
-                self.by_warp::<O>(self.part(rows, job / W), job % W);
-                job += WARPS_PER_CTA;
-            }
-            self.no_end(rows);
-        }
-    }
-
-    /// Says that no row that began before the CTA's edges ends in them, where none does.
-    ///
-    /// # Safety
-    /// The launch contract.
-    #[inline(always)]
-    unsafe fn no_end(&self, rows: &Rows) {
-        // SAFETY: the caller's promise.
-        unsafe {
+            // No row that began before the CTA's edges ends in them.
             let part = self.part(rows, 0);
-            if thread_idx_x() == 0 && (part.begin == part.end || !part.is_end) {
+            if thread_idx_x() == 0 && (part.edges() == 0 || !part.is_end) {
                 self.staged(0).store(NO_ROW);
             }
-        }
-    }
-
-    /// The id of a row.
-    ///
-    /// # Safety
-    /// The launch contract.
-    #[inline(always)]
-    unsafe fn row_id(&self, part: Part) -> u32 {
-        // SAFETY: the caller's promise.
-        unsafe {
-            Global::<u32>::new(self.params.filled_rows)
-                .at(part.filled as u64)
-                .read()
         }
     }
 
@@ -325,104 +386,72 @@ impl<const W: u32> Tile<'_, W> {
         Global::new(self.params.staging).at(first + at as u64)
     }
 
-    /// The columns of a word in which half of a row's edges or more have a bit.
+    /// A unit of a row by a whole warp, written or staged.
     ///
     /// # Safety
-    /// The edges are the CTA's, [`LANE_ROW_EDGES`] at most.
+    /// The launch contract; all lanes of the warp come together with the same part.
     #[inline(always)]
-    unsafe fn signs_of_short(part: Part, word: u32) -> Word {
-        let mut counts = LaneRow::EMPTY;
-        let mut edge = part.begin;
-        // SAFETY: the caller's promise.
-        unsafe {
-            while edge + 1 < part.end {
-                let a = Self::word(edge, word).load_u32x2();
-                let b = Self::word(edge + 1, word).load_u32x2();
-                counts.add_two(a, b);
-                edge += 2;
-            }
-            if edge < part.end {
-                counts.add(Self::word(edge, word).load_u32x2());
-            }
-        }
-        counts.at_least((part.end - part.begin).div_ceil(2))
-    }
-
-    /// A word of a row by a whole warp, written or staged.
-    ///
-    /// # Safety
-    /// The launch contract; all lanes of the warp come together with the same row and word.
-    #[inline(always)]
-    unsafe fn by_warp<O: Output>(&self, part: Part, word: u32) {
-        if part.begin == part.end {
-            return;
-        }
+    unsafe fn by_warp<O: Output<U>>(&self, part: Part<U>) {
         // SAFETY: the caller's promise; a part of a row is staged by one warp.
         unsafe {
-            let edges = part.end - part.begin;
-            let counts = if edges <= FEW_EDGES {
-                Self::counts_of_few(part, word)
-            } else {
-                Self::counts(part, word)
-            };
+            let edges = part.edges();
+            let counts = Self::counts(part);
             let sums = counts.map(|count| 2 * count as i32 - edges as i32);
             if part.is_whole() {
-                O::write_sums(self.params, self.row_id(part), word, sums);
+                O::write_sums(self.params, self.target(part), sums);
                 return;
             }
             let first = if part.is_tail { 1 + W * WORD_BITS } else { 1 };
-            let first = first + word * WORD_BITS + lane_id();
-            self.staged(first).store(sums[0] as u32);
-            self.staged(first + WARP).store(sums[1] as u32);
-            if part.is_end && word == 0 && lane_id() == 0 {
-                self.staged(0).store(self.row_id(part));
+            let place = self.staged(first + part.unit * (U as u32 * WARP) + lane_id());
+            let mut word = 0;
+            while word < U {
+                place
+                    .at((word as u32 * WARP) as u64)
+                    .store(sums[word] as u32);
+                word += 1;
+            }
+            if part.is_end && part.unit == 0 && lane_id() == 0 {
+                self.staged(0).store(self.target(part).row);
             }
         }
     }
 
-    /// How many of a row's few edges have a bit in the lane's two columns: all lanes look at one edge after the other.
-    ///
-    /// # Safety
-    /// The edges are the CTA's.
-    #[inline(always)]
-    unsafe fn counts_of_few(part: Part, word: u32) -> [u32; 2] {
-        let mut counts = [0; 2];
-        let mut edge = part.begin;
-        while edge < part.end {
-            // SAFETY: the caller's promise.
-            let [low, high] = unsafe { Self::word(edge, word).load_u32x2() };
-            counts[0] += low >> lane_id() & 1;
-            counts[1] += high >> lane_id() & 1;
-            edge += 1;
-        }
-        counts
-    }
-
-    /// How many of a row's edges have a bit in the lane's two columns.
+    /// How many of a part's edges have a bit in the lane's columns.
     ///
     /// # Safety
     /// All lanes of the warp come together; the edges are the CTA's.
     #[inline(always)]
-    unsafe fn counts(part: Part, word: u32) -> [u32; 2] {
-        let mut counts = [0; 2];
+    unsafe fn counts(part: Part<U>) -> [u32; U] {
+        let mut counts = [0; U];
         let mut first = part.begin;
+        // SAFETY: the caller's promise; a unit is read where there is an edge.
+        let unit = |edge: u32| {
+            if edge < part.end {
+                unsafe { part.unit(edge) }
+            } else {
+                [0; U]
+            }
+        };
         while first < part.end {
             let turns = (part.end - first).div_ceil(WARP);
             let turns = if turns < TURNS { turns } else { TURNS };
-            let mut of_lane = WarpRow::EMPTY;
+            let mut of_lane = WarpRow::<U>::EMPTY;
             let mut turn = 0;
-            while turn < turns {
+            while turn + 1 < turns {
                 let edge = first + turn * WARP + lane_id();
-                if edge < part.end {
-                    // SAFETY: the caller's promise.
-                    of_lane.add(unsafe { Self::word(edge, word).load_u32x2() });
-                }
-                turn += 1;
+                of_lane.add_two(unit(edge), unit(edge + WARP));
+                turn += 2;
+            }
+            if turn < turns {
+                of_lane.add(unit(first + turn * WARP + lane_id()));
             }
             // SAFETY: the lanes are together again.
             let more = unsafe { of_lane.of_lanes(WARP - turns.leading_zeros()) };
-            counts[0] += more[0];
-            counts[1] += more[1];
+            let mut word = 0;
+            while word < U {
+                counts[word] += more[word];
+                word += 1;
+            }
             first += turns * WARP;
         }
         counts

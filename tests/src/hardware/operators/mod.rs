@@ -12,6 +12,7 @@
 //! the order of their sums is the card's own, and the distance is bounded by the sizes of their terms.
 
 mod attention;
+mod bits;
 mod construct;
 mod dense;
 mod normalize;
@@ -77,6 +78,7 @@ pub fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     cases.extend(normalize::cases());
     cases.extend(shadow::cases());
     cases.extend(training::cases());
+    cases.extend(bits::cases());
     cases.extend(construct::cases());
     cases
 }

@@ -80,6 +80,36 @@ impl<B: Storage> BitMatrix<B> {
         Ok(matrix)
     }
 
+    /// A copy of the words of all rows, [`BitMatrix::stride`] each.
+    ///
+    /// # Errors
+    /// Those of [`BitMatrix::zeros`]; [`Error::Shape`] where there are not as many, [`Error::Unsupported`] for a bit past the last
+    /// column, with its place.
+    pub fn from_words(
+        backend: &B,
+        (rows, columns): (usize, usize),
+        words: &[u64],
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
+        const NAME: &str = "BitMatrix::from_words";
+        let mut matrix = Self::zeros(backend, rows, columns, kind)?;
+        Error::expect(NAME, "words", matrix.words.len(), words.len())?;
+        let stride = matrix.stride();
+        let is_past = |(at, word): (usize, &u64)| word & !matrix.columns_of(at % stride) != 0;
+        if let Some(at) = words.iter().enumerate().position(is_past) {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: format!(
+                    "word {} of row {} has bits past column {columns}; they are zero",
+                    at % stride,
+                    at / stride
+                ),
+            });
+        }
+        matrix.words.write(backend, words)?;
+        Ok(matrix)
+    }
+
     /// The elements, +1 and −1, row-major, after all work on the backend is done.
     ///
     /// # Errors
