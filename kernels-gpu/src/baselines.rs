@@ -1,7 +1,7 @@
 //! What stands beside other kernels in a comparison.
 
 use crate::device::float::mul_add;
-use crate::device::global::Global;
+use crate::device::global::{Access, Global};
 use crate::device::half;
 use crate::device::thread::{block_idx_x, block_idx_y};
 use crate::device::warp::{lane_id, sum, warp_id};
@@ -18,6 +18,24 @@ const _: () = assert!(GATHER_IN_FLIGHT == 8, "two 16-byte loads of columns");
 /// The launch contract of [`GatherParams`].
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn gather_half8(params: GatherParams) {
+    // SAFETY: the caller's promise.
+    unsafe { gather::<[u32; 4]>(&params, fold) }
+}
+
+/// [`gather_half8`] of rows of 8 bytes.
+///
+/// # Safety
+/// The launch contract of [`GatherParams`].
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn gather_8_bytes(params: GatherParams) {
+    // SAFETY: the caller's promise.
+    unsafe { gather::<[u32; 2]>(&params, |[a, b]| a ^ b) }
+}
+
+/// # Safety
+/// The launch contract of [`GatherParams`], for vectors of type `T`.
+#[inline(always)]
+unsafe fn gather<T: Access>(params: &GatherParams, fold: impl Fn(T) -> u32) {
     let warp = block_idx_x() as u64 * GATHER_WARPS as u64 + warp_id() as u64;
     let edges = params.edges as u64;
     let share = (params.edges_per_warp >> (5 - params.lanes_log2)) as u64;
@@ -26,7 +44,7 @@ pub unsafe extern "ptx-kernel" fn gather_half8(params: GatherParams) {
     let end = (first + share).min(edges);
     let lanes = 1 << params.lanes_log2;
     let load = block_idx_y() * lanes + (lane_id() & (lanes - 1));
-    let x = Global::<[u32; 4]>::new(params.x).at(load.min(params.loads - 1) as u64);
+    let x = Global::<T>::new(params.x).at(load.min(params.loads - 1) as u64);
     let columns = Global::<u32>::new(params.columns);
     let mut seen = 0;
     let mut edge = first;

@@ -1,6 +1,8 @@
 //! The GPU kernels of `halfgnn`, compiled by rustc to PTX.
 //!
 //! - [`attention`]: weights of edges by attention, step by step or fused.
+//! - [`bits`]: matrices of bits, summed up over neighbours.
+//! - [`construct`]: what a graph is made of, from edges that lie on the device.
 //! - [`device`]: one module per hardware concept (threads, warps, shared memory, global memory, half vectors).
 //! - [`edges`]: the edges of a warp, cached in shared memory.
 //! - [`elementwise`]: bias, ReLU and dropout, and sums of columns.
@@ -10,9 +12,11 @@
 //! - [`normalize`]: batch normalisation, and weighted sums of two matrices.
 //! - [`optimizer`]: Adam, the overflow check, the loss scale.
 //! - [`baselines`]: what other kernels are compared with.
+//! - [`scan`]: prefix sums.
 //! - [`sddmm`]: a dot product, or another function of two vertices, for each edge.
 //! - [`segment`]: sums, maxima and softmax statistics of the edges of each row.
 //! - [`shadow`]: functions of rows that stay in the precision of their operand.
+//! - [`sort`]: a stable sort by keys.
 //! - [`spmm`]: the edge-parallel SpMM and its follow-up kernel.
 //!
 //! What the host must know of a kernel (its name, its parameter, its geometry) stands in `halfgnn_contract`.
@@ -31,6 +35,8 @@ mod entries;
 
 pub mod attention;
 pub mod baselines;
+pub mod bits;
+pub mod construct;
 pub mod device;
 pub mod edges;
 pub mod elementwise;
@@ -39,9 +45,11 @@ pub mod loss;
 pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
+pub mod scan;
 pub mod sddmm;
 pub mod segment;
 pub mod shadow;
+pub mod sort;
 pub mod spmm;
 
 /// Recognises PTX that was built from another version of the contract; see `halfgnn_contract::FINGERPRINT`.

@@ -160,6 +160,14 @@ fn dense<B: Backend>(backend: &B) {
     let mut y = half(backend, 4, 3);
     let refused = ops::activate(backend, &op, None, &mut y);
     assert_refused(refused, "activate: columns of the bias should be 3, is 2");
+    // One that is too long has all that is read, and is another's all the same.
+    let long = float(backend, 1, 4);
+    let op = Activation {
+        bias: Some(&long),
+        ..op
+    };
+    let refused = ops::activate(backend, &op, None, &mut y);
+    assert_refused(refused, "activate: columns of the bias should be 3, is 4");
     let op = Activation { bias: None, ..op };
     let refused = ops::activate(backend, &op, Some(&half(backend, 5, 3)), &mut y);
     assert_refused(refused, "activate: rows of y should be 5, is 4");

@@ -7,9 +7,11 @@
 
 pub mod attention;
 pub mod attention_heads;
+pub mod bits;
 pub mod blocks;
 pub mod borrowed;
 pub mod checkpoint;
+pub mod construct;
 pub mod contracts;
 pub mod dropouts;
 pub mod elementwise;
@@ -30,6 +32,7 @@ pub mod second_levels;
 pub mod segment;
 pub mod shadow;
 pub mod skip;
+pub mod sort;
 pub mod spmm;
 pub mod spmm_algebra;
 pub mod spmm_heads;
@@ -98,6 +101,10 @@ macro_rules! conformance {
             blocks: whole_neighbourhoods_are_the_graph, running_statistics_evaluate_blocks,
                 gradients_are_differences_of_the_loss, batches_are_trained_on, overflows_leave_nothing_behind, misfits_are_refused;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
+            bits: every_graph, every_width, signs_of_elements, misfits_are_refused;
+            sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
+            construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, sums_are_the_same,
+                rows_and_offsets, misfits_are_refused;
             second_levels: split_products, moments_of_many_ctas, losses_of_many_ctas, column_sums_of_many_ctas,
                 empty_rows_of_many_ctas;
             properties: spmm_agrees, sddmm_agrees, matmul_agrees;

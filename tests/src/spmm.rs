@@ -193,8 +193,13 @@ impl<'a> Case<'a> {
 
     /// What the backend makes of it, after asserting that its padding is zero.
     pub fn run<B: Backend, E: Element>(&self, backend: &B) -> Vec<f32> {
-        let (rows, columns) = self.graph.shape();
         let graph = Adjacency::new(backend, self.graph).expect("room for a graph");
+        self.run_on::<B, E>(backend, &graph)
+    }
+
+    /// [`Case::run`] on the graph as it lies on the backend.
+    pub fn run_on<B: Backend, E: Element>(&self, backend: &B, graph: &Adjacency<B>) -> Vec<f32> {
+        let (rows, columns) = self.graph.shape();
         let x = matrix::<B, E>(backend, (columns, self.features), &self.x);
         let mut y = unwritten::<B, E>(backend, (rows, self.features));
         let (edges, columns): (Array<B, E>, Array<B, f32>);
@@ -247,7 +252,7 @@ impl<'a> Case<'a> {
                 relu: *relu,
             },
         };
-        ops::spmm(backend, &graph, &op, &x, &mut y).expect("a legal product");
+        ops::spmm(backend, graph, &op, &x, &mut y).expect("a legal product");
         read(backend, &y)
     }
 

@@ -26,15 +26,20 @@ const AHEAD: usize = 2;
 impl Starts {
     /// Of the rows of `csr`.
     pub fn new(csr: &Csr) -> Self {
-        let mut words = vec![[0_u32; 2]; Self::words(csr.edges())];
-        let mut filled = Vec::with_capacity(csr.vertices() + AHEAD);
-        for (row, ends) in csr.offsets().windows(2).enumerate() {
+        Self::of_offsets(csr.offsets())
+    }
+
+    /// Of the rows that start at `offsets`, the last of which is the number of edges.
+    pub fn of_offsets(offsets: &[u64]) -> Self {
+        let edges = offsets.last().map_or(0, |&end| end as usize);
+        let mut words = vec![[0_u32; 2]; Self::words(edges)];
+        let mut filled = Vec::with_capacity(offsets.len() + AHEAD);
+        for (row, ends) in offsets.windows(2).enumerate() {
             if ends[0] < ends[1] {
                 words[(ends[0] / 32) as usize][0] |= 1 << (ends[0] % 32);
                 filled.push(row as u32);
             }
         }
-        let edges = csr.edges();
         words[edges / 32][0] |= 1 << (edges % 32);
         let mut rank = 0;
         for word in &mut words {

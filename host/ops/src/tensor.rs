@@ -192,6 +192,15 @@ impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
         })
     }
 
+    /// `len` values of any content: an output of an operator that writes all of it.
+    ///
+    /// # Errors
+    /// Those of [`Array::zeros`].
+    pub fn uninit(backend: &B, len: usize, kind: MemoryKind) -> Result<Self, Error> {
+        let buffer = backend.alloc_uncleared(len, kind)?;
+        Ok(Self::of(buffer, len))
+    }
+
     /// Values in memory that is there; `buffer` has `len` of them.
     pub(crate) fn of(buffer: B::Buffer<T>, len: usize) -> Self {
         Self { buffer, len }

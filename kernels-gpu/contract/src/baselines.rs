@@ -19,20 +19,20 @@ pub const GATHER_THREADS: u32 = WARP * GATHER_WARPS;
 pub const EDGE_THREADS: u32 = WARP * EDGE_WARPS;
 
 param_struct! {
-    /// Parameters of the gather: each edge's column and that vertex's row are loaded, 16 bytes a lane, and nothing is done
-    /// with them. CTAs in y take a tile of the row each.
+    /// Parameters of the gathers: each edge's column and that vertex's row are loaded, a vector of 16 bytes a lane, or of 8, and
+    /// nothing is done with them. CTAs in y take a tile of the row each.
     pub struct GatherParams {
         /// Column of each edge, below the rows of `x`; `edges` long, 16-byte aligned.
         pub columns: DevicePtr<u32>,
-        /// Rows of 16-byte vectors.
+        /// Rows of vectors.
         pub x: DevicePtr<[u32; 4]>,
         /// A word that is written if the loads have a value that they do not have, so that they are not removed.
         pub sink: DevicePtr<u32>,
         /// Number of edges.
         pub edges: u32,
-        /// Distance of two rows in 16-byte vectors.
+        /// Distance of two rows in vectors.
         pub stride: u32,
-        /// 16-byte vectors of a row.
+        /// Vectors of a row.
         pub loads: u32,
         /// Base-2 logarithm of the lanes of a sub-warp.
         pub lanes_log2: u32,
@@ -67,8 +67,11 @@ param_struct! {
     }
 }
 
-/// Name of the gather.
+/// Name of the gather of vectors of 16 bytes.
 pub const GATHER: &str = "gather_half8";
+
+/// Name of the gather of vectors of 8 bytes.
+pub const GATHER_8_BYTES: &str = "gather_8_bytes";
 
 /// Name of the SDDMM in DGL's way.
 pub const EDGE_BY_EDGE: &str = "sddmm_dgl_half";
@@ -76,5 +79,6 @@ pub const EDGE_BY_EDGE: &str = "sddmm_dgl_half";
 /// The entries of this family.
 pub const ENTRIES: &[&[EntrySpec]] = &[&[
     EntrySpec::new::<GatherParams>(GATHER),
+    EntrySpec::new::<GatherParams>(GATHER_8_BYTES),
     EntrySpec::new::<EdgeByEdgeParams>(EDGE_BY_EDGE),
 ]];

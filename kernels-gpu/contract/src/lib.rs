@@ -13,6 +13,8 @@
 
 pub mod attention;
 pub mod baselines;
+pub mod bits;
+pub mod construct;
 pub mod elementwise;
 pub mod format;
 pub mod heads;
@@ -22,9 +24,11 @@ pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
 pub mod rng;
+pub mod scan;
 pub mod sddmm;
 pub mod segment;
 pub mod shadow;
+pub mod sort;
 pub mod spmm;
 
 pub use format::{Format, entry};
@@ -144,6 +148,10 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         heads::ENTRIES,
         attention::ENTRIES,
         shadow::ENTRIES,
+        bits::ENTRIES,
+        sort::ENTRIES,
+        scan::ENTRIES,
+        construct::ENTRIES,
     ]
     .into_iter()
     .flatten()
@@ -162,6 +170,8 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("lib.rs"));
     hash = fnv1a(hash, include_bytes!("attention.rs"));
     hash = fnv1a(hash, include_bytes!("baselines.rs"));
+    hash = fnv1a(hash, include_bytes!("bits.rs"));
+    hash = fnv1a(hash, include_bytes!("construct.rs"));
     hash = fnv1a(hash, include_bytes!("elementwise.rs"));
     hash = fnv1a(hash, include_bytes!("format.rs"));
     hash = fnv1a(hash, include_bytes!("heads.rs"));
@@ -171,9 +181,11 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("normalize.rs"));
     hash = fnv1a(hash, include_bytes!("optimizer.rs"));
     hash = fnv1a(hash, include_bytes!("rng.rs"));
+    hash = fnv1a(hash, include_bytes!("scan.rs"));
     hash = fnv1a(hash, include_bytes!("sddmm.rs"));
     hash = fnv1a(hash, include_bytes!("segment.rs"));
     hash = fnv1a(hash, include_bytes!("shadow.rs"));
+    hash = fnv1a(hash, include_bytes!("sort.rs"));
     hash = fnv1a(hash, include_bytes!("spmm.rs"));
     hash
 };

@@ -94,6 +94,19 @@ impl Shared {
         }
     }
 
+    /// `st.shared.v2.b32`
+    ///
+    /// # Safety
+    /// As [`Shared::store_u32`], for 8 bytes aligned to 8.
+    #[inline(always)]
+    pub unsafe fn store_u32x2(self, [a, b]: [u32; 2]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("st.shared.v2.b32 [{}], {{{}, {}}};", in(reg32) self.0, in(reg32) a, in(reg32) b,
+                options(nostack, preserves_flags));
+        }
+    }
+
     /// `st.shared.v4.b32`
     ///
     /// # Safety

@@ -157,3 +157,19 @@ pub unsafe fn sum(mut value: f32) -> f32 {
     }
     value
 }
+
+/// The sum of the values of the lanes up to and with this one, by 32 bits.
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn inclusive_sum(mut value: u32) -> u32 {
+    let mut distance = 1;
+    while distance < WARP {
+        // SAFETY: the loop is the same for every lane, and the caller promises that all of them are here.
+        let below = unsafe { shuffle_up(value, distance) };
+        value = value.wrapping_add(if lane_id() >= distance { below } else { 0 });
+        distance *= 2;
+    }
+    value
+}

@@ -6,7 +6,7 @@ use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::{Driver, LaunchConfig};
-use halfgnn::ops::edge_plane;
+use halfgnn::ops::{BitMatrix, edge_plane};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::baselines::{self as contract, EdgeByEdgeParams, GatherParams};
 use halfgnn_contract::{DevicePtr, WARP, spmm};
@@ -14,37 +14,83 @@ use halfgnn_contract::{DevicePtr, WARP, spmm};
 /// Edges of a warp of [`gather`] that are worth trying; the best is the speed of light.
 pub const GATHER_EDGES_PER_WARP: [u32; 4] = [256, 512, 1024, 2048];
 
+/// Rows that are gathered.
+#[derive(Clone, Copy, Debug)]
+pub struct GatheredRows {
+    x: DevicePtr<[u32; 4]>,
+    rows: usize,
+    /// Vectors of a row, one after the other.
+    loads: u32,
+    entry: &'static str,
+}
+
+impl GatheredRows {
+    /// The rows of a matrix, vectors of 16 bytes.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn of_matrix<D: Driver, E: Element>(
+        gpu: &Gpu<D>,
+        x: &Matrix<Gpu<D>, E>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            x: matrix(gpu, x)?,
+            rows: x.rows(),
+            loads: narrow(GATHER, "columns of x", x.stride() / E::LANES)?,
+            entry: contract::GATHER,
+        })
+    }
+
+    /// The rows of a matrix of bits: vectors of 8 bytes where they have no more.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn of_bits<D: Driver>(gpu: &Gpu<D>, x: &BitMatrix<Gpu<D>>) -> Result<Self, Error> {
+        let (words, entry) = match x.stride() {
+            1 => (1, contract::GATHER_8_BYTES),
+            _ => (2, contract::GATHER),
+        };
+        Ok(Self {
+            x: gpu.address_of_bits(x).map(DevicePtr::new)?,
+            rows: x.rows(),
+            loads: narrow(GATHER, "columns of x", x.stride() / words)?,
+            entry,
+        })
+    }
+}
+
+const GATHER: &str = "gather";
+
 /// Loads each edge's column and the row of `x` that it names, and does nothing with them. `sink`, of one word, is not
 /// written. `edges_per_warp` is one of [`GATHER_EDGES_PER_WARP`].
 ///
 /// # Errors
 /// [`Error::Shape`] where an operand does not fit, and those of the device.
-pub fn gather<D: Driver, E: Element>(
+pub fn gather<D: Driver>(
     gpu: &Gpu<D>,
     a: &EdgeIds<D>,
-    x: &Matrix<Gpu<D>, E>,
+    x: GatheredRows,
     edges_per_warp: u32,
     sink: &Array<Gpu<D>, u32>,
 ) -> Result<(), Error> {
-    const NAME: &str = "gather";
-    Error::expect(NAME, "rows of x", a.shape.1, x.rows())?;
-    Error::expect(NAME, "sink", 1, sink.len())?;
+    Error::expect(GATHER, "rows of x", a.shape.1, x.rows)?;
+    Error::expect(GATHER, "sink", 1, sink.len())?;
     let smallest = WARP * contract::GATHER_IN_FLIGHT;
     if !edges_per_warp.is_multiple_of(smallest) || edges_per_warp == 0 {
         let reason = format!("{edges_per_warp} edges a warp are no multiple of {smallest}");
         return Err(Error::Unsupported {
-            operator: NAME,
+            operator: GATHER,
             reason,
         });
     }
-    if x.columns() == 0 {
+    let loads = x.loads;
+    if loads == 0 {
         return Ok(());
     }
-    let edges = narrow(NAME, "edges", a.columns.len())?;
-    let loads = narrow(NAME, "columns of x", x.stride() / E::LANES)?;
+    let edges = narrow(GATHER, "edges", a.columns.len())?;
     let params = GatherParams {
         columns: array(gpu, &a.columns)?,
-        x: matrix(gpu, x)?,
+        x: x.x,
         sink: array(gpu, sink)?,
         edges,
         stride: loads,
@@ -65,7 +111,7 @@ pub fn gather<D: Driver, E: Element>(
         shared_bytes: 0,
     };
     // SAFETY: `x` has a row for each column, and the ids are those of a graph.
-    unsafe { gpu.launch(contract::GATHER, config, &params) }
+    unsafe { gpu.launch(x.entry, config, &params) }
 }
 
 /// `e[k] = Σ_f u[row_k, f] · v[col_k, f]` in DGL's way: a warp an edge, scalar loads. `e` is as long as for

@@ -1,6 +1,8 @@
 //! Options of `bench`.
 
 use crate::bench::ablations::{self, AblationsArgs};
+use crate::bench::bspmm::{self, BspmmArgs};
+use crate::bench::construct::{self, ConstructArgs};
 use crate::bench::graphs::GraphName;
 use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
 use crate::bench::train::{self, TrainBenchArgs};
@@ -18,6 +20,12 @@ pub enum BenchCommand {
     /// Time SDDMM, checked before it is timed, beside what a user would pick instead
     #[command(after_help = SDDMM_EXAMPLES)]
     Sddmm(SddmmArgs),
+    /// Time sums of bits over neighbours (BitGNN), beside the SpMM in half
+    #[command(after_help = bspmm::EXAMPLES)]
+    Bspmm(BspmmArgs),
+    /// Time the making of graphs on the device, beside the host's
+    #[command(after_help = construct::EXAMPLES)]
+    Construct(ConstructArgs),
     /// What each of the paper's ideas is worth: with it and without, times and errors in one table
     #[command(after_help = ablations::EXAMPLES)]
     Ablations(AblationsArgs),
@@ -99,6 +107,13 @@ pub struct SddmmArgs {
     /// How it computes in half: what a lane loads, and how lanes are added up
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [SddmmPolicyName::Half8Tensor])]
     pub policy: Vec<SddmmPolicyName>,
+}
+
+/// The bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Gathering {
+    /// Only reading each edge's index and row, and writing the result as fast as a copy: the speed of light
+    Gather,
 }
 
 /// Something to compare with.

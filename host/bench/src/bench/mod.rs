@@ -4,6 +4,8 @@ pub mod ablations;
 pub mod args;
 #[allow(clippy::module_inception)] // what the folder is about
 mod bench;
+pub mod bspmm;
+pub mod construct;
 pub mod graphs;
 mod measure;
 mod operator;
@@ -26,6 +28,8 @@ use table::Table;
 pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     match command {
         BenchCommand::Train(args) => train::run(args, stop),
+        BenchCommand::Bspmm(args) => bspmm::run(args, stop),
+        BenchCommand::Construct(args) => construct::run(args, stop),
         BenchCommand::Ablations(args) => ablations::run(args, stop),
         BenchCommand::Spmm(args) => {
             let policies: Vec<_> = args

@@ -27,6 +27,9 @@ impl PeerTime {
 /// Name of the bound in rows.
 pub const GATHER: &str = "gather";
 
+/// The precision of a matrix of bits, in rows.
+pub const BITS: &str = "bits";
+
 /// Name of cuSPARSE in rows.
 pub const CUSPARSE: &str = "cusparse";
 
@@ -37,9 +40,9 @@ pub use elsewhere::{Peers, is_card};
 
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card {
-    use super::{CUSPARSE, GATHER, PeerTime};
+    use super::{BITS, CUSPARSE, GATHER, PeerTime};
     use crate::baselines::cusparse::{Algorithm, Call, Cusparse, SparseMatrix};
-    use crate::baselines::kernels::GATHER_EDGES_PER_WARP;
+    use crate::baselines::kernels::{GATHER_EDGES_PER_WARP, GatheredRows};
     use crate::baselines::{EdgeIds, copy, kernels};
     use crate::bench::measure::{Operand, Times, check_sddmm, check_spmm};
     use half::f16;
@@ -48,6 +51,7 @@ mod card {
     use halfgnn::backend::{Backend, MemoryKind};
     use halfgnn::driver::cuda::Cuda;
     use halfgnn::graph::Csr;
+    use halfgnn::ops::BitMatrix;
     use halfgnn::tensor::{Array, Element, Matrix};
     use std::any::Any;
 
@@ -146,6 +150,29 @@ mod card {
             runs: u32,
         ) -> Result<PeerTime, Error> {
             let x = cast::<_, Matrix<_, E>>(x).expect(SAME);
+            let x = GatheredRows::of_matrix(self.gpu, x)?;
+            self.gather_rows(graph, x, E::PRECISION.to_string(), runs)
+        }
+
+        /// As [`Peers::gather`], of rows of bits.
+        pub fn gather_bits<B: Backend>(
+            &self,
+            graph: &Csr,
+            x: &BitMatrix<B>,
+            runs: u32,
+        ) -> Result<PeerTime, Error> {
+            let x = cast::<_, BitMatrix<_>>(x).expect(SAME);
+            let x = GatheredRows::of_bits(self.gpu, x)?;
+            self.gather_rows(graph, x, BITS.into(), runs)
+        }
+
+        fn gather_rows(
+            &self,
+            graph: &Csr,
+            x: GatheredRows,
+            precision: String,
+            runs: u32,
+        ) -> Result<PeerTime, Error> {
             let ids = EdgeIds::new(self.gpu, graph)?;
             let sink = Array::zeros(self.gpu, 1, MemoryKind::Workspace)?;
             let mut times = GATHER_EDGES_PER_WARP
@@ -159,7 +186,7 @@ mod card {
             times.sort_by(|a, b| a.ms.total_cmp(&b.ms));
             Ok(PeerTime {
                 peer: GATHER,
-                precision: E::PRECISION.to_string(),
+                precision,
                 algorithm: None,
                 times: times[0],
             })
@@ -257,6 +284,7 @@ mod elsewhere {
     use halfgnn::Error;
     use halfgnn::backend::Backend;
     use halfgnn::graph::Csr;
+    use halfgnn::ops::BitMatrix;
     use halfgnn::tensor::{Array, Element, Matrix};
     use std::convert::Infallible;
     use std::marker::PhantomData;
@@ -294,6 +322,16 @@ mod elsewhere {
             &self,
             _: &Csr,
             _: &Matrix<B, E>,
+            _: u32,
+        ) -> Result<PeerTime, Error> {
+            match self.none {}
+        }
+
+        /// Only reading rows of bits.
+        pub fn gather_bits<B: Backend>(
+            &self,
+            _: &Csr,
+            _: &BitMatrix<B>,
             _: u32,
         ) -> Result<PeerTime, Error> {
             match self.none {}

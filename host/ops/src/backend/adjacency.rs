@@ -3,6 +3,7 @@
 use super::{MemoryKind, Storage};
 use crate::error::Error;
 use crate::graph::{self, Csr, Graph, GraphCounts, RowCounts, Starts, rows_of};
+use crate::ops::RowIndex;
 use crate::tensor::Array;
 use std::sync::OnceLock;
 
@@ -42,6 +43,27 @@ impl<B: Storage> Adjacency<B> {
             starts: Array::from_slice(backend, &starts.words, MemoryKind::Graph)?,
             filled_rows: upload(&starts.filled)?,
         })
+    }
+
+    /// An adjacency of arrays that were made on the device, edges in order and ids in range.
+    pub(crate) fn of_parts(
+        (rows, columns): (usize, usize),
+        row_ids: Array<B, u32>,
+        column_ids: Array<B, u32>,
+        offsets: Array<B, u64>,
+        index: RowIndex<B>,
+    ) -> Self {
+        Self {
+            rows,
+            columns,
+            longest_row: index.longest_row,
+            row_ids: OnceLock::from(row_ids),
+            column_ids,
+            offsets,
+            empty_rows: index.empty_rows,
+            starts: index.starts,
+            filled_rows: index.filled_rows,
+        }
     }
 
     /// The arrays of an adjacency of `counts`, without any edge in them: for a backend that only counts memory.
@@ -93,6 +115,25 @@ impl<B: Storage> Adjacency<B> {
         self.column_ids.len()
     }
 
+    /// What all arrays hold, and the longest row. For tests.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    #[doc(hidden)]
+    pub fn arrays(&self, backend: &B) -> Result<Arrays, Error> {
+        Ok(Arrays {
+            offsets: self.offsets.to_vec(backend)?,
+            starts: self.starts.to_vec(backend)?,
+            lists: [
+                self.row_ids(backend)?.to_vec(backend)?,
+                self.column_ids.to_vec(backend)?,
+                self.empty_rows.to_vec(backend)?,
+                self.filled_rows.to_vec(backend)?,
+            ],
+            longest_row: self.longest_row,
+        })
+    }
+
     /// The row of each edge, ascending: made from the offsets the first time, and kept.
     ///
     /// # Errors
@@ -109,6 +150,27 @@ impl<B: Storage> Adjacency<B> {
             Array::from_slice(backend, &ids, MemoryKind::Graph)?
         };
         Ok(self.row_ids.get_or_init(|| ids))
+    }
+}
+
+/// An adjacency's arrays on the host.
+#[doc(hidden)]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arrays {
+    offsets: Vec<u64>,
+    starts: Vec<[u32; 2]>,
+    lists: [Vec<u32>; 4],
+    longest_row: u32,
+}
+
+impl Arrays {
+    /// All of it as words, one array after the other.
+    pub fn words(&self) -> Vec<u32> {
+        let offsets = self.offsets.iter().map(|&offset| offset as u32);
+        let starts = self.starts.iter().flatten().copied();
+        let lists = self.lists.iter().flatten().copied();
+        let all = offsets.chain(starts).chain(lists);
+        all.chain([self.longest_row]).collect()
     }
 }
 
@@ -135,6 +197,11 @@ impl<B: Storage> DeviceGraph<B> {
             forward: Adjacency::new(backend, graph.csr())?,
             backward,
         })
+    }
+
+    /// A graph of its adjacency and, unless it is symmetric, the transpose.
+    pub(crate) fn of(forward: Adjacency<B>, backward: Option<Adjacency<B>>) -> Self {
+        Self { forward, backward }
     }
 
     /// The arrays of a graph of `counts`, as [`Adjacency::counted`] has them.

@@ -13,15 +13,17 @@ pub use adjacency::{Adjacency, Block, DeviceGraph};
 
 use crate::driver::Driver;
 use crate::ops::{
-    AttentionOperators, ElementwiseOperators, HeadOperators, LossOperators, MatmulOperators,
-    NormalizeOperators, OptimizerOperators, SddmmOperators, SegmentOperators, ShadowOperators,
-    SpmmOperators,
+    AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators, HeadOperators,
+    LossOperators, MatmulOperators, NormalizeOperators, OptimizerOperators, SddmmOperators,
+    SegmentOperators, ShadowOperators, SortOperators, SpmmOperators,
 };
 
 /// A device with all operators, of every family.
 pub trait Backend:
     Storage
     + AttentionOperators
+    + BitsOperators
+    + ConstructOperators
     + ElementwiseOperators
     + HeadOperators
     + LossOperators
@@ -31,6 +33,7 @@ pub trait Backend:
     + SddmmOperators
     + SegmentOperators
     + ShadowOperators
+    + SortOperators
     + SpmmOperators
 {
 }

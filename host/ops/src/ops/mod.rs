@@ -12,8 +12,10 @@
 //!   vectors (8 halves or 4 floats), so that every head starts at one.
 
 mod attention;
+mod bits;
 mod check;
 mod checked;
+mod construct;
 mod elementwise;
 mod heads;
 mod loss;
@@ -25,11 +27,14 @@ mod random;
 mod sddmm;
 mod segment;
 pub mod shadow;
+mod sort;
 mod spmm;
 
 pub use attention::*;
+pub use bits::*;
 pub use check::MOST_HEADS;
 pub use checked::{Checked, Operator};
+pub use construct::*;
 pub use elementwise::*;
 pub use heads::*;
 pub use loss::*;
@@ -41,4 +46,5 @@ pub use random::RandomState;
 pub use sddmm::*;
 pub use segment::*;
 pub use shadow::{Shadow, ShadowOperands, ShadowOperators};
+pub use sort::*;
 pub use spmm::*;

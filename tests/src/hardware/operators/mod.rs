@@ -12,6 +12,8 @@
 //! the order of their sums is the card's own, and the distance is bounded by the sizes of their terms.
 
 mod attention;
+mod bits;
+mod construct;
 mod dense;
 mod normalize;
 mod shadow;
@@ -76,6 +78,8 @@ pub fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     cases.extend(normalize::cases());
     cases.extend(shadow::cases());
     cases.extend(training::cases());
+    cases.extend(bits::cases());
+    cases.extend(construct::cases());
     cases
 }
 
@@ -221,6 +225,12 @@ impl Results {
             (hash ^ hash >> 32) as u32
         };
         Self::Bits(values.chunks(columns.max(1)).map(hash).collect())
+    }
+
+    /// Words that must be the same, a hash for each 64.
+    fn words(words: &[u32]) -> Self {
+        let values: Vec<f32> = words.iter().map(|&word| f32::from_bits(word)).collect();
+        Self::rows(&values, 64)
     }
 
     /// These and others behind them, both of which must have the same bits.

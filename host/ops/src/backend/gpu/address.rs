@@ -4,6 +4,7 @@ use super::{Buffer, Gpu};
 use crate::backend::MemoryKind;
 use crate::driver::Driver;
 use crate::error::Error;
+use crate::ops::BitMatrix;
 use crate::tensor::{Array, Element, Matrix, padded};
 use bytemuck::Pod;
 use halfgnn_contract::VECTOR_BYTES;
@@ -111,6 +112,14 @@ impl<D: Driver> Gpu<D> {
         array: &Array<Self, T>,
     ) -> Result<u64, Error> {
         Ok(self.array::<T, T>(array)?.address())
+    }
+
+    /// The address of a matrix of bits: rows of 64-bit words, [`BitMatrix::stride`] apart.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`].
+    pub fn address_of_bits(&self, matrix: &BitMatrix<Self>) -> Result<u64, Error> {
+        self.address_of_array(&matrix.words)
     }
 }
 

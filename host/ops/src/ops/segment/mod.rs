@@ -81,6 +81,19 @@ impl<B: Storage> EdgeMap<B> {
         })
     }
 
+    /// The map of a permutation, such as an order that a sort has made of as many numbers.
+    pub(crate) fn of_permutation(edges: Array<B, u32>) -> Self {
+        Self { edges }
+    }
+
+    /// The numbers, after all work on the backend is done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    pub fn to_vec(&self, backend: &B) -> Result<Vec<u32>, Error> {
+        self.edges.to_vec(backend)
+    }
+
     /// Number of edges.
     pub fn len(&self) -> usize {
         self.edges.len()

@@ -1,0 +1,96 @@
+//! Bits, a column at a time.
+
+use super::{BinarizeOperands, BitMatrix, BitsOperators, BspmmOperands, BspmmSignsOperands};
+use crate::backend::Adjacency;
+use crate::backend::cpu::Cpu;
+use crate::backend::cpu::view::{read, view, view_mut};
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::Element;
+use rayon::prelude::*;
+
+/// The sums of the neighbours of each row: `write` gets a row and a number a column, of none where it has no neighbours.
+fn for_sums<T: Send>(
+    a: &Adjacency<Cpu>,
+    x: &BitMatrix<Cpu>,
+    rows: &mut [T],
+    stride: usize,
+    write: impl Fn(usize, Option<&[i32]>, &mut [T]) + Sync,
+) {
+    let (offsets, columns) = (a.offsets.buffer.read(), a.column_ids.buffer.read());
+    let words = x.words.buffer.read();
+    let (offsets, columns, words): (&[u64], &[u32], &[u64]) = (&offsets, &columns, &words);
+    rows.par_chunks_mut(stride.max(1))
+        .enumerate()
+        .for_each_init(
+            || vec![0_i32; x.columns()],
+            |sums, (row, out)| {
+                let edges = offsets[row] as usize..offsets[row + 1] as usize;
+                if edges.is_empty() {
+                    return write(row, None, out);
+                }
+                sums.fill(0);
+                for &column in &columns[edges] {
+                    let bits = &words[column as usize * x.stride()..][..x.stride()];
+                    for (at, sum) in sums.iter_mut().enumerate() {
+                        *sum += 2 * (bits[at / 64] >> (at % 64) & 1) as i32 - 1;
+                    }
+                }
+                write(row, Some(sums), out);
+            },
+        );
+}
+
+impl BitsOperators for Cpu {
+    fn binarize<E: Element>(
+        &self,
+        operands: Checked<BinarizeOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let BinarizeOperands { x, y } = operands.into_inner();
+        let (values, stride) = (x.buffer.read(), y.stride());
+        let x = view(x, &values);
+        let rows = y.words.buffer.get_mut().par_chunks_mut(stride.max(1));
+        rows.enumerate().for_each(|(row, words)| {
+            words.fill(0);
+            let values = &x.values[row * x.stride..][..x.columns];
+            for (at, value) in values.iter().enumerate() {
+                words[at / 64] |= u64::from(value.to_f32() >= 0.0) << (at % 64);
+            }
+        });
+        Ok(())
+    }
+
+    fn bspmm<E: Element>(
+        &self,
+        operands: Checked<BspmmOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let row_scale = read(of.row_scale);
+        let y = view_mut(of.y);
+        for_sums(of.a, of.x, y.values, y.stride, |row, sums, out| {
+            out.fill(E::zeroed());
+            let row_factor = row_scale.as_ref().map_or(1.0, |factors| factors[row]);
+            for (to, &sum) in out.iter_mut().zip(sums.unwrap_or_default()) {
+                *to = E::from_f32(sum as f32 * (of.scale * row_factor));
+            }
+        });
+        Ok(())
+    }
+
+    fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error> {
+        let BspmmSignsOperands { a, x, y } = operands.into_inner();
+        let stride = y.stride();
+        let all: Vec<u64> = (0..stride).map(|word| y.columns_of(word)).collect();
+        let words = y.words.buffer.get_mut();
+        for_sums(a, x, words, stride, |_, sums, out| {
+            let Some(sums) = sums else {
+                return out.copy_from_slice(&all);
+            };
+            out.fill(0);
+            for (at, &sum) in sums.iter().enumerate() {
+                out[at / 64] |= u64::from(sum >= 0) << (at % 64);
+            }
+        });
+        Ok(())
+    }
+}

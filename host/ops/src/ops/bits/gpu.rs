@@ -1,0 +1,169 @@
+//! Bits: a launch for the signs of a matrix, and two for the sums of each 256 columns.
+
+use super::{BinarizeOperands, BitMatrix, BitsOperators, BspmmOperands, BspmmSignsOperands};
+use crate::backend::Adjacency;
+use crate::backend::gpu::{Gpu, entry, narrow, stride_vectors};
+use crate::driver::{Driver, LaunchConfig};
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::Element;
+use halfgnn_contract::DevicePtr;
+use halfgnn_contract::bits::{self as contract, BinarizeParams, BspmmParams};
+
+impl<D: Driver> BitsOperators for Gpu<D> {
+    fn binarize<E: Element>(
+        &self,
+        operands: Checked<BinarizeOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "binarize";
+        let BinarizeOperands { x, y } = operands.into_inner();
+        let params = BinarizeParams {
+            x: self.matrix(x)?,
+            y: self.array(&y.words)?,
+            rows: x.rows() as u64,
+            features: narrow(NAME, "columns", x.columns())?,
+            x_vectors: stride_vectors(NAME, x)?,
+            y_stride: narrow(NAME, "columns", y.stride())?,
+            reserved: 0,
+        };
+        let vectors = y.words.len() as u64 * (64 / E::LANES) as u64;
+        let ctas = vectors.div_ceil(contract::THREADS_PER_CTA.into());
+        let config = config(NAME, ctas, 0)?;
+        // SAFETY: the operator checked that both have one shape; there is a thread for each vector of the words.
+        unsafe { self.launch(entry::<E>("binarize")?, config, &params) }
+    }
+
+    fn bspmm<E: Element>(
+        &self,
+        operands: Checked<BspmmOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "bspmm";
+        let of = operands.into_inner();
+        let params = BspmmParams {
+            y: self.matrix(of.y)?,
+            row_scale: self.optional_array(of.row_scale)?,
+            y_stride: narrow(NAME, "columns", of.y.stride())?,
+            scale: of.scale,
+            ..self.bspmm_params(NAME, of.a, of.x)?
+        };
+        let entries = Entries {
+            sums: [
+                entry::<E>("bspmm_1")?,
+                entry::<E>("bspmm_2")?,
+                entry::<E>("bspmm_4")?,
+            ],
+            follow_up: entry::<E>("bspmm_follow_up")?,
+        };
+        // SAFETY: the operator checked that the operands fit the graph.
+        unsafe { self.sum_bits(NAME, entries, of.x, params) }
+    }
+
+    fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error> {
+        const NAME: &str = "bspmm_signs";
+        let BspmmSignsOperands { a, x, y } = operands.into_inner();
+        let params = BspmmParams {
+            y: self.array(&y.words)?,
+            y_stride: narrow(NAME, "columns", y.stride())?,
+            ..self.bspmm_params(NAME, a, x)?
+        };
+        let entries = Entries {
+            sums: ["bspmm_1_sign", "bspmm_2_sign", "bspmm_4_sign"],
+            follow_up: "bspmm_follow_up_sign",
+        };
+        // SAFETY: the operator checked that the operands fit the graph.
+        unsafe { self.sum_bits(NAME, entries, x, params) }
+    }
+}
+
+/// The entries of one kind of output.
+struct Entries {
+    /// Of one word, of two, of four.
+    sums: [&'static str; 3],
+    follow_up: &'static str,
+}
+
+fn config(operator: &'static str, ctas: u64, shared_bytes: u32) -> Result<LaunchConfig, Error> {
+    let ctas = usize::try_from(ctas).unwrap_or(usize::MAX);
+    Ok(LaunchConfig {
+        grid: [narrow(operator, "CTAs", ctas)?, 1, 1],
+        block: [contract::THREADS_PER_CTA, 1, 1],
+        shared_bytes,
+    })
+}
+
+impl<D: Driver> Gpu<D> {
+    /// What both kinds of output share.
+    fn bspmm_params(
+        &self,
+        operator: &'static str,
+        a: &Adjacency<Self>,
+        x: &BitMatrix<Self>,
+    ) -> Result<BspmmParams, Error> {
+        let edges = narrow(operator, "edges", a.edges())?;
+        Ok(BspmmParams {
+            columns: self.array(&a.column_ids)?,
+            starts: self.array(&a.starts)?,
+            filled_rows: self.array(&a.filled_rows)?,
+            offsets: self.array(&a.offsets)?,
+            empty_rows: self.array(&a.empty_rows)?,
+            x: self.array(&x.words)?,
+            y: DevicePtr::NULL,
+            row_scale: DevicePtr::NULL,
+            staging: DevicePtr::NULL,
+            edges,
+            ctas: contract::ctas(edges),
+            empty_count: narrow(operator, "rows without edges", a.empty_rows.len())?,
+            x_stride: narrow(operator, "columns", x.stride())?,
+            y_stride: 0,
+            features: narrow(operator, "columns", x.columns())?,
+            first_word: 0,
+            words: 0,
+            scale: 1.0,
+            reserved: 0,
+        })
+    }
+
+    /// The sums of all words of rows, [`contract::MOST_WORDS`] a launch.
+    ///
+    /// # Safety
+    /// Operands in `params` are as its page asks for, but for staging and words.
+    unsafe fn sum_bits(
+        &self,
+        operator: &'static str,
+        entries: Entries,
+        x: &BitMatrix<Self>,
+        params: BspmmParams,
+    ) -> Result<(), Error> {
+        let ctas = params.ctas;
+        let staging = self.lend(contract::staging_words(ctas, contract::MOST_WORDS))?;
+        let mut first_word = 0;
+        while first_word < x.stride() {
+            let (words, sums) = match x.stride() - first_word {
+                1 => (1, entries.sums[0]),
+                2 => (2, entries.sums[1]),
+                _ => (contract::MOST_WORDS, entries.sums[2]),
+            };
+            let params = BspmmParams {
+                staging: DevicePtr::new(staging.address()),
+                first_word: narrow(operator, "columns", first_word)?,
+                words,
+                ..params
+            };
+            let shared_bytes = contract::shared_bytes(words);
+            // SAFETY: the caller's promise; a row has these words, as it has one or an even number, and the staging buffer is
+            // long enough for the most.
+            unsafe {
+                let config = config(operator, ctas.into(), shared_bytes)?;
+                self.launch(sums, config, &params)?;
+                let ctas = contract::follow_up_ctas(ctas, params.empty_count);
+                self.launch(
+                    entries.follow_up,
+                    self::config(operator, ctas.into(), 0)?,
+                    &params,
+                )?;
+            }
+            first_word += words as usize;
+        }
+        Ok(())
+    }
+}

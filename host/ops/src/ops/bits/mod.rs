@@ -1,0 +1,154 @@
+//! Matrices of bits: made of numbers by their sign, and summed up over neighbours (BitGNN, Chen et al. 2023).
+
+mod cpu;
+mod gpu;
+mod matrix;
+
+pub use matrix::BitMatrix;
+
+use super::check::{expect_len, expect_shape};
+use super::{Checked, Operator};
+use crate::backend::{Adjacency, Storage};
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+
+/// A bit for each element: +1 where it is zero or more, −1 where it is less or NaN (BitGNN §2.2).
+///
+/// # Errors
+/// [`Error::Shape`] where `x` and `y` differ in shape.
+pub fn binarize<B: BitsOperators, E: Element>(
+    backend: &B,
+    x: &Matrix<B, E>,
+    y: &mut BitMatrix<B>,
+) -> Result<(), Error> {
+    backend.binarize(Checked::new(BinarizeOperands { x, y })?)
+}
+
+/// `y = scale · R · A · x`, the sums of ±1 over neighbours, times a factor a row: BitGNN's BSpMM.BBF (§3.1.2). Sums are exact
+/// integers; each element is rounded once. Rows without neighbours are zero.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit.
+pub fn bspmm<B: BitsOperators, E: Element>(
+    backend: &B,
+    a: &Adjacency<B>,
+    x: &BitMatrix<B>,
+    row_scale: Option<&Array<B, f32>>,
+    scale: f32,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = BspmmOperands {
+        a,
+        x,
+        row_scale,
+        scale,
+        y,
+    };
+    backend.bspmm(Checked::new(operands)?)
+}
+
+/// `y = sign(A · x)`, +1 where a sum is zero or more, as it is of no neighbours: BitGNN's BSpMM.BBB. A factor of rows or of all
+/// that is positive changes nothing here, which is why it has none.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit.
+pub fn bspmm_signs<B: BitsOperators>(
+    backend: &B,
+    a: &Adjacency<B>,
+    x: &BitMatrix<B>,
+    y: &mut BitMatrix<B>,
+) -> Result<(), Error> {
+    backend.bspmm_signs(Checked::new(BspmmSignsOperands { a, x, y })?)
+}
+
+/// Operands of [`binarize`].
+#[derive(Debug)]
+pub struct BinarizeOperands<'a, B: Storage, E: Element> {
+    /// Numbers.
+    pub x: &'a Matrix<B, E>,
+    /// Becomes their signs.
+    pub y: &'a mut BitMatrix<B>,
+}
+
+impl<B: Storage, E: Element> Operator for BinarizeOperands<'_, B, E> {
+    const NAME: &'static str = "binarize";
+
+    fn check(&self) -> Result<(), Error> {
+        let operands = ["rows of x", "columns of x"];
+        expect_shape(Self::NAME, operands, self.y.shape(), self.x)
+    }
+}
+
+/// Operands of [`bspmm`].
+#[derive(Debug)]
+pub struct BspmmOperands<'a, B: Storage, E: Element> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// A row a column of the graph.
+    pub x: &'a BitMatrix<B>,
+    /// A factor a row of the graph.
+    pub row_scale: Option<&'a Array<B, f32>>,
+    /// A factor of all.
+    pub scale: f32,
+    /// Becomes the sums.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for BspmmOperands<'_, B, E> {
+    const NAME: &'static str = "bspmm";
+
+    fn check(&self) -> Result<(), Error> {
+        let (a, x) = (self.a, self.x);
+        Error::expect(Self::NAME, "rows of x", a.columns(), x.rows())?;
+        let operands = ["rows of y", "columns of y"];
+        expect_shape(Self::NAME, operands, (a.rows(), x.columns()), self.y)?;
+        expect_len(Self::NAME, "row scale", a.rows(), self.row_scale)
+    }
+}
+
+/// Operands of [`bspmm_signs`].
+#[derive(Debug)]
+pub struct BspmmSignsOperands<'a, B: Storage> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// A row a column of the graph.
+    pub x: &'a BitMatrix<B>,
+    /// Becomes the signs of the sums.
+    pub y: &'a mut BitMatrix<B>,
+}
+
+impl<B: Storage> Operator for BspmmSignsOperands<'_, B> {
+    const NAME: &'static str = "bspmm_signs";
+
+    fn check(&self) -> Result<(), Error> {
+        let (a, x, y) = (self.a, self.x, &self.y);
+        Error::expect(Self::NAME, "rows of x", a.columns(), x.rows())?;
+        Error::expect(Self::NAME, "rows of y", a.rows(), y.rows())?;
+        Error::expect(Self::NAME, "columns of y", x.columns(), y.columns())
+    }
+}
+
+/// What is done with bits.
+pub trait BitsOperators: Storage {
+    /// A bit for each element.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn binarize<E: Element>(
+        &self,
+        operands: Checked<BinarizeOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// Sums over neighbours.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn bspmm<E: Element>(&self, operands: Checked<BspmmOperands<'_, Self, E>>)
+    -> Result<(), Error>;
+
+    /// Signs of sums over neighbours.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error>;
+}

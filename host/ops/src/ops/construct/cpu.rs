@@ -1,0 +1,75 @@
+//! What a graph is made of, as the host makes it.
+
+use super::{
+    ConstructOperators, RowIdsOperands, RowIndex, RowIndexOperands, RowOffsetsOperands,
+    TakeWordsOperands,
+};
+use crate::backend::MemoryKind;
+use crate::backend::cpu::Cpu;
+use crate::error::Error;
+use crate::graph::Starts;
+use crate::ops::Checked;
+use crate::tensor::Array;
+use rayon::prelude::*;
+
+impl ConstructOperators for Cpu {
+    fn row_ids(&self, operands: Checked<RowIdsOperands<'_, Self>>) -> Result<(), Error> {
+        let RowIdsOperands { offsets, ids } = operands.into_inner();
+        let offsets = offsets.buffer.read();
+        let ends = &offsets[1..];
+        (ids.buffer.get_mut().par_iter_mut().enumerate()).for_each(|(edge, id)| {
+            *id = ends.partition_point(|&end| end <= edge as u64) as u32;
+        });
+        Ok(())
+    }
+
+    fn row_offsets(&self, operands: Checked<RowOffsetsOperands<'_, Self>>) -> Result<(), Error> {
+        let RowOffsetsOperands { ids, offsets } = operands.into_inner();
+        let ids = ids.buffer.read();
+        let rows = offsets.len() - 1;
+        (offsets.buffer.get_mut().par_iter_mut().enumerate()).for_each(|(row, first)| {
+            *first = if row < rows {
+                ids.partition_point(|&id| id < row as u32) as u64
+            } else {
+                ids.len() as u64
+            };
+        });
+        Ok(())
+    }
+
+    fn take_words(&self, operands: Checked<TakeWordsOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let (words, order) = (of.words.buffer.read(), of.order.buffer.read());
+        let taken = of.taken.buffer.get_mut().par_iter_mut();
+        taken.zip(&*order).for_each(|(taken, &at)| {
+            *taken = words.get(at as usize).copied().unwrap_or(0);
+        });
+        Ok(())
+    }
+
+    fn row_index(
+        &self,
+        operands: Checked<RowIndexOperands<'_, Self>>,
+    ) -> Result<RowIndex<Self>, Error> {
+        let RowIndexOperands { offsets, .. } = operands.into_inner();
+        let offsets = offsets.buffer.read();
+        let starts = Starts::of_offsets(&offsets);
+        let lengths = offsets.windows(2).map(|ends| ends[1] - ends[0]);
+        let empty: Vec<u32> = (0..)
+            .zip(lengths.clone())
+            .filter(|&(_, length)| length == 0)
+            .map(|(row, _)| row)
+            .collect();
+        let upload = |words: &[u32]| Array::from_slice(self, words, MemoryKind::Graph);
+        Ok(RowIndex {
+            starts: Array::from_slice(self, &starts.words, MemoryKind::Graph)?,
+            filled_rows: upload(&starts.filled)?,
+            empty_rows: upload(&empty)?,
+            longest_row: lengths.max().unwrap_or(0) as u32,
+        })
+    }
+
+    fn largest_word(&self, words: &Array<Self, u32>) -> Result<u32, Error> {
+        Ok(words.buffer.read().par_iter().copied().max().unwrap_or(0))
+    }
+}

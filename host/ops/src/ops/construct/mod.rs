@@ -1,0 +1,204 @@
+//! Graphs made on a device, of lists of edges that lie there, without any work of the host.
+//!
+//! `Adjacency::from_coo` and its like are made of these: edges are put in order by [`sort_pairs`](super::sort_pairs), first by
+//! column, then by row.
+
+mod adjacency;
+mod cpu;
+mod gpu;
+
+use super::{Checked, Operator};
+use crate::backend::Storage;
+use crate::error::Error;
+use crate::tensor::Array;
+
+/// The row of each edge from the first edges of the rows, `rows + 1` of them. Edges past the last offset get the number of
+/// rows.
+///
+/// # Errors
+/// [`Error::Unsupported`] where there is no offset.
+pub fn row_ids<B: ConstructOperators>(
+    backend: &B,
+    offsets: &Array<B, u64>,
+    ids: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    backend.row_ids(Checked::new(RowIdsOperands { offsets, ids })?)
+}
+
+/// The first edge of each row, and the number of edges behind them, from the ascending rows of the edges.
+///
+/// # Errors
+/// [`Error::Unsupported`] where there is no room for an offset.
+pub fn row_offsets<B: ConstructOperators>(
+    backend: &B,
+    ids: &Array<B, u32>,
+    offsets: &mut Array<B, u64>,
+) -> Result<(), Error> {
+    backend.row_offsets(Checked::new(RowOffsetsOperands { ids, offsets })?)
+}
+
+/// `taken[k] = words[order[k]]`, and 0 where there is no such word.
+///
+/// # Errors
+/// [`Error::Shape`] where `taken` is not as long as `order`.
+pub fn take_words<B: ConstructOperators>(
+    backend: &B,
+    words: &Array<B, u32>,
+    order: &Array<B, u32>,
+    taken: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    let operands = TakeWordsOperands {
+        words,
+        order,
+        taken,
+    };
+    backend.take_words(Checked::new(operands)?)
+}
+
+/// The largest word; 0 where there is none. It waits for the device.
+///
+/// # Errors
+/// Those of the device.
+pub fn largest_word<B: ConstructOperators>(
+    backend: &B,
+    words: &Array<B, u32>,
+) -> Result<u32, Error> {
+    backend.largest_word(words)
+}
+
+/// Operands of [`row_ids`].
+#[derive(Debug)]
+pub struct RowIdsOperands<'a, B: Storage> {
+    /// First edge of each row, and the number of edges.
+    pub offsets: &'a Array<B, u64>,
+    /// Becomes the row of each edge.
+    pub ids: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for RowIdsOperands<'_, B> {
+    const NAME: &'static str = "row_ids";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_offsets(Self::NAME, self.offsets)
+    }
+}
+
+/// Operands of [`row_offsets`].
+#[derive(Debug)]
+pub struct RowOffsetsOperands<'a, B: Storage> {
+    /// Row of each edge, ascending.
+    pub ids: &'a Array<B, u32>,
+    /// Becomes the first edge of each row, and the number of edges.
+    pub offsets: &'a mut Array<B, u64>,
+}
+
+impl<B: Storage> Operator for RowOffsetsOperands<'_, B> {
+    const NAME: &'static str = "row_offsets";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_offsets(Self::NAME, self.offsets)
+    }
+}
+
+/// Operands of [`take_words`].
+#[derive(Debug)]
+pub struct TakeWordsOperands<'a, B: Storage> {
+    /// What is picked from.
+    pub words: &'a Array<B, u32>,
+    /// Which word each of the results is.
+    pub order: &'a Array<B, u32>,
+    /// Becomes the words.
+    pub taken: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for TakeWordsOperands<'_, B> {
+    const NAME: &'static str = "take_words";
+
+    fn check(&self) -> Result<(), Error> {
+        Error::expect(
+            Self::NAME,
+            "taken words",
+            self.order.len(),
+            self.taken.len(),
+        )
+    }
+}
+
+/// Operands of [`ConstructOperators::row_index`].
+#[derive(Debug)]
+pub struct RowIndexOperands<'a, B: Storage> {
+    /// Row of each edge, ascending.
+    pub ids: &'a Array<B, u32>,
+    /// First edge of each row, and the number of edges.
+    pub offsets: &'a Array<B, u64>,
+}
+
+impl<B: Storage> Operator for RowIndexOperands<'_, B> {
+    const NAME: &'static str = "row_index";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_offsets(Self::NAME, self.offsets)
+    }
+}
+
+/// What an adjacency has beside offsets and columns.
+#[derive(Debug)]
+pub struct RowIndex<B: Storage> {
+    /// Where rows start: see [`Starts::words`](crate::graph::Starts::words).
+    pub starts: Array<B, [u32; 2]>,
+    /// The rows that have edges, and two that stand for none.
+    pub filled_rows: Array<B, u32>,
+    /// The rows without edges.
+    pub empty_rows: Array<B, u32>,
+    /// Edges of the longest row.
+    pub longest_row: u32,
+}
+
+fn expect_offsets<B: Storage>(
+    operator: &'static str,
+    offsets: &Array<B, u64>,
+) -> Result<(), Error> {
+    if offsets.is_empty() {
+        return Err(Error::Unsupported {
+            operator,
+            reason: "no offsets; there is one more than rows".into(),
+        });
+    }
+    Ok(())
+}
+
+/// What a graph is made of.
+pub trait ConstructOperators: Storage {
+    /// The row of each edge.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn row_ids(&self, operands: Checked<RowIdsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// The first edge of each row.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn row_offsets(&self, operands: Checked<RowOffsetsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Words that an order picks.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn take_words(&self, operands: Checked<TakeWordsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Lists of rows with and without edges, starts, and the longest row. It waits for the device.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn row_index(
+        &self,
+        operands: Checked<RowIndexOperands<'_, Self>>,
+    ) -> Result<RowIndex<Self>, Error>;
+
+    /// The largest word, 0 where there is none. It waits for the device.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn largest_word(&self, words: &Array<Self, u32>) -> Result<u32, Error>;
+}

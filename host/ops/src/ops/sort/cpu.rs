@@ -1,0 +1,38 @@
+//! A stable sort, and prefix sums, by the standard library and rayon.
+
+use super::{ExclusiveSumOperands, SortOperators, SortPairsOperands};
+use crate::backend::cpu::Cpu;
+use crate::error::Error;
+use crate::ops::Checked;
+use rayon::prelude::*;
+
+impl SortOperators for Cpu {
+    fn sort_pairs(&self, operands: Checked<SortPairsOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let keys = of.keys.buffer.read();
+        let mask = ((1_u64 << of.bits) - 1) as u32;
+        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+        order.par_sort_by_key(|&at| keys[at as usize] & mask);
+        let values = of.values.map(|values| values.buffer.read());
+        let sorted =
+            (of.sorted_keys.buffer.get_mut().par_iter_mut()).zip(of.sorted_values.buffer.get_mut());
+        sorted.zip(&order).for_each(|((key, value), &at)| {
+            *key = keys[at as usize];
+            *value = values.as_ref().map_or(at, |values| values[at as usize]);
+        });
+        Ok(())
+    }
+
+    fn exclusive_sum(
+        &self,
+        operands: Checked<ExclusiveSumOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let ExclusiveSumOperands { words, sums } = operands.into_inner();
+        let mut before = 0_u32;
+        for (sum, word) in sums.buffer.get_mut().iter_mut().zip(&*words.buffer.read()) {
+            *sum = before;
+            before = before.wrapping_add(*word);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! A stable sort by keys, and prefix sums: what lists on a device are put in order by.
+
+mod cpu;
+mod gpu;
+
+pub(crate) use gpu::{Scan, no_items, scan_config};
+
+use super::{Checked, Operator};
+use crate::backend::Storage;
+use crate::error::Error;
+use crate::tensor::Array;
+
+/// Pairs in the ascending order of the lowest `bits` bits of their keys; of pairs with the same, the order stays. `values` of
+/// `None` are the pairs' numbers from 0 on, so that `sorted_values` becomes the order itself. Radix sort, least significant
+/// digit first (Merrill and Grimshaw 2011), without atomics.
+///
+/// On a card it borrows two words a pair of the workspace, and a 16th of one.
+///
+/// # Errors
+/// [`Error::Shape`] where lengths differ, [`Error::Unsupported`] for more than 32 bits or 2³² − 1 pairs.
+pub fn sort_pairs<B: SortOperators>(
+    backend: &B,
+    keys: &Array<B, u32>,
+    values: Option<&Array<B, u32>>,
+    bits: u32,
+    sorted_keys: &mut Array<B, u32>,
+    sorted_values: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    let operands = SortPairsOperands {
+        keys,
+        values,
+        bits,
+        sorted_keys,
+        sorted_values,
+    };
+    backend.sort_pairs(Checked::new(operands)?)
+}
+
+/// The sum of the words before each, by 32 bits: it wraps around.
+///
+/// # Errors
+/// [`Error::Shape`] where lengths differ.
+pub fn exclusive_sum<B: SortOperators>(
+    backend: &B,
+    words: &Array<B, u32>,
+    sums: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    backend.exclusive_sum(Checked::new(ExclusiveSumOperands { words, sums })?)
+}
+
+/// Operands of [`sort_pairs`].
+#[derive(Debug)]
+pub struct SortPairsOperands<'a, B: Storage> {
+    /// A key a pair.
+    pub keys: &'a Array<B, u32>,
+    /// A value a pair, or its number.
+    pub values: Option<&'a Array<B, u32>>,
+    /// How many of the lowest bits of keys are looked at.
+    pub bits: u32,
+    /// Becomes the keys in order.
+    pub sorted_keys: &'a mut Array<B, u32>,
+    /// Becomes the values in the same order.
+    pub sorted_values: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for SortPairsOperands<'_, B> {
+    const NAME: &'static str = "sort_pairs";
+
+    fn check(&self) -> Result<(), Error> {
+        let pairs = self.keys.len();
+        let values = self.values.map_or(pairs, Array::len);
+        Error::expect(Self::NAME, "values", pairs, values)?;
+        Error::expect(Self::NAME, "sorted keys", pairs, self.sorted_keys.len())?;
+        Error::expect(Self::NAME, "sorted values", pairs, self.sorted_values.len())?;
+        let unsupported = |reason| Error::Unsupported {
+            operator: Self::NAME,
+            reason,
+        };
+        if self.bits > u32::BITS {
+            return Err(unsupported(format!("{} bits; a key has 32", self.bits)));
+        }
+        if u32::try_from(pairs).is_err() {
+            return Err(unsupported(format!(
+                "{pairs} pairs; 2^32 - 1 are the most that 32-bit numbers tell apart"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Operands of [`exclusive_sum`].
+#[derive(Debug)]
+pub struct ExclusiveSumOperands<'a, B: Storage> {
+    /// What is added up.
+    pub words: &'a Array<B, u32>,
+    /// Becomes the sum of the words before each.
+    pub sums: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for ExclusiveSumOperands<'_, B> {
+    const NAME: &'static str = "exclusive_sum";
+
+    fn check(&self) -> Result<(), Error> {
+        Error::expect(Self::NAME, "sums", self.words.len(), self.sums.len())
+    }
+}
+
+/// Order and prefix sums.
+pub trait SortOperators: Storage {
+    /// Puts pairs in order.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn sort_pairs(&self, operands: Checked<SortPairsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Adds up words.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn exclusive_sum(&self, operands: Checked<ExclusiveSumOperands<'_, Self>>)
+    -> Result<(), Error>;
+}

@@ -1,0 +1,232 @@
+//! Matrices of bits: a bit set is +1, one that is not −1. Made of numbers by their sign, summed up over neighbours (BitGNN's
+//! BSpMM), multiplied (its BMM).
+//!
+//! Element `f` of a row is bit `f % 64` of word `f / 64`. Rows of more than one word start at multiples of 16 bytes. Bits
+//! past the last column are zero.
+//!
+//! # Sums over neighbours
+//! A CTA brings the rows of [`EDGES_PER_CTA`] consecutive edges to shared memory, whatever the degrees, and then looks at the
+//! rows of the graph in them, a unit of 64 columns or 128 at a time. Of a row of few edges whose signs alone are wanted a unit is
+//! one lane's, which counts all its columns at once in vertical counters: bit `f` of plane `p` is bit `p` of the count of column
+//! `f`. Where sums are wanted, eight columns are a lane's, and counted in bytes. Of other rows each warp takes what lies in its
+//! eighth of the edges: lanes count edges that are 32 apart in planes, and a transpose of 32 × 32 bits leaves lane `f` the bits
+//! of column `f` of all lanes, to be counted at once. What warps have of one row is added up in shared memory. What a CTA has
+//! of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the parts; sums are integers, so
+//! that no order is another result.
+
+use crate::format::table;
+use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
+
+/// Columns of a word.
+pub const WORD_BITS: u32 = 64;
+
+/// Threads of a CTA, in every kernel.
+pub const THREADS_PER_CTA: u32 = 256;
+/// Warps of a CTA.
+pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
+
+/// Edges of a CTA: 32 words of starts.
+pub const EDGES_PER_CTA: u32 = 1024;
+/// Edges of a warp.
+pub const EDGES_PER_WARP: u32 = EDGES_PER_CTA / WARPS_PER_CTA;
+/// Words of starts of a CTA.
+pub const START_WORDS_PER_CTA: u32 = EDGES_PER_CTA / WARP;
+/// Most words of a row that a launch sums up; of more the next launch takes the rest.
+pub const MOST_WORDS: u32 = 4;
+/// A row of more edges is a warp's, where signs are wanted: five planes count as many.
+pub const LANE_ROW_EDGES: u32 = 31;
+/// A row of more edges is a warp's, where sums are wanted.
+pub const GROUP_ROW_EDGES: u32 = 63;
+/// Columns of a lane where sums of few edges are wanted.
+pub const LANE_COLUMNS: u32 = 8;
+/// No row: an id that no vertex has.
+pub const NO_ROW: u32 = u32::MAX;
+/// CTAs of the follow-up write this many rows without edges each.
+pub const EMPTY_ROWS_PER_CTA: u32 = 4 * THREADS_PER_CTA;
+
+/// Words between the starts of two rows of so many columns.
+pub const fn row_words(columns: u64) -> u64 {
+    let words = columns.div_ceil(WORD_BITS as u64);
+    if words > 1 {
+        words.next_multiple_of(2)
+    } else {
+        words
+    }
+}
+
+param_struct! {
+    /// Parameters of `bspmm_*` and their follow-ups: `y = scale · A · x`, of `words` words of each row from `first_word` on.
+    pub struct BspmmParams {
+        /// Column of each edge; `edges` long.
+        pub columns: DevicePtr<u32>,
+        /// Where rows start, as the edge-parallel SpMM has it: pairs of bits and rank, a word for each 32 edges and the end.
+        pub starts: DevicePtr<[u32; 2]>,
+        /// The rows that have edges, ascending.
+        pub filled_rows: DevicePtr<u32>,
+        /// First edge of each row; read by the follow-up.
+        pub offsets: DevicePtr<u64>,
+        /// Rows without edges; `empty_count` long. Read by the follow-up.
+        pub empty_rows: DevicePtr<u32>,
+        /// Rows of `x_stride` words; 16-byte aligned where a row has more than one.
+        pub x: DevicePtr<u64>,
+        /// Rows of bits (`y_stride` words) or of elements (`y_stride` elements).
+        pub y: DevicePtr<HalfBits>,
+        /// A factor a row of the graph, for the entries that write elements; or null.
+        pub row_scale: DevicePtr<f32>,
+        /// Parts of rows: [`staging_words`] long.
+        pub staging: DevicePtr<u32>,
+        /// Number of edges.
+        pub edges: u32,
+        /// CTAs of the first kernel: [`ctas`].
+        pub ctas: u32,
+        /// Number of rows without edges.
+        pub empty_count: u32,
+        /// Distance of two rows of `x` in words.
+        pub x_stride: u32,
+        /// Distance of two rows of `y`.
+        pub y_stride: u32,
+        /// Columns of `x` and `y`.
+        pub features: u32,
+        /// First word of each row that this launch sums up; even.
+        pub first_word: u32,
+        /// Words that it sums up: 1, 2 or [`MOST_WORDS`]; one of a row that has one.
+        pub words: u32,
+        /// Factor of all sums, for the entries that write elements.
+        pub scale: f32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `binarize_*`: a bit where an element is zero or more.
+    pub struct BinarizeParams {
+        /// Elements.
+        pub x: DevicePtr<HalfBits>,
+        /// Bits.
+        pub y: DevicePtr<u64>,
+        /// Number of rows.
+        pub rows: u64,
+        /// Columns of both.
+        pub features: u32,
+        /// Distance of two rows of `x` in 16-byte vectors.
+        pub x_vectors: u32,
+        /// Distance of two rows of `y` in words.
+        pub y_stride: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+/// CTAs that sum up so many edges.
+pub const fn ctas(edges: u32) -> u32 {
+    edges.div_ceil(EDGES_PER_CTA)
+}
+
+/// CTAs of the follow-up: a warp for each CTA of the first, then CTAs for the rows without edges.
+pub const fn follow_up_ctas(ctas: u32, empty_rows: u32) -> u32 {
+    ctas.div_ceil(WARPS_PER_CTA) + empty_rows.div_ceil(EMPTY_ROWS_PER_CTA)
+}
+
+/// Words that a CTA stages: the row that began before it and ends in it ([`NO_ROW`] if none does), its part of that row, and
+/// its part of the row that goes on after it: a number a column.
+pub const fn staged_words(words: u32) -> u32 {
+    1 + 2 * words * WORD_BITS
+}
+
+/// Words of the staging buffer.
+pub const fn staging_words(ctas: u32, words: u32) -> u64 {
+    ctas as u64 * staged_words(words) as u64
+}
+
+/// Words of 32 bits of a unit: what a lane loads at once of an edge's row.
+pub const fn unit_words(words: u32) -> u32 {
+    if words == 1 { 2 } else { 4 }
+}
+
+/// Place of an edge among those of a unit in shared memory: one place in 17 stays free, so that rows of the graph of 2, 4 or more
+/// edges do not start in one bank.
+pub const fn place(edge: u32) -> u32 {
+    edge + edge / 16
+}
+
+/// Bytes of shared memory of the rows of edges: all of a unit, then all of the next.
+pub const fn row_bytes(words: u32) -> u32 {
+    place(EDGES_PER_CTA) * words * 8
+}
+
+/// Bytes of shared memory of where rows of the graph start, and how many of them there are.
+pub const START_BYTES: u32 = (EDGES_PER_CTA + 4) * 4;
+
+/// Bytes of what a warp has of a row that warps share: 16 bits a column.
+pub const fn part_bytes(words: u32) -> u32 {
+    words * WORD_BITS * 2
+}
+
+/// Bytes of dynamic shared memory of `bspmm_*`: the rows, the starts, and two parts a warp.
+pub const fn shared_bytes(words: u32) -> u32 {
+    row_bytes(words) + START_BYTES + 2 * WARPS_PER_CTA * part_bytes(words)
+}
+
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
+#[macro_export]
+macro_rules! bits_entries {
+    ($with:ident) => {
+        $with! {
+            formats {
+                /// Bits of elements.
+                binarize(BinarizeParams): F16 = binarize_f16, F32 = binarize_f32, BF16 = binarize_bf16;
+                /// Sums of rows of one word, as elements.
+                bspmm_1(BspmmParams): F16 = bspmm_1_f16, F32 = bspmm_1_f32, BF16 = bspmm_1_bf16;
+                /// Sums of two words of rows, as elements.
+                bspmm_2(BspmmParams): F16 = bspmm_2_f16, F32 = bspmm_2_f32, BF16 = bspmm_2_bf16;
+                /// Sums of four words of rows, as elements.
+                bspmm_4(BspmmParams): F16 = bspmm_4_f16, F32 = bspmm_4_f32, BF16 = bspmm_4_bf16;
+                /// Their follow-up.
+                bspmm_follow_up(BspmmParams): F16 = bspmm_follow_up_f16, F32 = bspmm_follow_up_f32, BF16 = bspmm_follow_up_bf16;
+            }
+            plain {
+                /// Signs of sums of rows of one word.
+                bspmm_1_sign(BspmmParams);
+                /// Signs of sums of two words of rows.
+                bspmm_2_sign(BspmmParams);
+                /// Signs of sums of four words of rows.
+                bspmm_4_sign(BspmmParams);
+                /// Their follow-up.
+                bspmm_follow_up_sign(BspmmParams);
+            }
+        }
+    };
+}
+
+/// The entries of this family.
+pub const ENTRIES: &[&[EntrySpec]] = &[bits_entries!(table)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_words_are_aligned() {
+        let of = [0, 1, 64, 65, 128, 129, 602].map(row_words);
+        assert_eq!(of, [0, 1, 1, 2, 2, 4, 10]);
+    }
+
+    #[test]
+    fn places_are_apart_and_fit() {
+        assert_eq!([0, 15, 16, 1023].map(place), [0, 15, 17, 1086]);
+        for words in [1, 2, MOST_WORDS] {
+            assert!(place(EDGES_PER_CTA - 1) * words * 8 < row_bytes(words));
+            assert_eq!((row_bytes(words) + START_BYTES) % 16, 0);
+            assert!(shared_bytes(words) <= 48 * 1024);
+        }
+    }
+
+    #[test]
+    fn ctas_cover_the_edges() {
+        assert_eq!((ctas(0), ctas(1024), ctas(1025)), (0, 1, 2));
+        assert_eq!(ctas(u32::MAX), 1 << 22);
+        assert_eq!((follow_up_ctas(9, 1), follow_up_ctas(0, 0)), (3, 0));
+        assert_eq!(staging_words(1 << 22, 4), (1 << 22) * 513);
+    }
+}

@@ -1,0 +1,136 @@
+//! A stable sort of pairs by a key of 32 bits: radix sort, the least significant digit first.
+//!
+//! A pass of one digit is a count of the digits of each CTA's pairs, the prefix sums of the counts ([`crate::scan`]), and a
+//! launch that moves each pair to its place. Pairs of one digit keep their order, of CTAs, warps and lanes; nothing is
+//! atomic, so a result repeats bit for bit.
+
+use crate::format::table;
+use crate::{DevicePtr, EntrySpec, WARP, param_struct};
+
+/// Threads of a CTA; each sums one digit's counts of the CTA's warps.
+pub const THREADS_PER_CTA: u32 = 256;
+/// Warps of a CTA.
+pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
+/// Pairs of a lane: a warp takes 32 after 32.
+pub const PAIRS_PER_LANE: u32 = 16;
+/// Consecutive pairs of a warp.
+pub const PAIRS_PER_WARP: u32 = PAIRS_PER_LANE * WARP;
+/// Consecutive pairs of a CTA.
+pub const PAIRS_PER_CTA: u32 = PAIRS_PER_WARP * WARPS_PER_CTA;
+/// The widest digit, in bits.
+pub const MOST_DIGIT_BITS: u32 = THREADS_PER_CTA.trailing_zeros();
+/// Bytes of dynamic shared memory: a word a digit and warp.
+pub const SHARED_BYTES: u32 = THREADS_PER_CTA * WARPS_PER_CTA * 4;
+
+param_struct! {
+    /// Parameters of a pass of a sort.
+    pub struct SortParams {
+        /// A key a pair.
+        pub keys: DevicePtr<u32>,
+        /// A value a pair; or null: the value of a pair is its place.
+        pub values: DevicePtr<u32>,
+        /// The keys in the order of the digit. Not read by the count.
+        pub sorted_keys: DevicePtr<u32>,
+        /// The values in that order, likewise.
+        pub sorted_values: DevicePtr<u32>,
+        /// How many pairs of each CTA have each digit, a digit after the other: written by the count; then their prefix
+        /// sums, read where pairs are moved. [`count_words`] long.
+        pub counts: DevicePtr<u32>,
+        /// Number of pairs.
+        pub pairs: u32,
+        /// CTAs: [`ctas`].
+        pub ctas: u32,
+        /// The digit's lowest bit, below 32.
+        pub shift: u32,
+        /// Bits of the digit, [`MOST_DIGIT_BITS`] at most.
+        pub digit_bits: u32,
+    }
+}
+
+/// CTAs of so many pairs.
+pub const fn ctas(pairs: u32) -> u32 {
+    pairs.div_ceil(PAIRS_PER_CTA)
+}
+
+/// Counts of so many CTAs.
+pub const fn count_words(ctas: u32, digit_bits: u32) -> u64 {
+    (ctas as u64) << digit_bits
+}
+
+/// Passes of a sort by the lowest `bits` bits of keys; at least one, which copies.
+pub const fn passes(bits: u32) -> u32 {
+    let passes = bits.div_ceil(MOST_DIGIT_BITS);
+    if passes == 0 { 1 } else { passes }
+}
+
+/// Lowest bit and number of bits of a pass's digit: digits are as even as can be.
+pub const fn digit(bits: u32, pass: u32) -> (u32, u32) {
+    let passes = passes(bits);
+    let begin = bits * pass / passes;
+    (begin, bits * (pass + 1) / passes - begin)
+}
+
+/// Bits that tell numbers below `end` apart.
+pub const fn bits_below(end: u64) -> u32 {
+    match end {
+        0 | 1 => 0,
+        _ => u64::BITS - (end - 1).leading_zeros(),
+    }
+}
+
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
+#[macro_export]
+macro_rules! sort_entries {
+    ($with:ident) => {
+        $with! {
+            formats {
+            }
+            plain {
+                /// How many pairs of each CTA have each digit.
+                sort_count(SortParams);
+                /// Pairs in the order of a digit.
+                sort_move(SortParams);
+            }
+        }
+    };
+}
+
+/// The entries of this family.
+pub const ENTRIES: &[&[EntrySpec]] = &[sort_entries!(table)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_cover_the_bits_once() {
+        for bits in 0..=32 {
+            let mut next = 0;
+            for pass in 0..passes(bits) {
+                let (shift, width) = digit(bits, pass);
+                assert_eq!(shift, next, "{bits}");
+                assert!(width <= MOST_DIGIT_BITS, "{bits}");
+                next += width;
+            }
+            assert_eq!(next, bits);
+        }
+        assert_eq!(passes(21), 3);
+        assert_eq!(digit(21, 2), (14, 7));
+    }
+
+    #[test]
+    fn bits_tell_numbers_apart() {
+        let of = [0, 1, 2, 3, 256, 257, 1 << 32].map(bits_below);
+        assert_eq!(of, [0, 0, 1, 2, 8, 9, 32]);
+    }
+
+    #[test]
+    fn ctas_cover_the_pairs() {
+        assert_eq!(ctas(0), 0);
+        for pairs in [1, 4096, 4097, u32::MAX] {
+            let last = (ctas(pairs) - 1) as u64 * PAIRS_PER_CTA as u64;
+            assert!(last < pairs as u64 && pairs as u64 <= last + PAIRS_PER_CTA as u64);
+        }
+        assert_eq!(count_words(ctas(u32::MAX), 8), 1 << 28);
+    }
+}

@@ -1,0 +1,69 @@
+//! Matrices of bits: made of elements, and summed up over neighbours.
+//!
+//! - [`binarize`](self::signs): a bit an element.
+//! - [`planes`]: counts of all columns of a unit at once, and the transpose that tells them apart.
+//! - [`sums`]: the sums over neighbours of a CTA's edges.
+//! - [`output`]: what a sum becomes: a sign, or an element.
+//! - [`follow_up`]: rows that cross CTAs, and rows without edges.
+
+mod follow_up;
+mod output;
+mod planes;
+mod signs;
+mod sums;
+
+use halfgnn_contract::bits::{BinarizeParams, BspmmParams};
+
+/// The functions that the entries are, by name.
+mod family {
+    use super::output::{Elements, Signs};
+    use super::sums::run;
+    use crate::device::vector::Vector;
+    use halfgnn_contract::bits::BspmmParams;
+
+    pub use super::signs::binarize;
+
+    macro_rules! bspmm {
+        ($($name:ident, $sign:ident: $words:literal words, $unit:literal;)+) => {$(
+            /// # Safety
+            /// The launch contract of [`BspmmParams`].
+            #[inline(always)]
+            pub unsafe fn $name<V: Vector>(params: &BspmmParams) {
+                // SAFETY: the caller's promise.
+                unsafe { run::<Elements<V>, $words, $unit>(params) }
+            }
+
+            /// # Safety
+            /// The launch contract of [`BspmmParams`].
+            #[inline(always)]
+            pub unsafe fn $sign(params: &BspmmParams) {
+                // SAFETY: the caller's promise.
+                unsafe { run::<Signs, $words, $unit>(params) }
+            }
+        )+};
+    }
+
+    bspmm! {
+        bspmm_1, bspmm_1_sign: 1 words, 2;
+        bspmm_2, bspmm_2_sign: 2 words, 4;
+        bspmm_4, bspmm_4_sign: 4 words, 4;
+    }
+
+    /// # Safety
+    /// The launch contract of [`BspmmParams`].
+    #[inline(always)]
+    pub unsafe fn bspmm_follow_up<V: Vector>(params: &BspmmParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::follow_up::run::<Elements<V>>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`BspmmParams`].
+    #[inline(always)]
+    pub unsafe fn bspmm_follow_up_sign(params: &BspmmParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::follow_up::run::<Signs>(params) }
+    }
+}
+
+halfgnn_contract::bits_entries!(entries);

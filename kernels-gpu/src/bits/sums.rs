@@ -1,0 +1,592 @@
+//! The sums over neighbours of a CTA's edges.
+
+use super::output::Output;
+use super::planes::{Planes, Unit};
+use crate::device::global::Global;
+use crate::device::shared::Shared;
+use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
+use crate::device::warp::{ballot, lane_id, warp_id};
+use halfgnn_contract::WARP;
+use halfgnn_contract::bits::{
+    BspmmParams, EDGES_PER_CTA, EDGES_PER_WARP, NO_ROW, START_BYTES, START_WORDS_PER_CTA,
+    THREADS_PER_CTA, WORD_BITS, part_bytes, place, row_bytes, staged_words, unit_words,
+};
+
+const EDGES_PER_THREAD: u32 = EDGES_PER_CTA / THREADS_PER_CTA;
+
+const _: () = assert!(
+    EDGES_PER_THREAD == 4,
+    "a thread has four bits of a word of starts"
+);
+
+/// Counters of a lane of a warp's edges, which are 32 apart.
+type WarpRow<const U: usize> = Planes<3, U>;
+const _: () = assert!(
+    EDGES_PER_WARP / WARP < 1 << 3,
+    "three planes count that many"
+);
+
+/// `W` words of rows, in units of `U` words of 32 columns.
+///
+/// # Safety
+/// The launch contract of [`BspmmParams`]: `ctas` CTAs of [`THREADS_PER_CTA`] threads.
+#[inline(always)]
+pub unsafe fn run<O: Output<U>, const W: u32, const U: usize>(params: &BspmmParams) {
+    const { assert!(unit_words(W) == U as u32) };
+    let first = block_idx_x() * EDGES_PER_CTA;
+    let left = params.edges - first;
+    let tile = Tile::<W, U> {
+        params,
+        first,
+        edges: if left < EDGES_PER_CTA {
+            left
+        } else {
+            EDGES_PER_CTA
+        },
+    };
+    // SAFETY: the caller's promise; all threads come along.
+    unsafe {
+        let rows = tile.load();
+        tile.edges_of_warp::<O>(&rows);
+        tile.rows_of_few_edges::<O>(&rows);
+        sync_threads();
+        tile.rows_of_warps::<O>(&rows);
+    }
+}
+
+/// A unit of a row of the graph.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The row.
+    pub row: u32,
+    /// The unit, among those of the launch.
+    pub unit: u32,
+}
+
+/// The edges of a row, each with a unit of the row that it names.
+pub trait Edges<const U: usize> {
+    /// The first.
+    fn begin(&self) -> u32;
+    /// One behind the last.
+    fn end(&self) -> u32;
+    /// The unit of an edge.
+    ///
+    /// # Safety
+    /// It is one of the edges.
+    unsafe fn unit(&self, edge: u32) -> Unit<U>;
+    /// Word `word` of the unit of an edge.
+    ///
+    /// # Safety
+    /// It is one of the edges.
+    unsafe fn word(&self, edge: u32, word: u32) -> u32;
+}
+
+/// A CTA's edges.
+struct Tile<'a, const W: u32, const U: usize> {
+    params: &'a BspmmParams,
+    /// The first edge.
+    first: u32,
+    /// How many.
+    edges: u32,
+}
+
+/// The rows of the graph in a CTA's edges. Number 0 is the one that began before them, if one did; the others start here.
+struct Rows {
+    /// With number 0.
+    count: u32,
+    /// Rows that have edges and start before the CTA's edges.
+    before: u32,
+    /// Whether the last row goes on behind them.
+    is_open: bool,
+}
+
+/// A unit of a row's edges among the CTA's, and what is done with their sum.
+#[derive(Clone, Copy)]
+struct Part<const U: usize> {
+    begin: u32,
+    end: u32,
+    unit: u32,
+    /// The row in the list of those that have edges.
+    filled: u32,
+    /// It began before the CTA's edges and ends in them.
+    is_end: bool,
+    /// It goes on behind them.
+    is_tail: bool,
+}
+
+impl<const U: usize> Part<U> {
+    #[inline(always)]
+    fn edges(self) -> u32 {
+        self.end - self.begin
+    }
+
+    #[inline(always)]
+    fn is_whole(self) -> bool {
+        !self.is_end && !self.is_tail
+    }
+
+    /// Whether a few lanes add it up.
+    #[inline(always)]
+    fn is_few<O: Output<U>>(self) -> bool {
+        self.is_whole() && self.edges() <= O::FEW
+    }
+
+    /// Where the unit of an edge is.
+    #[inline(always)]
+    fn place(self, edge: u32) -> Shared {
+        let units_before = self.unit * place(EDGES_PER_CTA);
+        Shared::base().offset((units_before + place(edge)) * (U as u32 * 4))
+    }
+}
+
+impl<const U: usize> Edges<U> for Part<U> {
+    #[inline(always)]
+    fn begin(&self) -> u32 {
+        self.begin
+    }
+    #[inline(always)]
+    fn end(&self) -> u32 {
+        self.end
+    }
+    #[inline(always)]
+    unsafe fn unit(&self, edge: u32) -> Unit<U> {
+        let place = self.place(edge);
+        let mut unit = [0; U];
+        // SAFETY: the caller's promise.
+        unsafe {
+            if U == 2 {
+                let [a, b] = place.load_u32x2();
+                (unit[0], unit[U - 1]) = (a, b);
+            } else {
+                let [a, b, c, d] = place.load_u32x4();
+                (unit[0], unit[1], unit[U - 2], unit[U - 1]) = (a, b, c, d);
+            }
+        }
+        unit
+    }
+    #[inline(always)]
+    unsafe fn word(&self, edge: u32, word: u32) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.place(edge).offset(word * 4).load_u32() }
+    }
+}
+
+impl<const W: u32, const U: usize> Tile<'_, W, U> {
+    /// Units of a row.
+    const UNITS: u32 = W * 2 / U as u32;
+
+    /// Where row `row` starts, among the CTA's edges.
+    #[inline(always)]
+    fn start(row: u32) -> Shared {
+        Shared::base().offset(row_bytes(W) + row * 4)
+    }
+
+    /// Brings the rows of the CTA's edges, and where rows of the graph start, to shared memory.
+    ///
+    /// # Safety
+    /// The launch contract; all threads of the CTA come together.
+    #[inline(always)]
+    unsafe fn load(&self) -> Rows {
+        let params = self.params;
+        let thread = thread_idx_x();
+        // SAFETY: edges below `edges` have a column, which is a row of `x`; there is a word of starts for each 32 edges and
+        // the end; a place is one thread's up to the barrier.
+        unsafe {
+            let columns = Global::<u32>::new(params.columns).at(self.first as u64);
+            let mut ids = [0; EDGES_PER_THREAD as usize];
+            let mut i = 0;
+            while i < EDGES_PER_THREAD {
+                let edge = thread + i * THREADS_PER_CTA;
+                if edge < self.edges {
+                    ids[i as usize] = columns.at(edge as u64).read();
+                }
+                i += 1;
+            }
+            let x = Global::<u64>::new(params.x).at(params.first_word as u64);
+            let stride = params.x_stride * 8;
+            let mut unit = 0;
+            while unit < Self::UNITS {
+                let part = Part::<U> {
+                    begin: 0,
+                    end: 0,
+                    unit,
+                    filled: 0,
+                    is_end: false,
+                    is_tail: false,
+                };
+                if U == 2 {
+                    let mut rows = [[0; 2]; EDGES_PER_THREAD as usize];
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD as usize {
+                        rows[i] = Global::<[u32; 2]>::cast(x.row(ids[i], stride)).fetch();
+                        i += 1;
+                    }
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD {
+                        let place = part.place(thread + i * THREADS_PER_CTA);
+                        place.store_u32x2(rows[i as usize]);
+                        i += 1;
+                    }
+                } else {
+                    let mut rows = [[0; 4]; EDGES_PER_THREAD as usize];
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD as usize {
+                        let row = Global::<[u32; 4]>::cast(x.row(ids[i], stride));
+                        rows[i] = row.at(unit as u64).fetch();
+                        i += 1;
+                    }
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD {
+                        let place = part.place(thread + i * THREADS_PER_CTA);
+                        place.store_u32x4(rows[i as usize]);
+                        i += 1;
+                    }
+                }
+                unit += 1;
+            }
+            let rows = self.load_starts();
+            sync_threads();
+            let count = Self::start(0).load_u32();
+            Rows { count, ..rows }
+        }
+    }
+
+    /// Writes where rows start: each thread those of its four edges; word 0 becomes the number of rows.
+    ///
+    /// # Safety
+    /// As [`Tile::load`].
+    #[inline(always)]
+    unsafe fn load_starts(&self) -> Rows {
+        let params = self.params;
+        let starts = Global::<[u32; 2]>::new(params.starts).at((self.first / WARP) as u64);
+        // The word that has the CTA's last start: its own last, or that of the end of all edges.
+        let last = self.edges / WARP;
+        let last = if last < START_WORDS_PER_CTA {
+            last
+        } else {
+            START_WORDS_PER_CTA - 1
+        };
+        let (word, shift) = (thread_idx_x() / 8, thread_idx_x() % 8 * 4);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let [_, before] = starts.read();
+            if word <= last {
+                let [bits, rank] = starts.at(word as u64).read();
+                let mut row = 1 + rank - before + (bits & !(u32::MAX << shift)).count_ones();
+                let mut left = bits >> shift & 0xf;
+                while left != 0 {
+                    let edge = word * WARP + shift + left.trailing_zeros();
+                    Self::start(row).store_u32(edge);
+                    row += 1;
+                    left &= left - 1;
+                }
+                if word == last && shift == WARP - 4 {
+                    // The start behind the last edge of all is no row's.
+                    let is_last = self.edges < EDGES_PER_CTA;
+                    Self::start(0).store_u32(row - is_last as u32);
+                }
+            }
+            let [next, _] = if self.edges == EDGES_PER_CTA {
+                starts.at(START_WORDS_PER_CTA as u64).read()
+            } else {
+                [1, 0]
+            };
+            Rows {
+                count: 0,
+                before,
+                is_open: next & 1 == 0,
+            }
+        }
+    }
+
+    /// Unit `job % UNITS` of row `job / UNITS`.
+    ///
+    /// # Safety
+    /// There is one, and shared memory holds the starts.
+    #[inline(always)]
+    unsafe fn part(&self, rows: &Rows, job: u32) -> Part<U> {
+        // SAFETY: the caller's promise.
+        let start = |row: u32| unsafe { Self::start(row).load_u32() };
+        let (row, unit) = (job / Self::UNITS, job % Self::UNITS);
+        let is_last = row + 1 == rows.count;
+        let is_tail = is_last && rows.is_open;
+        Part {
+            begin: if row == 0 { 0 } else { start(row) },
+            end: if is_last { self.edges } else { start(row + 1) },
+            unit,
+            filled: (rows.before + row).wrapping_sub(1),
+            is_end: row == 0 && !is_tail,
+            is_tail,
+        }
+    }
+
+    /// Where a part's sum goes.
+    ///
+    /// # Safety
+    /// The launch contract.
+    #[inline(always)]
+    unsafe fn target(&self, part: Part<U>) -> Place {
+        let rows = Global::<u32>::new(self.params.filled_rows);
+        Place {
+            // SAFETY: the caller's promise.
+            row: unsafe { rows.at(part.filled as u64).read() },
+            unit: part.unit,
+        }
+    }
+
+    /// Whole rows of few edges, by as many lanes as the output wants.
+    ///
+    /// # Safety
+    /// All threads of the CTA come together, with what [`Tile::load`] has given.
+    #[inline(always)]
+    unsafe fn rows_of_few_edges<O: Output<U>>(&self, rows: &Rows) {
+        let mut job = thread_idx_x() / O::LANES;
+        while job < rows.count * Self::UNITS {
+            // SAFETY: the caller's promise; a unit of a row is that of these lanes alone.
+            unsafe {
+                let part = self.part(rows, job);
+                if part.is_few::<O>() {
+                    O::write_few(self.params, self.target(part), &part);
+                }
+            }
+            job += THREADS_PER_CTA / O::LANES;
+        }
+    }
+
+    /// Of the other rows what lies in the warp's edges: whole rows are written, parts are left in shared memory.
+    ///
+    /// # Safety
+    /// As [`Tile::rows_of_few_edges`].
+    #[inline(always)]
+    unsafe fn edges_of_warp<O: Output<U>>(&self, rows: &Rows) {
+        let begin = warp_id() * EDGES_PER_WARP;
+        if begin >= self.edges {
+            return;
+        }
+        let end = (begin + EDGES_PER_WARP).min(self.edges);
+        // SAFETY: the caller's promise: loops are the same for all lanes of a warp, and a part is one warp's.
+        unsafe {
+            let (mut row, last) = self.rows_of_edges(rows, begin, end);
+            while row <= last {
+                let mine = row + lane_id();
+                let mut is_here = false;
+                if mine <= last {
+                    let part = self.part(rows, mine * Self::UNITS);
+                    is_here = !part.is_few::<O>() && part.begin < end && part.end > begin;
+                }
+                let mut left = ballot(is_here);
+                while left != 0 {
+                    let first = (row + left.trailing_zeros()) * Self::UNITS;
+                    left &= left - 1;
+                    let mut unit = 0;
+                    while unit < Self::UNITS {
+                        let part = self.part(rows, first + unit);
+                        let cut = Part {
+                            begin: part.begin.max(begin),
+                            end: part.end.min(end),
+                            ..part
+                        };
+                        let counts = Self::counts(cut);
+                        if part.is_whole() && part.begin >= begin && part.end <= end {
+                            self.finish::<O>(part, counts);
+                        } else {
+                            // Row 0 began before, whatever its first edge here.
+                            let is_tail = first > 0 && part.begin >= begin;
+                            Self::leave(Self::left(warp_id(), is_tail, unit), counts);
+                        }
+                        unit += 1;
+                    }
+                }
+                row += WARP;
+            }
+        }
+    }
+
+    /// The first and the last row that may have edges of `begin .. end`, which start at words.
+    ///
+    /// # Safety
+    /// The launch contract.
+    #[inline(always)]
+    unsafe fn rows_of_edges(&self, rows: &Rows, begin: u32, end: u32) -> (u32, u32) {
+        let starts = Global::<[u32; 2]>::new(self.params.starts).at((self.first / WARP) as u64);
+        // SAFETY: the caller's promise.
+        let [_, rank] = unsafe { starts.at((begin / WARP) as u64).read() };
+        let first = rank - rows.before;
+        let last = if end < self.edges {
+            // SAFETY: the caller's promise.
+            let [_, rank] = unsafe { starts.at((end / WARP) as u64).read() };
+            rank - rows.before
+        } else {
+            rows.count - 1
+        };
+        (first, last)
+    }
+
+    /// Adds up what warps have of one row: that which began before the CTA's edges, and the one that begins in the warp's edges
+    /// and goes on behind them.
+    ///
+    /// # Safety
+    /// As [`Tile::rows_of_few_edges`], after a barrier.
+    #[inline(always)]
+    unsafe fn rows_of_warps<O: Output<U>>(&self, rows: &Rows) {
+        let begin = warp_id() * EDGES_PER_WARP;
+        // SAFETY: the caller's promise; the parts that are read were left by the warps whose edges they are.
+        unsafe {
+            if warp_id() == 0 {
+                let part = self.part(rows, 0);
+                if part.edges() > 0 {
+                    self.add_up::<O>(rows, 0, 0, false);
+                }
+                // No row that began before the CTA's edges ends in them.
+                if lane_id() == 0 && (part.edges() == 0 || !part.is_end) {
+                    self.staged(0).store(NO_ROW);
+                }
+            }
+            if begin >= self.edges {
+                return;
+            }
+            let end = (begin + EDGES_PER_WARP).min(self.edges);
+            let (_, row) = self.rows_of_edges(rows, begin, end);
+            let part = self.part(rows, row * Self::UNITS);
+            let goes_on = part.end > end || part.is_tail;
+            if row > 0 && part.begin >= begin && part.begin < end && goes_on && !part.is_few::<O>()
+            {
+                self.add_up::<O>(rows, row, warp_id(), true);
+            }
+        }
+    }
+
+    /// Adds up the parts of a row from warp `warp` on, and writes or stages the sums.
+    ///
+    /// # Safety
+    /// As [`Tile::rows_of_warps`].
+    #[inline(always)]
+    unsafe fn add_up<O: Output<U>>(&self, rows: &Rows, row: u32, warp: u32, is_tail: bool) {
+        let mut unit = 0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while unit < Self::UNITS {
+                let part = self.part(rows, row * Self::UNITS + unit);
+                let mut counts = Self::parts(Self::left(warp, is_tail, unit));
+                let mut other = warp + 1;
+                while other * EDGES_PER_WARP < part.end {
+                    let more = Self::parts(Self::left(other, false, unit));
+                    let mut word = 0;
+                    while word < U {
+                        counts[word] += more[word];
+                        word += 1;
+                    }
+                    other += 1;
+                }
+                self.finish::<O>(part, counts);
+                unit += 1;
+            }
+        }
+    }
+
+    /// What a warp leaves of a unit of a row that began before its edges, or goes on behind them: the lane's words of it.
+    #[inline(always)]
+    fn left(warp: u32, is_tail: bool, unit: u32) -> Shared {
+        let parts = (warp * 2 + is_tail as u32) * part_bytes(W);
+        let words = unit * U as u32 * WARP * 2 + lane_id() * 4;
+        Shared::base().offset(row_bytes(W) + START_BYTES + parts + words)
+    }
+
+    /// Leaves counts, two in a word.
+    ///
+    /// # Safety
+    /// The place is the lane's own up to a barrier.
+    #[inline(always)]
+    unsafe fn leave(place: Shared, counts: [u32; U]) {
+        let mut word = 0;
+        while word < U {
+            // SAFETY: the caller's promise.
+            unsafe {
+                place
+                    .offset(word as u32 / 2 * WARP * 4)
+                    .store_u32(counts[word] | counts[word + 1] << 16);
+            }
+            word += 2;
+        }
+    }
+
+    /// The counts that were left.
+    ///
+    /// # Safety
+    /// They were, before a barrier.
+    #[inline(always)]
+    unsafe fn parts(place: Shared) -> [u32; U] {
+        let mut counts = [0; U];
+        let mut word = 0;
+        while word < U {
+            // SAFETY: the caller's promise.
+            let both = unsafe { place.offset(word as u32 / 2 * WARP * 4).load_u32() };
+            counts[word] = both & 0xffff;
+            counts[word + 1] = both >> 16;
+            word += 2;
+        }
+        counts
+    }
+
+    /// Staged word `at` of the CTA.
+    #[inline(always)]
+    fn staged(&self, at: u32) -> Global<u32> {
+        let first = block_idx_x() as u64 * staged_words(W) as u64;
+        Global::new(self.params.staging).at(first + at as u64)
+    }
+
+    /// Writes the sums of a unit of a row, or stages them; `counts` are of all its edges among the CTA's.
+    ///
+    /// # Safety
+    /// The launch contract; all lanes of the warp come together with the same part, which is no other warp's.
+    #[inline(always)]
+    unsafe fn finish<O: Output<U>>(&self, part: Part<U>, counts: [u32; U]) {
+        let edges = part.edges();
+        let sums = counts.map(|count| 2 * count as i32 - edges as i32);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if part.is_whole() {
+                O::write_sums(self.params, self.target(part), sums);
+                return;
+            }
+            let first = if part.is_tail { 1 + W * WORD_BITS } else { 1 };
+            let place = self.staged(first + part.unit * (U as u32 * WARP) + lane_id());
+            let mut word = 0;
+            while word < U {
+                place
+                    .at((word as u32 * WARP) as u64)
+                    .store(sums[word] as u32);
+                word += 1;
+            }
+            if part.is_end && part.unit == 0 && lane_id() == 0 {
+                self.staged(0).store(self.target(part).row);
+            }
+        }
+    }
+
+    /// How many of a part's edges have a bit in the lane's columns.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together; the edges are the CTA's, [`EDGES_PER_WARP`] at most.
+    #[inline(always)]
+    unsafe fn counts(part: Part<U>) -> [u32; U] {
+        let turns = part.edges().div_ceil(WARP);
+        let mut of_lane = WarpRow::<U>::EMPTY;
+        let mut turn = 0;
+        while turn < turns {
+            // SAFETY: the caller's promise; a unit is read where there is an edge.
+            let unit = |edge: u32| {
+                if edge < part.end {
+                    unsafe { part.unit(edge) }
+                } else {
+                    [0; U]
+                }
+            };
+            let edge = part.begin + turn * WARP + lane_id();
+            of_lane.add_two(unit(edge), unit(edge + WARP));
+            turn += 2;
+        }
+        // SAFETY: the lanes are together again.
+        unsafe { of_lane.of_lanes(WARP - turns.leading_zeros()) }
+    }
+}

@@ -1,0 +1,17 @@
+//! What a graph on a device is made of, from lists of edges that lie there.
+//!
+//! - [`rows`]: offsets, rows of edges and starts.
+//! - [`words`]: picked words, and the largest.
+
+mod rows;
+mod words;
+
+use halfgnn_contract::construct::ConstructParams;
+
+/// The functions that the entries are, by name.
+mod family {
+    pub use super::rows::{row_ids, row_offsets, row_starts};
+    pub use super::words::{largest_word, longest_row, take_words};
+}
+
+halfgnn_contract::construct_entries!(entries);

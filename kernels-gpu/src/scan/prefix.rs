@@ -1,0 +1,147 @@
+//! The three launches of a scan.
+
+use super::policy::Item;
+use crate::device::global::Global;
+use crate::device::shared::Shared;
+use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
+use crate::device::warp::{inclusive_sum, lane_id, shuffle_idx, warp_id};
+use halfgnn_contract::WARP;
+use halfgnn_contract::scan::{
+    ITEMS_PER_CTA, ITEMS_PER_LANE, ITEMS_PER_WARP, ScanParams, THREADS_PER_CTA, WARPS_PER_CTA, ctas,
+};
+
+/// What an item counts; nothing past the last.
+///
+/// # Safety
+/// The launch contract.
+#[inline(always)]
+unsafe fn value<I: Item>(params: &ScanParams, at: u64) -> u32 {
+    if at < params.items {
+        // SAFETY: `at` is an item.
+        unsafe { I::value(params, at) }
+    } else {
+        0
+    }
+}
+
+/// The sums of the CTA's warps before this one, and of all. Shared memory may be used again on return.
+///
+/// # Safety
+/// All threads of the CTA come together with the sum of their warp; there are [`WARPS_PER_CTA`] shared words.
+#[inline(always)]
+unsafe fn sums_of_warps(sum: u32) -> (u32, u32) {
+    let words = Shared::base();
+    let (mut before, mut all, mut warp) = (0u32, 0u32, 0);
+    // SAFETY: a word a warp, and a barrier on both sides of the reads.
+    unsafe {
+        if lane_id() == 0 {
+            words.offset(warp_id() * 4).store_u32(sum);
+        }
+        sync_threads();
+        while warp < WARPS_PER_CTA {
+            let of_warp = words.offset(warp * 4).load_u32();
+            before = before.wrapping_add(if warp < warp_id() { of_warp } else { 0 });
+            all = all.wrapping_add(of_warp);
+            warp += 1;
+        }
+        sync_threads();
+    }
+    (before, all)
+}
+
+/// The first item of the warp.
+#[inline(always)]
+fn first_item() -> u64 {
+    block_idx_x() as u64 * ITEMS_PER_CTA as u64 + (warp_id() * ITEMS_PER_WARP) as u64
+}
+
+/// What the warp's items count.
+///
+/// # Safety
+/// The launch contract; all lanes of the warp come together.
+#[inline(always)]
+unsafe fn sum_of_warp<I: Item>(params: &ScanParams) -> u32 {
+    let first = first_item() + lane_id() as u64;
+    let (mut sum, mut turn) = (0u32, 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        while turn < ITEMS_PER_LANE {
+            sum = sum.wrapping_add(value::<I>(params, first + (turn * WARP) as u64));
+            turn += 1;
+        }
+        shuffle_idx(inclusive_sum(sum), WARP - 1)
+    }
+}
+
+/// # Safety
+/// The launch contract of [`ScanParams`]: [`ctas`] CTAs of [`THREADS_PER_CTA`] threads.
+#[inline(always)]
+pub unsafe fn sums<I: Item>(params: &ScanParams) {
+    // SAFETY: the caller's promise; all threads come along.
+    unsafe {
+        let (_, all) = sums_of_warps(sum_of_warp::<I>(params));
+        if thread_idx_x() == 0 {
+            Global::<u32>::new(params.partials)
+                .at(block_idx_x() as u64)
+                .store(all);
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`ScanParams`]: one CTA of [`THREADS_PER_CTA`] threads, after the sums.
+#[inline(always)]
+pub unsafe fn scan_partials(params: &ScanParams) {
+    let partials = Global::<u32>::new(params.partials);
+    let end = ctas(params.items);
+    let (mut before, mut first) = (0u32, 0);
+    // SAFETY: the caller's promise; the loop is the same for all threads, each of which has a word of its own.
+    unsafe {
+        while first < end {
+            let at = first + thread_idx_x() as u64;
+            let value = if at < end { partials.at(at).load() } else { 0 };
+            let upto = inclusive_sum(value);
+            let (warps, all) = sums_of_warps(shuffle_idx(upto, WARP - 1));
+            if at < end {
+                let prefix = before
+                    .wrapping_add(warps)
+                    .wrapping_add(upto.wrapping_sub(value));
+                partials.at(at).store(prefix);
+            }
+            before = before.wrapping_add(all);
+            first += THREADS_PER_CTA as u64;
+        }
+        if thread_idx_x() == 0 {
+            partials.at(end).store(before);
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`ScanParams`]: [`ctas`] CTAs of [`THREADS_PER_CTA`] threads, after [`scan_partials`].
+#[inline(always)]
+pub unsafe fn scan<I: Item>(params: &ScanParams) {
+    // SAFETY: the caller's promise; all threads come along, and an item is one thread's.
+    unsafe {
+        let (warps, _) = sums_of_warps(sum_of_warp::<I>(params));
+        let partial = Global::<u32>::new(params.partials).at(block_idx_x() as u64);
+        let mut before = partial.read().wrapping_add(warps);
+        let first = first_item() + lane_id() as u64;
+        let mut turn = 0;
+        while turn < ITEMS_PER_LANE {
+            let at = first + (turn * WARP) as u64;
+            let value = value::<I>(params, at);
+            let upto = inclusive_sum(value);
+            if at < params.items {
+                I::put(
+                    params,
+                    at,
+                    value,
+                    before.wrapping_add(upto.wrapping_sub(value)),
+                );
+            }
+            before = before.wrapping_add(shuffle_idx(upto, WARP - 1));
+            turn += 1;
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! A pass of a stable radix sort.
+//!
+//! ```text
+//!  pairs of a warp     32      32      32   …        in turn: lanes of one digit find each other, the first counts them
+//!  counts        [digit][warp] in shared memory   →  [digit][CTA] in global memory   →  prefix sums
+//!  place of a pair     those before its CTA  +  those of the CTA's warps before  +  those of the warp before it
+//! ```
+//! - [`passes`]: the count, and the move, which counts again instead of keeping what it knows in registers.
+
+mod passes;
+
+use halfgnn_contract::sort::SortParams;
+
+/// The functions that the entries are, by name.
+mod family {
+    pub use super::passes::{sort_count, sort_move};
+}
+
+halfgnn_contract::sort_entries!(entries);

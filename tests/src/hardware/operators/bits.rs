@@ -1,0 +1,44 @@
+//! Signs of elements, and sums of bits over neighbours.
+
+use super::sparse::graph;
+use super::{OperatorCase, Results};
+use crate::bits::read_bits;
+use crate::input::{KIND, elements, matrix, read, unwritten};
+use half::{bf16, f16};
+use halfgnn::backend::{Adjacency, Backend};
+use halfgnn::ops::{self, BitMatrix};
+use halfgnn::tensor::Element;
+
+pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
+    let mut cases = Vec::new();
+    // One word of a row, two, and four.
+    for features in [33, 70, 200] {
+        of_element::<B, f16>(&mut cases, features);
+        of_element::<B, bf16>(&mut cases, features);
+        of_element::<B, f32>(&mut cases, features);
+    }
+    cases
+}
+
+fn of_element<B: Backend + 'static, E: Element>(
+    cases: &mut Vec<OperatorCase<B>>,
+    features: usize,
+) {
+    let name = format!("bspmm {} F={features}", E::PRECISION);
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let graph = graph(operands);
+        let shape = (graph.vertices(), features);
+        let a = Adjacency::new(backend, &graph).expect("room for a graph");
+        let numbers = matrix::<B, E>(backend, shape, &operands.mixed::<E>(shape.0 * features));
+        let bits = || BitMatrix::zeros(backend, shape.0, features, KIND).expect("room for bits");
+        let (mut x, mut signs) = (bits(), bits());
+        ops::binarize(backend, &numbers, &mut x).expect("legal");
+        ops::bspmm_signs(backend, &a, &x, &mut signs).expect("legal");
+        let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
+        let mut sums = unwritten::<B, E>(backend, shape);
+        ops::bspmm(backend, &a, &x, Some(&row_scale), 0.3, &mut sums).expect("legal");
+        Results::rows(&read_bits(backend, &x), features)
+            .and(Results::rows(&read_bits(backend, &signs), features))
+            .and(Results::rows(&read(backend, &sums), features))
+    }));
+}

@@ -1,0 +1,129 @@
+//! A stable sort by keys, and prefix sums, compared with the standard library's by `==`.
+
+use crate::Scale;
+use crate::input::{KIND, Random, words};
+use halfgnn::backend::Backend;
+use halfgnn::ops;
+use halfgnn::tensor::Array;
+use halfgnn_contract::scan::{ITEMS_PER_CTA, THREADS_PER_CTA};
+use halfgnn_contract::sort::PAIRS_PER_CTA;
+
+/// What nobody has written.
+fn unwritten<B: Backend>(backend: &B, len: usize) -> Array<B, u32> {
+    words(backend, &vec![0xdead_beef; len])
+}
+
+/// Keys and values in order, as a backend has them.
+pub fn sorted<B: Backend>(
+    backend: &B,
+    keys: &[u32],
+    values: Option<&[u32]>,
+    bits: u32,
+) -> (Vec<u32>, Vec<u32>) {
+    let given = words(backend, keys);
+    let values = values.map(|values| words(backend, values));
+    let (mut first, mut second) = (
+        unwritten(backend, keys.len()),
+        unwritten(backend, keys.len()),
+    );
+    ops::sort_pairs(
+        backend,
+        &given,
+        values.as_ref(),
+        bits,
+        &mut first,
+        &mut second,
+    )
+    .expect("legal");
+    assert_eq!(given.to_vec(backend).expect("no failure before"), keys);
+    let read = |array: Array<B, u32>| array.to_vec(backend).expect("no failure before");
+    (read(first), read(second))
+}
+
+fn check<B: Backend>(backend: &B, keys: &[u32], values: Option<&[u32]>, bits: u32) {
+    let masked = |key: u32| (u64::from(key) & ((1 << bits) - 1)) as u32;
+    let mut pairs: Vec<(u32, u32)> = (0..)
+        .zip(keys)
+        .map(|(at, &key)| (key, values.map_or(at, |values| values[at as usize])))
+        .collect();
+    pairs.sort_by_key(|&(key, _)| masked(key));
+    let (keys, values) = sorted(backend, keys, values, bits);
+    let actual: Vec<(u32, u32)> = keys.into_iter().zip(values).collect();
+    assert!(actual == pairs, "{} pairs by {bits} bits", pairs.len());
+}
+
+/// Every number of pairs about the ends of warps and CTAs, and every number of passes: even and odd ones write the result.
+pub fn every_length<B: Backend>(backend: &B, scale: Scale) {
+    let tile = PAIRS_PER_CTA as usize;
+    for len in [0, 1, 2, 31, 32, 33, 511, 513, tile - 1, tile, tile + 1] {
+        let keys = Random(7).below(300, len);
+        check(backend, &keys, None, 9);
+    }
+    let keys: Vec<u32> = (0..700).map(|at| Random(8).bits(at)).collect();
+    let values: Vec<u32> = (0..700).map(|at| Random(9).bits(at)).collect();
+    for bits in [0, 1, 7, 8, 9, 16, 17, 24, 25, 31, 32] {
+        check(backend, &keys, Some(&values), bits);
+    }
+    let len = scale.pick(3 * tile + 77, 1_000_003);
+    check(backend, &Random(10).below(1 << 21, len), None, 21);
+}
+
+/// Pairs of one key, of two, and in order already or the other way: all keep their order where keys are equal.
+pub fn order_of_equal_keys_stays<B: Backend>(backend: &B, _: Scale) {
+    let len = 2 * PAIRS_PER_CTA + 300;
+    check(backend, &vec![5; len as usize], None, 3);
+    let two: Vec<u32> = (0..len).map(|at| at / 3 % 2 * 200).collect();
+    check(backend, &two, None, 8);
+    let falling: Vec<u32> = (0..len).rev().map(|at| at / 2).collect();
+    check(backend, &falling, None, 13);
+    let rising: Vec<u32> = (0..len).map(|at| at / 2).collect();
+    check(backend, &rising, Some(&falling), 13);
+}
+
+/// Prefix sums of every length about the ends of CTAs, and of more CTAs than the second launch takes at once; they wrap
+/// around.
+pub fn exclusive_sums<B: Backend>(backend: &B, _: Scale) {
+    let tile = ITEMS_PER_CTA as usize;
+    let many = tile * THREADS_PER_CTA as usize + tile + 5;
+    for len in [0, 1, 31, 33, tile - 1, tile, tile + 1, 3 * tile, many] {
+        let given: Vec<u32> = (0..len).map(|at| Random(11).bits(at)).collect();
+        let mut sums = unwritten(backend, len);
+        ops::exclusive_sum(backend, &words(backend, &given), &mut sums).expect("legal");
+        let mut before = 0_u32;
+        let expected: Vec<u32> = (given.iter())
+            .map(|&word| {
+                let sum = before;
+                before = before.wrapping_add(word);
+                sum
+            })
+            .collect();
+        let sums = sums.to_vec(backend).expect("no failure before");
+        assert!(sums == expected, "{len} words");
+    }
+}
+
+/// What does not fit is refused, with the operand's name.
+pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
+    let (three, four) = (words(backend, &[3, 1, 2]), words(backend, &[0; 4]));
+    let (mut first, mut second) = (unwritten(backend, 3), unwritten(backend, 3));
+    let mut run = |values, bits| {
+        ops::sort_pairs(backend, &three, values, bits, &mut first, &mut second)
+            .map_err(|error| error.to_string())
+    };
+    let error = run(Some(&four), 2).expect_err("a value too many");
+    assert_eq!(error, "sort_pairs: values should be 3, is 4");
+    let error = run(None, 33).expect_err("no such bit");
+    assert_eq!(error, "sort_pairs: 33 bits; a key has 32");
+    run(None, 2).expect("legal");
+    let mut short = unwritten(backend, 2);
+    let error = ops::sort_pairs(backend, &three, None, 2, &mut short, &mut second)
+        .expect_err("too short")
+        .to_string();
+    assert_eq!(error, "sort_pairs: sorted keys should be 3, is 2");
+    let error = ops::exclusive_sum(backend, &three, &mut short)
+        .expect_err("too short")
+        .to_string();
+    assert_eq!(error, "exclusive_sum: sums should be 3, is 2");
+    let empty = Array::from_slice(backend, &[], KIND).expect("nothing fits");
+    ops::exclusive_sum(backend, &empty, &mut unwritten(backend, 0)).expect("nothing to do");
+}
