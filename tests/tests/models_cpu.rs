@@ -286,7 +286,9 @@ fn what_is_made_again_has_the_same_bits_and_is_not_stored() {
 fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
     fn measure<E: Element>(toy: &Toy, config: &ModelConfig) {
         let counts = GraphCounts::of(&toy.graph);
-        let foretold = Footprint::of_training::<E>(&counts, config, None).expect("a model");
+        let foretold =
+            Footprint::of_training::<E>(&counts, config, &TrainConfig::new(E::PRECISION), None)
+                .expect("a model");
         let backend = Cpu::new();
         let objective = toy.objective::<_, E>(&backend, config.norm());
         let mut trainer = trainer(&backend, &objective, config);
@@ -543,7 +545,7 @@ fn models_of_every_kind_learn_a_tiny_graph_by_heart() {
         let (backend, toy) = (Cpu::new(), Toy::new(8));
         let objective = toy.objective::<_, E>(&backend, config.norm());
         let mut train = TrainConfig::new(E::PRECISION);
-        train.adam.weight_decay = 0.0;
+        train.optimizer = train.optimizer.with_weight_decay(0.0);
         let model = Network::new(&backend, config, 0).unwrap();
         let mut trainer = Trainer::new(&backend, &objective, model, train).unwrap();
         let summary = trainer.run(|_| ControlFlow::Continue(())).unwrap();

@@ -81,8 +81,10 @@ fn a_tiny_graph_is_learnt_by_heart() {
         let objective = toy.objective::<_, E>(&backend, Norm::Right);
         let config = config(&toy, 2, 32, 0.0);
         let mut train = TrainConfig::new(E::PRECISION);
-        train.adam.learning_rate = 0.02;
-        train.adam.weight_decay = 0.0;
+        train.optimizer = train
+            .optimizer
+            .with_learning_rate(0.02)
+            .with_weight_decay(0.0);
         let summary = trainer(&backend, &objective, config, train)
             .run(|_| ControlFlow::Continue(()))
             .unwrap();
@@ -206,7 +208,9 @@ fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
             ..config
         };
         let counts = GraphCounts::of(&toy.graph);
-        let foretold = Footprint::of_training::<E>(&counts, &config, None).expect("a model");
+        let foretold =
+            Footprint::of_training::<E>(&counts, &config, &TrainConfig::new(E::PRECISION), None)
+                .expect("a model");
         let backend = Cpu::new();
         let objective = toy.objective::<_, E>(&backend, norm);
         let mut trainer = trainer(&backend, &objective, config, TrainConfig::new(E::PRECISION));

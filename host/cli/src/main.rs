@@ -8,6 +8,7 @@ mod demo;
 mod device;
 mod events;
 mod help;
+mod optimize;
 mod predict;
 mod profile;
 mod session;

@@ -275,7 +275,13 @@ impl Prediction<'_> {
         let (graph, weights) = config.prepare_weighted(&self.dataset.graph, weights)?;
         let weights = weights.as_deref();
         let counts = GraphCounts::of(&graph).weighted(weights.is_some());
-        Footprint::check_training::<E>(&counts, config, device.multiprocessors, device.memory)?;
+        Footprint::check_training::<E>(
+            &counts,
+            config,
+            &self.checkpoint.train,
+            device.multiprocessors,
+            device.memory,
+        )?;
 
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
