@@ -56,6 +56,17 @@ fn models(width: usize, layers: usize, hidden: usize) -> Vec<ModelConfig> {
         gcn(Norm::Both),
         gcn(Norm::Right),
         gcn(Norm::Left),
+        gcn(Norm::In),
+        ModelConfig {
+            layers: 3,
+            hidden_by_layer: vec![hidden, hidden + 3],
+            ..gcn(Norm::Both)
+        },
+        ModelConfig {
+            layers: 3,
+            hidden_by_layer: vec![hidden + 3, hidden],
+            ..shape(ModelConfig::gin(width, 3))
+        },
         gcn(Norm::None),
         residual(gcn(Norm::Both)),
         ModelConfig {
@@ -198,7 +209,7 @@ fn gradients_on_weighted_edges_are_those_of_float64() {
         for config in models(width, layers, hidden) {
             if !matches!(config.convolution, ConvolutionConfig::Gat(_)) {
                 compare_with_float64::<f32>(&toy, &config, None, 1e-4);
-                if layers < 3 {
+                if config.layers < 3 {
                     compare_with_float64::<f16>(&toy, &config, None, 4e-2);
                 }
             }

@@ -336,6 +336,34 @@ fn a_model_that_is_none_is_refused() {
         })
         .contains("not in [0, 1)")
     );
+    assert!(
+        refused(ModelConfig {
+            hidden_by_layer: vec![8, 4],
+            ..config.clone()
+        })
+        .contains("2 hidden widths, and 2 layers have 1 in between")
+    );
+    assert!(
+        refused(ModelConfig {
+            hidden_by_layer: vec![0],
+            ..config.clone()
+        })
+        .contains("width 0")
+    );
+    assert!(
+        refused(ModelConfig {
+            dropout_by_layer: vec![0.5; 3],
+            ..config.clone()
+        })
+        .contains("3 dropout probabilities, and the model has 2 layers")
+    );
+    assert!(
+        refused(ModelConfig {
+            dropout_by_layer: vec![0.5, 1.0],
+            ..config.clone()
+        })
+        .contains("not in [0, 1)")
+    );
     assert_eq!(config.policy, SpmmPolicy::default());
 
     let toy = Toy::new(8);

@@ -44,6 +44,9 @@ pub enum Event<'a> {
         layers: usize,
         /// Width of hidden layers.
         hidden: usize,
+        /// Widths of hidden layers one by one, where they differ.
+        #[serde(skip_serializing_if = "<[usize]>::is_empty")]
+        hidden_by_layer: &'a [usize],
         /// Epochs of a run.
         epochs: u32,
         /// `adam`, `adamw` or `sgd`.
@@ -211,6 +214,7 @@ impl<'a> Event<'a> {
             precision: plan.precision.to_string(),
             layers: plan.model.layers,
             hidden: plan.model.hidden,
+            hidden_by_layer: &plan.model.hidden_by_layer,
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
             learning_rate: plan.train.optimizer.learning_rate(),

@@ -91,7 +91,7 @@ fn a_run_goes_on_with_its_schedule() {
         &place,
         &[&how[..], &["--epochs", "6", "--save", "whole"]].concat(),
     );
-    // As many epochs as the whole run has are foreseen: the run is ended by hand after three.
+    // The rates after it are those of the whole run, whose epochs it is given.
     events_of(
         &place,
         &[&how[..], &["--epochs", "3", "--save", "part"]].concat(),
