@@ -298,6 +298,35 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
     }
 
+    /// Number of stages.
+    pub fn depth(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// What stage `number` wrote in the last forward pass, a row for each vertex that it computes: hidden activations, behind bias,
+    /// ReLU and, in training alone, the dropout of the next stage's input. That of the last stage are the logits.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no such stage, no forward pass has been, or the output is [made
+    /// again](Stage::recompute) instead of stored.
+    pub fn activations(&self, number: usize) -> Result<&Matrix<B, E>, Error> {
+        let Some(step) = self.steps.get(number) else {
+            return refuse(format!(
+                "it has the layers 0 to {}, and the activations of layer {number} are asked for",
+                self.steps.len() - 1
+            ));
+        };
+        if self.rows.is_empty() {
+            return refuse("there are no activations before a forward pass".into());
+        }
+        match &step.output.matrix {
+            Some(matrix) if step.output.stored => Ok(matrix),
+            _ => refuse(format!(
+                "the output of layer {number} is not stored; leave recompute out"
+            )),
+        }
+    }
+
     /// The graph and the rows of each stage.
     fn levels<'a>(&self, inputs: Inputs<'a, B, E>) -> Result<Vec<Level<'a, B>>, Error> {
         let graphs = inputs.graphs;

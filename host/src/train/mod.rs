@@ -29,4 +29,4 @@ pub use progress::Progress;
 pub use schedule::{Decay, Plateau, Schedule};
 pub use snapshot::{Snapshot, Tensor, Tensors, load_weights};
 pub use summary::{Accuracy, EpochReport, RunSummary, Spread, Status};
-pub use trainer::{TrainConfig, Trainer};
+pub use trainer::{CustomLoss, TrainConfig, Trainer};

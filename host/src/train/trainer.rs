@@ -13,7 +13,7 @@ use crate::nn::{Mode, Model};
 use crate::ops::{
     self, AdamHyper, LossScaling, Optimizer, OptimizerSnapshot, OptimizerState, RandomState,
 };
-use crate::tensor::{Array, Element, Precision};
+use crate::tensor::{Array, Element, Matrix, Precision};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -88,6 +88,19 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     times: StepTimes,
     /// The weights at the best validation epoch.
     pub(super) best: Option<Tensors>,
+}
+
+/// What a loss of anybody's computes with: see [`Trainer::step_with`].
+#[derive(Debug)]
+pub struct CustomLoss<'a, B: Backend, E: Element> {
+    /// Where it computes.
+    pub backend: &'a B,
+    /// What the model gave, a row for each vertex.
+    pub logits: &'a Matrix<B, E>,
+    /// What the gradient is to be multiplied by, so that it does not underflow in half: a power of two, 1 in float.
+    pub loss_scale: f32,
+    /// The gradient of the loss at the logits, to be written: vertices × logits, of any content at first.
+    pub gradient: &'a mut Matrix<B, E>,
 }
 
 /// Refuses a model that has not a logit for each class.
@@ -194,6 +207,60 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// Those of the device.
     pub fn gradients(&mut self) -> Result<(), Error> {
         self.gradients_of(&self.objective.clone())
+    }
+
+    /// [`Trainer::step`] of a loss of anybody's: `loss` writes its gradient at the logits, times the loss scale. The scale is read
+    /// from the device for that, so such steps are waited for and never recorded. [`Trainer::loss`] stays what it was.
+    ///
+    /// ```
+    /// use halfgnn::backend::Backend;
+    /// use halfgnn::ops;
+    /// use halfgnn::tensor::Element;
+    /// use halfgnn::train::{CustomLoss, Trainer};
+    /// # use halfgnn::nn::Model;
+    ///
+    /// /// Half the sum of the squares of all logits, whose gradient are the logits.
+    /// fn shrink<B: Backend, E: Element>(of: CustomLoss<'_, B, E>) -> Result<(), halfgnn::Error> {
+    ///     let scaled = ops::Combine {
+    ///         x_factor: of.loss_scale,
+    ///         ..ops::Combine::copy()
+    ///     };
+    ///     ops::combine(of.backend, &scaled, of.logits, of.gradient)
+    /// }
+    ///
+    /// # fn step<B: Backend, E: Element, M: Model<B, E>>(
+    /// #     trainer: &mut Trainer<B, E, M>,
+    /// # ) -> Result<(), halfgnn::Error> {
+    /// trainer.step_with(shrink)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `loss` and of [`Trainer::step`].
+    pub fn step_with(
+        &mut self,
+        loss: impl FnOnce(CustomLoss<'_, B, E>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let loss_scale = self.optimizer()?.loss_scale;
+        let Self {
+            backend,
+            objective,
+            model,
+            random,
+            ..
+        } = self;
+        let inputs = objective.inputs(backend);
+        let mode = Mode::Train { random: &*random };
+        model.forward(inputs, mode)?;
+        let (logits, gradient) = model.loss_operands();
+        loss(CustomLoss {
+            backend,
+            logits,
+            loss_scale,
+            gradient,
+        })?;
+        model.backward(inputs, mode)?;
+        self.update()
     }
 
     fn gradients_of(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
