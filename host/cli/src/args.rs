@@ -38,7 +38,7 @@ pub struct Cli {
 pub enum Command {
     /// Train a model on a labelled graph and tell how well it predicts
     #[command(after_help = TRAIN_EXAMPLES)]
-    Train(TrainArgs),
+    Train(Box<TrainArgs>),
     /// Write what a trained model predicts for the vertices of a graph
     #[command(after_help = help::PREDICT)]
     Predict(PredictArgs),
@@ -254,9 +254,9 @@ mod tests {
             (
                 args.optimize.lr,
                 args.optimize.weight_decay,
-                args.model.dropout
+                &args.model.dropout
             ),
-            (None, None, None)
+            (None, None, &None)
         );
         assert!(matches!(args.dataset, SourceName::File(path) if path.as_os_str() == "x.npz"));
     }

@@ -51,7 +51,7 @@ impl OptimizerOperators for Cpu {
         let sum = sum_of_cta(threads);
         let mut all = state.factors.to_vec(self)?;
         all[factors::GRADIENT] = clip_factor(sum, state.loss_scale(), maximum, f64::sqrt);
-        Ok(self.upload(&state.factors.buffer, &all)?)
+        self.upload(&state.factors.buffer, &all)
     }
 
     fn update<E: Element>(

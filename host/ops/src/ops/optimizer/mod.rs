@@ -191,7 +191,7 @@ impl<B: Storage> OptimizerState<B> {
     pub fn set_rate_factor(&mut self, backend: &B, factor: f32) -> Result<(), Error> {
         let mut all = factors::ONE;
         all[factors::LEARNING_RATE] = factor;
-        Ok(backend.upload(&self.factors.buffer, &all)?)
+        backend.upload(&self.factors.buffer, &all)
     }
 
     /// What the state is after all work on the backend is done.
