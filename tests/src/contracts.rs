@@ -9,9 +9,9 @@ use halfgnn::Error;
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::ops;
 use halfgnn::ops::{
-    Accumulate, Activation, AdamHyper, Addend, Beside, Dropout, EdgeWeights, Epilogue, Form,
-    LossScaling, Normalization, OptimizerState, ParameterMut, RandomState, Sddmm, SddmmPolicy,
-    Spmm, SpmmEpilogue, SpmmPolicy, Write,
+    Accumulate, Activation, Addend, Beside, Dropout, EdgeWeights, Epilogue, Form, LossScaling,
+    Normalization, Optimizer, OptimizerState, ParameterMut, RandomState, Sddmm, SddmmPolicy, Spmm,
+    SpmmEpilogue, SpmmPolicy, Write,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 
@@ -279,27 +279,45 @@ fn training<B: Backend>(backend: &B) {
         let parameter = ParameterMut {
             gradient: &gradient,
             master: &mut master,
-            first_moment: &mut first,
-            second_moment: &mut second,
+            first_moment: Some(&mut first),
+            second_moment: Some(&mut second),
             rounded: Some(&mut rounded),
         };
-        ops::adam(backend, &AdamHyper::default(), &state, &mut [parameter])
+        ops::update(
+            backend,
+            &Optimizer::default(),
+            None,
+            &state,
+            &mut [parameter],
+        )
     };
     assert_refused(
         adam([1, 3, 3, 3]),
-        "adam: columns of the gradient should be 3, is 1",
+        "update: columns of the gradient should be 3, is 1",
     );
     assert_refused(
         adam([3, 1, 3, 3]),
-        "adam: columns of the first moment should be 3, is 1",
+        "update: columns of the first moment should be 3, is 1",
     );
     assert_refused(
         adam([3, 3, 1, 3]),
-        "adam: columns of the second moment should be 3, is 1",
+        "update: columns of the second moment should be 3, is 1",
     );
     assert_refused(
         adam([3, 3, 3, 1]),
-        "adam: columns of the rounded weights should be 3, is 1",
+        "update: columns of the rounded weights should be 3, is 1",
+    );
+    let (gradient, mut master) = (float(backend, 2, 3), float(backend, 2, 3));
+    let lacking = ParameterMut::<B, f16> {
+        gradient: &gradient,
+        master: &mut master,
+        first_moment: None,
+        second_moment: None,
+        rounded: None,
+    };
+    assert_refused(
+        ops::update(backend, &Optimizer::default(), None, &state, &mut [lacking]),
+        "update: adam keeps 2 moments of a parameter, and one has less",
     );
 }
 

@@ -92,10 +92,10 @@ macro_rules! conformance {
             loss: cross_entropy_and_gradient, extreme_logits, counts;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;
-            optimizer: adam_follows_float64, overflow_skips_a_step, overflows_are_found_in_every_column,
+            optimizer: rules_follow_float64, gradients_are_clipped, bits_are_those_of_the_cpu, overflow_skips_a_step, overflows_are_found_in_every_column,
                 the_loss_scale_follows;
             contracts: shapes_are_checked, values_are_checked, policies_are_checked, memory_is_counted;
-            recording: recorded_steps_are_the_same_steps, a_changed_model_is_recorded_anew,
+            recording: recorded_steps_are_the_same_steps, schedules_and_clipping_reach_recorded_steps, a_changed_model_is_recorded_anew,
                 a_changed_model_is_evaluated_anew, recorded_memory_stays, what_cannot_be_recorded_is_refused;
             dropouts: layers_draw_apart, attention_draws_apart;
             blocks: whole_neighbourhoods_are_the_graph, running_statistics_evaluate_blocks,

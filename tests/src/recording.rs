@@ -8,7 +8,7 @@ use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::nn::{ModelConfig, Norm};
 use halfgnn::ops::{self, Activation};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::TrainConfig;
+use halfgnn::train::{Clipping, Decay, Schedule, TrainConfig};
 
 /// `y = relu(x)`.
 fn relu<B: Backend>(
@@ -57,6 +57,40 @@ pub fn recorded_steps_are_the_same_steps<B: Backend>(backend: &B, scale: Scale) 
         check::<B, f16>(backend, &model, scale.pick(3, 20));
         check::<B, bf16>(backend, &model, scale.pick(3, 20));
         check::<B, f32>(backend, &model, scale.pick(3, 20));
+    }
+}
+
+/// A schedule changes the rate of recorded steps, and the norm of their gradients is clipped anew in each: the same bits as of
+/// steps that are called.
+pub fn schedules_and_clipping_reach_recorded_steps<B: Backend>(backend: &B, scale: Scale) {
+    let objective = task::objective::<B, f16>(backend, Norm::Both);
+    let epochs = scale.pick(4, 12);
+    let train = |record: bool, schedule: Schedule, clipping: Clipping| {
+        let config = TrainConfig {
+            record,
+            epochs,
+            schedule,
+            clipping,
+            ..TrainConfig::new(f16::PRECISION)
+        };
+        let mut trainer = task::trainer(backend, &objective, task::model(), config);
+        let mut rates = Vec::new();
+        while let Some(report) = trainer.next_epoch().expect("an epoch") {
+            rates.push(report.learning_rate);
+        }
+        (task::weights(backend, trainer.model()), rates)
+    };
+    let cosine = Schedule {
+        warmup: 2,
+        decay: Decay::Cosine,
+    };
+    let clipped = Clipping::Norm(0.05);
+    let called = train(false, cosine, clipped);
+    assert_eq!(train(true, cosine, clipped), called);
+    assert_eq!(called.1[..3], [0.005, 0.01, 0.01]);
+    assert!(called.1[3] < 0.01, "{:?}", called.1);
+    for (schedule, clipping) in [(cosine, Clipping::None), (Schedule::default(), clipped)] {
+        assert_ne!(train(true, schedule, clipping).0, called.0);
     }
 }
 

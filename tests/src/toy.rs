@@ -450,7 +450,7 @@ fn aggregate(toy: &Toy, norm: Norm, x: &Rows) -> Rows {
         degree => degree.powf(exponent),
     };
     let (row_exponent, column_exponent) = match norm {
-        Norm::Both => (-0.5, -0.5),
+        Norm::Both | Norm::In => (-0.5, -0.5),
         Norm::Right => (-1.0, 0.0),
         Norm::Left => (0.0, -1.0),
         Norm::None => (0.0, 0.0),
@@ -464,6 +464,9 @@ fn aggregate(toy: &Toy, norm: Norm, x: &Rows) -> Rows {
     for (edge, (&row, &column)) in edges() {
         rows[row as usize] += weight(edge);
         columns[column as usize] += weight(edge);
+    }
+    if norm == Norm::In {
+        columns.clone_from(&rows);
     }
     let mut y = vec![vec![0.0; x[0].len()]; x.len()];
     for (edge, (&row, &column)) in edges() {

@@ -8,9 +8,9 @@ use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{ConvolutionConfig, Gat, ModelConfig, ModelKind, Propagation};
-use halfgnn::ops::{Accumulate, HalfLoad, SpmmPolicy};
+use halfgnn::ops::{Accumulate, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{Footprint, Objective, TrainConfig};
+use halfgnn::train::{Clipping, Footprint, Objective, TrainConfig};
 use halfgnn_tests::task;
 
 /// A card of so many multiprocessors, which products and SpMM are split for.
@@ -24,12 +24,17 @@ fn card(multiprocessors: u32) -> Gpu<Emulated> {
 }
 
 /// That every kind and the whole are within a hundredth. What was foretold of the workspace, over what it is.
-fn check<E: Element>(backend: &Gpu<Emulated>, graph: &Graph, config: &ModelConfig) {
+fn check<E: Element>(
+    backend: &Gpu<Emulated>,
+    graph: &Graph,
+    config: &ModelConfig,
+    train: &TrainConfig,
+) {
     let (vertices, features) = (graph.vertices(), config.features);
     let graph = &*config.prepare(graph).expect("room");
     let multiprocessors = backend.driver().info().multiprocessors;
     let counts = GraphCounts::of(graph);
-    let foretold = Footprint::of_training::<E>(&counts, config, Some(multiprocessors));
+    let foretold = Footprint::of_training::<E>(&counts, config, train, Some(multiprocessors));
     let foretold = foretold.expect("a model");
     backend.reset_peak();
     let values: Vec<f32> = (0..vertices * features)
@@ -49,12 +54,7 @@ fn check<E: Element>(backend: &Gpu<Emulated>, graph: &Graph, config: &ModelConfi
         [&all, &[], &[]],
     )
     .expect("a task");
-    let mut trainer = task::trainer(
-        backend,
-        &objective,
-        config.clone(),
-        TrainConfig::new(E::PRECISION),
-    );
+    let mut trainer = task::trainer(backend, &objective, config.clone(), *train);
     for _ in 0..2 {
         trainer.step().expect("a step");
     }
@@ -94,8 +94,9 @@ fn check_models(multiprocessors: u32, features: usize, hidden: usize) {
             layers: 2,
             ..model
         };
-        check::<f16>(&card(), graph, &config);
-        check::<f32>(&card(), graph, &config);
+        let train = TrainConfig::new;
+        check::<f16>(&card(), graph, &config, &train(f16::PRECISION));
+        check::<f32>(&card(), graph, &config, &train(f32::PRECISION));
     }
 }
 
@@ -152,8 +153,39 @@ fn directed_graphs_heads_and_policies_are_foretold() {
     ];
     for multiprocessors in [1, 132] {
         for config in &configs {
-            check::<f16>(&card(multiprocessors), graph, config);
+            let train = TrainConfig::new(f16::PRECISION);
+            check::<f16>(&card(multiprocessors), graph, config, &train);
         }
+    }
+}
+
+/// Moments that an optimiser does not keep take nothing, and the sums of a clipped norm lie in the workspace.
+#[test]
+fn what_an_optimiser_keeps_is_foretold() {
+    let graph = &Rmat::graph500(9).generate(1).expect("a small graph");
+    let config = ModelConfig::gcn(24, 8);
+    let parameters = 24 * 64 + 64 + 64 * 8 + 8;
+    let counts = GraphCounts::of(graph);
+    let weights = |train: &TrainConfig| {
+        let foretold = Footprint::of_training::<f32>(&counts, &config, train, Some(4));
+        foretold.expect("a model").of(MemoryKind::Weights)
+    };
+    let adam = TrainConfig::new(f32::PRECISION);
+    let sgd = |momentum| TrainConfig {
+        optimizer: Optimizer::Sgd(SgdHyper {
+            momentum,
+            ..SgdHyper::default()
+        }),
+        clipping: Clipping::Norm(1.0),
+        ..adam
+    };
+    for (train, moments) in [(adam, 2), (sgd(0.9), 1), (sgd(0.0), 0)] {
+        check::<f32>(&card(4), graph, &config, &train);
+        assert_eq!(
+            weights(&train) - weights(&sgd(0.0)),
+            moments * parameters * 4,
+            "{moments} moments"
+        );
     }
 }
 
@@ -171,8 +203,8 @@ fn a_width_beyond_any_memory_is_counted() {
             hidden,
             ..model.clone()
         };
-        let memory = Some((24 << 30, 32 << 30));
-        let checked = Footprint::check_training::<f16>(&counts, &config, Some(132), memory);
+        let (memory, train) = (Some((24 << 30, 32 << 30)), TrainConfig::new(f16::PRECISION));
+        let checked = Footprint::check_training::<f16>(&counts, &config, &train, Some(132), memory);
         let message = checked.expect_err("no machine has that").to_string();
         assert!(
             message.contains("out of device memory") || message.contains("elements"),

@@ -183,7 +183,9 @@ fn layers_of_somebody_elses_are_trained_kept_and_foretold() {
     };
     let counts = GraphCounts::of(&Toy::new(5).graph);
     let make = |backend: &_| network::<_, f32>(backend, Manners::Fused, 0.3);
-    let foretold = Footprint::of_model(&counts, Norm::Right, [5, 3], None, make).expect("a model");
+    let train = TrainConfig::new(f32::PRECISION);
+    let foretold = Footprint::of_model(&counts, Norm::Right, [5, 3], &train, None, make);
+    let foretold = foretold.expect("a model");
 
     let mut first = trainer();
     for _ in 0..3 {

@@ -56,6 +56,17 @@ fn models(width: usize, layers: usize, hidden: usize) -> Vec<ModelConfig> {
         gcn(Norm::Both),
         gcn(Norm::Right),
         gcn(Norm::Left),
+        gcn(Norm::In),
+        ModelConfig {
+            layers: 3,
+            hidden_by_layer: vec![hidden, hidden + 3],
+            ..gcn(Norm::Both)
+        },
+        ModelConfig {
+            layers: 3,
+            hidden_by_layer: vec![hidden + 3, hidden],
+            ..shape(ModelConfig::gin(width, 3))
+        },
         gcn(Norm::None),
         residual(gcn(Norm::Both)),
         ModelConfig {
@@ -198,7 +209,7 @@ fn gradients_on_weighted_edges_are_those_of_float64() {
         for config in models(width, layers, hidden) {
             if !matches!(config.convolution, ConvolutionConfig::Gat(_)) {
                 compare_with_float64::<f32>(&toy, &config, None, 1e-4);
-                if layers < 3 {
+                if config.layers < 3 {
                     compare_with_float64::<f16>(&toy, &config, None, 4e-2);
                 }
             }
@@ -286,7 +297,9 @@ fn what_is_made_again_has_the_same_bits_and_is_not_stored() {
 fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
     fn measure<E: Element>(toy: &Toy, config: &ModelConfig) {
         let counts = GraphCounts::of(&toy.graph);
-        let foretold = Footprint::of_training::<E>(&counts, config, None).expect("a model");
+        let foretold =
+            Footprint::of_training::<E>(&counts, config, &TrainConfig::new(E::PRECISION), None)
+                .expect("a model");
         let backend = Cpu::new();
         let objective = toy.objective::<_, E>(&backend, config.norm());
         let mut trainer = trainer(&backend, &objective, config);
@@ -543,7 +556,7 @@ fn models_of_every_kind_learn_a_tiny_graph_by_heart() {
         let (backend, toy) = (Cpu::new(), Toy::new(8));
         let objective = toy.objective::<_, E>(&backend, config.norm());
         let mut train = TrainConfig::new(E::PRECISION);
-        train.adam.weight_decay = 0.0;
+        train.optimizer = train.optimizer.with_weight_decay(0.0);
         let model = Network::new(&backend, config, 0).unwrap();
         let mut trainer = Trainer::new(&backend, &objective, model, train).unwrap();
         let summary = trainer.run(|_| ControlFlow::Continue(())).unwrap();

@@ -81,8 +81,10 @@ fn a_tiny_graph_is_learnt_by_heart() {
         let objective = toy.objective::<_, E>(&backend, Norm::Right);
         let config = config(&toy, 2, 32, 0.0);
         let mut train = TrainConfig::new(E::PRECISION);
-        train.adam.learning_rate = 0.02;
-        train.adam.weight_decay = 0.0;
+        train.optimizer = train
+            .optimizer
+            .with_learning_rate(0.02)
+            .with_weight_decay(0.0);
         let summary = trainer(&backend, &objective, config, train)
             .run(|_| ControlFlow::Continue(()))
             .unwrap();
@@ -206,7 +208,9 @@ fn memory_is_what_was_foretold_and_nothing_is_allocated_after_the_first_step() {
             ..config
         };
         let counts = GraphCounts::of(&toy.graph);
-        let foretold = Footprint::of_training::<E>(&counts, &config, None).expect("a model");
+        let foretold =
+            Footprint::of_training::<E>(&counts, &config, &TrainConfig::new(E::PRECISION), None)
+                .expect("a model");
         let backend = Cpu::new();
         let objective = toy.objective::<_, E>(&backend, norm);
         let mut trainer = trainer(&backend, &objective, config, TrainConfig::new(E::PRECISION));
@@ -328,6 +332,34 @@ fn a_model_that_is_none_is_refused() {
     assert!(
         refused(ModelConfig {
             dropout: f32::NAN,
+            ..config.clone()
+        })
+        .contains("not in [0, 1)")
+    );
+    assert!(
+        refused(ModelConfig {
+            hidden_by_layer: vec![8, 4],
+            ..config.clone()
+        })
+        .contains("2 hidden widths, and 2 layers have 1 in between")
+    );
+    assert!(
+        refused(ModelConfig {
+            hidden_by_layer: vec![0],
+            ..config.clone()
+        })
+        .contains("width 0")
+    );
+    assert!(
+        refused(ModelConfig {
+            dropout_by_layer: vec![0.5; 3],
+            ..config.clone()
+        })
+        .contains("3 dropout probabilities, and the model has 2 layers")
+    );
+    assert!(
+        refused(ModelConfig {
+            dropout_by_layer: vec![0.5, 1.0],
             ..config.clone()
         })
         .contains("not in [0, 1)")

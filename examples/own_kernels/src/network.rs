@@ -112,7 +112,7 @@ pub fn train<B: LeakyReluOperators>(
     ];
     let model = Network::from_layers(backend, stages)?;
     let mut config = TrainConfig::new(Precision::Float);
-    config.adam.learning_rate = 0.05;
+    config.optimizer = config.optimizer.with_learning_rate(0.05);
     let mut trainer = Trainer::new(backend, &objective, model, config)?;
     // A step is recorded after the first, the launches of these kernels among those of the crate's.
     let mut losses = Vec::with_capacity(STEPS);

@@ -21,18 +21,18 @@ pub struct ModelArgs {
     /// Model to train
     #[arg(long, value_enum, default_value_t)]
     pub model: ModelName,
-    /// Number of layers
+    /// Number of layers; as many as --hidden makes where that names several widths
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub layers: Option<u32>,
     /// Make outputs of layers again in the backward pass instead of storing them, where one product does (GIN)
     #[arg(long)]
     pub recompute: bool,
-    /// Width of the hidden layers
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub hidden: Option<u32>,
-    /// Probability of an input of a layer to be dropped in training
-    #[arg(long, value_name = "P", value_parser = probability, allow_hyphen_values = true)]
-    pub dropout: Option<f32>,
+    /// Width of the hidden layers, or a width for each, such as 128,64
+    #[arg(long, value_name = "N[,N]…", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub hidden: Option<Vec<u32>>,
+    /// Probability of an input of a layer to be dropped in training, or one for each layer, such as 0.5,0.3
+    #[arg(long, value_name = "P[,P]…", value_delimiter = ',', num_args = 1, value_parser = probability, allow_hyphen_values = true)]
+    pub dropout: Option<Vec<f32>>,
     /// Add the input of a layer to its output where they are of one width
     #[arg(long)]
     pub residual: bool,
@@ -190,15 +190,33 @@ impl ModelArgs {
             )));
         }
         let config = ModelConfig::of(convolution, features, classes);
-        Ok(ModelConfig {
-            hidden: self.hidden.map_or(config.hidden, |hidden| hidden as usize),
-            layers: self.layers.map_or(config.layers, |layers| layers as usize),
-            dropout: self.dropout.unwrap_or(config.dropout),
+        let hidden = self.hidden.iter().flatten();
+        let hidden: Vec<usize> = hidden.map(|&width| width as usize).collect();
+        let dropout = self.dropout.as_deref().unwrap_or_default();
+        let layers = match hidden.len() {
+            0 | 1 => config.layers,
+            several => several + 1,
+        };
+        // One is for all.
+        let each = |count: usize| count > 1;
+        let config = ModelConfig {
+            hidden: hidden.last().copied().unwrap_or(config.hidden),
+            layers: self.layers.map_or(layers, |layers| layers as usize),
+            dropout: dropout.last().copied().unwrap_or(config.dropout),
+            dropout_by_layer: match each(dropout.len()) {
+                true => dropout.to_vec(),
+                false => Vec::new(),
+            },
+            hidden_by_layer: match each(hidden.len()) {
+                true => hidden,
+                false => Vec::new(),
+            },
             residual: self.residual,
             recompute: self.recompute,
             policy: self.policy.map_or(config.policy, |named| named.0),
             ..config
-        })
+        };
+        Ok(config)
     }
 }
 
@@ -305,6 +323,31 @@ mod tests {
         };
         assert_eq!(deep.convolution, expected.into());
         assert_eq!((deep.layers, deep.hidden, deep.dropout), (64, 64, 0.6));
+    }
+
+    #[test]
+    fn widths_and_dropouts_are_of_all_layers_or_of_each() {
+        let one = config(&["--hidden", "32", "--dropout", "0.25"]).unwrap();
+        let expected = ModelConfig {
+            hidden: 32,
+            dropout: 0.25,
+            ..ModelConfig::gcn(10, 3)
+        };
+        assert_eq!(one, expected);
+        let each = config(&[
+            "--model",
+            "gin",
+            "--hidden",
+            "128,64",
+            "--dropout",
+            "0.5,0.3,0",
+        ]);
+        let each = each.unwrap();
+        assert_eq!(each.layers, 3);
+        assert_eq!(
+            [0, 1, 2].map(|layer| (each.layer(layer), each.dropout_of(layer))),
+            [((10, 128), 0.5), ((128, 64), 0.3), ((64, 3), 0.0)]
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use halfgnn::data::{Demand, Recipe};
 use halfgnn::device;
 use halfgnn::nn::ModelConfig;
 use halfgnn::tensor::Precision;
-use halfgnn::train::{Footprint, host_memory};
+use halfgnn::train::{Footprint, TrainConfig, host_memory};
 
 /// Free and total bytes; `None` where nobody knows.
 type Memory = Option<(u64, u64)>;
@@ -54,14 +54,14 @@ pub fn for_training(
     source: &SourceName,
     device: DeviceName,
     precision: Precision,
-    model: impl FnOnce(&Demand) -> Result<ModelConfig, Failure>,
+    train: impl FnOnce(&Demand) -> Result<(ModelConfig, TrainConfig), Failure>,
 ) -> Result<(), Failure> {
     let SourceName::Made(recipe) = source else {
         return Ok(());
     };
     for_recipe(recipe)?;
     let demand = recipe.demand();
-    let model = model(&demand)?;
+    let (model, train) = train(&demand)?;
     let card = match device {
         DeviceName::Cpu | DeviceName::Emulator => None,
         DeviceName::Auto | DeviceName::Cuda => device::cuda_driver()
@@ -69,13 +69,13 @@ pub fn for_training(
             .and_then(|driver| driver.cards.into_iter().next())
             .map(|card| (card.multiprocessors, card.memory_bytes)),
     };
-    training(recipe, &model, precision, card, host_memory())
+    training(recipe, (&model, &train), precision, card, host_memory())
 }
 
 /// On a card of so many multiprocessors and bytes, or on the CPU.
 fn training(
     recipe: &Recipe,
-    model: &ModelConfig,
+    (model, train): (&ModelConfig, &TrainConfig),
     precision: Precision,
     card: Option<(u32, u64)>,
     host: Memory,
@@ -96,7 +96,7 @@ fn training(
         Some((multiprocessors, bytes)) => (Some(multiprocessors), Some((bytes, bytes))),
         None => (None, host),
     };
-    let footprint = check(&counts, model, multiprocessors, memory)?;
+    let footprint = check(&counts, model, train, multiprocessors, memory)?;
     if card.is_none() {
         on_host = on_host.saturating_add(footprint.total());
     }
@@ -137,7 +137,9 @@ mod tests {
         let gcn = ModelConfig::gcn(64, 8);
         let kron = |scale: u32, card| {
             let recipe = recipe(&format!("kron:{scale}"));
-            training(&recipe, &gcn, Precision::Half, card, host).map_err(|error| error.to_string())
+            let train = TrainConfig::new(Precision::Half);
+            training(&recipe, (&gcn, &train), Precision::Half, card, host)
+                .map_err(|error| error.to_string())
         };
         assert_eq!(kron(20, None), Ok(()));
         let refused = kron(26, None).expect_err("two graphs and the CPU's own");

@@ -7,12 +7,12 @@ use crate::dataset::source::{OpenArgs, SourceName};
 use crate::dataset::{self, DatasetArgs};
 use crate::exchange::{ExportArgs, ImportArgs};
 use crate::help;
-use crate::model::{ModelArgs, with_defaults};
+use crate::model::ModelArgs;
+use crate::optimize::OptimizeArgs;
 use crate::predict::PredictArgs;
 use crate::reorder::ReorderName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use halfgnn_bench::names::{DeviceName, PrecisionName};
-use halfgnn_bench::names::{not_negative, positive};
 use halfgnn_bench::report::ReportArgs;
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub struct Cli {
 pub enum Command {
     /// Train a model on a labelled graph and tell how well it predicts
     #[command(after_help = TRAIN_EXAMPLES)]
-    Train(TrainArgs),
+    Train(Box<TrainArgs>),
     /// Write what a trained model predicts for the vertices of a graph
     #[command(after_help = help::PREDICT)]
     Predict(PredictArgs),
@@ -107,6 +107,7 @@ Examples:
   halfgnn train --dataset cora.npz --seeds 10
   halfgnn train --dataset cora.npz --precision float --device cpu --json runs.jsonl
   halfgnn train --dataset cora.npz --precision bf16 --model gat
+  halfgnn train --dataset cora.npz --optimizer adamw --schedule cosine --warmup 10 --clip-norm 1
   halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
   halfgnn train --dataset cora.npz --resume cora.safetensors --epochs 400 --save cora.safetensors
   halfgnn train --dataset cora.npz --seeds 3 --save cora.safetensors    cora.seed-0.safetensors, cora.seed-1.safetensors, …
@@ -158,7 +159,6 @@ pub enum AccumulateName {
 
 /// Options of `train`.
 #[derive(Args)]
-#[command(mut_arg("weight_decay", |arg| with_defaults(arg, |model| format!("{:e}", model.weight_decay()))))]
 pub struct TrainArgs {
     /// A graph with features and labels: file, folder, name below HALFGNN_DATA, or a recipe such as `synthetic`
     #[arg(long, value_name = "DATASET")]
@@ -192,12 +192,9 @@ pub struct TrainArgs {
     /// Draw loss and accuracy by epoch
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
-    /// Learning rate of Adam
-    #[arg(long, value_name = "X", default_value = "0.01", value_parser = positive, allow_hyphen_values = true)]
-    pub lr: f32,
-    /// L2 penalty, added to the gradients
-    #[arg(long, value_name = "X", value_parser = not_negative, allow_hyphen_values = true)]
-    pub weight_decay: Option<f32>,
+    /// How weights follow their gradients
+    #[command(flatten)]
+    pub optimize: OptimizeArgs,
     /// Seed of initial weights and dropout
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -261,8 +258,12 @@ mod tests {
         };
         assert_eq!((args.epochs, args.seed, args.seeds), (None, 0, 1));
         assert_eq!(
-            (args.lr, args.weight_decay, args.model.dropout),
-            (0.01, None, None)
+            (
+                args.optimize.lr,
+                args.optimize.weight_decay,
+                &args.model.dropout
+            ),
+            (None, None, &None)
         );
         assert!(matches!(args.dataset, SourceName::File(path) if path.as_os_str() == "x.npz"));
     }

@@ -24,8 +24,9 @@ pub struct CheckpointArgs {
     /// Keep it every N epochs instead of at the best ones
     #[arg(long, value_name = "N", requires = "save", value_parser = clap::value_parser!(u32).range(1..))]
     pub save_every: Option<u32>,
-    /// Go on with the run in FILE, with the same bits as if it had never stopped; --epochs may give it more
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "layers", "recompute", "hidden", "dropout", "residual", "policy", "OwnOptions", "scale_features", "precision", "lr", "weight_decay", "seed", "seeds"])]
+    /// Go on with the run in FILE, with the same bits as if it had never stopped; --epochs may give it more, and --lr,
+    /// --weight-decay, --schedule, --warmup, --clip-norm and --clip-value change what they say from there on
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "layers", "recompute", "hidden", "dropout", "residual", "policy", "OwnOptions", "scale_features", "precision", "optimizer", "momentum", "nesterov", "seed", "seeds"])]
     pub resume: Option<PathBuf>,
 }
 

@@ -44,8 +44,21 @@ pub enum Event<'a> {
         layers: usize,
         /// Width of hidden layers.
         hidden: usize,
+        /// Widths of hidden layers one by one, where they differ.
+        #[serde(skip_serializing_if = "<[usize]>::is_empty")]
+        hidden_by_layer: &'a [usize],
         /// Epochs of a run.
         epochs: u32,
+        /// `adam`, `adamw` or `sgd`.
+        optimizer: String,
+        /// Learning rate, before the schedule.
+        learning_rate: f32,
+        /// Weight decay.
+        weight_decay: f32,
+        /// How the learning rate changes, such as `cosine, warm-up of 10`.
+        schedule: String,
+        /// How gradients are clipped, such as `norm 1`, or `none`.
+        clipping: String,
         /// Seed of the first run.
         seed: u64,
         /// Number of runs.
@@ -64,6 +77,8 @@ pub enum Event<'a> {
         epoch: u32,
         /// Mean cross-entropy of the training vertices.
         loss: f32,
+        /// Learning rate of the step.
+        learning_rate: f32,
         /// Accuracy of the training vertices.
         train_accuracy: f64,
         /// Accuracy of the validation vertices.
@@ -199,7 +214,13 @@ impl<'a> Event<'a> {
             precision: plan.precision.to_string(),
             layers: plan.model.layers,
             hidden: plan.model.hidden,
+            hidden_by_layer: &plan.model.hidden_by_layer,
             epochs: plan.train.epochs,
+            optimizer: plan.train.optimizer.to_string(),
+            learning_rate: plan.train.optimizer.learning_rate(),
+            weight_decay: plan.train.optimizer.weight_decay(),
+            schedule: plan.train.schedule.to_string(),
+            clipping: plan.train.clipping.to_string(),
             seed: plan.train.seed,
             seeds: plan.seeds,
             checkpoints: plan
@@ -328,6 +349,7 @@ impl Observer for Recorder {
             seed,
             epoch: report.epoch,
             loss: report.loss,
+            learning_rate: report.learning_rate,
             train_accuracy: accuracy(Split::Train),
             validation_accuracy: accuracy(Split::Validation),
             test_accuracy: accuracy(Split::Test),

@@ -9,6 +9,7 @@ mod device;
 mod events;
 mod exchange;
 mod help;
+mod optimize;
 mod predict;
 mod profile;
 mod session;

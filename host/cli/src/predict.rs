@@ -307,7 +307,13 @@ impl Prediction<'_> {
         let (graph, weights) = config.prepare_weighted(&self.dataset.graph, weights)?;
         let weights = weights.as_deref();
         let counts = GraphCounts::of(&graph).weighted(weights.is_some());
-        Footprint::check_training::<E>(&counts, config, device.multiprocessors, device.memory)?;
+        Footprint::check_training::<E>(
+            &counts,
+            config,
+            &self.checkpoint.train,
+            device.multiprocessors,
+            device.memory,
+        )?;
 
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
@@ -324,15 +330,16 @@ impl Prediction<'_> {
         model.forward(inputs, Mode::Evaluate)?;
         let embeddings = match self.layer {
             None => None,
-            Some(layer) => match model.activations(layer as usize - 1) {
-                Some(output) => Some((output.to_f32(backend)?, output.columns())),
-                None => {
-                    return Err(Failure::Input(format!(
-                        "--layer {layer}: the model has {} layers, from 1",
-                        model.stages()
-                    )));
-                }
-            },
+            Some(layer) if layer as usize > model.depth() => {
+                return Err(Failure::Input(format!(
+                    "--layer {layer}: the model has {} layers, from 1",
+                    model.depth()
+                )));
+            }
+            Some(layer) => {
+                let output = model.activations(layer as usize - 1)?;
+                Some((output.to_f32(backend)?, output.columns()))
+            }
         };
         Ok(Output {
             logits: model.logits().to_f32(backend)?,

@@ -155,7 +155,13 @@ fn carry_out<B: Backend, E: Element>(
     let (graph, weights) = config.prepare_weighted(&dataset.graph, weights)?;
     let norm = config.norm();
     let counts = GraphCounts::of(&graph).weighted(weights.is_some());
-    Footprint::check_training::<E>(&counts, config, device.multiprocessors, device.memory)?;
+    Footprint::check_training::<E>(
+        &counts,
+        config,
+        &plan.train,
+        device.multiprocessors,
+        device.memory,
+    )?;
 
     backend.reset_peak();
     let objective = Objective::new(

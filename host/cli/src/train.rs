@@ -13,7 +13,6 @@ use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, U
 use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::nn::ModelConfig;
-use halfgnn::ops::AdamHyper;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Spread, Status, TrainConfig};
 use halfgnn_bench::room;
@@ -29,7 +28,12 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             &args.dataset,
             args.device,
             args.precision.into(),
-            |demand| args.model.config(demand.features, demand.classes),
+            |demand| {
+                let model = args.model.config(demand.features, demand.classes)?;
+                let defaults = TrainConfig::new(args.precision.into());
+                let train = args.optimize.config(defaults, model.weight_decay())?;
+                Ok((model, train))
+            },
         )?;
     }
     let mut dataset = args.open.dataset(&args.dataset)?;
@@ -49,7 +53,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         dataset.preparations.push(order.preparation());
         reordering = Some(reordered.line);
     }
-    let plan = plan(args, &dataset, saving)?;
+    let (plan, changes) = plan(args, &dataset, saving)?;
     takes_edge_weights(&plan.model, &dataset)?;
     if let Some(divisors) = &plan.feature_divisors {
         let by = match plan.resume {
@@ -65,6 +69,17 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     reordering
         .iter()
         .for_each(|line| recorder.screen.line(line));
+    if !changes.is_empty() {
+        let epoch = plan
+            .resume
+            .as_ref()
+            .map_or(0, |kept| kept.snapshot.progress.epoch);
+        recorder.screen.line(&format_args!(
+            "from epoch {} on with {}",
+            epoch + 1,
+            changes.join(", ")
+        ));
+    }
     if let [first, .., last] = &plan.saved()[..] {
         recorder.screen.line(&format_args!(
             "each run is kept in a file of its own: {} to {}",
@@ -113,8 +128,12 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     }
 }
 
-/// What was asked for, or what the run that goes on was.
-fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<Plan, Failure> {
+/// What was asked for, or what the run that goes on was, and in which words it is another from here on.
+fn plan(
+    args: &TrainArgs,
+    dataset: &Dataset,
+    saving: Option<Saving>,
+) -> Result<(Plan, Vec<String>), Failure> {
     let resume = args.checkpoint.open(dataset)?;
     let (precision, model, mut train, feature_divisors) = match &resume {
         Some(checkpoint) => (
@@ -128,13 +147,8 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
             let defaults = TrainConfig::new(precision);
             let model = args.model.config(dataset.feature_len(), dataset.outputs)?;
             let train = TrainConfig {
-                adam: AdamHyper {
-                    learning_rate: args.lr,
-                    weight_decay: args.weight_decay.unwrap_or(model.weight_decay()),
-                    ..defaults.adam
-                },
                 seed: args.seed,
-                ..defaults
+                ..args.optimize.config(defaults, model.weight_decay())?
             };
             let divisors =
                 match args.scale_features {
@@ -146,10 +160,20 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
             (precision, model, train, divisors)
         }
     };
+    let mut changes = Vec::new();
+    if resume.is_some() {
+        changes = args.optimize.change(&mut train);
+        if let Some(epochs) = args.epochs.filter(|epochs| *epochs != train.epochs) {
+            changes.push(format!(
+                "{epochs} epochs in all instead of {}",
+                train.epochs
+            ));
+        }
+    }
     train.epochs = args.epochs.unwrap_or(train.epochs);
     train.early_stopping = args.early_stopping.or(train.early_stopping);
     train.keep_best = saving.is_some();
-    Ok(Plan {
+    let plan = Plan {
         label: ModelName::label(&model.convolution),
         precision,
         model,
@@ -158,7 +182,8 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
         seeds: args.seeds,
         saving,
         resume,
-    })
+    };
+    Ok((plan, changes))
 }
 
 /// That the model uses the weights of edges, where there are some.

@@ -107,7 +107,7 @@ impl Architecture for Appnp {
         let mut stages = Vec::with_capacity(model.layers + self.steps);
         for layer in 0..model.layers {
             let dense = Dense::new(backend, Place { layer, seed }, model.layer(layer))?;
-            let stage = Stage::new(dense).bias().dropout(model.dropout);
+            let stage = Stage::new(dense).bias().dropout(model.dropout_of(layer));
             stages.push(match layer + 1 == model.layers {
                 true => stage.initial(),
                 false => stage.relu(),

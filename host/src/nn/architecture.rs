@@ -88,7 +88,7 @@ pub fn stack<B: Backend, E: Element, L: Layer<B, E> + 'static>(
         };
         let stage = Stage::new(layer(place, widths)?)
             .bias()
-            .dropout(model.dropout);
+            .dropout(model.dropout_of(number));
         let stage = match number + 1 == model.layers {
             true => stage,
             false => stage.relu(),

@@ -17,12 +17,20 @@ pub struct ModelConfig {
     pub features: usize,
     /// Width of every layer but the last.
     pub hidden: usize,
+    /// Widths of the hidden layers one by one, in place of [`ModelConfig::hidden`]: one less than there are layers. Empty where all
+    /// have that one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden_by_layer: Vec<usize>,
     /// Classes, the width of the last layer.
     pub classes: usize,
     /// Number of layers, at least 1.
     pub layers: usize,
     /// Probability of an input of a layer to be dropped in training, in [0, 1).
     pub dropout: f32,
+    /// The same of the layers one by one, in place of [`ModelConfig::dropout`]: as many as there are layers. Empty where all have
+    /// that one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropout_by_layer: Vec<f32>,
     /// Whether a layer whose input is as wide as its output adds the one to the other, before ReLU and dropout.
     pub residual: bool,
     /// Whether outputs of layers that the backward pass can make again by one product are not stored: those of GIN, but the
@@ -42,9 +50,11 @@ impl ModelConfig {
         let mut model = Self {
             features,
             hidden: 64,
+            hidden_by_layer: Vec::new(),
             classes,
             layers: 2,
             dropout: 0.5,
+            dropout_by_layer: Vec::new(),
             residual: false,
             recompute: false,
             policy: SpmmPolicy::default(),
@@ -132,9 +142,22 @@ impl ModelConfig {
         let width = |boundary| match boundary {
             0 => self.features,
             last if last == self.layers => self.classes,
-            _ => self.hidden,
+            hidden => self.hidden_of(hidden - 1),
         };
         (width(layer), width(layer + 1))
+    }
+
+    /// The hidden width of layer `layer`: that of its output or, of the last one, of its input.
+    pub fn hidden_of(&self, layer: usize) -> usize {
+        let all = &self.hidden_by_layer;
+        let width = all.get(layer).or(all.last());
+        width.copied().unwrap_or(self.hidden)
+    }
+
+    /// Probability of an input of layer `layer` to be dropped in training.
+    pub fn dropout_of(&self, layer: usize) -> f32 {
+        let own = self.dropout_by_layer.get(layer);
+        own.copied().unwrap_or(self.dropout)
     }
 
     /// That there is such a model.
@@ -151,12 +174,29 @@ impl ModelConfig {
         if self.layers == 0 {
             return refuse("a model of 0 layers computes nothing; give it at least 1".into());
         }
-        if self.classes == 0 || (self.layers > 1 && self.hidden == 0) {
+        let (widths, dropouts) = (&self.hidden_by_layer, &self.dropout_by_layer);
+        if !widths.is_empty() && widths.len() != self.layers - 1 {
+            return refuse(format!(
+                "{} hidden widths, and {} layers have {} in between; give one for each of those, or one for all",
+                widths.len(),
+                self.layers,
+                self.layers - 1
+            ));
+        }
+        if !dropouts.is_empty() && dropouts.len() != self.layers {
+            return refuse(format!(
+                "{} dropout probabilities, and the model has {} layers; give one for each, or one for all",
+                dropouts.len(),
+                self.layers
+            ));
+        }
+        let hidden = (0..self.layers.min(1 + widths.len())).map(|layer| self.hidden_of(layer));
+        if self.classes == 0 || (self.layers > 1 && hidden.clone().any(|width| width == 0)) {
             return refuse("a layer of width 0 computes nothing; give it at least 1".into());
         }
         let widths = [
             ("features", self.features),
-            ("a hidden width", self.hidden),
+            ("a hidden width", hidden.max().unwrap_or(0)),
             ("classes", self.classes),
         ];
         if let Some((what, width)) = widths.iter().find(|(_, width)| *width > u32::MAX as usize) {
@@ -164,11 +204,9 @@ impl ModelConfig {
                 "{what} of {width} columns; kernels count them in 32 bits"
             ));
         }
-        if !(0.0..1.0).contains(&self.dropout) {
-            return refuse(format!(
-                "dropout probability {} is not in [0, 1)",
-                self.dropout
-            ));
+        let mut dropouts = std::iter::once(&self.dropout).chain(dropouts);
+        if let Some(dropout) = dropouts.find(|dropout| !(0.0..1.0).contains(*dropout)) {
+            return refuse(format!("dropout probability {dropout} is not in [0, 1)"));
         }
         self.convolution.check(self).or_else(refuse)
     }

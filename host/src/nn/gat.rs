@@ -88,11 +88,17 @@ impl Architecture for Gat {
                 "{heads} heads of attention; there can be {MOST_HEADS} at most"
             ));
         }
-        if heads > 1 && model.layers > 1 && !model.hidden.is_multiple_of(8 * heads) {
+        let mut hidden = (0..model
+            .layers
+            .saturating_sub(1)
+            .min(1 + model.hidden_by_layer.len()))
+            .map(|layer| model.hidden_of(layer));
+        if heads > 1
+            && let Some(width) = hidden.find(|width| !width.is_multiple_of(8 * heads))
+        {
             return Err(format!(
-                "{heads} heads want a hidden width that is a multiple of {}, and it is {}",
+                "{heads} heads want a hidden width that is a multiple of {}, and it is {width}",
                 8 * heads,
-                model.hidden
             ));
         }
         if !(0.0..1.0).contains(&self.attention_dropout) {

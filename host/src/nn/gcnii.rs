@@ -79,6 +79,9 @@ impl Architecture for Gcnii {
                 "α {alpha} should be in [0, 1), and λ {theta} a number from 0 on"
             ));
         }
+        if !model.hidden_by_layer.is_empty() || !model.dropout_by_layer.is_empty() {
+            return Err("GCNII's layers are of one width and one dropout; give one for all".into());
+        }
         match (model.hidden, model.residual) {
             (0, _) => Err("a layer of width 0 computes nothing; give it at least 1".into()),
             (_, true) => {

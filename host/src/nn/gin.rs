@@ -153,7 +153,7 @@ impl Architecture for Gin {
         seed: u64,
     ) -> Result<Vec<Stage<B, E>>, Error> {
         stack(model, seed, |place, (inputs, outputs)| {
-            let widths = [inputs, model.hidden, outputs];
+            let widths = [inputs, model.hidden_of(place.layer), outputs];
             GinLayer::new(backend, place, widths, self, model.policy)
         })
     }

@@ -3,7 +3,7 @@
 //! State tensors (activations and their gradients) have the element type `E`; master weights, their gradients and the
 //! optimiser's moments are float, and kernels read a copy of the weights that is rounded to `E` (HalfGNN §5; in float
 //! precision there is no copy). Gradients flow through the layers times the loss scale, which
-//! [`cross_entropy`](crate::ops::cross_entropy) multiplies in and [`adam`](crate::ops::adam) divides out, both on the
+//! [`cross_entropy`](crate::ops::cross_entropy) multiplies in and [`update`](crate::ops::update) divides out, both on the
 //! device.
 //!
 //! A model holds its parameters and what the backward pass wants to see again. Everything else is borrowed from a

@@ -298,16 +298,33 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
     }
 
-    /// The number of stages.
-    pub fn stages(&self) -> usize {
+    /// Number of stages.
+    pub fn depth(&self) -> usize {
         self.steps.len()
     }
 
-    /// What stage `number`, from 0, gave in the last forward pass, a row for each of its destinations, with bias, ReLU and, in
-    /// training, the next stage's dropout: an embedding of the vertices. `None` where there is no such stage, or it
-    /// [recomputes](Stage::recompute) its output.
-    pub fn activations(&self, number: usize) -> Option<&Matrix<B, E>> {
-        self.steps.get(number)?.output.matrix.as_ref()
+    /// What stage `number` wrote in the last forward pass, a row for each vertex that it computes: hidden activations, behind bias,
+    /// ReLU and, in training alone, the dropout of the next stage's input. That of the last stage are the logits.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no such stage, no forward pass has been, or the output is [made
+    /// again](Stage::recompute) instead of stored.
+    pub fn activations(&self, number: usize) -> Result<&Matrix<B, E>, Error> {
+        let Some(step) = self.steps.get(number) else {
+            return refuse(format!(
+                "it has the layers 0 to {}, and the activations of layer {number} are asked for",
+                self.steps.len() - 1
+            ));
+        };
+        if self.rows.is_empty() {
+            return refuse("there are no activations before a forward pass".into());
+        }
+        match &step.output.matrix {
+            Some(matrix) if step.output.stored => Ok(matrix),
+            _ => refuse(format!(
+                "the output of layer {number} is not stored; leave recompute out"
+            )),
+        }
     }
 
     /// The graph and the rows of each stage.

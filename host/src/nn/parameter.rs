@@ -6,15 +6,15 @@ use crate::ops::ParameterMut;
 use crate::tensor::{Element, Matrix, Precision};
 use std::any::Any;
 
-/// Float master weights, their gradient and Adam's moments, and a copy that is rounded for the kernels.
+/// Float master weights, their gradient and the optimiser's moments, and a copy that is rounded for the kernels.
 #[derive(Debug)]
 pub struct Parameter<B: Backend, E: Element> {
     name: String,
     decay: f32,
     master: Matrix<B, f32>,
     gradient: Matrix<B, f32>,
-    first_moment: Matrix<B, f32>,
-    second_moment: Matrix<B, f32>,
+    /// Absent until somebody [wants](Parameter::keep_moments) them.
+    moments: [Option<Matrix<B, f32>>; 2],
     rounded: Option<Matrix<B, E>>,
 }
 
@@ -54,8 +54,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
             decay: 1.0,
             master: zeros()?,
             gradient: zeros()?,
-            first_moment: zeros()?,
-            second_moment: zeros()?,
+            moments: [None, None],
             rounded: None,
         })
     }
@@ -70,7 +69,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         self.name.insert_str(0, prefix);
     }
 
-    /// How much of the [weight decay](crate::ops::AdamHyper::weight_decay) of a run this parameter has: 1 unless somebody
+    /// How much of the [weight decay](crate::ops::Optimizer::weight_decay) of a run this parameter has: 1 unless somebody
     /// [says](Parameter::set_decay) otherwise.
     pub fn decay(&self) -> f32 {
         self.decay
@@ -159,33 +158,56 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         self.write(backend, &make())
     }
 
-    /// Adam's first and second moment.
-    pub fn moments(&self) -> [&Matrix<B, f32>; 2] {
-        [&self.first_moment, &self.second_moment]
-    }
-
-    /// Replaces the values and the moments, row-major.
+    /// Gives the parameter so many moments, at most two, as an [optimiser](crate::ops::Optimizer::moments) keeps them: those that
+    /// are missing are zeros, and those past them are dropped. A [`Trainer`](crate::train::Trainer) does this.
     ///
     /// # Errors
-    /// [`Error::Shape`] where a length is another.
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn keep_moments(&mut self, backend: &B, count: usize) -> Result<(), Error> {
+        let (rows, columns) = self.shape();
+        for (number, moment) in self.moments.iter_mut().enumerate() {
+            if number >= count {
+                *moment = None;
+            } else if moment.is_none() {
+                let zeros = Matrix::zeros(backend, rows, columns, MemoryKind::Weights)?;
+                *moment = Some(zeros);
+            }
+        }
+        Ok(())
+    }
+
+    /// The moments that are kept, the first one first.
+    pub fn moments(&self) -> Vec<&Matrix<B, f32>> {
+        self.moments.iter().flatten().collect()
+    }
+
+    /// Replaces the values and the moments that are kept, row-major.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where a length, or the number of moments, is another.
     pub fn restore(
         &mut self,
         backend: &B,
         values: &[f32],
-        [first_moment, second_moment]: [&[f32]; 2],
+        moments: &[&[f32]],
     ) -> Result<(), Error> {
+        let kept = self.moments.iter().flatten();
+        Error::expect("Parameter::restore", "moments", kept.count(), moments.len())?;
         self.write(backend, values)?;
-        self.first_moment.write_f32(backend, first_moment)?;
-        self.second_moment.write_f32(backend, second_moment)
+        for (moment, values) in self.moments.iter_mut().flatten().zip(moments) {
+            moment.write_f32(backend, values)?;
+        }
+        Ok(())
     }
 
     /// The parameter as the optimiser wants it.
     pub fn for_optimizer(&mut self) -> ParameterMut<'_, B, E> {
+        let [first_moment, second_moment] = self.moments.each_mut().map(Option::as_mut);
         ParameterMut {
             gradient: &self.gradient,
             master: &mut self.master,
-            first_moment: &mut self.first_moment,
-            second_moment: &mut self.second_moment,
+            first_moment,
+            second_moment,
             rounded: self.rounded.as_mut(),
         }
     }

@@ -21,6 +21,9 @@ pub enum Norm {
     /// `D_in^-1/2 · A · D_out^-1/2`, symmetric (Kipf and Welling, ICLR 2017).
     #[default]
     Both,
+    /// `D_in^-1/2 · A · D_in^-1/2`: PyG's `gcn_norm`, which is another than [`Norm::Both`] on directed graphs. A source that hears from
+    /// nobody has the factor 0, as there.
+    In,
     /// `D_in^-1 · A`: the mean of the neighbours.
     Right,
     /// `A · D_out^-1`.
@@ -30,9 +33,13 @@ pub enum Norm {
 }
 
 impl Norm {
-    /// Whether the degrees of columns are in it.
-    fn scales_columns(self) -> bool {
-        matches!(self, Norm::Both | Norm::Left)
+    /// The degrees of a graph's columns that are in it.
+    fn column_degrees(self, graph: &Graph) -> Vec<u32> {
+        match self {
+            Norm::Both | Norm::Left => graph.out_degrees(),
+            Norm::In => graph.in_degrees(),
+            Norm::Right | Norm::None => Vec::new(),
+        }
     }
 }
 
@@ -40,6 +47,7 @@ impl fmt::Display for Norm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Norm::Both => "both",
+            Norm::In => "in",
             Norm::Right => "right",
             Norm::Left => "left",
             Norm::None => "none",
@@ -56,7 +64,7 @@ pub enum Degrees<'a> {
     OfGraph {
         /// Edges of each destination's row.
         rows: &'a [u32],
-        /// Edges of each source's column.
+        /// Edges of each source's column; with [`Norm::In`] of its row.
         columns: &'a [u32],
     },
 }
@@ -113,10 +121,7 @@ impl<B: Backend> Propagation<B> {
     /// [`Error::Driver`] where there is not enough memory.
     pub fn new(backend: &B, graph: &Graph, norm: Norm) -> Result<Self, Error> {
         let edges = Edges::Graph(DeviceGraph::new(backend, graph)?);
-        let columns = match norm.scales_columns() {
-            true => graph.out_degrees(),
-            false => Vec::new(),
-        };
+        let columns = norm.column_degrees(graph);
         Self::of_edges(backend, edges, [&graph.in_degrees(), &columns], norm)
     }
 
@@ -207,8 +212,8 @@ impl<B: Backend> Propagation<B> {
     /// Copies `block` and the factors of `norm` to the backend: the graph of one layer of a model.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there is not a degree for each destination and each source, [`Error::Driver`] where there is not
-    /// enough memory.
+    /// [`Error::Shape`] where there is not a degree for each destination and each source, [`Error::Unsupported`] for [`Norm::In`] of
+    /// the block's own degrees, which sources have none of, and [`Error::Driver`] where there is not enough memory.
     pub fn of_block(
         backend: &B,
         block: &graph::Block,
@@ -219,6 +224,14 @@ impl<B: Backend> Propagation<B> {
         let csr = block.csr();
         let (own_rows, own_columns);
         let [rows, columns] = match degrees {
+            Degrees::OfBlock if norm == Norm::In => {
+                return Err(Error::Unsupported {
+                    operator: NAME,
+                    reason: "the norm `in` wants the in-degrees of sources, and a block has those of destinations; give the degrees \
+                             of the graph"
+                        .into(),
+                });
+            }
             Degrees::OfBlock => {
                 own_rows = csr.row_degrees();
                 own_columns = csr.column_degrees();
@@ -233,24 +246,31 @@ impl<B: Backend> Propagation<B> {
         Self::of_edges(backend, edges, [rows, columns], norm)
     }
 
-    /// With the factors that `norm` makes of the degrees of rows, and of columns where it [scales](Norm::scales_columns) those.
+    /// With the factors that `norm` makes of the degrees of rows, and of columns where it has those.
     fn of_edges(
         backend: &B,
         edges: Edges<B>,
         [rows, columns]: [&[u32]; 2],
         norm: Norm,
     ) -> Result<Self, Error> {
-        let upload = |degrees: &[u32], factor: fn(f64) -> f64| {
+        let upload = |degrees: &[u32], factor: fn(u32) -> f64| {
             let factors: Vec<f32> = degrees
                 .iter()
-                .map(|&degree| factor(degree.max(1).into()) as f32)
+                .map(|&degree| factor(degree) as f32)
                 .collect();
             Array::from_slice(backend, &factors, MemoryKind::Graph).map(Arc::new)
         };
-        let inverse: fn(f64) -> f64 = |degree| 1.0 / degree;
-        let inverse_root: fn(f64) -> f64 = |degree| 1.0 / degree.sqrt();
+        let inverse: fn(u32) -> f64 = |degree| 1.0 / f64::from(degree.max(1));
+        let inverse_root: fn(u32) -> f64 = match norm {
+            // Of no edges PyG's is infinite, and then 0.
+            Norm::In => |degree| match degree {
+                0 => 0.0,
+                degree => 1.0 / f64::from(degree).sqrt(),
+            },
+            _ => |degree| 1.0 / f64::from(degree.max(1)).sqrt(),
+        };
         let (row_scale, column_scale) = match norm {
-            Norm::Both => {
+            Norm::Both | Norm::In => {
                 let row_scale = upload(rows, inverse_root)?;
                 let column_scale = if rows == columns {
                     Arc::clone(&row_scale)
@@ -264,8 +284,8 @@ impl<B: Backend> Propagation<B> {
             Norm::None => (None, None),
         };
         let row_divisor = match norm {
-            Norm::Right => Some(upload(rows, |degree| degree)?),
-            Norm::Both | Norm::Left | Norm::None => None,
+            Norm::Right => Some(upload(rows, |degree| degree.max(1).into())?),
+            Norm::Both | Norm::In | Norm::Left | Norm::None => None,
         };
         Ok(Self {
             edges,
@@ -304,9 +324,9 @@ impl<B: Backend> Propagation<B> {
                 .map(|factors| Some(Arc::new(factors)))
         };
         let (row_scale, column_scale, row_divisor) = match norm {
-            Norm::Both => {
+            Norm::Both | Norm::In => {
                 let rows = factors()?;
-                let columns = if counts.balanced {
+                let columns = if counts.balanced || norm == Norm::In {
                     rows.clone()
                 } else {
                     factors()?

@@ -51,6 +51,10 @@ pub(super) fn factors(
     let ones = || vec![1.0_f64; graph.vertices()];
     let [rows, columns]: [Vec<f64>; 2] = match norm {
         Norm::Both => [root(&sums[0])?, root(&sums[1])?],
+        Norm::In => {
+            let factors: Vec<f64> = root(&sums[0])?;
+            [factors.clone(), factors]
+        }
         Norm::Right => [sums[0].iter().map(|&sum| inverse(sum)).collect(), ones()],
         Norm::Left => [ones(), sums[1].iter().map(|&sum| inverse(sum)).collect()],
         Norm::None => [ones(), ones()],

@@ -498,12 +498,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
 mod tests {
     use super::*;
     use crate::nn::{Gat, OtherLayers};
-    use crate::train::{Accuracy, EpochReport};
+    use crate::ops::{Optimizer, SgdHyper};
+    use crate::train::{Accuracy, Clipping, Decay, EpochReport, Plateau, Schedule};
 
     fn checkpoint() -> Checkpoint {
         let report = |epoch, loss| EpochReport {
             epoch,
             loss,
+            learning_rate: 0.01,
             // Numbers that no short decimal names.
             accuracy: Accuracy::new([1, 1, 2], [3, 7, 11]),
             ms: 0.1 + 0.2,
@@ -532,7 +534,21 @@ mod tests {
             },
             model: ModelConfig::gcn(2, 2),
             precision: Precision::Half,
-            train: TrainConfig::new(Precision::Half),
+            train: TrainConfig {
+                optimizer: Optimizer::Sgd(SgdHyper {
+                    momentum: 0.9,
+                    ..SgdHyper::default()
+                }),
+                schedule: Schedule {
+                    warmup: 3,
+                    decay: Decay::Plateau {
+                        patience: 7,
+                        factor: 0.1,
+                    },
+                },
+                clipping: Clipping::Norm(0.7),
+                ..TrainConfig::new(Precision::Half)
+            },
             feature_divisors: Some(vec![0.1, 1e6]),
             snapshot: Snapshot {
                 progress: Progress {
@@ -540,6 +556,7 @@ mod tests {
                     best: Some(report(2, 0.1)),
                     last: Some(report(4, f32::NAN)),
                     non_finite_since: Some(4),
+                    plateau: Plateau { stale: 3, falls: 1 },
                 },
                 optimizer: report(4, 0.0).optimizer,
                 tensors: Tensors::from([
@@ -548,6 +565,16 @@ mod tests {
                 ]),
             },
         }
+    }
+
+    #[test]
+    fn how_a_run_is_trained_is_written_as_ever() {
+        let text = r#"{"epochs":200,"adam":{"learning_rate":0.01,"beta1":0.9,"beta2":0.999,"epsilon":1e-8,"weight_decay":0.0005},"scaling":{"initial":65536.0,"growth_interval":2000,"maximum":16777216.0},"seed":0,"record":true,"early_stopping":null,"keep_best":false,"patience_non_finite":10}"#;
+        let config = TrainConfig::new(Precision::Half);
+        assert_eq!(serde_json::to_string(&config).unwrap(), text);
+        assert_eq!(serde_json::from_str::<TrainConfig>(text).unwrap(), config);
+        let none = text.replace("adam", "lion");
+        assert!(serde_json::from_str::<TrainConfig>(&none).is_err());
     }
 
     #[test]

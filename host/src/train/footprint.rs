@@ -25,7 +25,7 @@ impl From<MemoryReport> for Footprint {
 
 impl Footprint {
     /// All that training a model of `config` takes, and evaluating it, on a graph of `counts` as [`ModelConfig::prepare`] makes
-    /// it: the graph, features and labels, the activations, the parameters, and on a card of so many multiprocessors the
+    /// it, by `train`: the graph, features and labels, the activations, the parameters, and on a card of so many multiprocessors the
     /// workspace that operators share. `None` is the CPU, which has no such workspace.
     ///
     /// A step of the [`Trainer`] and an evaluation are done on a device that only counts, so this is what they allocate.
@@ -35,10 +35,11 @@ impl Footprint {
     pub fn of_training<E: Element>(
         counts: &GraphCounts,
         config: &ModelConfig,
+        train: &TrainConfig,
         multiprocessors: Option<u32>,
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
-        Self::of_config::<E>(counts, config, multiprocessors, &mut seen).map(|()| seen)
+        Self::of_config::<E>(counts, config, train, multiprocessors, &mut seen).map(|()| seen)
     }
 
     /// That a training as [`Footprint::of_training`] has it fits where `free` of `total` bytes are free; `None` where nobody
@@ -50,11 +51,12 @@ impl Footprint {
     pub fn check_training<E: Element>(
         counts: &GraphCounts,
         config: &ModelConfig,
+        train: &TrainConfig,
         multiprocessors: Option<u32>,
         memory: Option<(u64, u64)>,
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
-        let counted = Self::of_config::<E>(counts, config, multiprocessors, &mut seen);
+        let counted = Self::of_config::<E>(counts, config, train, multiprocessors, &mut seen);
         seen.check(memory)?;
         counted.map(|()| seen)
     }
@@ -62,13 +64,15 @@ impl Footprint {
     fn of_config<E: Element>(
         counts: &GraphCounts,
         config: &ModelConfig,
+        train: &TrainConfig,
         multiprocessors: Option<u32>,
         seen: &mut Self,
     ) -> Result<(), Error> {
         config.check()?;
         let shape = [config.features, config.classes];
         let model = |backend: &Gpu<Dry>| Network::<_, E>::new(backend, config, 0);
-        Self::count(counts, config.norm(), shape, multiprocessors, model, seen)
+        let norm = config.norm();
+        Self::count(counts, norm, shape, train, multiprocessors, model, seen)
     }
 
     /// [`Footprint::of_training`] of any model, such as one of somebody's own layers, that `model` makes: for `[features,
@@ -80,11 +84,21 @@ impl Footprint {
         counts: &GraphCounts,
         norm: Norm,
         shape: [usize; 2],
+        train: &TrainConfig,
         multiprocessors: Option<u32>,
         model: impl FnOnce(&Gpu<Dry>) -> Result<M, Error>,
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
-        Self::count(counts, norm, shape, multiprocessors, model, &mut seen).map(|()| seen)
+        Self::count(
+            counts,
+            norm,
+            shape,
+            train,
+            multiprocessors,
+            model,
+            &mut seen,
+        )
+        .map(|()| seen)
     }
 
     /// Counts into `seen`, which also has what was counted before an error.
@@ -92,6 +106,7 @@ impl Footprint {
         counts: &GraphCounts,
         norm: Norm,
         shape: [usize; 2],
+        train: &TrainConfig,
         multiprocessors: Option<u32>,
         model: impl FnOnce(&Gpu<Dry>) -> Result<M, Error>,
         seen: &mut Self,
@@ -101,7 +116,7 @@ impl Footprint {
             let objective = Objective::<_, E>::counted(backend, counts, norm, shape)?;
             let train = TrainConfig {
                 record: false,
-                ..TrainConfig::new(E::PRECISION)
+                ..*train
             };
             let mut trainer = Trainer::new(backend, &objective, model(backend)?, train)?;
             trainer.step()?;

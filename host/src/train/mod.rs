@@ -1,18 +1,20 @@
 //! Training: full-graph steps in mixed precision, evaluation, and what came of it.
 //!
 //! A step is a forward pass, the cross-entropy of the training vertices and its gradient, a backward pass, a check for
-//! overflow and Adam on the float master weights. All of it stays on the device: an overflow skips the update and halves
+//! overflow and a step of the optimiser on the float master weights. All of it stays on the device: an overflow skips the update and halves
 //! the loss scale there ([`OptimizerState`](crate::ops::OptimizerState)), and the loss is read only when it is asked
 //! for.
 
 mod any_f32;
 #[cfg(feature = "checkpoints")]
 pub mod checkpoint;
+mod clipping;
 mod footprint;
 mod objective;
 mod precision;
 mod progress;
 mod recorded;
+mod schedule;
 mod snapshot;
 #[cfg(feature = "checkpoints")]
 pub mod state_dict;
@@ -21,10 +23,12 @@ mod trainer;
 
 #[cfg(feature = "checkpoints")]
 pub use checkpoint::{Checkpoint, CheckpointError};
+pub use clipping::Clipping;
 pub use footprint::{Footprint, host_memory};
 pub use objective::{Objective, Split};
 pub use precision::MixedPrecision;
 pub use progress::Progress;
+pub use schedule::{Decay, Plateau, Schedule};
 pub use snapshot::{Snapshot, Tensor, Tensors, load_weights};
 pub use summary::{Accuracy, EpochReport, RunSummary, Spread, Status};
-pub use trainer::{TrainConfig, Trainer};
+pub use trainer::{CustomLoss, TrainConfig, Trainer};

@@ -1,5 +1,6 @@
 //! How far a run has come.
 
+use super::schedule::Plateau;
 use super::{EpochReport, RunSummary, Split, Status, TrainConfig};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,9 @@ pub struct Progress {
     pub last: Option<EpochReport>,
     /// The first of the last epochs, all without a finite loss.
     pub non_finite_since: Option<u32>,
+    /// What a schedule that follows validation goes by.
+    #[serde(default, skip_serializing_if = "Plateau::is_default")]
+    pub plateau: Plateau,
 }
 
 impl Progress {
@@ -105,6 +109,7 @@ mod tests {
         EpochReport {
             epoch,
             loss,
+            learning_rate: 0.01,
             accuracy: Accuracy::new([0, validation, 0], [1, 100, 1]),
             ms: 1.0,
             optimizer: OptimizerSnapshot {

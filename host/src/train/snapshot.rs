@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `layers.0.weight`, … | parameters and buffers at the best validation epoch, in float |
 //! | `resume.layers.0.weight` | the float master weights, and buffers, as they are |
-//! | `resume.layers.0.weight.first_moment`, `….second_moment` | what Adam keeps of them |
+//! | `resume.layers.0.weight.first_moment`, `….second_moment` | what the optimiser keeps of them: Adam both, SGD the first or none |
 //!
 //! The copies in half that kernels read are rounded from the master weights, so they need not be kept.
 
@@ -153,17 +153,17 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             best.insert(name.to_owned(), tensors[name].clone());
             Ok::<(), Error>(())
         };
+        let kept = self.config.optimizer.moments();
         let model = self.model_mut();
         for parameter in model.parameters_mut() {
             let (name, shape) = (parameter.name().to_owned(), parameter.shape());
             keep(&name, shape)?;
-            let [first, second] = MOMENTS.map(|suffix| format!("{RESUME}{name}{suffix}"));
-            let moments = [
-                find(tensors, &first, shape)?,
-                find(tensors, &second, shape)?,
-            ];
+            let of = |suffix: &&str| find(tensors, &format!("{RESUME}{name}{suffix}"), shape);
+            let moments = MOMENTS.iter().take(kept).map(of);
+            let moments = moments.collect::<Result<Vec<_>, Error>>()?;
             let master = find(tensors, &format!("{RESUME}{name}"), shape)?;
-            parameter.restore(backend, master, moments)?;
+            parameter.keep_moments(backend, kept)?;
+            parameter.restore(backend, master, &moments)?;
         }
         for (name, matrix) in model.buffers_mut() {
             keep(&name, matrix.shape())?;

@@ -33,6 +33,9 @@ pub struct EpochReport {
     /// Mean cross-entropy of the training vertices in the step, with dropout.
     #[serde(with = "super::any_f32")]
     pub loss: f32,
+    /// Learning rate of the step.
+    #[serde(default)]
+    pub learning_rate: f32,
     /// Accuracy after the step, without dropout.
     pub accuracy: Accuracy,
     /// Milliseconds of the step alone, until the device was done.

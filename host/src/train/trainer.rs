@@ -3,12 +3,17 @@
 use super::progress::{self, StepTimes};
 use super::recorded::Recorded;
 use super::snapshot;
-use super::{Accuracy, EpochReport, MixedPrecision, Objective, Progress, RunSummary, Tensors};
+use super::{
+    Accuracy, Clipping, EpochReport, MixedPrecision, Objective, Progress, RunSummary, Schedule,
+    Tensors,
+};
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Mode, Model};
-use crate::ops::{self, AdamHyper, LossScaling, OptimizerSnapshot, OptimizerState, RandomState};
-use crate::tensor::{Array, Element, Precision};
+use crate::ops::{
+    self, AdamHyper, LossScaling, Optimizer, OptimizerSnapshot, OptimizerState, RandomState,
+};
+use crate::tensor::{Array, Element, Matrix, Precision};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -18,8 +23,15 @@ use std::time::Instant;
 pub struct TrainConfig {
     /// Training steps, each on the whole graph.
     pub epochs: u32,
-    /// The optimiser.
-    pub adam: AdamHyper,
+    /// The optimiser. In a file it stands under its own name, such as `adam`.
+    #[serde(flatten)]
+    pub optimizer: Optimizer,
+    /// How the learning rate changes from epoch to epoch.
+    #[serde(default, skip_serializing_if = "Schedule::is_default")]
+    pub schedule: Schedule,
+    /// How gradients are clipped before each step.
+    #[serde(default, skip_serializing_if = "Clipping::is_default")]
+    pub clipping: Clipping,
     /// How the loss scale follows overflows.
     pub scaling: LossScaling,
     /// Seed of the dropout masks.
@@ -39,10 +51,12 @@ impl TrainConfig {
     pub fn new(precision: Precision) -> Self {
         Self {
             epochs: 200,
-            adam: AdamHyper {
+            optimizer: Optimizer::Adam(AdamHyper {
                 weight_decay: 5e-4,
                 ..AdamHyper::default()
-            },
+            }),
+            schedule: Schedule::default(),
+            clipping: Clipping::None,
             scaling: MixedPrecision::of(precision).loss_scaling,
             seed: 0,
             record: true,
@@ -62,6 +76,8 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     pub(super) model: M,
     pub(super) config: TrainConfig,
     optimizer: OptimizerState<B>,
+    /// What the learning rate is multiplied by at present.
+    rate_factor: f32,
     /// Counted by the optimiser's steps.
     random: RandomState<B>,
     loss: Array<B, f32>,
@@ -72,6 +88,19 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     times: StepTimes,
     /// The weights at the best validation epoch.
     pub(super) best: Option<Tensors>,
+}
+
+/// What a loss of anybody's computes with: see [`Trainer::step_with`].
+#[derive(Debug)]
+pub struct CustomLoss<'a, B: Backend, E: Element> {
+    /// Where it computes.
+    pub backend: &'a B,
+    /// What the model gave, a row for each vertex.
+    pub logits: &'a Matrix<B, E>,
+    /// What the gradient is to be multiplied by, so that it does not underflow in half: a power of two, 1 in float.
+    pub loss_scale: f32,
+    /// The gradient of the loss at the logits, to be written: vertices × logits, of any content at first.
+    pub gradient: &'a mut Matrix<B, E>,
 }
 
 /// Refuses a model that has not a logit for each class.
@@ -96,10 +125,13 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     pub fn new(
         backend: &B,
         objective: &Objective<B, E>,
-        model: M,
+        mut model: M,
         config: TrainConfig,
     ) -> Result<Self, Error> {
         expect_classes(objective, &model)?;
+        for parameter in model.parameters_mut() {
+            parameter.keep_moments(backend, config.optimizer.moments())?;
+        }
         let optimizer = OptimizerState::new(backend, &config.scaling)?;
         Ok(Self {
             random: optimizer.random(config.seed),
@@ -108,6 +140,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             model,
             config,
             optimizer,
+            rate_factor: 1.0,
             loss: Array::zeros(backend, 1, MemoryKind::Workspace)?,
             correct: Array::zeros(backend, 3, MemoryKind::Workspace)?,
             recorded_step: Recorded::new(config.record),
@@ -176,6 +209,60 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.gradients_of(&self.objective.clone())
     }
 
+    /// [`Trainer::step`] of a loss of anybody's: `loss` writes its gradient at the logits, times the loss scale. The scale is read
+    /// from the device for that, so such steps are waited for and never recorded. [`Trainer::loss`] stays what it was.
+    ///
+    /// ```
+    /// use halfgnn::backend::Backend;
+    /// use halfgnn::ops;
+    /// use halfgnn::tensor::Element;
+    /// use halfgnn::train::{CustomLoss, Trainer};
+    /// # use halfgnn::nn::Model;
+    ///
+    /// /// Half the sum of the squares of all logits, whose gradient are the logits.
+    /// fn shrink<B: Backend, E: Element>(of: CustomLoss<'_, B, E>) -> Result<(), halfgnn::Error> {
+    ///     let scaled = ops::Combine {
+    ///         x_factor: of.loss_scale,
+    ///         ..ops::Combine::copy()
+    ///     };
+    ///     ops::combine(of.backend, &scaled, of.logits, of.gradient)
+    /// }
+    ///
+    /// # fn step<B: Backend, E: Element, M: Model<B, E>>(
+    /// #     trainer: &mut Trainer<B, E, M>,
+    /// # ) -> Result<(), halfgnn::Error> {
+    /// trainer.step_with(shrink)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `loss` and of [`Trainer::step`].
+    pub fn step_with(
+        &mut self,
+        loss: impl FnOnce(CustomLoss<'_, B, E>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let loss_scale = self.optimizer()?.loss_scale;
+        let Self {
+            backend,
+            objective,
+            model,
+            random,
+            ..
+        } = self;
+        let inputs = objective.inputs(backend);
+        let mode = Mode::Train { random: &*random };
+        model.forward(inputs, mode)?;
+        let (logits, gradient) = model.loss_operands();
+        loss(CustomLoss {
+            backend,
+            logits,
+            loss_scale,
+            gradient,
+        })?;
+        model.backward(inputs, mode)?;
+        self.update()
+    }
+
     fn gradients_of(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
         expect_classes(objective, &self.model)?;
         let Self {
@@ -203,33 +290,67 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         model.backward(inputs, mode)
     }
 
-    /// The second half of a step: Adam, or nothing but a smaller loss scale where a gradient is not finite.
+    /// The second half of a step: the optimiser, or nothing but a smaller loss scale where a gradient is not finite.
     ///
     /// # Errors
     /// Those of the device.
     pub fn update(&mut self) -> Result<(), Error> {
-        let parameters = self.model.parameters();
+        let Self {
+            backend,
+            model,
+            config,
+            optimizer: state,
+            ..
+        } = self;
+        let parameters = model.parameters();
         let gradients: Vec<_> = parameters
             .iter()
             .map(|parameter| parameter.gradient())
             .collect();
-        ops::check_finite(&self.backend, &gradients, &mut self.optimizer)?;
+        ops::check_finite(backend, &gradients, state)?;
+        let clip_value = match config.clipping {
+            Clipping::Norm(maximum) => {
+                ops::clip_norm(backend, maximum, &gradients, state)?;
+                None
+            }
+            Clipping::Value(largest) => Some(largest),
+            Clipping::None => None,
+        };
         // One update for all that share a weight decay.
-        let mut parameters = self.model.parameters_mut();
+        let mut parameters = model.parameters_mut();
         parameters.sort_by(|a, b| a.decay().total_cmp(&b.decay()));
         for group in parameters.chunk_by_mut(|a, b| a.decay() == b.decay()) {
-            let adam = &self.config.adam;
-            let hyper = AdamHyper {
-                weight_decay: adam.weight_decay * group[0].decay(),
-                ..*adam
-            };
+            let rule = &config.optimizer;
+            let rule = rule.with_weight_decay(rule.weight_decay() * group[0].decay());
+            for parameter in group.iter_mut() {
+                // Of a model that was changed, they may be new.
+                parameter.keep_moments(backend, rule.moments())?;
+            }
             let mut group: Vec<_> = group
                 .iter_mut()
                 .map(|parameter| parameter.for_optimizer())
                 .collect();
-            ops::adam(&self.backend, &hyper, &self.optimizer, &mut group)?;
+            ops::update(backend, &rule, clip_value, state, &mut group)?;
         }
-        ops::end_step(&self.backend, &self.config.scaling, &mut self.optimizer)
+        ops::end_step(backend, &config.scaling, state)
+    }
+
+    /// Multiplies the learning rate by `factor` in the steps from now on. [`Trainer::next_epoch`] does this by
+    /// [`TrainConfig::schedule`]; who takes steps by [`Trainer::step`] or [`Trainer::step_on`] has a schedule of their own.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn set_rate_factor(&mut self, factor: f32) -> Result<(), Error> {
+        if factor != self.rate_factor {
+            self.optimizer.set_rate_factor(&self.backend, factor)?;
+            self.rate_factor = factor;
+        }
+        Ok(())
+    }
+
+    /// The learning rate of the next step.
+    pub fn learning_rate(&self) -> f32 {
+        self.config.optimizer.learning_rate() * self.rate_factor
     }
 
     /// The loss of the last step: the mean cross-entropy of the training vertices.
@@ -251,6 +372,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// Goes on with the loss scale and the counts of `snapshot`.
     pub(super) fn resume_optimizer(&mut self, snapshot: &OptimizerSnapshot) -> Result<(), Error> {
         self.optimizer = OptimizerState::resume(&self.backend, snapshot)?;
+        self.rate_factor = 1.0;
         self.random = self.optimizer.random(self.config.seed);
         Ok(())
     }
@@ -302,24 +424,31 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         if self.progress.end(&self.config).is_some() {
             return Ok(None);
         }
+        let epoch = self.progress.epoch + 1;
+        let TrainConfig {
+            schedule, epochs, ..
+        } = self.config;
+        self.set_rate_factor(schedule.factor(epoch, epochs, &self.progress.plateau) as f32)?;
         self.backend.synchronize()?;
         let start = Instant::now();
         self.step()?;
         self.backend.synchronize()?;
         let ms = start.elapsed().as_secs_f64() * 1e3;
 
-        let epoch = self.progress.epoch + 1;
         let optimizer = self.optimizer()?;
         self.tell_overflow(epoch, &optimizer)?;
         let report = EpochReport {
             epoch,
             loss: self.loss()?,
+            learning_rate: self.learning_rate(),
             accuracy: self.evaluate()?,
             ms,
             optimizer,
         };
         self.times.add(ms);
-        if self.progress.add(report) && self.config.keep_best {
+        let better = self.progress.add(report);
+        schedule.follow(epoch, better, &mut self.progress.plateau);
+        if better && self.config.keep_best {
             self.best = Some(snapshot::weights(&self.backend, &self.model)?);
         }
         Ok(Some(report))

@@ -7,6 +7,8 @@ unsafe extern "C" {
     fn maximum_f32(a: f32, b: f32) -> f32;
     #[link_name = "llvm.nvvm.sqrt.rn.f"]
     fn sqrt_rn_f32(value: f32) -> f32;
+    #[link_name = "llvm.nvvm.sqrt.rn.d"]
+    fn sqrt_rn_f64(value: f64) -> f64;
 }
 
 /// `fma.rn.f32`: `a · b + c` with one rounding
@@ -31,4 +33,12 @@ pub fn max(a: f32, b: f32) -> f32 {
 pub fn sqrt(value: f32) -> f32 {
     // SAFETY: an arithmetic instruction; no preconditions.
     unsafe { sqrt_rn_f32(value) }
+}
+
+/// `sqrt.rn.f64`: the correctly rounded square root
+/// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#floating-point-instructions-sqrt)).
+#[inline(always)]
+pub fn sqrt_f64(value: f64) -> f64 {
+    // SAFETY: an arithmetic instruction; no preconditions.
+    unsafe { sqrt_rn_f64(value) }
 }

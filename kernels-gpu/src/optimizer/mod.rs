@@ -1,14 +1,17 @@
 //! The optimiser.
 //!
-//! - [`parameters`]: Adam, the overflow check, the loss scale.
+//! - [`parameters`]: the rules by which weights follow gradients, the overflow check, the loss scale.
+//! - [`norm`]: the norm of all gradients, and what clips it.
 
+mod norm;
 mod parameters;
 
-use halfgnn_contract::optimizer::{AdamParams, EndStepParams};
+use halfgnn_contract::optimizer::{ClipNormParams, EndStepParams, OptimizerParams};
 
 /// The functions that the entries are, by name.
 mod family {
-    pub use super::parameters::{adam, check_finite, end_step};
+    pub use super::norm::{clip_norm, sum_squares};
+    pub use super::parameters::{adam, adamw, check_finite, end_step, sgd};
 }
 
 halfgnn_contract::optimizer_entries!(entries);

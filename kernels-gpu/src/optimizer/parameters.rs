@@ -1,4 +1,4 @@
-//! Adam on float master weights, the overflow check, and the loss scale.
+//! Rules on float master weights, the overflow check, and the loss scale.
 
 use crate::device::float::sqrt;
 use crate::device::global::{Global, or_u32};
@@ -8,7 +8,8 @@ use crate::device::vector::Vector;
 use core::num::NonZeroU64;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::optimizer::{
-    AdamParameter, AdamParams, AdamStep, EndStepParams, PARAMETERS_PER_LAUNCH, state,
+    AdamStep, EndStepParams, OptimizerParameter, OptimizerParams, PARAMETERS_PER_LAUNCH, Rule,
+    SgdStep, StepConstants, factors, state,
 };
 
 /// Parameters are looked through in two loops, since [`unroll!`] repeats no more often.
@@ -16,10 +17,10 @@ const GROUP: usize = 8;
 
 /// One of two parameters, field by field: LLVM would make one of two addresses, and so a copy in memory.
 #[inline(always)]
-fn select(first: bool, a: AdamParameter, b: AdamParameter) -> AdamParameter {
+fn select(first: bool, a: OptimizerParameter, b: OptimizerParameter) -> OptimizerParameter {
     macro_rules! fields {
         ($($field:ident),*) => {
-            AdamParameter {
+            OptimizerParameter {
                 $($field: if first { a.$field } else { b.$field },)*
             }
         };
@@ -40,7 +41,7 @@ fn select(first: bool, a: AdamParameter, b: AdamParameter) -> AdamParameter {
 
 /// The parameter that the CTA works on, and the thread's vector of its float matrices, if there is one.
 #[inline(always)]
-fn vector(params: &AdamParams) -> Option<(AdamParameter, u64)> {
+pub(super) fn vector(params: &OptimizerParams) -> Option<(OptimizerParameter, u64)> {
     // Selected one after the other, because parameters of a kernel cannot be indexed by a variable. One without
     // elements has no CTA, so the last that begins here is meant.
     let mut parameter = params.parameters[0];
@@ -60,32 +61,60 @@ fn vector(params: &AdamParams) -> Option<(AdamParameter, u64)> {
 }
 
 /// # Safety
-/// The launch contract of [`AdamParams`]: a thread for each vector of each parameter.
+/// The launch contract of [`OptimizerParams`]: a thread for each vector of each parameter.
 #[inline(always)]
-pub unsafe fn adam<V: Vector>(params: &AdamParams) {
+pub unsafe fn adam<V: Vector>(params: &OptimizerParams) {
+    // SAFETY: the caller's promise.
+    unsafe { update::<V, AdamStep<false>>(params) }
+}
+
+/// # Safety
+/// As [`adam`].
+#[inline(always)]
+pub unsafe fn adamw<V: Vector>(params: &OptimizerParams) {
+    // SAFETY: the caller's promise.
+    unsafe { update::<V, AdamStep<true>>(params) }
+}
+
+/// # Safety
+/// As [`adam`].
+#[inline(always)]
+pub unsafe fn sgd<V: Vector>(params: &OptimizerParams) {
+    // SAFETY: the caller's promise.
+    unsafe { update::<V, SgdStep>(params) }
+}
+
+/// # Safety
+/// As [`adam`].
+#[inline(always)]
+unsafe fn update<V: Vector, R: Rule>(params: &OptimizerParams) {
     let Some((parameter, at)) = vector(params) else {
         return;
     };
     let words = Global::<u32>::new(params.state);
-    // SAFETY: the state has its words, and nothing writes it during the launch; the vectors are the thread's own.
+    let of_step = Global::<u32>::new(params.factors);
+    // SAFETY: the state has its words and the factors are there, and nothing writes them during the launch; the vectors are
+    // the thread's own.
     unsafe {
         if words.at(state::OVERFLOW as u64).read() != 0 {
             return;
         }
-        let constants = [
-            params.learning_rate,
-            params.beta1,
-            params.beta2,
-            params.epsilon,
-            params.weight_decay,
-        ];
-        let loss_scale = f32::from_bits(words.at(state::LOSS_SCALE as u64).read());
-        let step = AdamStep::new(
-            constants,
-            loss_scale,
-            words.at(state::STEPS as u64).read(),
-            sqrt,
-        );
+        let constants = StepConstants {
+            learning_rate: params.learning_rate,
+            beta1: params.beta1,
+            beta2: params.beta2,
+            epsilon: params.epsilon,
+            weight_decay: params.weight_decay,
+            clip_value: params.clip_value,
+            nesterov: params.nesterov != 0,
+            factors: [
+                f32::from_bits(of_step.at(factors::LEARNING_RATE as u64).read()),
+                f32::from_bits(of_step.at(factors::GRADIENT as u64).read()),
+            ],
+            loss_scale: f32::from_bits(words.at(state::LOSS_SCALE as u64).read()),
+            steps: words.at(state::STEPS as u64).read(),
+        };
+        let step = R::new(&constants, sqrt);
 
         let [master, first, second] = [
             parameter.master,
@@ -94,7 +123,10 @@ pub unsafe fn adam<V: Vector>(params: &AdamParams) {
         ]
         .map(|p| Global::<[u32; 4]>::new(p).at(at));
         let gradient: [u32; 4] = Global::<[u32; 4]>::new(parameter.gradient).at(at).read();
-        let (mut weights, mut m, mut v) = (master.load(), first.load(), second.load());
+        let kept = R::MOMENTS || !Global::<u32>::new(parameter.first_moment).is_null();
+        let mut weights = master.load();
+        let mut m = if kept { first.load() } else { [0; 4] };
+        let mut v = if R::MOMENTS { second.load() } else { [0; 4] };
         let mut i = 0;
         while i < 4 {
             let before = [weights[i], m[i], v[i]].map(f32::from_bits);
@@ -104,8 +136,12 @@ pub unsafe fn adam<V: Vector>(params: &AdamParams) {
             i += 1;
         }
         master.store(weights);
-        first.store(m);
-        second.store(v);
+        if kept {
+            first.store(m);
+        }
+        if R::MOMENTS {
+            second.store(v);
+        }
         let copy = Global::<V::Feature>::new(parameter.rounded);
         if let (false, Some(vectors)) = (copy.is_null(), NonZeroU64::new(parameter.vectors as u64))
         {
@@ -116,9 +152,9 @@ pub unsafe fn adam<V: Vector>(params: &AdamParams) {
 }
 
 /// # Safety
-/// The launch contract of [`AdamParams`]: a thread for each vector of each gradient.
+/// The launch contract of [`OptimizerParams`]: a thread for each vector of each gradient.
 #[inline(always)]
-pub unsafe fn check_finite(params: &AdamParams) {
+pub unsafe fn check_finite(params: &OptimizerParams) {
     let Some((parameter, at)) = vector(params) else {
         return;
     };

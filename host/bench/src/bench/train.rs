@@ -249,7 +249,12 @@ impl OnGraph<'_, '_> {
         let graph = &*config.prepare(self.graph).map_err(Error::from)?;
         let counts = GraphCounts::of(graph);
         let (card, memory) = (device.multiprocessors, device.memory);
-        let footprint = match Footprint::check_training::<E>(&counts, &config, card, memory) {
+        let train = TrainConfig {
+            record: !args.no_record,
+            ..TrainConfig::new(E::PRECISION)
+        };
+        let footprint = match Footprint::check_training::<E>(&counts, &config, &train, card, memory)
+        {
             Ok(footprint) => footprint,
             Err(error) => {
                 self.bench.page.line(&format_args!(
@@ -264,10 +269,6 @@ impl OnGraph<'_, '_> {
 
         backend.reset_peak();
         let objective = objective::<B, E>(backend, graph, &config)?;
-        let train = TrainConfig {
-            record: !args.no_record,
-            ..TrainConfig::new(E::PRECISION)
-        };
         let layers = config.layers;
         let model = Network::new(backend, &config, train.seed)?;
         let mut trainer = Trainer::new(backend, &objective, model, train)?;

@@ -6,13 +6,21 @@ use crate::input::{KIND, matrix, read, unwritten, words};
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
-use halfgnn::ops::{AdamHyper, LossScaling, NO_TARGET, ParameterMut};
+use halfgnn::ops::{AdamHyper, LossScaling, NO_TARGET, Optimizer, ParameterMut, SgdHyper};
 use halfgnn::tensor::{Array, Element};
 
 const SCALING: LossScaling = LossScaling {
     initial: 1024.0,
     growth_interval: 3,
     maximum: 4096.0,
+};
+
+const HYPER: AdamHyper = AdamHyper {
+    learning_rate: 0.01,
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 1e-8,
+    weight_decay: 5e-4,
 };
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -76,13 +84,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         cases.push(OperatorCase::new(name, move |backend: &B, operands| {
             let shape = (50, 19);
             let len = shape.0 * shape.1;
-            let hyper = AdamHyper {
-                learning_rate: 0.01,
-                beta1: 0.9,
-                beta2: 0.999,
-                epsilon: 1e-8,
-                weight_decay: 5e-4,
-            };
+            let adam = Optimizer::Adam(HYPER);
             let mut gradient = operands.mixed::<f32>(len);
             if !overflows {
                 gradient
@@ -102,12 +104,12 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 let parameter = ParameterMut {
                     gradient: &gradient,
                     master: &mut master,
-                    first_moment: &mut first_moment,
-                    second_moment: &mut second_moment,
+                    first_moment: Some(&mut first_moment),
+                    second_moment: Some(&mut second_moment),
                     rounded: Some(&mut rounded),
                 };
                 ops::check_finite(backend, &[&gradient], &mut state).expect("a legal check");
-                ops::adam(backend, &hyper, &state, &mut [parameter]).expect("a legal step");
+                ops::update(backend, &adam, None, &state, &mut [parameter]).expect("a legal step");
                 ops::end_step(backend, &SCALING, &mut state).expect("a legal end");
             }
             let after = state.snapshot(backend).expect("no failure before");
@@ -127,4 +129,49 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 .and(Results::Bits(words.to_vec()))
         }));
     }
+    let rules = [
+        ("adamw", Optimizer::AdamW(HYPER)),
+        ("sgd", sgd(0.0, false)),
+        ("sgd with momentum", sgd(0.9, false)),
+        ("sgd with Nesterov's momentum", sgd(0.9, true)),
+    ];
+    for (title, rule) in rules {
+        let name = format!("{title} {precision}, clipped");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let shape = (50, 19);
+            let len = shape.0 * shape.1;
+            let mut operand = || matrix::<B, f32>(backend, shape, &operands.uniform::<f32>(len));
+            let [gradient, mut master, mut first, mut second] = [(); 4].map(|()| operand());
+            let mut rounded = matrix::<B, E>(backend, shape, &vec![0.0; len]);
+            let mut state = after_steps(backend, 41);
+            state.set_rate_factor(backend, 0.75).expect("room");
+            // Of the root of 950 squares of numbers up to 1 over a loss scale.
+            ops::clip_norm(backend, 0.01, &[&gradient], &mut state).expect("a legal clip");
+            let parameter = ParameterMut {
+                gradient: &gradient,
+                master: &mut master,
+                first_moment: (rule.moments() > 0).then_some(&mut first),
+                second_moment: (rule.moments() > 1).then_some(&mut second),
+                rounded: Some(&mut rounded),
+            };
+            ops::update(backend, &rule, Some(1e-3), &state, &mut [parameter])
+                .expect("a legal step");
+            [&master, &first]
+                .into_iter()
+                .map(|values| Results::rows(&read(backend, values), shape.1))
+                .fold(
+                    Results::rows(&read(backend, &rounded), shape.1),
+                    Results::and,
+                )
+        }));
+    }
+}
+
+fn sgd(momentum: f32, nesterov: bool) -> Optimizer {
+    Optimizer::Sgd(SgdHyper {
+        learning_rate: 0.05,
+        momentum,
+        nesterov,
+        weight_decay: 5e-4,
+    })
 }

@@ -1,8 +1,8 @@
-//! Adam on float master weights, and the loss scale that follows overflows.
+//! Rules on float master weights, clipping, and the loss scale that follows overflows.
 
 use super::{
-    AdamHyper, AdamOperands, CheckFiniteOperands, LossScaling, OptimizerOperators, OptimizerState,
-    ParameterMut,
+    CheckFiniteOperands, ClipNormOperands, LossScaling, Optimizer, OptimizerOperators,
+    OptimizerState, ParameterMut, UpdateOperands,
 };
 use crate::backend::Storage;
 use crate::backend::cpu::Cpu;
@@ -11,7 +11,10 @@ use crate::backend::cpu::view::view_mut;
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, Matrix};
-use halfgnn_contract::optimizer::{AdamStep, state};
+use halfgnn_contract::elementwise::THREADS_PER_CTA;
+use halfgnn_contract::optimizer::{
+    AdamStep, Rule, SgdStep, StepConstants, clip_factor, factors, squares, state, sum_of_cta,
+};
 use rayon::prelude::*;
 
 /// Rows that are one piece of work at least.
@@ -33,27 +36,61 @@ impl OptimizerOperators for Cpu {
         Ok(())
     }
 
-    fn adam<E: Element>(
+    fn clip_norm(&self, operands: Checked<ClipNormOperands<'_, Self>>) -> Result<(), Error> {
+        let ClipNormOperands {
+            maximum,
+            gradients,
+            state,
+        } = operands.into_inner();
+        // As the kernels add up: of each CTA the sum, and thread by thread of one CTA those sums.
+        let partials = gradients.iter().flat_map(|gradient| sums_of_ctas(gradient));
+        let mut threads = [0.0; THREADS];
+        for (at, partial) in partials.enumerate() {
+            threads[at % THREADS] += partial;
+        }
+        let sum = sum_of_cta(threads);
+        let mut all = state.factors.to_vec(self)?;
+        all[factors::GRADIENT] = clip_factor(sum, state.loss_scale(), maximum, f64::sqrt);
+        self.upload(&state.factors.buffer, &all)
+    }
+
+    fn update<E: Element>(
         &self,
-        operands: Checked<AdamOperands<'_, '_, Self, E>>,
+        operands: Checked<UpdateOperands<'_, '_, Self, E>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
         let words = of.state.words.buffer.read();
         if words[state::OVERFLOW] != 0 {
             return Ok(());
         }
-        let AdamHyper {
-            learning_rate,
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-        } = *of.hyper;
-        let constants = [learning_rate, beta1, beta2, epsilon, weight_decay];
-        let scale = f32::from_bits(words[state::LOSS_SCALE]);
-        let step = AdamStep::new(constants, scale, words[state::STEPS], f32::sqrt);
+        let given = of.state.factors.buffer.read();
+        let constants = StepConstants {
+            factors: [given[factors::LEARNING_RATE], given[factors::GRADIENT]],
+            loss_scale: f32::from_bits(words[state::LOSS_SCALE]),
+            steps: words[state::STEPS],
+            ..of.optimizer.constants(of.clip_value)
+        };
+        let moments = of.optimizer.moments();
         for parameter in of.parameters {
-            step_of(parameter, &step);
+            match of.optimizer {
+                Optimizer::Adam(_) => {
+                    step_of(
+                        parameter,
+                        moments,
+                        &AdamStep::<false>::new(&constants, f32::sqrt),
+                    );
+                }
+                Optimizer::AdamW(_) => {
+                    step_of(
+                        parameter,
+                        moments,
+                        &AdamStep::<true>::new(&constants, f32::sqrt),
+                    );
+                }
+                Optimizer::Sgd(_) => {
+                    step_of(parameter, moments, &SgdStep::new(&constants, f32::sqrt));
+                }
+            }
         }
         Ok(())
     }
@@ -78,28 +115,74 @@ impl OptimizerState<Cpu> {
     }
 }
 
-/// One step of one parameter.
-fn step_of<E: Element>(parameter: &mut ParameterMut<'_, Cpu, E>, step: &AdamStep) {
+/// Threads of a CTA.
+const THREADS: usize = THREADS_PER_CTA as usize;
+
+/// The sums of squares that the CTAs of a kernel leave of a gradient, a vector a thread.
+fn sums_of_ctas(gradient: &Matrix<Cpu, f32>) -> Vec<f64> {
+    let values = gradient.buffer.read();
+    let of_cta = |values: &[f32]| {
+        let mut threads = [0.0; THREADS];
+        for (thread, vector) in threads.iter_mut().zip(values.as_chunks().0) {
+            *thread = squares(*vector);
+        }
+        sum_of_cta(threads)
+    };
+    values.par_chunks(4 * THREADS).map(of_cta).collect()
+}
+
+/// One step of one parameter, of which so many moments are kept.
+fn step_of<E: Element>(
+    parameter: &mut ParameterMut<'_, Cpu, E>,
+    moments: usize,
+    step: &(impl Rule + Sync),
+) {
     let (columns, stride) = (parameter.master.columns(), parameter.master.stride());
     if columns == 0 {
         return;
     }
     let gradient = parameter.gradient.buffer.read();
     let master = parameter.master.buffer.get_mut();
-    let first_moment = parameter.first_moment.buffer.get_mut();
-    let second_moment = parameter.second_moment.buffer.get_mut();
-    master
+    let rows = master
         .par_chunks_exact_mut(stride)
         .with_min_len(MIN_ROWS)
-        .zip(first_moment.par_chunks_exact_mut(stride))
-        .zip(second_moment.par_chunks_exact_mut(stride))
-        .zip(gradient.par_chunks_exact(stride))
-        .for_each(|(((master, m), v), gradient)| {
+        .zip(gradient.par_chunks_exact(stride));
+    let moments = [
+        parameter
+            .first_moment
+            .as_deref_mut()
+            .filter(|_| moments > 0),
+        parameter
+            .second_moment
+            .as_deref_mut()
+            .filter(|_| moments > 1),
+    ];
+    match moments.map(|moment| moment.map(|moment| moment.buffer.get_mut())) {
+        [Some(first), Some(second)] => rows
+            .zip(first.par_chunks_exact_mut(stride))
+            .zip(second.par_chunks_exact_mut(stride))
+            .for_each(|(((master, gradient), m), v)| {
+                for i in 0..columns {
+                    let before = [master[i], m[i], v[i]];
+                    [master[i], m[i], v[i]] = step.update(before, gradient[i], f32::sqrt);
+                }
+            }),
+        [Some(first), None] => {
+            rows.zip(first.par_chunks_exact_mut(stride))
+                .for_each(|((master, gradient), m)| {
+                    for i in 0..columns {
+                        let before = [master[i], m[i], 0.0];
+                        [master[i], m[i], _] = step.update(before, gradient[i], f32::sqrt);
+                    }
+                })
+        }
+        [None, _] => rows.for_each(|(master, gradient)| {
             for i in 0..columns {
-                let before = [master[i], m[i], v[i]];
-                [master[i], m[i], v[i]] = step.update(before, gradient[i], f32::sqrt);
+                let before = [master[i], 0.0, 0.0];
+                [master[i], ..] = step.update(before, gradient[i], f32::sqrt);
             }
-        });
+        }),
+    }
     if let Some(rounded) = parameter.rounded.as_deref_mut().map(view_mut) {
         let rows = rounded.values.par_chunks_exact_mut(rounded.stride);
         rows.zip(master.par_chunks_exact(stride))

@@ -1,13 +1,17 @@
-//! The optimiser: overflow, Adam, and the loss scale.
+//! The optimiser: overflow, clipping, the rules by which weights follow gradients, and the loss scale.
 
 mod check;
 mod cpu;
 mod gpu;
+mod rule;
+
+pub use rule::{AdamHyper, Optimizer, SgdHyper};
 
 use super::Checked;
 use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
+use halfgnn_contract::optimizer::factors;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -33,49 +37,56 @@ pub struct CheckFiniteOperands<'a, B: Storage> {
     pub state: &'a mut OptimizerState<B>,
 }
 
-/// One step of Adam for all `parameters`; see [`OptimizerOperators::adam`].
+/// Scales the gradients of this step down to a norm of at most `maximum`, all together: PyTorch's `clip_grad_norm_`. The
+/// factor is left in `state`, where the next [`update`] finds it, and only that one should.
 ///
 /// # Errors
-/// [`Error::Shape`] where the matrices of a parameter differ in shape; then no parameter is changed.
-pub fn adam<B: OptimizerOperators, E: Element>(
+/// [`Error::Unsupported`] where `maximum` is not above 0; those of the device.
+pub fn clip_norm<B: OptimizerOperators>(
     backend: &B,
-    hyper: &AdamHyper,
+    maximum: f32,
+    gradients: &[&Matrix<B, f32>],
+    state: &mut OptimizerState<B>,
+) -> Result<(), Error> {
+    let operands = ClipNormOperands {
+        maximum,
+        gradients,
+        state,
+    };
+    backend.clip_norm(Checked::new(operands)?)
+}
+
+/// Operands of [`clip_norm`].
+#[derive(Debug)]
+pub struct ClipNormOperands<'a, B: Storage> {
+    /// The largest norm, above 0.
+    pub maximum: f32,
+    /// What is measured, times the loss scale.
+    pub gradients: &'a [&'a Matrix<B, f32>],
+    /// Has the loss scale and takes the factor.
+    pub state: &'a mut OptimizerState<B>,
+}
+
+/// One step of `optimizer` for all `parameters`, with elements of the gradients taken to at most the size `clip_value` where
+/// there is one (PyTorch's `clip_grad_value_`); see [`OptimizerOperators::update`].
+///
+/// # Errors
+/// [`Error::Shape`] where the matrices of a parameter differ in shape, and [`Error::Unsupported`] where it lacks a moment or
+/// `clip_value` is not above 0; then no parameter is changed.
+pub fn update<B: OptimizerOperators, E: Element>(
+    backend: &B,
+    optimizer: &Optimizer,
+    clip_value: Option<f32>,
     state: &OptimizerState<B>,
     parameters: &mut [ParameterMut<'_, B, E>],
 ) -> Result<(), Error> {
-    let operands = AdamOperands {
-        hyper,
+    let operands = UpdateOperands {
+        optimizer,
+        clip_value,
         state,
         parameters,
     };
-    backend.adam(Checked::new(operands)?)
-}
-
-/// Adam's constants. Weight decay is added to the gradient, as in PyTorch's `Adam`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AdamHyper {
-    /// Learning rate.
-    pub learning_rate: f32,
-    /// Decay of the first moment.
-    pub beta1: f32,
-    /// Decay of the second moment.
-    pub beta2: f32,
-    /// Added to the root of the second moment.
-    pub epsilon: f32,
-    /// L2 penalty.
-    pub weight_decay: f32,
-}
-
-impl Default for AdamHyper {
-    fn default() -> Self {
-        Self {
-            learning_rate: 0.01,
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-            weight_decay: 0.0,
-        }
-    }
+    backend.update(Checked::new(operands)?)
 }
 
 /// A parameter as the optimiser sees it; all matrices have one shape.
@@ -85,20 +96,22 @@ pub struct ParameterMut<'a, B: Storage, E: Element> {
     pub gradient: &'a Matrix<B, f32>,
     /// Float master weights.
     pub master: &'a mut Matrix<B, f32>,
-    /// First moment.
-    pub first_moment: &'a mut Matrix<B, f32>,
+    /// First moment, or momentum; as many moments as the optimiser [keeps](Optimizer::moments).
+    pub first_moment: Option<&'a mut Matrix<B, f32>>,
     /// Second moment.
-    pub second_moment: &'a mut Matrix<B, f32>,
+    pub second_moment: Option<&'a mut Matrix<B, f32>>,
     /// The master weights rounded to what kernels read; absent where they read the master weights.
     pub rounded: Option<&'a mut Matrix<B, E>>,
 }
 
-/// Operands of [`adam`].
+/// Operands of [`update`].
 #[derive(Debug)]
-pub struct AdamOperands<'a, 'p, B: Storage, E: Element> {
-    /// Its constants.
-    pub hyper: &'a AdamHyper,
-    /// Steps and overflow.
+pub struct UpdateOperands<'a, 'p, B: Storage, E: Element> {
+    /// The rule, and its constants.
+    pub optimizer: &'a Optimizer,
+    /// Largest size of an element of the gradients, above 0.
+    pub clip_value: Option<f32>,
+    /// Steps, overflow and the step's factors.
     pub state: &'a OptimizerState<B>,
     /// What is changed.
     pub parameters: &'a mut [ParameterMut<'p, B, E>],
@@ -132,6 +145,8 @@ pub struct LossScaling {
 pub struct OptimizerState<B: Storage> {
     /// Shared with the [random numbers](OptimizerState::random) that are counted by its steps.
     pub(crate) words: Arc<Array<B, u32>>,
+    /// As of [`factors`].
+    factors: Array<B, f32>,
 }
 
 impl<B: Storage> OptimizerState<B> {
@@ -164,7 +179,19 @@ impl<B: Storage> OptimizerState<B> {
         ];
         Ok(Self {
             words: Arc::new(Array::from_slice(backend, &words, MemoryKind::Weights)?),
+            factors: Array::from_slice(backend, &factors::ONE, MemoryKind::Weights)?,
         })
+    }
+
+    /// Multiplies the learning rate by `factor` in the steps from now on, also in recorded ones, until it is set again: what a
+    /// schedule does. It is 1 at first.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn set_rate_factor(&mut self, backend: &B, factor: f32) -> Result<(), Error> {
+        let mut all = factors::ONE;
+        all[factors::LEARNING_RATE] = factor;
+        backend.upload(&self.factors.buffer, &all)
     }
 
     /// What the state is after all work on the backend is done.
@@ -203,14 +230,21 @@ pub trait OptimizerOperators: Storage {
     /// Those of the device.
     fn check_finite(&self, operands: Checked<CheckFiniteOperands<'_, Self>>) -> Result<(), Error>;
 
-    /// One step of Adam on the float master weights of all `parameters`, and the copies of them that kernels read. Does
-    /// nothing where the overflow flag of `state` is set.
+    /// Leaves the factor in `state` that scales `gradients` down to a norm of at most `maximum`, of all of them together. Sums
+    /// of squares are double, in an order that is the same on every backend.
     ///
     /// # Errors
     /// Those of the device.
-    fn adam<E: Element>(
+    fn clip_norm(&self, operands: Checked<ClipNormOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// One step of the optimiser on the float master weights of all `parameters`, and the copies of them that kernels read.
+    /// Does nothing where the overflow flag of `state` is set.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn update<E: Element>(
         &self,
-        operands: Checked<AdamOperands<'_, '_, Self, E>>,
+        operands: Checked<UpdateOperands<'_, '_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// Ends an optimiser step: counts it and, where the overflow flag is set, halves the loss scale, clears the flag and
