@@ -39,6 +39,7 @@ pub mod loss;
 pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
+pub mod sampling;
 pub mod sddmm;
 pub mod segment;
 pub mod shadow;

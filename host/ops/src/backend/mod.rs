@@ -14,8 +14,8 @@ pub use adjacency::{Adjacency, Block, DeviceGraph};
 use crate::driver::Driver;
 use crate::ops::{
     AttentionOperators, ElementwiseOperators, HeadOperators, LossOperators, MatmulOperators,
-    NormalizeOperators, OptimizerOperators, SddmmOperators, SegmentOperators, ShadowOperators,
-    SpmmOperators,
+    NormalizeOperators, OptimizerOperators, SamplingOperators, SddmmOperators, SegmentOperators,
+    ShadowOperators, SpmmOperators,
 };
 
 /// A device with all operators, of every family.
@@ -28,6 +28,7 @@ pub trait Backend:
     + MatmulOperators
     + NormalizeOperators
     + OptimizerOperators
+    + SamplingOperators
     + SddmmOperators
     + SegmentOperators
     + ShadowOperators
