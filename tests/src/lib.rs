@@ -37,6 +37,7 @@ pub mod spmm_algebra;
 pub mod spmm_heads;
 pub mod spmm_values;
 pub mod task;
+pub mod tasks;
 pub mod toy;
 pub mod training;
 
@@ -90,6 +91,7 @@ macro_rules! conformance {
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
             losses: weighted_cross_entropy, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
+            tasks: of_vertices, of_links;
             sampling: pairs_follow_the_counter, misfits_are_refused;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;

@@ -12,6 +12,7 @@ mod predict;
 mod profile;
 mod session;
 mod shell;
+mod task;
 mod train;
 
 use args::{Cli, Command};

@@ -1,17 +1,19 @@
 //! `halfgnn train`.
 
 use crate::args::TrainArgs;
-use crate::checkpoint::Saving;
+use crate::checkpoint::{LINKS_ARE_NOT_KEPT, Saving};
 use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::model::ModelName;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
+use crate::task::{Goal, TaskName};
 use halfgnn::backend::MemoryKind;
 use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, UNLABELLED};
 use halfgnn::device;
 use halfgnn::message::escaped;
+use halfgnn::metrics::Metric;
 use halfgnn::nn::ModelConfig;
 use halfgnn::ops::AdamHyper;
 use halfgnn::tensor::Precision;
@@ -29,11 +31,16 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             &args.dataset,
             args.device,
             args.precision.into(),
-            |demand| args.model.config(demand.features, demand.classes),
+            |demand| {
+                let classes = args
+                    .task
+                    .embedding
+                    .map_or(demand.classes, |width| width as usize);
+                args.model.config(demand.features, classes)
+            },
         )?;
     }
     let mut dataset = args.open.dataset(&args.dataset)?;
-    dataset.class_labels()?;
     let mut reordering = None;
     if let Some(order) = args.reorder {
         let reordered = order.apply(&dataset.name, &dataset.graph, |order| {
@@ -43,7 +50,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         dataset.preparations.push(order.preparation());
         reordering = Some(reordered.line);
     }
-    let plan = plan(args, &dataset, saving)?;
+    let plan = plan(args, &mut dataset, saving)?;
     takes_edge_weights(&plan.model, &dataset)?;
     if let Some(divisors) = &plan.feature_divisors {
         let by = match plan.resume {
@@ -71,11 +78,13 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         plan.precision,
         "--scale-features, which divides each column by its largest magnitude",
     );
-    warn_of_classes(&dataset);
+    if dataset.targets.classes().is_some() {
+        warn_of_classes(&dataset);
+    }
     for (what, vertices) in [("validate", &dataset.val), ("test", &dataset.test)] {
-        if vertices.is_empty() {
+        if vertices.is_empty() && matches!(plan.goal, Goal::Vertices { .. }) {
             tracing::warn!(
-                "no vertices are left to {what}, so that accuracy is told as 0; split otherwise, such as by --split fractions:0.6,0.2"
+                "no vertices are left to {what}, so that accuracy is told as 0, and other metrics are not told; split otherwise, such as by --split fractions:0.6,0.2"
             );
         }
     }
@@ -91,12 +100,15 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         recorder.record(&Event::summary(&plan, outcome));
     }
     if let Some(curves) = recorder.take_curves() {
-        curves.finish(&format!(
-            "{} in {} on {}",
-            plan.label.to_uppercase(),
-            plan.precision,
-            dataset.name
-        ))?;
+        curves.finish(
+            &format!(
+                "{} in {} on {}",
+                plan.label.to_uppercase(),
+                plan.precision,
+                dataset.name
+            ),
+            plan.goal.loss(),
+        )?;
     }
     recorder.finish()?;
     match outcomes.last().map(Outcome::status) {
@@ -108,8 +120,24 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
 }
 
 /// What was asked for, or what the run that goes on was.
-fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<Plan, Failure> {
+fn plan(args: &TrainArgs, dataset: &mut Dataset, saving: Option<Saving>) -> Result<Plan, Failure> {
+    if args.task.task == TaskName::Link && (saving.is_some() || args.checkpoint.resume.is_some()) {
+        return Err(Failure::Input(LINKS_ARE_NOT_KEPT.into()));
+    }
+    if args.checkpoint.resume.is_some() && args.task.is_given() {
+        return Err(Failure::Input(
+            "--resume goes on with the task and the metrics of the run; leave the options of the task out".into(),
+        ));
+    }
     let resume = args.checkpoint.open(dataset)?;
+    let goal = match &resume {
+        Some(checkpoint) => Goal::Vertices {
+            loss: checkpoint.loss.clone(),
+            inductive: checkpoint.inductive,
+        },
+        None => args.task.goal(dataset, args.seed)?,
+    };
+    let dataset = &*dataset;
     let (precision, model, mut train, feature_divisors) = match &resume {
         Some(checkpoint) => (
             checkpoint.precision,
@@ -120,7 +148,9 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
         None => {
             let precision = args.precision.into();
             let defaults = TrainConfig::new(precision);
-            let model = args.model.config(dataset.feature_len(), dataset.outputs)?;
+            let model = args
+                .model
+                .config(dataset.feature_len(), goal.outputs(dataset))?;
             let train = TrainConfig {
                 adam: AdamHyper {
                     learning_rate: args.lr,
@@ -128,7 +158,7 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
                     ..defaults.adam
                 },
                 seed: args.seed,
-                ..defaults
+                ..args.task.measure(defaults)?
             };
             let divisors =
                 match args.scale_features {
@@ -147,6 +177,7 @@ fn plan(args: &TrainArgs, dataset: &Dataset, saving: Option<Saving>) -> Result<P
         label: ModelName::label(&model.convolution),
         precision,
         model,
+        goal,
         feature_divisors,
         train,
         seeds: args.seeds,
@@ -282,16 +313,29 @@ fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
         0 | 1 => format!("{:.digits$}", value.mean),
         _ => format!("{:.digits$} ± {:.digits$}", value.mean, value.deviation),
     };
+    let metric = outcome.metric();
+    let unit_of = |metric: Metric| match metric.is_percent() {
+        true => (" (%)", 2),
+        false => ("", 4),
+    };
+    let (unit, digits) = unit_of(metric);
     let mut row =
-        |name: &str, value: String| screen.line(&format_args!("  {name:<40} {value:>18}"));
+        |name: &str, value: String| screen.line(&format_args!("  {name:<50} {value:>18}"));
     row(
-        "test accuracy, best validation epoch (%)",
-        spread(outcome.test_accuracy(), 2),
+        &format!("test {metric}, best validation epoch{unit}"),
+        spread(outcome.test_score(), digits),
     );
     row(
-        "test accuracy, last epoch (%)",
-        spread(outcome.test_accuracy_last(), 2),
+        &format!("test {metric}, last epoch{unit}"),
+        spread(outcome.test_score_last(), digits),
     );
+    for (other, value) in outcome.others() {
+        let (unit, digits) = unit_of(other);
+        row(
+            &format!("test {other}, best validation epoch{unit}"),
+            spread(value, digits),
+        );
+    }
     row(
         "training step (ms an epoch)",
         spread(outcome.ms_per_epoch(), 2),

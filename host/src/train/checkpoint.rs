@@ -7,7 +7,7 @@
 //! place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same state gives the
 //! same bytes.
 
-use super::{Progress, Snapshot, Tensor, Tensors, TrainConfig};
+use super::{Loss, Progress, Snapshot, Tensor, Tensors, TrainConfig};
 use crate::data::{Dataset, Targets};
 use crate::file;
 use crate::message::{escaped, shortened};
@@ -26,6 +26,10 @@ use std::path::{Path, PathBuf};
 const FORMAT: u32 = 1;
 /// The entry of the metadata.
 const ENTRY: &str = "halfgnn";
+/// The loss of files that name none.
+const PLAIN: Loss = Loss::CrossEntropy {
+    class_weights: None,
+};
 /// No header is longer: the limit of the format.
 const LONGEST_HEADER: u64 = 100_000_000;
 
@@ -42,6 +46,10 @@ pub struct Checkpoint {
     pub train: TrainConfig,
     /// What each column of the features is divided by, where they are.
     pub feature_divisors: Option<Vec<f32>>,
+    /// What is made small; cross-entropy without weights in files of before there were others.
+    pub loss: Loss,
+    /// Whether training sees the subgraph of the training vertices alone.
+    pub inductive: bool,
     /// How far it has come.
     pub snapshot: Snapshot,
 }
@@ -155,6 +163,10 @@ struct Header {
     progress: Progress,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     feature_divisors: Option<Vec<f32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    loss: Option<Loss>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    inductive: bool,
     /// By name; files of version 0.1.0's first days have none.
     #[serde(default)]
     checksums: BTreeMap<String, String>,
@@ -303,6 +315,8 @@ impl Checkpoint {
             optimizer: self.snapshot.optimizer,
             progress: self.snapshot.progress,
             feature_divisors: self.feature_divisors.clone(),
+            loss: (self.loss != PLAIN).then(|| self.loss.clone()),
+            inductive: self.inductive,
             checksums: (self.snapshot.tensors.iter())
                 .map(|(name, tensor)| (name.clone(), checksum(tensor)))
                 .collect(),
@@ -384,6 +398,8 @@ impl Checkpoint {
             precision: header.precision,
             train: header.train,
             feature_divisors: header.feature_divisors,
+            loss: header.loss.unwrap_or(PLAIN),
+            inductive: header.inductive,
             snapshot: Snapshot {
                 progress: header.progress,
                 optimizer: header.optimizer,
@@ -453,14 +469,15 @@ fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
 mod tests {
     use super::*;
     use crate::nn::{Gat, OtherLayers};
-    use crate::train::{Accuracy, EpochReport};
+    use crate::train::{EpochReport, Few, Score};
 
     fn checkpoint() -> Checkpoint {
         let report = |epoch, loss| EpochReport {
             epoch,
             loss,
             // Numbers that no short decimal names.
-            accuracy: Accuracy::new([1, 1, 2], [3, 7, 11]),
+            score: Score::accuracy([1, 1, 2], [3, 7, 11]),
+            others: Few::default(),
             ms: 0.1 + 0.2,
             optimizer: OptimizerSnapshot {
                 loss_scale: 1024.0,
@@ -488,6 +505,10 @@ mod tests {
             precision: Precision::Half,
             train: TrainConfig::new(Precision::Half),
             feature_divisors: Some(vec![0.1, 1e6]),
+            loss: Loss::CrossEntropy {
+                class_weights: Some(vec![0.5; 4]),
+            },
+            inductive: true,
             snapshot: Snapshot {
                 progress: Progress {
                     epoch: 4,
