@@ -127,9 +127,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     println!(
         "validation accuracy {:.1} %",
-        run.best.map_or(0.0, |best| best
-            .accuracy
-            .of(halfgnn::train::Split::Validation))
+        run.best
+            .map_or(0.0, |best| best.score.of(halfgnn::train::Split::Validation))
     );
     Ok(())
 }

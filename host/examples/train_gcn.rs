@@ -45,7 +45,7 @@ fn train(data: &Dataset, epochs: u32) -> Result<f64, Box<dyn Error>> {
         println!("epoch {}: loss {:.4}", epoch.epoch, epoch.loss);
         ControlFlow::Continue(())
     })?;
-    Ok(run.test_accuracy())
+    Ok(run.test_score())
 }
 
 #[test]

@@ -89,7 +89,7 @@
 //!     println!("epoch {}: loss {:.4}", epoch.epoch, epoch.loss);
 //!     ControlFlow::Continue(())
 //! })?;
-//! println!("test accuracy {:.1} %", run.test_accuracy());
+//! println!("test accuracy {:.1} %", run.test_score());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -102,6 +102,7 @@
 //! - [`backend`]: where operators run: [`backend::cpu::Cpu`], or [`backend::gpu::Gpu`] over any [`driver::Driver`]: a CUDA
 //!   card (feature `cuda`) or the PTX emulator.
 //! - [`nn`] and [`train`]: models with explicit forward and backward, and training in mixed precision.
+//! - [`metrics`]: how good predictions are.
 //! - [`device`] and [`ptx`]: what a machine offers, and the kernels that a card is given.
 //!
 //! The [examples](https://github.com/halfgnn/halfgnn-rs/tree/main/host/examples) write a layer from the operators, take
@@ -130,6 +131,7 @@
 
 pub mod data;
 pub mod device;
+pub mod metrics;
 pub mod nn;
 pub mod train;
 

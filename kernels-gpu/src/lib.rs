@@ -45,6 +45,7 @@ pub mod loss;
 pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
+pub mod sampling;
 pub mod scan;
 pub mod sddmm;
 pub mod segment;

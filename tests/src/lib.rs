@@ -19,12 +19,14 @@ pub mod graphs;
 pub mod hardware;
 pub mod input;
 pub mod loss;
+pub mod losses;
 pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
 pub mod properties;
 pub mod recording;
 pub mod reference;
+pub mod sampling;
 pub mod sddmm;
 pub mod sddmm_combine;
 pub mod sddmm_values;
@@ -38,6 +40,7 @@ pub mod spmm_algebra;
 pub mod spmm_heads;
 pub mod spmm_values;
 pub mod task;
+pub mod tasks;
 pub mod toy;
 pub mod training;
 
@@ -90,6 +93,9 @@ macro_rules! conformance {
             elementwise: dropout_follows_the_counter, dropout_follows_its_random_state, masks_are_known, bias_and_relu, in_place_is_out_of_place, gradients,
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
+            losses: weighted_cross_entropy, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
+            tasks: of_vertices, of_links;
+            sampling: pairs_follow_the_counter, misfits_are_refused;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;
             optimizer: rules_follow_float64, gradients_are_clipped, bits_are_those_of_the_cpu, overflow_skips_a_step, overflows_are_found_in_every_column,

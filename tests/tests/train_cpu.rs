@@ -92,7 +92,7 @@ fn a_tiny_graph_is_learnt_by_heart() {
         let last = summary.last.unwrap();
         assert_eq!(last.epoch, 200);
         assert_eq!(
-            last.accuracy.of(Split::Train),
+            last.score.of(Split::Train),
             100.0,
             "{} loss {}",
             E::PRECISION,
@@ -296,7 +296,7 @@ fn a_run_that_is_told_to_stop_has_the_summary_so_far() {
     assert_eq!(summary.status, Status::Stopped);
     assert_eq!(summary.last.unwrap().epoch, 5);
     let best = summary.best.unwrap();
-    assert!(best.epoch <= 5 && summary.test_accuracy() == best.accuracy.of(Split::Test));
+    assert!(best.epoch <= 5 && summary.test_score() == best.score.of(Split::Test));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::model::ModelArgs;
 use crate::optimize::OptimizeArgs;
 use crate::predict::PredictArgs;
 use crate::reorder::ReorderName;
+use crate::task::TaskArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use halfgnn_bench::names::{DeviceName, PrecisionName};
 use halfgnn_bench::report::ReportArgs;
@@ -111,6 +112,8 @@ Examples:
   halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
   halfgnn train --dataset cora.npz --resume cora.safetensors --epochs 400 --save cora.safetensors
   halfgnn train --dataset cora.npz --seeds 3 --save cora.safetensors    cora.seed-0.safetensors, cora.seed-1.safetensors, …
+  halfgnn train --dataset cora.npz --class-weights balanced --metric macro-f1 --metrics accuracy,roc-auc
+  halfgnn train --dataset cora.npz --task link --hidden 32 --embedding 16 --metrics average-precision,hits@100
   halfgnn train --dataset cora.npz --json - | jq 'select(.event == \"summary\").test_accuracy'
 
 Ctrl-C ends the run with the summary so far, and keeps it where --save says; a second Ctrl-C ends the program.
@@ -171,6 +174,9 @@ pub struct TrainArgs {
     /// Divide each column of features by its largest magnitude, so that half holds them; `predict` does the same
     #[arg(long)]
     pub scale_features: bool,
+    /// What it is to tell
+    #[command(flatten)]
+    pub task: TaskArgs,
     /// Which model
     #[command(flatten)]
     pub model: ModelArgs,
@@ -189,7 +195,7 @@ pub struct TrainArgs {
     /// What is kept of the run
     #[command(flatten)]
     pub checkpoint: CheckpointArgs,
-    /// Draw loss and accuracy by epoch
+    /// Draw loss and metric by epoch
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
     /// How weights follow their gradients

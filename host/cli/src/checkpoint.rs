@@ -1,6 +1,7 @@
 //! Options that put a run aside and take it up again.
 
 use crate::failure::Failure;
+use crate::task::{Goal, take_targets_of};
 use clap::Args;
 use halfgnn::backend::Backend;
 use halfgnn::data::Dataset;
@@ -10,6 +11,9 @@ use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::checkpoint::TaskIdentity;
 use halfgnn::train::{Checkpoint, Progress, TrainConfig, Trainer};
 use std::path::PathBuf;
+
+/// Why there is no file of a link predictor.
+pub const LINKS_ARE_NOT_KEPT: &str = "--save and --resume are of models that tell something of vertices, and this tells links; leave them out";
 
 /// Files that one command keeps at most.
 const MOST_KEPT: u32 = 10_000;
@@ -32,11 +36,12 @@ pub struct CheckpointArgs {
 
 impl CheckpointArgs {
     /// The run to go on with, if there is one; it must be one on `dataset`.
-    pub fn open(&self, dataset: &Dataset) -> Result<Option<Checkpoint>, Failure> {
+    pub fn open(&self, dataset: &mut Dataset) -> Result<Option<Checkpoint>, Failure> {
         let Some(path) = &self.resume else {
             return Ok(None);
         };
         let checkpoint = Checkpoint::open(path)?;
+        take_targets_of(&checkpoint.loss, dataset)?;
         checkpoint.check_task(path, dataset)?;
         Ok(Some(checkpoint))
     }
@@ -86,6 +91,8 @@ pub struct Run<'a> {
     pub model: &'a ModelConfig,
     /// What columns of features were divided by.
     pub feature_divisors: Option<&'a [f32]>,
+    /// What it is to tell.
+    pub goal: &'a Goal,
     /// Precision of state tensors.
     pub precision: Precision,
     /// How it is trained.
@@ -128,7 +135,12 @@ impl Saving {
         run: Run<'_>,
         trainer: &Trainer<B, E, M>,
     ) -> Result<(), Failure> {
+        let Goal::Vertices { loss, inductive } = run.goal else {
+            return Err(Failure::Input(LINKS_ARE_NOT_KEPT.into()));
+        };
         let checkpoint = Checkpoint {
+            loss: loss.clone(),
+            inductive: *inductive,
             task: TaskIdentity::of(run.dataset),
             model: run.model.clone(),
             precision: run.precision,

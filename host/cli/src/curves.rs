@@ -1,8 +1,9 @@
-//! `--plot`: loss and accuracy by epoch.
+//! `--plot`: loss and metric by epoch.
 
 use crate::failure::Failure;
 use crate::report::{Data, Figure, Lines, Point, column_svg};
 use halfgnn::file;
+use halfgnn::metrics::Metric;
 use halfgnn::train::{EpochReport, Split};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,22 +48,29 @@ impl Curves {
         self.epochs.entry(report.epoch).or_default().push(*report);
     }
 
-    /// Draws them, under `title`.
-    pub fn finish(self, title: &str) -> Result<(), Failure> {
-        let accuracy = |split| move |report: &EpochReport| report.accuracy.of(split);
+    /// Draws them, under `title`; the loss is called `loss`.
+    pub fn finish(self, title: &str, loss: &str) -> Result<(), Failure> {
+        let score = |split| move |report: &EpochReport| report.score.of(split);
+        let first = self.epochs.values().flatten().next();
+        let metric = first.map_or(Metric::default(), |report| report.score.metric);
+        let name = match metric {
+            Metric::Accuracy => "Accuracy".to_owned(),
+            other => other.to_string(),
+        };
+        let unit = if metric.is_percent() { " (%)" } else { "" };
         let figures = [
             self.figure(
                 format!("Loss, {title}"),
-                "mean cross-entropy",
+                loss,
                 &[("training", &|report| report.loss.into())],
             ),
             self.figure(
-                format!("Accuracy, {title}"),
-                "accuracy (%)",
+                format!("{name}, {title}"),
+                &format!("{metric}{unit}"),
                 &[
-                    ("training", &accuracy(Split::Train)),
-                    ("validation", &accuracy(Split::Validation)),
-                    ("test", &accuracy(Split::Test)),
+                    ("training", &score(Split::Train)),
+                    ("validation", &score(Split::Validation)),
+                    ("test", &score(Split::Test)),
                 ],
             ),
         ];

@@ -5,6 +5,7 @@ use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::screen::bytes;
 use crate::session::{Outcome, Plan, Session};
+use crate::task::Goal;
 use crate::train::describe;
 use halfgnn::data::Dataset;
 use halfgnn::device;
@@ -34,6 +35,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             convolution: Gcn { norm: Norm::Right }.into(),
             ..ModelConfig::gcn(dataset.feature_len(), dataset.outputs)
         },
+        goal: Goal::default(),
         feature_divisors: None,
         train: TrainConfig {
             epochs: args.epochs,
@@ -69,7 +71,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         screen.line(&format_args!(
             "{:<18} {:>14.2}% {:>12.1} {:>14}  {}",
             plan.label,
-            outcome.test_accuracy_last().mean,
+            outcome.test_score_last().mean,
             outcome.ms_per_epoch().mean,
             bytes(outcome.memory.peak_total),
             what_happened(outcome),
@@ -101,7 +103,7 @@ fn what_happened(outcome: &Outcome) -> String {
 }
 
 fn explain(half: &Outcome, float: &Outcome, plain: &Outcome) -> String {
-    let accuracy = |outcome: &Outcome| outcome.test_accuracy_last().mean;
+    let accuracy = |outcome: &Outcome| outcome.test_score_last().mean;
     format!(
         "\nA hub sums up 24,000 neighbours. Added up in half and divided afterwards, such a sum leaves the range of half \
          (65,504), or stops growing long before, and the mean is wrong wherever the hub is heard: {:+.2} points \

@@ -7,15 +7,17 @@ use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, Preparation};
+use halfgnn::metrics::Metric;
 use halfgnn::ops::Scaling;
-use halfgnn::train::{EpochReport, RunSummary, Split, Status};
+use halfgnn::train::{EpochReport, RunSummary, Score, Split, Spread, Status};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One JSON line. Accuracies are in percent, times in milliseconds, memory in bytes; a number that is not finite is
+/// One JSON line. Accuracies, F1, areas and ranks are in percent, times in milliseconds, memory in bytes; a number that is not finite is
 /// `null`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -32,8 +34,12 @@ pub enum Event<'a> {
         edges: usize,
         /// Its features.
         features: usize,
-        /// Its classes.
+        /// Its classes, labels or values; of links the width of an embedding.
         classes: usize,
+        /// `classes`, `labels`, `values` or `links`.
+        task: &'static str,
+        /// What is made small.
+        loss: &'static str,
         /// Where it came from, and what was done to it.
         preparation: Vec<Prepared<'a>>,
         /// The model's name.
@@ -75,16 +81,23 @@ pub enum Event<'a> {
         seed: u64,
         /// Which epoch, from 1.
         epoch: u32,
-        /// Mean cross-entropy of the training vertices.
+        /// The loss of what is learnt from.
         loss: f32,
         /// Learning rate of the step.
         learning_rate: f32,
-        /// Accuracy of the training vertices.
-        train_accuracy: f64,
-        /// Accuracy of the validation vertices.
-        validation_accuracy: f64,
-        /// Accuracy of the test vertices.
-        test_accuracy: f64,
+        /// The metric that chooses the best epoch.
+        metric: Metric,
+        /// What it and the others say, by name.
+        scores: BTreeMap<String, Scores>,
+        /// Accuracy of the training vertices, where it is the metric.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        train_accuracy: Option<f64>,
+        /// Accuracy of the validation vertices, likewise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        validation_accuracy: Option<f64>,
+        /// Accuracy of the test vertices, likewise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        test_accuracy: Option<f64>,
         /// Time of the training step.
         ms: f64,
         /// The loss scale after the step.
@@ -102,12 +115,20 @@ pub enum Event<'a> {
         status: &'static str,
         /// Epochs that were trained.
         epochs: u32,
-        /// The epoch of the best validation accuracy.
+        /// The metric that chose the best epoch.
+        metric: Metric,
+        /// The epoch of the best validation.
         best_epoch: Option<u32>,
-        /// Test accuracy then.
-        test_accuracy: f64,
-        /// Test accuracy at the last epoch.
-        test_accuracy_last: f64,
+        /// What the metric says of what was tested then.
+        test_score: f64,
+        /// What it says at the last epoch.
+        test_score_last: f64,
+        /// Test accuracy at the best epoch, where it is the metric.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        test_accuracy: Option<f64>,
+        /// Test accuracy at the last epoch, likewise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        test_accuracy_last: Option<f64>,
         /// Time of a training step.
         ms_per_epoch: f64,
     },
@@ -125,14 +146,22 @@ pub enum Event<'a> {
         status: &'static str,
         /// Runs that were begun.
         runs: usize,
-        /// Test accuracy at the best validation epoch, mean over the runs.
-        test_accuracy: f64,
+        /// The metric that chose the best epochs.
+        metric: Metric,
+        /// What the metrics say of what was tested, at the best validation epoch, by name.
+        test_scores: BTreeMap<String, MeanAndStd>,
+        /// Test accuracy at the best validation epoch, mean over the runs, where it is the metric.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        test_accuracy: Option<f64>,
         /// Its standard deviation.
-        test_accuracy_std: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        test_accuracy_std: Option<f64>,
         /// Test accuracy at the last epoch, mean over the runs.
-        test_accuracy_last: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        test_accuracy_last: Option<f64>,
         /// Its standard deviation.
-        test_accuracy_last_std: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        test_accuracy_last_std: Option<f64>,
         /// Time of a training step, mean over the runs.
         ms_per_epoch: f64,
         /// Its standard deviation.
@@ -144,6 +173,45 @@ pub enum Event<'a> {
         /// Steps skipped for an overflow.
         skipped_steps: u32,
     },
+}
+
+/// What a metric says of each split; `null` where it is not defined.
+#[derive(Serialize)]
+pub struct Scores {
+    train: f64,
+    validation: f64,
+    test: f64,
+}
+
+impl From<Score> for Scores {
+    fn from(score: Score) -> Self {
+        Self {
+            train: score.of(Split::Train),
+            validation: score.of(Split::Validation),
+            test: score.of(Split::Test),
+        }
+    }
+}
+
+/// A mean and the standard deviation over runs.
+#[derive(Serialize)]
+pub struct MeanAndStd {
+    mean: f64,
+    std: f64,
+}
+
+impl From<Spread> for MeanAndStd {
+    fn from(spread: Spread) -> Self {
+        Self {
+            mean: spread.mean,
+            std: spread.deviation,
+        }
+    }
+}
+
+/// A number where the metric is the accuracy, which has names of its own.
+fn of_accuracy(metric: Metric, value: f64) -> Option<f64> {
+    (metric == Metric::Accuracy).then_some(value)
 }
 
 /// One thing that was done to a dataset, or decided about it.
@@ -208,7 +276,9 @@ impl<'a> Event<'a> {
             vertices: dataset.graph.vertices(),
             edges: dataset.graph.edges(),
             features: dataset.feature_len(),
-            classes: dataset.outputs,
+            classes: plan.model.classes,
+            task: plan.goal.unit(dataset),
+            loss: plan.goal.loss(),
             preparation: dataset.preparations.iter().map(Prepared::from).collect(),
             model: plan.label,
             precision: plan.precision.to_string(),
@@ -234,10 +304,11 @@ impl<'a> Event<'a> {
     /// What came of `plan`.
     pub fn summary(plan: &'a Plan, outcome: &'a Outcome) -> Self {
         let (best, last, ms) = (
-            outcome.test_accuracy(),
-            outcome.test_accuracy_last(),
+            outcome.test_score(),
+            outcome.test_score_last(),
             outcome.ms_per_epoch(),
         );
+        let metric = outcome.metric();
         Event::Summary {
             model: plan.label,
             device: &outcome.device,
@@ -249,10 +320,15 @@ impl<'a> Event<'a> {
             },
             status: status(outcome.status()),
             runs: outcome.runs.len(),
-            test_accuracy: best.mean,
-            test_accuracy_std: best.deviation,
-            test_accuracy_last: last.mean,
-            test_accuracy_last_std: last.deviation,
+            metric,
+            test_scores: std::iter::once((metric, best))
+                .chain(outcome.others())
+                .map(|(metric, spread)| (metric.to_string(), spread.into()))
+                .collect(),
+            test_accuracy: of_accuracy(metric, best.mean),
+            test_accuracy_std: of_accuracy(metric, best.deviation),
+            test_accuracy_last: of_accuracy(metric, last.mean),
+            test_accuracy_last_std: of_accuracy(metric, last.deviation),
             ms_per_epoch: ms.mean,
             ms_per_epoch_std: ms.deviation,
             peak_bytes: outcome.memory.peak_total,
@@ -332,14 +408,23 @@ impl Observer for Recorder {
     }
 
     fn epoch(&mut self, plan: &Plan, seed: u64, report: &EpochReport) -> ControlFlow<()> {
-        let accuracy = |split| report.accuracy.of(split);
-        let message = format!(
-            "loss {:.4} train {:.2}% validation {:.2}% test {:.2}%",
-            report.loss,
-            accuracy(Split::Train),
-            accuracy(Split::Validation),
-            accuracy(Split::Test)
-        );
+        let metric = report.score.metric;
+        let score = |split| report.score.of(split);
+        let shown = |split| metric.shown(score(split));
+        let mut message = format!("loss {:.4} ", report.loss);
+        if metric != Metric::Accuracy {
+            message.push_str(&format!("{metric} "));
+        }
+        message.push_str(&format!(
+            "train {} validation {} test {}",
+            shown(Split::Train),
+            shown(Split::Validation),
+            shown(Split::Test)
+        ));
+        for other in report.others.iter() {
+            let test = other.metric.shown(other.of(Split::Test));
+            message.push_str(&format!("; {} test {test}", other.metric));
+        }
         self.screen.epoch(&self.label, report.epoch, &message);
         if let Some(curves) = &mut self.curves {
             curves.add(report);
@@ -350,9 +435,14 @@ impl Observer for Recorder {
             epoch: report.epoch,
             loss: report.loss,
             learning_rate: report.learning_rate,
-            train_accuracy: accuracy(Split::Train),
-            validation_accuracy: accuracy(Split::Validation),
-            test_accuracy: accuracy(Split::Test),
+            metric,
+            scores: std::iter::once(report.score)
+                .chain(report.others.iter())
+                .map(|score| (score.metric.to_string(), score.into()))
+                .collect(),
+            train_accuracy: of_accuracy(metric, score(Split::Train)),
+            validation_accuracy: of_accuracy(metric, score(Split::Validation)),
+            test_accuracy: of_accuracy(metric, score(Split::Test)),
             ms: report.ms,
             loss_scale: report.optimizer.loss_scale,
             skipped_steps: report.optimizer.skipped,
@@ -366,14 +456,18 @@ impl Observer for Recorder {
 
     fn run_ends(&mut self, plan: &Plan, seed: u64, run: &RunSummary) {
         self.screen.end();
+        let metric = run.last.map_or(Metric::default(), |last| last.score.metric);
         self.record(&Event::Run {
             model: plan.label,
             seed,
             status: status(run.status),
             epochs: run.last.map_or(0, |last| last.epoch),
+            metric,
             best_epoch: run.best.map(|best| best.epoch),
-            test_accuracy: run.test_accuracy(),
-            test_accuracy_last: run.test_accuracy_last(),
+            test_score: run.test_score(),
+            test_score_last: run.test_score_last(),
+            test_accuracy: of_accuracy(metric, run.test_score()),
+            test_accuracy_last: of_accuracy(metric, run.test_score_last()),
             ms_per_epoch: run.ms_per_epoch,
         });
     }

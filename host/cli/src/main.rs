@@ -14,6 +14,7 @@ mod predict;
 mod profile;
 mod session;
 mod shell;
+mod task;
 mod train;
 
 use args::{Cli, Command};

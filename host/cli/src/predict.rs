@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
 use crate::screen::{Page, count};
+use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
 use halfgnn::backend::Backend;
@@ -17,7 +18,7 @@ use halfgnn::file;
 use halfgnn::graph::GraphCounts;
 use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network, Propagation};
 use halfgnn::tensor::Element;
-use halfgnn::train::{Checkpoint, Footprint, load_weights};
+use halfgnn::train::{Checkpoint, Footprint, Loss, load_weights};
 use halfgnn::with_element;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -83,6 +84,14 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let mut page = Page::new(json.is_stdout());
     let checkpoint = Checkpoint::open(&args.model)?;
     let format = OutputFormat::of(&args.out)?;
+    let of_classes = matches!(checkpoint.loss, Loss::CrossEntropy { .. });
+    if !of_classes && !args.logits && args.layer.is_none() {
+        return Err(Failure::Input(format!(
+            "{}: its model was trained by its {}, and gives no class of each vertex; add --logits for the numbers that it gives, or --layer for embeddings",
+            args.model.display(),
+            checkpoint.loss.name()
+        )));
+    }
     // Before anything is computed: that it can be written.
     let refuse = |error| Failure::Input(cannot_write(&args.out, &error));
     drop(file::WholeFile::create(&args.out).map_err(refuse)?);
@@ -95,6 +104,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
+    take_targets_of(&checkpoint.loss, &mut dataset)?;
     takes_edge_weights(&checkpoint.model, &dataset)?;
     if dataset.edge_weights.is_some() && !checkpoint.task.edge_weights {
         return Err(Failure::Input(format!(
@@ -184,7 +194,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         count(classes.len()),
         args.out.display()
     ));
-    let accuracy = labels.map(|labels| {
+    let accuracy = labels.filter(|_| of_classes).map(|labels| {
         let right = |&&vertex: &&u32| classes[vertex as usize] == labels[vertex as usize];
         let right = dataset.test.iter().filter(right).count();
         100.0 * right as f64 / dataset.test.len() as f64

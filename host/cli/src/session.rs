@@ -2,14 +2,17 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
-use halfgnn::backend::{Backend, MemoryReport};
+use crate::task::Goal;
+use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::GraphCounts;
+use halfgnn::metrics::Metric;
 use halfgnn::nn::{ModelConfig, Network, Propagation, kept_as};
-use halfgnn::tensor::{Element, Precision};
+use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
-    Checkpoint, EpochReport, Footprint, Objective, RunSummary, Spread, Status, TrainConfig, Trainer,
+    self, Checkpoint, EpochReport, Footprint, Loss, Objective, RunSummary, Split, Spread, Status,
+    TrainConfig, Trainer,
 };
 use halfgnn::with_element;
 
@@ -25,6 +28,8 @@ pub struct Plan {
     pub precision: Precision,
     /// The model.
     pub model: ModelConfig,
+    /// What it is to tell.
+    pub goal: Goal,
     /// What the columns of the dataset's features were divided by, where they were.
     pub feature_divisors: Option<Vec<f32>>,
     /// How it is trained; the seed is that of the first run.
@@ -69,14 +74,39 @@ impl Plan {
 }
 
 impl Outcome {
-    /// Test accuracy at the best validation epoch.
-    pub fn test_accuracy(&self) -> Spread {
-        Spread::of(self.runs.iter().map(|(_, run)| run.test_accuracy()))
+    /// The metric that chose the epochs.
+    pub fn metric(&self) -> Metric {
+        let last = self.runs.iter().find_map(|(_, run)| run.last);
+        last.map_or(Metric::default(), |last| last.score.metric)
     }
 
-    /// Test accuracy at the last epoch.
-    pub fn test_accuracy_last(&self) -> Spread {
-        Spread::of(self.runs.iter().map(|(_, run)| run.test_accuracy_last()))
+    /// The other metrics, and what they say of the test vertices at the best validation epoch.
+    pub fn others(&self) -> Vec<(Metric, Spread)> {
+        let last = self.runs.iter().find_map(|(_, run)| run.last);
+        let metrics = last
+            .iter()
+            .flat_map(|last| last.others.iter())
+            .map(|score| score.metric);
+        let spread = |metric| {
+            let of_run =
+                |best: EpochReport| best.others.iter().find(|score| score.metric == metric);
+            let best = self
+                .runs
+                .iter()
+                .filter_map(|(_, run)| run.best.and_then(of_run));
+            (metric, Spread::of(best.map(|score| score.of(Split::Test))))
+        };
+        metrics.map(spread).collect()
+    }
+
+    /// What the metric says of the test vertices at the best validation epoch.
+    pub fn test_score(&self) -> Spread {
+        Spread::of(self.runs.iter().map(|(_, run)| run.test_score()))
+    }
+
+    /// What it says of them at the last epoch.
+    pub fn test_score_last(&self) -> Spread {
+        Spread::of(self.runs.iter().map(|(_, run)| run.test_score_last()))
     }
 
     /// Milliseconds of a training step.
@@ -164,13 +194,11 @@ fn carry_out<B: Backend, E: Element>(
     )?;
 
     backend.reset_peak();
-    let objective = Objective::new(
+    let (training, objective) = objectives::<B, E>(
         backend,
+        dataset,
+        plan,
         Propagation::of_graph::<E>(backend, &graph, weights.as_deref(), norm)?,
-        dataset.upload_features(backend)?,
-        dataset.class_labels()?,
-        dataset.outputs,
-        [&dataset.train, &dataset.val, &dataset.test],
     )?;
     let device_name = backend.name();
     let mut runs = Vec::new();
@@ -178,7 +206,7 @@ fn carry_out<B: Backend, E: Element>(
         observer.run_starts(plan, &device_name, seed);
         let train = TrainConfig { seed, ..plan.train };
         let model = Network::<B, E>::new(backend, config, seed)?;
-        let mut trainer = Trainer::new(backend, &objective, model, train)?;
+        let mut trainer = Trainer::inductive(backend, &training, &objective, model, train)?;
         if let Some(checkpoint) = &plan.resume {
             trainer.restore(&checkpoint.snapshot)?;
         }
@@ -187,6 +215,7 @@ fn carry_out<B: Backend, E: Element>(
                 dataset,
                 model: config,
                 feature_divisors: plan.feature_divisors.as_deref(),
+                goal: &plan.goal,
                 precision: plan.precision,
                 train: &train,
             };
@@ -222,4 +251,65 @@ fn carry_out<B: Backend, E: Element>(
         memory: backend.memory(),
         runs,
     })
+}
+
+/// What is learnt from, and what is evaluated on `graph`, the dataset's as the model wants it.
+fn objectives<B: Backend, E: Element>(
+    backend: &B,
+    dataset: &Dataset,
+    plan: &Plan,
+    graph: Propagation<B>,
+) -> Result<(Objective<B, E>, Objective<B, E>), Failure> {
+    let features = dataset.upload_features(backend)?;
+    let (loss, inductive) = match &plan.goal {
+        Goal::Links { split, width } => {
+            let objective = Objective::of_links(backend, graph, features, *width, split)?;
+            return Ok((objective.clone(), objective));
+        }
+        Goal::Vertices { loss, inductive } => (loss, *inductive),
+    };
+    let goal = train::Goal {
+        targets: &dataset.targets,
+        outputs: dataset.outputs,
+        loss,
+        splits: [&dataset.train, &dataset.val, &dataset.test],
+    };
+    let objective = Objective::of(backend, vec![graph], features, &goal)?;
+    let training = match inductive {
+        true => of_training_vertices(backend, dataset, plan, loss)?,
+        false => objective.clone(),
+    };
+    Ok((training, objective))
+}
+
+/// The task of the training vertices and the edges between them.
+fn of_training_vertices<B: Backend, E: Element>(
+    backend: &B,
+    dataset: &Dataset,
+    plan: &Plan,
+    loss: &Loss,
+) -> Result<Objective<B, E>, Failure> {
+    let (graph, edges) = (dataset.graph.induced(&dataset.train))
+        .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
+    let weights = dataset
+        .edge_weights
+        .as_ref()
+        .map(|weights| -> Vec<f32> { edges.iter().map(|&edge| weights[edge as usize]).collect() });
+    let (graph, weights) = plan.model.prepare_weighted(&graph, weights.as_deref())?;
+    let shape = (dataset.train.len(), dataset.feature_len());
+    let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |vertex, row| {
+        dataset
+            .features
+            .write_row(dataset.train[vertex] as usize, row);
+    })?;
+    let all: Vec<u32> = (0..dataset.train.len() as u32).collect();
+    let norm = plan.model.norm();
+    let graph = Propagation::of_graph::<E>(backend, &graph, weights.as_deref(), norm)?;
+    let goal = train::Goal {
+        targets: &dataset.targets.selected(&dataset.train),
+        outputs: dataset.outputs,
+        loss,
+        splits: [&all, &[], &[]],
+    };
+    Ok(Objective::of(backend, vec![graph], features, &goal)?)
 }

@@ -1,17 +1,19 @@
 //! `halfgnn train`.
 
 use crate::args::TrainArgs;
-use crate::checkpoint::Saving;
+use crate::checkpoint::{LINKS_ARE_NOT_KEPT, Saving};
 use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::model::ModelName;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
+use crate::task::{Goal, TaskName};
 use halfgnn::backend::MemoryKind;
 use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, UNLABELLED};
 use halfgnn::device;
 use halfgnn::message::escaped;
+use halfgnn::metrics::Metric;
 use halfgnn::nn::ModelConfig;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Spread, Status, TrainConfig};
@@ -29,7 +31,11 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             args.device,
             args.precision.into(),
             |demand| {
-                let model = args.model.config(demand.features, demand.classes)?;
+                let classes = args
+                    .task
+                    .embedding
+                    .map_or(demand.classes, |width| width as usize);
+                let model = args.model.config(demand.features, classes)?;
                 let defaults = TrainConfig::new(args.precision.into());
                 let train = args.optimize.config(defaults, model.weight_decay())?;
                 Ok((model, train))
@@ -37,10 +43,10 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         )?;
     }
     let mut dataset = args.open.dataset(&args.dataset)?;
-    dataset.class_labels()?;
-    if dataset.outputs == 0 {
+    if dataset.outputs == 0 && args.task.task != TaskName::Link {
         return Err(Failure::Input(format!(
-            "{}: it has no labels, so that there is nothing to train on; give some vertices labels, or predict with a model of another graph",
+            "{}: it has no labels, so that there is nothing to train on; give some vertices labels, train on its links (--task link), or \
+             predict with a model of another graph",
             dataset.name
         )));
     }
@@ -53,7 +59,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         dataset.preparations.push(order.preparation());
         reordering = Some(reordered.line);
     }
-    let (plan, changes) = plan(args, &dataset, saving)?;
+    let (plan, changes) = plan(args, &mut dataset, saving)?;
     takes_edge_weights(&plan.model, &dataset)?;
     if let Some(divisors) = &plan.feature_divisors {
         let by = match plan.resume {
@@ -92,11 +98,13 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         plan.precision,
         "--scale-features, which divides each column by its largest magnitude",
     );
-    warn_of_classes(&dataset);
+    if dataset.targets.classes().is_some() {
+        warn_of_classes(&dataset);
+    }
     for (what, vertices) in [("validate", &dataset.val), ("test", &dataset.test)] {
-        if vertices.is_empty() {
+        if vertices.is_empty() && matches!(plan.goal, Goal::Vertices { .. }) {
             tracing::warn!(
-                "no vertices are left to {what}, so that accuracy is told as 0; split otherwise, such as by --split fractions:0.6,0.2"
+                "no vertices are left to {what}, so that accuracy is told as 0, and other metrics are not told; split otherwise, such as by --split fractions:0.6,0.2"
             );
         }
     }
@@ -112,12 +120,15 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         recorder.record(&Event::summary(&plan, outcome));
     }
     if let Some(curves) = recorder.take_curves() {
-        curves.finish(&format!(
-            "{} in {} on {}",
-            plan.label.to_uppercase(),
-            plan.precision,
-            dataset.name
-        ))?;
+        curves.finish(
+            &format!(
+                "{} in {} on {}",
+                plan.label.to_uppercase(),
+                plan.precision,
+                dataset.name
+            ),
+            plan.goal.loss(),
+        )?;
     }
     recorder.finish()?;
     match outcomes.last().map(Outcome::status) {
@@ -131,10 +142,26 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
 /// What was asked for, or what the run that goes on was, and in which words it is another from here on.
 fn plan(
     args: &TrainArgs,
-    dataset: &Dataset,
+    dataset: &mut Dataset,
     saving: Option<Saving>,
 ) -> Result<(Plan, Vec<String>), Failure> {
+    if args.task.task == TaskName::Link && (saving.is_some() || args.checkpoint.resume.is_some()) {
+        return Err(Failure::Input(LINKS_ARE_NOT_KEPT.into()));
+    }
+    if args.checkpoint.resume.is_some() && args.task.is_given() {
+        return Err(Failure::Input(
+            "--resume goes on with the task and the metrics of the run; leave the options of the task out".into(),
+        ));
+    }
     let resume = args.checkpoint.open(dataset)?;
+    let goal = match &resume {
+        Some(checkpoint) => Goal::Vertices {
+            loss: checkpoint.loss.clone(),
+            inductive: checkpoint.inductive,
+        },
+        None => args.task.goal(dataset, args.seed)?,
+    };
+    let dataset = &*dataset;
     let (precision, model, mut train, feature_divisors) = match &resume {
         Some(checkpoint) => (
             checkpoint.precision,
@@ -145,10 +172,14 @@ fn plan(
         None => {
             let precision = args.precision.into();
             let defaults = TrainConfig::new(precision);
-            let model = args.model.config(dataset.feature_len(), dataset.outputs)?;
+            let model = args
+                .model
+                .config(dataset.feature_len(), goal.outputs(dataset))?;
             let train = TrainConfig {
                 seed: args.seed,
-                ..args.optimize.config(defaults, model.weight_decay())?
+                ..args
+                    .optimize
+                    .config(args.task.measure(defaults)?, model.weight_decay())?
             };
             let divisors =
                 match args.scale_features {
@@ -177,6 +208,7 @@ fn plan(
         label: ModelName::label(&model.convolution),
         precision,
         model,
+        goal,
         feature_divisors,
         train,
         seeds: args.seeds,
@@ -321,16 +353,29 @@ fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
         0 | 1 => format!("{:.digits$}", value.mean),
         _ => format!("{:.digits$} ± {:.digits$}", value.mean, value.deviation),
     };
+    let metric = outcome.metric();
+    let unit_of = |metric: Metric| match metric.is_percent() {
+        true => (" (%)", 2),
+        false => ("", 4),
+    };
+    let (unit, digits) = unit_of(metric);
     let mut row =
-        |name: &str, value: String| screen.line(&format_args!("  {name:<40} {value:>18}"));
+        |name: &str, value: String| screen.line(&format_args!("  {name:<50} {value:>18}"));
     row(
-        "test accuracy, best validation epoch (%)",
-        spread(outcome.test_accuracy(), 2),
+        &format!("test {metric}, best validation epoch{unit}"),
+        spread(outcome.test_score(), digits),
     );
     row(
-        "test accuracy, last epoch (%)",
-        spread(outcome.test_accuracy_last(), 2),
+        &format!("test {metric}, last epoch{unit}"),
+        spread(outcome.test_score_last(), digits),
     );
+    for (other, value) in outcome.others() {
+        let (unit, digits) = unit_of(other);
+        row(
+            &format!("test {other}, best validation epoch{unit}"),
+            spread(value, digits),
+        );
+    }
     row(
         "training step (ms an epoch)",
         spread(outcome.ms_per_epoch(), 2),

@@ -278,6 +278,30 @@ impl Targets {
         }
     }
 
+    /// Those of some vertices, in this order.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn selected(&self, vertices: &[u32]) -> Self {
+        let of = vertices.iter().map(|&vertex| vertex as usize);
+        match self {
+            Self::Classes(classes) => Self::Classes(of.map(|vertex| classes[vertex]).collect()),
+            Self::Labels(labels) => {
+                let width = LabelSets::words_of(labels.columns);
+                let row = |vertex: usize| &labels.words[vertex * width..][..width];
+                Self::Labels(LabelSets {
+                    columns: labels.columns,
+                    words: of.clone().flat_map(row).copied().collect(),
+                    known: of.map(|vertex| labels.known[vertex]).collect(),
+                })
+            }
+            Self::Values(values) => Self::Values(Values {
+                columns: values.columns,
+                values: of.flat_map(|vertex| values.row(vertex)).copied().collect(),
+            }),
+        }
+    }
+
     /// The rows in another order.
     ///
     /// # Panics

@@ -57,6 +57,42 @@ impl Graph {
         Ok(Self::with_symmetry(both, Symmetry::Known(true)))
     }
 
+    /// The graph of some vertices and the edges between them, vertex `i` being `vertices[i]`, and for each of its edges the place of
+    /// the edge that it was.
+    ///
+    /// # Errors
+    /// [`GraphError::VertexOutOfRange`], and [`GraphError::Parameter`] where a vertex is listed twice.
+    pub fn induced(&self, vertices: &[u32]) -> Result<(Self, Vec<u32>), GraphError> {
+        check_ids("vertices", vertices, self.vertices() as u64)?;
+        const NONE: u32 = u32::MAX;
+        let mut names = vec![NONE; self.vertices()];
+        for (&vertex, name) in vertices.iter().zip(0..) {
+            let place = &mut names[vertex as usize];
+            if *place != NONE {
+                return Err(GraphError::Parameter {
+                    parameter: "vertices",
+                    value: vertex.to_string(),
+                    valid: "each is listed once",
+                });
+            }
+            *place = name;
+        }
+        let (mut offsets, mut edges) = (vec![0], Vec::new());
+        for &vertex in vertices {
+            let mut row: Vec<(u32, u32)> = self
+                .csr()
+                .row_range(vertex as usize)
+                .map(|edge| (names[self.cols()[edge] as usize], edge as u32))
+                .filter(|&(name, _)| name != NONE)
+                .collect();
+            row.sort_unstable();
+            edges.extend(row);
+            offsets.push(edges.len() as u64);
+        }
+        let (columns, edges) = edges.into_iter().unzip();
+        Ok((Self::from_offsets(offsets, columns)?, edges))
+    }
+
     /// With vertex `v` renamed to `permutation[v]`.
     ///
     /// # Errors
@@ -170,6 +206,35 @@ mod tests {
             .copied()
             .zip(graph.cols().iter().copied())
             .collect()
+    }
+
+    #[test]
+    fn an_induced_graph_has_the_edges_between_its_vertices() {
+        let graph = graph(&[
+            (0, 1),
+            (1, 0),
+            (1, 4),
+            (4, 1),
+            (4, 4),
+            (4, 1),
+            (7, 1),
+            (2, 7),
+        ]);
+        let (induced, edges) = graph.induced(&[4, 7, 1]).unwrap();
+        assert_eq!(induced.vertices(), 3);
+        assert_eq!(pairs(&induced), [(0, 0), (0, 2), (0, 2), (1, 2), (2, 0)]);
+        let before: Vec<_> = edges
+            .iter()
+            .map(|&edge| pairs(&graph)[edge as usize])
+            .collect();
+        assert_eq!(before, [(4, 4), (4, 1), (4, 1), (7, 1), (1, 4)]);
+        assert_eq!(graph.induced(&[]).unwrap().0.vertices(), 0);
+        let broken = |vertices: &[u32]| graph.induced(vertices).unwrap_err().to_string();
+        assert!(broken(&[10]).contains("vertices[0] is 10"));
+        assert_eq!(
+            broken(&[3, 1, 3]),
+            "vertices = 3 is out of range: each is listed once"
+        );
     }
 
     #[test]

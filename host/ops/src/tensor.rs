@@ -386,6 +386,37 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         Ok(matrix)
     }
 
+    /// The elements of an array as rows of `columns` whole 16-byte vectors, without a copy.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where they are not as many as `rows · columns`, [`Error::Unsupported`] where rows of so many columns have
+    /// padding.
+    pub fn from_array(array: Array<B, E>, rows: usize, columns: usize) -> Result<Self, Error> {
+        const NAME: &str = "Matrix::from_array";
+        if padded::<E>(columns) != columns {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: format!(
+                    "rows of {columns} columns have padding; take a multiple of {}",
+                    E::LANES
+                ),
+            });
+        }
+        let elements = Self::elements(rows, columns)?;
+        Error::expect(NAME, "elements of the array", elements, array.len)?;
+        Ok(Self::of(array.buffer, rows, columns))
+    }
+
+    /// All elements one after the other, padding included, without a copy.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where rows do not [follow](Matrix::is_contiguous) one another.
+    pub fn into_array(self) -> Result<Array<B, E>, Error> {
+        self.expect_contiguous("Matrix::into_array")?;
+        let len = self.rows * self.stride;
+        Ok(Array::of(self.buffer, len))
+    }
+
     /// Makes all elements zero.
     ///
     /// # Errors

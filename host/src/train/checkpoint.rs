@@ -7,7 +7,7 @@
 //! place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same state gives the
 //! same bytes.
 
-use super::{Progress, Snapshot, Tensor, Tensors, TrainConfig};
+use super::{Loss, Progress, Snapshot, Tensor, Tensors, TrainConfig};
 use crate::data::{Dataset, Targets};
 use crate::file;
 use crate::message::{escaped, shortened};
@@ -28,6 +28,10 @@ const FORMAT: u32 = 1;
 const ENTRY: &str = "halfgnn";
 /// The last field of that entry's JSON: the checksum of the text without it.
 const SEAL: &str = r#","header_checksum":""#;
+/// The loss of files that name none.
+const PLAIN: Loss = Loss::CrossEntropy {
+    class_weights: None,
+};
 /// No header is longer: the limit of the format.
 const LONGEST_HEADER: u64 = 100_000_000;
 
@@ -44,6 +48,10 @@ pub struct Checkpoint {
     pub train: TrainConfig,
     /// What each column of the features is divided by, where they are.
     pub feature_divisors: Option<Vec<f32>>,
+    /// What is made small; cross-entropy without weights in files of before there were others.
+    pub loss: Loss,
+    /// Whether training sees the subgraph of the training vertices alone.
+    pub inductive: bool,
     /// How far it has come.
     pub snapshot: Snapshot,
 }
@@ -163,6 +171,10 @@ struct Header {
     progress: Progress,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     feature_divisors: Option<Vec<f32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    loss: Option<Loss>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    inductive: bool,
     /// By name; files of version 0.1.0's first days have none.
     #[serde(default)]
     checksums: BTreeMap<String, String>,
@@ -344,6 +356,8 @@ impl Checkpoint {
             optimizer: self.snapshot.optimizer,
             progress: self.snapshot.progress,
             feature_divisors: self.feature_divisors.clone(),
+            loss: (self.loss != PLAIN).then(|| self.loss.clone()),
+            inductive: self.inductive,
             checksums: (self.snapshot.tensors.iter())
                 .map(|(name, tensor)| (name.clone(), checksum(tensor)))
                 .collect(),
@@ -429,6 +443,8 @@ impl Checkpoint {
             precision: header.precision,
             train: header.train,
             feature_divisors: header.feature_divisors,
+            loss: header.loss.unwrap_or(PLAIN),
+            inductive: header.inductive,
             snapshot: Snapshot {
                 progress: header.progress,
                 optimizer: header.optimizer,
@@ -499,7 +515,7 @@ mod tests {
     use super::*;
     use crate::nn::{Gat, OtherLayers};
     use crate::ops::{Optimizer, SgdHyper};
-    use crate::train::{Accuracy, Clipping, Decay, EpochReport, Plateau, Schedule};
+    use crate::train::{Clipping, Decay, EpochReport, Few, Plateau, Schedule, Score};
 
     fn checkpoint() -> Checkpoint {
         let report = |epoch, loss| EpochReport {
@@ -507,7 +523,8 @@ mod tests {
             loss,
             learning_rate: 0.01,
             // Numbers that no short decimal names.
-            accuracy: Accuracy::new([1, 1, 2], [3, 7, 11]),
+            score: Score::accuracy([1, 1, 2], [3, 7, 11]),
+            others: Few::default(),
             ms: 0.1 + 0.2,
             optimizer: OptimizerSnapshot {
                 loss_scale: 1024.0,
@@ -550,6 +567,10 @@ mod tests {
                 ..TrainConfig::new(Precision::Half)
             },
             feature_divisors: Some(vec![0.1, 1e6]),
+            loss: Loss::CrossEntropy {
+                class_weights: Some(vec![0.5; 4]),
+            },
+            inductive: true,
             snapshot: Snapshot {
                 progress: Progress {
                     epoch: 4,

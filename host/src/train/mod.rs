@@ -1,6 +1,6 @@
 //! Training: full-graph steps in mixed precision, evaluation, and what came of it.
 //!
-//! A step is a forward pass, the cross-entropy of the training vertices and its gradient, a backward pass, a check for
+//! A step is a forward pass, the [loss](Loss) of the training vertices and its gradient, a backward pass, a check for
 //! overflow and a step of the optimiser on the float master weights. All of it stays on the device: an overflow skips the update and halves
 //! the loss scale there ([`OptimizerState`](crate::ops::OptimizerState)), and the loss is read only when it is asked
 //! for.
@@ -9,7 +9,10 @@ mod any_f32;
 #[cfg(feature = "checkpoints")]
 pub mod checkpoint;
 mod clipping;
+mod evaluation;
 mod footprint;
+mod links;
+mod loss;
 mod objective;
 mod precision;
 mod progress;
@@ -25,10 +28,12 @@ mod trainer;
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use clipping::Clipping;
 pub use footprint::{Footprint, host_memory};
-pub use objective::{Objective, Split};
+pub use links::LinkSplit;
+pub use loss::Loss;
+pub use objective::{Goal, Objective, Split};
 pub use precision::MixedPrecision;
 pub use progress::Progress;
 pub use schedule::{Decay, Plateau, Schedule};
 pub use snapshot::{Snapshot, Tensor, Tensors, load_weights};
-pub use summary::{Accuracy, EpochReport, RunSummary, Spread, Status};
+pub use summary::{EpochReport, Few, MOST_OTHERS, RunSummary, Score, Spread, Status};
 pub use trainer::{CustomLoss, TrainConfig, Trainer};

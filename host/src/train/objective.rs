@@ -1,10 +1,13 @@
-//! What is trained on: features, labels and splits on a backend.
+//! What is trained on: features, targets and splits on a backend.
 
+use super::Loss;
+use super::links::{LinkSplit, Links};
 use crate::backend::{Backend, MemoryKind};
+use crate::data::Targets;
 use crate::error::Error;
 use crate::graph::GraphCounts;
 use crate::nn::{Inputs, Norm, Propagation};
-use crate::ops::NO_TARGET;
+use crate::ops::{self, ElementLoss, NO_TARGET, OptimizerState};
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
 use std::sync::Arc;
@@ -37,8 +40,21 @@ impl fmt::Display for Split {
     }
 }
 
-/// A node classification task on a backend: a handle, whose clones are the same task, so that many models may train on
-/// one.
+/// What a model is to tell, and how it is told how far off it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal<'a> {
+    /// What it is to tell of each destination of the last graph.
+    pub targets: &'a Targets,
+    /// Numbers that takes of it: [`Targets::outputs`], or more.
+    pub outputs: usize,
+    /// What is made small.
+    pub loss: &'a Loss,
+    /// The destinations of each split, in the order of [`Split::ALL`].
+    pub splits: [&'a [u32]; 3],
+}
+
+/// A task on a backend, what a model is to tell of vertices: a handle, whose clones are the same task, so that many models may
+/// train on one.
 #[derive(Clone, Debug)]
 pub struct Objective<B: Backend, E: Element>(pub(super) Arc<Task<B, E>>);
 
@@ -48,12 +64,55 @@ pub(super) struct Task<B: Backend, E: Element> {
     /// As of [`Inputs::graphs`].
     pub(super) graphs: Vec<Propagation<B>>,
     pub(super) features: Matrix<B, E>,
-    pub(super) labels: Array<B, u32>,
+    pub(super) answers: Answers<B>,
+    /// The split of each vertex, or [`NO_TARGET`].
     pub(super) splits: Array<B, u32>,
-    /// The labels of training vertices, [`NO_TARGET`] elsewhere.
-    pub(super) targets: Array<B, u32>,
-    pub(super) sizes: [usize; 3],
-    classes: usize,
+    /// The training vertices' split, [`NO_TARGET`] elsewhere; of classes their label.
+    selected: Array<B, u32>,
+    /// The vertices of each split, on the host.
+    pub(super) lists: [Vec<u32>; 3],
+    /// What is true, on the host, for metrics that are computed there.
+    pub(super) targets: Targets,
+    vertices: usize,
+    outputs: usize,
+}
+
+/// What is true on a backend, and what is made small.
+#[derive(Debug)]
+pub(super) enum Answers<B: Backend> {
+    /// A class of each vertex.
+    Classes {
+        labels: Array<B, u32>,
+        /// Weights of the classes, and their sum over the training vertices.
+        weights: Option<(Array<B, f32>, f32)>,
+    },
+    /// Numbers of each vertex.
+    Elements {
+        targets: Matrix<B, f32>,
+        kind: ElementKind<B>,
+    },
+    /// Which pairs are edges.
+    Links(Links<B>),
+}
+
+/// An [`ElementLoss`] that has its weights.
+#[derive(Debug)]
+pub(super) enum ElementKind<B: Backend> {
+    Binary(Option<Array<B, f32>>),
+    Squared,
+    Absolute,
+}
+
+impl<B: Backend> ElementKind<B> {
+    fn loss(&self) -> ElementLoss<'_, B> {
+        match self {
+            Self::Binary(weights) => ElementLoss::BinaryCrossEntropy {
+                positive_weights: weights.as_ref(),
+            },
+            Self::Squared => ElementLoss::SquaredError,
+            Self::Absolute => ElementLoss::AbsoluteError,
+        }
+    }
 }
 
 impl<B: Backend, E: Element> Objective<B, E> {
@@ -90,32 +149,130 @@ impl<B: Backend, E: Element> Objective<B, E> {
         classes: usize,
         splits: [&[u32]; 3],
     ) -> Result<Self, Error> {
+        let targets = Targets::from(labels.to_vec());
+        let goal = Goal {
+            targets: &targets,
+            outputs: classes,
+            loss: &Loss::of(&targets),
+            splits,
+        };
+        Self::of(backend, graphs, features, &goal)
+    }
+
+    /// The task of telling `goal` of the destinations of the last of `graphs`: classes, labels or values. Graphs and features are
+    /// as [`Objective::on_blocks`] has them.
+    ///
+    /// # Errors
+    /// Those of [`Objective::new`], and [`Error::Unsupported`] where the loss is none of such targets, or a vertex of a split has
+    /// targets that are not known.
+    pub fn of(
+        backend: &B,
+        graphs: Vec<Propagation<B>>,
+        features: Matrix<B, E>,
+        goal: &Goal<'_>,
+    ) -> Result<Self, Error> {
+        let (targets, outputs, kind) = (goal.targets, goal.outputs, MemoryKind::Features);
         let sources = graphs.first().map_or(features.rows(), Propagation::sources);
         let vertices = graphs.last().map_or(sources, Propagation::destinations);
         Error::expect(NAME, "rows of the features", sources, features.rows())?;
-        Error::expect(NAME, "labels", vertices, labels.len())?;
-        let numbers = number_vertices(labels, classes, splits)?;
-        let targets: Vec<u32> = numbers
-            .iter()
-            .zip(labels)
-            .map(|(&split, &label)| {
-                if split == Split::Train as u32 {
-                    label
-                } else {
-                    NO_TARGET
-                }
+        Error::expect(NAME, "labels", vertices, targets.vertices())?;
+        goal.loss.check(targets, outputs)?;
+        let numbers = number_vertices(targets, outputs, goal.splits)?;
+        let train = Split::Train as u32;
+        let select = |(vertex, &split): (usize, &u32)| match targets {
+            _ if split != train => NO_TARGET,
+            Targets::Classes(labels) => labels[vertex],
+            _ => split,
+        };
+        let selected: Vec<u32> = numbers.iter().enumerate().map(select).collect();
+        let upload = |values: &[u32]| Array::from_slice(backend, values, kind);
+        let weights = |weights: &Option<Vec<f32>>| {
+            let weights = weights.as_ref();
+            weights
+                .map(|weights| Array::from_slice(backend, weights, kind))
+                .transpose()
+        };
+        let matrix = |value: &(dyn Fn(usize, usize) -> f32 + Sync)| {
+            Matrix::from_rows(backend, (vertices, outputs), kind, |vertex, row| {
+                row.iter_mut()
+                    .enumerate()
+                    .for_each(|(column, place)| *place = value(vertex, column));
             })
-            .collect();
-        let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Features);
+        };
+        let answers = match (targets, goal.loss) {
+            (Targets::Labels(labels), Loss::BinaryCrossEntropy { positive_weights }) => {
+                Answers::Elements {
+                    targets: matrix(&|vertex, column| f32::from(labels.has(vertex, column)))?,
+                    kind: ElementKind::Binary(weights(positive_weights)?),
+                }
+            }
+            (Targets::Values(values), loss) => Answers::Elements {
+                targets: matrix(&|vertex, column| values.row(vertex)[column])?,
+                kind: match loss {
+                    Loss::AbsoluteError => ElementKind::Absolute,
+                    _ => ElementKind::Squared,
+                },
+            },
+            (targets, loss) => {
+                let labels = targets.classes().unwrap_or_default();
+                let own = match loss {
+                    Loss::CrossEntropy { class_weights } => class_weights,
+                    _ => &None,
+                };
+                let total = own
+                    .as_ref()
+                    .map(|own| Loss::total(own, labels, goal.splits[0]));
+                Answers::Classes {
+                    labels: upload(labels)?,
+                    weights: weights(own)?.zip(total),
+                }
+            }
+        };
         Ok(Self(Arc::new(Task {
             graphs,
             features,
-            labels: upload(labels)?,
+            answers,
             splits: upload(&numbers)?,
-            targets: upload(&targets)?,
-            sizes: splits.map(<[u32]>::len),
-            classes,
+            selected: upload(&selected)?,
+            lists: goal.splits.map(<[u32]>::to_vec),
+            targets: targets.clone(),
+            vertices,
+            outputs,
         })))
+    }
+
+    /// The task of telling edges from other pairs of vertices, by dot products of what a model gives of each, `width` numbers.
+    /// `graph` is [`LinkSplit::graph`] as the model wants it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where sizes do not agree, [`Error::Driver`] where there is not enough memory.
+    pub fn of_links(
+        backend: &B,
+        graph: Propagation<B>,
+        features: Matrix<B, E>,
+        width: usize,
+        split: &LinkSplit,
+    ) -> Result<Self, Error> {
+        let vertices = split.graph.vertices();
+        Error::expect(NAME, "vertices of the graph", vertices, graph.sources())?;
+        Error::expect(NAME, "rows of the features", vertices, features.rows())?;
+        let empty = || Array::zeros(backend, 0, MemoryKind::Features);
+        Ok(Self(Arc::new(Task {
+            graphs: vec![graph],
+            features,
+            answers: Answers::Links(Links::new(backend, split)?),
+            splits: empty()?,
+            selected: empty()?,
+            lists: [Vec::new(), Vec::new(), Vec::new()],
+            targets: Targets::Classes(Vec::new()),
+            vertices,
+            outputs: width,
+        })))
+    }
+
+    /// Whether each step is other work than the one before, so that none can be recorded.
+    pub(super) fn changes(&self) -> bool {
+        matches!(self.0.answers, Answers::Links(_))
     }
 
     /// The task of a graph of `counts` with nothing in its arrays: for a backend that only counts memory.
@@ -130,11 +287,16 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(Self(Arc::new(Task {
             graphs: vec![Propagation::counted::<E>(backend, counts, norm)?],
             features: Matrix::zeros(backend, vertices, features, kind)?,
-            labels: numbers()?,
+            answers: Answers::Classes {
+                labels: numbers()?,
+                weights: None,
+            },
             splits: numbers()?,
-            targets: numbers()?,
-            sizes: [vertices, 0, 0],
-            classes,
+            selected: numbers()?,
+            lists: [vec![0], Vec::new(), Vec::new()],
+            targets: Targets::Classes(Vec::new()),
+            vertices,
+            outputs: classes,
         })))
     }
 
@@ -147,26 +309,66 @@ impl<B: Backend, E: Element> Objective<B, E> {
         }
     }
 
-    /// Number of vertices that have a label.
+    /// Number of vertices that a model tells something of.
     pub fn vertices(&self) -> usize {
-        self.0.labels.len()
+        self.0.vertices
     }
 
-    /// Number of classes.
-    pub fn classes(&self) -> usize {
-        self.0.classes
+    /// Numbers that it tells of each: one a class, label or value.
+    pub fn outputs(&self) -> usize {
+        self.0.outputs
+    }
+
+    /// The loss of the training vertices, and its gradient times the loss scale.
+    pub(super) fn loss(
+        &self,
+        backend: &B,
+        logits: &Matrix<B, E>,
+        state: &OptimizerState<B>,
+        gradient: &mut Matrix<B, E>,
+        loss: &mut Array<B, f32>,
+    ) -> Result<(), Error> {
+        let Task {
+            answers,
+            selected,
+            lists: [train, ..],
+            ..
+        } = &*self.0;
+        let count = train.len();
+        match answers {
+            Answers::Classes { weights: None, .. } => {
+                ops::cross_entropy(backend, logits, selected, count, state, gradient, loss)
+            }
+            Answers::Classes {
+                weights: Some((weights, total)),
+                ..
+            } => ops::weighted_cross_entropy(
+                backend, logits, selected, weights, *total, state, gradient, loss,
+            ),
+            Answers::Links(links) => links.loss(backend, logits, state, gradient, loss),
+            Answers::Elements { targets, kind } => {
+                let kind = kind.loss();
+                ops::element_loss(
+                    backend, kind, logits, targets, selected, count, state, gradient, loss,
+                )
+            }
+        }
     }
 }
 
 /// The number of each vertex's split, or [`NO_TARGET`].
-fn number_vertices(labels: &[u32], classes: usize, splits: [&[u32]; 3]) -> Result<Vec<u32>, Error> {
+fn number_vertices(
+    targets: &Targets,
+    outputs: usize,
+    splits: [&[u32]; 3],
+) -> Result<Vec<u32>, Error> {
     let refuse = |reason: String| {
         Err(Error::Unsupported {
             operator: NAME,
             reason,
         })
     };
-    let vertices = labels.len();
+    let vertices = targets.vertices();
     let mut numbers = vec![NO_TARGET; vertices];
     for (list, split) in splits.into_iter().zip(Split::ALL) {
         for &vertex in list {
@@ -181,10 +383,17 @@ fn number_vertices(labels: &[u32], classes: usize, splits: [&[u32]; 3]) -> Resul
                     "vertex {vertex} is in the {other} split and again in the {split} split"
                 ));
             }
-            let label = labels[vertex as usize];
-            if label as usize >= classes {
+            if let Targets::Classes(labels) = targets
+                && let label = labels[vertex as usize]
+                && label as usize >= outputs
+            {
                 return refuse(format!(
-                    "vertex {vertex} has label {label}, but there are {classes} classes"
+                    "vertex {vertex} has label {label}, but there are {outputs} classes"
+                ));
+            }
+            if !targets.is_labelled(vertex as usize) {
+                return refuse(format!(
+                    "vertex {vertex} is in the {split} split, and not all is known of it"
                 ));
             }
             *place = split as u32;
@@ -202,14 +411,18 @@ mod tests {
 
     #[test]
     fn every_vertex_gets_the_number_of_its_split() {
-        let numbers = number_vertices(&[0, 1, 9, 1, 0], 2, [&[3], &[0, 1], &[4]]).unwrap();
+        let numbers =
+            number_vertices(&vec![0, 1, 9, 1, 0].into(), 2, [&[3], &[0, 1], &[4]]).unwrap();
         assert_eq!(numbers, [1, 1, NO_TARGET, 0, 2]);
     }
 
     #[test]
     fn splits_that_are_none_are_refused() {
-        let refused =
-            |labels: &[u32], splits| number_vertices(labels, 2, splits).unwrap_err().to_string();
+        let refused = |labels: &[u32], splits| {
+            number_vertices(&labels.to_vec().into(), 2, splits)
+                .unwrap_err()
+                .to_string()
+        };
         assert!(refused(&[0, 1], [&[], &[0], &[1]]).contains("no vertex is in the training split"));
         assert!(
             refused(&[0, 1], [&[0], &[2], &[]])

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Progress {
     /// Epochs that were trained.
     pub epoch: u32,
-    /// The first epoch with the best validation accuracy.
+    /// The first epoch with the best validation.
     pub best: Option<EpochReport>,
     /// The last epoch.
     pub last: Option<EpochReport>,
@@ -23,7 +23,7 @@ pub struct Progress {
 impl Progress {
     /// Counts an epoch; whether it is the best so far.
     pub fn add(&mut self, report: EpochReport) -> bool {
-        let validation = |report: &EpochReport| report.accuracy.of(Split::Validation);
+        let validation = |report: &EpochReport| report.score.of(Split::Validation);
         self.epoch = report.epoch;
         self.last = Some(report);
         self.non_finite_since = if report.loss.is_finite() {
@@ -31,9 +31,12 @@ impl Progress {
         } else {
             self.non_finite_since.or(Some(report.epoch))
         };
-        let best = self
-            .best
-            .is_none_or(|best| validation(&report) > validation(&best));
+        let best = self.best.is_none_or(|best| {
+            report
+                .score
+                .metric
+                .is_better(validation(&report), validation(&best))
+        });
         if best {
             self.best = Some(report);
         }
@@ -103,14 +106,15 @@ mod tests {
     use super::*;
     use crate::ops::OptimizerSnapshot;
     use crate::tensor::Precision;
-    use crate::train::Accuracy;
+    use crate::train::{Few, Score};
 
     fn report(epoch: u32, loss: f32, validation: u32) -> EpochReport {
         EpochReport {
             epoch,
             loss,
             learning_rate: 0.01,
-            accuracy: Accuracy::new([0, validation, 0], [1, 100, 1]),
+            score: Score::accuracy([0, validation, 0], [1, 100, 1]),
+            others: Few::default(),
             ms: 1.0,
             optimizer: OptimizerSnapshot {
                 loss_scale: 1.0,
@@ -191,6 +195,21 @@ mod tests {
             .map(|(validation, epoch)| progress.add(report(epoch, 1.0, validation)))
             .collect();
         assert_eq!(better, [true, true, false, false, true]);
+    }
+
+    #[test]
+    fn the_best_of_an_error_is_the_smallest() {
+        let of = |epoch, value| EpochReport {
+            score: Score::new(crate::metrics::Metric::MeanAbsoluteError, [0.0, value, 0.0]),
+            ..report(epoch, 1.0, 0)
+        };
+        let mut progress = Progress::default();
+        let values = [f64::NAN, 3.0, 2.0, 2.5, f64::NAN, 1.0];
+        let better = (1..)
+            .zip(values)
+            .map(|(epoch, value)| progress.add(of(epoch, value)));
+        let better: Vec<bool> = better.collect();
+        assert_eq!(better, [true, true, true, false, false, true]);
     }
 
     #[test]

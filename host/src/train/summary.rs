@@ -1,27 +1,108 @@
 //! What a training run reports.
 
 use super::Split;
+use crate::metrics::Metric;
 use crate::ops::OptimizerSnapshot;
 use serde::{Deserialize, Serialize};
 
-/// Correct predictions in percent, by split.
+/// What a metric says of each split.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Accuracy {
-    percent: [f64; 3],
+pub struct Score {
+    /// The metric; accuracy in checkpoints of before there were others.
+    #[serde(default)]
+    pub metric: Metric,
+    #[serde(alias = "percent", with = "any_f64s")]
+    values: [f64; 3],
 }
 
-impl Accuracy {
-    /// From counts; a split without vertices has 0 %.
-    pub fn new(correct: [u32; 3], sizes: [usize; 3]) -> Self {
-        let percent = |split: usize| 100.0 * f64::from(correct[split]) / sizes[split].max(1) as f64;
-        Self {
-            percent: [percent(0), percent(1), percent(2)],
-        }
+impl Score {
+    /// Of values in the order of [`Split::ALL`], in the metric's unit.
+    pub fn new(metric: Metric, values: [f64; 3]) -> Self {
+        Self { metric, values }
     }
 
-    /// Percent of the vertices of `split`.
+    /// Accuracy from counts; a split without vertices has 0 %.
+    pub fn accuracy(correct: [u32; 3], sizes: [usize; 3]) -> Self {
+        let percent = |split: usize| 100.0 * f64::from(correct[split]) / sizes[split].max(1) as f64;
+        Self::new(Metric::Accuracy, [percent(0), percent(1), percent(2)])
+    }
+
+    /// Of the vertices of `split`; a NaN where the metric is not defined there.
     pub fn of(&self, split: Split) -> f64 {
-        self.percent[split as usize]
+        self.values[split as usize]
+    }
+}
+
+/// A few values that are copied with what has them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<T>", into = "Vec<T>")]
+#[serde(bound(
+    serialize = "T: Copy + Serialize",
+    deserialize = "T: Copy + Deserialize<'de>"
+))]
+pub struct Few<T: Copy>([Option<T>; MOST_OTHERS]);
+
+/// The most metrics that are computed beside the one that chooses.
+pub const MOST_OTHERS: usize = 8;
+
+impl<T: Copy> Few<T> {
+    /// In their order.
+    pub fn iter(&self) -> impl Iterator<Item = T> + use<'_, T> {
+        self.0.iter().copied().flatten()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0[0].is_none()
+    }
+}
+
+impl<T: Copy> Default for Few<T> {
+    fn default() -> Self {
+        Self([None; MOST_OTHERS])
+    }
+}
+
+impl<T: Copy> TryFrom<Vec<T>> for Few<T> {
+    type Error = String;
+
+    /// # Errors
+    /// What to do where there are more than [`MOST_OTHERS`].
+    fn try_from(values: Vec<T>) -> Result<Self, String> {
+        if values.len() > MOST_OTHERS {
+            let count = values.len();
+            return Err(format!(
+                "{count} metrics are shown beside the one that chooses; take at most {MOST_OTHERS}"
+            ));
+        }
+        let mut few = Self::default();
+        few.0
+            .iter_mut()
+            .zip(values)
+            .for_each(|(place, value)| *place = Some(value));
+        Ok(few)
+    }
+}
+
+impl<T: Copy> From<Few<T>> for Vec<T> {
+    fn from(few: Few<T>) -> Self {
+        few.iter().collect()
+    }
+}
+
+/// Numbers of any kind in JSON, which has no word for a NaN but `null`.
+mod any_f64s {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(values: &[f64; 3], serializer: S) -> Result<S::Ok, S::Error> {
+        values
+            .map(|value| value.is_finite().then_some(value))
+            .serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[f64; 3], D::Error> {
+        let values = <[Option<f64>; 3]>::deserialize(deserializer)?;
+        Ok(values.map(|value| value.unwrap_or(f64::NAN)))
     }
 }
 
@@ -30,14 +111,18 @@ impl Accuracy {
 pub struct EpochReport {
     /// Which epoch, from 1.
     pub epoch: u32,
-    /// Mean cross-entropy of the training vertices in the step, with dropout.
+    /// The loss of the training vertices in the step, with dropout.
     #[serde(with = "super::any_f32")]
     pub loss: f32,
     /// Learning rate of the step.
     #[serde(default)]
     pub learning_rate: f32,
-    /// Accuracy after the step, without dropout.
-    pub accuracy: Accuracy,
+    /// The metric that chooses, after the step, without dropout.
+    #[serde(alias = "accuracy")]
+    pub score: Score,
+    /// The others.
+    #[serde(default, skip_serializing_if = "Few::is_empty")]
+    pub others: Few<Score>,
     /// Milliseconds of the step alone, until the device was done.
     pub ms: f64,
     /// The optimiser after the step.
@@ -51,7 +136,7 @@ pub enum Status {
     Finished,
     /// It was told to stop.
     Stopped,
-    /// The validation accuracy had not become better for as many epochs as were allowed.
+    /// Validation had not become better for as many epochs as were allowed.
     EarlyStopped,
     /// The loss was not finite for too many epochs in a row.
     Diverged {
@@ -65,7 +150,7 @@ pub enum Status {
 pub struct RunSummary {
     /// How it ended.
     pub status: Status,
-    /// The first epoch with the best validation accuracy.
+    /// The first epoch with the best validation.
     pub best: Option<EpochReport>,
     /// The last epoch.
     pub last: Option<EpochReport>,
@@ -75,16 +160,14 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// Test accuracy in percent at the epoch of the best validation accuracy; 0 before the first epoch.
-    pub fn test_accuracy(&self) -> f64 {
-        self.best
-            .map_or(0.0, |report| report.accuracy.of(Split::Test))
+    /// What the metric says of the test vertices at the epoch of the best validation; 0 before the first epoch.
+    pub fn test_score(&self) -> f64 {
+        self.best.map_or(0.0, |report| report.score.of(Split::Test))
     }
 
-    /// Test accuracy in percent at the last epoch; 0 before the first.
-    pub fn test_accuracy_last(&self) -> f64 {
-        self.last
-            .map_or(0.0, |report| report.accuracy.of(Split::Test))
+    /// What the metric says of the test vertices at the last epoch; 0 before the first.
+    pub fn test_score_last(&self) -> f64 {
+        self.last.map_or(0.0, |report| report.score.of(Split::Test))
     }
 }
 
@@ -116,11 +199,35 @@ mod tests {
 
     #[test]
     fn accuracy_in_percent_and_without_vertices() {
-        let accuracy = Accuracy::new([3, 0, 1], [4, 0, 8]);
+        let accuracy = Score::accuracy([3, 0, 1], [4, 0, 8]);
         assert_eq!(
             Split::ALL.map(|split| accuracy.of(split)),
             [75.0, 0.0, 12.5]
         );
+    }
+
+    #[test]
+    fn scores_are_read_as_they_were_written_and_as_before() {
+        let score = Score::new(Metric::HitsAt(20), [50.25, f64::NAN, 1.0]);
+        let json = serde_json::to_string(&score).unwrap();
+        assert_eq!(json, r#"{"metric":"hits@20","values":[50.25,null,1.0]}"#);
+        let read: Score = serde_json::from_str(&json).unwrap();
+        assert_eq!(read.metric, score.metric);
+        assert_eq!((read.of(Split::Train), read.of(Split::Test)), (50.25, 1.0));
+        assert!(read.of(Split::Validation).is_nan());
+        let before: Score = serde_json::from_str(r#"{"percent":[1.0,2.0,3.0]}"#).unwrap();
+        assert_eq!(before, Score::new(Metric::Accuracy, [1.0, 2.0, 3.0]));
+    }
+
+    #[test]
+    fn few_are_few() {
+        let few = Few::try_from(vec![1, 2]).unwrap();
+        assert_eq!(few.iter().collect::<Vec<_>>(), [1, 2]);
+        assert!(Few::<u8>::default().is_empty() && !few.is_empty());
+        assert!(Few::try_from(vec![0; MOST_OTHERS]).is_ok());
+        let error = Few::try_from(vec![0; MOST_OTHERS + 1]).unwrap_err();
+        assert!(error.contains("take at most 8"), "{error}");
+        assert!(serde_json::from_str::<Few<u8>>("[1,2,3,4,5,6,7,8,9]").is_err());
     }
 
     #[test]

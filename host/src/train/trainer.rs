@@ -1,14 +1,16 @@
 //! The training loop.
 
+use super::evaluation::Evaluation;
 use super::progress::{self, StepTimes};
 use super::recorded::Recorded;
 use super::snapshot;
 use super::{
-    Accuracy, Clipping, EpochReport, MixedPrecision, Objective, Progress, RunSummary, Schedule,
+    Clipping, EpochReport, Few, MixedPrecision, Objective, Progress, RunSummary, Schedule, Score,
     Tensors,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
+use crate::metrics::Metric;
 use crate::nn::{Mode, Model};
 use crate::ops::{
     self, AdamHyper, LossScaling, Optimizer, OptimizerSnapshot, OptimizerState, RandomState,
@@ -16,6 +18,7 @@ use crate::ops::{
 use crate::tensor::{Array, Element, Matrix, Precision};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How to train.
@@ -38,7 +41,14 @@ pub struct TrainConfig {
     pub seed: u64,
     /// Whether a step is recorded once and replayed, where the device gains by it. The results are the same.
     pub record: bool,
-    /// Epochs without a better validation accuracy after which a run ends; at least one.
+    /// The metric whose value on the validation vertices chooses the best epoch; by the task where absent: accuracy of classes,
+    /// micro F1 of labels, mean absolute error of values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
+    /// Other metrics that are reported.
+    #[serde(default, skip_serializing_if = "Few::is_empty")]
+    pub others: Few<Metric>,
+    /// Epochs without a better validation after which a run ends; at least one.
     pub early_stopping: Option<u32>,
     /// Whether the weights of the best validation epoch are kept on the host, for a [`Snapshot`](super::Snapshot).
     pub keep_best: bool,
@@ -60,6 +70,8 @@ impl TrainConfig {
             scaling: MixedPrecision::of(precision).loss_scaling,
             seed: 0,
             record: true,
+            metric: None,
+            others: Few::default(),
             early_stopping: None,
             keep_best: false,
             patience_non_finite: 10,
@@ -72,7 +84,10 @@ impl TrainConfig {
 #[derive(Debug)]
 pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     pub(super) backend: B,
+    /// What is evaluated.
     objective: Objective<B, E>,
+    /// What is learnt from.
+    training: Objective<B, E>,
     pub(super) model: M,
     pub(super) config: TrainConfig,
     optimizer: OptimizerState<B>,
@@ -81,7 +96,7 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     /// Counted by the optimiser's steps.
     random: RandomState<B>,
     loss: Array<B, f32>,
-    correct: Array<B, u32>,
+    evaluation: Evaluation<B>,
     recorded_step: Recorded<B>,
     recorded_evaluation: Recorded<B>,
     pub(super) progress: Progress,
@@ -103,15 +118,15 @@ pub struct CustomLoss<'a, B: Backend, E: Element> {
     pub gradient: &'a mut Matrix<B, E>,
 }
 
-/// Refuses a model that has not a logit for each class.
-fn expect_classes<B: Backend, E: Element>(
+/// Refuses a model that does not give as many numbers as are wanted.
+fn expect_outputs<B: Backend, E: Element>(
     objective: &Objective<B, E>,
     model: &impl Model<B, E>,
 ) -> Result<(), Error> {
     Error::expect(
         "Trainer",
         "logits of the model",
-        objective.classes(),
+        objective.outputs(),
         model.classes(),
     )
 }
@@ -120,29 +135,53 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// A trainer before its first step.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the model gives another number of logits than there are classes, [`Error::Driver`] where
-    /// there is not enough memory.
+    /// [`Error::Shape`] where the model gives another number of logits than there are classes, labels or values,
+    /// [`Error::Unsupported`] where a metric is none of them, [`Error::Driver`] where there is not enough memory.
     pub fn new(
         backend: &B,
+        objective: &Objective<B, E>,
+        model: M,
+        config: TrainConfig,
+    ) -> Result<Self, Error> {
+        Self::inductive(backend, objective, objective, model, config)
+    }
+
+    /// A trainer that learns from one task and is evaluated on another of as many outputs: of inductive training, which sees the
+    /// subgraph of the training vertices alone ([`Graph::induced`](crate::graph::Graph::induced)) and is asked about the whole
+    /// graph.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::new`].
+    pub fn inductive(
+        backend: &B,
+        training: &Objective<B, E>,
         objective: &Objective<B, E>,
         mut model: M,
         config: TrainConfig,
     ) -> Result<Self, Error> {
-        expect_classes(objective, &model)?;
+        expect_outputs(objective, &model)?;
+        expect_outputs(training, &model)?;
         for parameter in model.parameters_mut() {
             parameter.keep_moments(backend, config.optimizer.moments())?;
         }
+        // Memory of other shapes is made anew in each step, and what is drawn anew cannot be replayed.
+        let same = Arc::ptr_eq(&training.0, &objective.0) && !objective.changes();
+        let config = TrainConfig {
+            record: config.record && same,
+            ..config
+        };
         let optimizer = OptimizerState::new(backend, &config.scaling)?;
         Ok(Self {
             random: optimizer.random(config.seed),
             backend: backend.clone(),
             objective: objective.clone(),
+            training: training.clone(),
             model,
             config,
             optimizer,
             rate_factor: 1.0,
             loss: Array::zeros(backend, 1, MemoryKind::Workspace)?,
-            correct: Array::zeros(backend, 3, MemoryKind::Workspace)?,
+            evaluation: Evaluation::new(backend, objective, &config)?,
             recorded_step: Recorded::new(config.record),
             recorded_evaluation: Recorded::new(config.record),
             progress: Progress::default(),
@@ -206,7 +245,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// # Errors
     /// Those of the device.
     pub fn gradients(&mut self) -> Result<(), Error> {
-        self.gradients_of(&self.objective.clone())
+        self.gradients_of(&self.training.clone())
     }
 
     /// [`Trainer::step`] of a loss of anybody's: `loss` writes its gradient at the logits, times the loss scale. The scale is read
@@ -264,7 +303,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     }
 
     fn gradients_of(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
-        expect_classes(objective, &self.model)?;
+        expect_outputs(objective, &self.model)?;
         let Self {
             backend,
             model,
@@ -277,16 +316,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         let mode = Mode::Train { random: &*random };
         model.forward(inputs, mode)?;
         let (logits, gradient) = model.loss_operands();
-        let count = objective.0.sizes[0];
-        ops::cross_entropy(
-            backend,
-            logits,
-            &objective.0.targets,
-            count,
-            optimizer,
-            gradient,
-            loss,
-        )?;
+        objective.loss(backend, logits, optimizer, gradient, loss)?;
         model.backward(inputs, mode)
     }
 
@@ -353,7 +383,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.config.optimizer.learning_rate() * self.rate_factor
     }
 
-    /// The loss of the last step: the mean cross-entropy of the training vertices.
+    /// The loss of the last step, the mean over the training vertices.
     ///
     /// # Errors
     /// The failure of an earlier operator.
@@ -377,38 +407,31 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(())
     }
 
-    /// The accuracy of the model as it is, without dropout.
+    /// What the metric that chooses says of the model as it is, without dropout, and what the others say.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn evaluate(&mut self) -> Result<Accuracy, Error> {
+    pub fn evaluate(&mut self) -> Result<(Score, Few<Score>), Error> {
         let mut recorded = std::mem::take(&mut self.recorded_evaluation);
-        let done = recorded.run(&self.backend.clone(), || self.count_correct());
+        let done = recorded.run(&self.backend.clone(), || self.predict());
         self.recorded_evaluation = recorded;
         done?;
-        let counts = self.correct.to_vec(&self.backend)?;
-        Ok(Accuracy::new(
-            [counts[0], counts[1], counts[2]],
-            self.objective.0.sizes,
-        ))
+        let logits = self.model.logits();
+        self.evaluation
+            .scores(&self.backend, &self.objective, logits)
     }
 
-    fn count_correct(&mut self) -> Result<(), Error> {
+    /// A forward pass without dropout, and what is counted of it on the device.
+    fn predict(&mut self) -> Result<(), Error> {
         let Self {
             backend,
             objective,
             model,
-            correct,
+            evaluation,
             ..
         } = self;
         model.forward(objective.inputs(backend), Mode::Evaluate)?;
-        ops::count_correct(
-            backend,
-            model.logits(),
-            &objective.0.labels,
-            &objective.0.splits,
-            correct,
-        )
+        evaluation.count(backend, objective, model.logits())
     }
 
     /// How far the run has come.
@@ -437,11 +460,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
 
         let optimizer = self.optimizer()?;
         self.tell_overflow(epoch, &optimizer)?;
+        let loss = self.loss()?;
+        let (score, others) = self.evaluate()?;
         let report = EpochReport {
             epoch,
-            loss: self.loss()?,
+            loss,
             learning_rate: self.learning_rate(),
-            accuracy: self.evaluate()?,
+            score,
+            others,
             ms,
             optimizer,
         };

@@ -24,6 +24,7 @@ pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
 pub mod rng;
+pub mod sampling;
 pub mod scan;
 pub mod sddmm;
 pub mod segment;
@@ -141,6 +142,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         matmul::ENTRIES,
         elementwise::ENTRIES,
         loss::ENTRIES,
+        sampling::ENTRIES,
         optimizer::ENTRIES,
         normalize::ENTRIES,
         baselines::ENTRIES,
@@ -181,6 +183,7 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("normalize.rs"));
     hash = fnv1a(hash, include_bytes!("optimizer.rs"));
     hash = fnv1a(hash, include_bytes!("rng.rs"));
+    hash = fnv1a(hash, include_bytes!("sampling.rs"));
     hash = fnv1a(hash, include_bytes!("scan.rs"));
     hash = fnv1a(hash, include_bytes!("sddmm.rs"));
     hash = fnv1a(hash, include_bytes!("segment.rs"));

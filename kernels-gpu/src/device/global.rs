@@ -269,6 +269,20 @@ pub unsafe fn or_u32(word: Global<u32>, bits: u32) {
     }
 }
 
+/// `red.global.add.u32`: counts one more in a word in which other threads may count as well. The outcome does not depend on the
+/// order.
+/// <https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-red>
+///
+/// # Safety
+/// `word` is aligned to 4 bytes and lies in the buffer, and other threads touch it only by counting.
+#[inline(always)]
+pub unsafe fn count_one(word: Global<u32>) {
+    // SAFETY: the caller's promise; the instruction writes that word.
+    unsafe {
+        asm!("red.global.add.u32 [{}], 1;", in(reg64) word.address, options(nostack, preserves_flags));
+    }
+}
+
 /// `red.global.add.noftz.f16x2`: adds to two halves that other threads may add to as well. Each addition is rounded, so the
 /// outcome depends on their order.
 ///

@@ -1,14 +1,45 @@
-//! The loss, its gradient, and the count of right answers.
+//! Losses, their gradients, and the counts of right and wrong answers.
 //!
-//! - [`rows`]: a sub-warp a row, and one that adds up what the CTAs left.
+//! - [`rows`]: a sub-warp a row: cross-entropy and counts, and one that adds up what the CTAs left.
+//! - [`elements`]: losses of single elements, and counts of labels.
+//! - [`policy`]: which loss.
 
+mod elements;
+mod policy;
 mod rows;
 
+use crate::device::vector::Vector;
 use halfgnn_contract::loss::LossParams;
 
 /// The functions that the entries are, by name.
 mod family {
-    pub use super::rows::{count_correct, cross_entropy, reduce_counts, reduce_loss};
+    use super::*;
+    pub use elements::count_labels;
+    pub use rows::{count_classes, count_correct, reduce_counts, reduce_loss};
+
+    /// Makes a function of a loss's name of it.
+    macro_rules! losses {
+        ($($name:ident = $kernel:path, $policy:ty;)*) => {
+            $(
+                /// # Safety
+                /// The launch contract of [`LossParams`].
+                #[inline(always)]
+                pub unsafe fn $name<V: Vector>(params: &LossParams) {
+                    // SAFETY: the caller's promise.
+                    unsafe { $kernel(<$policy>::default(), core::marker::PhantomData::<V>, params) }
+                }
+            )*
+        };
+    }
+
+    losses! {
+        cross_entropy = rows::cross_entropy, policy::Unweighted;
+        cross_entropy_weighted = rows::cross_entropy, policy::WeightedByClass;
+        binary_cross_entropy = elements::loss, policy::BinaryCrossEntropy;
+        binary_cross_entropy_weighted = elements::loss, policy::WeightedBinaryCrossEntropy;
+        squared_error = elements::loss, policy::SquaredError;
+        absolute_error = elements::loss, policy::AbsoluteError;
+    }
 }
 
 halfgnn_contract::loss_entries!(entries);

@@ -1,13 +1,14 @@
-//! Cross-entropy of the log-softmax with its gradient, and the count of right answers: a sub-warp a row.
+//! Cross-entropy of the log-softmax with its gradient, and the counts of right and wrong answers: a sub-warp a row.
 
-use crate::device::global::Global;
+use super::policy::RowWeight;
+use crate::device::global::{Global, count_one};
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::vector::{Floats, Vector};
 use crate::device::warp::{self, ballot, lane_id, shuffle_xor, warp_id};
 use core::marker::PhantomData;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
-use halfgnn_contract::loss::{LossParams, NO_TARGET};
+use halfgnn_contract::loss::{LossParams, NO_TARGET, OUTCOMES};
 use halfgnn_contract::math::{exp, ln};
 use halfgnn_contract::optimizer::state;
 use halfgnn_contract::{DevicePtr, WARP};
@@ -17,14 +18,13 @@ const WARPS: u32 = THREADS_PER_CTA / WARP;
 /// # Safety
 /// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
 #[inline(always)]
-pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
-    // SAFETY: the state has its words.
-    let scale = f32::from_bits(unsafe {
-        Global::<u32>::new(params.state)
-            .at(state::LOSS_SCALE as u64)
-            .read()
-    });
-    let factor = scale / params.count as f32;
+pub unsafe fn cross_entropy<V: Vector, W: RowWeight>(
+    weight: W,
+    _: PhantomData<V>,
+    params: &LossParams,
+) {
+    // SAFETY: the caller's promise.
+    let factor = unsafe { scale(params) } / params.divisor;
     let mut total = 0.0;
     let gradient = Global::<V::Bits>::new(params.gradient);
     // SAFETY: every lane of the warp comes with the same number of rows; `row` has lanes that are there.
@@ -46,6 +46,8 @@ pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
             let sum = row.fold_rest(sum, |sum, logit| sum + exp(logit - max));
             let sum = place.all(sum, |a, b| a + b);
             let reciprocal = 1.0 / sum;
+            let weight = weight.of(params, target);
+            let factor = factor * weight;
             let store = |at, vector, exponentials: V::Floats| {
                 let mut values = V::Floats::ZERO;
                 if target != NO_TARGET {
@@ -66,12 +68,10 @@ pub unsafe fn cross_entropy<V: Vector>(params: &LossParams) {
                 store(at, vector, row.load(at).map(|logit| exp(logit - max)))
             });
             if target != NO_TARGET && place.lane == 0 {
-                total += ln(sum) - (row.logit(target) - max);
+                total += (ln(sum) - (row.logit(target) - max)) * weight;
             }
         });
-        leave(params, [warp::sum(total).to_bits(), 0, 0, 0], |a, b| {
-            (f32::from_bits(a) + f32::from_bits(b)).to_bits()
-        });
+        leave(params, [warp::sum(total).to_bits(), 0, 0, 0], add_floats);
     }
 }
 
@@ -87,20 +87,7 @@ pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
             if ballot(split != NO_TARGET) == 0 {
                 return;
             }
-            let row = Row::<V>::new(params, &place);
-            let max = row.fold(row.first(), f32::NEG_INFINITY, f32::max);
-            let max = place.all(max, f32::max);
-            // The first of the largest; a NaN comes before all.
-            let first = row.fold_u32(u32::MAX, |first, class, logit| {
-                if logit.is_nan() {
-                    0
-                } else if logit == max {
-                    first.min(class + 1)
-                } else {
-                    first
-                }
-            });
-            let first = place.all(first, |a: u32, b| a.min(b));
+            let first = Row::<V>::new(params, &place).first_of_largest();
             if place.lane == 0 && first > 0 && first - 1 == place.word(params.labels) {
                 correct[0] += (split == 0) as u32;
                 correct[1] += (split == 1) as u32;
@@ -118,15 +105,67 @@ pub unsafe fn count_correct<V: Vector>(params: &LossParams) {
 }
 
 /// # Safety
+/// The launch contract of [`LossParams`]: `ctas` CTAs of `rows_per_cta` rows.
+#[inline(always)]
+pub unsafe fn count_classes<V: Vector>(params: &LossParams) {
+    // SAFETY: every lane of the warp comes with the same number of rows; classes below `columns` have counts.
+    unsafe {
+        for_rows(params, |place| {
+            let split = place.word(params.splits);
+            if ballot(split != NO_TARGET) == 0 {
+                return;
+            }
+            let row = Row::<V>::new(params, &place);
+            let first = row.first_of_largest();
+            if place.lane != 0 || split >= 3 {
+                return;
+            }
+            let label = place.word(params.labels);
+            let told = first.wrapping_sub(1);
+            if told == label && label < params.columns {
+                count_one(row.outcome(split, label, 0));
+                return;
+            }
+            // A row with a NaN tells nothing.
+            if told < params.columns {
+                count_one(row.outcome(split, told, 1));
+            }
+            if label < params.columns {
+                count_one(row.outcome(split, label, 2));
+            }
+        });
+    }
+}
+
+/// The loss scale.
+///
+/// # Safety
+/// The launch contract of [`LossParams`].
+#[inline(always)]
+pub(super) unsafe fn scale(params: &LossParams) -> f32 {
+    // SAFETY: the state has its words.
+    f32::from_bits(unsafe {
+        Global::<u32>::new(params.state)
+            .at(state::LOSS_SCALE as u64)
+            .read()
+    })
+}
+
+/// The sum of the floats whose bits they are.
+#[inline(always)]
+pub(super) fn add_floats(a: u32, b: u32) -> u32 {
+    (f32::from_bits(a) + f32::from_bits(b)).to_bits()
+}
+
+/// # Safety
 /// The launch contract of [`LossParams`]: one CTA.
 #[inline(always)]
 pub unsafe fn reduce_loss(params: &LossParams) {
-    let add = |a: u32, b: u32| (f32::from_bits(a) + f32::from_bits(b)).to_bits();
     // SAFETY: the caller's promise.
     unsafe {
-        let [sum, ..] = reduce(params, add);
+        let [sum, ..] = reduce(params, add_floats);
         if thread_idx_x() == 0 {
-            Global::<f32>::new(params.result).store(f32::from_bits(sum) / params.count as f32);
+            Global::<f32>::new(params.result).store(f32::from_bits(sum) / params.divisor);
         }
     }
 }
@@ -173,7 +212,7 @@ unsafe fn reduce(params: &LossParams, combine: impl Fn(u32, u32) -> u32 + Copy) 
 /// # Safety
 /// Every thread of the CTA comes through here, all lanes of a warp with the same words.
 #[inline(always)]
-unsafe fn leave(params: &LossParams, words: [u32; 4], combine: impl Fn(u32, u32) -> u32 + Copy) {
+pub(super) unsafe fn leave(params: &LossParams, words: [u32; 4], combine: impl Fn(u32, u32) -> u32 + Copy) {
     // SAFETY: the caller's promise; a partial for each CTA.
     unsafe {
         let words = combine_warps(words, combine);
@@ -235,7 +274,7 @@ unsafe fn all_lanes(mut word: u32, combine: impl Fn(u32, u32) -> u32) -> u32 {
 }
 
 /// A row of logits as one lane of its sub-warp sees it.
-struct Place {
+pub(super) struct Place {
     /// The row.
     at: u64,
     /// Whether there is such a row; the last CTA may have less than it could take.
@@ -252,7 +291,7 @@ impl Place {
     /// # Safety
     /// The array has a word for each row, and nothing writes it during the launch.
     #[inline(always)]
-    unsafe fn word(&self, array: DevicePtr<u32>) -> u32 {
+    pub(super) unsafe fn word(&self, array: DevicePtr<u32>) -> u32 {
         if self.exists {
             // SAFETY: the caller's promise.
             unsafe { Global::<u32>::new(array).at(self.at).read() }
@@ -282,7 +321,7 @@ impl Place {
 /// # Safety
 /// The launch contract.
 #[inline(always)]
-unsafe fn for_rows(params: &LossParams, mut f: impl FnMut(Place)) {
+pub(super) unsafe fn for_rows(params: &LossParams, mut f: impl FnMut(Place)) {
     let lanes = 1 << params.lanes_log2;
     let first = block_idx_x() as u64 * params.rows_per_cta as u64;
     let mut i = thread_idx_x() >> params.lanes_log2;
@@ -299,7 +338,7 @@ unsafe fn for_rows(params: &LossParams, mut f: impl FnMut(Place)) {
 }
 
 /// The logits of a row.
-struct Row<'a, V> {
+pub(super) struct Row<'a, V> {
     params: &'a LossParams,
     place: &'a Place,
     vector: PhantomData<V>,
@@ -307,7 +346,7 @@ struct Row<'a, V> {
 
 impl<'a, V: Vector> Row<'a, V> {
     #[inline(always)]
-    fn new(params: &'a LossParams, place: &'a Place) -> Self {
+    pub(super) fn new(params: &'a LossParams, place: &'a Place) -> Self {
         Self {
             params,
             place,
@@ -317,7 +356,7 @@ impl<'a, V: Vector> Row<'a, V> {
 
     /// Calls `f(vector of the matrix, vector of the row)` for the lane's vectors, none where there is no row.
     #[inline(always)]
-    fn for_each_vector(&self, mut f: impl FnMut(u64, u32)) {
+    pub(super) fn for_each_vector(&self, mut f: impl FnMut(u64, u32)) {
         self.with_first(&mut f);
         self.for_each_other(f);
     }
@@ -368,9 +407,54 @@ impl<'a, V: Vector> Row<'a, V> {
     }
 
     #[inline(always)]
-    fn load(&self, at: u64) -> V::Floats {
+    pub(super) fn load(&self, at: u64) -> V::Floats {
         // SAFETY: `at` is a vector of the logits, which nothing writes during the launch.
         V::from_bits(unsafe { Global::<V::Bits>::new(self.params.logits).at(at).read() }).widen()
+    }
+
+    /// One more than the first class of the largest logit, the same in every lane of the sub-warp; 0 where there is a NaN.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together.
+    #[inline(always)]
+    unsafe fn first_of_largest(&self) -> u32 {
+        let max = self.fold(self.first(), f32::NEG_INFINITY, f32::max);
+        // SAFETY: the caller's promise.
+        let max = unsafe { self.place.all(max, f32::max) };
+        // The first of the largest; a NaN comes before all.
+        let first = self.fold_u32(u32::MAX, |first, class, logit| {
+            if logit.is_nan() {
+                0
+            } else if logit == max {
+                first.min(class + 1)
+            } else {
+                first
+            }
+        });
+        // SAFETY: the caller's promise.
+        unsafe { self.place.all(first, |a: u32, b| a.min(b)) }
+    }
+
+    /// What the element of a column should be.
+    ///
+    /// # Safety
+    /// The row exists, `column` is one of its columns, and there are targets.
+    #[inline(always)]
+    pub(super) unsafe fn target(&self, column: u32) -> f32 {
+        let first = self.place.at * self.params.target_vectors as u64 * 4;
+        // SAFETY: a target of the row.
+        unsafe {
+            Global::<f32>::new(self.params.targets)
+                .at(first + column as u64)
+                .read()
+        }
+    }
+
+    /// Where an outcome of a column is counted.
+    #[inline(always)]
+    pub(super) fn outcome(&self, split: u32, column: u32, outcome: u32) -> Global<u32> {
+        let column = split as u64 * self.params.columns as u64 + column as u64;
+        Global::<u32>::new(self.params.result).at(column * OUTCOMES as u64 + outcome as u64)
     }
 
     /// The logit of a class: a NaN, as of no probability, where there is no such class.

@@ -14,8 +14,8 @@ pub use adjacency::{Adjacency, Block, DeviceGraph};
 use crate::driver::Driver;
 use crate::ops::{
     AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators, HeadOperators,
-    LossOperators, MatmulOperators, NormalizeOperators, OptimizerOperators, SddmmOperators,
-    SegmentOperators, ShadowOperators, SortOperators, SpmmOperators,
+    LossOperators, MatmulOperators, NormalizeOperators, OptimizerOperators, SamplingOperators,
+    SddmmOperators, SegmentOperators, ShadowOperators, SortOperators, SpmmOperators,
 };
 
 /// A device with all operators, of every family.
@@ -30,6 +30,7 @@ pub trait Backend:
     + MatmulOperators
     + NormalizeOperators
     + OptimizerOperators
+    + SamplingOperators
     + SddmmOperators
     + SegmentOperators
     + ShadowOperators

@@ -6,7 +6,7 @@ use super::{Framework, ImportOptions, StateDict, StateDictError, StateTensor, re
 use crate::nn::{Aggregate, ConvolutionConfig, Gat, Gcn, Gin, ModelConfig, Sage, Statistics};
 use crate::ops::OptimizerSnapshot;
 use crate::train::checkpoint::TaskIdentity;
-use crate::train::{Checkpoint, Progress, Snapshot, Tensors, TrainConfig};
+use crate::train::{Checkpoint, Loss, Progress, Snapshot, Tensors, TrainConfig};
 use half::{bf16, f16};
 use layers::{DGL, Layer, PYG, gat, gcn, gin, row, sage};
 use safetensors::tensor::{Dtype, SafeTensors};
@@ -225,6 +225,10 @@ pub(super) fn checkpoint(
         precision: options.precision,
         train: TrainConfig::new(options.precision),
         feature_divisors: None,
+        loss: Loss::CrossEntropy {
+            class_weights: None,
+        },
+        inductive: false,
         snapshot: Snapshot {
             progress: Progress::default(),
             optimizer: OptimizerSnapshot {

@@ -20,10 +20,7 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     cases
 }
 
-fn of_element<B: Backend + 'static, E: Element>(
-    cases: &mut Vec<OperatorCase<B>>,
-    features: usize,
-) {
+fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>, features: usize) {
     let name = format!("bspmm {} F={features}", E::PRECISION);
     cases.push(OperatorCase::new(name, move |backend: &B, operands| {
         let graph = graph(operands);

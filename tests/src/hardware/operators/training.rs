@@ -4,9 +4,12 @@ use super::sparse::after_steps;
 use super::{OperatorCase, Results};
 use crate::input::{KIND, matrix, read, unwritten, words};
 use half::{bf16, f16};
-use halfgnn::backend::Backend;
+use halfgnn::backend::{Adjacency, Backend};
+use halfgnn::graph::Csr;
 use halfgnn::ops;
-use halfgnn::ops::{AdamHyper, LossScaling, NO_TARGET, Optimizer, ParameterMut, SgdHyper};
+use halfgnn::ops::{
+    AdamHyper, ElementLoss, LossScaling, NO_TARGET, Optimizer, ParameterMut, SgdHyper,
+};
 use halfgnn::tensor::{Array, Element};
 
 const SCALING: LossScaling = LossScaling {
@@ -28,6 +31,7 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     of_element::<B, f16>(&mut cases);
     of_element::<B, bf16>(&mut cases);
     of_element::<B, f32>(&mut cases);
+    pairs(&mut cases);
     cases
 }
 
@@ -79,6 +83,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
             Results::Bits(correct.to_vec(backend).expect("no failure before"))
         }));
     }
+    other_losses::<B, E>(cases);
     for overflows in [false, true] {
         let name = format!("adam {precision} overflow {overflows}");
         cases.push(OperatorCase::new(name, move |backend: &B, operands| {
@@ -174,4 +179,112 @@ fn sgd(momentum: f32, nesterov: bool) -> Optimizer {
         nesterov,
         weight_decay: 5e-4,
     })
+}
+
+/// Losses of weighted classes and of elements, and outcomes.
+fn other_losses<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let (precision, shape @ (rows, columns)) = (E::PRECISION, (120, 19));
+    let name = format!("weighted_cross_entropy {precision} {rows} x {columns}");
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let targets = words(backend, &operands.below(columns as u32, rows));
+        let weights: Vec<f32> = operands
+            .uniform::<f32>(columns)
+            .iter()
+            .map(|w| w.abs())
+            .collect();
+        let weights = Array::from_slice(backend, &weights, KIND).expect("room");
+        let logits = matrix::<B, E>(backend, shape, &operands.uniform::<E>(rows * columns));
+        let mut gradient = unwritten::<B, E>(backend, shape);
+        let mut loss = Array::from_slice(backend, &[f32::NAN], KIND).expect("room");
+        let state = after_steps(backend, 0);
+        ops::weighted_cross_entropy(
+            backend,
+            &logits,
+            &targets,
+            &weights,
+            64.0,
+            &state,
+            &mut gradient,
+            &mut loss,
+        )
+        .expect("a legal loss");
+        let loss = loss.to_vec(backend).expect("no failure before");
+        Results::rows(&read(backend, &gradient), columns).and(Results::rows(&loss, 1))
+    }));
+    for kind in ["binary", "weighted binary", "squared", "absolute"] {
+        let name = format!("element_loss {kind} {precision} {rows} x {columns}");
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let selected: Vec<u32> = (0..rows as u32)
+                .map(|row| if row % 5 == 0 { NO_TARGET } else { row })
+                .collect();
+            let mut values = operands.uniform::<E>(rows * columns);
+            let corners = operands.mixed::<E>(columns * 10);
+            values[..columns * 10].copy_from_slice(&corners);
+            let targets: Vec<f32> = operands
+                .uniform::<f32>(rows * columns)
+                .iter()
+                .map(|t| t.abs())
+                .collect();
+            let targets = matrix::<B, f32>(backend, shape, &targets);
+            let weights: Vec<f32> = operands
+                .uniform::<f32>(columns)
+                .iter()
+                .map(|w| w.abs())
+                .collect();
+            let weights = Array::from_slice(backend, &weights, KIND).expect("room");
+            let positive_weights = (kind == "weighted binary").then_some(&weights);
+            let of = match kind {
+                "squared" => ElementLoss::SquaredError,
+                "absolute" => ElementLoss::AbsoluteError,
+                _ => ElementLoss::BinaryCrossEntropy { positive_weights },
+            };
+            let mut gradient = unwritten::<B, E>(backend, shape);
+            let mut loss = Array::from_slice(backend, &[f32::NAN], KIND).expect("room");
+            let state = after_steps(backend, 0);
+            ops::element_loss(
+                backend,
+                of,
+                &matrix::<B, E>(backend, shape, &values),
+                &targets,
+                &words(backend, &selected),
+                96,
+                &state,
+                &mut gradient,
+                &mut loss,
+            )
+            .expect("a legal loss");
+            let loss = loss.to_vec(backend).expect("no failure before");
+            Results::rows(&read(backend, &gradient), columns).and(Results::rows(&loss, 1))
+        }));
+    }
+    let name = format!("outcomes {precision} {rows} x {columns}");
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let logits = operands.mixed::<E>(rows * columns);
+        let logits = matrix::<B, E>(backend, shape, &logits);
+        let labels = words(backend, &operands.below(columns as u32, rows));
+        let splits = words(backend, &operands.below(3, rows));
+        let targets = operands.uniform::<f32>(rows * columns);
+        let targets = matrix::<B, f32>(backend, shape, &targets);
+        let mut counts = words(backend, &vec![7; 3 * columns * ops::OUTCOMES]);
+        ops::count_classes(backend, &logits, &labels, &splits, &mut counts).expect("legal counts");
+        let of_classes = counts.to_vec(backend).expect("no failure before");
+        ops::count_labels(backend, &logits, &targets, &splits, &mut counts).expect("legal counts");
+        let of_labels = counts.to_vec(backend).expect("no failure before");
+        Results::Bits(of_classes).and(Results::Bits(of_labels))
+    }));
+}
+
+/// Random pairs.
+fn pairs<B: Backend + 'static>(cases: &mut Vec<OperatorCase<B>>) {
+    let name = "sample_pairs".to_owned();
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let [rows, columns] = [(); 2].map(|()| operands.below(50, 900));
+        let csr = Csr::from_edges(50, &rows, &columns).expect("ids are in range");
+        let graph = Adjacency::new(backend, &csr).expect("room");
+        let [mut firsts, mut seconds] = [(); 2].map(|()| words(backend, &[u32::MAX; 500]));
+        ops::sample_pairs(backend, 50, Some(&graph), 3, 4, &mut firsts, &mut seconds)
+            .expect("legal pairs");
+        let read = |array: &Array<B, u32>| array.to_vec(backend).expect("no failure before");
+        Results::Bits(read(&firsts)).and(Results::Bits(read(&seconds)))
+    }));
 }

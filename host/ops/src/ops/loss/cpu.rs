@@ -1,16 +1,23 @@
-//! Cross-entropy of the log-softmax with its gradient, and the count of right answers.
+//! Cross-entropy of the log-softmax with its gradient, losses of elements, and counts of right and wrong answers.
 
-use super::{CountCorrectOperands, CrossEntropyOperands, LossOperators, NO_TARGET};
+use super::{
+    CountClassesOperands, CountCorrectOperands, CountLabelsOperands, CrossEntropyOperands,
+    ElementLoss, ElementLossOperands, LossOperators, NO_TARGET, OUTCOMES,
+};
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen, widened};
 use crate::backend::cpu::view::{view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::tensor::Element;
+use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::WARP;
+use halfgnn_contract::loss::{BinaryTerm, binary_term};
 use halfgnn_contract::math::{exp, ln};
 use halfgnn_contract::spmm::lanes_log2;
 use rayon::prelude::*;
+
+/// Rows whose outcomes are counted before they are added to those of others: enough that counts of many columns are few.
+const COUNT_ROWS: usize = 8192;
 
 /// Rows whose losses are added up before they are added to those of others.
 const BLOCK_ROWS: usize = 256;
@@ -22,10 +29,12 @@ impl LossOperators for Cpu {
     ) -> Result<(), Error> {
         let of = operands.into_inner();
         let (logits, targets, gradient, loss) = (of.logits, of.targets, of.gradient, of.loss);
+        let weights = of.weights.map(|weights| weights.buffer.read());
+        let weights = weights.as_deref();
         let (values, targets) = (logits.buffer.read(), targets.buffer.read());
         let (logits, gradient) = (view(logits, &values), view_mut(gradient));
         let stride = logits.stride;
-        let factor = of.state.loss_scale() / of.count as f32;
+        let factor = of.state.loss_scale() / of.divisor;
         let blocks: Vec<f32> = logits
             .values
             .par_chunks(BLOCK_ROWS * stride)
@@ -43,18 +52,23 @@ impl LossOperators for Cpu {
                         continue;
                     }
                     widen(row, &mut floats);
-                    loss += row_loss(
-                        &mut floats[..logits.columns],
-                        E::LANES,
-                        target as usize,
-                        factor,
-                    );
+                    // A class that does not exist weighs nothing.
+                    let weight = weights.map_or(1.0, |weights| {
+                        weights.get(target as usize).copied().unwrap_or(0.0)
+                    });
+                    loss += weight
+                        * row_loss(
+                            &mut floats[..logits.columns],
+                            E::LANES,
+                            target as usize,
+                            factor * weight,
+                        );
                     round(&floats, gradient);
                 }
                 loss
             })
             .collect();
-        loss.buffer.get_mut()[0] = blocks.iter().sum::<f32>() / of.count as f32;
+        loss.buffer.get_mut()[0] = blocks.iter().sum::<f32>() / of.divisor;
         Ok(())
     }
 
@@ -101,6 +115,161 @@ impl LossOperators for Cpu {
         correct.buffer.get_mut().copy_from_slice(&counts);
         Ok(())
     }
+
+    fn element_loss<E: Element>(
+        &self,
+        operands: Checked<ElementLossOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        match of.kind {
+            ElementLoss::BinaryCrossEntropy { positive_weights } => {
+                let weights = positive_weights.map(|weights| weights.buffer.read());
+                let weights = weights.as_deref();
+                sum_elements(of, |column, x, target| {
+                    let weight = weights.map_or(1.0, |weights| weights[column]);
+                    let BinaryTerm { loss, slope } = binary_term(x, target, weight);
+                    (loss, slope)
+                });
+            }
+            ElementLoss::SquaredError => sum_elements(of, |_, x, target| {
+                let off = x - target;
+                (off * off, 2.0 * off)
+            }),
+            ElementLoss::AbsoluteError => sum_elements(of, |_, x, target| {
+                let off = x - target;
+                // Of an error of 0 the slope is 0, of a NaN a NaN.
+                let slope = if off == 0.0 { off } else { off.signum() };
+                (off.abs(), slope)
+            }),
+        }
+        Ok(())
+    }
+
+    fn count_classes<E: Element>(
+        &self,
+        operands: Checked<CountClassesOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let labels = of.labels.buffer.read();
+        count_rows(of.logits, of.splits, of.counts, |row, logits, counts| {
+            let (told, label) = (argmax(logits), labels[row] as usize);
+            if told == Some(label) {
+                counts[label * OUTCOMES] += 1;
+                return;
+            }
+            if let Some(told) = told {
+                counts[told * OUTCOMES + 1] += 1;
+            }
+            if let Some(missed) = counts.get_mut(label.saturating_mul(OUTCOMES).saturating_add(2)) {
+                *missed += 1;
+            }
+        });
+        Ok(())
+    }
+
+    fn count_labels<E: Element>(
+        &self,
+        operands: Checked<CountLabelsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let values = of.targets.buffer.read();
+        let targets = view(of.targets, &values);
+        count_rows(of.logits, of.splits, of.counts, |row, logits, counts| {
+            let targets = &targets.values[row * targets.stride..];
+            for (column, (&logit, &target)) in logits.iter().zip(targets).enumerate() {
+                let outcome = match (logit > 0.0, target > 0.5) {
+                    (true, true) => 0,
+                    (true, false) => 1,
+                    (false, true) => 2,
+                    (false, false) => continue,
+                };
+                counts[column * OUTCOMES + outcome] += 1;
+            }
+        });
+        Ok(())
+    }
+}
+
+/// A loss of each element, and its slope.
+fn sum_elements<E: Element>(
+    of: ElementLossOperands<'_, Cpu, E>,
+    term: impl Fn(usize, f32, f32) -> (f32, f32) + Sync,
+) {
+    let (values, targets, rows) = (
+        of.logits.buffer.read(),
+        of.targets.buffer.read(),
+        of.rows.buffer.read(),
+    );
+    let (logits, targets) = (view(of.logits, &values), view(of.targets, &targets));
+    let gradient = view_mut(of.gradient);
+    let (stride, factor) = (logits.stride, of.state.loss_scale() / of.divisor);
+    let blocks: Vec<f32> = logits
+        .values
+        .par_chunks(BLOCK_ROWS * stride)
+        .zip(gradient.values.par_chunks_mut(BLOCK_ROWS * stride))
+        .zip(targets.values.par_chunks(BLOCK_ROWS * targets.stride))
+        .zip(rows.par_chunks(BLOCK_ROWS))
+        .map(|(((logits_block, gradient), targets_block), rows)| {
+            let (mut floats, mut loss) = (vec![0.0; stride], 0.0);
+            let rows = rows.iter().zip(logits_block.chunks_exact(stride));
+            let others = gradient
+                .chunks_exact_mut(stride)
+                .zip(targets_block.chunks_exact(targets.stride));
+            for ((&row, logits_row), (gradient, targets)) in rows.zip(others) {
+                if row == NO_TARGET {
+                    gradient.fill(E::zeroed());
+                    continue;
+                }
+                widen(logits_row, &mut floats);
+                let elements = floats[..logits.columns].iter_mut().zip(targets);
+                for (column, (value, &target)) in elements.enumerate() {
+                    let (one, slope) = term(column, *value, target);
+                    loss += one;
+                    *value = slope * factor;
+                }
+                round(&floats, gradient);
+            }
+            loss
+        })
+        .collect();
+    of.loss.buffer.get_mut()[0] = blocks.iter().sum::<f32>() / of.divisor;
+}
+
+/// Counts by split what `count` finds in the logits of a row, into the outcomes of its split.
+fn count_rows<E: Element>(
+    logits: &Matrix<Cpu, E>,
+    splits: &Array<Cpu, u32>,
+    counts: &mut Array<Cpu, u32>,
+    count: impl Fn(usize, &[f32], &mut [u32]) + Sync,
+) {
+    let (values, splits) = (logits.buffer.read(), splits.buffer.read());
+    let logits = view(logits, &values);
+    let (stride, words) = (logits.stride, OUTCOMES * logits.columns);
+    let sums = logits
+        .values
+        .par_chunks(COUNT_ROWS * stride)
+        .zip(splits.par_chunks(COUNT_ROWS))
+        .enumerate()
+        .map(|(block, (rows, splits))| {
+            let mut counts = vec![0; 3 * words];
+            let mut floats = vec![0.0; stride];
+            for (at, (row, &split)) in rows.chunks_exact(stride).zip(splits).enumerate() {
+                if split < 3 {
+                    widen(row, &mut floats);
+                    let counts = &mut counts[split as usize * words..][..words];
+                    count(block * COUNT_ROWS + at, &floats[..logits.columns], counts);
+                }
+            }
+            counts
+        })
+        .reduce(
+            || vec![0; 3 * words],
+            |mut a, b| {
+                a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+                a
+            },
+        );
+    counts.buffer.get_mut().copy_from_slice(&sums);
 }
 
 /// Makes of the logits of one row its gradient, and returns its loss.

@@ -1,8 +1,21 @@
-//! The loss, its gradient, and how many rows are right.
+//! Losses, their gradients, and what is right and wrong.
+//!
+//! | loss | torch's | targets | divided by |
+//! |---|---|---|---|
+//! | [`cross_entropy`] | `CrossEntropyLoss` | a class a row | rows with a target |
+//! | [`weighted_cross_entropy`] | `CrossEntropyLoss(weight=…)` | a class a row | the sum of their weights |
+//! | [`ElementLoss::BinaryCrossEntropy`] | `BCEWithLogitsLoss(pos_weight=…)` | 0 to 1 an element | elements |
+//! | [`ElementLoss::SquaredError`] | `MSELoss` | a number an element | elements |
+//! | [`ElementLoss::AbsoluteError`] | `L1Loss` | a number an element | elements |
 
 mod check;
 mod cpu;
+mod elements;
 mod gpu;
+
+pub use elements::{
+    CountLabelsOperands, ElementLoss, ElementLossOperands, count_labels, element_loss,
+};
 
 use super::{Checked, OptimizerState};
 use crate::backend::Storage;
@@ -29,7 +42,37 @@ pub fn cross_entropy<B: LossOperators, E: Element>(
     let operands = CrossEntropyOperands {
         logits,
         targets,
-        count,
+        weights: None,
+        divisor: count as f32,
+        state,
+        gradient,
+        loss,
+    };
+    backend.cross_entropy(Checked::new(operands)?)
+}
+
+/// [`cross_entropy`] whose rows count as much as `weights` says of their class: the sum of the weighted losses, divided by
+/// `total`, the sum of the weights of the rows that have a target.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where there are no classes or `total` is not
+/// positive.
+#[allow(clippy::too_many_arguments)] // those of the loss without weights, and the weights
+pub fn weighted_cross_entropy<B: LossOperators, E: Element>(
+    backend: &B,
+    logits: &Matrix<B, E>,
+    targets: &Array<B, u32>,
+    weights: &Array<B, f32>,
+    total: f32,
+    state: &OptimizerState<B>,
+    gradient: &mut Matrix<B, E>,
+    loss: &mut Array<B, f32>,
+) -> Result<(), Error> {
+    let operands = CrossEntropyOperands {
+        logits,
+        targets,
+        weights: Some(weights),
+        divisor: total,
         state,
         gradient,
         loss,
@@ -47,8 +90,10 @@ pub struct CrossEntropyOperands<'a, B: Storage, E: Element> {
     pub logits: &'a Matrix<B, E>,
     /// A class a row, or none.
     pub targets: &'a Array<B, u32>,
-    /// Rows that have a class.
-    pub count: usize,
+    /// A factor of the rows of each class; 1 where there are none.
+    pub weights: Option<&'a Array<B, f32>>,
+    /// What the sum of the losses is divided by: the rows that have a class, or the sum of their weights.
+    pub divisor: f32,
     /// Holds the loss scale.
     pub state: &'a OptimizerState<B>,
     /// Becomes the gradient of the logits.
@@ -92,10 +137,50 @@ pub struct CountCorrectOperands<'a, B: Storage, E: Element> {
     pub correct: &'a mut Array<B, u32>,
 }
 
+/// Of each split and class, how many rows were told the class rightly, told it wrongly, and are of it without being told so.
+///
+/// `splits` holds 0, 1 or 2 for each row, or [`NO_TARGET`]. `counts` has `3 · classes · 3` words: of each split, of each class,
+/// true positives, false positives and false negatives. What is told of a row is the first class of its largest logit, and
+/// nothing where there is a NaN.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where there are no classes.
+pub fn count_classes<B: LossOperators, E: Element>(
+    backend: &B,
+    logits: &Matrix<B, E>,
+    labels: &Array<B, u32>,
+    splits: &Array<B, u32>,
+    counts: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    let operands = CountClassesOperands {
+        logits,
+        labels,
+        splits,
+        counts,
+    };
+    backend.count_classes(Checked::new(operands)?)
+}
+
+/// Operands of [`count_classes`].
+#[derive(Debug)]
+pub struct CountClassesOperands<'a, B: Storage, E: Element> {
+    /// The logits, a row a vertex.
+    pub logits: &'a Matrix<B, E>,
+    /// A class a row.
+    pub labels: &'a Array<B, u32>,
+    /// A split a row, or none.
+    pub splits: &'a Array<B, u32>,
+    /// Become the counts.
+    pub counts: &'a mut Array<B, u32>,
+}
+
+/// Words of the counts of one split and column: true positives, false positives, false negatives.
+pub const OUTCOMES: usize = halfgnn_contract::loss::OUTCOMES as usize;
+
 /// What is computed from logits.
 pub trait LossOperators: Storage {
-    /// Log-softmax and cross-entropy over the rows whose target is not [`NO_TARGET`], averaged over `count` of them,
-    /// and its gradient times the loss scale of `state`. Rows without a target get a zero gradient.
+    /// Log-softmax and cross-entropy over the rows whose target is not [`NO_TARGET`], times their weights and divided by
+    /// `divisor`, and its gradient times the loss scale of `state`. Rows without a target get a zero gradient.
     ///
     /// # Errors
     /// Those of the device.
@@ -112,5 +197,33 @@ pub trait LossOperators: Storage {
     fn count_correct<E: Element>(
         &self,
         operands: Checked<CountCorrectOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// A loss of each element of the rows whose word is not [`NO_TARGET`], divided by `divisor`, and its gradient times the loss
+    /// scale of `state`. Other rows get a zero gradient.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn element_loss<E: Element>(
+        &self,
+        operands: Checked<ElementLossOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// Right and wrong answers by split and class: see [`count_classes`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn count_classes<E: Element>(
+        &self,
+        operands: Checked<CountClassesOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// Right and wrong answers by split and label: see [`count_labels`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn count_labels<E: Element>(
+        &self,
+        operands: Checked<CountLabelsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 }

@@ -1,0 +1,333 @@
+//! Tasks and metrics beside the accuracy of one class: what a person asks for is what is trained and told.
+
+mod common;
+
+use common::ring::{Place, Ring, VERTICES, place};
+use common::{events, halfgnn, refused, text};
+use serde_json::Value;
+
+fn run(place: &Place, more: &[&str]) -> Vec<Value> {
+    let common = ["--precision", "float", "--dropout", "0", "--json", "-"];
+    let output = place.train(&[&common, more].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    events(&output.stdout)
+}
+
+fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events
+        .iter()
+        .filter(|event| event["event"] == kind)
+        .collect()
+}
+
+#[test]
+fn numbers_are_told_by_a_regression() {
+    let place = place(&Ring::new());
+    for (loss, name) in [("mse", "squared error"), ("mae", "absolute error")] {
+        let events = run(
+            &place,
+            &[
+                "--task",
+                "regression",
+                "--loss",
+                loss,
+                "--epochs",
+                "150",
+                "--metrics",
+                "rmse,r2",
+            ],
+        );
+        let start = of(&events, "start")[0];
+        assert_eq!(
+            (&start["task"], &start["loss"]),
+            (&"values".into(), &name.into())
+        );
+        assert_eq!(start["classes"], 1);
+        let told = start["preparation"].to_string();
+        assert!(
+            told.contains("a class of each vertex taken as numbers of each vertex"),
+            "{told}"
+        );
+        let last = *of(&events, "epoch").last().unwrap();
+        assert_eq!(last["metric"], "mae");
+        assert!(last.get("test_accuracy").is_none(), "{last}");
+        let score = |name: &str| last["scores"][name]["test"].as_f64().unwrap();
+        assert!(
+            score("mae") < 0.2 && score("rmse") < 0.3 && score("r2") > 0.7,
+            "{last}"
+        );
+        assert!(score("mae") <= score("rmse"));
+        let summary = of(&events, "summary")[0];
+        assert_eq!(summary["metric"], "mae");
+        // The best epoch is that of the smallest error.
+        let validation = |event: &&Value| event["scores"]["mae"]["validation"].as_f64().unwrap();
+        let epochs = of(&events, "epoch");
+        let least = epochs.iter().map(validation).fold(f64::INFINITY, f64::min);
+        let best = of(&events, "run")[0]["best_epoch"].as_u64().unwrap();
+        assert_eq!(validation(&epochs[best as usize - 1]), least);
+    }
+}
+
+#[test]
+fn labels_are_told_one_by_one() {
+    let place = place(&Ring::new());
+    let events = run(
+        &place,
+        &[
+            "--task",
+            "multi-label",
+            "--pos-weight",
+            "balanced",
+            "--metric",
+            "roc-auc",
+            "--metrics",
+            "micro-f1,macro-f1,average-precision",
+            "--epochs",
+            "60",
+        ],
+    );
+    let start = of(&events, "start")[0];
+    assert_eq!(
+        (&start["task"], &start["loss"]),
+        (&"labels".into(), &"binary cross-entropy".into())
+    );
+    let summary = of(&events, "summary")[0];
+    assert_eq!(summary["metric"], "roc-auc");
+    let scores = summary["test_scores"].as_object().unwrap();
+    assert_eq!(
+        scores.keys().collect::<Vec<_>>(),
+        ["average-precision", "macro-f1", "micro-f1", "roc-auc"]
+    );
+    assert_eq!(scores["roc-auc"]["mean"], 100.0);
+}
+
+#[test]
+fn another_metric_chooses_and_classes_have_weights() {
+    let place = place(&Ring::new());
+    let output = place
+        .train(&[
+            "--class-weights",
+            "balanced",
+            "--metric",
+            "macro-f1",
+            "--metrics",
+            "accuracy",
+            "--epochs",
+            "20",
+        ])
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in [
+        "test macro-f1, best validation epoch (%)",
+        "test accuracy, best validation epoch (%)",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    // A class that counts nothing is not learnt.
+    let loss = |weights: &str| {
+        let events = run(&place, &["--class-weights", weights, "--epochs", "100"]);
+        of(&events, "epoch").last().unwrap()["test_accuracy"]
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(loss("1,0"), 50.0);
+    assert_eq!(loss("1,1"), 100.0);
+}
+
+#[test]
+fn inductive_training_sees_the_training_vertices_alone() {
+    let first_loss = |place: &Place, more: &[&str]| {
+        let events = run(place, &[&["--epochs", "1"], more].concat());
+        of(&events, "epoch")[0]["loss"].as_f64().unwrap()
+    };
+    // No two training vertices of the ring are neighbours: what is left are their self-loops.
+    let whole = place(&Ring::new());
+    let mut alone = Ring::new();
+    alone.columns = (0..VERTICES).flat_map(|v| [v, v]).collect();
+    let alone = place(&alone);
+    let inductive = first_loss(&whole, &["--inductive"]);
+    assert_eq!(inductive, first_loss(&alone, &[]));
+    assert_ne!(inductive, first_loss(&whole, &[]));
+    let events = run(&whole, &["--inductive", "--epochs", "60"]);
+    let told = of(&events, "start")[0]["preparation"].to_string();
+    assert!(
+        told.contains("training sees the subgraph of the training vertices alone"),
+        "{told}"
+    );
+    assert_eq!(of(&events, "summary")[0]["test_accuracy"], 100.0);
+}
+
+#[test]
+fn links_are_told_from_other_pairs() {
+    let train = |more: &[&str]| {
+        let output = halfgnn(&[
+            "train",
+            "--device",
+            "cpu",
+            "--dataset",
+            "blocks:600",
+            "--task",
+            "link",
+            "--hidden",
+            "32",
+            "--embedding",
+            "8",
+            "--dropout",
+            "0",
+            "--weight-decay",
+            "0",
+            "--epochs",
+            "60",
+            "--metrics",
+            "average-precision,mrr,hits@20",
+            "--precision",
+            "float",
+            "--json",
+            "-",
+        ])
+        .args(more)
+        .output()
+        .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        events(&output.stdout)
+    };
+    let events = train(&[]);
+    let start = of(&events, "start")[0];
+    assert_eq!(
+        (&start["task"], &start["classes"]),
+        (&"links".into(), &8.into())
+    );
+    let told = start["preparation"].to_string();
+    assert!(told.contains("links to learn from"), "{told}");
+    let scores = &of(&events, "summary")[0]["test_scores"];
+    assert!(
+        scores["roc-auc"]["mean"].as_f64().unwrap() > 65.0,
+        "{scores}"
+    );
+    assert!(
+        scores["hits@20"]["mean"].as_f64().unwrap() > 0.0,
+        "{scores}"
+    );
+    let losses = |events: &[Value]| {
+        of(events, "epoch")
+            .iter()
+            .map(|e| e["loss"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(losses(&train(&[])), losses(&events));
+}
+
+#[test]
+fn what_does_not_fit_the_task_is_refused() {
+    let place = place(&Ring::new());
+    for (arguments, words) in [
+        (
+            &["--metric", "r2"][..],
+            &["r2 is no metric of a class of each vertex", "take accuracy"][..],
+        ),
+        (&["--metric", "f1"], &["`f1` is no metric; take accuracy"]),
+        (
+            &["--loss", "mae"],
+            &["--loss is of --task regression", "leave one of them out"],
+        ),
+        (
+            &["--class-weights", "1,2,3"],
+            &["there are 3 weights, and 2 classes"],
+        ),
+        (&["--class-weights", "x"], &["`balanced`"]),
+        (
+            &["--task", "link", "--save", "x.safetensors"],
+            &["--save and --resume are of models", "leave them out"],
+        ),
+        (
+            &["--task", "link", "--inductive"],
+            &["--inductive", "leave it out"],
+        ),
+        (
+            &["--task", "link", "--metric", "accuracy"],
+            &["accuracy is no metric of links; take roc-auc"],
+        ),
+        (&["--embedding", "8"], &["--embedding is of --task link"]),
+    ] {
+        let output = place.train(arguments).output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        for word in words {
+            assert!(
+                text(&output.stderr).contains(word),
+                "{arguments:?}: {}",
+                text(&output.stderr)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_regression_goes_on_as_one() {
+    let place = place(&Ring::new());
+    let given = [
+        "--task",
+        "regression",
+        "--loss",
+        "mae",
+        "--save",
+        "run.safetensors",
+    ];
+    run(&place, &[&given[..], &["--epochs", "5"]].concat());
+    let resume = place.train(&[
+        "--resume",
+        "run.safetensors",
+        "--epochs",
+        "9",
+        "--json",
+        "-",
+    ]);
+    let output = { resume }.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let resumed = events(&output.stdout);
+    assert_eq!(of(&resumed, "start")[0]["loss"], "absolute error");
+    let whole = run(
+        &place,
+        &["--task", "regression", "--loss", "mae", "--epochs", "9"],
+    );
+    let last = |events: &[Value]| of(events, "epoch").last().unwrap()["loss"].clone();
+    assert_eq!(last(&resumed), last(&whole));
+    let output = place
+        .train(&["--resume", "run.safetensors", "--metric", "rmse"])
+        .output()
+        .unwrap();
+    refused(
+        &output,
+        2,
+        &["--resume goes on with the task and the metrics of the run"],
+    );
+    let predict = |more: &[&str]| {
+        let mut command = halfgnn(&[
+            "predict",
+            "--device",
+            "cpu",
+            "--model",
+            "run.safetensors",
+            "--out",
+            "o.csv",
+        ]);
+        command
+            .arg("--dataset")
+            .arg(&place.dataset)
+            .args(more)
+            .current_dir(place.folder.path());
+        command.output().unwrap()
+    };
+    refused(
+        &predict(&[]),
+        2,
+        &["trained by its absolute error", "add --logits"],
+    );
+    assert!(predict(&["--logits"]).status.success());
+}

@@ -1,0 +1,89 @@
+//! Random pairs of vertices: what a link predictor learns to tell from edges.
+
+mod cpu;
+mod gpu;
+
+use super::{Checked, Operator};
+use crate::backend::{Adjacency, Storage};
+use crate::error::Error;
+use crate::tensor::Array;
+
+/// Draws as many pairs of two different vertices as there is room for, all as likely: pair `i` is (`firsts[i]`, `seconds[i]`).
+///
+/// A pair is a function of `seed`, `step` and its place alone, on every device. One that `edges` has as an edge (row, column) is
+/// drawn again, up to 16 times; after that it is taken as it is, so that a graph of nearly all pairs costs no more than that.
+/// Pairs may be drawn twice.
+///
+/// # Errors
+/// [`Error::Shape`] where there is not room for as many seconds as firsts or `edges` is not square with a row a vertex,
+/// [`Error::Unsupported`] where there are fewer than two vertices.
+#[allow(clippy::too_many_arguments)] // two outputs, what numbers are drawn from, and what is refused
+pub fn sample_pairs<B: SamplingOperators>(
+    backend: &B,
+    vertices: usize,
+    edges: Option<&Adjacency<B>>,
+    seed: u64,
+    step: u32,
+    firsts: &mut Array<B, u32>,
+    seconds: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    let operands = SamplePairsOperands {
+        vertices,
+        edges,
+        seed,
+        step,
+        firsts,
+        seconds,
+    };
+    backend.sample_pairs(Checked::new(operands)?)
+}
+
+/// Operands of [`sample_pairs`].
+#[derive(Debug)]
+pub struct SamplePairsOperands<'a, B: Storage> {
+    /// Vertices to draw from.
+    pub vertices: usize,
+    /// The graph whose edges are not drawn.
+    pub edges: Option<&'a Adjacency<B>>,
+    /// Of the random numbers.
+    pub seed: u64,
+    /// Which step's pairs.
+    pub step: u32,
+    /// Become the first vertices.
+    pub firsts: &'a mut Array<B, u32>,
+    /// Become the second ones.
+    pub seconds: &'a mut Array<B, u32>,
+}
+
+/// Tags the random numbers of pairs.
+const STREAM: u32 = 0x6c69_6e6b;
+
+impl<B: Storage> Operator for SamplePairsOperands<'_, B> {
+    const NAME: &'static str = "sample_pairs";
+
+    fn check(&self) -> Result<(), Error> {
+        let (firsts, vertices) = (self.firsts.len(), self.vertices);
+        Error::expect(Self::NAME, "second vertices", firsts, self.seconds.len())?;
+        if let Some(edges) = self.edges {
+            Error::expect(Self::NAME, "rows of the graph", vertices, edges.rows())?;
+            let columns = edges.columns();
+            Error::expect(Self::NAME, "columns of the graph", vertices, columns)?;
+        }
+        if vertices >= 2 && u32::try_from(vertices).is_ok() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            operator: Self::NAME,
+            reason: format!("pairs are drawn of 2 to 2^32 - 1 vertices, and there are {vertices}"),
+        })
+    }
+}
+
+/// What is drawn at random beside dropout.
+pub trait SamplingOperators: Storage {
+    /// Pairs of vertices: see [`sample_pairs`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn sample_pairs(&self, operands: Checked<SamplePairsOperands<'_, Self>>) -> Result<(), Error>;
+}

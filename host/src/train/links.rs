@@ -1,0 +1,388 @@
+//! Link prediction: which pairs of vertices are edges.
+//!
+//! A model gives each vertex a row of numbers, its embedding; the score of a pair is the dot product of two, an
+//! [SDDMM](ops::sddmm) over the graph of the pairs. In each step the edges to learn from are put beside as many random pairs,
+//! which the device [draws](ops::sample_pairs), and the loss is the binary cross-entropy of the scores. Its gradient for the
+//! embeddings is an SpMM over the same graph, whose edge weights are the gradients of the scores. A pair counts in both
+//! directions, so that the graph is its own transpose.
+
+use crate::backend::cpu::Cpu;
+use crate::backend::{Adjacency, Backend, MemoryKind};
+use crate::error::Error;
+use crate::graph::generate::{shuffled, stream};
+use crate::graph::{Csr, Graph, edge_order};
+use crate::ops::{self, EdgeWeights, ElementLoss, OptimizerState, Sddmm, Spmm};
+use crate::tensor::{Array, Element, Matrix};
+use halfgnn_contract::rng;
+
+const NAME: &str = "LinkSplit";
+/// Columns of the matrix that scores are seen as: a vector of any format.
+const WIDTH: usize = 8;
+
+/// The edges of an undirected graph, some to learn from and to send messages along, others held out, as Kipf and Welling's graph
+/// auto-encoder (2016) has them; and as many pairs that are no edges, to measure with.
+#[derive(Clone, Debug)]
+pub struct LinkSplit {
+    /// The graph without the edges that are held out, in both directions.
+    pub graph: Graph,
+    /// The edges of each split, each once, in the order of [`Split::ALL`](super::Split::ALL).
+    pub edges: [Vec<[u32; 2]>; 3],
+    /// As many pairs that are no edges of the whole graph.
+    pub others: [Vec<[u32; 2]>; 3],
+    /// Of the random numbers.
+    pub seed: u64,
+}
+
+impl LinkSplit {
+    /// Holds out shares of the edges of `graph` by `seed`, rounded down: `validation` and `test` of them. Self-loops are no links;
+    /// they stay in the graph.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the graph is directed, the shares are none or leave nothing to learn from, or hold out
+    /// nothing.
+    pub fn new(graph: &Graph, [validation, test]: [f64; 2], seed: u64) -> Result<Self, Error> {
+        let refuse = |reason: String| {
+            Err(Error::Unsupported {
+                operator: NAME,
+                reason,
+            })
+        };
+        if !graph.is_symmetric() {
+            return refuse(
+                "links are told in both directions at once, and the graph is directed; make it undirected (--undirected)".into(),
+            );
+        }
+        if !(validation >= 0.0 && test >= 0.0 && validation + test < 1.0) {
+            return refuse(format!(
+                "shares of {validation} and {test} of the edges leave none to learn from; give shares from 0 on that add up to less \
+                 than 1"
+            ));
+        }
+        let pairs = graph.rows().iter().zip(graph.cols());
+        let mut links: Vec<[u32; 2]> = pairs
+            .filter(|(row, column)| row < column)
+            .map(|(&row, &column)| [row, column])
+            .collect();
+        // An edge that is there twice is one link.
+        links.dedup();
+        let order = shuffled(links.len(), rng::key(seed, stream::SPLIT));
+        let counts = [validation, test].map(|share| (share * links.len() as f64) as usize);
+        let (held_out, rest) = order.split_at(counts[0] + counts[1]);
+        if rest.is_empty() || counts[0] + counts[1] == 0 {
+            return refuse(format!(
+                "of {} links {} are held out; take a graph of more, or other shares",
+                links.len(),
+                counts[0] + counts[1]
+            ));
+        }
+        let chosen = |places: &[u32]| -> Vec<[u32; 2]> {
+            let mut chosen: Vec<_> = places.iter().map(|&place| links[place as usize]).collect();
+            chosen.sort_unstable();
+            chosen
+        };
+        let edges = [rest, &held_out[..counts[0]], &held_out[counts[0]..]].map(chosen);
+        let loops = graph
+            .rows()
+            .iter()
+            .zip(graph.cols())
+            .filter(|(row, column)| row == column);
+        let kept = edges[0].iter().flat_map(|&[a, b]| [(a, b), (b, a)]);
+        let (rows, columns): (Vec<u32>, Vec<u32>) = kept
+            .chain(loops.map(|(&row, &column)| (row, column)))
+            .unzip();
+        let vertices = graph.vertices();
+        let message = Graph::from_edges(vertices, &rows, &columns);
+        let message = message.map_err(|error| Error::Unsupported {
+            operator: NAME,
+            reason: error.to_string(),
+        })?;
+        let whole = Adjacency::new(&Cpu::new(), graph.csr())?;
+        let mut others = [Vec::new(), Vec::new(), Vec::new()];
+        // Each split has a step of its own, after all that training will take.
+        for (step, (others, edges)) in (0..3).zip(others.iter_mut().zip(&edges)) {
+            *others = draw(
+                &Cpu::new(),
+                vertices,
+                Some(&whole),
+                seed,
+                u32::MAX - step,
+                edges.len(),
+            )?;
+        }
+        Ok(Self {
+            graph: message,
+            edges,
+            others,
+            seed,
+        })
+    }
+}
+
+/// Random pairs, on the host.
+fn draw<B: Backend>(
+    backend: &B,
+    vertices: usize,
+    edges: Option<&Adjacency<B>>,
+    seed: u64,
+    step: u32,
+    count: usize,
+) -> Result<Vec<[u32; 2]>, Error> {
+    let room = || Array::zeros(backend, count, MemoryKind::Workspace);
+    let (mut firsts, mut seconds) = (room()?, room()?);
+    ops::sample_pairs(
+        backend,
+        vertices,
+        edges,
+        seed,
+        step,
+        &mut firsts,
+        &mut seconds,
+    )?;
+    let seconds = seconds.to_vec(backend)?;
+    Ok(firsts
+        .to_vec(backend)?
+        .into_iter()
+        .zip(seconds)
+        .map(|(a, b)| [a, b])
+        .collect())
+}
+
+/// A [`LinkSplit`] on a backend.
+#[derive(Debug)]
+pub(super) struct Links<B: Backend> {
+    /// What is drawn anew in each step is no edge of it.
+    graph: Adjacency<B>,
+    /// What is measured.
+    pub(super) edges: [Vec<[u32; 2]>; 3],
+    pub(super) others: [Vec<[u32; 2]>; 3],
+    seed: u64,
+}
+
+impl<B: Backend> Links<B> {
+    pub(super) fn new(backend: &B, split: &LinkSplit) -> Result<Self, Error> {
+        Ok(Self {
+            graph: Adjacency::new(backend, split.graph.csr())?,
+            edges: split.edges.clone(),
+            others: split.others.clone(),
+            seed: split.seed,
+        })
+    }
+
+    /// The loss of the edges to learn from beside as many random pairs, up to three more, and its gradient for the embeddings
+    /// times the loss scale.
+    pub(super) fn loss<E: Element>(
+        &self,
+        backend: &B,
+        embeddings: &Matrix<B, E>,
+        state: &OptimizerState<B>,
+        gradient: &mut Matrix<B, E>,
+        loss: &mut Array<B, f32>,
+    ) -> Result<(), Error> {
+        let now = state.snapshot(backend)?;
+        let step = now.steps.wrapping_add(now.skipped);
+        let (vertices, edges) = (embeddings.rows(), &self.edges[0]);
+        // Both directions of all of them fill whole vectors.
+        let count = (2 * edges.len()).next_multiple_of(WIDTH / 2) - edges.len();
+        let others = draw(backend, vertices, Some(&self.graph), self.seed, step, count)?;
+        let pairs = Pairs::new(backend, vertices, edges, &others)?;
+        let scores = pairs.scores(backend, embeddings)?;
+        let len = scores.len();
+        let scores = Matrix::from_array(scores, len / WIDTH, WIDTH)?;
+        let mut slopes = Matrix::uninit(backend, len / WIDTH, WIDTH, MemoryKind::Workspace)?;
+        let kind = ElementLoss::BinaryCrossEntropy {
+            positive_weights: None,
+        };
+        let (targets, rows) = (&pairs.targets, &pairs.selected);
+        let selected = len / WIDTH;
+        ops::element_loss(
+            backend,
+            kind,
+            &scores,
+            targets,
+            rows,
+            selected,
+            state,
+            &mut slopes,
+            loss,
+        )?;
+        let slopes = slopes.into_array()?;
+        let op = Spmm {
+            weights: EdgeWeights::Features(&slopes),
+            // Of a pair both scores, and in each both ends.
+            scale: 2.0,
+            ..Spmm::default()
+        };
+        ops::spmm(backend, &pairs.graph, &op, embeddings, gradient)
+    }
+}
+
+/// Pairs in both directions as a graph, and which of them are edges.
+struct Pairs<B: Backend> {
+    graph: Adjacency<B>,
+    targets: Matrix<B, f32>,
+    selected: Array<B, u32>,
+}
+
+impl<B: Backend> Pairs<B> {
+    fn new(
+        backend: &B,
+        vertices: usize,
+        edges: &[[u32; 2]],
+        others: &[[u32; 2]],
+    ) -> Result<Self, Error> {
+        let both = || {
+            let pairs = edges.iter().map(|pair| (pair, 1.0));
+            let pairs = pairs.chain(others.iter().map(|pair| (pair, 0.0)));
+            pairs.flat_map(|(&[a, b], truth)| [([a, b], truth), ([b, a], truth)])
+        };
+        let rows: Vec<u32> = both().map(|([row, _], _)| row).collect();
+        let columns: Vec<u32> = both().map(|([_, column], _)| column).collect();
+        let truths: Vec<f32> = both().map(|(_, truth)| truth).collect();
+        let refuse = |error: crate::graph::GraphError| Error::Unsupported {
+            operator: "links",
+            reason: error.to_string(),
+        };
+        let csr = Csr::from_edges(vertices, &rows, &columns).map_err(refuse)?;
+        let order = edge_order(vertices, &rows, &columns).map_err(refuse)?;
+        let targets: Vec<f32> = order.iter().map(|&edge| truths[edge as usize]).collect();
+        let lines = targets.len() / WIDTH;
+        let kind = MemoryKind::Workspace;
+        Ok(Self {
+            graph: Adjacency::new(backend, &csr)?,
+            targets: Matrix::from_f32(backend, lines, WIDTH, &targets, kind)?,
+            selected: Array::zeros(backend, lines, kind)?,
+        })
+    }
+
+    /// The dot product of the two ends of each pair.
+    fn scores<E: Element>(
+        &self,
+        backend: &B,
+        embeddings: &Matrix<B, E>,
+    ) -> Result<Array<B, E>, Error> {
+        let len = ops::edge_values(&self.graph, 1);
+        let mut scores = Array::zeros(backend, len, MemoryKind::Workspace)?;
+        let op = Sddmm::default();
+        ops::sddmm(
+            backend,
+            &self.graph,
+            &op,
+            embeddings,
+            embeddings,
+            &mut scores,
+        )?;
+        Ok(scores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn ring(vertices: u32) -> Graph {
+        let rows: Vec<u32> = (0..vertices)
+            .flat_map(|v| [v, (v + 1) % vertices])
+            .collect();
+        let columns: Vec<u32> = (0..vertices)
+            .flat_map(|v| [(v + 1) % vertices, v])
+            .collect();
+        Graph::from_edges(vertices as usize, &rows, &columns).unwrap()
+    }
+
+    #[test]
+    fn edges_are_held_out_in_both_directions() {
+        let graph = ring(200);
+        let split = LinkSplit::new(&graph, [0.05, 0.1], 3).unwrap();
+        assert_eq!([0, 1, 2].map(|of| split.edges[of].len()), [170, 10, 20]);
+        assert_eq!([0, 1, 2].map(|of| split.others[of].len()), [170, 10, 20]);
+        assert_eq!(
+            (split.graph.edges(), split.graph.is_symmetric()),
+            (340, true)
+        );
+        let has = |graph: &Graph, [row, column]: [u32; 2]| {
+            graph.csr().row(row as usize).binary_search(&column).is_ok()
+        };
+        let all: HashSet<[u32; 2]> = split.edges.iter().flatten().copied().collect();
+        assert_eq!(all.len(), 200);
+        assert!(all.iter().all(|&pair| has(&graph, pair)));
+        assert!(split.edges[0].iter().all(|&pair| has(&split.graph, pair)));
+        for &[a, b] in split.edges[1].iter().chain(&split.edges[2]) {
+            assert!(!has(&split.graph, [a, b]) && !has(&split.graph, [b, a]));
+        }
+        assert!(
+            split
+                .others
+                .iter()
+                .flatten()
+                .all(|&pair| !has(&graph, pair))
+        );
+        let again = LinkSplit::new(&graph, [0.05, 0.1], 3).unwrap();
+        assert_eq!(
+            (again.edges, again.others),
+            (split.edges.clone(), split.others)
+        );
+        assert_ne!(
+            LinkSplit::new(&graph, [0.05, 0.1], 4).unwrap().edges,
+            split.edges
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_held_out_is_refused() {
+        let message =
+            |graph: &Graph, shares| LinkSplit::new(graph, shares, 0).unwrap_err().to_string();
+        let directed = Graph::from_edges(3, &[0, 1], &[1, 2]).unwrap();
+        assert!(
+            message(&directed, [0.1, 0.1]).contains("the graph is directed; make it undirected")
+        );
+        for shares in [[0.5, 0.5], [-0.1, 0.2], [f64::NAN, 0.1]] {
+            assert!(message(&ring(50), shares).contains("leave none to learn from"));
+        }
+        assert!(message(&ring(5), [0.1, 0.1]).contains("of 5 links 0 are held out"));
+    }
+
+    #[test]
+    fn gradients_are_differences_of_the_loss() {
+        let backend = Cpu::new();
+        let split = LinkSplit::new(&ring(40), [0.1, 0.1], 1).unwrap();
+        let links = Links::new(&backend, &split).unwrap();
+        let scaling =
+            super::super::MixedPrecision::of(crate::tensor::Precision::Float).loss_scaling;
+        let state = OptimizerState::new(&backend, &scaling).unwrap();
+        let (rows, columns) = (40, 5);
+        let key = rng::key(8, 8);
+        let values: Vec<f32> = (0..rows * columns)
+            .map(|at| 2.0 * rng::unit_f32(rng::uniform_u32(key, at as u64)) - 1.0)
+            .collect();
+        let run = |values: &[f32]| {
+            let kind = MemoryKind::Activations;
+            let embeddings =
+                Matrix::<_, f32>::from_f32(&backend, rows, columns, values, kind).unwrap();
+            let mut gradient = Matrix::<_, f32>::zeros(&backend, rows, columns, kind).unwrap();
+            let mut loss = Array::zeros(&backend, 1, kind).unwrap();
+            links
+                .loss(&backend, &embeddings, &state, &mut gradient, &mut loss)
+                .unwrap();
+            (
+                loss.to_vec(&backend).unwrap()[0],
+                gradient.to_f32(&backend).unwrap(),
+            )
+        };
+        let (_, gradient) = run(&values);
+        for at in [0, 7, 63, 100, 199] {
+            let step = 1e-2;
+            let moved = |by: f32| {
+                let mut values = values.clone();
+                values[at] += by;
+                run(&values).0
+            };
+            let difference = (moved(step) - moved(-step)) / (2.0 * step);
+            assert!(
+                (difference - gradient[at]).abs() < 2e-5,
+                "{at}: {} for {difference}",
+                gradient[at]
+            );
+        }
+    }
+}
