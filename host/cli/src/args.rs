@@ -39,7 +39,7 @@ pub struct Cli {
 pub enum Command {
     /// Train a model on a labelled graph and tell how well it predicts
     #[command(after_help = TRAIN_EXAMPLES)]
-    Train(TrainArgs),
+    Train(Box<TrainArgs>),
     /// Write what a trained model predicts for the vertices of a graph
     #[command(after_help = help::PREDICT)]
     Predict(PredictArgs),
