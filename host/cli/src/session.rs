@@ -194,7 +194,7 @@ fn carry_out<B: Backend, E: Element>(
     )?;
 
     backend.reset_peak();
-    let (training, objective) = objectives::<B, E>(
+    let [training, objective] = objectives::<B, E>(
         backend,
         dataset,
         plan,
@@ -259,12 +259,12 @@ fn objectives<B: Backend, E: Element>(
     dataset: &Dataset,
     plan: &Plan,
     graph: Propagation<B>,
-) -> Result<(Objective<B, E>, Objective<B, E>), Failure> {
+) -> Result<[Objective<B, E>; 2], Failure> {
     let features = dataset.upload_features(backend)?;
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
             let objective = Objective::of_links(backend, graph, features, *width, split)?;
-            return Ok((objective.clone(), objective));
+            return Ok([objective.clone(), objective]);
         }
         Goal::Vertices { loss, inductive } => (loss, *inductive),
     };
@@ -279,7 +279,7 @@ fn objectives<B: Backend, E: Element>(
         true => of_training_vertices(backend, dataset, plan, loss)?,
         false => objective.clone(),
     };
-    Ok((training, objective))
+    Ok([training, objective])
 }
 
 /// The task of the training vertices and the edges between them.

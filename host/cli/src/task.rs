@@ -436,7 +436,9 @@ mod tests {
             to(&values, TaskName::SingleLabel).ok(),
             Some(classes.clone())
         );
-        let labels = to(&classes, TaskName::MultiLabel).ok().expect("labels");
+        let Ok(labels) = to(&classes, TaskName::MultiLabel) else {
+            panic!("no labels")
+        };
         let Targets::Labels(sets) = &labels else {
             panic!("no labels")
         };

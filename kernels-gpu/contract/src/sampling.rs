@@ -37,7 +37,7 @@ pub const fn pair_counter(step: u32, attempt: u32, index: u64) -> [u32; 4] {
     [
         index as u32,
         // Fewer than 2⁵⁶ pairs, so that no two attempts share a counter.
-        (index >> 32) as u32 | attempt << 24,
+        (index >> 32) as u32 | (attempt << 24),
         0x7061_6972,
         step,
     ]
@@ -46,9 +46,9 @@ pub const fn pair_counter(step: u32, attempt: u32, index: u64) -> [u32; 4] {
 /// Two different vertices of `vertices` from two random numbers.
 #[inline(always)]
 pub const fn pair(numbers: [u32; 4], vertices: u32) -> [u32; 2] {
-    let first = (numbers[0] as u64 * vertices as u64 >> 32) as u32;
+    let first = ((numbers[0] as u64 * vertices as u64) >> 32) as u32;
     // Among the others, so that no vertex is drawn with itself.
-    let second = (numbers[1] as u64 * (vertices - 1) as u64 >> 32) as u32;
+    let second = ((numbers[1] as u64 * (vertices - 1) as u64) >> 32) as u32;
     [first, second + (second >= first) as u32]
 }
 
