@@ -19,20 +19,20 @@ fn train<E: Element>(dataset: &Dataset, norm: Norm, policy: SpmmPolicy, epochs: 
     let propagation = Propagation::new(&backend, &graph, norm).expect("room");
     let features = dataset.upload_features(&backend).expect("room");
     let splits: [&[u32]; 3] = [&dataset.train, &dataset.val, &dataset.test];
-    let labels = &dataset.labels;
+    let labels = dataset.class_labels().expect("classes");
     let objective = Objective::<_, E>::new(
         &backend,
         propagation,
         features,
         labels,
-        dataset.classes,
+        dataset.outputs,
         splits,
     )
     .expect("a whole dataset");
     let config = ModelConfig {
         policy,
         convolution: Gcn { norm }.into(),
-        ..ModelConfig::gcn(dataset.feature_len(), dataset.classes)
+        ..ModelConfig::gcn(dataset.feature_len(), dataset.outputs)
     };
     let train = TrainConfig {
         epochs,
