@@ -348,7 +348,7 @@ mod tests {
 
     /// 33 labels, so that a row is two words; vertex 1 is not known.
     fn labels() -> LabelSets {
-        let truth = |at: usize| (at / 33 != 1 || at % 33 != 4).then_some(at % 32 == 0);
+        let truth = |at: usize| (at / 33 != 1 || at % 33 != 4).then_some(at.is_multiple_of(32));
         LabelSets::new(33, (0..99).map(truth)).expect("whole rows")
     }
 

@@ -70,6 +70,11 @@ pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataPr
         archive.array("edge_weight", &[weights.len()], weights.iter().copied())?;
     }
     if let Some(features) = &dataset.edge_features {
+        if features.columns() == 1 && dataset.edge_weights.is_none() {
+            // One column alone would be read as weights.
+            let ones = std::iter::repeat_n(1.0_f32, graph.edges());
+            archive.array("edge_weight", &[graph.edges()], ones)?;
+        }
         let shape = [features.edges(), features.columns()];
         archive.array("edge_attr", &shape, features.values().iter().copied())?;
     }

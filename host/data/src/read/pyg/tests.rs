@@ -84,9 +84,11 @@ fn everything_of_a_data_object_is_read() {
 
 #[test]
 fn what_the_options_add_has_weights_and_features_as_well() {
-    let mut options = OpenOptions::default();
-    options.undirected = true;
-    options.self_loops = true;
+    let options = OpenOptions {
+        undirected: true,
+        self_loops: true,
+        ..OpenOptions::default()
+    };
     let dataset = open(&entries(), &options).unwrap();
     let edges: Vec<_> = dataset
         .graph
@@ -162,8 +164,10 @@ fn masks_of_several_splits_are_chosen_by_number() {
     let masks = Array::bool(&[true, false, false, true, false, false, false, false]);
     let entries = with("train_mask", masks.shaped(&[4, 2]));
     let at = |number| {
-        let mut options = OpenOptions::default();
-        options.split_number = number;
+        let options = OpenOptions {
+            split_number: number,
+            ..OpenOptions::default()
+        };
         open(&entries, &options)
     };
     let first = at(None);
@@ -180,8 +184,10 @@ fn masks_of_several_splits_are_chosen_by_number() {
         refused.starts_with("has no split number 2: there are 2, from 0"),
         "{refused}"
     );
-    let mut options = OpenOptions::default();
-    options.split_number = Some(0);
+    let options = OpenOptions {
+        split_number: Some(0),
+        ..OpenOptions::default()
+    };
     let none = open(&without_splits(Array::i64(&[0, 1, 0, 1])), &options);
     assert!(none.unwrap_err().to_string().contains("a rule splits"));
 }
@@ -292,9 +298,10 @@ fn what_cannot_be_is_refused() {
         assert!(message.contains(words), "{key}: {message}");
     }
     let missing = Dataset::read_from(bytes(&without(&["edge_index"])), &{
-        let mut options = OpenOptions::default();
-        options.format = Some(Format::Pyg);
-        options
+        OpenOptions {
+            format: Some(Format::Pyg),
+            ..OpenOptions::default()
+        }
     });
     assert!(
         missing

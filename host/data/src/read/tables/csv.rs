@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 
-use super::{Cell, Table};
+use super::{Cell, EachRow, Table};
 use crate::error::DataProblem;
 use crate::input::Input;
 
@@ -52,10 +52,7 @@ impl Table for Csv<'_> {
         &self.names
     }
 
-    fn for_each(
-        &mut self,
-        each: &mut dyn FnMut(u64, &[Cell<'_>]) -> Result<(), DataProblem>,
-    ) -> Result<(), DataProblem> {
+    fn for_each(&mut self, each: &mut EachRow<'_>) -> Result<(), DataProblem> {
         let mut record = StringRecord::new();
         loop {
             let more = self.reader.read_record(&mut record);

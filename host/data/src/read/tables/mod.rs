@@ -105,7 +105,7 @@ impl<'a> Cell<'a> {
     fn number(self) -> Option<f32> {
         let number = match self {
             Self::Empty => f32::NAN,
-            Self::Text(text) if text.is_empty() => f32::NAN,
+            Self::Text("") => f32::NAN,
             Self::Text("true" | "True" | "TRUE") => 1.0,
             Self::Text("false" | "False" | "FALSE") => 0.0,
             Self::Text(text) => text.parse().ok()?,
@@ -149,16 +149,16 @@ impl<'a> Cell<'a> {
     }
 }
 
+/// Takes a row and its line in the file, from 1.
+type EachRow<'a> = dyn FnMut(u64, &[Cell<'_>]) -> Result<(), DataProblem> + 'a;
+
 /// Rows of cells under names.
 trait Table {
     /// The names of the columns.
     fn names(&self) -> &[String];
 
-    /// Calls `each` with every row and its line in the file, from 1.
-    fn for_each(
-        &mut self,
-        each: &mut dyn FnMut(u64, &[Cell<'_>]) -> Result<(), DataProblem>,
-    ) -> Result<(), DataProblem>;
+    /// Calls `each` with every row.
+    fn for_each(&mut self, each: &mut EachRow<'_>) -> Result<(), DataProblem>;
 }
 
 /// Opens a table, whose first bytes tell what it is.
@@ -202,7 +202,7 @@ impl<'a> Roles<'a> {
             None => (0..self.names.len())
                 .filter(|&at| {
                     let is = |name: &&str| self.names[at].eq_ignore_ascii_case(name);
-                    !self.taken[at] && customary.iter().any(|name| is(&name))
+                    !self.taken[at] && customary.iter().any(is)
                 })
                 .collect(),
         };

@@ -157,7 +157,7 @@ pub(super) fn read(table: &mut dyn Table, names: &ColumnNames) -> Result<Nodes, 
         let lists = [&mut splits.train, &mut splits.val, &mut splits.test];
         if let Some(at) = split {
             if let Some(which) = split_of(cells[at], line)? {
-                lists.into_iter().nth(which).map(|list| list.push(vertex));
+                lists[which].push(vertex);
             }
         } else {
             for (list, at) in lists.into_iter().zip(masks) {

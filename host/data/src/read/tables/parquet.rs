@@ -9,7 +9,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row};
 
-use super::{Cell, Table};
+use super::{Cell, EachRow, Table};
 use crate::error::DataProblem;
 
 /// A file, and the names of its columns, those of lists one for each place.
@@ -44,10 +44,7 @@ impl Table for Parquet {
         &self.names
     }
 
-    fn for_each(
-        &mut self,
-        each: &mut dyn FnMut(u64, &[Cell<'_>]) -> Result<(), DataProblem>,
-    ) -> Result<(), DataProblem> {
+    fn for_each(&mut self, each: &mut EachRow<'_>) -> Result<(), DataProblem> {
         let mut line = 0;
         loop {
             let row = match self.first.take() {

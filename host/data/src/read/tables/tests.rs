@@ -16,8 +16,10 @@ fn folder(nodes: &str, edges: &str) -> Folder {
 }
 
 fn open(nodes: &str, edges: &str, columns: ColumnNames) -> Result<Dataset, DataError> {
-    let mut options = OpenOptions::default();
-    options.columns = columns;
+    let options = OpenOptions {
+        columns,
+        ..OpenOptions::default()
+    };
     Dataset::open_with(folder(nodes, edges).path(), &options)
 }
 
