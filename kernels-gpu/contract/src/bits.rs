@@ -8,11 +8,10 @@
 //! A CTA brings the rows of [`EDGES_PER_CTA`] consecutive edges to shared memory, whatever the degrees, and then looks at the
 //! rows of the graph in them, a unit of 64 columns or 128 at a time. Of a row of few edges whose signs alone are wanted a unit is
 //! one lane's, which counts all its columns at once in vertical counters: bit `f` of plane `p` is bit `p` of the count of column
-//! `f`. Where sums are wanted, eight columns are a lane's, and counted in bytes. Of other rows each warp takes what lies in its
-//! eighth of the edges: lanes count edges that are 32 apart in planes, and a transpose of 32 × 32 bits leaves lane `f` the bits
-//! of column `f` of all lanes, to be counted at once. What warps have of one row is added up in shared memory. What a CTA has
-//! of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the parts; sums are integers, so
-//! that no order is another result.
+//! `f`. Where sums are wanted, eight columns are a lane's, and counted in bytes. Of another row a unit is a warp's: lanes count
+//! 32 edges apart in planes, and a transpose of 32 × 32 bits leaves lane `f` the bits of column `f` of all lanes, to be counted
+//! at once. What a CTA has of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the
+//! parts; sums are integers, so that no order is another result.
 
 use crate::format::table;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
@@ -27,8 +26,6 @@ pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
 
 /// Edges of a CTA: 32 words of starts.
 pub const EDGES_PER_CTA: u32 = 1024;
-/// Edges of a warp.
-pub const EDGES_PER_WARP: u32 = EDGES_PER_CTA / WARPS_PER_CTA;
 /// Words of starts of a CTA.
 pub const START_WORDS_PER_CTA: u32 = EDGES_PER_CTA / WARP;
 /// Most words of a row that a launch sums up; of more the next launch takes the rest.
@@ -155,17 +152,9 @@ pub const fn row_bytes(words: u32) -> u32 {
     place(EDGES_PER_CTA) * words * 8
 }
 
-/// Bytes of shared memory of where rows of the graph start, and how many of them there are.
-pub const START_BYTES: u32 = (EDGES_PER_CTA + 4) * 4;
-
-/// Bytes of what a warp has of a row that warps share: 16 bits a column.
-pub const fn part_bytes(words: u32) -> u32 {
-    words * WORD_BITS * 2
-}
-
-/// Bytes of dynamic shared memory of `bspmm_*`: the rows, the starts, and two parts a warp.
+/// Bytes of dynamic shared memory of `bspmm_*`: the rows, where rows of the graph start, and how many of them.
 pub const fn shared_bytes(words: u32) -> u32 {
-    row_bytes(words) + START_BYTES + 2 * WARPS_PER_CTA * part_bytes(words)
+    row_bytes(words) + (EDGES_PER_CTA + 1) * 4
 }
 
 /// Calls `$with!` with the entries of this family: see [`crate::format`].
@@ -217,7 +206,7 @@ mod tests {
         assert_eq!([0, 15, 16, 1023].map(place), [0, 15, 17, 1086]);
         for words in [1, 2, MOST_WORDS] {
             assert!(place(EDGES_PER_CTA - 1) * words * 8 < row_bytes(words));
-            assert_eq!((row_bytes(words) + START_BYTES) % 16, 0);
+            assert_eq!(row_bytes(words) % 16, 0);
             assert!(shared_bytes(words) <= 48 * 1024);
         }
     }

@@ -8,8 +8,8 @@ use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::warp::{ballot, lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, EDGES_PER_CTA, EDGES_PER_WARP, NO_ROW, START_BYTES, START_WORDS_PER_CTA,
-    THREADS_PER_CTA, WORD_BITS, part_bytes, place, row_bytes, staged_words, unit_words,
+    BspmmParams, EDGES_PER_CTA, NO_ROW, START_WORDS_PER_CTA, THREADS_PER_CTA, WARPS_PER_CTA,
+    WORD_BITS, place, row_bytes, staged_words, unit_words,
 };
 
 const EDGES_PER_THREAD: u32 = EDGES_PER_CTA / THREADS_PER_CTA;
@@ -19,12 +19,9 @@ const _: () = assert!(
     "a thread has four bits of a word of starts"
 );
 
-/// Counters of a lane of a warp's edges, which are 32 apart.
-type WarpRow<const U: usize> = Planes<3, U>;
-const _: () = assert!(
-    EDGES_PER_WARP / WARP < 1 << 3,
-    "three planes count that many"
-);
+/// Counters of a lane of a warp's row: 15 edges, 32 apart.
+type WarpRow<const U: usize> = Planes<4, U>;
+const TURNS: u32 = 15;
 
 /// `W` words of rows, in units of `U` words of 32 columns.
 ///
@@ -47,10 +44,8 @@ pub unsafe fn run<O: Output<U>, const W: u32, const U: usize>(params: &BspmmPara
     // SAFETY: the caller's promise; all threads come along.
     unsafe {
         let rows = tile.load();
-        tile.edges_of_warp::<O>(&rows);
         tile.rows_of_few_edges::<O>(&rows);
-        sync_threads();
-        tile.rows_of_warps::<O>(&rows);
+        tile.rows_of_many_edges::<O>(&rows);
     }
 }
 
@@ -123,12 +118,6 @@ impl<const U: usize> Part<U> {
     #[inline(always)]
     fn is_whole(self) -> bool {
         !self.is_end && !self.is_tail
-    }
-
-    /// Whether a few lanes add it up.
-    #[inline(always)]
-    fn is_few<O: Output<U>>(self) -> bool {
-        self.is_whole() && self.edges() <= O::FEW
     }
 
     /// Where the unit of an edge is.
@@ -345,7 +334,7 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
             // SAFETY: the caller's promise; a unit of a row is that of these lanes alone.
             unsafe {
                 let part = self.part(rows, job);
-                if part.is_few::<O>() {
+                if part.is_whole() && part.edges() <= O::FEW {
                     O::write_few(self.params, self.target(part), &part);
                 }
             }
@@ -353,179 +342,41 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
         }
     }
 
-    /// Of the other rows what lies in the warp's edges: whole rows are written, parts are left in shared memory.
+    /// The other rows, dealt out to the warps in turn.
     ///
     /// # Safety
     /// As [`Tile::rows_of_few_edges`].
     #[inline(always)]
-    unsafe fn edges_of_warp<O: Output<U>>(&self, rows: &Rows) {
-        let begin = warp_id() * EDGES_PER_WARP;
-        if begin >= self.edges {
-            return;
-        }
-        let end = (begin + EDGES_PER_WARP).min(self.edges);
-        // SAFETY: the caller's promise: loops are the same for all lanes of a warp, and a part is one warp's.
+    unsafe fn rows_of_many_edges<O: Output<U>>(&self, rows: &Rows) {
+        let end = rows.count * Self::UNITS;
+        let (mut first, mut seen) = (0, 0);
+        // SAFETY: the caller's promise: loops are the same for all lanes of a warp.
         unsafe {
-            let (mut row, last) = self.rows_of_edges(rows, begin, end);
-            while row <= last {
-                let mine = row + lane_id();
+            while first < end {
+                let job = first + lane_id();
                 let mut is_here = false;
-                if mine <= last {
-                    let part = self.part(rows, mine * Self::UNITS);
-                    is_here = !part.is_few::<O>() && part.begin < end && part.end > begin;
+                if job < end {
+                    let part = self.part(rows, job);
+                    let is_few = part.is_whole() && part.edges() <= O::FEW;
+                    is_here = !is_few && part.edges() > 0;
                 }
                 let mut left = ballot(is_here);
                 while left != 0 {
-                    let first = (row + left.trailing_zeros()) * Self::UNITS;
+                    if seen % WARPS_PER_CTA == warp_id() {
+                        let job = first + left.trailing_zeros();
+                        self.by_warp::<O>(self.part(rows, job));
+                    }
+                    seen += 1;
                     left &= left - 1;
-                    let mut unit = 0;
-                    while unit < Self::UNITS {
-                        let part = self.part(rows, first + unit);
-                        let cut = Part {
-                            begin: part.begin.max(begin),
-                            end: part.end.min(end),
-                            ..part
-                        };
-                        let counts = Self::counts(cut);
-                        if part.is_whole() && part.begin >= begin && part.end <= end {
-                            self.finish::<O>(part, counts);
-                        } else {
-                            // Row 0 began before, whatever its first edge here.
-                            let is_tail = first > 0 && part.begin >= begin;
-                            Self::leave(Self::left(warp_id(), is_tail, unit), counts);
-                        }
-                        unit += 1;
-                    }
                 }
-                row += WARP;
+                first += WARP;
+            }
+            // No row that began before the CTA's edges ends in them.
+            let part = self.part(rows, 0);
+            if thread_idx_x() == 0 && (part.edges() == 0 || !part.is_end) {
+                self.staged(0).store(NO_ROW);
             }
         }
-    }
-
-    /// The first and the last row that may have edges of `begin .. end`, which start at words.
-    ///
-    /// # Safety
-    /// The launch contract.
-    #[inline(always)]
-    unsafe fn rows_of_edges(&self, rows: &Rows, begin: u32, end: u32) -> (u32, u32) {
-        let starts = Global::<[u32; 2]>::new(self.params.starts).at((self.first / WARP) as u64);
-        // SAFETY: the caller's promise.
-        let [_, rank] = unsafe { starts.at((begin / WARP) as u64).read() };
-        let first = rank - rows.before;
-        let last = if end < self.edges {
-            // SAFETY: the caller's promise.
-            let [_, rank] = unsafe { starts.at((end / WARP) as u64).read() };
-            rank - rows.before
-        } else {
-            rows.count - 1
-        };
-        (first, last)
-    }
-
-    /// Adds up what warps have of one row: that which began before the CTA's edges, and the one that begins in the warp's edges
-    /// and goes on behind them.
-    ///
-    /// # Safety
-    /// As [`Tile::rows_of_few_edges`], after a barrier.
-    #[inline(always)]
-    unsafe fn rows_of_warps<O: Output<U>>(&self, rows: &Rows) {
-        let begin = warp_id() * EDGES_PER_WARP;
-        // SAFETY: the caller's promise; the parts that are read were left by the warps whose edges they are.
-        unsafe {
-            if warp_id() == 0 {
-                let part = self.part(rows, 0);
-                if part.edges() > 0 {
-                    self.add_up::<O>(rows, 0, 0, false);
-                }
-                // No row that began before the CTA's edges ends in them.
-                if lane_id() == 0 && (part.edges() == 0 || !part.is_end) {
-                    self.staged(0).store(NO_ROW);
-                }
-            }
-            if begin >= self.edges {
-                return;
-            }
-            let end = (begin + EDGES_PER_WARP).min(self.edges);
-            let (_, row) = self.rows_of_edges(rows, begin, end);
-            let part = self.part(rows, row * Self::UNITS);
-            let goes_on = part.end > end || part.is_tail;
-            if row > 0 && part.begin >= begin && part.begin < end && goes_on && !part.is_few::<O>()
-            {
-                self.add_up::<O>(rows, row, warp_id(), true);
-            }
-        }
-    }
-
-    /// Adds up the parts of a row from warp `warp` on, and writes or stages the sums.
-    ///
-    /// # Safety
-    /// As [`Tile::rows_of_warps`].
-    #[inline(always)]
-    unsafe fn add_up<O: Output<U>>(&self, rows: &Rows, row: u32, warp: u32, is_tail: bool) {
-        let mut unit = 0;
-        // SAFETY: the caller's promise.
-        unsafe {
-            while unit < Self::UNITS {
-                let part = self.part(rows, row * Self::UNITS + unit);
-                let mut counts = Self::parts(Self::left(warp, is_tail, unit));
-                let mut other = warp + 1;
-                while other * EDGES_PER_WARP < part.end {
-                    let more = Self::parts(Self::left(other, false, unit));
-                    let mut word = 0;
-                    while word < U {
-                        counts[word] += more[word];
-                        word += 1;
-                    }
-                    other += 1;
-                }
-                self.finish::<O>(part, counts);
-                unit += 1;
-            }
-        }
-    }
-
-    /// What a warp leaves of a unit of a row that began before its edges, or goes on behind them: the lane's words of it.
-    #[inline(always)]
-    fn left(warp: u32, is_tail: bool, unit: u32) -> Shared {
-        let parts = (warp * 2 + is_tail as u32) * part_bytes(W);
-        let words = unit * U as u32 * WARP * 2 + lane_id() * 4;
-        Shared::base().offset(row_bytes(W) + START_BYTES + parts + words)
-    }
-
-    /// Leaves counts, two in a word.
-    ///
-    /// # Safety
-    /// The place is the lane's own up to a barrier.
-    #[inline(always)]
-    unsafe fn leave(place: Shared, counts: [u32; U]) {
-        let mut word = 0;
-        while word < U {
-            // SAFETY: the caller's promise.
-            unsafe {
-                place
-                    .offset(word as u32 / 2 * WARP * 4)
-                    .store_u32(counts[word] | counts[word + 1] << 16);
-            }
-            word += 2;
-        }
-    }
-
-    /// The counts that were left.
-    ///
-    /// # Safety
-    /// They were, before a barrier.
-    #[inline(always)]
-    unsafe fn parts(place: Shared) -> [u32; U] {
-        let mut counts = [0; U];
-        let mut word = 0;
-        while word < U {
-            // SAFETY: the caller's promise.
-            let both = unsafe { place.offset(word as u32 / 2 * WARP * 4).load_u32() };
-            counts[word] = both & 0xffff;
-            counts[word + 1] = both >> 16;
-            word += 2;
-        }
-        counts
     }
 
     /// Staged word `at` of the CTA.
@@ -535,16 +386,17 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
         Global::new(self.params.staging).at(first + at as u64)
     }
 
-    /// Writes the sums of a unit of a row, or stages them; `counts` are of all its edges among the CTA's.
+    /// A unit of a row by a whole warp, written or staged.
     ///
     /// # Safety
-    /// The launch contract; all lanes of the warp come together with the same part, which is no other warp's.
+    /// The launch contract; all lanes of the warp come together with the same part.
     #[inline(always)]
-    unsafe fn finish<O: Output<U>>(&self, part: Part<U>, counts: [u32; U]) {
-        let edges = part.edges();
-        let sums = counts.map(|count| 2 * count as i32 - edges as i32);
-        // SAFETY: the caller's promise.
+    unsafe fn by_warp<O: Output<U>>(&self, part: Part<U>) {
+        // SAFETY: the caller's promise; a part of a row is staged by one warp.
         unsafe {
+            let edges = part.edges();
+            let counts = Self::counts(part);
+            let sums = counts.map(|count| 2 * count as i32 - edges as i32);
             if part.is_whole() {
                 O::write_sums(self.params, self.target(part), sums);
                 return;
@@ -567,26 +419,41 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
     /// How many of a part's edges have a bit in the lane's columns.
     ///
     /// # Safety
-    /// All lanes of the warp come together; the edges are the CTA's, [`EDGES_PER_WARP`] at most.
+    /// All lanes of the warp come together; the edges are the CTA's.
     #[inline(always)]
     unsafe fn counts(part: Part<U>) -> [u32; U] {
-        let turns = part.edges().div_ceil(WARP);
-        let mut of_lane = WarpRow::<U>::EMPTY;
-        let mut turn = 0;
-        while turn < turns {
-            // SAFETY: the caller's promise; a unit is read where there is an edge.
-            let unit = |edge: u32| {
-                if edge < part.end {
-                    unsafe { part.unit(edge) }
-                } else {
-                    [0; U]
-                }
-            };
-            let edge = part.begin + turn * WARP + lane_id();
-            of_lane.add_two(unit(edge), unit(edge + WARP));
-            turn += 2;
+        let mut counts = [0; U];
+        let mut first = part.begin;
+        // SAFETY: the caller's promise; a unit is read where there is an edge.
+        let unit = |edge: u32| {
+            if edge < part.end {
+                unsafe { part.unit(edge) }
+            } else {
+                [0; U]
+            }
+        };
+        while first < part.end {
+            let turns = (part.end - first).div_ceil(WARP);
+            let turns = if turns < TURNS { turns } else { TURNS };
+            let mut of_lane = WarpRow::<U>::EMPTY;
+            let mut turn = 0;
+            while turn + 1 < turns {
+                let edge = first + turn * WARP + lane_id();
+                of_lane.add_two(unit(edge), unit(edge + WARP));
+                turn += 2;
+            }
+            if turn < turns {
+                of_lane.add(unit(first + turn * WARP + lane_id()));
+            }
+            // SAFETY: the lanes are together again.
+            let more = unsafe { of_lane.of_lanes(WARP - turns.leading_zeros()) };
+            let mut word = 0;
+            while word < U {
+                counts[word] += more[word];
+                word += 1;
+            }
+            first += turns * WARP;
         }
-        // SAFETY: the lanes are together again.
-        unsafe { of_lane.of_lanes(WARP - turns.leading_zeros()) }
+        counts
     }
 }
