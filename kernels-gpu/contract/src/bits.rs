@@ -147,9 +147,13 @@ pub const fn place(edge: u32) -> u32 {
     edge + edge / 16
 }
 
+/// Places of a unit: half of the banks more than a multiple of them, so that lanes that store two units of one edge side by side
+/// do not meet.
+pub const UNIT_PLACES: u32 = place(EDGES_PER_CTA) + 4;
+
 /// Bytes of shared memory of the rows of edges: all of a unit, then all of the next.
 pub const fn row_bytes(words: u32) -> u32 {
-    place(EDGES_PER_CTA) * words * 8
+    UNIT_PLACES * words * 8
 }
 
 /// Bytes of dynamic shared memory of `bspmm_*`: the rows, where rows of the graph start, and how many of them.
@@ -205,7 +209,8 @@ mod tests {
     fn places_are_apart_and_fit() {
         assert_eq!([0, 15, 16, 1023].map(place), [0, 15, 17, 1086]);
         for words in [1, 2, MOST_WORDS] {
-            assert!(place(EDGES_PER_CTA - 1) * words * 8 < row_bytes(words));
+            assert!(place(EDGES_PER_CTA - 1) < UNIT_PLACES);
+            assert_eq!(UNIT_PLACES * 16 % 128, 64);
             assert_eq!(row_bytes(words) % 16, 0);
             assert!(shared_bytes(words) <= 48 * 1024);
         }

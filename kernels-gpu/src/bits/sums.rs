@@ -8,8 +8,8 @@ use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::warp::{ballot, lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, EDGES_PER_CTA, NO_ROW, START_WORDS_PER_CTA, THREADS_PER_CTA, WARPS_PER_CTA,
-    WORD_BITS, place, row_bytes, staged_words, unit_words,
+    BspmmParams, EDGES_PER_CTA, NO_ROW, START_WORDS_PER_CTA, THREADS_PER_CTA, UNIT_PLACES,
+    WARPS_PER_CTA, WORD_BITS, place, row_bytes, staged_words, unit_words,
 };
 
 const EDGES_PER_THREAD: u32 = EDGES_PER_CTA / THREADS_PER_CTA;
@@ -110,6 +110,19 @@ struct Part<const U: usize> {
 }
 
 impl<const U: usize> Part<U> {
+    /// A unit of no row.
+    #[inline(always)]
+    fn of_unit(unit: u32) -> Self {
+        Self {
+            begin: 0,
+            end: 0,
+            unit,
+            filled: 0,
+            is_end: false,
+            is_tail: false,
+        }
+    }
+
     #[inline(always)]
     fn edges(self) -> u32 {
         self.end - self.begin
@@ -123,7 +136,7 @@ impl<const U: usize> Part<U> {
     /// Where the unit of an edge is.
     #[inline(always)]
     fn place(self, edge: u32) -> Shared {
-        let units_before = self.unit * place(EDGES_PER_CTA);
+        let units_before = self.unit * UNIT_PLACES;
         Shared::base().offset((units_before + place(edge)) * (U as u32 * 4))
     }
 }
@@ -182,27 +195,23 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
         // the end; a place is one thread's up to the barrier.
         unsafe {
             let columns = Global::<u32>::new(params.columns).at(self.first as u64);
-            let mut ids = [0; EDGES_PER_THREAD as usize];
-            let mut i = 0;
-            while i < EDGES_PER_THREAD {
-                let edge = thread + i * THREADS_PER_CTA;
-                if edge < self.edges {
-                    ids[i as usize] = columns.at(edge as u64).read();
-                }
-                i += 1;
-            }
             let x = Global::<u64>::new(params.x).at(params.first_word as u64);
             let stride = params.x_stride * 8;
-            let mut unit = 0;
-            while unit < Self::UNITS {
-                let part = Part::<U> {
-                    begin: 0,
-                    end: 0,
-                    unit,
-                    filled: 0,
-                    is_end: false,
-                    is_tail: false,
-                };
+            // Lanes side by side load the units of one row, whose sector is then looked up once.
+            let unit = thread % Self::UNITS;
+            let part = Part::<U>::of_unit(unit);
+            let mut turn = 0;
+            while turn < Self::UNITS {
+                let first = turn * THREADS_PER_CTA * EDGES_PER_THREAD + thread;
+                let edge = |i: u32| (first + i * THREADS_PER_CTA) / Self::UNITS;
+                let mut ids = [0; EDGES_PER_THREAD as usize];
+                let mut i = 0;
+                while i < EDGES_PER_THREAD {
+                    if edge(i) < self.edges {
+                        ids[i as usize] = columns.at(edge(i) as u64).read();
+                    }
+                    i += 1;
+                }
                 if U == 2 {
                     let mut rows = [[0; 2]; EDGES_PER_THREAD as usize];
                     let mut i = 0;
@@ -212,8 +221,7 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
                     }
                     let mut i = 0;
                     while i < EDGES_PER_THREAD {
-                        let place = part.place(thread + i * THREADS_PER_CTA);
-                        place.store_u32x2(rows[i as usize]);
+                        part.place(edge(i)).store_u32x2(rows[i as usize]);
                         i += 1;
                     }
                 } else {
@@ -226,12 +234,11 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
                     }
                     let mut i = 0;
                     while i < EDGES_PER_THREAD {
-                        let place = part.place(thread + i * THREADS_PER_CTA);
-                        place.store_u32x4(rows[i as usize]);
+                        part.place(edge(i)).store_u32x4(rows[i as usize]);
                         i += 1;
                     }
                 }
-                unit += 1;
+                turn += 1;
             }
             let rows = self.load_starts();
             sync_threads();

@@ -212,7 +212,11 @@ unsafe fn reduce(params: &LossParams, combine: impl Fn(u32, u32) -> u32 + Copy) 
 /// # Safety
 /// Every thread of the CTA comes through here, all lanes of a warp with the same words.
 #[inline(always)]
-pub(super) unsafe fn leave(params: &LossParams, words: [u32; 4], combine: impl Fn(u32, u32) -> u32 + Copy) {
+pub(super) unsafe fn leave(
+    params: &LossParams,
+    words: [u32; 4],
+    combine: impl Fn(u32, u32) -> u32 + Copy,
+) {
     // SAFETY: the caller's promise; a partial for each CTA.
     unsafe {
         let words = combine_warps(words, combine);

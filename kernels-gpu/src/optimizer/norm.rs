@@ -26,9 +26,8 @@ unsafe fn sum_of_cta(mut value: f64) -> f64 {
     while distance > 0 {
         let bits = value.to_bits();
         // SAFETY: the loop is the same for every thread, and the caller promises that all of them are here.
-        let [low, high] = unsafe {
-            [bits as u32, (bits >> 32) as u32].map(|half| shuffle_xor(half, distance))
-        };
+        let [low, high] =
+            unsafe { [bits as u32, (bits >> 32) as u32].map(|half| shuffle_xor(half, distance)) };
         value += f64::from_bits((high as u64) << 32 | low as u64);
         distance /= 2;
     }
