@@ -147,7 +147,7 @@ fn devices_are_tried_and_told() {
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 15] = [
+    let commands: [(&[&str], &[&str], &str); 17] = [
         (
             &["train"],
             &[
@@ -194,6 +194,16 @@ fn every_command_has_json_for_programs() {
             &["bench", "sddmm"],
             &["--graph", "kron:6", "--features", "8", "--runs", "1"],
             "sddmm",
+        ),
+        (
+            &["bench", "bspmm"],
+            &["--graph", "kron:6", "--features", "8,70", "--runs", "1"],
+            "bspmm",
+        ),
+        (
+            &["bench", "construct"],
+            &["--graph", "kron:6", "--runs", "1"],
+            "construct",
         ),
         (
             &["bench", "ablations"],

@@ -1,6 +1,6 @@
 //! How much memory a run will take, before any of it is asked for.
 
-use super::{Objective, TrainConfig, Trainer};
+use super::{Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
 use crate::backend::{MemoryKind, MemoryReport, Storage};
 use crate::driver::DriverError;
@@ -116,6 +116,9 @@ impl Footprint {
             let objective = Objective::<_, E>::counted(backend, counts, norm, shape)?;
             let train = TrainConfig {
                 record: false,
+                // Of classes, as the targets that are counted; others keep a few words.
+                metric: None,
+                others: Few::default(),
                 ..*train
             };
             let mut trainer = Trainer::new(backend, &objective, model(backend)?, train)?;
