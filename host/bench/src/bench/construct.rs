@@ -81,6 +81,9 @@ pub fn run(args: &ConstructArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> 
     json.finish()
 }
 
+/// What is timed.
+type Call<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
+
 struct Bench<'a> {
     args: &'a ConstructArgs,
     label: &'a str,
@@ -94,7 +97,7 @@ fn shuffled(graph: &Csr) -> [Vec<u32>; 2] {
     let mut order: Vec<u32> = (0..graph.edges() as u32).collect();
     for at in (1..order.len()).rev() {
         let draw = u64::from(rng::uniform_u32(rng::key(1, 0), at as u64));
-        order.swap(at, (draw * (at as u64 + 1) >> 32) as usize);
+        order.swap(at, ((draw * (at as u64 + 1)) >> 32) as usize);
     }
     let pick = |ids: &[u32]| order.iter().map(|&at| ids[at as usize]).collect();
     [pick(graph.rows()), pick(graph.cols())]
@@ -127,7 +130,7 @@ impl Task for Bench<'_> {
             return Err(wrong("csr"));
         }
         drop(from_csr);
-        let ways: [(&'static str, &mut dyn FnMut() -> Result<(), Error>); 3] = [
+        let ways: [(&'static str, Call<'_>); 3] = [
             ("coo", &mut || {
                 Adjacency::from_coo(backend, csr.shape(), &given.0, &given.1).map(drop)
             }),
