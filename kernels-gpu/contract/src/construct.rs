@@ -25,8 +25,7 @@ param_struct! {
         pub starts: DevicePtr<[u32; 2]>,
         /// Numbers: what `take_words` picks from, or of which `largest_word` finds the largest; `words_len` long.
         pub words: DevicePtr<u32>,
-        /// For `take_words`: which word each of the results is, `results` long; or null: word `k` is the `k`-th. A number
-        /// that is no word's gives 0.
+        /// For `take_words`: which word each of the results is, `results` long. A number that is no word's gives 0.
         pub order: DevicePtr<u32>,
         /// What `take_words` writes; for the entries that look for the largest, a word a CTA.
         pub result: DevicePtr<u32>,

@@ -451,14 +451,23 @@ pub(crate) fn dense_config(
     ctas_y: u32,
     shared_bytes: u32,
 ) -> Result<LaunchConfig, Error> {
-    let ctas = narrow(
-        operator,
-        "CTAs",
-        usize::try_from(ctas).unwrap_or(usize::MAX),
-    )?;
+    let threads = halfgnn_contract::elementwise::THREADS_PER_CTA;
+    let config = linear_config(operator, ctas, threads, shared_bytes)?;
+    let grid = [config.grid[0], ctas_y, 1];
+    Ok(LaunchConfig { grid, ..config })
+}
+
+/// A launch of `ctas` CTAs of `threads` threads, in x alone.
+pub(crate) fn linear_config(
+    operator: &'static str,
+    ctas: u64,
+    threads: u32,
+    shared_bytes: u32,
+) -> Result<LaunchConfig, Error> {
+    let ctas = usize::try_from(ctas).unwrap_or(usize::MAX);
     Ok(LaunchConfig {
-        grid: [ctas, ctas_y, 1],
-        block: [halfgnn_contract::elementwise::THREADS_PER_CTA, 1, 1],
+        grid: [narrow(operator, "CTAs", ctas)?, 1, 1],
+        block: [threads, 1, 1],
         shared_bytes,
     })
 }

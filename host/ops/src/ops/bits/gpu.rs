@@ -2,7 +2,7 @@
 
 use super::{BinarizeOperands, BitMatrix, BitsOperators, BspmmOperands, BspmmSignsOperands};
 use crate::backend::Adjacency;
-use crate::backend::gpu::{Gpu, entry, narrow, stride_vectors};
+use crate::backend::gpu::{Gpu, entry, linear_config, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
@@ -83,12 +83,7 @@ struct Entries {
 }
 
 fn config(operator: &'static str, ctas: u64, shared_bytes: u32) -> Result<LaunchConfig, Error> {
-    let ctas = usize::try_from(ctas).unwrap_or(usize::MAX);
-    Ok(LaunchConfig {
-        grid: [narrow(operator, "CTAs", ctas)?, 1, 1],
-        block: [contract::THREADS_PER_CTA, 1, 1],
-        shared_bytes,
-    })
+    linear_config(operator, ctas, contract::THREADS_PER_CTA, shared_bytes)
 }
 
 impl<D: Driver> Gpu<D> {

@@ -8,7 +8,7 @@ use crate::ops::{Checked, EdgeMap, SortOperators, largest_word, sort_pairs, take
 use crate::tensor::Array;
 use halfgnn_contract::sort::bits_below;
 
-/// A sort of indices on its way to an adjacency.
+/// Ids of vertices, an edge each.
 type Words<B> = Array<B, u32>;
 
 impl<B: ConstructOperators + SortOperators> Adjacency<B> {

@@ -5,7 +5,7 @@ use super::{
     TakeWordsOperands,
 };
 use crate::backend::MemoryKind;
-use crate::backend::gpu::{Gpu, narrow};
+use crate::backend::gpu::{Gpu, linear_config};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::graph::Starts;
@@ -42,12 +42,7 @@ const NOTHING: ConstructParams = ConstructParams {
 };
 
 fn config(ctas: u64, shared_bytes: u32) -> Result<LaunchConfig, Error> {
-    let ctas = usize::try_from(ctas).unwrap_or(usize::MAX);
-    Ok(LaunchConfig {
-        grid: [narrow("construct", "CTAs", ctas)?, 1, 1],
-        block: [contract::THREADS_PER_CTA, 1, 1],
-        shared_bytes,
-    })
+    linear_config("construct", ctas, contract::THREADS_PER_CTA, shared_bytes)
 }
 
 impl<D: Driver> ConstructOperators for Gpu<D> {

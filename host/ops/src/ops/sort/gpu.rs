@@ -1,7 +1,7 @@
 //! Order and prefix sums: three launches a scan, and five a digit.
 
 use super::{ExclusiveSumOperands, SortOperators, SortPairsOperands};
-use crate::backend::gpu::{Gpu, narrow};
+use crate::backend::gpu::{Gpu, linear_config, narrow};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
@@ -43,11 +43,8 @@ impl<D: Driver> SortOperators for Gpu<D> {
             (at(between), at(between + words)),
         ];
         let mut from = (self.array(of.keys)?, self.optional_array(of.values)?);
-        let config = LaunchConfig {
-            grid: [ctas, 1, 1],
-            block: [contract::THREADS_PER_CTA, 1, 1],
-            shared_bytes: contract::SHARED_BYTES,
-        };
+        let (threads, shared_bytes) = (contract::THREADS_PER_CTA, contract::SHARED_BYTES);
+        let config = linear_config(NAME, ctas.into(), threads, shared_bytes)?;
         for pass in 0..passes {
             let to = places[((passes - 1 - pass) % 2) as usize];
             let (shift, digit_bits) = contract::digit(of.bits, pass);
@@ -144,10 +141,6 @@ impl<D: Driver> Gpu<D> {
 
 /// The launch of a scan's items.
 pub(crate) fn scan_config(items: u64) -> Result<LaunchConfig, Error> {
-    let ctas = usize::try_from(scan::ctas(items)).unwrap_or(usize::MAX);
-    Ok(LaunchConfig {
-        grid: [narrow("exclusive_sum", "CTAs", ctas)?, 1, 1],
-        block: [scan::THREADS_PER_CTA, 1, 1],
-        shared_bytes: scan::SHARED_BYTES,
-    })
+    let (threads, shared_bytes) = (scan::THREADS_PER_CTA, scan::SHARED_BYTES);
+    linear_config("exclusive_sum", scan::ctas(items), threads, shared_bytes)
 }
