@@ -10,7 +10,7 @@ use halfgnn::backend::{Adjacency, MemoryKind, Storage};
 use halfgnn::driver::Driver;
 use halfgnn::ops;
 use halfgnn::ops::{
-    Activation, Addend, Beside, Combine, EdgeWeights, Epilogue, Form, Spmm, SpmmEpilogue,
+    Activation, Addend, Combine, EdgeWeights, Epilogue, Form, MatmulFusion, Spmm, SpmmEpilogue,
     SpmmPolicy, Write,
 };
 use halfgnn::tensor::{Array, Element, Matrix, padded};
@@ -137,12 +137,12 @@ pub fn strided_operands<D: Driver>(gpu: &Gpu<D>) {
         // x · zᵀ, where another matrix is positive.
         let square = values(506, ROWS * ROWS);
         let product = |x: &_, z: &_, positive: &_, y: &mut _| {
-            let beside = Beside {
+            let fusion = MatmulFusion {
                 positive: Some(positive),
-                ..Beside::default()
+                ..MatmulFusion::default()
             };
             let plain = Epilogue::default();
-            ops::matmul_beside(gpu, Form::NT, x, z, &plain, beside, y).expect("a legal product");
+            ops::matmul_fused(gpu, Form::NT, x, z, &plain, fusion, y).expect("a legal product");
         };
         let (mut y, positive) = (
             unwritten(gpu, (ROWS, ROWS)),
@@ -258,17 +258,17 @@ pub fn strides_are_checked<D: Driver>(gpu: &Gpu<D>) {
     assert_refused(ops::spmm(gpu, &a, &op, &other, &mut lent), words);
     let x = matrix::<_, f16>(gpu, (3, 3), &[1.0; 9]);
     let z = matrix::<_, f16>(gpu, (5, 3), &[1.0; 15]);
-    let beside = Beside {
+    let fusion = MatmulFusion {
         positive: Some(&other),
-        ..Beside::default()
+        ..MatmulFusion::default()
     };
-    let product = ops::matmul_beside(
+    let product = ops::matmul_fused(
         gpu,
         Form::NT,
         &x,
         &z,
         &Epilogue::default(),
-        beside,
+        fusion,
         &mut lent,
     );
     assert_refused(product, "stride of the ReLU's output should be 32, is 8");

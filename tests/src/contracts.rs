@@ -9,9 +9,9 @@ use halfgnn::Error;
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::ops;
 use halfgnn::ops::{
-    Accumulate, Activation, Addend, Beside, Dropout, EdgeWeights, Epilogue, Form, LossScaling,
-    Normalization, Optimizer, OptimizerState, ParameterMut, RandomState, Sddmm, SddmmPolicy, Spmm,
-    SpmmEpilogue, SpmmPolicy, Write,
+    Accumulate, Activation, Addend, Dropout, EdgeWeights, Epilogue, Form, LossScaling,
+    MatmulFusion, Normalization, Optimizer, OptimizerState, ParameterMut, RandomState, Sddmm,
+    SddmmPolicy, Spmm, SpmmEpilogue, SpmmPolicy, Write,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 
@@ -202,14 +202,14 @@ fn normalized_operands<B: Backend>(backend: &B) {
             bias: &bias,
             relu: true,
         };
-        let beside = Beside {
+        let fusion = MatmulFusion {
             normalization: Some(&normalization),
-            ..Beside::default()
+            ..MatmulFusion::default()
         };
         let (a, b) = (half(backend, 3, 3), half(backend, 3, 3));
         let mut c = unwritten::<B, O>(backend, (3, 3));
         let plain = Epilogue::default();
-        let result = ops::matmul_beside(backend, form, &a, &b, &plain, beside, &mut c);
+        let result = ops::matmul_fused(backend, form, &a, &b, &plain, fusion, &mut c);
         assert_refused(result, words);
     }
     let words = "matmul: columns of the scales should be 3, is 2";

@@ -6,7 +6,7 @@ use crate::reference::{Allowed, Sum, assert_close, exact_integers};
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
-use halfgnn::ops::{Beside, Epilogue, Form, Normalization};
+use halfgnn::ops::{Epilogue, Form, MatmulFusion, Normalization};
 use halfgnn::tensor::{Element, Matrix};
 
 /// The forms of a product.
@@ -150,12 +150,12 @@ impl Case {
         let mut c = unwritten::<B, O>(backend, (m, n));
         let mut sums = sums_wanted.then(|| unwritten::<B, f32>(backend, (1, b.columns())));
         let mut run = |normalization: Option<&Normalization<'_, B>>| {
-            let beside = Beside {
+            let fusion = MatmulFusion {
                 normalization,
                 positive,
                 column_sums: sums.as_mut(),
             };
-            ops::matmul_beside(backend, self.form, &a, &b, &epilogue, beside, &mut c)
+            ops::matmul_fused(backend, self.form, &a, &b, &epilogue, fusion, &mut c)
         };
         match &self.normal {
             Some(normal) => normal.on(backend, |op| run(Some(op))),

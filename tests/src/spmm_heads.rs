@@ -349,7 +349,7 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
                     policy: SpmmPolicy::default(),
                     all: &mut all,
                     positive: &mut positive,
-                    through: wants_gradient.then_some(SoftmaxGradient {
+                    softmax_gradient: wants_gradient.then_some(SoftmaxGradient {
                         values: &values,
                         sums: &mut sums,
                     }),
@@ -491,7 +491,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             policy,
             all: &mut all,
             positive: &mut positive,
-            through: Some(SoftmaxGradient {
+            softmax_gradient: Some(SoftmaxGradient {
                 values: &values,
                 sums: &mut sums,
             }),

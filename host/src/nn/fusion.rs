@@ -8,7 +8,8 @@ use super::{Aggregation, Context};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{
-    self, Activation, Addend, Beside, Combine, Dropout, Epilogue, Form, Normalization, SpmmEpilogue,
+    self, Activation, Addend, Combine, Dropout, Epilogue, Form, MatmulFusion, Normalization,
+    SpmmEpilogue,
 };
 use crate::tensor::{Element, Matrix};
 
@@ -74,7 +75,7 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
     /// `y = a · b`, of a normalisation of `a` where there is one, and what follows.
     ///
     /// # Errors
-    /// Those of [`ops::matmul_beside`].
+    /// Those of [`ops::matmul_fused`].
     pub fn product(
         &mut self,
         normalization: Option<&Normalization<'_, B>>,
@@ -87,11 +88,11 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
             relu,
             ..Epilogue::default()
         };
-        let beside = Beside {
+        let fusion = MatmulFusion {
             normalization,
-            ..Beside::default()
+            ..MatmulFusion::default()
         };
-        ops::matmul_beside(self.backend, Form::NN, a, b, &epilogue, beside, self.y)
+        ops::matmul_fused(self.backend, Form::NN, a, b, &epilogue, fusion, self.y)
     }
 
     /// The sum over neighbours of `x`, as [`Aggregation::forward`] has it, with a matrix that is added to it if there is one,
@@ -206,7 +207,7 @@ impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
     /// `x` where there is one.
     ///
     /// # Errors
-    /// Those of [`ops::matmul_beside`].
+    /// Those of [`ops::matmul_fused`].
     pub fn weight_gradient(
         &mut self,
         factor: f32,
@@ -218,13 +219,13 @@ impl<'a, B: Backend, E: Element> OutputGradient<'a, B, E> {
             alpha: factor,
             ..Epilogue::default()
         };
-        let beside = Beside {
+        let fusion = MatmulFusion {
             normalization,
             column_sums: self.column_sums.take(),
-            ..Beside::default()
+            ..MatmulFusion::default()
         };
         let (backend, d) = (self.backend, &*self.d);
-        ops::matmul_beside(backend, Form::TN, x, d, &epilogue, beside, gradient)
+        ops::matmul_fused(backend, Form::TN, x, d, &epilogue, fusion, gradient)
     }
 
     fn sum_columns(&mut self) -> Result<(), Error> {
@@ -248,17 +249,17 @@ pub struct InputGradient<'a, B: Backend, E: Element> {
     wanted: bool,
     x: &'a Matrix<B, E>,
     /// The factor of what ReLU and dropout before the layer let through, which is where `x` is positive.
-    through: Option<f32>,
+    gradient_factor: Option<f32>,
     dx: Option<Matrix<B, E>>,
     undone: bool,
 }
 
 impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
-    pub(super) fn new(wanted: bool, x: &'a Matrix<B, E>, through: Option<f32>) -> Self {
+    pub(super) fn new(wanted: bool, x: &'a Matrix<B, E>, gradient_factor: Option<f32>) -> Self {
         Self {
             wanted,
             x,
-            through,
+            gradient_factor,
             dx: None,
             undone: false,
         }
@@ -272,7 +273,7 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
     /// `dx = d · weightᵀ`, where it is wanted.
     ///
     /// # Errors
-    /// Those of [`ops::matmul_beside`].
+    /// Those of [`ops::matmul_fused`].
     pub fn product(
         &mut self,
         at: &mut Context<'_, B, E>,
@@ -282,19 +283,19 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
         if !self.wanted {
             return Ok(());
         }
-        let (x, through) = (self.x, self.through);
+        let (x, gradient_factor) = (self.x, self.gradient_factor);
         let backend = at.backend;
         let dx = self.matrix(at)?;
         let epilogue = Epilogue {
-            alpha: through.unwrap_or(1.0),
+            alpha: gradient_factor.unwrap_or(1.0),
             ..Epilogue::default()
         };
-        let beside = Beside {
-            positive: through.map(|_| x),
-            ..Beside::default()
+        let fusion = MatmulFusion {
+            positive: gradient_factor.map(|_| x),
+            ..MatmulFusion::default()
         };
-        ops::matmul_beside(backend, Form::NT, d, weight, &epilogue, beside, dx)?;
-        self.undone = through.is_some();
+        ops::matmul_fused(backend, Form::NT, d, weight, &epilogue, fusion, dx)?;
+        self.undone = gradient_factor.is_some();
         Ok(())
     }
 

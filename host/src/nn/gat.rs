@@ -301,7 +301,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         };
         let mut numbers = |rows| at.pool.take_numbers(backend, heads * rows);
         let (mut inner, mut d_destination) = (numbers(at.rows)?, numbers(at.rows)?);
-        let mut through = numbers(x.rows())?;
+        let mut softmax_gradient = numbers(x.rows())?;
         let mut room = || at.pool.take(backend, (x.rows(), width));
         let (mut dh, mut lent) = (room()?, room()?);
 
@@ -313,7 +313,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             positive: self.positive.get(),
             dy: spread.as_ref().unwrap_or(dy.matrix()),
             dropout: at.dropout(self.shape.gat.attention_dropout, 0),
-            lent: (&mut lent, [&mut inner, &mut d_destination, &mut through]),
+            lent: (
+                &mut lent,
+                [&mut inner, &mut d_destination, &mut softmax_gradient],
+            ),
             dh: &mut dh,
             d_vectors,
         };
@@ -325,7 +328,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         };
         softmax.backward(backend, at.graph()?.backward(), of)?;
         at.give(lent);
-        for numbers in [inner, d_destination, through] {
+        for numbers in [inner, d_destination, softmax_gradient] {
             at.pool.give_numbers(numbers);
         }
         if let Some(spread) = spread {

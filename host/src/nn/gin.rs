@@ -238,13 +238,13 @@ struct SelfAndNeighbours<'a, B: Backend> {
 /// subnormal where `d` is still in the middle of half's range, and with `R` times the largest degree, rows of lonely vertices
 /// would overflow first, and the loss scale would leave the hub no more digits than before. The power is half way, by
 /// exponents: rows are at most 2⁸ or so away from `d`, on either side.
-struct Ahead<'a, B: Backend> {
+struct ScaledRows<'a, B: Backend> {
     power: f32,
     row_scale: Option<&'a Array<B, f32>>,
     row_divisor: Option<&'a Array<B, f32>>,
 }
 
-impl<B: Backend> Ahead<'_, B> {
+impl<B: Backend> ScaledRows<'_, B> {
     /// The rows as they are.
     const NONE: Self = Self {
         power: 1.0,
@@ -253,11 +253,11 @@ impl<B: Backend> Ahead<'_, B> {
     };
 }
 
-impl<'a, B: Backend> Ahead<'a, B> {
+impl<'a, B: Backend> ScaledRows<'a, B> {
     /// `None` where rows have no factors.
     fn of(graph: &'a Propagation<B>) -> Option<Self> {
         Some(Self {
-            power: Ahead::<B>::power(graph.largest_degree()),
+            power: ScaledRows::<B>::power(graph.largest_degree()),
             row_scale: Some(graph.row_scale()?),
             row_divisor: Some(graph.row_divisor()?),
         })
@@ -331,21 +331,21 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
     fn backward<E: Element>(
         &self,
         at: &Context<'_, B, E>,
-        ahead: &Ahead<'_, B>,
+        scaling: &ScaledRows<'_, B>,
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
         let own = self.own(d);
         let own = Addend {
-            factor: own.factor / ahead.power,
-            row_scale: ahead.row_divisor,
+            factor: own.factor / scaling.power,
+            row_scale: scaling.row_divisor,
             ..own
         };
         let neighbours = Aggregation {
-            factor: self.neighbours.factor / ahead.power,
+            factor: self.neighbours.factor / scaling.power,
             ..self.neighbours
         };
-        let scaled = ahead.row_scale.is_some();
+        let scaled = scaling.row_scale.is_some();
         if d.rows() == dx.rows() {
             let epilogue = SpmmEpilogue {
                 addend: Some(own),
@@ -426,13 +426,13 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         ops::matmul(backend, form, d, second, &plain, &mut d_between)?;
         // The gradient of ε wants to see the rows as they are, and so does that of the first map, if it comes after the
         // aggregation.
-        let ahead = match &self.epsilon {
-            Some(_) => Ahead::NONE,
-            None => Ahead::of(at.graph()?).unwrap_or(Ahead::NONE),
+        let scaling = match &self.epsilon {
+            Some(_) => ScaledRows::NONE,
+            None => ScaledRows::of(at.graph()?).unwrap_or(ScaledRows::NONE),
         };
         let factors = match self.aggregated {
             Some(_) => (1.0, None),
-            None => (ahead.power, ahead.row_scale),
+            None => (scaling.power, scaling.row_scale),
         };
         self.norm
             .backward(at, self.between.get(), &mut d_between, factors)?;
@@ -442,7 +442,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         let (first, gradient) = self.first.values_and_gradient();
         let Some(aggregated) = &self.aggregated else {
             let mut d_transformed = at.pool.take(backend, (x.rows(), hidden))?;
-            sum.backward(at, &ahead, &d_between, &mut d_transformed)?;
+            sum.backward(at, &scaling, &d_between, &mut d_transformed)?;
             if let (Some(epsilon), Some(transformed)) = (&mut self.epsilon, &self.transformed) {
                 let (own, gradient) = (at.own_rows(transformed.get())?, epsilon.gradient_mut());
                 ops::dot(backend, scale, &d_between, &own, gradient)?;
@@ -461,12 +461,12 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
             return Ok(());
         }
         let mut d_aggregated = at.take(inputs)?;
-        let (d, d_x, scaled) = (&d_between, &mut d_aggregated, ahead.product());
+        let (d, d_x, scaled) = (&d_between, &mut d_aggregated, scaling.product());
         ops::matmul(backend, Form::NT, d, first, &scaled, d_x)?;
         at.give(d_between);
         if dx.is_wanted() {
             let dx = dx.matrix(at)?;
-            sum.backward(at, &ahead, &d_aggregated, dx)?;
+            sum.backward(at, &scaling, &d_aggregated, dx)?;
         }
         if let Some(epsilon) = &mut self.epsilon {
             let own = at.own_rows(x)?;
@@ -516,13 +516,13 @@ mod tests {
     #[test]
     fn rows_ahead_stay_near_the_middle_of_half() {
         for largest in [0, 1, 2, 3, 4, 1_000, 85_059, u32::MAX] {
-            let power = Ahead::<Cpu>::power(largest);
+            let power = ScaledRows::<Cpu>::power(largest);
             assert_eq!(power.log2().fract(), 0.0, "{largest}");
             let degree = f64::from(largest.max(1));
             let (most, least) = (f64::from(power), f64::from(power) / degree);
             assert!(most <= degree.sqrt() && most * least >= 0.25, "{largest}");
         }
-        assert_eq!(Ahead::<Cpu>::power(85_059), 256.0);
+        assert_eq!(ScaledRows::<Cpu>::power(85_059), 256.0);
     }
 
     #[test]

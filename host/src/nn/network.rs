@@ -538,10 +538,10 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         for (number, level) in levels.iter().enumerate().rev() {
             let activation = self.activation(number, mode);
             // What the initial stage has written is read by others as well: their gradients come first.
-            let through = number
+            let gradient_factor = number
                 .checked_sub(1)
                 .filter(|before| self.initial != Some(*before))
-                .and_then(|before| self.activation(before, mode).through());
+                .and_then(|before| self.activation(before, mode).gradient_factor());
             let step = &mut self.steps[number];
             let d = lent.as_mut().unwrap_or(&mut self.gradient);
             if self.initial == Some(number)
@@ -586,7 +586,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             };
             let bias = bias.as_mut().map(Parameter::gradient_mut);
             let mut dy = OutputGradient::new(backend, d, bias);
-            let mut dx = InputGradient::new(wanted, x, through.filter(|_| skipped.is_none()));
+            let mut dx =
+                InputGradient::new(wanted, x, gradient_factor.filter(|_| skipped.is_none()));
             let mut at = Context {
                 backend,
                 mode,

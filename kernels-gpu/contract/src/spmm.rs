@@ -412,7 +412,7 @@ impl Load {
 pub enum Weights {
     /// All ones: SpMMv.
     Ones,
-    /// One a edge: SpMMve.
+    /// One an edge: SpMMve.
     EdgeFeatures,
     /// One float a column.
     ColumnScale,

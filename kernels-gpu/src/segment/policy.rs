@@ -193,7 +193,7 @@ impl<V: Vector> Values<V> {
     }
 }
 
-/// A value a edge.
+/// A value an edge.
 pub struct Plane<V>(PhantomData<V>);
 
 impl<V: Vector, M: Monoid + From<f32>> Source<M> for Plane<V> {
@@ -210,7 +210,7 @@ impl<V: Vector, M: Monoid + From<f32>> Source<M> for Plane<V> {
     }
 }
 
-/// The product of two values a edge, in float.
+/// The product of two values an edge, in float.
 pub struct Product<V>(PhantomData<V>);
 
 impl<V: Vector> Source<Sum> for Product<V> {

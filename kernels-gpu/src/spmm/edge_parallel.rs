@@ -94,24 +94,24 @@ impl<T> Segment<T> {
 }
 
 /// A row of the addend, in shared memory of the thread's own if it was called for.
-struct Called<'a> {
+struct PrefetchedAddend<'a> {
     /// The launch's factor of it.
     factor: f32,
     /// Whether it was, and was waited for.
     arrived: bool,
-    places: Places,
+    places: PrefetchPlaces,
     memory: InMemory<'a>,
 }
 
 /// Where what is called for comes to.
-struct Places {
+struct PrefetchPlaces {
     /// 16 bytes for the thread's load of the row.
     load: Shared,
     /// A float for the row's factor, if rows have some.
     scale: Option<Shared>,
 }
 
-impl Addend for Called<'_> {
+impl Addend for PrefetchedAddend<'_> {
     #[inline(always)]
     unsafe fn factor(&self) -> f32 {
         match self.places.scale {
@@ -460,7 +460,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     #[inline(always)]
     unsafe fn call<W: Weights, S: Scaling>(&self, params: &SpmmParams, row: u32) {
         if S::EPILOGUE && params.addend_factor != 0.0 {
-            let Places { load, scale } = self.places::<W>(params);
+            let PrefetchPlaces { load, scale } = self.places::<W>(params);
             let source = addend_load::<V::Bits>(params, row, self.load.index).address();
             // SAFETY: the thread's own places, which it has read from before it asks for the next; the load is one of the row's,
             // and where rows have factors there is one for each.
@@ -477,11 +477,11 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// Where what is called for comes to: the load to the thread's own first piece of the second merge area, which is wanted
     /// when no row is called for any more.
     #[inline(always)]
-    fn places<W: Weights>(&self, params: &SpmmParams) -> Places {
+    fn places<W: Weights>(&self, params: &SpmmParams) -> PrefetchPlaces {
         let words = 1 + W::WEIGHTED as u32 + W::TERMED as u32;
         let scales = shared_bytes(T::FLOATS, params.cta_edges_log2, words);
         let thread = thread_idx_x_anew();
-        Places {
+        PrefetchPlaces {
             load: T::place(self.memory.offset(Self::OPEN_AREA), thread, 0),
             scale: (!params.addend_scale.is_null())
                 .then(|| self.memory.offset(scales + thread * 4)),
@@ -518,7 +518,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 if S::EPILOGUE && called {
                     async_copy::wait::<0>();
                 }
-                let addend = Called {
+                let addend = PrefetchedAddend {
                     factor: self.addend_factor,
                     arrived: called,
                     places: self.places::<W>(params),

@@ -84,7 +84,7 @@ impl Weights for Ones {
     }
 }
 
-/// One a edge, loaded as vectors and mirrored: SpMMve.
+/// One an edge, loaded as vectors and mirrored: SpMMve.
 pub struct EdgeFeatures;
 
 impl Weights for EdgeFeatures {

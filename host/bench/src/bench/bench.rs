@@ -26,7 +26,7 @@ pub struct Bench<'a, 'b, O: Operator> {
 }
 
 /// What is known before anything of ours is timed.
-struct Beside {
+struct Baselines {
     peers: Vec<PeerTime>,
     /// Bytes a second of a copy, read and written together.
     copy: Option<f64>,
@@ -100,7 +100,7 @@ impl<O: Operator> Bench<'_, '_, O> {
     ) -> Result<(), Failure> {
         let graph = DeviceGraph::new(backend, self.graph)?;
         for &features in &self.common.features {
-            let mut beside = Beside {
+            let mut baselines = Baselines {
                 peers: Vec::new(),
                 copy,
             };
@@ -111,7 +111,7 @@ impl<O: Operator> Bench<'_, '_, O> {
                     let timed = with_element!(precision, E => {
                         self.peer::<B, E>(backend, features, peers)
                     })?;
-                    beside.peers.extend(timed);
+                    baselines.peers.extend(timed);
                 }
             }
             for &precision in &self.common.precision {
@@ -130,7 +130,7 @@ impl<O: Operator> Bench<'_, '_, O> {
                 let mut timed = Vec::new();
                 for policy in policies {
                     let times = with_element!(precision, E => {
-                        self.time::<B, E>(backend, &graph, features, policy, &beside)
+                        self.time::<B, E>(backend, &graph, features, policy, &baselines)
                     })?;
                     timed.extend(times.map(|times| (policy, times.ms)));
                 }
@@ -184,7 +184,7 @@ impl<O: Operator> Bench<'_, '_, O> {
         graph: &DeviceGraph<B>,
         features: u32,
         policy: O::Policy,
-        beside: &Beside,
+        baselines: &Baselines,
     ) -> Result<Option<Times>, Failure> {
         if self.stopped() {
             return Ok(None);
@@ -212,12 +212,12 @@ impl<O: Operator> Bench<'_, '_, O> {
         let (vertices, edges) = (self.graph.vertices(), self.graph.edges());
         let gathered = edges as f64 * (columns * size_of::<E>() + 4) as f64;
         let written = O::results(vertices, edges, columns) * size_of::<E>();
-        let gather = beside
+        let gather = baselines
             .peers
             .iter()
             .find(|peer| peer.is_gather(E::PRECISION));
         let bound = gather
-            .zip(beside.copy)
+            .zip(baselines.copy)
             .map(|(gather, copy)| gather.times.ms + written as f64 / copy * 1e3);
         self.table.push(Row {
             event: O::NAME,
@@ -231,7 +231,7 @@ impl<O: Operator> Bench<'_, '_, O> {
             times,
             gathered_tb_per_s: gathered / times.ms / 1e9,
             largest_error,
-            peers: beside.peers.clone(),
+            peers: baselines.peers.clone(),
             speedup: BTreeMap::new(),
             over_bound: bound.map(|bound| times.ms / bound),
         })?;

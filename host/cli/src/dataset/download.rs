@@ -4,13 +4,13 @@ use super::DownloadArgs;
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::Page;
-use halfgnn::data::{DATA_VARIABLE, Known};
+use halfgnn::data::{DATA_VARIABLE, Published};
 use serde::Serialize;
 use std::path::PathBuf;
 
 /// A known dataset.
 #[derive(Debug, Serialize)]
-struct Published {
+struct PublishedEvent {
     event: &'static str,
     name: &'static str,
     size: &'static str,
@@ -30,10 +30,10 @@ pub fn run(args: &DownloadArgs) -> Result<(), Failure> {
         Some(root) => root.join(file).display().to_string(),
         None => format!("${DATA_VARIABLE}/{file}"),
     };
-    let known: Vec<&Known> = match &args.name {
-        None => Known::ALL.iter().collect(),
-        Some(name) => vec![Known::named(name).ok_or_else(|| {
-            let names: Vec<_> = Known::ALL.iter().map(|known| known.name).collect();
+    let known: Vec<&Published> = match &args.name {
+        None => Published::ALL.iter().collect(),
+        Some(name) => vec![Published::named(name).ok_or_else(|| {
+            let names: Vec<_> = Published::ALL.iter().map(|known| known.name).collect();
             Failure::Input(format!(
                 "'{name}' is not known; there are {}",
                 names.join(", ")
@@ -46,7 +46,7 @@ pub fn run(args: &DownloadArgs) -> Result<(), Failure> {
         ));
     }
     for known in known {
-        let published = Published {
+        let published = PublishedEvent {
             event: "published",
             name: known.name,
             size: known.size,

@@ -152,7 +152,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                     all: &mut all,
                     positive: &mut positive,
                     // As a layer asks: backwards.
-                    through: against.then_some(SoftmaxGradient {
+                    softmax_gradient: against.then_some(SoftmaxGradient {
                         values: &values,
                         sums: &mut sums,
                     }),

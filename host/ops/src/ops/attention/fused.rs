@@ -232,7 +232,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators>
                     policy,
                     all: y,
                     positive,
-                    through: None,
+                    softmax_gradient: None,
                 };
                 attention_pair(backend, a, pair, h)
             }
@@ -265,7 +265,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators>
             positive,
             dy,
             dropout,
-            lent: (lent, [inner, dl, through]),
+            lent: (lent, [inner, dl, softmax_gradient]),
             dh,
             d_vectors,
         } = of;
@@ -292,15 +292,15 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators>
             policy: self.policy,
             all: &mut *dh,
             positive: &mut *lent,
-            through: Some(SoftmaxGradient {
+            softmax_gradient: Some(SoftmaxGradient {
                 values: &*inner,
-                sums: &mut *through,
+                sums: &mut *softmax_gradient,
             }),
         };
         attention_pair(backend, transposed, pair, dy)?;
         let op = HeadDots {
             c: Some((rest, &*lent)),
-            u: Some((-1.0, &*through)),
+            u: Some((-1.0, &*softmax_gradient)),
             ..dots(heads, h, (slope, dh))
         };
         let Some(apart) = &mut self.apart else {

@@ -103,7 +103,7 @@ pub enum EdgeStep<'a, B: Storage, E: Element> {
     },
     /// `factor · (x − row)`
     SoftmaxBackward {
-        /// A number a edge.
+        /// A number an edge.
         factor: &'a Array<B, E>,
         /// A number a row.
         row: &'a Array<B, f32>,

@@ -57,7 +57,7 @@ pub struct Activation<'a, B: Storage> {
 
 impl<B: Storage> Activation<'_, B> {
     /// The factor of the gradient where the output is positive, if it is zero everywhere else: behind a ReLU.
-    pub fn through(&self) -> Option<f32> {
+    pub fn gradient_factor(&self) -> Option<f32> {
         let kept = |dropout: Dropout<'_, B>| 1.0 / (1.0 - dropout.probability);
         self.relu.then(|| self.dropout.map_or(1.0, kept))
     }

@@ -13,7 +13,7 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
 
     fn check(&self) -> Result<(), Error> {
         let (form, a, b) = (self.form, self.a, self.b);
-        let (epilogue, beside) = (self.epilogue, &self.beside);
+        let (epilogue, fusion) = (self.epilogue, &self.fusion);
         let ((m, k), (k_b, n)) = match form {
             Form::NN => (a.shape(), b.shape()),
             Form::NT => (a.shape(), (b.columns(), b.rows())),
@@ -23,7 +23,7 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
         expect_shape(Self::NAME, ["rows of c", "columns of c"], (m, n), self.c)?;
         expect_len(Self::NAME, "row factors", m, epilogue.row_scale)?;
         expect_bias(Self::NAME, n, epilogue.bias)?;
-        if let Some(normalization) = beside.normalization {
+        if let Some(normalization) = fusion.normalization {
             expect_normalization(Self::NAME, normalization, a.columns())?;
             let output = match form {
                 Form::NN => Some(E::PRECISION),
@@ -40,11 +40,11 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
                 });
             }
         }
-        if let Some(positive) = beside.positive {
+        if let Some(positive) = fusion.positive {
             let what = ["rows of the ReLU's output", "columns of the ReLU's output"];
             expect_shape(Self::NAME, what, (m, n), positive)?;
         }
-        if let Some(sums) = &beside.column_sums {
+        if let Some(sums) = &fusion.column_sums {
             let what = ["rows of the sums", "columns of the sums"];
             expect_shape(Self::NAME, what, (1, b.columns()), sums)?;
         }

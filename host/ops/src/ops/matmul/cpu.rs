@@ -8,7 +8,7 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, round_to, widen, widened};
 use crate::backend::cpu::view::{View, ViewMut, read, read_matrix, view, view_mut};
 use crate::error::Error;
-use crate::ops::normalize::cpu::Known;
+use crate::ops::normalize::cpu::AffineColumns;
 use crate::ops::{self, Checked};
 use crate::tensor::Element;
 use rayon::prelude::*;
@@ -31,10 +31,10 @@ impl MatmulOperators for Cpu {
     ) -> Result<(), Error> {
         let of = operands.into_inner();
         let epilogue = of.epilogue;
-        if let Some(sums) = of.beside.column_sums {
+        if let Some(sums) = of.fusion.column_sums {
             ops::column_sums(self, of.b, sums)?;
         }
-        let positive = read_matrix(of.beside.positive);
+        let positive = read_matrix(of.fusion.positive);
         let (row_scale, bias) = (read(epilogue.row_scale), read_matrix(epilogue.bias));
         let finish = Finish {
             alpha: epilogue.alpha,
@@ -44,12 +44,12 @@ impl MatmulOperators for Cpu {
             positive: positive.as_deref(),
         };
         let (a_values, b_values) = (of.a.buffer.read(), of.b.buffer.read());
-        let known = of.beside.normalization.map(Known::new);
+        let affine = of.fusion.normalization.map(AffineColumns::new);
         matmul(
             of.form,
-            First {
+            LeftOperand {
                 matrix: view(of.a, &a_values),
-                known: known.as_ref(),
+                affine: affine.as_ref(),
             },
             view(of.b, &b_values),
             &finish,
@@ -99,24 +99,24 @@ fn finish(sum: f32, factor: f32, bias: Option<f32>, relu: bool) -> f32 {
 
 /// The first operand: a matrix, or what a normalisation makes of it, rounded to its elements.
 #[derive(Clone, Copy)]
-struct First<'a, E> {
+struct LeftOperand<'a, E> {
     matrix: View<'a, E>,
-    known: Option<&'a Known>,
+    affine: Option<&'a AffineColumns>,
 }
 
-impl<'a, E: Element> First<'a, E> {
+impl<'a, E: Element> LeftOperand<'a, E> {
     /// Some rows, in float.
     fn rows(self, rows: Range<usize>) -> Cow<'a, [f32]> {
         let View {
             columns, stride, ..
         } = self.matrix;
         let floats = widened(self.matrix.rows(rows).values);
-        let Some(known) = self.known else {
+        let Some(affine) = self.affine else {
             return floats;
         };
         let (mut floats, mut room) = (floats.into_owned(), vec![E::zeroed(); columns]);
         for row in floats.chunks_exact_mut(stride.max(1)) {
-            known.apply(0, &mut row[..columns]);
+            affine.apply(0, &mut row[..columns]);
             round_to(&mut row[..columns], &mut room);
         }
         Cow::Owned(floats)
@@ -130,8 +130,8 @@ impl<'a, E: Element> First<'a, E> {
         let rows = rows.chunks_exact(self.matrix.stride);
         for (row, floats) in rows.zip(floats.chunks_exact_mut(columns.len())) {
             widen(&row[columns.clone()], floats);
-            if let Some(known) = self.known {
-                known.apply(columns.start, floats);
+            if let Some(affine) = self.affine {
+                affine.apply(columns.start, floats);
                 round_to(floats, &mut room);
             }
         }
@@ -142,7 +142,7 @@ impl<'a, E: Element> First<'a, E> {
 /// Writes the product to `c`, padding included.
 fn matmul<E: Element, O: Element>(
     form: Form,
-    a: First<'_, E>,
+    a: LeftOperand<'_, E>,
     b: View<'_, E>,
     finish: &Finish<'_, O>,
     c: ViewMut<'_, O>,
@@ -178,7 +178,7 @@ fn matmul<E: Element, O: Element>(
 
 /// The sums of a block of rows: those of `a` times `b`.
 fn by_rows<E: Element>(
-    a: First<'_, E>,
+    a: LeftOperand<'_, E>,
     rows: Range<usize>,
     b: Operand<'_>,
     columns: usize,
@@ -193,7 +193,7 @@ fn by_rows<E: Element>(
 
 /// The sums of a block of the result whose rows are the columns `block` of `a`, over all rows of `a` and `b`: pieces
 /// of that range are summed up in parallel, and added in their order.
-fn over_rows<E: Element>(a: First<'_, E>, b: View<'_, E>, block: Range<usize>) -> Vec<f32> {
+fn over_rows<E: Element>(a: LeftOperand<'_, E>, b: View<'_, E>, block: Range<usize>) -> Vec<f32> {
     let depth = b.rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH);
     let pieces: Vec<Range<usize>> = ranges(0..b.rows, depth).collect();
     let partial: Vec<Vec<f32>> = pieces

@@ -18,7 +18,7 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
     ) -> Result<(), Error> {
         let of = operands.into_inner();
         let (form, a, b, c) = (of.form, of.a, of.b, of.c);
-        let (epilogue, beside) = (of.epilogue, of.beside);
+        let (epilogue, fusion) = (of.epilogue, of.fusion);
         let k = match form {
             Form::NN | Form::NT => a.columns(),
             Form::TN => a.rows(),
@@ -42,7 +42,7 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
         });
         let (m, n, k) = (m?, n?, k?);
         let (input, output) = (E::PRECISION.format(), O::PRECISION.format());
-        let mut sums = beside.column_sums;
+        let mut sums = fusion.column_sums;
         // The product has them where it has a row of C to spare.
         let fused =
             form == Form::TN && output == Format::F32 && m > 0 && contract::sums_fit(input, m);
@@ -54,8 +54,8 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
         }
         // The other forms have a pass of their own for it.
         let (positive, apart) = match form {
-            Form::NT => (beside.positive, None),
-            Form::NN | Form::TN => (None, beside.positive),
+            Form::NT => (fusion.positive, None),
+            Form::NN | Form::TN => (None, fusion.positive),
         };
         if let Some(positive) = positive {
             // The kernel is told one distance for both.
@@ -74,7 +74,7 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             Form::NT => contract::Form::Nt,
             Form::TN => contract::Form::Tn,
         };
-        let normalization = beside.normalization;
+        let normalization = fusion.normalization;
         let operand = match normalization {
             Some(_) => contract::Operand::Normalized,
             None => contract::Operand::Plain,

@@ -21,21 +21,21 @@ pub fn matmul<B: MatmulOperators, E: Element, O: Element>(
     epilogue: &Epilogue<'_, B>,
     c: &mut Matrix<B, O>,
 ) -> Result<(), Error> {
-    matmul_beside(backend, form, a, b, epilogue, Beside::default(), c)
+    matmul_fused(backend, form, a, b, epilogue, MatmulFusion::default(), c)
 }
 
-/// [`matmul`], and what a layer's backward pass has of the same product beside it: see [`Beside`].
+/// [`matmul`], and what a layer's backward pass has of the same product beside it: see [`MatmulFusion`].
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit one another, [`Error::Unsupported`] for a normalised operand of another
-/// product than [`Beside`] says.
-pub fn matmul_beside<B: MatmulOperators, E: Element, O: Element>(
+/// product than [`MatmulFusion`] says.
+pub fn matmul_fused<B: MatmulOperators, E: Element, O: Element>(
     backend: &B,
     form: Form,
     a: &Matrix<B, E>,
     b: &Matrix<B, E>,
     epilogue: &Epilogue<'_, B>,
-    beside: Beside<'_, B, O>,
+    fusion: MatmulFusion<'_, B, O>,
     c: &mut Matrix<B, O>,
 ) -> Result<(), Error> {
     let operands = MatmulOperands {
@@ -43,7 +43,7 @@ pub fn matmul_beside<B: MatmulOperators, E: Element, O: Element>(
         a,
         b,
         epilogue,
-        beside,
+        fusion,
         c,
     };
     backend.matmul(Checked::new(operands)?)
@@ -87,7 +87,7 @@ impl<B: Storage> Default for Epilogue<'_, B> {
 
 /// What a product does beside `c = epilogue(a · b)`, so that it takes no pass of its own over `a`, `b` or `c`.
 #[derive(Debug)]
-pub struct Beside<'a, B: Storage, O: Element> {
+pub struct MatmulFusion<'a, B: Storage, O: Element> {
     /// The product is not of `a` but of what [`normalize`](crate::ops::normalize()) would make of it: its columns are the
     /// features. Of [`Form::NN`] with a result of the type of `a`, and of [`Form::TN`] with one in float.
     pub normalization: Option<&'a Normalization<'a, B>>,
@@ -99,7 +99,7 @@ pub struct Beside<'a, B: Storage, O: Element> {
     pub column_sums: Option<&'a mut Matrix<B, f32>>,
 }
 
-impl<B: Storage, O: Element> Default for Beside<'_, B, O> {
+impl<B: Storage, O: Element> Default for MatmulFusion<'_, B, O> {
     /// Nothing.
     fn default() -> Self {
         Self {
@@ -110,7 +110,7 @@ impl<B: Storage, O: Element> Default for Beside<'_, B, O> {
     }
 }
 
-/// Operands of a [matrix product](matmul_beside).
+/// Operands of a [matrix product](matmul_fused).
 #[derive(Debug)]
 pub struct MatmulOperands<'a, B: Storage, E: Element, O: Element> {
     /// Which operand is transposed.
@@ -122,7 +122,7 @@ pub struct MatmulOperands<'a, B: Storage, E: Element, O: Element> {
     /// What becomes of the sums.
     pub epilogue: &'a Epilogue<'a, B>,
     /// What is computed beside the product.
-    pub beside: Beside<'a, B, O>,
+    pub fusion: MatmulFusion<'a, B, O>,
     /// Becomes the product.
     pub c: &'a mut Matrix<B, O>,
 }

@@ -82,8 +82,8 @@ impl NormalizeOperators for Cpu {
         let of = operands.into_inner();
         let (values, row) = (of.running.buffer.read(), of.running.stride());
         for column in 0..of.running.columns() {
-            let known = [values[column], values[row + column]];
-            write_statistics(of.op, of.statistics, column, known);
+            let affine = [values[column], values[row + column]];
+            write_statistics(of.op, of.statistics, column, affine);
         }
         Ok(())
     }
@@ -93,10 +93,10 @@ impl NormalizeOperators for Cpu {
         operands: Checked<NormalizeOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let NormalizeOperands { op, x, y } = operands.into_inner();
-        let (known, x) = (Known::new(op), x.buffer.read());
+        let (affine, x) = (AffineColumns::new(op), x.buffer.read());
         for_rows(view_mut(y), |row, columns, y, floats| {
             widen(&x[row * y.len()..(row + 1) * y.len()], floats);
-            known.apply(0, &mut floats[..columns]);
+            affine.apply(0, &mut floats[..columns]);
             round(floats, y);
         });
         Ok(())
@@ -108,12 +108,12 @@ impl NormalizeOperators for Cpu {
     ) -> Result<(), Error> {
         let of = operands.into_inner();
         let (x, d, gradients) = (of.x, of.d, of.gradients);
-        let (known, values) = (columns(of.op), x.buffer.read());
+        let (affine, values) = (columns(of.op), x.buffer.read());
         let gradient = d.buffer.read();
         let sums = sums_of_pairs(view(x, &values), |row, values, column| {
             let (x, dy) = (values[column], gradient[row * d.stride() + column].to_f32());
-            let dy = known[column].before_relu(of.op.relu, x, dy);
-            [dy, dy * known[column].normalized(x)]
+            let dy = affine[column].before_relu(of.op.relu, x, dy);
+            [dy, dy * affine[column].normalized(x)]
         });
         drop(gradient);
         let reciprocal_count = 1.0 / x.rows() as f32;
@@ -131,9 +131,9 @@ impl NormalizeOperators for Cpu {
             widen(d, floats);
             for (column, value) in floats[..columns].iter_mut().enumerate() {
                 let x = inputs[column];
-                let dy = known[column].before_relu(of.op.relu, x, *value);
+                let dy = affine[column].before_relu(of.op.relu, x, *value);
                 let means = sums[column].map(|sum| contract::mean(sum, reciprocal_count));
-                *value = scale * known[column].gradient(x, dy, means);
+                *value = scale * affine[column].gradient(x, dy, means);
             }
             round(floats, d);
         });
@@ -168,12 +168,12 @@ fn write_statistics(
 }
 
 /// A normalisation of rows in float.
-pub(crate) struct Known {
+pub(crate) struct AffineColumns {
     columns: Vec<Column>,
     relu: bool,
 }
 
-impl Known {
+impl AffineColumns {
     pub(crate) fn new(op: &Normalization<'_, Cpu>) -> Self {
         Self {
             columns: columns(op),

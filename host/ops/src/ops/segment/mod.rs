@@ -44,7 +44,7 @@ pub enum SegmentReduction {
 /// The values that a segment reduction reduces: planes of edges.
 #[derive(Debug)]
 pub enum EdgeValues<'a, B: Storage, E: Element> {
-    /// A value a edge.
+    /// A value an edge.
     Plane(&'a Array<B, E>),
     /// The product of two, not rounded.
     Product(&'a Array<B, E>, &'a Array<B, E>),

@@ -118,7 +118,7 @@ impl SpmmOperators for Cpu {
             };
             spmm(&operands, op.policy, x.columns(), y.buffer.get_mut());
         }
-        let Some(SoftmaxGradient { values, sums }) = op.through else {
+        let Some(SoftmaxGradient { values, sums }) = op.softmax_gradient else {
             return Ok(());
         };
         let (statistics, values) = (of.statistics.buffer.read(), values.buffer.read());

@@ -31,21 +31,21 @@ impl<D: Driver> SpmmOperators for Gpu<D> {
             policy: op.policy,
             ..Spmm::default()
         };
-        let second = Second {
+        let second = SecondSum {
             positive: self.matrix(op.positive)?,
             weights: op.weights,
-            through: op.through,
+            softmax_gradient: op.softmax_gradient,
         };
         self.launch_spmm(a, &spmm, x, op.all, Some(second))
     }
 }
 
 /// The second sum of an SpMM with the weights of attention: what [`AttentionPair`](super::AttentionPair) has beside the first.
-struct Second<'a, D: Driver> {
+struct SecondSum<'a, D: Driver> {
     /// The output, of the shape of the first.
     positive: DevicePtr<HalfBits>,
     weights: &'a EdgeAttention<'a, Gpu<D>>,
-    through: Option<SoftmaxGradient<'a, Gpu<D>>>,
+    softmax_gradient: Option<SoftmaxGradient<'a, Gpu<D>>>,
 }
 
 impl<D: Driver> Gpu<D> {
@@ -56,7 +56,7 @@ impl<D: Driver> Gpu<D> {
         op: &Spmm<'_, Self, E>,
         x: &Matrix<Self, E>,
         y: &mut Matrix<Self, E>,
-        second_sum: Option<Second<'_, D>>,
+        second_sum: Option<SecondSum<'_, D>>,
     ) -> Result<(), Error> {
         if y.rows() == 0 || y.columns() == 0 || self.is_count_of_cpu() {
             return Ok(());
@@ -102,10 +102,12 @@ impl<D: Driver> Gpu<D> {
         }
         let sums = work.sums;
         let staged_row = kind.staged_row(work.columns);
-        let through = second_sum.as_ref().and_then(|of| of.through.as_ref());
+        let softmax_gradient = second_sum
+            .as_ref()
+            .and_then(|of| of.softmax_gradient.as_ref());
         // Records come first, since they are as long as vectors.
         let records = super::attention::gpu::RECORD_FLOATS
-            * through.map_or(0, |through| through.values.len() as u64);
+            * softmax_gradient.map_or(0, |softmax_gradient| softmax_gradient.values.len() as u64);
         let floats = records + contract::staging_floats(ctas, staged_row);
         let workspace = self.lend(floats)?;
         let staging = DevicePtr::new(workspace.address() + size_of::<f32>() as u64 * records);
@@ -138,7 +140,8 @@ impl<D: Driver> Gpu<D> {
             y_positive: second_sum
                 .as_ref()
                 .map_or(DevicePtr::NULL, |of| of.positive),
-            term_sums: self.optional_array(through.map(|through| &*through.sums))?,
+            term_sums: self
+                .optional_array(softmax_gradient.map(|softmax_gradient| &*softmax_gradient.sums))?,
             records: DevicePtr::new(workspace.address()),
             staging,
             starts: self.array(&a.starts)?,
@@ -179,13 +182,13 @@ impl<D: Driver> Gpu<D> {
         // it was made; the staging buffer has `staging_floats`.
         unsafe {
             let lane = sums.floats(load.width());
-            if let Some(Second {
+            if let Some(SecondSum {
                 weights,
-                through: Some(through),
+                softmax_gradient: Some(softmax_gradient),
                 ..
             }) = &second_sum
             {
-                self.pack_records(weights, through, params.records)?;
+                self.pack_records(weights, softmax_gradient, params.records)?;
             }
             if schedule == Schedule::VertexParallel {
                 let shared_bytes = contract::vertex_shared::bytes(lane);
@@ -264,7 +267,7 @@ struct Kind {
 impl Kind {
     fn of<D: Driver, E: Element>(
         op: &Spmm<'_, Gpu<D>, E>,
-        second_sum: Option<&Second<'_, D>>,
+        second_sum: Option<&SecondSum<'_, D>>,
     ) -> Self {
         let weights = match op.weights {
             EdgeWeights::Ones => Weights::Ones,
@@ -272,9 +275,13 @@ impl Kind {
             EdgeWeights::Columns(_) => Weights::ColumnScale,
             EdgeWeights::Attention(_) => match second_sum {
                 None => Weights::Attention,
-                Some(Second { through: None, .. }) => Weights::SignedAttention,
-                Some(Second {
-                    through: Some(_), ..
+                Some(SecondSum {
+                    softmax_gradient: None,
+                    ..
+                }) => Weights::SignedAttention,
+                Some(SecondSum {
+                    softmax_gradient: Some(_),
+                    ..
                 }) => Weights::AttentionGradient,
             },
         };

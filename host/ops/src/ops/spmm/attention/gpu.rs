@@ -80,14 +80,14 @@ impl<D: Driver> Gpu<D> {
     pub(crate) unsafe fn pack_records(
         &self,
         of: &EdgeAttention<'_, Self>,
-        through: &SoftmaxGradient<'_, Self>,
+        softmax_gradient: &SoftmaxGradient<'_, Self>,
         records: DevicePtr<[f32; 4]>,
     ) -> Result<(), Error> {
-        let len = through.values.len() as u64;
+        let len = softmax_gradient.values.len() as u64;
         let params = RecordsParams {
             statistics: self.array(of.statistics)?,
             destination: self.array(of.destination)?,
-            values: self.array(through.values)?,
+            values: self.array(softmax_gradient.values)?,
             records,
             len,
         };

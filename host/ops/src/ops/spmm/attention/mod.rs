@@ -106,7 +106,7 @@ pub struct AttentionPair<'a, B: Storage, E: Element> {
     /// Becomes the sum over those of positive sum of scores.
     pub positive: &'a mut Matrix<B, E>,
     /// A third sum, of a number an edge.
-    pub through: Option<SoftmaxGradient<'a, B>>,
+    pub softmax_gradient: Option<SoftmaxGradient<'a, B>>,
 }
 
 /// `sums[row] = Σ LeakyReLU'(score) · α · values[destination]` over the edges of each row, without dropout: what a softmax's
@@ -145,7 +145,7 @@ impl<B: Storage, E: Element> Operator for AttentionPairOperands<'_, B, E> {
         expect_shape(Self::NAME, of_positive, shape, op.positive)?;
         expect_width(Self::NAME, heads, x)?;
         op.weights.check(Self::NAME, a)?;
-        if let Some(SoftmaxGradient { values, sums }) = &op.through {
+        if let Some(SoftmaxGradient { values, sums }) = &op.softmax_gradient {
             let (destinations, _) = ends(a, op.weights.transposed);
             let what = "numbers of destinations";
             expect_vertices(Self::NAME, what, heads, destinations, values)?;

@@ -10,7 +10,7 @@ pub const DATA_VARIABLE: &str = "HALFGNN_DATA";
 /// A dataset or graph that is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Known {
+pub struct Published {
     /// What it is called, also as a folder or file of `HALFGNN_DATA`.
     pub name: &'static str,
     /// Vertices, edges, features and classes, as published.
@@ -32,7 +32,7 @@ const SNAP_NOTE: &str =
 
 macro_rules! planetoid {
     ($name:literal, $size:literal) => {
-        Known {
+        Published {
             name: $name,
             size: $size,
             addresses: &[
@@ -86,7 +86,7 @@ macro_rules! planetoid {
 
 macro_rules! snap {
     ($name:literal, $path:literal, $size:literal) => {
-        Known {
+        Published {
             name: $name,
             size: $size,
             addresses: &[concat!("https://snap.stanford.edu/data/", $path)],
@@ -97,7 +97,7 @@ macro_rules! snap {
     };
 }
 
-impl Known {
+impl Published {
     /// Every dataset that is known, small ones first.
     pub const ALL: &[Self] = &[
         planetoid!(
@@ -225,7 +225,7 @@ pub fn locate(name: impl AsRef<Path>, root: Option<&Path>) -> Result<PathBuf, Da
             }
         }
     }
-    let published = match Known::named(bare) {
+    let published = match Published::named(bare) {
         Some(known) => format!(
             "; `halfgnn dataset download {} --print` says where to get it",
             known.name
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_table_is_complete() {
-        for known in Known::ALL {
+        for known in Published::ALL {
             assert!(
                 known
                     .addresses
@@ -292,7 +292,7 @@ mod tests {
                 "{}",
                 known.name
             );
-            assert_eq!(Known::named(&known.name.to_uppercase()), Some(known));
+            assert_eq!(Published::named(&known.name.to_uppercase()), Some(known));
         }
     }
 }
