@@ -8,11 +8,13 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod sums;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::Neon;
+pub(crate) use sums::{PlainSums, RowSums, WeightedSums};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512};
 

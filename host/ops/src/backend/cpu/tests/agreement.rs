@@ -6,8 +6,8 @@ use crate::backend::Adjacency;
 use crate::backend::cpu::{Cpu, Instructions};
 use crate::graph::Csr;
 use crate::ops::{
-    self, Addend, Aggregation, AttentionPair, Dropout, EdgeAttention, EdgeWeights, RandomState,
-    SoftmaxGradient, Spmm, SpmmEpilogue, edge_plane,
+    self, Activation, Addend, Aggregation, AttentionPair, Dropout, EdgeAttention, EdgeWeights,
+    Epilogue, Form, RandomState, Sddmm, SoftmaxGradient, Spmm, SpmmEpilogue, edge_plane,
 };
 use crate::tensor::{Array, Element, Matrix};
 use half::{bf16, f16};
@@ -255,4 +255,140 @@ fn spmm_of_heads_has_the_same_bits_with_any_instructions() {
     spmm_of_heads_agrees::<f16>();
     spmm_of_heads_agrees::<bf16>();
     spmm_of_heads_agrees::<f32>();
+}
+
+fn sddmm_agrees<E: Element>() {
+    for (name, csr) in graphs() {
+        for (heads, f) in FEATURES
+            .map(|f| (1, f))
+            .into_iter()
+            .chain([(3, 72), (8, 64)])
+        {
+            let what = format!("{heads} dots of {f} on {name}, {}", E::PRECISION);
+            assert_agreement(&what, |cpu| {
+                let a = Adjacency::new(cpu, &csr).unwrap();
+                let (u, v) = (
+                    matrix::<E>(cpu, 20, a.rows(), f),
+                    matrix::<E>(cpu, 21, a.columns(), f),
+                );
+                let mut e = array::<E>(cpu, 22, heads * edge_plane(a.edges()));
+                let op = Sddmm {
+                    heads,
+                    scale: 0.7,
+                    ..Sddmm::default()
+                };
+                ops::sddmm(cpu, &a, &op, &u, &v, &mut e).unwrap();
+                e.to_vec(cpu).unwrap()
+            });
+        }
+    }
+}
+
+#[test]
+fn sddmm_has_the_same_bits_with_any_instructions() {
+    sddmm_agrees::<f16>();
+    sddmm_agrees::<bf16>();
+    sddmm_agrees::<f32>();
+}
+
+/// Finite numbers, of which one in `every` is not zero.
+fn sparse<E: Element>(cpu: &Cpu, rows: usize, columns: usize, every: usize) -> Matrix<Cpu, E> {
+    let drawn = numbers(30, rows * columns).into_iter().enumerate();
+    let sparse = |(at, value): (usize, f32)| {
+        let kept = value.is_finite() && (at * 7 + at / columns) % every == 0;
+        if kept { value % 4.0 } else { 0.0 }
+    };
+    let values: Vec<f32> = drawn.map(sparse).collect();
+    Matrix::from_f32(cpu, rows, columns, &values, KIND).unwrap()
+}
+
+/// Products with a first operand of few numbers, computed from those, and with one of more, computed by `gemm`.
+fn sparse_products_agree<E: Element>() {
+    for every in [2, 9, 100] {
+        for n in [7, 64] {
+            for (form, rows) in [(Form::NN, 270), (Form::TN, 1_100)] {
+                let columns = if form == Form::NN { 300 } else { 270 };
+                let (m, k) = if form == Form::NN {
+                    (rows, columns)
+                } else {
+                    (columns, rows)
+                };
+                let what = format!("{form:?} {m} {n} {k}, one in {every}, {}", E::PRECISION);
+                let product = |cpu: &Cpu, poison: f32| {
+                    let a = sparse::<E>(cpu, rows, columns, every);
+                    let mut b: Vec<f32> = numbers(31, k * n);
+                    b.iter_mut()
+                        .for_each(|b| *b = if b.is_finite() { *b % 4.0 } else { 1.0 });
+                    b[n / 2] = poison;
+                    let b = Matrix::<Cpu, E>::from_f32(cpu, k, n, &b, KIND).unwrap();
+                    let [a_values, b_values] = [&a, &b].map(|x| x.to_f32(cpu).unwrap());
+                    let exact: Vec<f64> = dense(form, [m, n, k], &a_values, &b_values);
+                    let mut c = Matrix::<Cpu, f32>::zeros(cpu, m, n, KIND).unwrap();
+                    ops::matmul(cpu, form, &a, &b, &Epilogue::default(), &mut c).unwrap();
+                    (c.to_f32(cpu).unwrap(), exact)
+                };
+                assert_agreement(&what, |cpu| product(cpu, 0.5).0);
+                let (c, exact) = product(&Cpu::new(), 0.5);
+                let errors = c.iter().zip(&exact).map(|(c, exact)| f64::from(*c) - exact);
+                let largest = errors.fold(0.0, |largest: f64, error| largest.max(error.abs()));
+                // Sums of at most 1,100 terms below 16.
+                assert!(largest < 0.05, "{what}: off by {largest}");
+                // A zero times an infinity is a NaN, in whatever way the product is computed.
+                let (c, _) = product(&Cpu::new(), f32::INFINITY);
+                let poisoned = (0..m).filter(|row| !c[row * n + n / 2].is_finite());
+                assert_eq!(poisoned.count(), m, "{what}");
+            }
+        }
+    }
+}
+
+fn dense(form: Form, [m, n, k]: [usize; 3], a: &[f32], b: &[f32]) -> Vec<f64> {
+    let mut c = vec![0.0; m * n];
+    for row in 0..m {
+        for term in 0..k {
+            let a = match form {
+                Form::TN => a[term * m + row],
+                _ => a[row * k + term],
+            };
+            for column in 0..n {
+                c[row * n + column] += f64::from(a) * f64::from(b[term * n + column]);
+            }
+        }
+    }
+    c
+}
+
+#[test]
+fn products_of_few_numbers_have_the_same_bits_with_any_instructions() {
+    sparse_products_agree::<f16>();
+    sparse_products_agree::<f32>();
+}
+
+#[test]
+fn dropout_of_few_numbers_is_that_of_many() {
+    let cpu = Cpu::new();
+    let random = RandomState::new(&cpu, 7, 1).unwrap();
+    let activate = |every: usize| {
+        let x = sparse::<f16>(&cpu, 30, 333, every);
+        let mut y = matrix::<f16>(&cpu, 1, 30, 333);
+        let op = Activation {
+            relu: true,
+            dropout: Some(Dropout {
+                probability: 0.3,
+                stream: 1,
+                random: &random,
+            }),
+            bias: None,
+        };
+        ops::activate(&cpu, &op, Some(&x), &mut y).unwrap();
+        (x.to_f32(&cpu).unwrap(), y.to_f32(&cpu).unwrap())
+    };
+    // Every 60th of every row is also one of all: what becomes of it does not depend on the others.
+    let ((few, few_out), (_, all_out)) = (activate(60), activate(1));
+    let kept: Vec<usize> = (0..few.len()).filter(|&at| few[at] != 0.0).collect();
+    assert!(kept.len() > 100);
+    for at in 0..few.len() {
+        let expected = if few[at] == 0.0 { 0.0 } else { all_out[at] };
+        assert_eq!(few_out[at], expected, "{at}");
+    }
 }

@@ -1,7 +1,9 @@
 //! Discretized sums in float, in vectors along the features: a batch's sums stay in registers while its edges are walked.
 
 use super::{BATCH_EDGES, Chunk, Operands, Plan, Summation, Weights};
-use crate::backend::cpu::simd::{self, Floats, Lanes, Step, load, store, sweep};
+use crate::backend::cpu::simd::{
+    self, Floats, Lanes, PlainSums, RowSums, Step, WeightedSums, load, store, sweep,
+};
 use crate::ops::edge_plane;
 use crate::tensor::Element;
 use pulp::Simd;
@@ -40,10 +42,10 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
             let batch = start..edges.end.min(start + BATCH_EDGES);
             start = batch.end;
             let columns = &operands.columns[batch.clone()];
-            let sums = BatchSums {
+            let sums = RowSums {
                 x: operands.x,
                 stride: operands.stride,
-                columns,
+                rows: columns,
                 factor,
                 merged: &mut *merged,
             };
@@ -117,83 +119,8 @@ impl<E: Element> Operands<'_, E> {
                     weights[i] = scale[columns[i] as usize];
                 }
             }
-            Weights::Attention(attention) => {
-                for (weight, &column) in weights.iter_mut().zip(columns) {
-                    *weight = attention.of(row, column as usize, head);
-                }
-            }
+            Weights::Attention(attention) => attention.of_edges(row, columns, head, weights),
         }
-    }
-}
-
-/// Sums of the rows of `x` that are a batch's `columns`, added to `merged` when they have been scaled.
-struct BatchSums<'a, E> {
-    x: &'a [E],
-    stride: usize,
-    columns: &'a [u32],
-    factor: f32,
-    merged: &'a mut [f32],
-}
-
-impl<E: Element> BatchSums<'_, E> {
-    /// The `N` vectors from `at` of the row of `x` that is `column`, as elements.
-    #[inline(always)]
-    fn row<L: Lanes, const N: usize>(&self, column: u32, at: usize) -> &[E] {
-        &self.x[column as usize * self.stride + at..][..N * L::LANES]
-    }
-
-    #[inline(always)]
-    fn merge<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize, sums: [Floats<L>; N]) {
-        let simd = lanes.simd();
-        let factor = simd.splat_f32s(self.factor);
-        let merged = &mut self.merged[at..][..N * L::LANES];
-        for i in 0..N {
-            let merged = &mut merged[i * L::LANES..];
-            let scaled = simd.mul_f32s(factor, sums[i]);
-            store(lanes, simd.add_f32s(load(lanes, merged), scaled), merged);
-        }
-    }
-}
-
-/// Of weights that are all one.
-struct PlainSums<'a, E>(BatchSums<'a, E>);
-
-impl<E: Element> Step for PlainSums<'_, E> {
-    #[inline(always)]
-    fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize) {
-        let simd = lanes.simd();
-        let mut sums = [simd.splat_f32s(0.0); N];
-        for &column in self.0.columns {
-            let row = self.0.row::<L, N>(column, at);
-            for i in 0..N {
-                sums[i] = simd.add_f32s(sums[i], load(lanes, &row[i * L::LANES..]));
-            }
-        }
-        self.0.merge(lanes, at, sums);
-    }
-}
-
-/// Of weights that are computed beforehand.
-struct WeightedSums<'a, E> {
-    sums: BatchSums<'a, E>,
-    weights: &'a mut [f32],
-}
-
-impl<E: Element> Step for WeightedSums<'_, E> {
-    #[inline(always)]
-    fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize) {
-        let simd = lanes.simd();
-        let mut sums = [simd.splat_f32s(0.0); N];
-        let (columns, weights) = (self.sums.columns, &self.weights[..self.sums.columns.len()]);
-        for edge in 0..columns.len() {
-            let weight = simd.splat_f32s(weights[edge]);
-            let row = self.sums.row::<L, N>(columns[edge], at);
-            for i in 0..N {
-                let product = simd.mul_f32s(weight, load(lanes, &row[i * L::LANES..]));
-                sums[i] = simd.add_f32s(sums[i], product);
-            }
-        }
-        self.sums.merge(lanes, at, sums);
     }
 }
 
