@@ -5,6 +5,7 @@
 //! result has the same bits for any number of threads.
 
 mod access;
+mod address;
 mod buffer;
 pub(crate) mod convert;
 #[cfg(test)]
