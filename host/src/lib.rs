@@ -149,7 +149,8 @@ use halfgnn_ops::error;
 #[doc(inline)]
 pub use halfgnn_ops::{backend, ops, tensor, with_element};
 
-/// The code in the README compiles and runs.
+/// The code in the README and in docs/embedding.md compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
-mod readme {}
+#[doc = include_str!("../../docs/embedding.md")]
+mod documents {}

@@ -281,6 +281,35 @@ fn what_has_no_place_is_folded_into_what_has() {
 }
 
 #[test]
+fn widths_may_differ_by_layer() {
+    let shapes: [(&str, [usize; 2]); 3] = [
+        ("0.lin.weight", [8, 5]),
+        ("1.lin.weight", [4, 8]),
+        ("2.lin.weight", [3, 4]),
+    ];
+    let tensors: StateDict = shapes
+        .iter()
+        .map(|&(name, shape)| {
+            let values = vec![0.5; shape[0] * shape[1]];
+            (
+                name.to_owned(),
+                StateTensor {
+                    shape: shape.to_vec(),
+                    values,
+                },
+            )
+        })
+        .collect();
+    let options = options(Framework::Pyg, Precision::Float);
+    let read = Checkpoint::from_state_dict(&tensors, &options).expect("a model");
+    assert_eq!(read.model.hidden_by_layer, [8, 4]);
+    let (again, _) = read.state_dict(Framework::Pyg).expect("tensors");
+    for (name, shape) in shapes {
+        assert_eq!(again[&format!("convs.{name}")].shape, shape, "{name}");
+    }
+}
+
+#[test]
 fn what_cannot_be_carried_is_one_line() {
     let tensors = |of: &[(&str, &[usize])]| -> StateDict {
         let tensor = |shape: &[usize]| StateTensor {
@@ -313,14 +342,26 @@ fn what_cannot_be_carried_is_one_line() {
         pyg(&[("conv1.lin.weight", &[8, 5]), ("conv2.lin.weight", &[3, 7])])
             .contains("`conv1` gives rows of 8 and `conv2` takes rows of 7")
     );
-    assert!(
-        pyg(&[
-            ("0.lin.weight", &[8, 5]),
-            ("1.lin.weight", &[4, 8]),
-            ("2.lin.weight", &[3, 4])
-        ])
-        .contains("hidden widths 8 and 4")
-    );
+    let gin = [
+        ("nn.0.weight", &[6, 5][..]),
+        ("nn.0.bias", &[6]),
+        ("nn.1.weight", &[6]),
+        ("nn.1.bias", &[6]),
+        ("nn.3.weight", &[8, 6]),
+        ("nn.3.bias", &[8]),
+    ];
+    let two: Vec<(String, &[usize])> = [0, 1]
+        .iter()
+        .flat_map(|layer| gin.map(|(name, shape)| (format!("convs.{layer}.{name}"), shape)))
+        .collect();
+    let mut two: Vec<(&str, &[usize])> =
+        two.iter().map(|(name, shape)| (&**name, *shape)).collect();
+    for (name, shape) in &mut two {
+        if *name == "convs.1.nn.0.weight" {
+            *shape = &[6, 8];
+        }
+    }
+    assert!(pyg(&two).contains("`convs.0` is 6 wide between its two maps"));
     assert!(pyg(&[("lin.weight", &[8])]).contains("`lin.weight` is of shape [8]"));
     assert!(
         pyg(&[("lin.weight", &[8, 5]), ("bias", &[5])]).contains("where a vector of 8 is wanted")

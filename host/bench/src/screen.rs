@@ -47,6 +47,16 @@ impl Screen {
         }
     }
 
+    /// Makes room for messages of several lines, such as charts, which a terminal alone has.
+    pub fn follow(&mut self) -> bool {
+        let style =
+            ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {eta:>4} left\n{msg}");
+        if let (Some(bar), Ok(style)) = (&self.bar, style) {
+            bar.set_style(style);
+        }
+        self.bar.is_some()
+    }
+
     /// Starts a run by the name of `label`.
     pub fn start(&mut self, label: &str) {
         if let Some(bar) = &self.bar {

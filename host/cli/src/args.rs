@@ -12,6 +12,7 @@ use crate::optimize::OptimizeArgs;
 use crate::predict::PredictArgs;
 use crate::reorder::ReorderName;
 use crate::task::TaskArgs;
+use crate::watch::WatchArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use halfgnn_bench::names::{DeviceName, PrecisionName};
 use halfgnn_bench::report::ReportArgs;
@@ -110,6 +111,7 @@ Examples:
   halfgnn train --dataset cora.npz --precision bf16 --model gat
   halfgnn train --dataset cora.npz --optimizer adamw --schedule cosine --warmup 10 --clip-norm 1
   halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
+  halfgnn train --dataset cora.npz --watch --csv cora.csv --tensorboard runs
   halfgnn train --dataset cora.npz --resume cora.safetensors --epochs 400 --save cora.safetensors
   halfgnn train --dataset cora.npz --seeds 3 --save cora.safetensors    cora.seed-0.safetensors, cora.seed-1.safetensors, …
   halfgnn train --dataset cora.npz --class-weights balanced --metric macro-f1 --metrics accuracy,roc-auc
@@ -198,6 +200,9 @@ pub struct TrainArgs {
     /// Draw loss and metric by epoch
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
+    /// What follows the run
+    #[command(flatten)]
+    pub watch: WatchArgs,
     /// How weights follow their gradients
     #[command(flatten)]
     pub optimize: OptimizeArgs,

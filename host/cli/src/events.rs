@@ -2,9 +2,10 @@
 
 use crate::curves::Curves;
 use crate::failure::Failure;
-use crate::json::{JsonError, JsonLines};
+use crate::json::JsonLines;
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
+use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, Preparation};
 use halfgnn::metrics::Metric;
@@ -343,9 +344,10 @@ pub struct Recorder {
     /// What a person sees.
     pub screen: Screen,
     json: JsonLines,
-    /// Why a line of JSON was not written; then none is tried any more.
-    failure: Option<JsonError>,
+    /// Why nothing is written any more: a failure, or a reader who has left, which is none.
+    ended: Option<Result<(), Failure>>,
     curves: Option<Curves>,
+    watch: Watch,
     stop: Arc<AtomicBool>,
     label: String,
 }
@@ -358,8 +360,9 @@ impl Recorder {
         Ok(Self {
             screen,
             json,
-            failure: None,
+            ended: None,
             curves: None,
+            watch: Watch::default(),
             stop: Arc::clone(stop),
             label: String::new(),
         })
@@ -370,6 +373,19 @@ impl Recorder {
         self.curves = curves;
     }
 
+    /// Has the runs that are to come followed.
+    pub fn follow(&mut self, watch: Watch) {
+        self.watch = match watch.draws() && !self.screen.follow() {
+            true => {
+                self.screen.line(
+                    &"--watch draws on a terminal, and this is none; --plot FILE.svg draws into a file",
+                );
+                watch.without_chart()
+            }
+            false => watch,
+        };
+    }
+
     /// The curves of what came.
     pub fn take_curves(&mut self) -> Option<Curves> {
         self.curves.take()
@@ -377,20 +393,26 @@ impl Recorder {
 
     /// Writes a JSON line. Where that cannot be done the run ends like by Ctrl-C.
     pub fn record(&mut self, event: &Event<'_>) {
-        if self.failure.is_some() {
+        if self.ended.is_some() {
             return;
         }
         if let Err(error) = self.json.write(event) {
-            self.failure = Some(error);
-            self.screen.stop();
+            self.end(match error.reader_left() {
+                true => Ok(()),
+                false => Err(error.into()),
+            });
         }
+    }
+
+    /// Ends the run, and what is written of it.
+    fn end(&mut self, why: Result<(), Failure>) {
+        self.ended.get_or_insert(why);
+        self.screen.stop();
     }
 
     /// That everything was written, but to a reader who has left.
     pub fn finish(self) -> Result<(), Failure> {
-        if let Some(error) = self.failure.filter(|error| !error.reader_left()) {
-            return Err(error.into());
-        }
+        self.ended.unwrap_or(Ok(()))?;
         self.json.finish()?;
         let unwritten = |error| Failure::Run(format!("cannot write: {error}"));
         self.screen.finish().map_err(unwritten)
@@ -405,6 +427,9 @@ impl Observer for Recorder {
             _ => format!("{} seed {seed}", plan.title()),
         };
         self.screen.start(&self.label);
+        if let Err(failure) = self.watch.run_starts(plan.label, seed) {
+            self.end(Err(failure));
+        }
     }
 
     fn epoch(&mut self, plan: &Plan, seed: u64, report: &EpochReport) -> ControlFlow<()> {
@@ -424,6 +449,10 @@ impl Observer for Recorder {
         for other in report.others.iter() {
             let test = other.metric.shown(other.of(Split::Test));
             message.push_str(&format!("; {} test {test}", other.metric));
+        }
+        match self.watch.epoch(plan.label, seed, report) {
+            Ok(chart) => message.push_str(&chart.unwrap_or_default()),
+            Err(failure) => self.end(Err(failure)),
         }
         self.screen.epoch(&self.label, report.epoch, &message);
         if let Some(curves) = &mut self.curves {
@@ -456,6 +485,9 @@ impl Observer for Recorder {
 
     fn run_ends(&mut self, plan: &Plan, seed: u64, run: &RunSummary) {
         self.screen.end();
+        if let Some(chart) = self.watch.chart() {
+            self.screen.line(&chart);
+        }
         let metric = run.last.map_or(Metric::default(), |last| last.score.metric);
         self.record(&Event::Run {
             model: plan.label,

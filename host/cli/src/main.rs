@@ -16,6 +16,7 @@ mod session;
 mod shell;
 mod task;
 mod train;
+mod watch;
 
 use args::{Cli, Command};
 use clap::Parser;

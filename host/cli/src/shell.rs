@@ -65,3 +65,56 @@ fn put(text: &[u8]) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap_markdown::MarkdownOptions;
+
+    /// Set to write the page anew.
+    const WRITE: &str = "HALFGNN_WRITE_DOCS";
+
+    /// The page of all commands, from the command line's own definition.
+    fn page_of_commands() -> String {
+        let options = MarkdownOptions::new()
+            .title("Every command and flag".to_owned())
+            .show_footer(false)
+            .show_table_of_contents(true);
+        let mut program = Cli::command();
+        // Whatever the machine is that writes it.
+        program = program.term_width(100);
+        let page = clap_markdown::help_markdown_command_custom(&program, &options);
+        let (mut made, mut fenced, mut heading) = (String::new(), false, false);
+        for line in page.lines().map(str::trim_end) {
+            // Examples and tables of `--help`, which would flow together.
+            let indented = line.starts_with("  ") && (fenced || heading);
+            if indented != fenced {
+                made.push_str(if indented { "```text\n" } else { "```\n" });
+                fenced = indented;
+            }
+            heading = line.ends_with(':') && !line.starts_with(' ');
+            made.push_str(line);
+            made.push('\n');
+        }
+        made.trim_end().to_owned() + "\n"
+    }
+
+    #[test]
+    fn the_page_of_commands_says_what_the_program_says() {
+        let place = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
+        let made = page_of_commands();
+        if std::env::var_os(WRITE).is_some() {
+            std::fs::write(place, &made).unwrap();
+        }
+        let there = std::fs::read_to_string(place).unwrap();
+        let differs = made
+            .lines()
+            .zip(there.lines())
+            .find(|(made, there)| made != there);
+        assert!(
+            made == there,
+            "docs/cli.md is of another program: {differs:?}; write it anew: \
+             {WRITE}=1 cargo test -p halfgnn-cli --bin halfgnn page_of_commands"
+        );
+    }
+}

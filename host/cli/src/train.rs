@@ -25,6 +25,7 @@ use std::sync::atomic::AtomicBool;
 pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let saving = args.checkpoint.saving(args.seed, args.seeds)?;
     let curves = args.plot.as_deref().map(Curves::new).transpose()?;
+    let watch = args.watch.open()?;
     if args.checkpoint.resume.is_none() {
         room::for_training(
             &args.dataset,
@@ -71,6 +72,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     tell_use(&plan.model, &mut dataset);
     let mut recorder = Recorder::new(args.json.as_deref(), plan.train.epochs, stop)?;
     recorder.draw(curves);
+    recorder.follow(watch);
     recorder.screen.line(&describe(&dataset));
     reordering
         .iter()

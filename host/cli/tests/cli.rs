@@ -117,11 +117,14 @@ fn the_demonstration_says_each_precision_once() {
     }
 }
 
-/// What a person copies from the README tells errors in words, and not as `Debug` has them.
+/// What a person copies from the documents tells errors in words, and not as `Debug` has them.
 #[test]
-fn examples_of_the_readme_tell_errors_in_words() {
-    let readme = include_str!("../../../README.md");
-    let blocks = readme
+fn examples_of_the_documents_tell_errors_in_words() {
+    let documents = concat!(
+        include_str!("../../../README.md"),
+        include_str!("../../../docs/embedding.md")
+    );
+    let blocks = documents
         .split("```")
         .filter(|block| block.starts_with("rust"));
     let mains: Vec<&str> = blocks.filter(|block| block.contains("fn main()")).collect();

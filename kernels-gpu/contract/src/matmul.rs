@@ -479,6 +479,11 @@ mod tests {
             workspace_vector(MAX_SPLITS, 0, 0, 1 << 16, 1 << 10),
             MAX_SPLITS as u64 * (1 << 26)
         );
+        // Splits times rows alone are past them.
+        assert_eq!(
+            workspace_vector(MAX_SPLITS, 0, 0, MAX_EXTENT, 1),
+            (MAX_SPLITS as u64) << 31
+        );
         assert_eq!(workspace_floats(1 << 20, 1 << 12, 2), 1 << 33);
         assert_eq!(Tile::WIDE.count(MAX_EXTENT, 1 << 16), 1 << 34);
         assert_eq!(reduce_ctas(Format::F32, MAX_EXTENT, 1 << 12), 1 << 36);

@@ -136,7 +136,7 @@ pub(super) fn checkpoint(
         Framework::Dgl => ("attn_l", "apply_func.0.weight", "fc_neigh.weight"),
     };
     let mut taken = Vec::with_capacity(count);
-    let mut between = Vec::new();
+    let mut inner = Vec::new();
     let convolution: ConvolutionConfig = if layers[0].has(attends) {
         let mut heads = Vec::new();
         for (number, layer) in layers.iter().enumerate() {
@@ -156,7 +156,7 @@ pub(super) fn checkpoint(
             let (layer, epsilon, hidden, has_running) = gin(layer, options.from)?;
             taken.push(layer);
             epsilons.push(epsilon);
-            between.push(hidden);
+            inner.push(hidden);
             running.push(has_running);
         }
         let learn_epsilon = epsilons.iter().any(|epsilon| *epsilon != epsilons[0]);
@@ -198,11 +198,26 @@ pub(super) fn checkpoint(
             ));
         }
     }
-    between.extend(taken[..count - 1].iter().map(|layer| layer.outputs));
-    let hidden = one("hidden widths", &between)?;
     let mut model = ModelConfig::of(convolution, taken[0].inputs, taken[count - 1].outputs);
     model.layers = count;
-    model.hidden = hidden.unwrap_or(model.hidden);
+    let widths: Vec<usize> = taken[..count - 1]
+        .iter()
+        .map(|layer| layer.outputs)
+        .collect();
+    model.hidden = *widths.first().or(inner.first()).unwrap_or(&model.hidden);
+    if widths.iter().any(|width| *width != model.hidden) {
+        model.hidden_by_layer = widths;
+    }
+    // GIN's layers are two maps, and what is between them is as wide as what comes out.
+    for (number, &width) in inner.iter().enumerate() {
+        let wanted = model.hidden_of(number);
+        if width != wanted {
+            return refuse(format!(
+                "`{}` is {width} wide between its two maps, and layers here are as wide as their output, {wanted}",
+                layers[number].prefix
+            ));
+        }
+    }
     model
         .check()
         .map_err(|error| StateDictError(error.to_string()))?;
