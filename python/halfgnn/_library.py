@@ -1,8 +1,8 @@
 """The operators in torch's dispatcher, as ``torch.ops.halfgnn``: functions of tensors alone, with what autograd, ``torch.compile`` and
 captured graphs want of them. :mod:`halfgnn.ops` is what people call.
 
-A graph is two tensors (:func:`halfgnn.graph.made`): ``a`` and ``sizes``, and transposed ``t`` and ``turned``; ``map`` tells which
-edge each transposed one is. Values of edges are planes, heads × :func:`halfgnn._tensors.plane`, in the graph's own order, zero
+A graph is a tensor and five sizes (:func:`halfgnn.graph.made`), ``a`` and ``sizes``, and transposed ``t`` and ``turned``; ``map`` tells
+which edge each transposed one is. Values of edges are planes, heads × :func:`halfgnn._tensors.plane`, in the graph's own order, zero
 behind the last edge. That tensors are those of a graph is not checked: indices are followed as they are.
 """
 
@@ -120,9 +120,9 @@ def _define(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> N
     torch.library.register_fake(f"halfgnn::{name}", fake, lib=_library)
 
 
-def _parts(a: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+def _parts(a: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Columns and rows of the edges."""
-    rows, edges = sizes.shape[1], sizes.shape[2]
+    rows, edges = sizes[0], sizes[1]
     first = (2 * (rows + 1) + 3) // 4 * 4
     second = first + (edges + 3) // 4 * 4
     return a[first : first + edges], a[second : second + edges]
@@ -133,9 +133,9 @@ def _parts(a: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
 
 def _spmm(
     a: Tensor,
-    sizes: Tensor,
+    sizes: Sequence[int],
     t: Tensor | None,
-    turned: Tensor | None,
+    turned: Sequence[int] | None,
     map: Tensor | None,
     x: Tensor,
     weight: Tensor | None,
@@ -146,7 +146,7 @@ def _spmm(
     maximum: bool,
     heads: int,
 ) -> Tensor:
-    y = _output(x, sizes.shape[1], x.shape[1])
+    y = _output(x, sizes[0], x.shape[1])
     x, x_raw = _rows(x)
     weight, row_scale, column_scale = _aligned(weight), _aligned(row_scale), _aligned(column_scale)
     kept, bias_raw = (None, None) if bias is None else _rows(bias.float()[None])
@@ -170,11 +170,11 @@ def _spmm(
 
 
 def _spmm_fake(a: Any, sizes: Any, t: Any, turned: Any, map: Any, x: Any, *_others: Any) -> Tensor:
-    return _fake_output(x, sizes.shape[1], x.shape[1])
+    return _fake_output(x, sizes[0], x.shape[1])
 
 
 _define(
-    "spmm(Tensor a, Tensor sizes, Tensor? t, Tensor? turned, Tensor? map, Tensor x, Tensor? weight, Tensor? row_scale, Tensor? column_scale, Tensor? bias, "
+    "spmm(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor? map, Tensor x, Tensor? weight, Tensor? row_scale, Tensor? column_scale, Tensor? bias, "
     "bool relu, bool maximum, int heads) -> Tensor",
     _spmm,
     _spmm_fake,
@@ -187,11 +187,13 @@ def _spmm_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
     wants_x = maximum or (weight is not None and ctx.needs_input_grad[6])
     x = x if wants_x else None
     y = output if relu or maximum else None
-    ctx.save_for_backward(a, sizes, t, turned, map, x, weight, row_scale, column_scale, y)
+    ctx.sizes, ctx.turned = sizes, turned
+    ctx.save_for_backward(a, t, map, x, weight, row_scale, column_scale, y)
 
 
 def _spmm_backward(ctx: Any, dy: Tensor) -> Any:
-    a, sizes, t, turned, map, x, weight, row_scale, column_scale, y = ctx.saved_tensors
+    a, t, map, x, weight, row_scale, column_scale, y = ctx.saved_tensors
+    sizes, turned = ctx.sizes, ctx.turned
     wants_x, wants_weight, wants_bias = ctx.needs_input_grad[5], ctx.needs_input_grad[6], ctx.needs_input_grad[9]
     dx = dweight = dbias = None
     if ctx.relu:
@@ -237,7 +239,7 @@ _CHUNK = 1 << 22
 
 
 def _max_backward(
-    a: Tensor, sizes: Tensor, x: Tensor, weight: Tensor | None, y: Tensor, dy: Tensor, heads: int
+    a: Tensor, sizes: Sequence[int], x: Tensor, weight: Tensor | None, y: Tensor, dy: Tensor, heads: int
 ) -> tuple[Tensor, Tensor]:
     columns, rows = _parts(a, sizes)
     edges, width = len(columns), x.shape[1]
@@ -275,13 +277,13 @@ def _max_backward(
 
 
 def _max_backward_fake(a: Any, sizes: Any, x: Any, weight: Any, y: Any, dy: Any, heads: Any) -> Any:
-    edges = sizes.shape[2]
+    edges = sizes[1]
     shape = (heads, plane(edges)) if weight is not None else (0, 0)
     return x.new_empty(x.shape), x.new_empty(shape)
 
 
 _define(
-    "spmm_max_backward(Tensor a, Tensor sizes, Tensor x, Tensor? weight, Tensor y, Tensor dy, int heads) -> (Tensor, Tensor)",
+    "spmm_max_backward(Tensor a, SymInt[] sizes, Tensor x, Tensor? weight, Tensor y, Tensor dy, int heads) -> (Tensor, Tensor)",
     _max_backward,
     _max_backward_fake,
 )
@@ -292,15 +294,15 @@ _define(
 
 def _sddmm(
     a: Tensor,
-    sizes: Tensor,
+    sizes: Sequence[int],
     t: Tensor | None,
-    turned: Tensor | None,
+    turned: Sequence[int] | None,
     map: Tensor | None,
     u: Tensor,
     v: Tensor,
     heads: int,
 ) -> Tensor:
-    planes = u.new_empty((heads, plane(sizes.shape[2])))
+    planes = u.new_empty((heads, plane(sizes[1])))
     (u, u_raw), (v, v_raw) = _rows(u, clean=True), _rows(v, clean=True)
     _call(
         _core.sddmm,
@@ -316,24 +318,25 @@ def _sddmm(
 
 
 def _sddmm_fake(a: Any, sizes: Any, t: Any, turned: Any, map: Any, u: Any, v: Any, heads: Any) -> Tensor:
-    return u.new_empty((heads, plane(sizes.shape[2])))
+    return u.new_empty((heads, plane(sizes[1])))
 
 
 _define(
-    "sddmm(Tensor a, Tensor sizes, Tensor? t, Tensor? turned, Tensor? map, Tensor u, Tensor v, int heads) -> Tensor",
+    "sddmm(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor? map, Tensor u, Tensor v, int heads) -> Tensor",
     _sddmm,
     _sddmm_fake,
 )
 
 
 def _sddmm_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
-    *saved, heads = inputs
-    ctx.heads = heads
-    ctx.save_for_backward(*saved)
+    a, sizes, t, turned, map, u, v, heads = inputs
+    ctx.heads, ctx.sizes, ctx.turned = heads, sizes, turned
+    ctx.save_for_backward(a, t, map, u, v)
 
 
 def _sddmm_backward(ctx: Any, de: Tensor) -> Any:
-    a, sizes, t, turned, map, u, v = ctx.saved_tensors
+    a, t, map, u, v = ctx.saved_tensors
+    sizes, turned = ctx.sizes, ctx.turned
     heads, none = ctx.heads, (None, None, None, False, False)
     du = dv = None
     if ctx.needs_input_grad[5]:
@@ -352,10 +355,10 @@ torch.library.register_autograd(
 # Softmax over the edges of a destination
 
 
-def _softmax(a: Tensor, sizes: Tensor, e: Tensor) -> Tensor:
+def _softmax(a: Tensor, sizes: Sequence[int], e: Tensor) -> Tensor:
     alpha = e.clone(memory_format=torch.contiguous_format)
     heads = alpha.shape[0]
-    rows = e.new_empty(heads * sizes.shape[1], dtype=torch.float32)
+    rows = e.new_empty(heads * sizes[0], dtype=torch.float32)
     _call(
         _core.edge_softmax,
         e.device,
@@ -372,13 +375,13 @@ def _same(a: Any, sizes: Any, e: Any, *_others: Any) -> Tensor:
     return e.new_empty(e.shape)
 
 
-_define("edge_softmax(Tensor a, Tensor sizes, Tensor e) -> Tensor", _softmax, _same)
+_define("edge_softmax(Tensor a, SymInt[] sizes, Tensor e) -> Tensor", _softmax, _same)
 
 
-def _softmax_backward(a: Tensor, sizes: Tensor, alpha: Tensor, d: Tensor) -> Tensor:
+def _softmax_backward(a: Tensor, sizes: Sequence[int], alpha: Tensor, d: Tensor) -> Tensor:
     de = d.clone(memory_format=torch.contiguous_format)
     heads = de.shape[0]
-    rows = d.new_empty(heads * sizes.shape[1], dtype=torch.float32)
+    rows = d.new_empty(heads * sizes[0], dtype=torch.float32)
     alpha = alpha.contiguous()
     _call(
         _core.edge_softmax_backward,
@@ -394,19 +397,20 @@ def _softmax_backward(a: Tensor, sizes: Tensor, alpha: Tensor, d: Tensor) -> Ten
 
 
 _define(
-    "edge_softmax_backward(Tensor a, Tensor sizes, Tensor alpha, Tensor d) -> Tensor",
+    "edge_softmax_backward(Tensor a, SymInt[] sizes, Tensor alpha, Tensor d) -> Tensor",
     _softmax_backward,
     _same,
 )
 
 
 def _softmax_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
-    ctx.save_for_backward(output, *inputs[:2])
+    a, ctx.sizes, _e = inputs
+    ctx.save_for_backward(output, a)
 
 
 def _softmax_gradient(ctx: Any, d: Tensor) -> Any:
-    alpha, a, sizes = ctx.saved_tensors
-    return None, None, _ops.edge_softmax_backward(a, sizes, alpha, d)
+    alpha, a = ctx.saved_tensors
+    return None, None, _ops.edge_softmax_backward(a, ctx.sizes, alpha, d)
 
 
 torch.library.register_autograd(
@@ -480,9 +484,9 @@ def _layer(
 
 def _attention(
     a: Tensor,
-    sizes: Tensor,
+    sizes: Sequence[int],
     t: Tensor | None,
-    turned: Tensor | None,
+    turned: Sequence[int] | None,
     h: Tensor,
     h_destination: Tensor | None,
     vectors: Tensor,
@@ -492,7 +496,7 @@ def _attention(
     seed: Tensor | None,
     keep: bool,
 ) -> tuple[Tensor, ...]:
-    destinations, sources = sizes.shape[1], h.shape[0]
+    destinations, sources = sizes[0], h.shape[0]
     y = _output(h, destinations, h.shape[1])
     positive = _output(h, destinations, h.shape[1]) if keep else h.new_empty((0, 0))
     saved = [
@@ -533,7 +537,7 @@ def _attention_fake(
     seed: Any,
     keep: Any,
 ) -> tuple[Tensor, ...]:
-    destinations, sources = sizes.shape[1], h.shape[0]
+    destinations, sources = sizes[0], h.shape[0]
 
     def floats(length: Any) -> Tensor:
         return h.new_empty(length, dtype=torch.float32)
@@ -549,7 +553,7 @@ def _attention_fake(
 
 
 _define(
-    "gat_attention(Tensor a, Tensor sizes, Tensor? t, Tensor? turned, Tensor h, Tensor? h_destination, Tensor vectors, int heads, float slope, "
+    "gat_attention(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor h, Tensor? h_destination, Tensor vectors, int heads, float slope, "
     "float dropout, Tensor? seed, bool keep) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _attention,
     _attention_fake,
@@ -558,7 +562,7 @@ _define(
 
 def _attention_backward(
     t: Tensor,
-    turned: Tensor,
+    turned: Sequence[int],
     h: Tensor,
     h_destination: Tensor | None,
     vectors: Tensor,
@@ -611,7 +615,7 @@ def _attention_backward_fake(
 
 
 _define(
-    "gat_attention_backward(Tensor t, Tensor turned, Tensor h, Tensor? h_destination, Tensor vectors, Tensor y, Tensor positive, Tensor dy, "
+    "gat_attention_backward(Tensor t, SymInt[] turned, Tensor h, Tensor? h_destination, Tensor vectors, Tensor y, Tensor positive, Tensor dy, "
     "Tensor[] saved, int heads, float slope, float dropout, Tensor? seed) -> (Tensor, Tensor, Tensor)",
     _attention_backward,
     _attention_backward_fake,
@@ -620,14 +624,14 @@ _define(
 
 def _attention_setup(ctx: Any, inputs: Any, output: Any) -> None:
     _a, _sizes, t, turned, h, h_destination, vectors, heads, slope, dropout, seed, _keep = inputs
-    ctx.options = heads, slope, dropout
-    ctx.save_for_backward(t, turned, h, h_destination, vectors, seed, *output)
+    ctx.options, ctx.turned = (heads, slope, dropout), turned
+    ctx.save_for_backward(t, h, h_destination, vectors, seed, *output)
 
 
 def _attention_gradient(ctx: Any, dy: Tensor, *_others: Any) -> Any:
-    t, turned, h, h_destination, vectors, seed, y, positive, *saved = ctx.saved_tensors
+    t, h, h_destination, vectors, seed, y, positive, *saved = ctx.saved_tensors
     dh, dh_destination, d_vectors = _ops.gat_attention_backward(
-        t, turned, h, h_destination, vectors, y, positive, dy, saved, *ctx.options, seed
+        t, ctx.turned, h, h_destination, vectors, y, positive, dy, saved, *ctx.options, seed
     )
     apart = None if h_destination is None else dh_destination
     return None, None, None, None, dh, apart, d_vectors.to(vectors.dtype), None, None, None, None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -205,12 +206,12 @@ class Graph:
     @property
     def num_src(self) -> int:
         """Number of sources."""
-        return int(self._a[1].shape[4])
+        return int(self._a[1][3])
 
     @property
     def num_dst(self) -> int:
         """Number of destinations."""
-        return int(self._a[1].shape[1])
+        return int(self._a[1][0])
 
     @property
     def num_nodes(self) -> int:
@@ -228,7 +229,7 @@ class Graph:
     @property
     def num_edges(self) -> int:
         """Number of edges."""
-        return int(self._a[1].shape[2])
+        return int(self._a[1][1])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -367,9 +368,9 @@ class Graph:
             return self
         move = _tensors.mover(device)
         graph = object.__new__(Graph)
-        graph._a = tuple(map(move, self._a))
+        graph._a = move(self._a[0]), self._a[1]
         graph._order, graph._inverse = move(self._order), move(self._inverse)
-        graph._t = None if self._t is None else tuple(map(move, self._t))
+        graph._t = None if self._t is None else (move(self._t[0]), self._t[1])
         graph._map = move(self._map)
         graph._cache = {}
         graph.weight = move(self.weight)
@@ -392,9 +393,9 @@ class Graph:
             return None if value is None else value.detach().cpu().numpy()
 
         graph = object.__new__(Graph)
-        graph._a = tuple(map(move, self._a))
+        graph._a = move(self._a[0]), self._a[1]
         graph._order, graph._inverse, graph._map = map(move, (self._order, self._inverse, self._map))
-        graph._t = None if self._t is None else tuple(map(move, self._t))
+        graph._t = None if self._t is None else (move(self._t[0]), self._t[1])
         graph._cache = {}
         graph.weight = move(self.weight)
         return graph
@@ -432,20 +433,27 @@ def _rounded(words: int) -> int:
     return (words + 3) // 4 * 4
 
 
-def raw_adjacency(words: Any, shape: Any, address: Any) -> tuple[int, int, int, int, int, int]:
+#: Rows, edges, rows without edges, columns, and the longest row.
+Sizes = tuple[int, int, int, int, int]
+
+
+def raw_adjacency(
+    words: Any, sizes: Sequence[int], address: Any
+) -> tuple[int, int, int, int, int, int]:
     """What the extension module takes for an adjacency."""
-    _, rows, edges, empty, columns, longest = shape.shape
+    rows, edges, empty, columns, longest = sizes
     return address(words), rows, edges, empty, columns, longest
 
 
-def made(adjacency: _core.Adjacency, empty: Any, address: Any) -> tuple[Any, Any]:
-    """An adjacency as two arrays, and which given edge each of its edges is; ``empty(shape)`` makes an array of int32. The first has
-    all its parts, one after the other; the second has no element, and tells the sizes by its shape: 0, rows, edges, rows without
-    edges, columns, longest row."""
-    shape = adjacency.shape()
-    words, order = empty(adjacency.words()), empty(shape[1])
+def made(
+    adjacency: _core.Adjacency, empty: Any, address: Any
+) -> tuple[tuple[Any, Sizes], Any]:
+    """An adjacency as an array that has all its parts, one after the other, and their sizes; and which given edge each of its edges
+    is. ``empty(shape)`` makes an array of int32."""
+    rows, edges, without, columns, longest = adjacency.shape()
+    words, order = empty(adjacency.words()), empty(edges)
     adjacency.copy_to(address(words), address(order))
-    return (words, empty((0, *shape))), order
+    return (words, (rows, edges, without, columns, longest)), order
 
 
 __all__ = ["Graph"]

@@ -322,12 +322,12 @@ def _planes(graph: Graph, e: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
     if graph._order is not None:
         e = e.index_select(0, graph._order)
-    edges = graph._a[1].shape[2]
+    edges = graph._a[1][1]
     return torch.nn.functional.pad(e.t().to(dtype), (0, plane(edges) - edges)).contiguous()
 
 
 def _values(graph: Graph, planes: torch.Tensor) -> torch.Tensor:
-    values = planes[:, : graph._a[1].shape[2]].t()
+    values = planes[:, : graph._a[1][1]].t()
     inverse = graph._in_given_order()
     return values if inverse is None else values.index_select(0, inverse)
 
