@@ -14,7 +14,14 @@ from ..ops import gat_attention, scaled_spmm, spmm
 from ._common import fall_back, graph_of, refused, sizes, to_pyg
 
 
-class GCNConv(pyg.GCNConv):  # type: ignore[misc, no-any-unimported]
+class _Untemplated:
+    """PyG writes a ``propagate`` for each class of layers, from comments in its forward pass: those of the classes here are PyG's."""
+
+    def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
+        pass
+
+
+class GCNConv(_Untemplated, pyg.GCNConv):  # type: ignore[misc, no-any-unimported]
     """PyG's ``GCNConv``: degrees, aggregation and bias are one operator, and no matrix of edges is made."""
 
     _cached_graph: Any = None
@@ -51,10 +58,9 @@ class GCNConv(pyg.GCNConv):  # type: ignore[misc, no-any-unimported]
         weight = graph.weight if edge_weight is None else edge_weight
         scales: tuple[Any, Any] = (None, None)
         if self.normalize:
-            fill = 2.0 if self.improved else 1.0
-            if weight is None and fill != 1.0 and self.add_self_loops:
-                weight = torch.ones(graph.num_edges, device=graph.device)
             if weight is not None:
+                # Loops of 2 are of weighted edges alone, as PyG's are.
+                fill = 2.0 if self.improved else 1.0
                 graph, weight = _weighted(graph, weight, self.add_self_loops, fill)
             else:
                 graph = graph.with_self_loops() if self.add_self_loops else graph
@@ -84,7 +90,7 @@ def _weighted(graph: Graph, weight: Tensor, loops: bool, fill: float) -> tuple[G
     return graph, roots[source] * weight * roots[destination]
 
 
-class SAGEConv(pyg.SAGEConv):  # type: ignore[misc, no-any-unimported]
+class SAGEConv(_Untemplated, pyg.SAGEConv):  # type: ignore[misc, no-any-unimported]
     """PyG's ``SAGEConv`` with the aggregators ``mean``, ``sum`` and ``max``."""
 
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
@@ -112,7 +118,7 @@ class SAGEConv(pyg.SAGEConv):  # type: ignore[misc, no-any-unimported]
         return out  # type: ignore[no-any-return]
 
 
-class GINConv(pyg.GINConv):  # type: ignore[misc, no-any-unimported]
+class GINConv(_Untemplated, pyg.GINConv):  # type: ignore[misc, no-any-unimported]
     """PyG's ``GINConv``."""
 
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
@@ -132,7 +138,7 @@ class GINConv(pyg.GINConv):  # type: ignore[misc, no-any-unimported]
         return self.nn(out)  # type: ignore[no-any-return]
 
 
-class GATConv(pyg.GATConv):  # type: ignore[misc, no-any-unimported]
+class GATConv(_Untemplated, pyg.GATConv):  # type: ignore[misc, no-any-unimported]
     """PyG's ``GATConv``, without an array of edges in either pass."""
 
     def forward(
