@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .device import emulated
     from .graph import Graph
     from .ops import edge_softmax, gat_attention, sddmm, spmm
-    from .train import Epoch, Run, Trainer, train
+    from .training import Epoch, Run, Trainer, train
 
 __version__: str = _core.__version__
 
@@ -62,10 +62,10 @@ def get_num_threads() -> int:
 
 
 _PLACES = {
-    "Epoch": "train",
+    "Epoch": "training",
     "Graph": "graph",
-    "Run": "train",
-    "Trainer": "train",
+    "Run": "training",
+    "Trainer": "training",
     "dgl": "",
     "edge_softmax": "ops",
     "emulated": "device",
@@ -73,7 +73,7 @@ _PLACES = {
     "nn": "",
     "sddmm": "ops",
     "spmm": "ops",
-    "train": "train",
+    "train": "training",
 }
 
 

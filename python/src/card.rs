@@ -22,7 +22,9 @@ pub struct Card {
 impl Card {
     fn open(ordinal: u32) -> Result<Self, Error> {
         let driver = Cuda::open(ordinal)?;
-        let ptx = halfgnn::ptx::read(Some(halfgnn::driver::Driver::info(&driver).compute_capability))?;
+        let ptx = halfgnn::ptx::read(Some(
+            halfgnn::driver::Driver::info(&driver).compute_capability,
+        ))?;
         // SAFETY: the null handle is the context's default stream, which always lives; nothing is launched on it.
         let silent = unsafe { driver.on_lent_stream(std::ptr::null_mut()) };
         let own = Gpu::new(driver, &ptx)?;
@@ -35,12 +37,16 @@ impl Card {
 
     /// The handle of a stream of torch's.
     fn on(&self, stream: u64) -> Gpu<Cuda> {
-        let mut handles = self.by_stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = self
+            .by_stream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let handle = handles.entry(stream).or_insert_with(|| {
             let raw = std::ptr::with_exposed_provenance_mut::<c_void>(stream as usize);
             // SAFETY: torch's streams are of the card's primary context and are never destroyed; of others the caller keeps
             // theirs while it is current.
-            self.own.on(unsafe { self.own.driver().on_lent_stream(raw) })
+            self.own
+                .on(unsafe { self.own.driver().on_lent_stream(raw) })
         });
         handle.clone()
     }

@@ -127,7 +127,8 @@ fn on_card(
         for (from, bytes, RawArray(target, len)) in places()? {
             let bytes = bytes * len;
             // SAFETY: the one is the array's own memory, as `sizes` has told its length; the other is Python's, on the same card.
-            let (from, target) = unsafe { (driver.borrow(from, bytes)?, driver.borrow(target, bytes)?) };
+            let (from, target) =
+                unsafe { (driver.borrow(from, bytes)?, driver.borrow(target, bytes)?) };
             driver.copy(&from, &target)?;
         }
         Ok(driver.synchronize()?)
@@ -152,7 +153,10 @@ pub fn adjacency(
     ) -> Result<Parts<B>, Error> {
         // SAFETY: Python's arrays of ids, which it keeps until this returns.
         let (rows, columns) = unsafe { (backend.array(rows)?, backend.array(columns)?) };
-        Parts::new(backend, backend::Adjacency::from_coo(backend, shape, &rows, &columns)?)
+        Parts::new(
+            backend,
+            backend::Adjacency::from_coo(backend, shape, &rows, &columns)?,
+        )
     }
     let arrays = match place {
         // The emulator's graphs lie on the host.
@@ -165,7 +169,8 @@ pub fn adjacency(
             let card = crate::card::open(ordinal)?;
             Made::Cuda(
                 ordinal,
-                py.detach(|| make(&card.own, shape, rows, columns)).map_err(exception)?,
+                py.detach(|| make(&card.own, shape, rows, columns))
+                    .map_err(exception)?,
             )
         }
         #[cfg(not(feature = "cuda"))]
@@ -190,7 +195,10 @@ pub fn transposed(py: Python<'_>, place: Place, a: RawAdjacency) -> PyResult<Adj
         #[cfg(feature = "cuda")]
         Place::Cuda(ordinal, _) => {
             let card = crate::card::open(ordinal)?;
-            Made::Cuda(ordinal, py.detach(|| make(&card.own, &a)).map_err(exception)?)
+            Made::Cuda(
+                ordinal,
+                py.detach(|| make(&card.own, &a)).map_err(exception)?,
+            )
         }
         #[cfg(not(feature = "cuda"))]
         Place::Cuda(ordinal, _) => return Err(crate::place::without_cuda(ordinal)),

@@ -9,6 +9,7 @@ mod memory;
 mod operators;
 mod place;
 mod threads;
+mod train;
 
 use pyo3::prelude::*;
 
@@ -27,6 +28,8 @@ mod _core {
     use super::place::{kernels_in, load, survey};
     #[pymodule_export]
     use super::threads::{set_threads, threads};
+    #[pymodule_export]
+    use super::train::{Data, Trainer};
 
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {

@@ -16,6 +16,17 @@ const KIND: MemoryKind = MemoryKind::Activations;
 #[derive(Clone, Copy, Debug, FromPyObject)]
 pub struct RawArray(pub u64, pub usize);
 
+impl RawArray {
+    /// The values, on the host.
+    ///
+    /// # Safety
+    /// As of [`Lend`], for as long as the result is used.
+    pub unsafe fn read<'a, T>(self) -> &'a [T] {
+        // SAFETY: what this method asks of its caller.
+        unsafe { slice(self.0, self.1) }
+    }
+}
+
 /// A matrix: `(address, rows, columns, stride)`, the stride in elements.
 #[derive(Clone, Copy, Debug, FromPyObject)]
 pub struct RawMatrix(pub u64, pub usize, pub usize, pub usize);
@@ -205,7 +216,10 @@ impl Lend for Gpu<Emulated> {
         // SAFETY: what this method asks of its caller.
         let elements: &mut [E] = unsafe { slice_mut(address, rows * stride) };
         for row in 0..rows {
-            let (from, to) = (&floats[row * columns..][..columns], &mut elements[row * stride..]);
+            let (from, to) = (
+                &floats[row * columns..][..columns],
+                &mut elements[row * stride..],
+            );
             (to.iter_mut().zip(from)).for_each(|(element, float)| *element = E::from_f32(*float));
             to[columns..padded::<E>(columns)].fill(E::zeroed());
         }

@@ -7,9 +7,7 @@ pub use attention::{gat_backward, gat_forward};
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
 use crate::place::{Operation, Place, perform, precision};
 use halfgnn::Error;
-use halfgnn::ops::{
-    self, Aggregation, EdgeWeights, Sddmm, Spmm, SpmmEpilogue,
-};
+use halfgnn::ops::{self, Aggregation, EdgeWeights, Sddmm, Spmm, SpmmEpilogue};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::with_element;
 use pyo3::prelude::*;
@@ -61,6 +59,7 @@ impl OnElements for SpmmCall {
                 backend.matrix::<E>(self.y)?,
             )
         };
+        // SAFETY: as above.
         let (weights, row_scale, column_scale, bias) = unsafe {
             (
                 backend.optional::<E>(self.weights)?,

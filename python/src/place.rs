@@ -11,11 +11,14 @@ use halfgnn::tensor::Precision;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// A device, and of a card the stream.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is no stream without CUDA"))]
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(dead_code, reason = "there is no stream without CUDA")
+)]
 pub enum Place {
     /// The CPU.
     Cpu,
@@ -45,7 +48,9 @@ pub fn precision(number: u8) -> PyResult<Precision> {
         0 => Ok(Precision::Half),
         1 => Ok(Precision::BFloat16),
         2 => Ok(Precision::Float),
-        _ => Err(PyValueError::new_err(format!("there is no format {number}"))),
+        _ => Err(PyValueError::new_err(format!(
+            "there is no format {number}"
+        ))),
     }
 }
 
@@ -71,9 +76,9 @@ pub fn perform(
             .detach(|| threads::install(|| operation.run(&*CPU)))?
             .map_err(exception),
         Place::Emulator => {
-            let emulator = emulator()?;
-            let backend = emulator.as_ref().map_or_else(|| unreachable!("it was opened"), |it| it);
-            py.detach(|| threads::install(|| operation.run(backend)))?.map_err(exception)
+            let backend = emulator()?;
+            py.detach(|| threads::install(|| operation.run(&backend)))?
+                .map_err(exception)
         }
         #[cfg(feature = "cuda")]
         Place::Cuda(ordinal, stream) => crate::card::perform(ordinal, stream, allocate, operation),
@@ -94,15 +99,16 @@ pub fn without_cuda(ordinal: u32) -> PyErr {
     ))
 }
 
-/// The emulator, opened. Held while operators run: it has one stream.
-pub fn emulator() -> PyResult<MutexGuard<'static, Option<Gpu<Emulated>>>> {
+/// The emulator, one for all, with its kernels.
+pub fn emulator() -> PyResult<Gpu<Emulated>> {
     static EMULATOR: Mutex<Option<Gpu<Emulated>>> = Mutex::new(None);
     let mut emulator = EMULATOR.lock().unwrap_or_else(PoisonError::into_inner);
-    if emulator.is_none() {
-        let ptx = halfgnn::ptx::read(None).map_err(|error| exception(error.into()))?;
-        *emulator = Some(Gpu::new(Emulated::new(), &ptx).map_err(exception)?);
+    if let Some(backend) = &*emulator {
+        return Ok(backend.clone());
     }
-    Ok(emulator)
+    let ptx = halfgnn::ptx::read(None).map_err(|error| exception(error.into()))?;
+    let backend = Gpu::new(Emulated::new(), &ptx).map_err(exception)?;
+    Ok(emulator.insert(backend).clone())
 }
 
 /// Has kernels looked for in a folder.
@@ -130,7 +136,8 @@ pub fn load(place: Place) -> PyResult<()> {
 pub fn survey() -> Result<Vec<String>, PyErr> {
     #[cfg(feature = "cuda")]
     {
-        let (_, cards) = halfgnn::driver::cuda::Cuda::survey().map_err(|error| exception(error.into()))?;
+        let (_, cards) =
+            halfgnn::driver::cuda::Cuda::survey().map_err(|error| exception(error.into()))?;
         let line = |card: halfgnn::driver::DeviceInfo| {
             let (major, minor) = card.compute_capability;
             format!("{}, sm_{major}{minor}", card.name)

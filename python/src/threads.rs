@@ -42,8 +42,14 @@ fn pool() -> PyResult<&'static Pool> {
             .num_threads(threads)
             .thread_name(|number| format!("halfgnn-{number}"))
             .build()
-            .map_err(|error| PyRuntimeError::new_err(format!("no threads to compute on: {error}")))?;
-        let new = Box::into_raw(Box::new(Pool { process, threads, pool }));
+            .map_err(|error| {
+                PyRuntimeError::new_err(format!("no threads to compute on: {error}"))
+            })?;
+        let new = Box::into_raw(Box::new(Pool {
+            process,
+            threads,
+            pool,
+        }));
         let stored = POOL.compare_exchange(present, new, Ordering::AcqRel, Ordering::Acquire);
         if stored.is_err() {
             // SAFETY: it came out of a box, and nobody has seen it.

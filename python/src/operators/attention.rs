@@ -67,10 +67,7 @@ impl Layer {
                 .transpose()?;
             Ok(Lent {
                 h: backend.matrix(self.h)?,
-                h_destination: self
-                    .h_destination
-                    .map(|h| backend.matrix(h))
-                    .transpose()?,
+                h_destination: self.h_destination.map(|h| backend.matrix(h)).transpose()?,
                 vectors: backend.matrix(self.vectors)?,
                 destination: backend.array(self.destination)?,
                 source: backend.array(self.source)?,
@@ -158,6 +155,7 @@ impl OnElements for Forward {
                 backend.matrix::<E>(self.y)?,
             )
         };
+        // SAFETY: as above.
         let mut positive: Option<Matrix<B, E>> = unsafe {
             self.positive
                 .map(|positive| backend.matrix(positive))
@@ -177,6 +175,7 @@ impl OnElements for Forward {
                 // Scores of destinations as sources, and of sources as destinations, are read by nobody.
                 let unread = [heads * of.rows(), heads * h.rows()];
                 let [mut as_source, mut as_destination] =
+                    // SAFETY: as above.
                     unsafe { layer.scratch(backend, unread) }?;
                 ops::head_scores(backend, heads, of, vectors, destination, &mut as_source)?;
                 ops::head_scores(backend, heads, h, vectors, &mut as_destination, source)?;
@@ -215,6 +214,7 @@ impl OnElements for Forward {
                 ops::spmm(backend, &a, &op, &lent.h, &mut y)?;
             }
         }
+        // SAFETY: as above.
         unsafe {
             backend.give_matrix(&y, self.y)?;
             if let (Some(positive), Some(of)) = (&positive, self.positive) {
@@ -291,6 +291,7 @@ impl OnElements for Backward {
                 layer.lent::<B, E>(backend)?,
             )
         };
+        // SAFETY: as above.
         let (y, positive, dy) = unsafe {
             (
                 backend.matrix::<E>(of.y)?,
@@ -298,6 +299,7 @@ impl OnElements for Backward {
                 backend.matrix::<E>(of.dy)?,
             )
         };
+        // SAFETY: as above.
         let (mut dh, mut part, mut d_vectors) = unsafe {
             (
                 backend.matrix::<E>(of.dh)?,
@@ -306,9 +308,9 @@ impl OnElements for Backward {
             )
         };
         let (destinations, sources) = (heads * dy.rows(), heads * lent.h.rows());
-        let [mut inner, mut dl, mut softmax_gradient, mut dr] = unsafe {
-            layer.scratch(backend, [destinations, destinations, sources, sources])
-        }?;
+        let [mut inner, mut dl, mut softmax_gradient, mut dr] =
+            // SAFETY: as above.
+            unsafe { layer.scratch(backend, [destinations, destinations, sources, sources]) }?;
         let rest = 1.0 - layer.slope;
         ops::head_dots(backend, &dots(heads, &dy, (1.0, &y)), &mut inner)?;
         let op = HeadDots {
@@ -340,6 +342,7 @@ impl OnElements for Backward {
                 ops::head_sums(backend, heads, &lent.h, &dl, &dr, &mut d_vectors)?;
             }
             (Some(h), Some(dh_destination), Some(d_vectors_part)) => {
+                // SAFETY: as above.
                 let (mut to, mut sums) = unsafe {
                     (
                         backend.matrix::<E>(dh_destination)?,
@@ -356,10 +359,12 @@ impl OnElements for Backward {
                 ops::head_sums(backend, heads, h, &dl, no_source, &mut sums)?;
                 ops::head_sums(backend, heads, &lent.h, no_destination, &dr, &mut d_vectors)?;
                 ops::combine(backend, &Combine::sum(), &sums, &mut d_vectors)?;
+                // SAFETY: as above.
                 unsafe { backend.give_matrix(&to, dh_destination) }?;
             }
             _ => return Err(refused("no room for the gradient of destinations")),
         }
+        // SAFETY: as above.
         unsafe {
             backend.give_matrix(&dh, of.dh)?;
             backend.give_matrix(&d_vectors, of.d_vectors)

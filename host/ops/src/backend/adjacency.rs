@@ -96,7 +96,12 @@ impl<B: Storage> Adjacency<B> {
         Error::expect(NAME, "row ids", edges, row_ids.len())?;
         Error::expect(NAME, "starts", Starts::words(edges), starts.len())?;
         let filled = rows.saturating_sub(empty_rows.len());
-        Error::expect(NAME, "filled rows", Starts::filled(filled), filled_rows.len())?;
+        Error::expect(
+            NAME,
+            "filled rows",
+            Starts::filled(filled),
+            filled_rows.len(),
+        )?;
         Ok(Self {
             rows,
             columns,

@@ -110,8 +110,14 @@ unsafe fn borrowed<T: Pod>(
     if len > 0 {
         expect_aligned(operator, start.as_ptr().addr() as u64)?;
     }
-    if len.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return Err(Error::TooLarge { rows: 1, columns: len });
+    if len
+        .checked_mul(size_of::<T>())
+        .is_none_or(|bytes| bytes > isize::MAX as usize)
+    {
+        return Err(Error::TooLarge {
+            rows: 1,
+            columns: len,
+        });
     }
     // Whoever allocated it counts it.
     let uncounted = backend.ledger.track(0, kind);

@@ -110,7 +110,10 @@ impl<T: Pod> Buffer<T> {
 
     /// The elements, which nobody else can reach.
     pub(crate) fn get_mut(&mut self) -> &mut [T] {
-        let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let memory = self
+            .memory
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         elements_mut(memory, self.len)
     }
 

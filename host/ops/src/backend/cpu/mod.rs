@@ -6,6 +6,8 @@
 
 mod access;
 mod address;
+#[cfg(test)]
+mod address_tests;
 mod buffer;
 pub(crate) mod convert;
 #[cfg(test)]

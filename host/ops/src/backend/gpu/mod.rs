@@ -232,7 +232,8 @@ impl<D: Driver> Gpu<D> {
         &self,
         work: impl FnOnce(&Self) -> Result<(), Error>,
     ) -> Result<u64, Error> {
-        self.workspace_counter(self.driver.new_stream()?).wanted(work)
+        self.workspace_counter(self.driver.new_stream()?)
+            .wanted(work)
     }
 
     /// [`Gpu::workspace_wanted`] again and again: with `driver`, a handle of the same device, to which nothing is sent.
