@@ -113,7 +113,7 @@ impl From<&DeviceInfo> for Card {
 }
 
 /// The words of a command as a person would type them: the program by its name alone, quotes where a shell wants them.
-fn command_line(mut words: impl Iterator<Item = OsString>) -> String {
+pub fn command_line(mut words: impl Iterator<Item = OsString>) -> String {
     let program = words.next().unwrap_or_default();
     let name = std::path::Path::new(&program)
         .file_stem()
