@@ -5,11 +5,12 @@
 //! on any [`crate::driver::Driver`].
 
 mod adjacency;
+mod borrowed;
 pub mod cpu;
 pub mod gpu;
 
 pub use crate::storage::{Ledger, MemoryKind, MemoryReport, Storage, Tracked};
-pub use adjacency::{Adjacency, Block, DeviceGraph};
+pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 
 use crate::driver::Driver;
 use crate::ops::{

@@ -14,6 +14,9 @@
 //! they may differ in the last bit), and what a NaN holds beside being one.
 
 mod access;
+mod address;
+#[cfg(test)]
+mod address_tests;
 mod buffer;
 pub(crate) mod convert;
 mod instructions;
