@@ -184,7 +184,7 @@ fn spmm_of_heads_agrees<E: Element>() {
                         policy: ops::SpmmPolicy::DEFAULT,
                         all: &mut all,
                         positive: &mut positive,
-                        through: Some(SoftmaxGradient {
+                        softmax_gradient: Some(SoftmaxGradient {
                             values,
                             sums: &mut sums,
                         }),
