@@ -1,6 +1,7 @@
 //! Options of `bench`.
 
 use crate::bench::ablations::{self, AblationsArgs};
+use crate::bench::bmm::{self, BmmArgs};
 use crate::bench::bspmm::{self, BspmmArgs};
 use crate::bench::construct::{self, ConstructArgs};
 use crate::bench::graphs::GraphName;
@@ -23,6 +24,9 @@ pub enum BenchCommand {
     /// Time sums of bits over neighbours (BitGNN), beside the SpMM in half
     #[command(after_help = bspmm::EXAMPLES)]
     Bspmm(BspmmArgs),
+    /// Time products of matrices of bits (BitGNN), beside the product in half
+    #[command(after_help = bmm::EXAMPLES)]
+    Bmm(BmmArgs),
     /// Time the making of graphs on the device, beside the host's
     #[command(after_help = construct::EXAMPLES)]
     Construct(ConstructArgs),
