@@ -150,9 +150,7 @@ mod tests {
         };
         let error = refusal(foreign);
         assert!(
-            error.contains(&format!(
-                "the processor has no {foreign}; it has plain"
-            )),
+            error.contains(&format!("the processor has no {foreign}; it has plain")),
             "{error}"
         );
     }
