@@ -15,7 +15,7 @@
 //! threads.
 //!
 //! How the edges of a chunk are summed up is a [`Summation`]: [`plain`] element by element, for every policy, or [`vector`] for
-//! discretized sums in float, which are those that are trained with. Both round in the same places, in the same order.
+//! discretized sums in float, which are those that are trained with, and for the largest. Both round in the same places, in the same order.
 
 mod plain;
 mod vector;
@@ -219,7 +219,8 @@ impl Cpu {
             return;
         }
         let plan = Plan::of::<E>(policy);
-        let in_vectors = plan.is_discretized_float() && operands.aggregation == Aggregation::Sum;
+        // The largest is found alike under any policy.
+        let in_vectors = plan.is_discretized_float() || operands.aggregation == Aggregation::Max;
         let instructions = if in_vectors {
             self.instructions()
         } else {
