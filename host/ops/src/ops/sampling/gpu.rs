@@ -1,7 +1,7 @@
 //! What is drawn at random: a thread a pair, a warp a vertex; and the places of what was drawn.
 
 use super::{
-    CountNeighborsOperands, Draw, MarkVerticesOperands, NEIGHBORS, NeighborPolicy,
+    CountNeighborsOperands, Draw, Fanout, MarkVerticesOperands, NEIGHBORS, NeighborPolicy,
     PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands, STREAM,
     SampleNeighborsOperands, SamplePairsOperands, SamplingOperators, TakeRowsOperands,
 };
@@ -193,7 +193,8 @@ impl<D: Driver> Gpu<D> {
             edges: 0,
             vertex_count: narrow(name, "vertices", vertices.len())?,
             fanout: policy.fanout.word(),
-            replace: policy.replace.into(),
+            // All of a row are no draws.
+            replace: (policy.replace && policy.fanout != Fanout::All).into(),
             own: policy.self_loops.into(),
             key: [0; 2],
             step: 0,
