@@ -13,6 +13,7 @@ use crate::predict::PredictArgs;
 use crate::reorder::ReorderName;
 use crate::sampling::SamplingArgs;
 use crate::task::TaskArgs;
+use crate::tune::{self, TuneArgs};
 use crate::watch::WatchArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use halfgnn_bench::names::{DeviceName, PrecisionName};
@@ -43,6 +44,9 @@ pub enum Command {
     /// Train a model on a labelled graph and tell how well it predicts
     #[command(after_help = TRAIN_EXAMPLES)]
     Train(Box<TrainArgs>),
+    /// Try options of train that are drawn from a space, and tell which are best
+    #[command(after_help = tune::EXAMPLES)]
+    Tune(TuneArgs),
     /// Write what a trained model predicts for the vertices of a graph
     #[command(after_help = help::PREDICT)]
     Predict(PredictArgs),

@@ -17,6 +17,7 @@ mod session;
 mod shell;
 mod task;
 mod train;
+mod tune;
 mod watch;
 
 use args::{Cli, Command};
@@ -43,11 +44,16 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     let ends_itself = matches!(
         command,
-        Command::Train(_) | Command::Demo(_) | Command::Bench(_) | Command::Report(_)
+        Command::Train(_)
+            | Command::Tune(_)
+            | Command::Demo(_)
+            | Command::Bench(_)
+            | Command::Report(_)
     );
     let stop = stop_on_interrupt(ends_itself)?;
     match command {
         Command::Train(args) => train::run(args, &stop),
+        Command::Tune(args) => tune::run(args, &stop),
         Command::Predict(args) => predict::run(args),
         Command::Export(args) => exchange::export(args),
         Command::Import(args) => exchange::import(args),

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{events, halfgnn, refused, text};
+use common::{documented, events, halfgnn, refused, text};
 use std::process::Output;
 
 fn run(arguments: &[&str]) -> Output {
@@ -142,12 +142,13 @@ fn devices_are_tried_and_told() {
     }
 }
 
-/// Every command that tells something tells it as JSON lines as well, on stdout with nothing else there.
+/// Every command that tells something tells it as JSON lines as well, on stdout with nothing else there, and docs/events.md has each
+/// event and field.
 #[test]
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 17] = [
+    let commands: [(&[&str], &[&str], &str); 18] = [
         (
             &["train"],
             &[
@@ -155,12 +156,28 @@ fn every_command_has_json_for_programs() {
                 "blocks:200",
                 "--epochs",
                 "1",
+                "--layers",
+                "3",
                 "--hidden",
-                "4",
+                "4,6",
                 "--save",
                 "model",
             ],
             "summary",
+        ),
+        (
+            &["tune"],
+            &[
+                "space.toml",
+                "--trials",
+                "2",
+                "--",
+                "--dataset",
+                "blocks:200",
+                "--epochs",
+                "2",
+            ],
+            "tuned",
         ),
         (
             &["predict"],
@@ -239,13 +256,15 @@ fn every_command_has_json_for_programs() {
         (&["dataset", "download"], &["--print"], "published"),
         (&["device"], &[], "device"),
     ];
+    std::fs::write(folder.path().join("space.toml"), "hidden = [4, 6]\n").unwrap();
+    let documented = documented::events();
     for (command, arguments, last) in commands {
         let on_cpu = !matches!(
             command[0],
             "report" | "dataset" | "device" | "export" | "import"
         );
         let device: &[&str] = if on_cpu { &ON_CPU } else { &[] };
-        let output = halfgnn(&[command, arguments, device, &["--json", "-"]].concat())
+        let output = halfgnn(&[command, &["--json", "-"], arguments, device].concat())
             .current_dir(folder.path())
             .output()
             .unwrap();
@@ -256,6 +275,9 @@ fn every_command_has_json_for_programs() {
         );
         let events = events(&output.stdout);
         assert_eq!(events.last().unwrap()["event"], last, "{command:?}");
+        for event in &events {
+            documented::check(&documented, event, &command.join(" "));
+        }
         // The report reads that of train.
         std::fs::write(
             folder.path().join(format!("{}.jsonl", command.join("-"))),

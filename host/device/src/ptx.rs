@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// The folder that is looked at before anything else.
 pub const DIRECTORY_VARIABLE: &str = "HALFGNN_PTX_DIR";
@@ -74,8 +75,8 @@ impl Source {
 /// card has. `None` takes the newest of all.
 ///
 /// The folder that [`DIRECTORY_VARIABLE`] names comes first, and alone, where the variable is set; then what is built
-/// in; then files `halfgnn-sm_NN.ptx` in the folder `ptx` beside the program and in each folder above it, where
-/// `cargo xtask build-ptx` puts them.
+/// in; then files `halfgnn-sm_NN.ptx` in the folders of [`look_in`], in the folder `ptx` beside the program and in each folder
+/// above it, where `cargo xtask build-ptx` puts them.
 ///
 /// # Errors
 /// [`PtxError`] where there is none, with the folders that were looked at.
@@ -95,8 +96,27 @@ pub fn read(capability: Option<(u32, u32)>) -> Result<Cow<'static, str>, PtxErro
     find(capability)?.read()
 }
 
-/// The folders `ptx` beside the program and above it.
+/// Folders that the program names itself: see [`look_in`].
+static NAMED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// From now on [`find`] looks in `directory` before those beside the program: for programs that are not where their files are,
+/// such as an interpreter that has loaded this crate as a library.
+pub fn look_in(directory: PathBuf) {
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !named.contains(&directory) {
+        named.push(directory);
+    }
+}
+
+/// The folders that were named, and those called `ptx` beside the program and above it.
 fn folders() -> Vec<PathBuf> {
+    let mut folders = NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    folders.extend(beside_the_program());
+    folders
+}
+
+/// The folders `ptx` beside the program and above it.
+fn beside_the_program() -> Vec<PathBuf> {
     std::env::current_exe()
         .map(|program| {
             program

@@ -235,6 +235,14 @@ impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
         backend.upload(&self.buffer, values)
     }
 
+    /// Makes all bytes zero.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn clear(&mut self, backend: &B) -> Result<(), Error> {
+        backend.clear(&self.buffer)
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.len

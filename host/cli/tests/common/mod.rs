@@ -1,6 +1,7 @@
 //! The program, run, and what it says read back.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod documented;
 pub mod ring;
 
 use serde_json::Value;

@@ -75,6 +75,20 @@ impl Cuda {
         })
     }
 
+    /// [`Cuda::on_foreign_stream`] for work on [borrowed](Driver::borrow) memory alone, whose owner sees to the order of streams:
+    /// nothing is allocated, recorded or waited for to open it, so that it may be opened while the stream is being captured.
+    /// An allocation through it is an error.
+    ///
+    /// # Safety
+    /// As of [`Cuda::on_foreign_stream`].
+    pub unsafe fn on_lent_stream(&self, stream: *mut std::ffi::c_void) -> Self {
+        // SAFETY: what this function asks of its caller.
+        let queue = unsafe { Queue::lent(self.queue.context(), stream.cast()) };
+        Self {
+            queue: Arc::new(queue),
+        }
+    }
+
     fn context(&self) -> &Arc<Context> {
         self.queue.context()
     }
@@ -170,6 +184,7 @@ impl Driver for Cuda {
 
     fn alloc(&self, bytes: usize) -> Result<CudaBuffer, DriverError> {
         self.context().captures().refuse("an allocation")?;
+        self.queue.expect_own_memory()?;
         CudaBuffer::new(&self.queue, bytes)
     }
 

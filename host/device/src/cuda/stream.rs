@@ -22,7 +22,10 @@ pub(super) struct Queue {
     raw: CUstream,
     /// None where the stream is somebody else's.
     owned: Option<Stream>,
-    staging: Mutex<Staging>,
+    /// Whether the card's memory is ordered for it; not where all that it works on is somebody else's.
+    ordered: bool,
+    /// Made by the first small upload.
+    staging: Mutex<Option<Staging>>,
     context: Arc<Context>,
 }
 
@@ -60,11 +63,37 @@ impl Queue {
         let queue = Self {
             raw,
             owned,
-            staging: Mutex::new(Staging::new()?),
+            ordered: true,
+            staging: Mutex::default(),
             context: Arc::clone(context),
         };
         context.streams().add(raw)?;
         Ok(queue)
+    }
+
+    /// A stream that somebody else made in `context`, for work on memory of theirs.
+    ///
+    /// # Safety
+    /// It is a stream of the context, and outlives the result.
+    pub(super) unsafe fn lent(context: &Arc<Context>, raw: CUstream) -> Self {
+        Self {
+            raw,
+            owned: None,
+            ordered: false,
+            staging: Mutex::default(),
+            context: Arc::clone(context),
+        }
+    }
+
+    /// An error where only memory of somebody else's may be used.
+    pub(super) fn expect_own_memory(&self) -> Result<(), DriverError> {
+        if self.ordered {
+            return Ok(());
+        }
+        Err(DriverError::Device {
+            call: "an allocation",
+            reason: "this handle is for borrowed memory alone (Cuda::on_lent_stream)".into(),
+        })
     }
 
     /// What all streams of the card share.
@@ -97,13 +126,17 @@ impl Queue {
                 sys::cuMemcpyHtoDAsync_v2(address, from.cast(), source.len(), self.raw)
             })
         };
-        if source.len() > staging::LONGEST || self.context.streams().several() {
+        if source.len() > staging::LONGEST || !self.ordered || self.context.streams().several() {
             let copied = copy(source.as_ptr());
             // Also after a failure: nothing may read `source` when this returns.
             return copied.and(self.synchronize());
         }
         // The lock is held until the copy is queued, so that `stage` of another thread waits for this copy, too.
         let mut staging = self.staging();
+        let staging = match &mut *staging {
+            Some(staging) => staging,
+            none => none.insert(Staging::new()?),
+        };
         let staged = staging.stage(source, || self.synchronize())?;
         copy(staged)
     }
@@ -167,18 +200,23 @@ impl Queue {
         })
     }
 
-    fn staging(&self) -> MutexGuard<'_, Staging> {
+    fn staging(&self) -> MutexGuard<'_, Option<Staging>> {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        if !self.ordered {
+            return;
+        }
         // A failure (a kernel that was at fault, mostly) has been told to whoever waited for it.
         let emptied = self.context.enter().and_then(|()| {
             let waited = self.context.streams().remove(self.raw);
-            // SAFETY: the context is current, the stream is done or dead, and `self` is not used after this.
-            unsafe { self.staging().free() };
+            if let Some(staging) = &mut *self.staging() {
+                // SAFETY: the context is current, the stream is done or dead, and `self` is not used after this.
+                unsafe { staging.free() };
+            }
             waited
         });
         if let Err(error) = emptied {

@@ -66,6 +66,76 @@ impl<B: Storage> Adjacency<B> {
         }
     }
 
+    /// An adjacency of arrays that are there, such as those of [`Adjacency::into_arrays`] in memory of somebody else's. Nothing is
+    /// copied, and nothing but lengths is checked.
+    ///
+    /// # Safety
+    /// The arrays hold what [`AdjacencyArrays`] says of them, and go on to: kernels follow them without looking.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where lengths do not agree.
+    pub unsafe fn from_arrays(arrays: AdjacencyArrays<B>) -> Result<Self, Error> {
+        const NAME: &str = "Adjacency::from_arrays";
+        let AdjacencyArrays {
+            columns,
+            longest_row,
+            row_ids,
+            column_ids,
+            offsets,
+            starts,
+            filled_rows,
+            empty_rows,
+        } = arrays;
+        let rows = offsets.len().checked_sub(1).ok_or(Error::Shape {
+            operator: NAME,
+            operand: "offsets",
+            expected: 1,
+            actual: 0,
+        })?;
+        let edges = column_ids.len();
+        Error::expect(NAME, "row ids", edges, row_ids.len())?;
+        Error::expect(NAME, "starts", Starts::words(edges), starts.len())?;
+        let filled = rows.saturating_sub(empty_rows.len());
+        Error::expect(
+            NAME,
+            "filled rows",
+            Starts::filled(filled),
+            filled_rows.len(),
+        )?;
+        Ok(Self {
+            rows,
+            columns,
+            longest_row,
+            row_ids: OnceLock::from(row_ids),
+            column_ids,
+            offsets,
+            empty_rows,
+            starts,
+            filled_rows,
+        })
+    }
+
+    /// Its arrays, the row of each edge among them.
+    ///
+    /// # Errors
+    /// Those of [`Adjacency::row_ids`].
+    pub fn into_arrays(mut self, backend: &B) -> Result<AdjacencyArrays<B>, Error> {
+        self.row_ids(backend)?;
+        let Some(row_ids) = self.row_ids.take() else {
+            unreachable!("they have just been made");
+        };
+        Ok(AdjacencyArrays {
+            columns: self.columns,
+            longest_row: self.longest_row,
+            row_ids,
+            column_ids: self.column_ids,
+            offsets: self.offsets,
+            starts: self.starts,
+            filled_rows: self.filled_rows,
+            empty_rows: self.empty_rows,
+        })
+    }
+
     /// The arrays of an adjacency of `counts`, without any edge in them: for a backend that only counts memory.
     ///
     /// # Errors
@@ -165,6 +235,27 @@ impl<B: Storage> Adjacency<B> {
         };
         Ok(self.row_ids.get_or_init(|| ids))
     }
+}
+
+/// What an [`Adjacency`] is made of, on its device.
+#[derive(Debug)]
+pub struct AdjacencyArrays<B: Storage> {
+    /// Number of columns.
+    pub columns: usize,
+    /// Edges of the longest row.
+    pub longest_row: u32,
+    /// The row of each edge, ascending.
+    pub row_ids: Array<B, u32>,
+    /// The column of each edge, less than [`AdjacencyArrays::columns`], ascending within a row.
+    pub column_ids: Array<B, u32>,
+    /// The first edge of each row, and the number of edges: one more than there are rows.
+    pub offsets: Array<B, u64>,
+    /// Where rows start: [`Starts::words`].
+    pub starts: Array<B, [u32; 2]>,
+    /// The rows that have edges, ascending, and what follows them: [`Starts::filled`].
+    pub filled_rows: Array<B, u32>,
+    /// The rows without edges, ascending.
+    pub empty_rows: Array<B, u32>,
 }
 
 /// An adjacency's arrays on the host.

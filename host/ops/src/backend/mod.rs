@@ -1,15 +1,16 @@
 //! Where operators run.
 //!
 //! [`Backend`] is a device with all operators of [`crate::ops`], whose functions check their operands before they call it.
-//! There are two: [`cpu::Cpu`], plain and readable, which says what the answer is, and [`gpu::Gpu`], which launches kernels
+//! There are two: [`cpu::Cpu`], whose plain form says what the answer is, and [`gpu::Gpu`], which launches kernels
 //! on any [`crate::driver::Driver`].
 
 mod adjacency;
+mod borrowed;
 pub mod cpu;
 pub mod gpu;
 
 pub use crate::storage::{Ledger, MemoryKind, MemoryReport, Storage, Tracked};
-pub use adjacency::{Adjacency, Block, DeviceGraph};
+pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 
 use crate::driver::Driver;
 use crate::ops::{

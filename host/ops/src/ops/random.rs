@@ -32,6 +32,19 @@ impl<B: Storage> RandomState<B> {
         })
     }
 
+    /// A seed with a count that lies in `words`, which has one: of the caller's, who sets it on the device.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where there is not one word.
+    pub fn counted_by(seed: u64, words: Array<B, u32>) -> Result<Self, Error> {
+        Error::expect("RandomState::counted_by", "words", 1, words.len())?;
+        Ok(Self {
+            seed,
+            words: Arc::new(words),
+            at: 0,
+        })
+    }
+
     /// Sets the count.
     ///
     /// # Errors

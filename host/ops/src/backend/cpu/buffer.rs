@@ -5,17 +5,53 @@ use crate::driver::DriverError;
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// Sixteen bytes: rows of a matrix start at multiples of it, so they start at aligned addresses.
 type Line = u128;
+
+/// Bytes of a buffer.
+enum Memory {
+    /// Its own.
+    Owned(Vec<Line>),
+    /// Somebody else's, who frees them: see [`Buffer::borrowed`].
+    Borrowed { start: NonNull<u8>, bytes: usize },
+}
+
+// SAFETY: whoever lent the bytes has promised that they may be used like the buffer's own, from whichever thread it is on.
+unsafe impl Send for Memory {}
+// SAFETY: as above; through a shared reference they are only read.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Owned(lines) => bytemuck::cast_slice(lines),
+            // SAFETY: by the promise of `Buffer::borrowed` the bytes are there, initialised, and written by nobody else.
+            Self::Borrowed { start, bytes } => unsafe {
+                std::slice::from_raw_parts(start.as_ptr(), *bytes)
+            },
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Owned(lines) => bytemuck::cast_slice_mut(lines),
+            // SAFETY: as above, and nobody else reads what an operator writes.
+            Self::Borrowed { start, bytes } => unsafe {
+                std::slice::from_raw_parts_mut(start.as_ptr(), *bytes)
+            },
+        }
+    }
+}
 
 /// Memory of the CPU backend.
 ///
 /// A backend uploads through a shared reference, as a device does, so the bytes lie behind a lock; an operator takes
 /// it once for each operand, and needs none for its output, which it has to itself.
 pub struct Buffer<T> {
-    lines: RwLock<Vec<Line>>,
+    memory: RwLock<Memory>,
     len: usize,
     _bytes: Tracked,
     element: PhantomData<fn() -> T>,
@@ -39,17 +75,34 @@ impl<T: Pod> Buffer<T> {
             })?;
         lines.resize(count, 0);
         Ok(Self {
-            lines: RwLock::new(lines),
+            memory: RwLock::new(Memory::Owned(lines)),
             len,
             _bytes: track(asked as u64),
             element: PhantomData,
         })
     }
 
+    /// `len` elements from `start` on, which are somebody else's; `uncounted` counts no bytes.
+    ///
+    /// # Safety
+    /// From `start` on lie `len` initialised elements, until the buffer is dropped. Nobody writes them while the buffer is read,
+    /// nor reads or writes them while it is written. `start` is a multiple of the element's alignment.
+    pub(super) unsafe fn borrowed(start: NonNull<T>, len: usize, uncounted: Tracked) -> Self {
+        Self {
+            memory: RwLock::new(Memory::Borrowed {
+                start: start.cast(),
+                bytes: len * size_of::<T>(),
+            }),
+            len,
+            _bytes: uncounted,
+            element: PhantomData,
+        }
+    }
+
     /// The elements, as they are now; writers wait.
     pub(crate) fn read(&self) -> Reading<'_, T> {
         Reading {
-            lines: self.lines.read().unwrap_or_else(PoisonError::into_inner),
+            memory: self.memory.read().unwrap_or_else(PoisonError::into_inner),
             len: self.len,
             element: PhantomData,
         }
@@ -57,21 +110,24 @@ impl<T: Pod> Buffer<T> {
 
     /// The elements, which nobody else can reach.
     pub(crate) fn get_mut(&mut self) -> &mut [T] {
-        let lines = self.lines.get_mut().unwrap_or_else(PoisonError::into_inner);
-        elements_mut(lines, self.len)
+        let memory = self
+            .memory
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        elements_mut(memory, self.len)
     }
 
     /// Makes all bytes zero.
     pub(super) fn clear(&self) {
-        let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
-        lines.fill(0);
+        let mut memory = self.memory.write().unwrap_or_else(PoisonError::into_inner);
+        memory.bytes_mut().fill(0);
     }
 
     /// Copies `source` to the start.
     pub(super) fn write(&self, source: &[T]) -> Result<(), DriverError> {
         self.check(source.len())?;
-        let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
-        elements_mut(&mut lines, self.len)[..source.len()].copy_from_slice(source);
+        let mut memory = self.memory.write().unwrap_or_else(PoisonError::into_inner);
+        elements_mut(&mut memory, self.len)[..source.len()].copy_from_slice(source);
         Ok(())
     }
 
@@ -88,9 +144,8 @@ impl<T: Pod> Buffer<T> {
     }
 }
 
-fn elements_mut<T: Pod>(lines: &mut [Line], len: usize) -> &mut [T] {
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(lines);
-    bytemuck::cast_slice_mut(&mut bytes[..len * size_of::<T>()])
+fn elements_mut<T: Pod>(memory: &mut Memory, len: usize) -> &mut [T] {
+    bytemuck::cast_slice_mut(&mut memory.bytes_mut()[..len * size_of::<T>()])
 }
 
 impl<T> fmt::Debug for Buffer<T> {
@@ -101,7 +156,7 @@ impl<T> fmt::Debug for Buffer<T> {
 
 /// The elements of a [`Buffer`] while they are being read.
 pub(crate) struct Reading<'a, T> {
-    lines: RwLockReadGuard<'a, Vec<Line>>,
+    memory: RwLockReadGuard<'a, Memory>,
     len: usize,
     element: PhantomData<T>,
 }
@@ -110,8 +165,7 @@ impl<T: Pod> std::ops::Deref for Reading<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        let bytes: &[u8] = bytemuck::cast_slice(&self.lines);
-        bytemuck::cast_slice(&bytes[..self.len * size_of::<T>()])
+        bytemuck::cast_slice(&self.memory.bytes()[..self.len * size_of::<T>()])
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::{Buffer, Gpu};
 use crate::backend::MemoryKind;
+use crate::backend::borrowed::{expect_aligned, expect_stride};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::ops::BitMatrix;
 use crate::tensor::{Array, Element, Matrix, padded};
 use bytemuck::Pod;
-use halfgnn_contract::VECTOR_BYTES;
 
 impl<D: Driver, E: Element> Matrix<Gpu<D>, E> {
     /// Address of the first element on the device; row `r` begins `r ·` [`stride`](Matrix::stride) elements later. Rows
@@ -59,31 +59,6 @@ impl<D: Driver, E: Element> Matrix<Gpu<D>, E> {
     }
 }
 
-/// Rows begin where kernels can load, and do not overlap.
-fn expect_stride<E: Element>(
-    operator: &'static str,
-    stride: usize,
-    row: usize,
-) -> Result<(), Error> {
-    let lanes = E::LANES;
-    let reason = if !stride.is_multiple_of(lanes) {
-        format!(
-            "rows that are {stride} elements apart do not begin at multiples of {VECTOR_BYTES} bytes, as kernels load them: \
-             make that a multiple of {lanes}, {} at least",
-            row
-        )
-    } else if stride < row {
-        format!(
-            "rows that are {stride} elements apart overlap: with their padding they are {row} long"
-        )
-    } else if stride > u32::MAX as usize / size_of::<E>() {
-        format!("rows that are {stride} elements apart are more than 2^32 - 1 bytes apart")
-    } else {
-        return Ok(());
-    };
-    Err(Error::Unsupported { operator, reason })
-}
-
 impl<D: Driver> Gpu<D> {
     /// [`Matrix::device_address`], for an operator of one's own whose kernel takes rows to follow one another: an error where the
     /// matrix is another device's, or they do not.
@@ -121,17 +96,6 @@ impl<D: Driver> Gpu<D> {
     pub fn address_of_bits(&self, matrix: &BitMatrix<Self>) -> Result<u64, Error> {
         self.address_of_array(&matrix.words)
     }
-}
-
-/// Kernels load 16 bytes at a time.
-fn expect_aligned(operator: &'static str, address: u64) -> Result<(), Error> {
-    if address.is_multiple_of(VECTOR_BYTES.into()) {
-        return Ok(());
-    }
-    Err(Error::Unsupported {
-        operator,
-        reason: format!("the address {address:#x} is no multiple of {VECTOR_BYTES} bytes"),
-    })
 }
 
 impl<D: Driver, T: Pod + Send + Sync> Array<Gpu<D>, T> {

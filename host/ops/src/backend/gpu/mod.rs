@@ -42,6 +42,24 @@ impl<D: Driver> Clone for Gpu<D> {
     }
 }
 
+/// Tells what workspace operators want, without launching any: see [`Gpu::workspace_counter`].
+#[derive(Debug)]
+pub struct WorkspaceCounter<D: Driver>(Gpu<D>);
+
+impl<D: Driver> WorkspaceCounter<D> {
+    /// Bytes that the most demanding of the operators wants that `work` calls on the handle that it is given. Of two threads that
+    /// ask at once one may be told the other's.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn wanted(&self, work: impl FnOnce(&Gpu<D>) -> Result<(), Error>) -> Result<u64, Error> {
+        self.0.workspace.count_anew();
+        work(&self.0)?;
+        let floats = self.0.workspace.counted();
+        Ok(floats.saturating_mul(size_of::<f32>() as u64))
+    }
+}
+
 /// What belongs to a stream, and what all streams of a device share.
 #[doc(hidden)]
 #[derive(Debug)]
@@ -214,17 +232,20 @@ impl<D: Driver> Gpu<D> {
         &self,
         work: impl FnOnce(&Self) -> Result<(), Error>,
     ) -> Result<u64, Error> {
-        let silent = Self(Arc::new(Stream {
-            driver: self.driver.new_stream()?,
+        self.workspace_counter(self.driver.new_stream()?)
+            .wanted(work)
+    }
+
+    /// [`Gpu::workspace_wanted`] again and again: with `driver`, a handle of the same device, to which nothing is sent.
+    pub fn workspace_counter(&self, driver: D) -> WorkspaceCounter<D> {
+        WorkspaceCounter(Self(Arc::new(Stream {
+            driver,
             workspace: Workspace::new(Arc::clone(&self.retired), Held::Counted(0)),
             kernels: Arc::new(self.kernels.silent()),
             ledger: self.ledger.clone(),
             retired: Arc::clone(&self.retired),
             counts: None,
-        }));
-        work(&silent)?;
-        let floats = silent.workspace.counted();
-        Ok(floats.saturating_mul(size_of::<f32>() as u64))
+        })))
     }
 
     /// Marks the point that this stream has come to, for [`Gpu::wait`].

@@ -80,6 +80,13 @@ impl<D: Driver> Workspace<D> {
         }
     }
 
+    /// Forgets what was asked for, where that is counted.
+    pub fn count_anew(&self) {
+        if let Held::Counted(most) = &mut *self.alone().0 {
+            *most = 0;
+        }
+    }
+
     /// The most floats that were asked for, where they are counted.
     pub fn counted(&self) -> u64 {
         match *self.alone().0 {

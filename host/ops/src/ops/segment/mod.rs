@@ -94,6 +94,11 @@ impl<B: Storage> EdgeMap<B> {
         self.edges.to_vec(backend)
     }
 
+    /// The numbers, as they lie on the backend.
+    pub fn into_array(self) -> Array<B, u32> {
+        self.edges
+    }
+
     /// Number of edges.
     pub fn len(&self) -> usize {
         self.edges.len()

@@ -1,0 +1,128 @@
+"""The extension module: what it takes are addresses and sizes."""
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any, final
+
+__version__: str
+
+_Place = tuple[int, int, int]
+_Array = tuple[int, int]
+_Matrix = tuple[int, int, int, int]
+_Adjacency = tuple[int, int, int, int, int, int]
+_Allocate = Callable[[int], tuple[object, int]]
+
+class DeviceOutOfMemoryError(MemoryError): ...
+
+@final
+class Adjacency:
+    def shape(self) -> list[int]: ...
+    def words(self) -> int: ...
+    def copy_to(self, words: int, order: int) -> None: ...
+
+_Tensors = dict[str, tuple[list[int], list[float]]]
+
+@final
+class Data:
+    def __new__(
+        cls,
+        name: str,
+        offsets: _Array,
+        columns: _Array,
+        weights: _Array | None,
+        features: _Array,
+        targets: tuple[str, int, _Array],
+        train: _Array,
+        validation: _Array,
+        test: _Array,
+    ) -> Data: ...
+    @staticmethod
+    def open(name: str | PathLike[str]) -> Data: ...
+    def counts(self) -> list[int]: ...
+
+@final
+class Trainer:
+    def __new__(cls, place: _Place, format: int, data: Data, options: Any) -> Trainer: ...
+    @staticmethod
+    def load(
+        place: _Place, path: str | PathLike[str], data: Data, epochs: int | None
+    ) -> Trainer: ...
+    def step(self) -> None: ...
+    def loss(self) -> float: ...
+    def next_epoch(self) -> str | None: ...
+    def evaluate(self) -> str: ...
+    def logits(self) -> tuple[int, int, list[float]]: ...
+    def summary(self) -> tuple[str, float, str, str]: ...
+    def save(self, path: str | PathLike[str]) -> None: ...
+    def state_dict(self, dgl: bool) -> tuple[_Tensors, list[str]]: ...
+    def load_state_dict(self, dgl: bool, tensors: _Tensors) -> None: ...
+    def state(self) -> tuple[str, int, bool, float]: ...
+
+def adjacency(place: _Place, shape: tuple[int, int], rows: _Array, columns: _Array) -> Adjacency: ...
+def transposed(place: _Place, a: _Adjacency) -> Adjacency: ...
+def spmm(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    x: _Matrix,
+    y: _Matrix,
+    weights: _Array | None,
+    heads: int,
+    row_scale: _Array | None,
+    column_scale: _Array | None,
+    bias: _Matrix | None,
+    relu: bool,
+    maximum: bool,
+) -> None: ...
+def sddmm(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    u: _Matrix,
+    v: _Matrix,
+    e: _Array,
+    heads: int,
+) -> None: ...
+def edge_softmax(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    e: _Array,
+    rows: _Array,
+    heads: int,
+) -> None: ...
+def edge_softmax_backward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    alpha: _Array,
+    d: _Array,
+    rows: _Array,
+    heads: int,
+) -> None: ...
+def gat_forward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    layer: Any,
+    y: _Matrix,
+    positive: _Matrix | None,
+) -> None: ...
+def gat_backward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    transposed: _Adjacency,
+    layer: Any,
+    gradients: Any,
+) -> None: ...
+def kernels_in(folder: str | PathLike[str]) -> None: ...
+def load(place: _Place) -> None: ...
+def survey() -> list[str]: ...
+def set_threads(threads: int) -> None: ...
+def threads() -> int: ...

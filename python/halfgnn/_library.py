@@ -1,0 +1,642 @@
+"""The operators in torch's dispatcher, as ``torch.ops.halfgnn``: functions of tensors alone, with what autograd, ``torch.compile`` and
+captured graphs want of them. :mod:`halfgnn.ops` is what people call.
+
+A graph is a tensor and five sizes (:func:`halfgnn.graph.made`), ``a`` and ``sizes``, and transposed ``t`` and ``turned``; ``map`` tells
+which edge each transposed one is. Values of edges are planes, heads × :func:`halfgnn._tensors.plane`, in the graph's own order, zero
+behind the last edge. That tensors are those of a graph is not checked: indices are followed as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _core
+from ._tensors import FORMATS, address, place, plane
+from .graph import raw_adjacency
+
+_ops = torch.ops.halfgnn
+_library = torch.library.Library("halfgnn", "DEF")
+
+
+def _guard(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Another card than the current one is current while operators are called, and no longer."""
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    return torch.cuda.device(device)
+
+
+def _allocator(device: torch.device) -> Callable[[int], tuple[object, int]]:
+    """Gives operators their workspace: torch's memory, on the current stream."""
+
+    def allocate(size: int) -> tuple[object, int]:
+        memory = torch.empty(size, dtype=torch.uint8, device=device)
+        return memory, memory.data_ptr()
+
+    return allocate
+
+
+def _call(operator: Callable[..., None], device: torch.device, *arguments: Any) -> None:
+    try:
+        with _guard(device):
+            operator(place(device), _allocator(device), *arguments)
+    except _core.DeviceOutOfMemoryError as error:
+        raise torch.OutOfMemoryError(str(error)) from None
+
+
+def _rows(x: Tensor, clean: bool = False) -> tuple[Tensor, tuple[int, int, int, int]]:
+    """A matrix as the extension module takes it: itself where its rows begin at multiples of 16 bytes, else a copy. ``clean``: what
+    lies behind its last column is read."""
+    rows, columns = x.shape
+    lanes = FORMATS[x.dtype][1]
+    stride = (columns + lanes - 1) // lanes * lanes
+    whole = stride == columns
+    fits = x.stride(1) == 1 or columns <= 1
+    if rows > 1:
+        apart = x.stride(0)
+        # The CPU takes rows that follow one another; products on a card also others.
+        fits = fits and (apart == stride if x.device.type == "cpu" or clean else apart >= stride and apart % lanes == 0)
+    fits = fits and x.data_ptr() % 16 == 0
+    if fits and (whole or (not clean and _has_padding(x, stride))):
+        apart = x.stride(0) if rows > 1 else stride
+        return x, (x.data_ptr(), rows, columns, apart)
+    copy = x.new_zeros((rows, stride)) if not whole else x.new_empty((rows, stride))
+    copy[:, :columns] = x
+    return copy, (copy.data_ptr(), rows, columns, stride)
+
+
+def _has_padding(x: Tensor, stride: int) -> bool:
+    """Whether the memory behind the last row's last column is the tensor's."""
+    end = x.storage_offset() + (x.shape[0] - 1) * x.stride(0) + stride
+    return end * x.element_size() <= x.untyped_storage().nbytes()
+
+
+def _output(like: Tensor, rows: int, columns: int, dtype: torch.dtype | None = None) -> Tensor:
+    """A matrix whose rows begin at multiples of 16 bytes, of any content; what lies behind a row is written as well."""
+    dtype = dtype or like.dtype
+    lanes = FORMATS[dtype][1]
+    stride = (columns + lanes - 1) // lanes * lanes
+    whole = like.new_empty((rows, stride), dtype=dtype)
+    return whole if stride == columns else whole[:, :columns]
+
+
+def _fake_output(like: Tensor, rows: Any, columns: Any, dtype: torch.dtype | None = None) -> Tensor:
+    dtype = dtype or like.dtype
+    lanes = FORMATS[dtype][1]
+    stride = (columns + lanes - 1) // lanes * lanes
+    return like.new_empty_strided((rows, columns), (stride, 1), dtype=dtype)
+
+
+def _raw(x: Tensor) -> tuple[int, int]:
+    return x.data_ptr(), x.numel()
+
+
+def _optional(x: Tensor | None) -> tuple[int, int] | None:
+    return None if x is None else _raw(x)
+
+
+def _matrix(x: Tensor) -> tuple[int, int, int, int]:
+    """An output as the extension module takes it."""
+    rows, columns = x.shape
+    lanes = FORMATS[x.dtype][1]
+    return x.data_ptr(), rows, columns, (columns + lanes - 1) // lanes * lanes
+
+
+def _aligned(x: Tensor | None) -> Tensor | None:
+    if x is None or (x.is_contiguous() and x.data_ptr() % 16 == 0):
+        return x
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def _define(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    name = schema.partition("(")[0]
+    _library.define(schema)
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, run, key)
+    torch.library.register_fake(f"halfgnn::{name}", fake, lib=_library)
+
+
+def _parts(a: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Columns and rows of the edges."""
+    rows, edges = sizes[0], sizes[1]
+    first = (2 * (rows + 1) + 3) // 4 * 4
+    second = first + (edges + 3) // 4 * 4
+    return a[first : first + edges], a[second : second + edges]
+
+
+# SpMM
+
+
+def _spmm(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor | None,
+    turned: Sequence[int] | None,
+    map: Tensor | None,
+    x: Tensor,
+    weight: Tensor | None,
+    row_scale: Tensor | None,
+    column_scale: Tensor | None,
+    bias: Tensor | None,
+    relu: bool,
+    maximum: bool,
+    heads: int,
+) -> Tensor:
+    y = _output(x, sizes[0], x.shape[1])
+    x, x_raw = _rows(x)
+    weight, row_scale, column_scale = _aligned(weight), _aligned(row_scale), _aligned(column_scale)
+    kept, bias_raw = (None, None) if bias is None else _rows(bias.float()[None])
+    _call(
+        _core.spmm,
+        x.device,
+        FORMATS[x.dtype][0],
+        raw_adjacency(a, sizes, address),
+        x_raw,
+        _matrix(y),
+        _optional(weight),
+        heads,
+        _optional(row_scale),
+        _optional(column_scale),
+        bias_raw,
+        relu,
+        maximum,
+    )
+    del kept
+    return y
+
+
+def _spmm_fake(a: Any, sizes: Any, t: Any, turned: Any, map: Any, x: Any, *_others: Any) -> Tensor:
+    return _fake_output(x, sizes[0], x.shape[1])
+
+
+_define(
+    "spmm(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor? map, Tensor x, Tensor? weight, Tensor? row_scale, Tensor? column_scale, Tensor? bias, "
+    "bool relu, bool maximum, int heads) -> Tensor",
+    _spmm,
+    _spmm_fake,
+)
+
+
+def _spmm_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
+    a, sizes, t, turned, map, x, weight, row_scale, column_scale, bias, relu, maximum, heads = inputs
+    ctx.relu, ctx.maximum, ctx.heads, ctx.has_bias = relu, maximum, heads, bias is not None
+    wants_x = maximum or (weight is not None and ctx.needs_input_grad[6])
+    x = x if wants_x else None
+    y = output if relu or maximum else None
+    ctx.sizes, ctx.turned = sizes, turned
+    ctx.save_for_backward(a, t, map, x, weight, row_scale, column_scale, y)
+
+
+def _spmm_backward(ctx: Any, dy: Tensor) -> Any:
+    a, t, map, x, weight, row_scale, column_scale, y = ctx.saved_tensors
+    sizes, turned = ctx.sizes, ctx.turned
+    wants_x, wants_weight, wants_bias = ctx.needs_input_grad[5], ctx.needs_input_grad[6], ctx.needs_input_grad[9]
+    dx = dweight = dbias = None
+    if ctx.relu:
+        dy = torch.where(y > 0, dy, torch.zeros((), dtype=dy.dtype, device=dy.device))
+    if wants_bias:
+        dbias = dy.sum(0, dtype=torch.float32)
+    if ctx.maximum:
+        if wants_x or wants_weight:
+            dx, dweight = _ops.spmm_max_backward(a, sizes, x, weight, y, dy, ctx.heads)
+    else:
+        # Of weighted edges the factors of rows go with the gradient: kernels take one or the other.
+        g, factor = dy, row_scale
+        if weight is not None and row_scale is not None:
+            g, factor = dy * row_scale.to(dy.dtype)[:, None], None
+        if wants_x:
+            planes = None if weight is None else weight.index_select(1, map)
+            back = _turned_map(map)
+            dx = _ops.spmm(
+                t, turned, a, sizes, back, g, planes, column_scale, factor, None, False, False, ctx.heads
+            )
+        if wants_weight:
+            dweight = _ops.sddmm(a, sizes, t, turned, map, g, x, ctx.heads)
+    dx, dweight = dx if wants_x else None, dweight if wants_weight else None
+    return None, None, None, None, None, dx, dweight, None, None, dbias, None, None, None
+
+
+def _turned_map(map: Tensor | None) -> Tensor | None:
+    """The map of the other direction: its inverse, which a second derivative alone asks for."""
+    if map is None or not torch.is_grad_enabled():
+        return map
+    inverse = torch.empty_like(map)
+    return inverse.scatter(0, map.long(), torch.arange(len(map), dtype=map.dtype, device=map.device))
+
+
+torch.library.register_autograd(
+    "halfgnn::spmm", _spmm_backward, setup_context=_spmm_setup, lib=_library
+)
+
+# The gradient of a maximum goes to the edges that have it, in equal parts where there are several: torch's own operators, some
+# edges at a time, so that no matrix of all edges is made.
+
+_CHUNK = 1 << 22
+
+
+def _max_backward(
+    a: Tensor, sizes: Sequence[int], x: Tensor, weight: Tensor | None, y: Tensor, dy: Tensor, heads: int
+) -> tuple[Tensor, Tensor]:
+    columns, rows = _parts(a, sizes)
+    edges, width = len(columns), x.shape[1]
+    step = max(1, _CHUNK // max(width, 1))
+    accumulated = torch.float32
+
+    def products(begin: int) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        part = slice(begin, min(begin + step, edges))
+        row, column = rows[part], columns[part]
+        source = x.index_select(0, column)
+        spread = None
+        product = source
+        if weight is not None:
+            spread = weight[:, part].t().repeat_interleave(width // heads, dim=1)
+            product = (spread.float() * source.float()).to(x.dtype)
+        return row, column, (product == y.index_select(0, row)).to(accumulated), spread
+
+    ties = torch.zeros(y.shape, dtype=accumulated, device=y.device)
+    for begin in range(0, edges, step):
+        row, _, hits, _ = products(begin)
+        ties.index_add_(0, row, hits)
+    share = dy.to(accumulated) / ties.clamp_(min=1)
+    dx = torch.zeros(x.shape, dtype=accumulated, device=x.device)
+    dweight = x.new_zeros((heads, plane(edges)) if weight is not None else (0, 0))
+    for begin in range(0, edges, step):
+        row, column, hits, spread = products(begin)
+        hits *= share.index_select(0, row)
+        if weight is not None:
+            part = hits * x.index_select(0, column).to(accumulated)
+            sums = part.view(len(row), heads, -1).sum(2)
+            dweight[:, begin : begin + len(row)] = sums.t().to(dweight.dtype)
+            hits *= spread.to(accumulated)  # type: ignore[union-attr]
+        dx.index_add_(0, column, hits)
+    return dx.to(x.dtype), dweight
+
+
+def _max_backward_fake(a: Any, sizes: Any, x: Any, weight: Any, y: Any, dy: Any, heads: Any) -> Any:
+    edges = sizes[1]
+    shape = (heads, plane(edges)) if weight is not None else (0, 0)
+    return x.new_empty(x.shape), x.new_empty(shape)
+
+
+_define(
+    "spmm_max_backward(Tensor a, SymInt[] sizes, Tensor x, Tensor? weight, Tensor y, Tensor dy, int heads) -> (Tensor, Tensor)",
+    _max_backward,
+    _max_backward_fake,
+)
+
+
+# SDDMM
+
+
+def _sddmm(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor | None,
+    turned: Sequence[int] | None,
+    map: Tensor | None,
+    u: Tensor,
+    v: Tensor,
+    heads: int,
+) -> Tensor:
+    planes = u.new_empty((heads, plane(sizes[1])))
+    (u, u_raw), (v, v_raw) = _rows(u, clean=True), _rows(v, clean=True)
+    _call(
+        _core.sddmm,
+        u.device,
+        FORMATS[u.dtype][0],
+        raw_adjacency(a, sizes, address),
+        u_raw,
+        v_raw,
+        _raw(planes),
+        heads,
+    )
+    return planes
+
+
+def _sddmm_fake(a: Any, sizes: Any, t: Any, turned: Any, map: Any, u: Any, v: Any, heads: Any) -> Tensor:
+    return u.new_empty((heads, plane(sizes[1])))
+
+
+_define(
+    "sddmm(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor? map, Tensor u, Tensor v, int heads) -> Tensor",
+    _sddmm,
+    _sddmm_fake,
+)
+
+
+def _sddmm_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
+    a, sizes, t, turned, map, u, v, heads = inputs
+    ctx.heads, ctx.sizes, ctx.turned = heads, sizes, turned
+    ctx.save_for_backward(a, t, map, u, v)
+
+
+def _sddmm_backward(ctx: Any, de: Tensor) -> Any:
+    a, t, map, u, v = ctx.saved_tensors
+    sizes, turned = ctx.sizes, ctx.turned
+    heads, none = ctx.heads, (None, None, None, False, False)
+    du = dv = None
+    if ctx.needs_input_grad[5]:
+        du = _ops.spmm(a, sizes, t, turned, map, v, de, *none, heads)
+    if ctx.needs_input_grad[6]:
+        planes = de.index_select(1, map)
+        dv = _ops.spmm(t, turned, a, sizes, _turned_map(map), u, planes, *none, heads)
+    return None, None, None, None, None, du, dv, None
+
+
+torch.library.register_autograd(
+    "halfgnn::sddmm", _sddmm_backward, setup_context=_sddmm_setup, lib=_library
+)
+
+
+# Softmax over the edges of a destination
+
+
+def _softmax(a: Tensor, sizes: Sequence[int], e: Tensor) -> Tensor:
+    alpha = e.clone(memory_format=torch.contiguous_format)
+    heads = alpha.shape[0]
+    rows = e.new_empty(heads * sizes[0], dtype=torch.float32)
+    _call(
+        _core.edge_softmax,
+        e.device,
+        FORMATS[e.dtype][0],
+        raw_adjacency(a, sizes, address),
+        _raw(alpha),
+        _raw(rows),
+        heads,
+    )
+    return alpha
+
+
+def _same(a: Any, sizes: Any, e: Any, *_others: Any) -> Tensor:
+    return e.new_empty(e.shape)
+
+
+_define("edge_softmax(Tensor a, SymInt[] sizes, Tensor e) -> Tensor", _softmax, _same)
+
+
+def _softmax_backward(a: Tensor, sizes: Sequence[int], alpha: Tensor, d: Tensor) -> Tensor:
+    de = d.clone(memory_format=torch.contiguous_format)
+    heads = de.shape[0]
+    rows = d.new_empty(heads * sizes[0], dtype=torch.float32)
+    alpha = alpha.contiguous()
+    _call(
+        _core.edge_softmax_backward,
+        d.device,
+        FORMATS[d.dtype][0],
+        raw_adjacency(a, sizes, address),
+        _raw(alpha),
+        _raw(de),
+        _raw(rows),
+        heads,
+    )
+    return de
+
+
+_define(
+    "edge_softmax_backward(Tensor a, SymInt[] sizes, Tensor alpha, Tensor d) -> Tensor",
+    _softmax_backward,
+    _same,
+)
+
+
+def _softmax_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
+    a, ctx.sizes, _e = inputs
+    ctx.save_for_backward(output, a)
+
+
+def _softmax_gradient(ctx: Any, d: Tensor) -> Any:
+    alpha, a = ctx.saved_tensors
+    return None, None, _ops.edge_softmax_backward(a, ctx.sizes, alpha, d)
+
+
+torch.library.register_autograd(
+    "halfgnn::edge_softmax", _softmax_gradient, setup_context=_softmax_setup, lib=_library
+)
+
+
+# GAT's attention
+
+
+class _Layer:
+    """What both passes of attention are given, as the extension module reads it."""
+
+    __slots__ = (
+        "destination",
+        "dropout",
+        "h",
+        "h_destination",
+        "heads",
+        "scratch",
+        "seed",
+        "share",
+        "slope",
+        "source",
+        "statistics",
+        "vectors",
+    )
+
+
+class _Gradients:
+    """What the backward pass writes, and is given besides."""
+
+    __slots__ = (
+        "d_vectors",
+        "d_vectors_part",
+        "dh",
+        "dh_destination",
+        "dy",
+        "lent",
+        "positive",
+        "y",
+    )
+
+
+def _layer(
+    h: Tensor,
+    h_destination: Tensor | None,
+    vectors: Tensor,
+    saved: Sequence[Tensor],
+    heads: int,
+    slope: float,
+    dropout: float,
+    seed: Tensor | None,
+    scratch: int,
+) -> tuple[_Layer, list[Any]]:
+    """The layer, and what must live until it was used."""
+    layer = _Layer()
+    h, layer.h = _rows(h, clean=True)
+    layer.h_destination = None
+    if h_destination is not None:
+        h_destination, layer.h_destination = _rows(h_destination, clean=True)
+    vectors, layer.vectors = _rows(vectors, clean=True)
+    layer.heads, layer.slope, layer.dropout = heads, slope, dropout
+    seed = _aligned(seed)
+    layer.seed = _optional(seed)
+    layer.destination, layer.source, layer.statistics, layer.share = map(_raw, saved)
+    room = h.new_empty(scratch + 16, dtype=torch.float32)
+    layer.scratch = _raw(room)
+    return layer, [h, h_destination, vectors, seed, room, saved]
+
+
+def _attention(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor | None,
+    turned: Sequence[int] | None,
+    h: Tensor,
+    h_destination: Tensor | None,
+    vectors: Tensor,
+    heads: int,
+    slope: float,
+    dropout: float,
+    seed: Tensor | None,
+    keep: bool,
+) -> tuple[Tensor, ...]:
+    destinations, sources = sizes[0], h.shape[0]
+    y = _output(h, destinations, h.shape[1])
+    positive = _output(h, destinations, h.shape[1]) if keep else h.new_empty((0, 0))
+    saved = [
+        h.new_empty(length, dtype=torch.float32)
+        for length in (
+            heads * destinations,
+            heads * sources,
+            2 * heads * destinations,
+            heads * destinations,
+        )
+    ]
+    scratch = 0 if h_destination is None else heads * (destinations + sources)
+    layer, kept = _layer(h, h_destination, vectors, saved, heads, slope, dropout, seed, scratch)
+    _call(
+        _core.gat_forward,
+        h.device,
+        FORMATS[h.dtype][0],
+        raw_adjacency(a, sizes, address),
+        layer,
+        _matrix(y),
+        _matrix(positive) if keep else None,
+    )
+    del kept
+    return y, positive, *saved
+
+
+def _attention_fake(
+    a: Any,
+    sizes: Any,
+    t: Any,
+    turned: Any,
+    h: Any,
+    h_destination: Any,
+    vectors: Any,
+    heads: Any,
+    slope: Any,
+    dropout: Any,
+    seed: Any,
+    keep: Any,
+) -> tuple[Tensor, ...]:
+    destinations, sources = sizes[0], h.shape[0]
+
+    def floats(length: Any) -> Tensor:
+        return h.new_empty(length, dtype=torch.float32)
+
+    return (
+        _fake_output(h, destinations, h.shape[1]),
+        _fake_output(h, destinations, h.shape[1]) if keep else h.new_empty((0, 0)),
+        floats(heads * destinations),
+        floats(heads * sources),
+        floats(2 * heads * destinations),
+        floats(heads * destinations),
+    )
+
+
+_define(
+    "gat_attention(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor h, Tensor? h_destination, Tensor vectors, int heads, float slope, "
+    "float dropout, Tensor? seed, bool keep) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _attention,
+    _attention_fake,
+)
+
+
+def _attention_backward(
+    t: Tensor,
+    turned: Sequence[int],
+    h: Tensor,
+    h_destination: Tensor | None,
+    vectors: Tensor,
+    y: Tensor,
+    positive: Tensor,
+    dy: Tensor,
+    saved: Sequence[Tensor],
+    heads: int,
+    slope: float,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    destinations, sources = y.shape[0], h.shape[0]
+    scratch = 2 * heads * (destinations + sources)
+    layer, kept = _layer(h, h_destination, vectors, saved, heads, slope, dropout, seed, scratch)
+    of = _Gradients()
+    (y, of.y), (positive, of.positive), (dy, of.dy) = (
+        _rows(x, clean=True) for x in (y, positive, dy)
+    )
+    dh, lent = _output(h, sources, h.shape[1]), _output(h, sources, h.shape[1])
+    d_vectors = _output(h, 2, h.shape[1], torch.float32)
+    of.dh, of.lent, of.d_vectors = _matrix(dh), _matrix(lent), _matrix(d_vectors)
+    dh_destination, part = h.new_empty((0, 0)), None
+    of.dh_destination = of.d_vectors_part = None
+    if h_destination is not None:
+        dh_destination = _output(h, destinations, h.shape[1])
+        part = _output(h, 2, h.shape[1], torch.float32)
+        of.dh_destination, of.d_vectors_part = _matrix(dh_destination), _matrix(part)
+    _call(
+        _core.gat_backward,
+        h.device,
+        FORMATS[h.dtype][0],
+        raw_adjacency(t, turned, address),
+        layer,
+        of,
+    )
+    del kept, part
+    return dh, dh_destination, d_vectors
+
+
+def _attention_backward_fake(
+    t: Any, turned: Any, h: Any, h_destination: Any, vectors: Any, y: Any, *_others: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    apart = h.new_empty((0, 0)) if h_destination is None else _fake_output(h, y.shape[0], h.shape[1])
+    return (
+        _fake_output(h, h.shape[0], h.shape[1]),
+        apart,
+        _fake_output(h, 2, h.shape[1], torch.float32),
+    )
+
+
+_define(
+    "gat_attention_backward(Tensor t, SymInt[] turned, Tensor h, Tensor? h_destination, Tensor vectors, Tensor y, Tensor positive, Tensor dy, "
+    "Tensor[] saved, int heads, float slope, float dropout, Tensor? seed) -> (Tensor, Tensor, Tensor)",
+    _attention_backward,
+    _attention_backward_fake,
+)
+
+
+def _attention_setup(ctx: Any, inputs: Any, output: Any) -> None:
+    _a, _sizes, t, turned, h, h_destination, vectors, heads, slope, dropout, seed, _keep = inputs
+    ctx.options, ctx.turned = (heads, slope, dropout), turned
+    ctx.save_for_backward(t, h, h_destination, vectors, seed, *output)
+
+
+def _attention_gradient(ctx: Any, dy: Tensor, *_others: Any) -> Any:
+    t, h, h_destination, vectors, seed, y, positive, *saved = ctx.saved_tensors
+    dh, dh_destination, d_vectors = _ops.gat_attention_backward(
+        t, ctx.turned, h, h_destination, vectors, y, positive, dy, saved, *ctx.options, seed
+    )
+    apart = None if h_destination is None else dh_destination
+    return None, None, None, None, dh, apart, d_vectors.to(vectors.dtype), None, None, None, None, None
+
+
+torch.library.register_autograd(
+    "halfgnn::gat_attention", _attention_gradient, setup_context=_attention_setup, lib=_library
+)

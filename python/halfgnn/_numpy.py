@@ -1,0 +1,275 @@
+"""Graphs and operators in NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from .device import host
+from .graph import Graph, made, raw_adjacency
+
+_FORMATS = {np.dtype(np.float16): (0, 8), np.dtype(np.float32): (2, 4)}
+
+
+def address(array: Any) -> int:
+    """Of the first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+def ids(what: str, values: Any) -> Any:
+    """A list of integers."""
+    values = np.asarray(values)
+    if values.ndim != 1 or not (np.issubdtype(values.dtype, np.integer) or values.size == 0):
+        raise ValueError(f"edge_index: {what} should be a list of integers, are {values.dtype} of shape {values.shape}")
+    return values
+
+
+def extremes(values: Any) -> tuple[int, int]:
+    """Smallest and largest; (0, -1) where there is none."""
+    return (int(values.min()), int(values.max())) if len(values) else (0, -1)
+
+
+def _empty(shape: Any) -> Any:
+    return aligned(np.empty(shape, dtype=np.int32))
+
+
+def wide(words: Any) -> Any:
+    """Words as integers of 64 bits."""
+    return words.view(np.int64)
+
+
+def _raw(values: Any) -> tuple[int, int]:
+    return address(values), len(values)
+
+
+def _order(order: Any) -> Any:
+    """None where it changes nothing."""
+    return None if (order[1:] > order[:-1]).all() else order
+
+
+def adjacency(source: Any, destination: Any, size: tuple[int, int]) -> tuple[Any, Any]:
+    """Arrays in order, and which given edge each one is."""
+    rows, columns = (aligned(values.astype(np.uint32, copy=False)) for values in (destination, source))
+    built = _core.adjacency(host(), (size[1], size[0]), _raw(rows), _raw(columns))
+    arrays, order = made(built, _empty, address)
+    return arrays, _order(order)
+
+
+def transposed(arrays: Any) -> tuple[Any, Any]:
+    """The transpose, and which edge each of its is, as long as planes of edges are."""
+    built = _core.transposed(host(), raw_adjacency(*arrays, address))
+    arrays, order = made(built, _empty, address)
+    return arrays, np.concatenate([order, np.arange(len(order), plane(len(order)), dtype=np.int32)])
+
+
+def plane(edges: int) -> int:
+    """Length of a plane of numbers of edges."""
+    return -(-edges // 8) * 8
+
+
+def aligned(values: Any) -> Any:
+    """Contiguous, at a multiple of 16 bytes."""
+    values = np.ascontiguousarray(values)
+    if address(values) % 16 == 0:
+        return values
+    room = np.empty(values.nbytes + 16, dtype=np.uint8)
+    start = -address(room) % 16
+    copy = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    return copy
+
+
+def inverse(order: Any) -> Any:
+    """The inverse of a permutation."""
+    result = np.empty_like(order)
+    result[order] = np.arange(len(order), dtype=order.dtype)
+    return result
+
+
+def edge_index(columns: Any, rows: Any, inverse: Any) -> Any:
+    """Sources and destinations in the order that they were given in."""
+    index = np.stack([columns, rows]).astype(np.int64)
+    return index if inverse is None else index[:, inverse]
+
+
+def expand(offsets: Any, edges: int) -> Any:
+    """The row of each edge."""
+    offsets = np.asarray(offsets)
+    counts = np.diff(offsets)
+    if len(offsets) == 0 or offsets[0] != 0 or (counts < 0).any() or offsets[-1] != edges:
+        raise ValueError(f"offsets: should ascend from 0 to the number of edges, {edges}")
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def weights(weight: Any, edges: int) -> Any:
+    """Weights of edges, as floats."""
+    weight = np.asarray(weight)
+    if weight.shape[:1] != (edges,):
+        raise ValueError(f"weight: should be {edges}, one for each edge, is {weight.shape}")
+    return weight if weight.dtype in _FORMATS else weight.astype(np.float32)
+
+
+def loops(index: Any, count: int) -> tuple[Any, Any, Any]:
+    """Edges with one loop at each of the first vertices; which edges are kept; loops that there were."""
+    is_loop = index[0] == index[1]
+    kept, old = np.flatnonzero(~is_loop), np.flatnonzero(is_loop)
+    loop = np.arange(count)
+    return np.concatenate([index[:, kept], np.stack([loop, loop])], axis=1), kept, (old, index[0][old])
+
+
+def looped(weight: Any, kept: Any, loops: Any, fill_value: float, count: int) -> Any:
+    """Weights of edges with loops."""
+    of_loops = np.full((count, *weight.shape[1:]), fill_value, dtype=weight.dtype)
+    of_loops[loops[1]] = weight[loops[0]]
+    return np.concatenate([weight[kept], of_loops])
+
+
+def counts(ids: Any, length: int) -> Any:
+    """How often each id is there."""
+    return np.bincount(ids, minlength=length)
+
+
+def power(degrees: Any, power: float) -> Any:
+    """Degrees, at least 1, to a power."""
+    return aligned(np.maximum(degrees, 1).astype(np.float32) ** np.float32(power))
+
+
+def _format(name: str, values: Any) -> tuple[int, int]:
+    found = _FORMATS.get(values.dtype)
+    if found is None:
+        raise ValueError(f"{name}: {values.dtype} is no format of halfgnn's in NumPy; use float16 or float32 (x.astype(...))")
+    return found
+
+
+def _rows(values: Any, lanes: int) -> tuple[Any, tuple[int, int, int, int]]:
+    """A matrix whose rows begin at multiples of 16 bytes and end in zeros, and how the extension module takes it."""
+    rows, columns = values.shape
+    stride = -(-columns // lanes) * lanes
+    if stride != columns:
+        padded = np.zeros((rows, stride), dtype=values.dtype)
+        padded[:, :columns] = values
+        values = padded
+    values = aligned(values)
+    return values, (address(values), rows, columns, stride)
+
+
+def _output(rows: int, columns: int, lanes: int, dtype: Any) -> tuple[Any, tuple[int, int, int, int]]:
+    stride = -(-columns // lanes) * lanes
+    whole = aligned(np.empty((rows, stride), dtype=dtype))
+    return whole[:, :columns], (address(whole), rows, columns, stride)
+
+
+def _no_workspace(_bytes: int) -> tuple[object, int]:
+    raise AssertionError("the host lends no workspace")
+
+
+def _planes(graph: Graph, values: Any, dtype: Any) -> Any:
+    """Values of edges, E × heads in the given order, as planes in that of the adjacency."""
+    values = values.astype(dtype, copy=False)
+    if graph._order is not None:
+        values = values[graph._order]
+    planes = np.zeros((values.shape[1], plane(graph.num_edges)), dtype=dtype)
+    planes[:, : len(values)] = values.T
+    return aligned(planes)
+
+
+def _values(graph: Graph, planes: Any) -> Any:
+    values = planes[:, : graph.num_edges].T
+    inverse = graph._in_given_order()
+    return np.ascontiguousarray(values if inverse is None else values[inverse])
+
+
+def _flat(planes: Any) -> tuple[int, int]:
+    return address(planes), planes.size
+
+
+def spmm(
+    graph: Graph,
+    x: Any,
+    weight: Any,
+    heads: int,
+    scales: tuple[Any, Any],
+    bias: Any,
+    relu: bool,
+    maximum: bool,
+) -> Any:
+    """The operator on arrays whose shapes were checked; ``x`` is sources × F."""
+    graph = graph.numpy()
+    number, lanes = _format("spmm", x)
+    row_scale, column_scale = scales
+    if heads > 1 and x.shape[1] // heads % lanes:
+        width = x.shape[1] // heads
+        whole = -(-width // lanes) * lanes
+        padded = np.zeros((x.shape[0], heads, whole), dtype=x.dtype)
+        padded[..., :width] = x.reshape(-1, heads, width)
+        y = spmm(graph, padded.reshape(x.shape[0], -1), weight, heads, scales, None, False, maximum)
+        y = y.reshape(-1, heads, whole)[..., :width].reshape(len(y), -1)
+        y = y if bias is None else y + bias.astype(y.dtype)
+        return np.maximum(y, 0) if relu else y
+    if weight is not None and column_scale is not None:
+        x, column_scale = x * column_scale[:, None].astype(x.dtype), None
+    kept, x_raw = _rows(x, lanes)
+    y, y_raw = _output(graph.num_dst, x.shape[1], lanes, x.dtype)
+    planes = None if weight is None else _planes(graph, weight, x.dtype)
+    bias_kept = None if bias is None else _rows(bias.astype(np.float32)[None], 4)
+    _core.spmm(
+        host(),
+        _no_workspace,
+        number,
+        raw_adjacency(*graph._a, address),
+        x_raw,
+        y_raw,
+        None if planes is None else _flat(planes),
+        heads,
+        None if row_scale is None else _raw(row_scale),
+        None if column_scale is None else _raw(column_scale),
+        None if bias_kept is None else bias_kept[1],
+        relu,
+        maximum,
+    )
+    del kept
+    return y
+
+
+def sddmm(graph: Graph, u: Any, v: Any, heads: int) -> Any:
+    """The operator on arrays whose shapes were checked: E × heads."""
+    graph = graph.numpy()
+    number, lanes = _format("sddmm", u)
+    width = u.shape[1] // heads
+    if heads > 1 and width % lanes:
+        pad = ((0, 0), (0, 0), (0, -width % lanes))
+        u, v = (np.pad(x.reshape(-1, heads, width), pad).reshape(len(x), -1) for x in (u, v))
+    (u, u_raw), (v, v_raw) = _rows(u, lanes), _rows(v.astype(u.dtype, copy=False), lanes)
+    planes = aligned(np.empty((heads, plane(graph.num_edges)), dtype=u.dtype))
+    _core.sddmm(
+        host(),
+        _no_workspace,
+        number,
+        raw_adjacency(*graph._a, address),
+        u_raw,
+        v_raw,
+        _flat(planes),
+        heads,
+    )
+    return _values(graph, planes)
+
+
+def edge_softmax(graph: Graph, e: Any) -> Any:
+    """The operator on an array whose shape was checked: E × heads."""
+    graph = graph.numpy()
+    number, _ = _format("edge_softmax", e)
+    planes = _planes(graph, e, e.dtype)
+    heads = planes.shape[0]
+    rows = aligned(np.empty(heads * graph.num_dst, dtype=np.float32))
+    _core.edge_softmax(
+        host(),
+        _no_workspace,
+        number,
+        raw_adjacency(*graph._a, address),
+        _flat(planes),
+        _raw(rows),
+        heads,
+    )
+    return _values(graph, planes)

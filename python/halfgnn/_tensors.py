@@ -1,0 +1,171 @@
+"""Graphs in torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _core
+from .device import Place, host
+from .graph import made, raw_adjacency
+
+#: Number and elements of a 16-byte vector of each format.
+FORMATS = {torch.float16: (0, 8), torch.bfloat16: (1, 8), torch.float32: (2, 4)}
+
+
+def address(tensor: Tensor) -> int:
+    """Of the first element."""
+    return tensor.data_ptr()
+
+
+def place(device: torch.device) -> Place:
+    """Where operators on tensors of a device run: on a card on torch's current stream."""
+    if device.type == "cpu":
+        return host()
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        return (1, index, torch._C._cuda_getCurrentRawStream(index))
+    raise ValueError(f"tensors on {device}; halfgnn computes on the CPU and on CUDA cards")
+
+
+def _settle(device: torch.device) -> None:
+    """Waits for the current stream: graphs are made on one of halfgnn's own."""
+    if device.type == "cuda":
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(
+                "a graph cannot be made while work is captured: make it before, and call its prepare() for gradients"
+            )
+        torch.cuda.current_stream(device).synchronize()
+
+
+def ids(what: str, values: Any) -> Tensor:
+    """A list of integers."""
+    values = values if isinstance(values, Tensor) else torch.as_tensor(values)
+    values = values.detach().as_subclass(Tensor)
+    if values.ndim != 1 or values.is_floating_point() or values.dtype == torch.bool:
+        raise ValueError(
+            f"edge_index: {what} should be a list of integers, are {values.dtype} of shape {tuple(values.shape)}"
+        )
+    return values
+
+
+def extremes(values: Tensor) -> tuple[int, int]:
+    """Smallest and largest; (0, -1) where there is none."""
+    if not len(values):
+        return 0, -1
+    least, most = torch.stack(values.aminmax()).tolist()
+    return int(least), int(most)
+
+
+def _raw(values: Tensor) -> tuple[int, int]:
+    return values.data_ptr(), len(values)
+
+
+def _empty_on(device: torch.device) -> Callable[[Any], Tensor]:
+    return lambda shape: torch.empty(shape, dtype=torch.int32, device=device)
+
+
+def wide(words: Tensor) -> Tensor:
+    """Words as integers of 64 bits."""
+    return words.view(torch.int64)
+
+
+def aligned(tensor: Tensor) -> Tensor:
+    """Contiguous, at a multiple of 16 bytes."""
+    tensor = tensor.contiguous()
+    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+
+
+def adjacency(source: Tensor, destination: Tensor, size: tuple[int, int]) -> tuple[Any, Any]:
+    """Arrays in order, and which given edge each one is; None where order changes nothing."""
+    device = source.device
+    with torch.no_grad():
+        rows, columns = (aligned(ids.to(torch.int32)) for ids in (destination, source))
+        _settle(device)
+        built = _core.adjacency(place(device), (size[1], size[0]), _raw(rows), _raw(columns))
+        arrays, order = made(built, _empty_on(device), address)
+        return arrays, None if bool((order[1:] > order[:-1]).all()) else order
+
+
+def transposed(arrays: Any) -> tuple[Any, Tensor]:
+    """The transpose, and which edge each of its is, as long as planes of edges are."""
+    device = arrays[0].device
+    with torch.no_grad():
+        _settle(device)
+        built = _core.transposed(place(device), raw_adjacency(*arrays, address))
+        arrays, order = made(built, _empty_on(device), address)
+        edges = len(order)
+        rest = torch.arange(edges, plane(edges), dtype=torch.int32, device=device)
+        return arrays, torch.cat([order, rest])
+
+
+def plane(edges: int) -> int:
+    """Length of a plane of numbers of edges."""
+    return (edges + 7) // 8 * 8
+
+
+def inverse(order: Tensor) -> Tensor:
+    """The inverse of a permutation."""
+    result = torch.empty_like(order)
+    result[order.long()] = torch.arange(len(order), dtype=order.dtype, device=order.device)
+    return result
+
+
+def edge_index(columns: Tensor, rows: Tensor, inverse: Tensor | None) -> Tensor:
+    """Sources and destinations in the order that they were given in."""
+    index = torch.stack([columns, rows]).long()
+    return index if inverse is None else index.index_select(1, inverse)
+
+
+def expand(offsets: Tensor, edges: int) -> Tensor:
+    """The row of each edge."""
+    counts = offsets[1:] - offsets[:-1]
+    if not len(offsets) or int(offsets[0]) != 0 or bool((counts < 0).any()) or int(offsets[-1]) != edges:
+        raise ValueError(f"offsets: should ascend from 0 to the number of edges, {edges}")
+    return torch.repeat_interleave(torch.arange(len(counts), device=offsets.device), counts)
+
+
+def weights(weight: Any, edges: int) -> Tensor:
+    """Weights of edges, as floats."""
+    weight = torch.as_tensor(weight)
+    if weight.shape[:1] != (edges,):
+        raise ValueError(f"weight: should be {edges}, one for each edge, is {tuple(weight.shape)}")
+    return weight if weight.dtype in FORMATS else weight.float()
+
+
+def loops(index: Tensor, count: int) -> tuple[Tensor, Tensor, Any]:
+    """Edges with one loop at each of the first vertices; which edges are kept; loops that there were."""
+    is_loop = index[0] == index[1]
+    kept, old = (~is_loop).nonzero().squeeze(1), is_loop.nonzero().squeeze(1)
+    loop = torch.arange(count, device=index.device)
+    return torch.cat([index[:, kept], torch.stack([loop, loop])], dim=1), kept, (old, index[0][old])
+
+
+def looped(weight: Tensor, kept: Tensor, loops: Any, fill_value: float, count: int) -> Tensor:
+    """Weights of edges with loops."""
+    of_loops = weight.new_full((count, *weight.shape[1:]), fill_value)
+    if len(loops[0]):
+        of_loops = of_loops.index_put((loops[1],), weight.index_select(0, loops[0]))
+    return torch.cat([weight.index_select(0, kept), of_loops])
+
+
+def counts(ids: Tensor, length: int) -> Tensor:
+    """How often each id is there."""
+    return torch.bincount(ids, minlength=length)
+
+
+def power(degrees: Tensor, power: float) -> Tensor:
+    """Degrees, at least 1, to a power."""
+    return degrees.clamp(min=1).float().pow(power)
+
+
+def mover(device: torch.device) -> Callable[[Any], Any]:
+    """Moves arrays, which may be NumPy's or absent, to a device."""
+
+    def move(value: Any) -> Any:
+        return None if value is None else torch.as_tensor(value).to(device)
+
+    return move

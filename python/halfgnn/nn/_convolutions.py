@@ -1,0 +1,199 @@
+"""GCN, GraphSAGE, GIN and GAT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from ..graph import Graph
+from ..ops import gat_attention, scaled_spmm, spmm
+from ._common import fall_back, graph_of, refused, sizes, to_pyg
+
+
+class _Untemplated:
+    """PyG writes a ``propagate`` for each class of layers, from comments in its forward pass: those of the classes here are PyG's."""
+
+    def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
+        pass
+
+
+class GCNConv(_Untemplated, pyg.GCNConv):  # type: ignore[misc, no-any-unimported]
+    """PyG's ``GCNConv``: degrees, aggregation and bias are one operator, and no matrix of edges is made."""
+
+    _cached_graph: Any = None
+
+    def reset_parameters(self) -> None:
+        """As PyG's."""
+        super().reset_parameters()
+        self._cached_graph = None
+
+    def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """As PyG's. A graph's own weights are used unless others are given."""
+        if isinstance(x, (tuple, list)):
+            return super().forward(x, edge_index, edge_weight)  # type: ignore[no-any-return]
+        reason = refused(self, x)
+        if reason is None and self.aggr not in ("add", "sum"):
+            reason = f"the aggregator is {self.aggr}"
+        if reason is not None:
+            fall_back(self, reason)
+            return super().forward(x, *to_pyg(edge_index, edge_weight))  # type: ignore[no-any-return]
+        graph, weight, scales = self._normalised(edge_index, edge_weight, x.shape[0])
+        # Of two linear maps the one that makes rows narrower comes first.
+        if self.in_channels < self.out_channels:
+            x = self.lin(scaled_spmm(graph, x, weight, scales))
+            return x if self.bias is None else x + self.bias.to(x.dtype)
+        return scaled_spmm(graph, self.lin(x), weight, scales, bias=self.bias)  # type: ignore[no-any-return]
+
+    def _normalised(
+        self, edge_index: Any, edge_weight: Tensor | None, count: int
+    ) -> tuple[Graph, Tensor | None, tuple[Any, Any]]:
+        """The graph, weights of its edges, and factors of its rows and columns."""
+        if self._cached_graph is not None:
+            return self._cached_graph  # type: ignore[no-any-return]
+        graph = graph_of(edge_index, (count, count))
+        weight = graph.weight if edge_weight is None else edge_weight
+        scales: tuple[Any, Any] = (None, None)
+        if self.normalize:
+            if weight is not None:
+                # Loops of 2 are of weighted edges alone, as PyG's are.
+                fill = 2.0 if self.improved else 1.0
+                graph, weight = _weighted(graph, weight, self.add_self_loops, fill)
+            else:
+                graph = graph.with_self_loops() if self.add_self_loops else graph
+                factors = graph._factors("in", -0.5)
+                if not self.add_self_loops:
+                    # A vertex that hears from nobody is heard by nobody.
+                    factors = factors * (graph.in_degrees() > 0)
+                scales = (factors, factors)
+        found = graph, weight, scales
+        if self.cached:
+            self._cached_graph = found
+        return found
+
+
+def _weighted(graph: Graph, weight: Tensor, loops: bool, fill: float) -> tuple[Graph, Tensor]:
+    """The graph with loops, and its weights over the roots of weighted degrees, as PyG's ``gcn_norm``."""
+    weight = weight.float()
+    if loops:
+        weighted = graph.with_weight(weight).with_self_loops(fill)
+        assert weighted.weight is not None
+        graph, weight = weighted.unweighted(), weighted.weight  # type: ignore[assignment]
+    source, destination = graph.edge_index
+    ones = torch.ones((graph.num_src, 1), device=weight.device)
+    degrees = scaled_spmm(graph, ones, weight, (None, None))[:, 0]
+    roots = degrees.pow(-0.5)
+    roots = roots.masked_fill(roots == float("inf"), 0.0)
+    return graph, roots[source] * weight * roots[destination]
+
+
+class SAGEConv(_Untemplated, pyg.SAGEConv):  # type: ignore[misc, no-any-unimported]
+    """PyG's ``SAGEConv`` with the aggregators ``mean``, ``sum`` and ``max``."""
+
+    def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+        """As PyG's."""
+        pair = (x, x) if isinstance(x, Tensor) else tuple(x)
+        reason = refused(self, *pair)
+        if reason is None and self.aggr not in ("mean", "add", "sum", "max"):
+            reason = f"the aggregator is {self.aggr}"
+        if reason is not None:
+            fall_back(self, reason)
+            return super().forward(x, to_pyg(edge_index)[0], size)  # type: ignore[no-any-return]
+        graph = _unweighted(self, graph_of(edge_index, sizes(pair, edge_index, size)))
+        reduce = "sum" if self.aggr == "add" else self.aggr
+        source, destination = pair
+        if self.project and hasattr(self, "lin"):
+            source = self.lin(source).relu()
+        if reduce != "max" and self.out_channels < source.shape[1] and type(self.lin_l).__name__ == "Linear":
+            out = spmm(graph, F.linear(source, self.lin_l.weight), reduce=reduce, bias=self.lin_l.bias)
+        else:
+            out = self.lin_l(spmm(graph, source, reduce=reduce))
+        if self.root_weight and destination is not None:
+            out = out + self.lin_r(destination)
+        if self.normalize:
+            out = F.normalize(out, p=2.0, dim=-1)
+        return out  # type: ignore[no-any-return]
+
+
+class GINConv(_Untemplated, pyg.GINConv):  # type: ignore[misc, no-any-unimported]
+    """PyG's ``GINConv``."""
+
+    def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+        """As PyG's."""
+        pair = (x, x) if isinstance(x, Tensor) else tuple(x)
+        reason = refused(self, *pair)
+        if reason is None and self.aggr not in ("add", "sum", "mean", "max"):
+            reason = f"the aggregator is {self.aggr}"
+        if reason is not None:
+            fall_back(self, reason)
+            return super().forward(x, to_pyg(edge_index)[0], size)  # type: ignore[no-any-return]
+        graph = _unweighted(self, graph_of(edge_index, sizes(pair, edge_index, size)))
+        out = spmm(graph, pair[0], reduce="sum" if self.aggr == "add" else self.aggr)
+        if pair[1] is not None:
+            own = pair[1].to(out.dtype)
+            out = out + (1 + self.eps.to(out.dtype)) * own
+        return self.nn(out)  # type: ignore[no-any-return]
+
+
+class GATConv(_Untemplated, pyg.GATConv):  # type: ignore[misc, no-any-unimported]
+    """PyG's ``GATConv``, without an array of edges in either pass."""
+
+    def forward(
+        self,
+        x: Any,
+        edge_index: Any,
+        edge_attr: Tensor | None = None,
+        size: Any = None,
+        return_attention_weights: Any = None,
+    ) -> Any:
+        """As PyG's."""
+        pair = (x, x) if isinstance(x, Tensor) else tuple(x)
+        reason = refused(self, *pair)
+        if reason is None and return_attention_weights is not None:
+            reason = "attention weights are returned"
+        if reason is None and edge_attr is not None and self.lin_edge is not None:
+            reason = "edges have features"
+        if reason is None and pair[1] is None:
+            reason = "destinations have no features"
+        if reason is None and self.aggr not in ("add", "sum"):
+            reason = f"the aggregator is {self.aggr}"
+        if reason is None and self.training and self.dropout >= 1.0:
+            reason = f"the dropout is {self.dropout}"
+        if reason is not None:
+            fall_back(self, reason)
+            index = to_pyg(edge_index)[0]
+            return super().forward(x, index, edge_attr, size, return_attention_weights)
+        graph = _unweighted(self, graph_of(edge_index, sizes(pair, edge_index, size)))
+        if self.add_self_loops:
+            graph = graph._looped()[0]
+        result = None if self.res is None else self.res(pair[1])
+        if self.lin is not None:
+            source = self.lin(pair[0])
+            destination = None if pair[1] is pair[0] else self.lin(pair[1])
+        else:
+            source, destination = self.lin_src(pair[0]), self.lin_dst(pair[1])
+        out = gat_attention(
+            graph,
+            source,
+            self.att_src,
+            self.att_dst,
+            heads=self.heads,
+            negative_slope=self.negative_slope,
+            dropout=self.dropout if self.training else 0.0,
+            h_dst=destination,
+        )
+        if not self.concat:
+            out = out.view(-1, self.heads, self.out_channels).mean(dim=1)
+        if result is not None:
+            out = out + result
+        return out if self.bias is None else out + self.bias.to(out.dtype)
+
+
+def _unweighted(layer: object, graph: Graph) -> Graph:
+    """Refuses weights that the layer has no use for."""
+    if graph.weight is not None:
+        raise ValueError(f"{type(layer).__name__}: the graph has weights, which it does not use; pass graph.unweighted()")
+    return graph

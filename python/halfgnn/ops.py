@@ -1,0 +1,445 @@
+"""The operators, on NumPy arrays and on torch tensors.
+
+Torch's are differentiable, run on the CPU and on CUDA cards in half, bfloat16 and float, and under autocast in its format; NumPy's
+run on the CPU, in half and float. All sums are float and rounded once, so that in half nothing overflows but a result that half cannot
+hold. The same operands give the same bits, on any number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from .graph import Graph, is_tensor
+
+if TYPE_CHECKING:
+    import torch
+
+Reduce = Literal["sum", "mean", "max"]
+Norm = Literal["none", "left", "right", "both"]
+
+
+def spmm(
+    graph: Any,
+    x: Any,
+    weight: Any = None,
+    *,
+    reduce: Reduce = "sum",
+    norm: Norm = "none",
+    bias: Any = None,
+    relu: bool = False,
+) -> Any:
+    """What each destination hears: the sum, mean or maximum over its edges of the sources' rows, times the edges' weights.
+
+    Args:
+        graph: a :class:`Graph`, or what :meth:`Graph.of` takes (which makes one at each call).
+        x: features of the sources, sources × F for any F; or sources × heads × D.
+        weight: a number for each edge, E, or E × heads, in the order of the edges; by default the graph's own weights.
+        reduce: what becomes of the products. A destination without edges has zeros.
+        norm: ``right`` divides by the degree of the destination, ``left`` by that of the source, ``both`` by the roots of both.
+            Of sums only.
+        bias: added to each row, F.
+        relu: whether negative results become zero.
+
+    Returns:
+        destinations × F, in the format of ``x``; destinations × heads × D for such an ``x``.
+
+    Raises:
+        ValueError: shapes do not fit the graph, or there is no such operator.
+
+    >>> import numpy as np, halfgnn
+    >>> graph = halfgnn.Graph(np.array([[0, 1, 2], [1, 2, 1]]))  # 0 → 1, 1 → 2, 2 → 1
+    >>> halfgnn.spmm(graph, np.array([[1.0], [2.0], [4.0]], dtype=np.float32))
+    array([[0.],
+           [5.],
+           [2.]], dtype=float32)
+    """
+    graph = graph if isinstance(graph, Graph) else Graph.of(graph)
+    if reduce not in ("sum", "mean", "max"):
+        raise ValueError(f"reduce: {reduce!r}; sum, mean and max are possible")
+    if norm not in ("none", "left", "right", "both"):
+        raise ValueError(f"norm: {norm!r}; none, left, right and both are possible")
+    if reduce != "sum" and norm != "none":
+        raise ValueError(f"norm {norm!r} is of sums, and reduce is {reduce!r}; leave one of them out")
+    graph = _on(graph, x)
+    row_scale = column_scale = None
+    if reduce == "mean":
+        row_scale = graph._factors("in", -1.0)
+    elif norm == "both":
+        row_scale, column_scale = graph._factors("in", -0.5), graph._factors("out", -0.5)
+    elif norm == "right":
+        row_scale = graph._factors("in", -1.0)
+    elif norm == "left":
+        column_scale = graph._factors("out", -1.0)
+    weight = graph.weight if weight is None else weight
+    return scaled_spmm(graph, x, weight, (row_scale, column_scale), bias=bias, relu=relu, maximum=reduce == "max")
+
+
+def scaled_spmm(
+    graph: Graph,
+    x: Any,
+    weight: Any,
+    scales: tuple[Any, Any],
+    *,
+    bias: Any = None,
+    relu: bool = False,
+    maximum: bool = False,
+) -> Any:
+    """:func:`spmm` with factors of rows and of columns in place of a norm."""
+    x, heads, shape = _heads("spmm", "x", x, graph.num_src)
+    heads = _check_weight(graph, weight, x.shape[1], heads)
+    if bias is not None and tuple(bias.shape) != (x.shape[1],):
+        raise ValueError(f"spmm: bias should be {x.shape[1]}, is {tuple(bias.shape)}")
+    if is_tensor(x):
+        y = _torch_spmm(graph, x, weight, heads, scales, bias, relu, maximum)
+    else:
+        from . import _numpy
+
+        weight = None if weight is None else _columns(weight)
+        y = _numpy.spmm(graph, x, weight, heads, scales, bias, relu, maximum)
+    return y if shape is None else y.reshape(len(y), *shape)
+
+
+def sddmm(graph: Any, u: Any, v: Any, *, heads: int = 1) -> Any:
+    """The dot product of each edge's ends: of the destination's row of ``u`` and the source's of ``v``.
+
+    Args:
+        graph: as of :func:`spmm`.
+        u: destinations × F, or destinations × heads × D.
+        v: sources × F, or sources × heads × D.
+        heads: into how many equal parts rows of F are cut, with a product each.
+
+    Returns:
+        E, or E × heads where there are several or the operands have them.
+
+    Raises:
+        ValueError: shapes do not fit the graph or one another.
+    """
+    graph = graph if isinstance(graph, Graph) else Graph.of(graph)
+    graph = _on(graph, u)
+    u, heads_of_u, shape = _heads("sddmm", "u", u, graph.num_dst)
+    v, heads_of_v, _ = _heads("sddmm", "v", v, graph.num_src)
+    if u.shape[1] != v.shape[1] or heads_of_u != heads_of_v:
+        raise ValueError(f"sddmm: u has {u.shape[1]} columns and v has {v.shape[1]}; they should be as many")
+    heads = heads_of_u or heads
+    if heads < 1 or u.shape[1] % heads:
+        raise ValueError(f"sddmm: {u.shape[1]} columns cannot be cut into {heads} heads")
+    if is_tensor(u):
+        e = _torch_sddmm(graph, u, v, heads)
+    else:
+        from . import _numpy
+
+        e = _numpy.sddmm(graph, u, v, heads)
+    return e[:, 0] if heads == 1 and shape is None else e
+
+
+def edge_softmax(graph: Any, e: Any) -> Any:
+    """Softmax over the edges of each destination.
+
+    Args:
+        graph: as of :func:`spmm`.
+        e: a number for each edge, E, or E × heads.
+
+    Returns:
+        As ``e``, in its format.
+
+    Raises:
+        ValueError: there is not a number for each edge.
+    """
+    graph = graph if isinstance(graph, Graph) else Graph.of(graph)
+    graph = _on(graph, e)
+    if e.ndim not in (1, 2) or e.shape[0] != graph.num_edges:
+        raise ValueError(
+            f"edge_softmax: e should be {graph.num_edges}, one for each edge, or that times heads, is {tuple(e.shape)}"
+        )
+    columns = _columns(e)
+    if is_tensor(e):
+        result = _torch_softmax(graph, columns)
+    else:
+        from . import _numpy
+
+        result = _numpy.edge_softmax(graph, columns)
+    return result if e.ndim == 2 else result[:, 0]
+
+
+def gat_attention(
+    graph: Any,
+    h: torch.Tensor,
+    att_src: torch.Tensor,
+    att_dst: torch.Tensor,
+    *,
+    heads: int = 1,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    h_dst: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """GAT's aggregation: the sum over each destination's edges of the sources' rows, weighted by the softmax of
+    ``LeakyReLU(att_dst · h_dst[i] + att_src · h[j])``, head by head. No array of edges is made, neither forward nor backward.
+
+    Torch tensors only. Weights and their softmax are float.
+
+    Args:
+        graph: as of :func:`spmm`; its weights have no part in this, so that it must have none.
+        h: features of the sources, sources × (heads · D).
+        att_src: vectors of the sources, heads × D (or 1 × heads × D).
+        att_dst: vectors of the destinations.
+        heads: number of heads.
+        negative_slope: of the LeakyReLU below zero.
+        dropout: probability of a weight to be dropped, in [0, 1); the others are divided by its complement.
+        h_dst: features of the destinations, where they are others: by default the first rows of ``h``.
+
+    Returns:
+        destinations × (heads · D), in the format of ``h``.
+
+    Raises:
+        ValueError: shapes do not fit, or a number is out of range.
+    """
+    graph = graph if isinstance(graph, Graph) else Graph.of(graph)
+    if not is_tensor(h):
+        raise ValueError("gat_attention: h is no torch tensor; make one with torch.from_numpy")
+    graph = _on(graph, h)
+    if graph.weight is not None:
+        raise ValueError("gat_attention: the graph has weights, which attention replaces; pass graph.unweighted()")
+    if h.ndim == 3:
+        h = h.flatten(1)
+    if h_dst is not None and h_dst.ndim == 3:
+        h_dst = h_dst.flatten(1)
+    if heads < 1 or h.ndim != 2 or h.shape[1] % heads or h.shape[1] == 0:
+        raise ValueError(f"gat_attention: h of {tuple(h.shape)} cannot be cut into {heads} heads")
+    if h.shape[0] != graph.num_src:
+        raise ValueError(f"gat_attention: rows of h should be {graph.num_src}, are {h.shape[0]}")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"gat_attention: dropout should be in [0, 1), is {dropout}")
+    for name, vector in (("att_src", att_src), ("att_dst", att_dst)):
+        if vector.numel() != h.shape[1]:
+            raise ValueError(f"gat_attention: {name} should have {h.shape[1]} numbers, has {vector.numel()}")
+    if h_dst is None and graph.num_dst != graph.num_src:
+        if graph.num_dst > graph.num_src:
+            raise ValueError(
+                f"gat_attention: {graph.num_dst} destinations cannot be the first of {graph.num_src} sources; give h_dst"
+            )
+        h_dst = h[: graph.num_dst]
+    if h_dst is not None and tuple(h_dst.shape) != (graph.num_dst, h.shape[1]):
+        raise ValueError(f"gat_attention: h_dst should be {(graph.num_dst, h.shape[1])}, is {tuple(h_dst.shape)}")
+    return _torch_attention(graph, h, h_dst, att_src, att_dst, heads, negative_slope, dropout)
+
+
+def _on(graph: Graph, x: Any) -> Graph:
+    """The graph where the features are."""
+    if not is_tensor(x):
+        if not hasattr(x, "dtype"):
+            raise ValueError(f"features are {type(x).__name__}; give a NumPy array or a torch tensor")
+        if not graph.is_numpy and graph.device.type != "cpu":
+            raise ValueError(f"features are NumPy's and the graph is on {graph.device}; move it with graph.cpu()")
+        return graph if graph.is_numpy else graph.numpy()
+    if graph.is_numpy and x.device.type == "cpu":
+        return graph.to("cpu")
+    if graph.is_numpy or graph.device != x.device:
+        where = "in NumPy arrays" if graph.is_numpy else f"on {graph.device}"
+        raise ValueError(f"features are on {x.device} and the graph is {where}; move it with graph.to({str(x.device)!r})")
+    return graph
+
+
+def _heads(operator: str, name: str, x: Any, rows: int) -> tuple[Any, int | None, Any]:
+    """A matrix, the heads that it had, and its shape without rows where that was another."""
+    heads, shape = None, None
+    if x.ndim == 3:
+        heads, shape = x.shape[1], x.shape[1:]
+        x = x.reshape(x.shape[0], -1)
+    if x.ndim != 2:
+        raise ValueError(f"{operator}: {name} should have rows and columns, is {tuple(x.shape)}")
+    if x.shape[0] != rows:
+        raise ValueError(f"{operator}: rows of {name} should be {rows}, are {x.shape[0]}")
+    return x, heads, shape
+
+
+def _columns(e: Any) -> Any:
+    return e if e.ndim == 2 else e[:, None]
+
+
+def _check_weight(graph: Graph, weight: Any, columns: int, heads: int | None) -> int:
+    """Heads of the weights."""
+    if weight is None:
+        return 1
+    if weight.ndim not in (1, 2) or weight.shape[0] != graph.num_edges:
+        raise ValueError(
+            f"spmm: weight should be {graph.num_edges}, one for each edge, or that times heads, is {tuple(weight.shape)}"
+        )
+    found = 1 if weight.ndim == 1 else int(weight.shape[1])
+    if found != 1 and (columns % found or (heads is not None and heads != found)):
+        raise ValueError(f"spmm: weight has {found} heads and x has {heads or columns}; they should be as many, or one")
+    return found
+
+
+# Torch
+
+
+def _format(operator: str, x: torch.Tensor) -> torch.Tensor:
+    """In autocast's format, or as it is."""
+    import torch
+
+    from ._tensors import FORMATS
+
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind) and x.is_floating_point():
+        wanted = torch.get_autocast_dtype(kind)
+        # Of doubles nothing is cast, as with torch's own.
+        if x.dtype != wanted and x.dtype in FORMATS:
+            x = x.to(wanted)
+    if x.dtype not in FORMATS:
+        raise ValueError(f"{operator}: {x.dtype} is no format of halfgnn's; use float16, bfloat16 or float32 (x.float())")
+    return x
+
+
+def _gradients(*operands: Any) -> bool:
+    import torch
+
+    return torch.is_grad_enabled() and any(
+        operand is not None and operand.requires_grad for operand in operands
+    )
+
+
+def _both(graph: Graph, wanted: bool) -> tuple[Any, ...]:
+    """The arrays of both directions, the second where gradients are wanted, and which edge each transposed one is."""
+    if not wanted:
+        return *graph._a, None, None, None
+    if graph._t is None:
+        _prepare(graph)
+    return *graph._a, *graph._t, graph._map
+
+
+def _prepare(graph: Graph) -> None:
+    import torch
+
+    if torch.compiler.is_compiling():
+        raise RuntimeError("inside torch.compile a graph must have its transpose: call graph.prepare() before")
+    graph.prepare()
+
+
+def _planes(graph: Graph, e: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    import torch
+
+    from ._tensors import plane
+
+    if graph._order is not None:
+        e = e.index_select(0, graph._order)
+    edges = graph._a[1][1]
+    return torch.nn.functional.pad(e.t().to(dtype), (0, plane(edges) - edges)).contiguous()
+
+
+def _values(graph: Graph, planes: torch.Tensor) -> torch.Tensor:
+    values = planes[:, : graph._a[1][1]].t()
+    inverse = graph._in_given_order()
+    return values if inverse is None else values.index_select(0, inverse)
+
+
+def _widened(x: torch.Tensor, heads: int, lanes: int) -> tuple[torch.Tensor, int]:
+    """Heads of whole vectors, and how wide they were."""
+    import torch
+
+    width = x.shape[1] // heads
+    rest = -width % lanes
+    if rest == 0:
+        return x, width
+    return torch.nn.functional.pad(x.reshape(-1, heads, width), (0, rest)).flatten(1), width
+
+
+def _narrowed(y: torch.Tensor, heads: int, width: int) -> torch.Tensor:
+    if y.shape[1] == heads * width:
+        return y
+    return y.view(-1, heads, y.shape[1] // heads)[..., :width].flatten(1)
+
+
+def _torch_spmm(
+    graph: Graph,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    heads: int,
+    scales: tuple[Any, Any],
+    bias: torch.Tensor | None,
+    relu: bool,
+    maximum: bool,
+) -> torch.Tensor:
+    import torch
+
+    from . import _library
+    from ._tensors import FORMATS
+
+    x = _format("spmm", x)
+    if x.requires_grad and not torch.is_grad_enabled():
+        x = x.detach()
+    row_scale, column_scale = scales
+    both = _both(graph, _gradients(x, weight, bias))
+    planes = None
+    if weight is not None:
+        if weight.device != x.device:
+            raise ValueError(f"spmm: weight is on {weight.device} and x on {x.device}; move one of them")
+        planes = _planes(graph, _columns(weight), x.dtype)
+        if column_scale is not None:
+            x, column_scale = x * column_scale.to(x.dtype)[:, None], None
+    run = _library._ops.spmm
+    lanes = FORMATS[x.dtype][1]
+    if heads == 1 or x.shape[1] // heads % lanes == 0:
+        y = run(*both, x, planes, row_scale, column_scale, bias, relu, maximum, heads)
+        return cast("torch.Tensor", y)
+    x, width = _widened(x, heads, lanes)
+    y = run(*both, x, planes, row_scale, column_scale, None, False, maximum, heads)
+    y = _narrowed(y, heads, width)
+    y = y if bias is None else y + bias.to(y.dtype)
+    return cast("torch.Tensor", y.relu() if relu else y)
+
+
+def _torch_sddmm(graph: Graph, u: torch.Tensor, v: torch.Tensor, heads: int) -> torch.Tensor:
+    from . import _library
+    from ._tensors import FORMATS
+
+    u, v = _format("sddmm", u), _format("sddmm", v)
+    if u.dtype != v.dtype or u.device != v.device:
+        raise ValueError(f"sddmm: u is {u.dtype} on {u.device} and v is {v.dtype} on {v.device}; they should be alike")
+    both = _both(graph, _gradients(u, v))
+    if heads > 1:
+        lanes = FORMATS[u.dtype][1]
+        u, v = _widened(u, heads, lanes)[0], _widened(v, heads, lanes)[0]
+    return _values(graph, _library._ops.sddmm(*both, u, v, heads))
+
+
+def _torch_softmax(graph: Graph, e: torch.Tensor) -> torch.Tensor:
+    from . import _library
+
+    # As torch's own softmax, autocast leaves it in the format that it is given in.
+    from ._tensors import FORMATS
+
+    if e.dtype not in FORMATS:
+        raise ValueError(f"edge_softmax: {e.dtype} is no format of halfgnn's; use float16, bfloat16 or float32")
+    return _values(graph, _library._ops.edge_softmax(*graph._a, _planes(graph, e, e.dtype)))
+
+
+def _torch_attention(
+    graph: Graph,
+    h: torch.Tensor,
+    h_dst: torch.Tensor | None,
+    att_src: torch.Tensor,
+    att_dst: torch.Tensor,
+    heads: int,
+    slope: float,
+    dropout: float,
+) -> torch.Tensor:
+    import torch
+
+    from . import _library
+    from ._tensors import FORMATS
+
+    h = _format("gat_attention", h)
+    h_dst = None if h_dst is None else h_dst.to(h.dtype)
+    keep = _gradients(h, h_dst, att_src, att_dst)
+    *both, _ = _both(graph, keep)
+    vectors = torch.stack([att_dst.reshape(-1), att_src.reshape(-1)]).to(h.dtype)
+    lanes = FORMATS[h.dtype][1]
+    h, width = _widened(h, heads, lanes)
+    vectors, _ = _widened(vectors, heads, lanes)
+    if h_dst is not None:
+        h_dst, _ = _widened(h_dst, heads, lanes)
+    seed = None
+    if dropout > 0.0:
+        seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=h.device)
+    y = _library._ops.gat_attention(*both, h, h_dst, vectors, heads, slope, dropout, seed, keep)[0]
+    return _narrowed(y, heads, width)

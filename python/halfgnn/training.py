@@ -1,0 +1,527 @@
+"""Training as the program ``halfgnn`` does it: the whole step on the device, recorded once and replayed.
+
+A :class:`Trainer` has a model of its own, with half, bfloat16 or float features and float master weights. It wants neither torch nor
+PyG; :meth:`Trainer.state_dict` and :meth:`Trainer.load_state_dict` carry weights to and from their layers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from . import _core
+from .device import Place, host
+from .graph import Graph, is_tensor
+
+Precision = Literal["half", "bfloat16", "float"]
+
+_PRECISIONS = {"half": 0, "float16": 0, "bfloat16": 1, "bf16": 1, "float": 2, "float32": 2}
+_SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch: a training step, and the evaluation after it."""
+
+    #: Which epoch, from 1.
+    epoch: int
+    #: The loss of the training vertices in the step, with dropout.
+    loss: float
+    #: The learning rate of the step.
+    learning_rate: float
+    #: The metric that chooses the best epoch.
+    metric: str
+    #: Its values on the three splits.
+    train: float
+    validation: float
+    test: float
+    #: Milliseconds of the step.
+    ms: float
+    #: Steps that an overflow has skipped so far.
+    skipped: int
+
+    @staticmethod
+    def _of(report: dict[str, Any]) -> Epoch:
+        score, optimizer = _score(report["score"]), report["optimizer"]
+        return Epoch(
+            report["epoch"],
+            _number(report["loss"]),
+            report["learning_rate"],
+            score[0],
+            *score[1],
+            report["ms"],
+            optimizer["skipped"],
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"epoch {self.epoch}: loss {self.loss:.4f}, {self.metric} {self.train:.4g} train, {self.validation:.4g} validation, "
+            f"{self.test:.4g} test"
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What has come of a run so far."""
+
+    #: ``finished``, ``stopped``, ``early stopped``, or ``diverged in epoch N``.
+    status: str
+    #: The first epoch with the best validation.
+    best: Epoch | None
+    #: The last epoch.
+    last: Epoch | None
+    #: Milliseconds of a training step.
+    ms_per_epoch: float
+    #: All epochs of :meth:`Trainer.fit`'s calls.
+    history: list[Epoch] = field(default_factory=list, repr=False)
+
+    @property
+    def test(self) -> float:
+        """The metric on the test vertices, at the best validation epoch; NaN before the first."""
+        return float("nan") if self.best is None else self.best.test
+
+
+class Trainer:
+    """A model in training on a whole graph.
+
+    Args:
+        data: a PyG ``Data`` (``edge_index`` or ``adj_t``, ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``, and
+            ``edge_weight`` where there is one), a DGL graph with the same in ``ndata`` (``feat``, ``label``, the masks), a mapping of
+            the same names to arrays, or the path or the name of a dataset that the program ``halfgnn`` reads.
+        model: ``gcn``, ``sage``, ``gat``, ``gin``, or another of the program's.
+        precision: of features and activations: ``half``, ``bfloat16`` or ``float``. Master weights are float.
+        device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``: the first card if there is one, else the CPU.
+        hidden: width of the hidden layers, or a list of a width for each.
+        layers: number of layers.
+        dropout: of the layers' inputs, one for all or a list.
+        residual: whether a layer's input is added to its output where they are of one width.
+        epochs: training steps in all.
+        lr: the learning rate.
+        weight_decay: an L2 penalty; of ``adamw`` what shrinks the weights.
+        optimizer: ``adam``, ``adamw`` or ``sgd``.
+        momentum: of ``sgd``.
+        schedule: ``constant``, ``cosine``, ``step:EVERY,FACTOR`` or ``plateau:PATIENCE,FACTOR``.
+        warmup: epochs in which the learning rate grows to its full size.
+        early_stopping: epochs without a better validation after which the run ends.
+        metric: what chooses the best epoch, by the program's names: ``accuracy``, ``micro-f1``, ``roc-auc``, ``mae`` ….
+        loss: of values ``mse`` or ``mae``; by default what the targets customarily have.
+        class_weights: what vertices of each class count in the loss.
+        seed: of weights and dropout.
+        record: whether a step is recorded once and replayed, where the device gains by it.
+        **options: those of one kind of model, by the program's names with underscores: ``heads=8`` of ``gat``.
+
+    What is not given is what the program takes: ``halfgnn train --help`` tells.
+
+    Targets ``y`` that are integers are classes, with -1 where there is none; a matrix of booleans or of zeros and ones has any number of
+    labels a vertex; other floats are values to regress. NaN is not known.
+
+    Raises:
+        ValueError: an option that there is not, or arrays that do not fit one another.
+        OSError: a file that cannot be read.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        model: str = "gcn",
+        *,
+        precision: Precision = "half",
+        device: Any = "auto",
+        hidden: int | Sequence[int] | None = None,
+        layers: int | None = None,
+        dropout: float | Sequence[float] | None = None,
+        residual: bool = False,
+        epochs: int | None = None,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        optimizer: Literal["adam", "adamw", "sgd"] = "adam",
+        momentum: float | None = None,
+        schedule: str | None = None,
+        warmup: int | None = None,
+        early_stopping: int | None = None,
+        metric: str | None = None,
+        loss: Literal["mse", "mae"] | None = None,
+        class_weights: Sequence[float] | None = None,
+        seed: int = 0,
+        record: bool = True,
+        **options: Any,
+    ) -> None:
+        if precision not in _PRECISIONS:
+            raise ValueError(f"precision {precision!r}; take half, bfloat16 or float")
+        if loss not in (None, "mse", "mae"):
+            raise ValueError(f"loss {loss!r}; take mse or mae")
+        wanted = _Options()
+        wanted.model = model
+        wanted.own = {
+            name.replace("_", "-"): "" if value is True else str(value)
+            for name, value in options.items()
+            if value is not False
+        }
+        wanted.layers = layers
+        wanted.hidden = [hidden] if isinstance(hidden, int) else hidden and list(hidden)
+        wanted.dropout = [dropout] if isinstance(dropout, (int, float)) else dropout and list(dropout)
+        wanted.residual, wanted.epochs, wanted.optimizer = residual, epochs, optimizer
+        wanted.lr, wanted.weight_decay, wanted.momentum = lr, weight_decay, momentum
+        wanted.schedule, wanted.warmup, wanted.early_stopping = schedule, warmup, early_stopping
+        wanted.metric, wanted.absolute_error, wanted.seed, wanted.record = metric, loss == "mae", seed, record
+        wanted.class_weights = None if class_weights is None else [float(weight) for weight in class_weights]
+        self._data = _dataset(data)
+        self._inner = _core.Trainer(_place(device), _PRECISIONS[precision], self._data, wanted)
+        self._history: list[Epoch] = []
+        self._stopped = False
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], data: Any, *, device: Any = "auto", epochs: int | None = None
+    ) -> Trainer:
+        """The run in a file of :meth:`save` or of the program's ``--save``, to go on with, with the same bits as if it had never
+        stopped. ``epochs`` in all, where more are wanted.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it is no checkpoint, or one of another dataset.
+        """
+        trainer = object.__new__(cls)
+        trainer._data = _dataset(data)
+        trainer._inner = _core.Trainer.load(_place(device), path, trainer._data, epochs)
+        trainer._history, trainer._stopped = [], False
+        return trainer
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Keeps the run in a safetensors file, which the program goes on with (``halfgnn train --resume``) and predicts with.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._inner.save(path)
+
+    def step(self) -> None:
+        """One training step, without the evaluation; on a card it may still be under way on return."""
+        self._inner.step()
+
+    @property
+    def loss(self) -> float:
+        """The loss of the last step, the mean over the training vertices."""
+        return self._inner.loss()
+
+    def epochs(self) -> Iterator[Epoch]:
+        """The epochs from here on, each as it is done: a loop over them may be left at any time."""
+        while (report := self._inner.next_epoch()) is not None:
+            epoch = Epoch._of(json.loads(report))
+            self._history.append(epoch)
+            yield epoch
+
+    def fit(
+        self,
+        *,
+        callbacks: Sequence[Callable[[Epoch], Any]] = (),
+        progress: bool = False,
+        save: str | os.PathLike[str] | None = None,
+    ) -> Run:
+        """Trains to the end. Ctrl-C ends it after the epoch under way: what has been learnt stays, and :meth:`fit` goes on with it.
+
+        Args:
+            callbacks: called with each :class:`Epoch`; one that returns False ends the training.
+            progress: whether it is shown: a bar of tqdm's where that is installed, in notebooks as well, else lines.
+            save: a file in which the run is kept at each best epoch and at the end.
+        """
+        self._stopped = False
+        show = _progress(progress, self)
+        try:
+            for epoch in self.epochs():
+                show(epoch)
+                if save is not None and _is(self._inner.summary()[2], epoch):
+                    self.save(save)
+                if any([callback(epoch) is False for callback in callbacks]):
+                    self._stopped = True
+                    break
+        except KeyboardInterrupt:
+            self._stopped = True
+        finally:
+            show(None)
+        if save is not None:
+            self.save(save)
+        return self.summary()
+
+    def summary(self) -> Run:
+        """What has come of the run so far."""
+        status, ms, best, last = self._inner.summary()
+        return Run(
+            "stopped" if self._stopped else status,
+            *(None if report is None else Epoch._of(report) for report in map(json.loads, (best, last))),
+            ms,
+            list(self._history),
+        )
+
+    def evaluate(self) -> dict[str, dict[str, float]]:
+        """What the metrics say of the model as it is: by name, then by split."""
+        first, others = json.loads(self._inner.evaluate())
+        scores = [_score(score) for score in (first, *others)]
+        return {name: dict(zip(_SPLITS, values, strict=True)) for name, values in scores}
+
+    def predict(self) -> Any:
+        """What the model as it is gives of each vertex, a float array of vertices × classes, labels or values: logits."""
+        import numpy as np
+
+        rows, columns, values = self._inner.logits()
+        return np.array(values, dtype=np.float32).reshape(rows, columns)
+
+    def state_dict(self, framework: Literal["pyg", "dgl"] = "pyg") -> dict[str, Any]:
+        """The parameters of the best validation epoch under the names and in the shapes of PyG's layers (``convs.0.lin.weight``) or
+        DGL's: torch tensors, for ``load_state_dict``.
+
+        Raises:
+            ValueError: the framework's layers cannot do what the model does.
+        """
+        import torch
+
+        tensors, notes = self._inner.state_dict(_is_dgl(framework))
+        for note in notes:
+            print(note, file=sys.stderr)
+        return {name: torch.tensor(values).reshape(shape) for name, (shape, values) in tensors.items()}
+
+    def load_state_dict(
+        self, tensors: Mapping[str, Any], framework: Literal["pyg", "dgl"] = "pyg"
+    ) -> None:
+        """Takes the parameters of the same model of PyG's layers or DGL's, and goes on from them.
+
+        Raises:
+            ValueError: they are of another model.
+        """
+        import numpy as np
+
+        values = {}
+        for name, tensor in tensors.items():
+            array = tensor.detach().cpu().float().numpy() if is_tensor(tensor) else np.asarray(tensor, dtype=np.float32)
+            values[name] = (list(array.shape), array.ravel().tolist())
+        self._inner.load_state_dict(_is_dgl(framework), values)
+
+    def to_pyg(self) -> dict[str, Any]:
+        """:meth:`state_dict` of PyG's names."""
+        return self.state_dict("pyg")
+
+    @property
+    def device(self) -> str:
+        """The device's name."""
+        return self._inner.state()[0]
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that it has held on the device."""
+        return self._inner.state()[1]
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether steps are replayed by now."""
+        return self._inner.state()[2]
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the next step."""
+        return self._inner.state()[3]
+
+    def __repr__(self) -> str:
+        vertices, edges, *_ = self._data.counts()
+        return f"Trainer({vertices} vertices, {edges} edges, on {self.device})"
+
+
+def train(data: Any, model: str = "gcn", *, progress: bool = False, **options: Any) -> Run:
+    """Trains a model to the end: :class:`Trainer` and :meth:`Trainer.fit`."""
+    return Trainer(data, model, **options).fit(progress=progress)
+
+
+class _Options:
+    """What the extension module reads."""
+
+    model: str
+    own: dict[str, str]
+    layers: int | None
+    hidden: list[int] | None
+    dropout: list[float] | None
+    residual: bool
+    epochs: int | None
+    optimizer: str
+    lr: float | None
+    weight_decay: float | None
+    momentum: float | None
+    schedule: str | None
+    warmup: int | None
+    early_stopping: int | None
+    metric: str | None
+    absolute_error: bool
+    class_weights: list[float] | None
+    seed: int
+    record: bool
+
+
+def _is_dgl(framework: str) -> bool:
+    if framework not in ("pyg", "dgl"):
+        raise ValueError(f"framework {framework!r}; take pyg or dgl")
+    return framework == "dgl"
+
+
+def _score(score: dict[str, Any]) -> tuple[str, tuple[float, float, float]]:
+    train, validation, test = (_number(value) for value in score["values"])
+    return score["metric"], (train, validation, test)
+
+
+def _number(value: float | str | None) -> float:
+    """JSON has no NaN."""
+    return float("nan") if value is None else float(value)
+
+
+def _is(best: str, epoch: Epoch) -> bool:
+    report = json.loads(best)
+    return report is not None and report["epoch"] == epoch.epoch
+
+
+def _place(device: Any) -> Place:
+    name = str(device)
+    if name == "auto":
+        try:
+            return (1, 0, 0) if _core.survey() else host()
+        except RuntimeError:
+            return host()
+    if name == "cpu":
+        return host()
+    kind, _, ordinal = name.partition(":")
+    if kind == "cuda" and (ordinal.isdigit() or not ordinal):
+        return (1, int(ordinal or 0), 0)
+    raise ValueError(f"device {name!r}; take auto, cpu, cuda or cuda:N")
+
+
+def _dataset(data: Any) -> _core.Data:
+    if isinstance(data, _core.Data):
+        return data
+    if isinstance(data, (str, os.PathLike)):
+        return _core.Data.open(data)
+    import numpy as np
+
+    from . import _numpy
+
+    def get(*names: str) -> Any:
+        for name in names:
+            if isinstance(data, Mapping):
+                value = data.get(name)
+            elif hasattr(data, "ndata"):
+                value = data.ndata[name] if name in data.ndata else None
+            else:
+                value = getattr(data, name, None)
+            if value is not None:
+                return value.detach().cpu().numpy() if is_tensor(value) else np.asarray(value)
+        return None
+
+    features, targets = get("x", "feat", "features"), get("y", "label", "labels")
+    if features is None or targets is None:
+        raise ValueError(f"{type(data).__name__}: it has no x or no y, which are features and targets of the vertices")
+    if features.ndim != 2:
+        raise ValueError(f"x: should be vertices x features, is {features.shape}")
+    vertices = len(features)
+    if isinstance(data, Mapping):
+        adjacency = data.get("graph", data.get("edge_index"))
+        graph = Graph.of(adjacency, vertices)
+    else:
+        graph = Graph.of(data)
+    weight = graph.weight
+    if weight is None and isinstance(data, Mapping) and data.get("edge_weight") is not None:
+        weight = get("edge_weight")
+    graph = graph.numpy()
+    if (graph.num_src, graph.num_dst) != (vertices, vertices):
+        raise ValueError(f"x: has {vertices} rows, and the graph goes from {graph.num_src} to {graph.num_dst} vertices")
+    if weight is not None:
+        weight = weight.detach().cpu().numpy() if is_tensor(weight) else np.asarray(weight)
+        weight = np.ascontiguousarray(weight.reshape(len(weight), -1)[:, 0] if weight.ndim == 1 else weight, dtype=np.float32)
+        if weight.shape != (graph.num_edges,):
+            raise ValueError(f"edge_weight: should be {graph.num_edges}, is {weight.shape}")
+        weight = weight if graph._order is None else weight[graph._order]
+    kind, columns, targets = _targets(targets, vertices)
+    splits = []
+    for names in (("train_mask", "train"), ("val_mask", "val", "validation"), ("test_mask", "test")):
+        chosen = get(*names)
+        if chosen is None:
+            chosen = np.zeros(0, dtype=np.uint32)
+        elif chosen.dtype == bool:
+            if chosen.shape != (vertices,):
+                raise ValueError(f"{names[0]}: should be {vertices}, is {chosen.shape}; of several splits choose one")
+            chosen = np.flatnonzero(chosen)
+        elif chosen.size and (chosen.min() < 0 or chosen.max() >= vertices):
+            raise IndexError(f"{names[-1]}: names a vertex that is none of 0 to {vertices - 1}")
+        splits.append(np.ascontiguousarray(chosen, dtype=np.uint32))
+    # Kept by name until the arrays are copied.
+    offsets, ids = np.ascontiguousarray(graph._offsets), np.ascontiguousarray(graph._columns)
+    features = np.ascontiguousarray(features, dtype=np.float32)
+
+    def raw(array: Any) -> tuple[int, int]:
+        return _numpy.address(array), array.size
+
+    return _core.Data(
+        getattr(data, "name", None) if isinstance(getattr(data, "name", None), str) else "dataset",
+        raw(offsets),
+        raw(ids),
+        None if weight is None else raw(weight),
+        raw(features),
+        (kind, columns, raw(targets)),
+        *map(raw, splits),
+    )
+
+
+def _targets(targets: Any, vertices: int) -> tuple[str, int, Any]:
+    """What kind they are of, their columns, and the array."""
+    import numpy as np
+
+    if targets.ndim == 2 and targets.shape[1] == 1 and np.issubdtype(targets.dtype, np.integer):
+        targets = targets[:, 0]
+    if targets.ndim not in (1, 2) or len(targets) != vertices:
+        raise ValueError(f"y: should be {vertices} rows, is {targets.shape}")
+    if targets.ndim == 1 and np.issubdtype(targets.dtype, np.integer):
+        if targets.size and targets.min() < -1:
+            raise ValueError(f"y: {targets.min()} is no class; they are numbered from 0, and -1 is none")
+        return "classes", 1, np.ascontiguousarray(targets.astype(np.int64) % 2**32, dtype=np.uint32)
+    columns = 1 if targets.ndim == 1 else targets.shape[1]
+    floats = np.ascontiguousarray(targets, dtype=np.float32)
+    known = floats[~np.isnan(floats)]
+    kind = "labels" if targets.ndim == 2 and columns > 1 and np.isin(known, (0.0, 1.0)).all() else "values"
+    return kind, columns, floats
+
+
+def _progress(wanted: bool, trainer: Trainer) -> Callable[[Epoch | None], None]:
+    if not wanted:
+        return lambda epoch: None
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return _Lines().show
+    bar = tqdm(unit="epoch")
+
+    def show(epoch: Epoch | None) -> None:
+        if epoch is None:
+            bar.close()
+            return
+        bar.set_postfix(loss=f"{epoch.loss:.4f}", validation=f"{epoch.validation:.4g}", refresh=False)
+        bar.update()
+
+    return show
+
+
+class _Lines:
+    """A line now and then."""
+
+    def __init__(self) -> None:
+        self.told = 0.0
+        self.last: Epoch | None = None
+
+    def show(self, epoch: Epoch | None) -> None:
+        now = time.monotonic()
+        if epoch is None:
+            if self.last is not None:
+                print(self.last, file=sys.stderr)
+        elif now - self.told > 2.0:
+            print(epoch, file=sys.stderr)
+            self.told, self.last = now, None
+        else:
+            self.last = epoch

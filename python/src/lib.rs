@@ -1,0 +1,39 @@
+//! `halfgnn._core`: what the Python package calls. Everything takes addresses and sizes; that they are those of arrays that live,
+//! with elements of the right type on the right device, is what the Python side sees to, which is the only one to call it.
+
+#[cfg(feature = "cuda")]
+mod card;
+mod construct;
+mod errors;
+mod memory;
+mod operators;
+mod place;
+mod threads;
+mod train;
+
+use pyo3::prelude::*;
+
+/// The extension module.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::construct::{Adjacency, adjacency, transposed};
+    #[pymodule_export]
+    use super::errors::DeviceOutOfMemoryError;
+    #[pymodule_export]
+    use super::operators::{
+        edge_softmax, edge_softmax_backward, gat_backward, gat_forward, sddmm, spmm,
+    };
+    #[pymodule_export]
+    use super::place::{kernels_in, load, survey};
+    #[pymodule_export]
+    use super::threads::{set_threads, threads};
+    #[pymodule_export]
+    use super::train::{Data, Trainer};
+
+    #[pymodule_init]
+    fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        use super::PyModuleMethods;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,284 @@
+//! Operators on borrowed memory. Shapes are checked by the operators themselves; what is written is what the page of each says.
+
+mod attention;
+
+pub use attention::{gat_backward, gat_forward};
+
+use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
+use crate::place::{Operation, Place, perform, precision};
+use halfgnn::Error;
+use halfgnn::ops::{self, Aggregation, EdgeWeights, Sddmm, Spmm, SpmmEpilogue};
+use halfgnn::tensor::{Element, Precision};
+use halfgnn::with_element;
+use pyo3::prelude::*;
+
+/// An operation on elements of a precision that is not known before.
+trait OnElements: Sync {
+    fn precision(&self) -> Precision;
+
+    /// Calls the operators.
+    ///
+    /// # Safety
+    /// All memory is as [`Lend`] wants it.
+    unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error>;
+}
+
+impl<T: OnElements> Operation for T {
+    fn run<B: Lend>(&self, backend: &B) -> Result<(), Error> {
+        // SAFETY: Python gives tensors of these sizes and types on the place's device, and keeps them until it is called back; on
+        // a card whatever torch does with their memory later is queued behind, on the same stream.
+        with_element!(self.precision(), E => unsafe { OnElements::run::<B, E>(self, backend) })
+    }
+}
+
+struct SpmmCall {
+    precision: Precision,
+    a: RawAdjacency,
+    x: RawMatrix,
+    y: RawMatrix,
+    weights: Option<RawArray>,
+    heads: usize,
+    row_scale: Option<RawArray>,
+    column_scale: Option<RawArray>,
+    bias: Option<RawMatrix>,
+    relu: bool,
+    maximum: bool,
+}
+
+impl OnElements for SpmmCall {
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {
+        // SAFETY: what this method asks of its caller, here and below.
+        let (a, x, mut y) = unsafe {
+            (
+                backend.adjacency(&self.a)?,
+                backend.matrix::<E>(self.x)?,
+                backend.matrix::<E>(self.y)?,
+            )
+        };
+        // SAFETY: as above.
+        let (weights, row_scale, column_scale, bias) = unsafe {
+            (
+                backend.optional::<E>(self.weights)?,
+                backend.optional::<f32>(self.row_scale)?,
+                backend.optional::<f32>(self.column_scale)?,
+                self.bias
+                    .map(|bias| backend.matrix::<f32>(bias))
+                    .transpose()?,
+            )
+        };
+        let op = Spmm {
+            weights: match (&weights, &column_scale) {
+                (Some(values), None) => EdgeWeights::Planes {
+                    values,
+                    heads: self.heads,
+                },
+                (None, Some(scale)) => EdgeWeights::Columns(scale),
+                (None, None) => EdgeWeights::Ones,
+                (Some(_), Some(_)) => {
+                    return Err(Error::Unsupported {
+                        operator: "spmm",
+                        reason: "weights of edges and factors of columns at once; multiply one by the other".into(),
+                    });
+                }
+            },
+            aggregation: match self.maximum {
+                true => Aggregation::Max,
+                false => Aggregation::Sum,
+            },
+            row_scale: row_scale.as_ref(),
+            epilogue: SpmmEpilogue {
+                addend: None,
+                bias: bias.as_ref(),
+                relu: self.relu,
+            },
+            ..Spmm::default()
+        };
+        ops::spmm(backend, &a, &op, &x, &mut y)?;
+        // SAFETY: as above.
+        unsafe { backend.give_matrix(&y, self.y) }
+    }
+}
+
+/// `y = relu(R · A_w · (C · x) + bias)`, each part where it is given; or the maximum in place of the sum.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "operands, as Python has them")]
+pub fn spmm(
+    py: Python<'_>,
+    place: Place,
+    allocate: &Bound<'_, PyAny>,
+    format: u8,
+    a: RawAdjacency,
+    x: RawMatrix,
+    y: RawMatrix,
+    weights: Option<RawArray>,
+    heads: usize,
+    row_scale: Option<RawArray>,
+    column_scale: Option<RawArray>,
+    bias: Option<RawMatrix>,
+    relu: bool,
+    maximum: bool,
+) -> PyResult<()> {
+    let call = SpmmCall {
+        precision: precision(format)?,
+        a,
+        x,
+        y,
+        weights,
+        heads,
+        row_scale,
+        column_scale,
+        bias,
+        relu,
+        maximum,
+    };
+    perform(py, place, allocate, &call)
+}
+
+struct SddmmCall {
+    precision: Precision,
+    a: RawAdjacency,
+    u: RawMatrix,
+    v: RawMatrix,
+    e: RawArray,
+    heads: usize,
+}
+
+impl OnElements for SddmmCall {
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {
+        // SAFETY: what this method asks of its caller.
+        let (a, u, v, mut e) = unsafe {
+            (
+                backend.adjacency(&self.a)?,
+                backend.matrix::<E>(self.u)?,
+                backend.matrix::<E>(self.v)?,
+                backend.array::<E>(self.e)?,
+            )
+        };
+        let op = Sddmm {
+            heads: self.heads,
+            ..Sddmm::default()
+        };
+        ops::sddmm(backend, &a, &op, &u, &v, &mut e)?;
+        // SAFETY: as above.
+        unsafe { backend.give_array(&e, self.e) }
+    }
+}
+
+/// Dot products of edges, a plane a head.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "operands, as Python has them")]
+pub fn sddmm(
+    py: Python<'_>,
+    place: Place,
+    allocate: &Bound<'_, PyAny>,
+    format: u8,
+    a: RawAdjacency,
+    u: RawMatrix,
+    v: RawMatrix,
+    e: RawArray,
+    heads: usize,
+) -> PyResult<()> {
+    let call = SddmmCall {
+        precision: precision(format)?,
+        a,
+        u,
+        v,
+        e,
+        heads,
+    };
+    perform(py, place, allocate, &call)
+}
+
+struct SoftmaxCall {
+    precision: Precision,
+    a: RawAdjacency,
+    /// Of the gradient.
+    alpha: Option<RawArray>,
+    /// In place.
+    e: RawArray,
+    rows: RawArray,
+    heads: usize,
+}
+
+impl OnElements for SoftmaxCall {
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {
+        // SAFETY: what this method asks of its caller.
+        let (a, alpha, mut e, mut rows) = unsafe {
+            (
+                backend.adjacency(&self.a)?,
+                backend.optional::<E>(self.alpha)?,
+                backend.array::<E>(self.e)?,
+                backend.array::<f32>(self.rows)?,
+            )
+        };
+        match &alpha {
+            None => ops::edge_softmax(backend, &a, self.heads, &mut e, &mut rows)?,
+            Some(alpha) => {
+                ops::edge_softmax_backward(backend, &a, self.heads, alpha, &mut e, &mut rows)?
+            }
+        }
+        // SAFETY: as above.
+        unsafe { backend.give_array(&e, self.e) }
+    }
+}
+
+/// Softmax over the edges of each row, in place; `rows` is room for a float a head and row.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "operands, as Python has them")]
+pub fn edge_softmax(
+    py: Python<'_>,
+    place: Place,
+    allocate: &Bound<'_, PyAny>,
+    format: u8,
+    a: RawAdjacency,
+    e: RawArray,
+    rows: RawArray,
+    heads: usize,
+) -> PyResult<()> {
+    let call = SoftmaxCall {
+        precision: precision(format)?,
+        a,
+        alpha: None,
+        e,
+        rows,
+        heads,
+    };
+    perform(py, place, allocate, &call)
+}
+
+/// The gradient of [`edge_softmax`]: `d` holds that of the output and becomes that of the input.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "operands, as Python has them")]
+pub fn edge_softmax_backward(
+    py: Python<'_>,
+    place: Place,
+    allocate: &Bound<'_, PyAny>,
+    format: u8,
+    a: RawAdjacency,
+    alpha: RawArray,
+    d: RawArray,
+    rows: RawArray,
+    heads: usize,
+) -> PyResult<()> {
+    let call = SoftmaxCall {
+        precision: precision(format)?,
+        a,
+        alpha: Some(alpha),
+        e: d,
+        rows,
+        heads,
+    };
+    perform(py, place, allocate, &call)
+}

@@ -1,0 +1,149 @@
+//! Where operators run, by what Python says: `(kind, ordinal, stream)`.
+
+use crate::errors::exception;
+use crate::memory::Lend;
+use crate::threads;
+use halfgnn::Error;
+use halfgnn::backend::cpu::Cpu;
+use halfgnn::backend::gpu::Gpu;
+use halfgnn::driver::emulated::Emulated;
+use halfgnn::tensor::Precision;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// A device, and of a card the stream.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(dead_code, reason = "there is no stream without CUDA")
+)]
+pub enum Place {
+    /// The CPU.
+    Cpu,
+    /// A card: its number, and a `CUstream`.
+    Cuda(u32, u64),
+    /// The emulator, for tests.
+    Emulator,
+}
+
+impl FromPyObject<'_, '_> for Place {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let (kind, ordinal, stream): (u8, u32, u64) = object.extract()?;
+        match kind {
+            0 => Ok(Place::Cpu),
+            1 => Ok(Place::Cuda(ordinal, stream)),
+            2 => Ok(Place::Emulator),
+            _ => Err(PyValueError::new_err(format!("there is no device {kind}"))),
+        }
+    }
+}
+
+/// A format of elements, by the number that Python gives it.
+pub fn precision(number: u8) -> PyResult<Precision> {
+    match number {
+        0 => Ok(Precision::Half),
+        1 => Ok(Precision::BFloat16),
+        2 => Ok(Precision::Float),
+        _ => Err(PyValueError::new_err(format!(
+            "there is no format {number}"
+        ))),
+    }
+}
+
+/// Operators that are called on borrowed memory.
+pub trait Operation: Sync {
+    /// Calls them. Done twice on a card, the first time without a launch.
+    fn run<B: Lend>(&self, backend: &B) -> Result<(), Error>;
+}
+
+/// The CPU, which all operators share.
+pub static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
+
+/// Calls `operation` on the device of `place`. Of a card the workspace is memory that `allocate` gives: called with a number of
+/// bytes, it returns an object that keeps them, and their address.
+pub fn perform(
+    py: Python<'_>,
+    place: Place,
+    allocate: &Bound<'_, PyAny>,
+    operation: &impl Operation,
+) -> PyResult<()> {
+    match place {
+        Place::Cpu => py
+            .detach(|| threads::install(|| operation.run(&*CPU)))?
+            .map_err(exception),
+        Place::Emulator => {
+            let backend = emulator()?;
+            py.detach(|| threads::install(|| operation.run(&backend)))?
+                .map_err(exception)
+        }
+        #[cfg(feature = "cuda")]
+        Place::Cuda(ordinal, stream) => crate::card::perform(ordinal, stream, allocate, operation),
+        #[cfg(not(feature = "cuda"))]
+        Place::Cuda(ordinal, _) => {
+            let _ = allocate;
+            Err(without_cuda(ordinal))
+        }
+    }
+}
+
+/// That this wheel was built without CUDA.
+#[cfg(not(feature = "cuda"))]
+pub fn without_cuda(ordinal: u32) -> PyErr {
+    pyo3::exceptions::PyRuntimeError::new_err(format!(
+        "cuda:{ordinal}: this halfgnn was built without CUDA; build the wheel with `cargo xtask wheel`, or move the tensors to \
+         the CPU"
+    ))
+}
+
+/// The emulator, one for all, with its kernels.
+pub fn emulator() -> PyResult<Gpu<Emulated>> {
+    static EMULATOR: Mutex<Option<Gpu<Emulated>>> = Mutex::new(None);
+    let mut emulator = EMULATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(backend) = &*emulator {
+        return Ok(backend.clone());
+    }
+    let ptx = halfgnn::ptx::read(None).map_err(|error| exception(error.into()))?;
+    let backend = Gpu::new(Emulated::new(), &ptx).map_err(exception)?;
+    Ok(emulator.insert(backend).clone())
+}
+
+/// Has kernels looked for in a folder.
+#[pyfunction]
+pub fn kernels_in(folder: PathBuf) {
+    halfgnn::ptx::look_in(folder);
+}
+
+/// Opens the device of a place, kernels included, so that nothing of it is left for an operator to do: not while a graph is
+/// captured.
+#[pyfunction]
+pub fn load(place: Place) -> PyResult<()> {
+    match place {
+        Place::Cpu => threads::threads().map(|_| ()),
+        Place::Emulator => emulator().map(|_| ()),
+        #[cfg(feature = "cuda")]
+        Place::Cuda(ordinal, _) => crate::card::open(ordinal).map(|_| ()),
+        #[cfg(not(feature = "cuda"))]
+        Place::Cuda(ordinal, _) => Err(without_cuda(ordinal)),
+    }
+}
+
+/// What cards there are, a line each, or why there is none.
+#[pyfunction]
+pub fn survey() -> Result<Vec<String>, PyErr> {
+    #[cfg(feature = "cuda")]
+    {
+        let (_, cards) =
+            halfgnn::driver::cuda::Cuda::survey().map_err(|error| exception(error.into()))?;
+        let line = |card: halfgnn::driver::DeviceInfo| {
+            let (major, minor) = card.compute_capability;
+            format!("{}, sm_{major}{minor}", card.name)
+        };
+        Ok(cards.into_iter().map(line).collect())
+    }
+    #[cfg(not(feature = "cuda"))]
+    Err(without_cuda(0))
+}

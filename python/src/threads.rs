@@ -1,0 +1,71 @@
+//! The threads that operators of the CPU run on.
+//!
+//! A forked process has the memory of a pool and none of its threads: work that is given to it waits for ever, as that of
+//! `DataLoader`'s workers would. So there is a pool of our own, made anew in each process that asks for one.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// A pool, and whose.
+struct Pool {
+    process: u32,
+    threads: usize,
+    pool: ThreadPool,
+}
+
+/// The present pool. A process may fork at any time, so there is no lock that a child could find taken. Pools that are replaced
+/// are not freed: another thread may still be in them, and they are replaced once a fork or a change of the number.
+static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
+
+/// Threads that were asked for; 0 for as many as there are processors, or as `RAYON_NUM_THREADS` says.
+static WANTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Runs `work` with this process's pool around it.
+pub fn install<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
+    Ok(pool()?.pool.install(work))
+}
+
+fn pool() -> PyResult<&'static Pool> {
+    let (process, threads) = (std::process::id(), WANTED.load(Ordering::Relaxed));
+    loop {
+        let present = POOL.load(Ordering::Acquire);
+        // SAFETY: a pool that was stored is never freed.
+        if let Some(pool) = unsafe { present.as_ref() }
+            && (pool.process, pool.threads) == (process, threads)
+        {
+            return Ok(pool);
+        }
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|number| format!("halfgnn-{number}"))
+            .build()
+            .map_err(|error| {
+                PyRuntimeError::new_err(format!("no threads to compute on: {error}"))
+            })?;
+        let new = Box::into_raw(Box::new(Pool {
+            process,
+            threads,
+            pool,
+        }));
+        let stored = POOL.compare_exchange(present, new, Ordering::AcqRel, Ordering::Acquire);
+        if stored.is_err() {
+            // SAFETY: it came out of a box, and nobody has seen it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
+}
+
+/// Has operators of the CPU run on so many threads; 0 for as many as there are processors.
+#[pyfunction]
+pub fn set_threads(threads: usize) {
+    WANTED.store(threads, Ordering::Relaxed);
+}
+
+/// Threads that operators of the CPU run on.
+#[pyfunction]
+pub fn threads() -> PyResult<usize> {
+    Ok(pool()?.pool.current_num_threads())
+}

@@ -1,0 +1,692 @@
+//! Training as the program does it, step by step: a trainer of whatever device and precision behind one face.
+
+use crate::errors::exception;
+use crate::memory::RawArray;
+use crate::place::{Place, emulator, precision};
+use crate::threads;
+use halfgnn::Error;
+use halfgnn::backend::Backend;
+use halfgnn::backend::cpu::Cpu;
+use halfgnn::data::{
+    Dataset, Features, LabelSets, OpenOptions, Splits, Targets, UploadFeatures, Values, locate,
+};
+use halfgnn::graph::{Graph, GraphCounts};
+use halfgnn::nn::{ConvolutionConfig, Model, ModelConfig, Network, Propagation};
+use halfgnn::ops::{AdamHyper, Optimizer, SgdHyper};
+use halfgnn::tensor::{Element, Precision};
+use halfgnn::train::checkpoint::TaskIdentity;
+use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
+use halfgnn::train::{
+    Checkpoint, EpochReport, Footprint, Goal, Loss, Objective, Status, TrainConfig, host_memory,
+    load_weights,
+};
+use halfgnn::with_element;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Tensors by name: shape, and values in C's order.
+type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
+
+/// A value that is not possible.
+fn refused(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// A labelled graph.
+#[pyclass(frozen)]
+pub struct Data(Arc<Dataset>);
+
+#[pymethods]
+impl Data {
+    /// A dataset from a file in any format that the program reads, or by the name of one that is known.
+    #[staticmethod]
+    fn open(py: Python<'_>, name: PathBuf) -> PyResult<Self> {
+        let open = || {
+            let path = locate(&name, None)?;
+            Dataset::open_with(path, &OpenOptions::default())
+        };
+        let opened = py.detach(|| threads::install(open))?;
+        opened
+            .map(|data| Self(Arc::new(data)))
+            .map_err(|error| match name.exists() {
+                true => refused(error),
+                false => PyOSError::new_err(error.to_string()),
+            })
+    }
+
+    /// A dataset of arrays: row offsets and columns of the graph, a float for each edge or none, rows of features, what is to be told
+    /// of each vertex, and the vertices of the three splits.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "arrays, as Python has them")]
+    fn new(
+        name: String,
+        offsets: RawArray,
+        columns: RawArray,
+        weights: Option<RawArray>,
+        features: RawArray,
+        targets: (String, usize, RawArray),
+        train: RawArray,
+        validation: RawArray,
+        test: RawArray,
+    ) -> PyResult<Self> {
+        // SAFETY: Python's arrays, of these types, which it keeps until this returns; so below.
+        let offsets = unsafe { offsets.read::<u64>() }.to_vec();
+        let vertices = offsets.len().saturating_sub(1);
+        // SAFETY: as above.
+        let columns = unsafe { columns.read::<u32>() }.to_vec();
+        let graph =
+            Graph::from_offsets(offsets, columns).map_err(|error| exception(error.into()))?;
+        // SAFETY: as above.
+        let features = unsafe { features.read::<f32>() };
+        let width = features.len().checked_div(vertices).unwrap_or(0);
+        let features = Features::dense(width, features.to_vec()).map_err(refused)?;
+        let (kind, wide, values) = targets;
+        let targets: Targets = match kind.as_str() {
+            // SAFETY: as above.
+            "classes" => unsafe { values.read::<u32>() }.to_vec().into(),
+            "labels" => {
+                // SAFETY: as above.
+                let truths = unsafe { values.read::<f32>() };
+                let truths = truths
+                    .iter()
+                    .map(|value| (!value.is_nan()).then_some(*value > 0.5));
+                Targets::Labels(LabelSets::new(wide, truths).map_err(refused)?)
+            }
+            _ => {
+                // SAFETY: as above.
+                let values = unsafe { values.read::<f32>() }.to_vec();
+                Targets::Values(Values::new(wide, values).map_err(refused)?)
+            }
+        };
+        // SAFETY: as above.
+        let splits = unsafe {
+            Splits {
+                train: train.read::<u32>().to_vec(),
+                val: validation.read::<u32>().to_vec(),
+                test: test.read::<u32>().to_vec(),
+            }
+        };
+        let mut data = Dataset::new(name, graph, features, targets, splits).map_err(refused)?;
+        // SAFETY: as above.
+        data.edge_weights = weights.map(|weights| unsafe { weights.read::<f32>() }.to_vec());
+        Ok(Self(Arc::new(data)))
+    }
+
+    /// Vertices, edges, features, outputs, and vertices of each split.
+    fn counts(&self) -> [usize; 7] {
+        let data = &*self.0;
+        [
+            data.graph.vertices(),
+            data.graph.edges(),
+            data.feature_len(),
+            data.outputs,
+            data.train.len(),
+            data.val.len(),
+            data.test.len(),
+        ]
+    }
+}
+
+/// What a trainer is asked for, whatever it runs on.
+trait Running: Send {
+    fn step(&mut self) -> Result<(), Error>;
+    fn loss(&self) -> Result<f32, Error>;
+    fn next_epoch(&mut self) -> Result<Option<EpochReport>, Error>;
+    fn evaluate(&mut self) -> Result<String, Error>;
+    fn logits(&mut self) -> Result<(usize, usize, Vec<f32>), Error>;
+    fn status(&self) -> (Status, f64, Option<EpochReport>, Option<EpochReport>);
+    fn checkpoint(&self) -> Result<Checkpoint, Error>;
+    fn load(&mut self, checkpoint: &Checkpoint) -> Result<(), Error>;
+    fn device(&self) -> String;
+    fn peak_bytes(&self) -> u64;
+    fn is_recorded(&self) -> bool;
+    fn learning_rate(&self) -> f32;
+}
+
+struct Run<B: Backend, E: Element> {
+    backend: B,
+    data: Arc<Dataset>,
+    model: ModelConfig,
+    loss: Loss,
+    precision: Precision,
+    train: TrainConfig,
+    trainer: halfgnn::train::Trainer<B, E, Network<B, E>>,
+}
+
+impl<B: Backend, E: Element> Run<B, E> {
+    fn new(
+        backend: &B,
+        memory: Option<(u64, u64)>,
+        multiprocessors: Option<u32>,
+        of: &Wanted,
+    ) -> Result<Self, Error> {
+        let Wanted {
+            data,
+            model,
+            train,
+            loss,
+            resume,
+            ..
+        } = of;
+        let weights = data.edge_weights.as_deref();
+        let (graph, weights) = model.prepare_weighted(&data.graph, weights)?;
+        let counts = GraphCounts::of(&graph).weighted(weights.is_some());
+        Footprint::check_training::<E>(&counts, model, train, multiprocessors, memory)?;
+        let goal = Goal {
+            targets: &data.targets,
+            outputs: data.outputs,
+            loss,
+            splits: [&data.train, &data.val, &data.test],
+        };
+        let graph = Propagation::of_graph::<E>(backend, &graph, weights.as_deref(), model.norm())?;
+        let features = data.upload_features(backend)?;
+        let objective = Objective::of(backend, vec![graph], features, &goal)?;
+        let network = Network::new(backend, model, train.seed)?;
+        let mut trainer = halfgnn::train::Trainer::new(backend, &objective, network, *train)?;
+        if let Some(checkpoint) = resume {
+            trainer.restore(&checkpoint.snapshot)?;
+        }
+        Ok(Self {
+            backend: backend.clone(),
+            data: Arc::clone(data),
+            model: model.clone(),
+            loss: loss.clone(),
+            precision: E::PRECISION,
+            train: *train,
+            trainer,
+        })
+    }
+}
+
+impl<B: Backend, E: Element> Running for Run<B, E> {
+    fn step(&mut self) -> Result<(), Error> {
+        self.trainer.step()
+    }
+
+    fn loss(&self) -> Result<f32, Error> {
+        self.trainer.loss()
+    }
+
+    fn next_epoch(&mut self) -> Result<Option<EpochReport>, Error> {
+        self.trainer.next_epoch()
+    }
+
+    fn evaluate(&mut self) -> Result<String, Error> {
+        let (score, others) = self.trainer.evaluate()?;
+        Ok(json(&(score, others)))
+    }
+
+    fn logits(&mut self) -> Result<(usize, usize, Vec<f32>), Error> {
+        self.trainer.evaluate()?;
+        let logits = self.trainer.model().logits();
+        let (rows, columns) = logits.shape();
+        Ok((rows, columns, logits.to_f32(&self.backend)?))
+    }
+
+    fn status(&self) -> (Status, f64, Option<EpochReport>, Option<EpochReport>) {
+        let summary = self.trainer.summary();
+        (
+            summary.status,
+            summary.ms_per_epoch,
+            summary.best,
+            summary.last,
+        )
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, Error> {
+        Ok(Checkpoint {
+            task: TaskIdentity::of(&self.data),
+            model: self.model.clone(),
+            precision: self.precision,
+            train: self.train,
+            feature_divisors: None,
+            loss: self.loss.clone(),
+            inductive: false,
+            snapshot: self.trainer.snapshot()?,
+        })
+    }
+
+    fn load(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        let backend = self.backend.clone();
+        load_weights(
+            &backend,
+            self.trainer.model_mut(),
+            &checkpoint.snapshot.tensors,
+        )
+    }
+
+    fn device(&self) -> String {
+        self.backend.name()
+    }
+
+    fn peak_bytes(&self) -> u64 {
+        self.backend.memory().peak_total
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.trainer.is_recorded()
+    }
+
+    fn learning_rate(&self) -> f32 {
+        self.trainer.learning_rate()
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    // Numbers, words and lists of them always can be.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// What is to be trained.
+struct Wanted {
+    data: Arc<Dataset>,
+    model: ModelConfig,
+    precision: Precision,
+    train: TrainConfig,
+    loss: Loss,
+    resume: Option<Checkpoint>,
+}
+
+/// A run on a device.
+#[pyclass(frozen)]
+pub struct Trainer {
+    run: Mutex<Box<dyn Running>>,
+    /// Whether it computes on threads of the host.
+    on_host: bool,
+}
+
+/// How to train, as Python says it; what is absent is customary.
+#[derive(FromPyObject)]
+pub struct Options {
+    model: String,
+    /// Options of one kind of models, by their names in the program.
+    own: BTreeMap<String, String>,
+    layers: Option<usize>,
+    hidden: Option<Vec<usize>>,
+    dropout: Option<Vec<f32>>,
+    residual: bool,
+    epochs: Option<u32>,
+    optimizer: String,
+    lr: Option<f32>,
+    weight_decay: Option<f32>,
+    momentum: Option<f32>,
+    schedule: Option<String>,
+    warmup: Option<u32>,
+    early_stopping: Option<u32>,
+    metric: Option<String>,
+    absolute_error: bool,
+    class_weights: Option<Vec<f32>>,
+    seed: u64,
+    record: bool,
+}
+
+impl Options {
+    fn model(&self, data: &Dataset) -> PyResult<ModelConfig> {
+        let kinds = ConvolutionConfig::kinds();
+        let Some(kind) = kinds.iter().find(|kind| kind.name == self.model) else {
+            let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+            return Err(refused(format!(
+                "there is no model {:?}; take one of {}",
+                self.model,
+                names.join(", ")
+            )));
+        };
+        let mut convolution = kind.convolution.clone();
+        for (name, text) in &self.own {
+            if !kind.options.iter().any(|option| option.name == name) {
+                let names: Vec<&str> = kind.options.iter().map(|option| option.name).collect();
+                let has = if names.is_empty() {
+                    "none".into()
+                } else {
+                    names.join(", ")
+                };
+                return Err(refused(format!(
+                    "{name} is no option of {}, which has {has}",
+                    kind.name
+                )));
+            }
+            convolution
+                .set(name, text)
+                .map_err(|wanted| refused(format!("{name}={text} of {}: {wanted}", kind.name)))?;
+        }
+        let config = ModelConfig::of(convolution, data.feature_len(), data.outputs);
+        let hidden = self.hidden.clone().unwrap_or_default();
+        let dropout = self.dropout.clone().unwrap_or_default();
+        let layers = if hidden.len() > 1 {
+            hidden.len() + 1
+        } else {
+            config.layers
+        };
+        Ok(ModelConfig {
+            hidden: hidden.last().copied().unwrap_or(config.hidden),
+            layers: self.layers.unwrap_or(layers),
+            dropout: dropout.last().copied().unwrap_or(config.dropout),
+            dropout_by_layer: if dropout.len() > 1 {
+                dropout
+            } else {
+                Vec::new()
+            },
+            hidden_by_layer: if hidden.len() > 1 { hidden } else { Vec::new() },
+            residual: self.residual,
+            ..config
+        })
+    }
+
+    fn train(&self, precision: Precision, model: &ModelConfig) -> PyResult<TrainConfig> {
+        let defaults = TrainConfig::new(precision);
+        let weight_decay = self.weight_decay.unwrap_or(model.weight_decay());
+        let learning_rate = self.lr.unwrap_or(defaults.optimizer.learning_rate());
+        for (name, number) in [("lr", learning_rate), ("weight_decay", weight_decay)] {
+            if !(number.is_finite() && number >= 0.0) {
+                return Err(refused(format!(
+                    "{name}={number}; it should be a number from 0 on"
+                )));
+            }
+        }
+        let adam = AdamHyper {
+            learning_rate,
+            weight_decay,
+            ..AdamHyper::default()
+        };
+        if self.momentum.is_some() && self.optimizer != "sgd" {
+            return Err(refused(format!(
+                "momentum is of sgd, and the optimizer is {}; leave it out",
+                self.optimizer
+            )));
+        }
+        let optimizer = match self.optimizer.as_str() {
+            "adam" => Optimizer::Adam(adam),
+            "adamw" => Optimizer::AdamW(adam),
+            "sgd" => Optimizer::Sgd(SgdHyper {
+                learning_rate,
+                weight_decay,
+                momentum: self.momentum.unwrap_or_default(),
+                ..SgdHyper::default()
+            }),
+            other => {
+                return Err(refused(format!(
+                    "optimizer {other:?}; take adam, adamw or sgd"
+                )));
+            }
+        };
+        let mut train = TrainConfig {
+            epochs: self.epochs.unwrap_or(defaults.epochs),
+            optimizer,
+            early_stopping: self.early_stopping,
+            seed: self.seed,
+            record: self.record,
+            keep_best: true,
+            ..defaults
+        };
+        if let Some(schedule) = &self.schedule {
+            train.schedule.decay = schedule
+                .parse()
+                .map_err(|error| refused(format!("schedule {schedule:?}: {error}")))?;
+        }
+        train.schedule.warmup = self.warmup.unwrap_or_default();
+        if let Some(metric) = &self.metric {
+            train.metric = Some(metric.parse().map_err(refused)?);
+        }
+        Ok(train)
+    }
+
+    fn loss(&self, data: &Dataset) -> PyResult<Loss> {
+        let loss = match Loss::of(&data.targets) {
+            Loss::SquaredError if self.absolute_error => Loss::AbsoluteError,
+            Loss::CrossEntropy { .. } if self.class_weights.is_some() => Loss::CrossEntropy {
+                class_weights: self.class_weights.clone(),
+            },
+            loss => loss,
+        };
+        if self.absolute_error && loss != Loss::AbsoluteError {
+            return Err(refused(
+                "the absolute error is of values, and the targets are others; leave loss out",
+            ));
+        }
+        if self.class_weights.is_some() && !matches!(loss, Loss::CrossEntropy { .. }) {
+            return Err(refused(
+                "class_weights are of classes, and the targets are others; leave them out",
+            ));
+        }
+        Ok(loss)
+    }
+}
+
+fn with_checkpoint_error(error: halfgnn::train::CheckpointError) -> PyErr {
+    use halfgnn::train::CheckpointError::{Read, Write};
+    match error {
+        Read { .. } | Write { .. } => PyOSError::new_err(error.to_string()),
+        _ => refused(error),
+    }
+}
+
+#[pymethods]
+impl Trainer {
+    /// A run before its first epoch.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        place: Place,
+        format: u8,
+        data: &Data,
+        options: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let options: Options = options.extract()?;
+        let (data, precision) = (Arc::clone(&data.0), precision(format)?);
+        let model = options.model(&data)?;
+        let train = options.train(precision, &model)?;
+        let loss = options.loss(&data)?;
+        if data.outputs == 0 {
+            return Err(refused(format!(
+                "{}: it has no targets, so that there is nothing to train on",
+                data.name
+            )));
+        }
+        Self::of(
+            py,
+            place,
+            &Wanted {
+                data,
+                model,
+                precision,
+                train,
+                loss,
+                resume: None,
+            },
+        )
+    }
+
+    /// The run in a file of the program's or of [`Trainer::save`], to go on with; `epochs` in all, where more are wanted.
+    #[staticmethod]
+    fn load(
+        py: Python<'_>,
+        place: Place,
+        path: PathBuf,
+        data: &Data,
+        epochs: Option<u32>,
+    ) -> PyResult<Self> {
+        let checkpoint = Checkpoint::open(&path).map_err(with_checkpoint_error)?;
+        let data = Arc::clone(&data.0);
+        checkpoint
+            .check_task(&path, &data)
+            .map_err(with_checkpoint_error)?;
+        if checkpoint.inductive || checkpoint.feature_divisors.is_some() {
+            return Err(refused(format!(
+                "{}: it was trained inductively or on scaled features, which the program alone goes on with",
+                path.display()
+            )));
+        }
+        let mut train = TrainConfig {
+            keep_best: true,
+            ..checkpoint.train
+        };
+        train.epochs = epochs.unwrap_or(train.epochs);
+        Self::of(
+            py,
+            place,
+            &Wanted {
+                data,
+                model: checkpoint.model.clone(),
+                precision: checkpoint.precision,
+                train,
+                loss: checkpoint.loss.clone(),
+                resume: Some(checkpoint),
+            },
+        )
+    }
+
+    /// One training step, without evaluation.
+    fn step(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |run| run.step())
+    }
+
+    /// The loss of the last step.
+    fn loss(&self, py: Python<'_>) -> PyResult<f32> {
+        self.call(py, |run| run.loss())
+    }
+
+    /// A step and the evaluation after it, as JSON; none where the run has ended.
+    fn next_epoch(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.call(py, |run| Ok(run.next_epoch()?.map(|report| json(&report))))
+    }
+
+    /// What the metrics say, as JSON.
+    fn evaluate(&self, py: Python<'_>) -> PyResult<String> {
+        self.call(py, |run| run.evaluate())
+    }
+
+    /// Rows, columns, and what the model tells of each vertex.
+    fn logits(&self, py: Python<'_>) -> PyResult<(usize, usize, Vec<f32>)> {
+        self.call(py, |run| run.logits())
+    }
+
+    /// How the run stands, milliseconds of an epoch, and the best and the last one, as JSON.
+    fn summary(&self, py: Python<'_>) -> PyResult<(String, f64, String, String)> {
+        let (status, ms, best, last) = self.call(py, |run| Ok(run.status()))?;
+        let status = match status {
+            Status::Finished => "finished".into(),
+            Status::Stopped => "stopped".into(),
+            Status::EarlyStopped => "early stopped".into(),
+            Status::Diverged { since } => format!("diverged in epoch {since}"),
+        };
+        Ok((status, ms, json(&best), json(&last)))
+    }
+
+    /// Keeps the run in a file, which the program goes on with as well.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.checkpoint(py)?
+            .save(&path)
+            .map_err(with_checkpoint_error)
+    }
+
+    /// The parameters of the best epoch under PyG's names or DGL's, and what is to be known beside them.
+    fn state_dict(&self, py: Python<'_>, dgl: bool) -> PyResult<(Tensors, Vec<String>)> {
+        let to = if dgl { Framework::Dgl } else { Framework::Pyg };
+        let (tensors, notes) = self.checkpoint(py)?.state_dict(to).map_err(refused)?;
+        let pairs = tensors
+            .into_iter()
+            .map(|(name, tensor)| (name, (tensor.shape, tensor.values)));
+        Ok((pairs.collect(), notes))
+    }
+
+    /// Takes parameters of the same model under PyG's names or DGL's.
+    fn load_state_dict(&self, py: Python<'_>, dgl: bool, tensors: Tensors) -> PyResult<()> {
+        let tensors: StateDict = tensors
+            .into_iter()
+            .map(|(name, (shape, values))| (name, StateTensor { shape, values }))
+            .collect();
+        let mine = self.checkpoint(py)?;
+        let options = ImportOptions {
+            from: if dgl { Framework::Dgl } else { Framework::Pyg },
+            precision: mine.precision,
+            edge_weights: mine.task.edge_weights,
+        };
+        let checkpoint = Checkpoint::from_state_dict(&tensors, &options).map_err(refused)?;
+        self.call(py, |run| run.load(&checkpoint))
+    }
+
+    /// The device's name, bytes at the peak, whether steps are replayed, and the learning rate.
+    fn state(&self, py: Python<'_>) -> PyResult<(String, u64, bool, f32)> {
+        self.call(py, |run| {
+            Ok((
+                run.device(),
+                run.peak_bytes(),
+                run.is_recorded(),
+                run.learning_rate(),
+            ))
+        })
+    }
+}
+
+impl Trainer {
+    fn of(py: Python<'_>, place: Place, wanted: &Wanted) -> PyResult<Self> {
+        fn boxed<B: Backend>(
+            backend: &B,
+            memory: Option<(u64, u64)>,
+            multiprocessors: Option<u32>,
+            wanted: &Wanted,
+        ) -> Result<Box<dyn Running>, Error> {
+            with_element!(wanted.precision, E => {
+                Ok(Box::new(Run::<B, E>::new(backend, memory, multiprocessors, wanted)?))
+            })
+        }
+        let (run, on_host) = match place {
+            Place::Cpu => {
+                let make = || boxed(&Cpu::new(), host_memory(), None, wanted);
+                (py.detach(|| threads::install(make))?, true)
+            }
+            Place::Emulator => {
+                let backend = emulator()?;
+                let make = || boxed(&backend, host_memory(), Some(4), wanted);
+                (py.detach(|| threads::install(make))?, true)
+            }
+            #[cfg(feature = "cuda")]
+            Place::Cuda(ordinal, _) => {
+                use halfgnn::driver::Driver;
+                let card = crate::card::open(ordinal)?;
+                let make = || {
+                    let driver = card.own.driver();
+                    let memory = driver.memory_info()?;
+                    boxed(
+                        &card.own,
+                        Some(memory),
+                        Some(driver.info().multiprocessors),
+                        wanted,
+                    )
+                };
+                (py.detach(make), false)
+            }
+            #[cfg(not(feature = "cuda"))]
+            Place::Cuda(ordinal, _) => return Err(crate::place::without_cuda(ordinal)),
+        };
+        Ok(Self {
+            run: Mutex::new(run.map_err(exception)?),
+            on_host,
+        })
+    }
+
+    /// Calls the run without holding the interpreter.
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut dyn Running) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        let work = || {
+            let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+            f(&mut **run)
+        };
+        let done = match self.on_host {
+            true => py.detach(|| threads::install(work))?,
+            false => py.detach(work),
+        };
+        done.map_err(exception)
+    }
+
+    fn checkpoint(&self, py: Python<'_>) -> PyResult<Checkpoint> {
+        self.call(py, |run| run.checkpoint())
+    }
+}

@@ -1,0 +1,32 @@
+"""What the tests share."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import halfgnn
+
+try:
+    import torch
+except ImportError:
+    torch = None  # type: ignore[assignment]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of torch and of cards say why they are skipped where there is none."""
+    for item in items:
+        if item.get_closest_marker("cuda") and (torch is None or not torch.cuda.is_available()):
+            item.add_marker(pytest.mark.skip(reason="no CUDA card"))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def kernels() -> bool:
+    folder = os.environ.get("HALFGNN_PTX_DIR") or os.path.join(os.path.dirname(halfgnn.__file__), "ptx")
+    return os.path.isdir(folder) and any(name.endswith(".ptx") for name in os.listdir(folder))

@@ -1,0 +1,283 @@
+"""Layers: beside PyG's own, values, gradients and keys."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pyg = pytest.importorskip("torch_geometric.nn")
+
+import halfgnn  # noqa: E402
+from halfgnn import Graph, nn  # noqa: E402
+
+N, IN, OUT = 40, 11, 6
+
+
+def mlp():
+    return torch.nn.Sequential(torch.nn.Linear(IN, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, OUT))
+
+
+LAYERS = {
+    "gcn": ("GCNConv", lambda: ((IN, OUT), {})),
+    "gcn wider": ("GCNConv", lambda: ((IN, 24), {})),
+    "gcn without loops": ("GCNConv", lambda: ((IN, OUT), {"add_self_loops": False})),
+    "gcn without norm": ("GCNConv", lambda: ((IN, OUT), {"normalize": False})),
+    "gcn improved": ("GCNConv", lambda: ((IN, OUT), {"improved": True})),
+    "gcn cached": ("GCNConv", lambda: ((IN, OUT), {"cached": True, "bias": False})),
+    "sage": ("SAGEConv", lambda: ((IN, OUT), {})),
+    "sage wider": ("SAGEConv", lambda: ((IN, 24), {"project": True})),
+    "sage sum": ("SAGEConv", lambda: ((IN, OUT), {"aggr": "sum", "root_weight": False})),
+    "sage max": ("SAGEConv", lambda: ((IN, OUT), {"aggr": "max", "normalize": True})),
+    "gin": ("GINConv", lambda: ((mlp(),), {"eps": 0.3, "train_eps": True})),
+    "gat": ("GATConv", lambda: ((IN, OUT), {})),
+    "gat heads": ("GATConv", lambda: ((IN, OUT), {"heads": 3, "residual": True})),
+    "gat mean": ("GATConv", lambda: ((IN, 8), {"heads": 4, "concat": False, "add_self_loops": False})),
+}
+
+
+def graph_and_features(count=230):
+    generator = torch.Generator().manual_seed(4)
+    # With loops and vertices that hear from nobody.
+    index = torch.randint(0, N - 3, (2, count), generator=generator)
+    index[:, :5] = torch.arange(5)
+    return index, torch.randn(N, IN, generator=generator)
+
+
+def both(name):
+    """PyG's layer and ours, with the same numbers, by a strict ``load_state_dict`` in either direction."""
+    kind, make = LAYERS[name]
+    torch.manual_seed(1)
+    arguments, options = make()
+    theirs = getattr(pyg, kind)(*arguments, **options)
+    torch.manual_seed(2)
+    arguments, options = make()
+    ours = getattr(nn, kind)(*arguments, **options)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            if parameter.ndim == 1:
+                parameter.uniform_(-0.5, 0.5)
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    return theirs, ours
+
+
+def run(layer, x, *arguments):
+    layer.zero_grad()
+    x = x.clone().requires_grad_()
+    y = layer(x, *arguments)
+    generator = torch.Generator().manual_seed(9)
+    (y * torch.randn(y.shape, generator=generator).to(y.dtype)).sum().backward()
+    return y.detach(), x.grad, *(p.grad for p in layer.parameters())
+
+
+def assert_close(ours, theirs, tolerance):
+    for got, wanted in zip(ours, theirs, strict=True):
+        assert got.dtype == wanted.dtype and got.shape == wanted.shape
+        scale = max(1.0, wanted.float().abs().max().item())
+        assert (got.float() - wanted.float()).abs().max().item() <= tolerance * scale
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("as_graph", [False, True])
+def test_values_and_gradients_are_pygs(name, as_graph):
+    theirs, ours = both(name)
+    index, x = graph_and_features()
+    adjacency = Graph(index, N) if as_graph else index
+    for _ in range(2):
+        assert_close(run(ours, x, adjacency), run(theirs, x, index), 1e-5)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_half_is_pygs_float_to_half(name):
+    theirs, ours = both(name)
+    index, x = graph_and_features()
+    x = x.half().float()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(parameter.half())
+    ours.load_state_dict(theirs.state_dict())
+    expected = theirs.eval()(x, index)
+    got = ours.half().eval()(x.half(), index)
+    assert got.dtype == torch.float16
+    assert (got.float() - expected).abs().max() <= 5e-3 * max(1, expected.abs().max())
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("gcn")])
+def test_edge_weights_and_their_gradients(name):
+    theirs, ours = both(name)
+    index, x = graph_and_features()
+    generator = torch.Generator().manual_seed(3)
+    values = torch.rand(index.shape[1], generator=generator)
+    grads = []
+    for layer in (ours, theirs):
+        weight = values.clone().requires_grad_()
+        result = run(layer, x, index, weight)
+        grads.append((*result, weight.grad))
+    assert_close(*grads, 1e-5)
+    expected = ours(x, index, values)
+    assert torch.allclose(ours(x, Graph(index, N, weight=values)), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind, options", [("SAGEConv", {}), ("GATConv", {"heads": 2}), ("GINConv", {})])
+def test_bipartite(kind, options):
+    generator = torch.Generator().manual_seed(4)
+    index = torch.stack([torch.randint(0, 30, (99,), generator=generator), torch.randint(0, 17, (99,), generator=generator)])
+    x = (torch.randn(30, IN, generator=generator), torch.randn(17, IN, generator=generator))
+    if kind == "GATConv":
+        options = {**options, "add_self_loops": False}
+        arguments = ((IN, IN), OUT)
+    else:
+        arguments = ((IN, IN), OUT) if kind == "SAGEConv" else (mlp().eval(),)
+    theirs = getattr(pyg, kind)(*arguments, **options).eval()
+    ours = getattr(nn, kind)(*copy.deepcopy(arguments), **options).eval()
+    ours.load_state_dict(theirs.state_dict())
+    assert torch.allclose(ours(x, index), theirs(x, index), atol=1e-5)
+    assert torch.allclose(ours(x, index, size=(30, 17)), theirs(x, index, size=(30, 17)), atol=1e-5)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = pyg.GATConv(IN, 8, heads=2)
+        self.norm = torch.nn.LayerNorm(16)
+        self.second = pyg.GCNConv(16, 8)
+        self.third = pyg.SAGEConv(8, 8)
+        self.fourth = pyg.GATv2Conv(8, OUT)
+
+    def forward(self, x, index):
+        x = self.norm(self.first(x, index)).relu()
+        return self.fourth(self.third(self.second(x, index).relu(), index).relu(), index)
+
+
+def test_replace_changes_layers_in_place_and_says_what_it_left():
+    torch.manual_seed(0)
+    model = Net()
+    index, x = graph_and_features()
+    expected, keys = run(model, x, index), list(model.state_dict())
+    parameters = [id(p) for p in model.parameters()]
+    optimizer = torch.optim.Adam(model.parameters())
+    done = nn.replace(model)
+    assert done.replaced == ["first", "second", "third"]
+    assert done.left == {"fourth": "halfgnn has no GATv2Conv"}
+    assert str(done) == "3 layers replaced; left: fourth (halfgnn has no GATv2Conv)"
+    assert isinstance(model.first, nn.GATConv) and isinstance(model.first, pyg.GATConv)
+    assert list(model.state_dict()) == keys and [id(p) for p in model.parameters()] == parameters
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_close(run(model, x, index), expected, 1e-5)
+    optimizer.step()
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin(x, index), model(x, index))
+    assert nn.replace(model).replaced == ["first", "second", "third"]
+
+
+def test_pygs_own_models():
+    models = pytest.importorskip("torch_geometric.nn.models")
+    index, x = graph_and_features()
+    for kind in (models.GCN, models.GraphSAGE, models.GIN, models.GAT):
+        torch.manual_seed(0)
+        model = kind(IN, 16, 2, OUT).eval()
+        expected = model(x, index)
+        assert len(nn.replace(model).replaced) == 2
+        assert torch.allclose(model(x, index), expected, atol=1e-4), kind.__name__
+
+
+@pytest.mark.parametrize(
+    "kind, options, call, words",
+    [
+        ("GATConv", {}, {"return_attention_weights": True}, "attention weights are returned"),
+        ("GATConv", {"edge_dim": 3}, {"edge_attr": torch.ones(230, 3)}, "edges have features"),
+        ("SAGEConv", {"aggr": "median"}, {}, "the aggregator is median"),
+        ("GCNConv", {"flow": "target_to_source"}, {}, "the flow is target_to_source"),
+        ("GCNConv", {"aggr": "mean"}, {}, "the aggregator is mean"),
+    ],
+)
+def test_what_halfgnn_cannot_is_pygs_with_one_warning(kind, options, call, words):
+    from halfgnn.nn import _common
+
+    _common._told.clear()
+    index, x = graph_and_features()
+    theirs = getattr(pyg, kind)(IN, OUT, **options)
+    ours = getattr(nn, kind)(IN, OUT, **options)
+    ours.load_state_dict(theirs.state_dict())
+    with pytest.warns(halfgnn.FallbackWarning, match=words) as told:
+        got = [ours(x, index, **call) for _ in range(2)]
+    assert len(told) == 1
+    expected = theirs(x, index, **call)
+    first = (lambda y: y[0]) if isinstance(expected, tuple) else (lambda y: y)
+    assert torch.equal(first(got[0]), first(expected))
+
+
+def test_a_hook_is_called():
+    index, x = graph_and_features()
+    layer = nn.SAGEConv(IN, OUT)
+    seen = []
+    layer.register_propagate_forward_hook(lambda *of: seen.append(of) or None)
+    with pytest.warns(halfgnn.FallbackWarning, match="hooks"):
+        layer(x, index)
+    assert seen
+
+
+def test_an_edge_index_that_is_changed_is_seen():
+    index, x = graph_and_features()
+    layer = nn.SAGEConv(IN, OUT)
+    before = layer(x, index)
+    index[:, 0] = torch.tensor([3, 7])
+    assert not torch.equal(layer(x, index), before)
+    assert torch.equal(layer(x, index), layer(x, index.clone()))
+
+
+def test_weights_that_a_layer_does_not_use_are_refused():
+    index, x = graph_and_features()
+    graph = Graph(index, N, weight=torch.ones(index.shape[1]))
+    for layer in (nn.SAGEConv(IN, OUT), nn.GATConv(IN, OUT), nn.GINConv(mlp())):
+        with pytest.raises(ValueError, match=r"pass graph.unweighted\(\)"):
+            layer(x, graph)
+
+
+def test_the_batches_of_a_neighbour_loader():
+    data = pytest.importorskip("torch_geometric.data")
+    index, x = graph_and_features()
+    from torch_geometric.utils import k_hop_subgraph
+
+    whole = data.Data(x=x, edge_index=index)
+    model = Net()
+    twin = copy.deepcopy(model)
+    nn.replace(model)
+    for seed in (0, 7, 21):
+        nodes, batch, _, _ = k_hop_subgraph(seed, 2, whole.edge_index, relabel_nodes=True, num_nodes=N)
+        assert torch.allclose(model(x[nodes], batch), twin(x[nodes], batch), atol=1e-4)
+
+
+def test_a_compiled_layer_without_a_break():
+    torch._dynamo.reset()
+    index, x = graph_and_features()
+    graph = Graph(index, N).prepare()
+    layer = nn.SAGEConv(IN, OUT)
+    expected = layer(x, graph)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(x, graph), expected, atol=1e-5)
+
+
+def test_training_goes_as_pygs():
+    index, x = graph_and_features()
+    target = torch.randint(0, OUT, (N,), generator=torch.Generator().manual_seed(5))
+    losses = {}
+    for replaced in (False, True):
+        torch.manual_seed(0)
+        model = Net()
+        if replaced:
+            nn.replace(model)
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        losses[replaced] = []
+        for _ in range(30):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x, index), target)
+            loss.backward()
+            optimizer.step()
+            losses[replaced].append(loss.item())
+    assert losses[True][-1] < 0.9 * losses[True][0]
+    assert losses[True] == pytest.approx(losses[False], rel=1e-3)

@@ -1,0 +1,216 @@
+"""Training from Python: what it learns, how it ends, and what it shares with the program and with PyG."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from conftest import kernels
+
+import halfgnn
+from halfgnn import Epoch, Trainer
+
+
+def dataset(vertices=200, classes=3, seed=0):
+    """Neighbours are mostly of one class, and features say a little of it."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, vertices)
+    a, b = rng.integers(0, vertices, (2, 4000))
+    same = ((y[a] == y[b]) | (rng.random(4000) < 0.05)) & (a != b)
+    edges = np.stack([a[same], b[same]])
+    x = np.eye(classes, 12)[y] * 0.7 + rng.standard_normal((vertices, 12))
+    order = rng.permutation(vertices)
+    masks = {}
+    for name, part in zip(("train_mask", "val_mask", "test_mask"), np.split(order, (60, 120)), strict=True):
+        masks[name] = np.zeros(vertices, dtype=bool)
+        masks[name][part] = True
+    both = np.concatenate([edges, edges[::-1]], axis=1)
+    return {"edge_index": both, "x": x.astype(np.float32), "y": y, **masks}
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat", "gin"])
+@pytest.mark.parametrize("precision", ["half", "float"])
+def test_it_learns(model, precision):
+    run = halfgnn.train(dataset(), model, precision=precision, device="cpu", epochs=40, hidden=16)
+    assert run.status == "finished" and len(run.history) == 40
+    assert run.last is not None and run.last.loss < 0.7 * run.history[0].loss
+    assert run.test > 60 and run.best.metric == "accuracy"
+
+
+def test_options_are_used_or_refused():
+    trainer = Trainer(
+        dataset(), "gat", device="cpu", epochs=2, heads=2, hidden=16, layers=3, dropout=0.1, residual=True,
+        optimizer="adamw", lr=0.02, weight_decay=0.1, schedule="cosine", early_stopping=5, metric="macro-f1", seed=3,
+    )
+    run = trainer.fit()
+    assert run.last.metric == "macro-f1" and run.last.learning_rate < 0.02
+    keys = trainer.state_dict() if _has_torch() else {"convs.2.bias": 0}
+    assert "convs.2.bias" in keys
+    for options, words in [
+        ({"model": "gcnn"}, "take one of gcn"),
+        ({"heads": 2}, "heads is no option of gcn"),
+        ({"model": "gat", "heads": 0}, "heads=0 of gat"),
+        ({"precision": "int8"}, "half, bfloat16 or float"),
+        ({"optimizer": "lion"}, "adam, adamw or sgd"),
+        ({"momentum": 0.9}, "momentum is of sgd"),
+        ({"lr": float("nan")}, "from 0 on"),
+        ({"schedule": "linear"}, "schedule"),
+        ({"loss": "mae"}, "of values"),
+        ({"metric": "mse"}, "mse"),
+        ({"device": "tpu"}, "auto, cpu, cuda"),
+    ]:
+        with pytest.raises(ValueError, match=words) as refused:
+            Trainer(dataset(), **{"device": "cpu", **options})
+        assert "\n" not in str(refused.value)
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    good = dataset()
+    for change, words in [
+        ({"x": good["x"][:5]}, "no vertex"),
+        ({"x": good["x"][:, 0]}, "vertices x features"),
+        ({"y": good["y"][:5]}, "200 rows"),
+        ({"y": good["y"] - 5}, "is no class"),
+        ({"train_mask": np.ones((200, 2), bool)}, "of several splits choose one"),
+        ({"val_mask": good["train_mask"]}, "train"),
+        ({"x": None}, "no x or no y"),
+    ]:
+        with pytest.raises((ValueError, IndexError), match=words) as refused:
+            Trainer({**good, **change}, device="cpu")
+        assert "\n" not in str(refused.value)
+
+
+def test_labels_and_values():
+    data = dataset()
+    data["y"] = np.eye(3)[data["y"]].astype(bool)
+    assert halfgnn.train(data, device="cpu", epochs=20, hidden=8).last.metric == "micro-f1"
+    data["y"] = data["x"][:, :1].copy()
+    for loss in (None, "mse", "mae"):
+        run = halfgnn.train(data, "sage", device="cpu", epochs=30, hidden=8, loss=loss)
+        assert run.last.metric == "mae" and run.last.loss < run.history[0].loss
+
+
+def test_callbacks_see_each_epoch_and_end_the_run():
+    seen = []
+
+    def callback(epoch):
+        seen.append(epoch)
+        return epoch.epoch < 4
+
+    run = Trainer(dataset(), device="cpu", epochs=50, hidden=8).fit(callbacks=[callback])
+    assert [epoch.epoch for epoch in seen] == [1, 2, 3, 4] and run.status == "stopped"
+    assert all(isinstance(epoch, Epoch) for epoch in seen) and run.history == seen
+
+
+def test_a_loop_of_ones_own():
+    trainer = Trainer(dataset(), device="cpu", epochs=5, hidden=8)
+    for epoch in trainer.epochs():
+        if epoch.epoch == 2:
+            break
+    trainer.step()
+    assert np.isfinite(trainer.loss)
+    assert set(trainer.evaluate()["accuracy"]) == {"train", "validation", "test"}
+    assert trainer.predict().shape == (200, 3)
+    assert trainer.summary().last.epoch == 2
+    assert trainer.peak_bytes > 0 and "CPU" in trainer.device and "200 vertices" in repr(trainer)
+
+
+def test_accuracy_is_that_of_the_predictions():
+    data = dataset()
+    trainer = Trainer(data, device="cpu", epochs=10, hidden=8)
+    trainer.fit()
+    right = trainer.predict().argmax(1) == data["y"]
+    expected = 100 * right[data["test_mask"]].mean()
+    assert trainer.evaluate()["accuracy"]["test"] == pytest.approx(expected)
+
+
+def test_a_run_that_is_put_aside_goes_on_with_the_same_bits(tmp_path):
+    whole = Trainer(dataset(), device="cpu", epochs=12, hidden=8)
+    whole.fit()
+    part = Trainer(dataset(), device="cpu", epochs=12, hidden=8)
+    part.fit(callbacks=[lambda epoch: epoch.epoch < 5], save=tmp_path / "run.safetensors")
+    rest = Trainer.load(tmp_path / "run.safetensors", dataset(), device="cpu")
+    run = rest.fit()
+    assert run.history[0].epoch == 6 and (rest.predict() == whole.predict()).all()
+    with pytest.raises(ValueError, match="it was trained on"):
+        Trainer.load(tmp_path / "run.safetensors", dataset(vertices=150), device="cpu")
+    with pytest.raises(OSError, match="cannot be read"):
+        Trainer.load(tmp_path / "none.safetensors", dataset(), device="cpu")
+
+
+def test_ctrl_c_ends_fit_and_keeps_what_was_learnt():
+    script = textwrap.dedent(
+        """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        from test_train import dataset
+        from halfgnn import Trainer
+        trainer = Trainer(dataset(2000), device="cpu", epochs=1_000_000, hidden=32)
+        def tell(epoch):
+            if epoch.epoch == 3:
+                print("go", flush=True)
+        run = trainer.fit(callbacks=[tell])
+        print(run.status, run.last.epoch >= 3, trainer.predict().shape)
+        """
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, os.path.dirname(__file__)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "go\n"
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert output == "stopped True (2000, 3)\n" and process.returncode == 0
+
+
+def test_the_emulator_trains_as_the_cpu():
+    if not kernels():
+        pytest.skip("no PTX in the package: build it with `cargo xtask build-ptx`")
+    data = dataset(vertices=40)
+    expected = halfgnn.train(data, device="cpu", precision="float", epochs=2, hidden=8, dropout=0.0)
+    with halfgnn.emulated():
+        run = halfgnn.train(data, device="cpu", precision="float", epochs=2, hidden=8, dropout=0.0)
+    for a, b in zip(run.history, expected.history, strict=True):
+        assert a.loss == pytest.approx(b.loss, rel=1e-4)
+
+
+def _has_torch():
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def test_pygs_data_and_weights_there_and_back():
+    torch = pytest.importorskip("torch")
+    models = pytest.importorskip("torch_geometric.nn.models")
+    from torch_geometric.data import Data
+
+    arrays = dataset()
+    data = Data(**{name: torch.as_tensor(value) for name, value in arrays.items()})
+    trainer = Trainer(data, "gcn", device="cpu", precision="float", epochs=20, hidden=16, layers=2)
+    trainer.fit()
+    model = models.GCN(12, 16, 2, 3).eval()
+    model.load_state_dict(trainer.to_pyg(), strict=True)
+    other = Trainer(data, "gcn", device="cpu", precision="float", epochs=1, hidden=16, layers=2)
+    other.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index)
+    assert np.abs(other.predict() - expected.numpy()).max() < 1e-4
+    with pytest.raises(ValueError):
+        other.load_state_dict({"convs.0.lin.weight": torch.ones(3, 3)})
+
+
+@pytest.mark.cuda
+def test_a_card_trains_and_replays():
+    trainer = Trainer(dataset(), "gat", device="cuda", epochs=40, hidden=16)
+    run = trainer.fit()
+    assert trainer.is_recorded and run.test > 60
