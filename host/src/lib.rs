@@ -102,6 +102,7 @@
 //! - [`backend`]: where operators run: [`backend::cpu::Cpu`], or [`backend::gpu::Gpu`] over any [`driver::Driver`]: a CUDA
 //!   card (feature `cuda`) or the PTX emulator.
 //! - [`nn`] and [`train`]: models with explicit forward and backward, and training in mixed precision.
+//! - [`sample`]: batches of a graph, drawn on the device.
 //! - [`metrics`]: how good predictions are.
 //! - [`device`] and [`ptx`]: what a machine offers, and the kernels that a card is given.
 //!
@@ -133,6 +134,7 @@ pub mod data;
 pub mod device;
 pub mod metrics;
 pub mod nn;
+pub mod sample;
 pub mod train;
 
 #[cfg(feature = "checkpoints")]

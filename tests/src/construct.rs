@@ -8,7 +8,7 @@ use crate::spmm;
 use half::f16;
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::{Csr, edge_order};
-use halfgnn::ops::{self, SpmmPolicy};
+use halfgnn::ops::{self, DegreePower, SpmmPolicy};
 use halfgnn::tensor::Array;
 
 fn read<B: Backend>(backend: &B, array: &Array<B, u32>) -> Vec<u32> {
@@ -106,6 +106,27 @@ pub fn sums_are_the_same<B: Backend>(backend: &B, _: Scale) {
         case.run_on::<B, f16>(backend, &a),
         case.run::<B, f16>(backend)
     );
+}
+
+/// Factors are those of the formula, rounded once each.
+pub fn degrees_make_factors<B: Backend>(backend: &B, scale: Scale) {
+    for (name, graph) in graphs(scale) {
+        let a = Adjacency::new(backend, &graph).expect("room for a graph");
+        let powers: [(DegreePower, fn(f32) -> f32); 3] = [
+            (DegreePower::Degree, |degree| degree),
+            (DegreePower::Inverse, |degree| 1.0 / degree),
+            (DegreePower::InverseRoot, |degree| 1.0 / degree.sqrt()),
+        ];
+        for (power, factor) in powers {
+            let made = ops::degree_factors(backend, &a, power).expect("room for factors");
+            let degrees = graph.row_degrees();
+            let wanted: Vec<f32> = (degrees.iter())
+                .map(|&degree| factor(degree.max(1) as f32))
+                .collect();
+            let made = made.to_vec(backend).expect("no failure before");
+            assert_eq!(made, wanted, "{name}, {power:?}");
+        }
+    }
 }
 
 /// Ids that are no vertex's, offsets that are none, lists of two lengths: a line each, and nothing is made.

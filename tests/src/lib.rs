@@ -7,6 +7,7 @@
 
 pub mod attention;
 pub mod attention_heads;
+pub mod batches;
 pub mod bits;
 pub mod blocks;
 pub mod borrowed;
@@ -21,6 +22,7 @@ pub mod input;
 pub mod loss;
 pub mod losses;
 pub mod matmul;
+pub mod neighbors;
 pub mod normalize;
 pub mod optimizer;
 pub mod properties;
@@ -96,6 +98,9 @@ macro_rules! conformance {
             losses: weighted_cross_entropy, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
             tasks: of_vertices, of_links;
             sampling: pairs_follow_the_counter, misfits_are_refused;
+            neighbors: samples_follow_the_counter, all_samples_are_as_likely, batches_are_blocks, rows_are_taken,
+                misfits_are_refused;
+            batches: whole_neighbourhoods_are_the_graph, a_run_goes_on_between_batches, misfits_are_refused;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;
             optimizer: rules_follow_float64, gradients_are_clipped, bits_are_those_of_the_cpu, overflow_skips_a_step, overflows_are_found_in_every_column,
@@ -110,7 +115,7 @@ macro_rules! conformance {
             bits: every_graph, every_width, signs_of_elements, products, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
             construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, sums_are_the_same,
-                rows_and_offsets, misfits_are_refused;
+                rows_and_offsets, degrees_make_factors, misfits_are_refused;
             second_levels: split_products, moments_of_many_ctas, losses_of_many_ctas, column_sums_of_many_ctas,
                 empty_rows_of_many_ctas;
             properties: spmm_agrees, sddmm_agrees, matmul_agrees;

@@ -4,12 +4,12 @@ use crate::failure::Failure;
 use crate::names::DeviceName;
 use crate::screen::bytes;
 use crate::source::SourceName;
-use half::{bf16, f16};
 use halfgnn::data::{Demand, Recipe};
 use halfgnn::device;
 use halfgnn::nn::ModelConfig;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Footprint, TrainConfig, host_memory};
+use halfgnn::with_element;
 
 /// Free and total bytes; `None` where nobody knows.
 type Memory = Option<(u64, u64)>;
@@ -46,7 +46,7 @@ fn fits(what: &str, asked: u64, memory: Memory, instead: &str) -> Result<(), Fai
 }
 
 /// That there is room for training a model on what `source` makes, if it makes something: on the device and, beside the
-/// dataset, on this machine. It is told at least; once the graph is there the figures are exact.
+/// dataset, on this machine; `in_batches` where the whole graph is only evaluated on. It is told at least; once the graph is there the figures are exact.
 ///
 /// # Errors
 /// With what it takes and what is free, or why there is no such model.
@@ -54,6 +54,7 @@ pub fn for_training(
     source: &SourceName,
     device: DeviceName,
     precision: Precision,
+    in_batches: bool,
     train: impl FnOnce(&Demand) -> Result<(ModelConfig, TrainConfig), Failure>,
 ) -> Result<(), Failure> {
     let SourceName::Made(recipe) = source else {
@@ -69,14 +70,15 @@ pub fn for_training(
             .and_then(|driver| driver.cards.into_iter().next())
             .map(|card| (card.multiprocessors, card.memory_bytes)),
     };
-    training(recipe, (&model, &train), precision, card, host_memory())
+    let how = (precision, in_batches);
+    training(recipe, (&model, &train), how, card, host_memory())
 }
 
 /// On a card of so many multiprocessors and bytes, or on the CPU.
 fn training(
     recipe: &Recipe,
     (model, train): (&ModelConfig, &TrainConfig),
-    precision: Precision,
+    (precision, in_batches): (Precision, bool),
     card: Option<(u32, u64)>,
     host: Memory,
 ) -> Result<(), Failure> {
@@ -87,11 +89,10 @@ fn training(
         // Whether a vertex has one already is not known.
         counts.forward.empty = 0;
     }
-    let check = match precision {
-        Precision::Half => Footprint::check_training::<f16>,
-        Precision::Float => Footprint::check_training::<f32>,
-        Precision::BFloat16 => Footprint::check_training::<bf16>,
-    };
+    let check = with_element!(precision, E => match in_batches {
+        true => Footprint::check_evaluation::<E>,
+        false => Footprint::check_training::<E>,
+    });
     let (multiprocessors, memory) = match card {
         Some((multiprocessors, bytes)) => (Some(multiprocessors), Some((bytes, bytes))),
         None => (None, host),
@@ -138,8 +139,14 @@ mod tests {
         let kron = |scale: u32, card| {
             let recipe = recipe(&format!("kron:{scale}"));
             let train = TrainConfig::new(Precision::Half);
-            training(&recipe, (&gcn, &train), Precision::Half, card, host)
-                .map_err(|error| error.to_string())
+            training(
+                &recipe,
+                (&gcn, &train),
+                (Precision::Half, false),
+                card,
+                host,
+            )
+            .map_err(|error| error.to_string())
         };
         assert_eq!(kron(20, None), Ok(()));
         let refused = kron(26, None).expect_err("two graphs and the CPU's own");

@@ -79,6 +79,13 @@ impl Screen {
         }
     }
 
+    /// Shows what goes on within an epoch, on a terminal.
+    pub fn batch(&mut self, message: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(message.to_owned());
+        }
+    }
+
     /// Ends a run.
     pub fn end(&mut self) {
         if let Some(bar) = &self.bar {

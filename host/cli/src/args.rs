@@ -11,6 +11,7 @@ use crate::model::ModelArgs;
 use crate::optimize::OptimizeArgs;
 use crate::predict::PredictArgs;
 use crate::reorder::ReorderName;
+use crate::sampling::SamplingArgs;
 use crate::task::TaskArgs;
 use crate::tune::{self, TuneArgs};
 use crate::watch::WatchArgs;
@@ -114,6 +115,7 @@ Examples:
   halfgnn train --dataset cora.npz --precision float --device cpu --json runs.jsonl
   halfgnn train --dataset cora.npz --precision bf16 --model gat
   halfgnn train --dataset cora.npz --optimizer adamw --schedule cosine --warmup 10 --clip-norm 1
+  halfgnn train --dataset cora.npz --model sage --sampler neighbor:15,10,5 --batch 512
   halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
   halfgnn train --dataset cora.npz --watch --csv cora.csv --tensorboard runs
   halfgnn train --dataset cora.npz --resume cora.safetensors --epochs 400 --save cora.safetensors
@@ -192,7 +194,10 @@ pub struct TrainArgs {
     /// Where to train; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
-    /// Training steps, each on the whole graph [default: 200, or as many as the run to resume was to have]
+    /// In which batches it learns
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Epochs: a training step each, on the whole graph, or of --sampler a step on each batch [default: 200, or as many as the run to resume was to have]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: Option<u32>,
     /// End a run when validation has not become better for N epochs

@@ -7,6 +7,7 @@ use halfgnn::backend::Backend;
 use halfgnn::data::Dataset;
 use halfgnn::file;
 use halfgnn::nn::{Model, ModelConfig};
+use halfgnn::sample::Sampling;
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::checkpoint::TaskIdentity;
 use halfgnn::train::{Checkpoint, Progress, TrainConfig, Trainer};
@@ -30,7 +31,7 @@ pub struct CheckpointArgs {
     pub save_every: Option<u32>,
     /// Go on with the run in FILE, with the same bits as if it had never stopped; --epochs may give it more, and --lr,
     /// --weight-decay, --schedule, --warmup, --clip-norm and --clip-value change what they say from there on
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "layers", "recompute", "hidden", "dropout", "residual", "policy", "OwnOptions", "scale_features", "precision", "optimizer", "momentum", "nesterov", "seed", "seeds"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "layers", "recompute", "hidden", "dropout", "residual", "policy", "OwnOptions", "scale_features", "precision", "optimizer", "momentum", "nesterov", "sampler", "batch", "seed", "seeds"])]
     pub resume: Option<PathBuf>,
 }
 
@@ -93,6 +94,8 @@ pub struct Run<'a> {
     pub feature_divisors: Option<&'a [f32]>,
     /// What it is to tell.
     pub goal: &'a Goal,
+    /// How it is cut into batches.
+    pub sampling: Option<&'a Sampling>,
     /// Precision of state tensors.
     pub precision: Precision,
     /// How it is trained.
@@ -141,6 +144,7 @@ impl Saving {
         let checkpoint = Checkpoint {
             loss: loss.clone(),
             inductive: *inductive,
+            sampling: run.sampling.cloned(),
             task: TaskIdentity::of(run.dataset),
             model: run.model.clone(),
             precision: run.precision,

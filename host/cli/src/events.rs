@@ -10,7 +10,7 @@ use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, Preparation};
 use halfgnn::metrics::Metric;
 use halfgnn::ops::Scaling;
-use halfgnn::train::{EpochReport, RunSummary, Score, Split, Spread, Status};
+use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -58,6 +58,12 @@ pub enum Event<'a> {
         epochs: u32,
         /// `adam`, `adamw` or `sgd`.
         optimizer: String,
+        /// How batches are drawn, such as `neighbor:15,10,5`, where training is in batches.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sampler: Option<String>,
+        /// Vertices of a batch, likewise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        batch: Option<u32>,
         /// Learning rate, before the schedule.
         learning_rate: f32,
         /// Weight decay.
@@ -288,6 +294,8 @@ impl<'a> Event<'a> {
             hidden_by_layer: &plan.model.hidden_by_layer,
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
+            sampler: (plan.sampling.as_ref()).map(|sampling| sampling.policy.to_string()),
+            batch: plan.sampling.as_ref().map(|sampling| sampling.batch),
             learning_rate: plan.train.optimizer.learning_rate(),
             weight_decay: plan.train.optimizer.weight_decay(),
             schedule: plan.train.schedule.to_string(),
@@ -404,6 +412,15 @@ impl Recorder {
         }
     }
 
+    /// Whether the run is to go on.
+    fn stopped(&self) -> ControlFlow<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
     /// Ends the run, and what is written of it.
     fn end(&mut self, why: Result<(), Failure>) {
         self.ended.get_or_insert(why);
@@ -430,6 +447,18 @@ impl Observer for Recorder {
         if let Err(failure) = self.watch.run_starts(plan.label, seed) {
             self.end(Err(failure));
         }
+    }
+
+    fn batch(&mut self, report: &BatchReport) -> ControlFlow<()> {
+        let BatchReport {
+            epoch,
+            batch,
+            of,
+            loss,
+        } = report;
+        let message = format!("epoch {epoch} batch {batch}/{of} loss {loss:.4}");
+        self.screen.batch(&message);
+        self.stopped()
     }
 
     fn epoch(&mut self, plan: &Plan, seed: u64, report: &EpochReport) -> ControlFlow<()> {
@@ -476,11 +505,7 @@ impl Observer for Recorder {
             loss_scale: report.optimizer.loss_scale,
             skipped_steps: report.optimizer.skipped,
         });
-        if self.stop.load(Ordering::Relaxed) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        self.stopped()
     }
 
     fn run_ends(&mut self, plan: &Plan, seed: u64, run: &RunSummary) {

@@ -2,20 +2,23 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
+use crate::sampling;
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{Device, Task};
-use halfgnn::graph::GraphCounts;
+use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{ModelConfig, Network, Propagation, kept_as};
+use halfgnn::sample::Sampling;
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
-    self, Checkpoint, EpochReport, Footprint, Loss, Objective, RunSummary, Split, Spread, Status,
-    TrainConfig, Trainer,
+    self, BatchReport, Batches, Checkpoint, EpochReport, Footprint, Loss, Objective, RunSummary,
+    Split, Spread, Status, TrainConfig, Trainer,
 };
 use halfgnn::with_element;
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -30,6 +33,8 @@ pub struct Plan {
     pub model: ModelConfig,
     /// What it is to tell.
     pub goal: Goal,
+    /// How it is cut into batches, where it is.
+    pub sampling: Option<Sampling>,
     /// What the columns of the dataset's features were divided by, where they were.
     pub feature_divisors: Option<Vec<f32>>,
     /// How it is trained; the seed is that of the first run.
@@ -135,6 +140,8 @@ impl Outcome {
 pub trait Observer {
     /// A run begins.
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64);
+    /// A batch of an epoch is done; may end the session.
+    fn batch(&mut self, report: &BatchReport) -> ControlFlow<()>;
     /// An epoch is done; may end the session.
     fn epoch(&mut self, plan: &Plan, seed: u64, report: &EpochReport) -> ControlFlow<()>;
     /// A run is done.
@@ -185,7 +192,11 @@ fn carry_out<B: Backend, E: Element>(
     let (graph, weights) = config.prepare_weighted(&dataset.graph, weights)?;
     let norm = config.norm();
     let counts = GraphCounts::of(&graph).weighted(weights.is_some());
-    Footprint::check_training::<E>(
+    let check = match plan.sampling {
+        Some(_) => Footprint::check_evaluation::<E>,
+        None => Footprint::check_training::<E>,
+    };
+    check(
         &counts,
         config,
         &plan.train,
@@ -194,7 +205,7 @@ fn carry_out<B: Backend, E: Element>(
     )?;
 
     backend.reset_peak();
-    let [training, objective] = objectives::<B, E>(
+    let ((training, learnt), objective) = objectives::<B, E>(
         backend,
         dataset,
         plan,
@@ -206,7 +217,14 @@ fn carry_out<B: Backend, E: Element>(
         observer.run_starts(plan, &device_name, seed);
         let train = TrainConfig { seed, ..plan.train };
         let model = Network::<B, E>::new(backend, config, seed)?;
-        let mut trainer = Trainer::inductive(backend, &training, &objective, model, train)?;
+        let mut trainer = match &plan.sampling {
+            Some(sampling) => {
+                sampling::check_layers(sampling, model.hops())?;
+                let batches = batches(backend, (&training, &learnt), plan, sampling, seed)?;
+                Trainer::sampled(backend, batches, &objective, model, train)?
+            }
+            None => Trainer::inductive(backend, &training, &objective, model, train)?,
+        };
         if let Some(checkpoint) = &plan.resume {
             trainer.restore(&checkpoint.snapshot)?;
         }
@@ -216,13 +234,17 @@ fn carry_out<B: Backend, E: Element>(
                 model: config,
                 feature_divisors: plan.feature_divisors.as_deref(),
                 goal: &plan.goal,
+                sampling: plan.sampling.as_ref(),
                 precision: plan.precision,
                 train: &train,
             };
             saving.keep(run, trainer)
         };
-        let (mut stopped, mut kept) = (false, None);
-        while let Some(report) = trainer.next_epoch()? {
+        let mut kept = None;
+        let stopped = loop {
+            let Some(report) = trainer.next_epoch_with(|report| observer.batch(report))? else {
+                break trainer.progress().part.is_some();
+            };
             if let Some(saving) = &plan.saving
                 && saving.is_due(trainer.progress())
             {
@@ -230,12 +252,11 @@ fn carry_out<B: Backend, E: Element>(
                 kept = Some(report.epoch);
             }
             if observer.epoch(plan, seed, &report).is_break() {
-                stopped = true;
-                break;
+                break true;
             }
-        }
+        };
         if let Some(saving) = &plan.saving
-            && kept != Some(trainer.progress().epoch)
+            && (kept != Some(trainer.progress().epoch) || trainer.progress().part.is_some())
         {
             keep(&trainer, saving)?;
         }
@@ -253,18 +274,44 @@ fn carry_out<B: Backend, E: Element>(
     })
 }
 
-/// What is learnt from, and what is evaluated on `graph`, the dataset's as the model wants it.
-fn objectives<B: Backend, E: Element>(
+/// The batches of a run, of the task that is learnt from and its graph.
+fn batches<B: Backend, E: Element>(
     backend: &B,
-    dataset: &Dataset,
+    (training, graph): (&Objective<B, E>, &Graph),
+    plan: &Plan,
+    sampling: &Sampling,
+    seed: u64,
+) -> Result<Batches<B, E>, Failure> {
+    let loss = match &plan.goal {
+        Goal::Vertices { loss, .. } => loss,
+        Goal::Links { .. } => {
+            return Err(Failure::Input(
+                "links are learnt from whole graphs; leave --sampler out".into(),
+            ));
+        }
+    };
+    let model = &plan.model;
+    let sampler = (sampling.policy).sampler(backend, graph, model.wants_self_loops())?;
+    let (how, batch) = ((loss, model.norm()), sampling.batch as usize);
+    Ok(Batches::new(training, how, sampler, batch, seed)?)
+}
+
+/// A task, and its graph as the dataset has it.
+type Learnt<'a, B, E> = (Objective<B, E>, Cow<'a, Graph>);
+
+/// What is learnt from with its graph, and what is evaluated on `graph`, the dataset's as the model wants it.
+fn objectives<'a, B: Backend, E: Element>(
+    backend: &B,
+    dataset: &'a Dataset,
     plan: &Plan,
     graph: Propagation<B>,
-) -> Result<[Objective<B, E>; 2], Failure> {
+) -> Result<(Learnt<'a, B, E>, Objective<B, E>), Failure> {
+    let whole = Cow::Borrowed(&dataset.graph);
     let features = dataset.upload_features(backend)?;
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
             let objective = Objective::of_links(backend, graph, features, *width, split)?;
-            return Ok([objective.clone(), objective]);
+            return Ok(((objective.clone(), whole), objective));
         }
         Goal::Vertices { loss, inductive } => (loss, *inductive),
     };
@@ -277,9 +324,9 @@ fn objectives<B: Backend, E: Element>(
     let objective = Objective::of(backend, vec![graph], features, &goal)?;
     let training = match inductive {
         true => of_training_vertices(backend, dataset, plan, loss)?,
-        false => objective.clone(),
+        false => (objective.clone(), whole),
     };
-    Ok([training, objective])
+    Ok((training, objective))
 }
 
 /// The task of the training vertices and the edges between them.
@@ -288,14 +335,14 @@ fn of_training_vertices<B: Backend, E: Element>(
     dataset: &Dataset,
     plan: &Plan,
     loss: &Loss,
-) -> Result<Objective<B, E>, Failure> {
-    let (graph, edges) = (dataset.graph.induced(&dataset.train))
+) -> Result<Learnt<'static, B, E>, Failure> {
+    let (induced, edges) = (dataset.graph.induced(&dataset.train))
         .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
     let weights = dataset
         .edge_weights
         .as_ref()
         .map(|weights| -> Vec<f32> { edges.iter().map(|&edge| weights[edge as usize]).collect() });
-    let (graph, weights) = plan.model.prepare_weighted(&graph, weights.as_deref())?;
+    let (graph, weights) = plan.model.prepare_weighted(&induced, weights.as_deref())?;
     let shape = (dataset.train.len(), dataset.feature_len());
     let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |vertex, row| {
         dataset
@@ -311,5 +358,6 @@ fn of_training_vertices<B: Backend, E: Element>(
         loss,
         splits: [&all, &[], &[]],
     };
-    Ok(Objective::of(backend, vec![graph], features, &goal)?)
+    let objective = Objective::of(backend, vec![graph], features, &goal)?;
+    Ok((objective, Cow::Owned(induced)))
 }

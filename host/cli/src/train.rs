@@ -6,6 +6,7 @@ use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::model::ModelName;
+use crate::sampling;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use crate::task::{Goal, TaskName};
@@ -31,6 +32,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             &args.dataset,
             args.device,
             args.precision.into(),
+            args.sampling.sampler.is_some(),
             |demand| {
                 let classes = args
                     .task
@@ -193,6 +195,13 @@ fn plan(
             (precision, model, train, divisors)
         }
     };
+    let sampling = match &resume {
+        Some(checkpoint) => checkpoint.sampling.clone(),
+        None => args.sampling.sampling(),
+    };
+    if sampling.is_some() {
+        sampling::check(&goal, &model, dataset)?;
+    }
     let mut changes = Vec::new();
     if resume.is_some() {
         changes = args.optimize.change(&mut train);
@@ -211,6 +220,7 @@ fn plan(
         precision,
         model,
         goal,
+        sampling,
         feature_divisors,
         train,
         seeds: args.seeds,

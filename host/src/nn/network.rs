@@ -327,11 +327,16 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
     }
 
+    /// Layers that hear from neighbours: graphs of [`Inputs::graphs`], and hops of a sampled batch.
+    pub fn hops(&self) -> usize {
+        let hops = self.steps.iter().filter(|step| step.layer.aggregates());
+        hops.count()
+    }
+
     /// The graph and the rows of each stage.
     fn levels<'a>(&self, inputs: Inputs<'a, B, E>) -> Result<Vec<Level<'a, B>>, Error> {
         let graphs = inputs.graphs;
-        let wanted = self.steps.iter().filter(|step| step.layer.aggregates());
-        let wanted = wanted.count();
+        let wanted = self.hops();
         if graphs.len() != wanted && graphs.len() != 1 {
             return refuse(format!(
                 "{wanted} of its layers hear from neighbours, and there are {} graphs; give one for each, or one for all",

@@ -4,6 +4,7 @@ use super::weights;
 use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::error::Error;
 use crate::graph::{self, Graph, GraphCounts};
+use crate::ops::{self, DegreePower};
 use crate::tensor::{Array, Element, Precision};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -91,6 +92,15 @@ struct Weights {
     arrays: Box<dyn Any + Send + Sync>,
     precision: Precision,
     scale: f32,
+}
+
+/// That a block alone does not tell what a norm wants.
+fn no_in_degrees(operator: &'static str) -> Error {
+    Error::Unsupported {
+        operator,
+        reason: "the norm `in` wants the in-degrees of sources, and a block has those of destinations; give the degrees of the graph"
+            .into(),
+    }
 }
 
 /// What each edge multiplies: `scale · values[k]` is `r[i] · w(i,j) · c[j]` of edge `k`, its weight with the factors of the
@@ -224,14 +234,7 @@ impl<B: Backend> Propagation<B> {
         let csr = block.csr();
         let (own_rows, own_columns);
         let [rows, columns] = match degrees {
-            Degrees::OfBlock if norm == Norm::In => {
-                return Err(Error::Unsupported {
-                    operator: NAME,
-                    reason: "the norm `in` wants the in-degrees of sources, and a block has those of destinations; give the degrees \
-                             of the graph"
-                        .into(),
-                });
-            }
+            Degrees::OfBlock if norm == Norm::In => return Err(no_in_degrees(NAME)),
             Degrees::OfBlock => {
                 own_rows = csr.row_degrees();
                 own_columns = csr.column_degrees();
@@ -244,6 +247,41 @@ impl<B: Backend> Propagation<B> {
         Error::expect(NAME, "degrees of sources", sources, columns.len())?;
         let edges = Edges::Block(Block::new(backend, block)?);
         Self::of_edges(backend, edges, [rows, columns], norm)
+    }
+
+    /// A block that was drawn on the device, with the factors of `norm` of its own degrees, as a sampled mean wants them: a source
+    /// counts the destinations of the block that hear from it. Nothing of it is copied.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for [`Norm::In`], since sources have no in-degrees in a block, [`Error::Driver`] where there is not
+    /// enough memory.
+    pub fn of_sampled(backend: &B, block: Block<B>, norm: Norm) -> Result<Self, Error> {
+        let factors = |a: &Adjacency<B>, power| {
+            ops::degree_factors(backend, a, power).map(|factors| Some(Arc::new(factors)))
+        };
+        let (rows, columns) = (block.forward(), block.backward());
+        let (mut row_scale, mut column_scale, mut row_divisor) = (None, None, None);
+        match norm {
+            Norm::In => return Err(no_in_degrees("Propagation::of_sampled")),
+            Norm::Both => {
+                row_scale = factors(rows, DegreePower::InverseRoot)?;
+                column_scale = factors(columns, DegreePower::InverseRoot)?;
+            }
+            Norm::Right => {
+                row_scale = factors(rows, DegreePower::Inverse)?;
+                row_divisor = factors(rows, DegreePower::Degree)?;
+            }
+            Norm::Left => column_scale = factors(columns, DegreePower::Inverse)?,
+            Norm::None => {}
+        }
+        Ok(Self {
+            largest_degree: rows.longest_row(),
+            edges: Edges::Block(block),
+            row_scale,
+            column_scale,
+            row_divisor,
+            weights: None,
+        })
     }
 
     /// With the factors that `norm` makes of the degrees of rows, and of columns where it has those.

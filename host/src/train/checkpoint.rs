@@ -13,6 +13,7 @@ use crate::file;
 use crate::message::{escaped, shortened};
 use crate::nn::{ConvolutionConfig, ModelConfig};
 use crate::ops::OptimizerSnapshot;
+use crate::sample::Sampling;
 use crate::tensor::Precision;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,8 @@ pub struct Checkpoint {
     pub loss: Loss,
     /// Whether training sees the subgraph of the training vertices alone.
     pub inductive: bool,
+    /// How it is cut into batches, where it is.
+    pub sampling: Option<Sampling>,
     /// How far it has come.
     pub snapshot: Snapshot,
 }
@@ -175,6 +178,8 @@ struct Header {
     loss: Option<Loss>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     inductive: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sampling: Option<Sampling>,
     /// By name; files of version 0.1.0's first days have none.
     #[serde(default)]
     checksums: BTreeMap<String, String>,
@@ -358,6 +363,7 @@ impl Checkpoint {
             feature_divisors: self.feature_divisors.clone(),
             loss: (self.loss != PLAIN).then(|| self.loss.clone()),
             inductive: self.inductive,
+            sampling: self.sampling.clone(),
             checksums: (self.snapshot.tensors.iter())
                 .map(|(name, tensor)| (name.clone(), checksum(tensor)))
                 .collect(),
@@ -445,6 +451,7 @@ impl Checkpoint {
             feature_divisors: header.feature_divisors,
             loss: header.loss.unwrap_or(PLAIN),
             inductive: header.inductive,
+            sampling: header.sampling,
             snapshot: Snapshot {
                 progress: header.progress,
                 optimizer: header.optimizer,
@@ -515,7 +522,7 @@ mod tests {
     use super::*;
     use crate::nn::{Gat, OtherLayers};
     use crate::ops::{Optimizer, SgdHyper};
-    use crate::train::{Clipping, Decay, EpochReport, Few, Plateau, Schedule, Score};
+    use crate::train::{Clipping, Decay, EpochReport, Few, Part, Plateau, Schedule, Score};
 
     fn checkpoint() -> Checkpoint {
         let report = |epoch, loss| EpochReport {
@@ -571,6 +578,10 @@ mod tests {
                 class_weights: Some(vec![0.5; 4]),
             },
             inductive: true,
+            sampling: Some(Sampling {
+                policy: "neighbor:15,-1".parse().expect("a policy"),
+                batch: 7,
+            }),
             snapshot: Snapshot {
                 progress: Progress {
                     epoch: 4,
@@ -578,6 +589,12 @@ mod tests {
                     last: Some(report(4, f32::NAN)),
                     non_finite_since: Some(4),
                     plateau: Plateau { stale: 3, falls: 1 },
+                    part: Some(Part {
+                        batches: 3,
+                        loss: Some(0.1 + 0.2),
+                        vertices: 30,
+                        ms: 1.5,
+                    }),
                 },
                 optimizer: report(4, 0.0).optimizer,
                 tensors: Tensors::from([

@@ -16,6 +16,15 @@ pub struct Footprint {
     bytes: [u64; MemoryKind::ALL.len()],
 }
 
+/// What is done on the whole graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// Steps and evaluations.
+    Training,
+    /// Evaluations alone.
+    Evaluation,
+}
+
 impl From<MemoryReport> for Footprint {
     /// The peaks.
     fn from(memory: MemoryReport) -> Self {
@@ -38,8 +47,8 @@ impl Footprint {
         train: &TrainConfig,
         multiprocessors: Option<u32>,
     ) -> Result<Self, Error> {
-        let mut seen = Self::default();
-        Self::of_config::<E>(counts, config, train, multiprocessors, &mut seen).map(|()| seen)
+        let (mut seen, work) = (Self::default(), Work::Training);
+        Self::of_config::<E>(counts, config, train, work, multiprocessors, &mut seen).map(|()| seen)
     }
 
     /// That a training as [`Footprint::of_training`] has it fits where `free` of `total` bytes are free; `None` where nobody
@@ -55,8 +64,42 @@ impl Footprint {
         multiprocessors: Option<u32>,
         memory: Option<(u64, u64)>,
     ) -> Result<Self, Error> {
+        Self::check_work::<E>(
+            counts,
+            (config, train, Work::Training),
+            multiprocessors,
+            memory,
+        )
+    }
+
+    /// [`Footprint::check_training`] of what is left of it on the whole graph where training is [in
+    /// batches](Trainer::sampled): the evaluation.
+    ///
+    /// # Errors
+    /// Those of [`Footprint::check_training`].
+    pub fn check_evaluation<E: Element>(
+        counts: &GraphCounts,
+        config: &ModelConfig,
+        train: &TrainConfig,
+        multiprocessors: Option<u32>,
+        memory: Option<(u64, u64)>,
+    ) -> Result<Self, Error> {
+        Self::check_work::<E>(
+            counts,
+            (config, train, Work::Evaluation),
+            multiprocessors,
+            memory,
+        )
+    }
+
+    fn check_work<E: Element>(
+        counts: &GraphCounts,
+        (config, train, work): (&ModelConfig, &TrainConfig, Work),
+        multiprocessors: Option<u32>,
+        memory: Option<(u64, u64)>,
+    ) -> Result<Self, Error> {
         let mut seen = Self::default();
-        let counted = Self::of_config::<E>(counts, config, train, multiprocessors, &mut seen);
+        let counted = Self::of_config::<E>(counts, config, train, work, multiprocessors, &mut seen);
         seen.check(memory)?;
         counted.map(|()| seen)
     }
@@ -65,14 +108,15 @@ impl Footprint {
         counts: &GraphCounts,
         config: &ModelConfig,
         train: &TrainConfig,
+        work: Work,
         multiprocessors: Option<u32>,
         seen: &mut Self,
     ) -> Result<(), Error> {
         config.check()?;
         let shape = [config.features, config.classes];
         let model = |backend: &Gpu<Dry>| Network::<_, E>::new(backend, config, 0);
-        let norm = config.norm();
-        Self::count(counts, norm, shape, train, multiprocessors, model, seen)
+        let of = (config.norm(), shape);
+        Self::count(counts, of, (train, work), multiprocessors, model, seen)
     }
 
     /// [`Footprint::of_training`] of any model, such as one of somebody's own layers, that `model` makes: for `[features,
@@ -91,9 +135,8 @@ impl Footprint {
         let mut seen = Self::default();
         Self::count(
             counts,
-            norm,
-            shape,
-            train,
+            (norm, shape),
+            (train, Work::Training),
             multiprocessors,
             model,
             &mut seen,
@@ -104,9 +147,8 @@ impl Footprint {
     /// Counts into `seen`, which also has what was counted before an error.
     fn count<E: Element, M: Model<Gpu<Dry>, E>>(
         counts: &GraphCounts,
-        norm: Norm,
-        shape: [usize; 2],
-        train: &TrainConfig,
+        (norm, shape): (Norm, [usize; 2]),
+        (train, work): (&TrainConfig, Work),
         multiprocessors: Option<u32>,
         model: impl FnOnce(&Gpu<Dry>) -> Result<M, Error>,
         seen: &mut Self,
@@ -122,7 +164,9 @@ impl Footprint {
                 ..*train
             };
             let mut trainer = Trainer::new(backend, &objective, model(backend)?, train)?;
-            trainer.step()?;
+            if work == Work::Training {
+                trainer.step()?;
+            }
             trainer.evaluate().map(drop)
         };
         let done = run();

@@ -1,4 +1,4 @@
-//! Training: full-graph steps in mixed precision, evaluation, and what came of it.
+//! Training: steps on the whole graph or on [batches](Batches) in mixed precision, evaluation, and what came of it.
 //!
 //! A step is a forward pass, the [loss](Loss) of the training vertices and its gradient, a backward pass, a check for
 //! overflow and a step of the optimiser on the float master weights. All of it stays on the device: an overflow skips the update and halves
@@ -6,6 +6,7 @@
 //! for.
 
 mod any_f32;
+mod batches;
 #[cfg(feature = "checkpoints")]
 pub mod checkpoint;
 mod clipping;
@@ -24,6 +25,7 @@ pub mod state_dict;
 mod summary;
 mod trainer;
 
+pub use batches::Batches;
 #[cfg(feature = "checkpoints")]
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use clipping::Clipping;
@@ -32,8 +34,8 @@ pub use links::LinkSplit;
 pub use loss::Loss;
 pub use objective::{Goal, Objective, Split};
 pub use precision::MixedPrecision;
-pub use progress::Progress;
+pub use progress::{Part, Progress};
 pub use schedule::{Decay, Plateau, Schedule};
 pub use snapshot::{Snapshot, Tensor, Tensors, load_weights};
 pub use summary::{EpochReport, Few, MOST_OTHERS, RunSummary, Score, Spread, Status};
-pub use trainer::{CustomLoss, TrainConfig, Trainer};
+pub use trainer::{BatchReport, CustomLoss, TrainConfig, Trainer};

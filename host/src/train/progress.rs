@@ -18,6 +18,50 @@ pub struct Progress {
     /// What a schedule that follows validation goes by.
     #[serde(default, skip_serializing_if = "Plateau::is_default")]
     pub plateau: Plateau,
+    /// How far the epoch under way has come, of a run that was left between two of its batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+}
+
+/// How far an epoch of batches has come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Batches that were learnt from.
+    pub batches: usize,
+    /// The sum of the losses of their vertices; none where it is not finite.
+    pub loss: Option<f64>,
+    /// Their vertices.
+    pub vertices: usize,
+    /// Milliseconds that they took.
+    pub ms: f64,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self {
+            batches: 0,
+            loss: Some(0.0),
+            vertices: 0,
+            ms: 0.0,
+        }
+    }
+}
+
+impl Part {
+    /// Counts a batch of so many vertices and the mean of their losses.
+    pub(super) fn add(&mut self, loss: f32, vertices: usize, ms: f64) {
+        self.batches += 1;
+        self.vertices += vertices;
+        self.ms += ms;
+        let sum = self.loss.map(|sum| sum + f64::from(loss) * vertices as f64);
+        self.loss = sum.filter(|sum| sum.is_finite());
+    }
+
+    /// The mean of the losses of the vertices, each before the step that learnt from it; a NaN where one was not finite.
+    pub fn mean_loss(&self) -> f32 {
+        self.loss
+            .map_or(f32::NAN, |sum| (sum / self.vertices.max(1) as f64) as f32)
+    }
 }
 
 impl Progress {
@@ -25,6 +69,7 @@ impl Progress {
     pub fn add(&mut self, report: EpochReport) -> bool {
         let validation = |report: &EpochReport| report.score.of(Split::Validation);
         self.epoch = report.epoch;
+        self.part = None;
         self.last = Some(report);
         self.non_finite_since = if report.loss.is_finite() {
             None

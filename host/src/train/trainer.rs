@@ -5,8 +5,8 @@ use super::progress::{self, StepTimes};
 use super::recorded::Recorded;
 use super::snapshot;
 use super::{
-    Clipping, EpochReport, Few, MixedPrecision, Objective, Progress, RunSummary, Schedule, Score,
-    Tensors,
+    Batches, Clipping, EpochReport, Few, MixedPrecision, Objective, Part, Progress, RunSummary,
+    Schedule, Score, Tensors,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
@@ -88,6 +88,8 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     objective: Objective<B, E>,
     /// What is learnt from.
     training: Objective<B, E>,
+    /// In which batches, where it is not whole.
+    batches: Option<Batches<B, E>>,
     pub(super) model: M,
     pub(super) config: TrainConfig,
     optimizer: OptimizerState<B>,
@@ -103,6 +105,19 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     times: StepTimes,
     /// The weights at the best validation epoch.
     pub(super) best: Option<Tensors>,
+}
+
+/// A step on a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchReport {
+    /// The epoch under way, from 1 on.
+    pub epoch: u32,
+    /// Batches of it that are done.
+    pub batch: usize,
+    /// Batches that it has.
+    pub of: usize,
+    /// The mean loss of this one's vertices, before its step.
+    pub loss: f32,
 }
 
 /// What a loss of anybody's computes with: see [`Trainer::step_with`].
@@ -176,6 +191,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             backend: backend.clone(),
             objective: objective.clone(),
             training: training.clone(),
+            batches: None,
             model,
             config,
             optimizer,
@@ -187,6 +203,29 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             progress: Progress::default(),
             times: StepTimes::default(),
             best: None,
+        })
+    }
+
+    /// A trainer whose epochs are steps on batches, a step each, and which is evaluated on a whole task of as many outputs after
+    /// each epoch. The loss of an epoch is the mean of those of its vertices, each before the step that learnt from it.
+    /// Nothing is recorded, since batches have shapes of their own.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::new`].
+    pub fn sampled(
+        backend: &B,
+        batches: Batches<B, E>,
+        objective: &Objective<B, E>,
+        model: M,
+        config: TrainConfig,
+    ) -> Result<Self, Error> {
+        let config = TrainConfig {
+            record: false,
+            ..config
+        };
+        Ok(Self {
+            batches: Some(batches),
+            ..Self::inductive(backend, objective, objective, model, config)?
         })
     }
 
@@ -439,11 +478,25 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         &self.progress
     }
 
-    /// A training step, timed, and the evaluation after it; `None` where the run has ended.
+    /// A training step, timed, and the evaluation after it; `None` where the run has ended. Of a [sampled](Trainer::sampled) run a
+    /// step on each batch.
     ///
     /// # Errors
     /// Those of the device. A loss that is not finite is none: see [`Status::Diverged`](super::Status).
     pub fn next_epoch(&mut self) -> Result<Option<EpochReport>, Error> {
+        self.next_epoch_with(|_| ControlFlow::Continue(()))
+    }
+
+    /// [`Trainer::next_epoch`] which reports each batch of a sampled run to `observe`. Where that ends it, the epoch is left between
+    /// two batches, and `None` comes back: [`Progress::part`] has how far it came, from where the next call goes on, also that of a
+    /// trainer that is [restored](Trainer::restore) from a snapshot.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::next_epoch`].
+    pub fn next_epoch_with(
+        &mut self,
+        observe: impl FnMut(&BatchReport) -> ControlFlow<()>,
+    ) -> Result<Option<EpochReport>, Error> {
         if self.progress.end(&self.config).is_some() {
             return Ok(None);
         }
@@ -452,15 +505,27 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             schedule, epochs, ..
         } = self.config;
         self.set_rate_factor(schedule.factor(epoch, epochs, &self.progress.plateau) as f32)?;
-        self.backend.synchronize()?;
-        let start = Instant::now();
-        self.step()?;
-        self.backend.synchronize()?;
-        let ms = start.elapsed().as_secs_f64() * 1e3;
+        let (loss, ms) = match self.batches.take() {
+            Some(mut batches) => {
+                let done = self.learn_batches(&mut batches, epoch, observe);
+                self.batches = Some(batches);
+                let Some(part) = done? else {
+                    return Ok(None);
+                };
+                (part.mean_loss(), part.ms)
+            }
+            None => {
+                self.backend.synchronize()?;
+                let start = Instant::now();
+                self.step()?;
+                self.backend.synchronize()?;
+                let ms = start.elapsed().as_secs_f64() * 1e3;
+                (self.loss()?, ms)
+            }
+        };
 
         let optimizer = self.optimizer()?;
         self.tell_overflow(epoch, &optimizer)?;
-        let loss = self.loss()?;
         let (score, others) = self.evaluate()?;
         let report = EpochReport {
             epoch,
@@ -480,11 +545,48 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(Some(report))
     }
 
+    /// Steps on the batches of an epoch that are left; nothing where `observe` ended it before the last.
+    fn learn_batches(
+        &mut self,
+        batches: &mut Batches<B, E>,
+        epoch: u32,
+        mut observe: impl FnMut(&BatchReport) -> ControlFlow<()>,
+    ) -> Result<Option<Part>, Error> {
+        let of = batches.count();
+        let mut part = self.progress.part.unwrap_or_default();
+        while part.batches < of {
+            self.backend.synchronize()?;
+            let start = Instant::now();
+            let backend = self.backend.clone();
+            let (batch, vertices) = batches.batch(&backend, epoch - 1, part.batches)?;
+            self.step_on(&batch)?;
+            // The batch's memory is given back behind this.
+            let loss = self.loss()?;
+            part.add(loss, vertices, start.elapsed().as_secs_f64() * 1e3);
+            self.progress.part = Some(part);
+            let report = BatchReport {
+                epoch,
+                batch: part.batches,
+                of,
+                loss,
+            };
+            if observe(&report).is_break() && part.batches < of {
+                return Ok(None);
+            }
+        }
+        Ok(Some(part))
+    }
+
     /// Says what an overflow of the last step began with, if there was one and somebody listens. The evaluation that
     /// follows overwrites it.
     fn tell_overflow(&self, epoch: u32, now: &OptimizerSnapshot) -> Result<(), Error> {
         let before = self.progress.last.map_or(0, |last| last.optimizer.skipped);
-        if now.skipped > before && tracing::enabled!(tracing::Level::INFO) {
+        if now.skipped > before && self.batches.is_some() {
+            let (skipped, scale) = (now.skipped - before, now.loss_scale);
+            tracing::info!(
+                "epoch {epoch}: overflows in {skipped} steps, which were skipped; the loss scale is {scale} now"
+            );
+        } else if now.skipped > before && tracing::enabled!(tracing::Level::INFO) {
             let first = self.model.first_non_finite(&self.backend)?;
             let scale = now.loss_scale;
             tracing::info!(

@@ -40,6 +40,40 @@ param_struct! {
     }
 }
 
+param_struct! {
+    /// Parameters of `degree_factors`.
+    pub struct DegreeParams {
+        /// First edge of each row, `row_count + 1` of them.
+        pub offsets: DevicePtr<u64>,
+        /// Becomes the factor of each row.
+        pub factors: DevicePtr<f32>,
+        /// Number of rows.
+        pub row_count: u64,
+        /// What of the degree: [`DEGREE`], [`INVERSE`] or [`INVERSE_ROOT`].
+        pub power: u32,
+        /// Zero.
+        pub unused: u32,
+    }
+}
+
+/// The degree.
+pub const DEGREE: u32 = 0;
+/// One over the degree.
+pub const INVERSE: u32 = 1;
+/// One over its square root.
+pub const INVERSE_ROOT: u32 = 2;
+
+/// The factor that is made of a degree, of which 0 counts as 1, with `sqrt` for the correctly rounded root.
+#[inline(always)]
+pub fn degree_factor(degree: u64, power: u32, sqrt: impl Fn(f32) -> f32) -> f32 {
+    let degree = if degree == 0 { 1.0 } else { degree as f32 };
+    match power {
+        DEGREE => degree,
+        INVERSE => 1.0 / degree,
+        _ => 1.0 / sqrt(degree),
+    }
+}
+
 /// CTAs of which each thread makes one result.
 pub const fn ctas(results: u64) -> u64 {
     results.div_ceil(THREADS_PER_CTA as u64)
@@ -80,6 +114,8 @@ macro_rules! construct_entries {
                 largest_word(ConstructParams);
                 /// The number of edges of the longest row of each CTA's share.
                 longest_row(ConstructParams);
+                /// A factor of each row, of its number of edges.
+                degree_factors(DegreeParams);
             }
         }
     };

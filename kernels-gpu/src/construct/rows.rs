@@ -1,11 +1,14 @@
-//! Offsets from the rows of edges, rows of edges from offsets, and bits where rows start.
+//! Offsets from the rows of edges, rows of edges from offsets, bits where rows start, and factors of degrees.
 
+use crate::device::float::sqrt;
 use crate::device::global::{Access, Global};
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, global_idx_x, sync_threads, thread_idx_x};
 use crate::device::warp::{ballot, lane_id, shuffle_up, warp_id};
 use halfgnn_contract::WARP;
-use halfgnn_contract::construct::{ConstructParams, THREADS_PER_CTA, WARPS_PER_CTA};
+use halfgnn_contract::construct::{
+    ConstructParams, DegreeParams, THREADS_PER_CTA, WARPS_PER_CTA, degree_factor,
+};
 
 /// How many of the ascending elements `first .. end` are below `bound`, `first` added.
 ///
@@ -101,6 +104,22 @@ pub unsafe fn row_starts(params: &ConstructParams) {
         let bits = ballot(is_start);
         if lane_id() == 0 {
             Global::<u32>::new(params.starts).at(2 * word).store(bits);
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`DegreeParams`]: a thread for each row.
+#[inline(always)]
+pub unsafe fn degree_factors(params: &DegreeParams) {
+    let row = global_idx_x();
+    if row < params.row_count {
+        let first = Global::<u64>::new(params.offsets).at(row);
+        // SAFETY: the caller's promise: there is an offset more than rows; a factor is one thread's.
+        unsafe {
+            let degree = first.at(1).read() - first.read();
+            let factor = degree_factor(degree, params.power, sqrt);
+            Global::<f32>::new(params.factors).at(row).store(factor);
         }
     }
 }

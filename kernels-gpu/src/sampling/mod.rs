@@ -1,12 +1,25 @@
-//! Random pairs of vertices: a thread a pair.
+//! What is drawn at random beside dropout, and what a batch is made of.
+//!
+//! - [`pairs`]: random pairs of vertices, a thread a pair.
+//! - [`neighbors`]: neighbours of vertices, a warp a vertex.
+//! - [`relabel`]: places of the vertices of a batch, by a bit a vertex and the sums of the bits.
+//! - [`rows`]: rows of features.
 
+mod neighbors;
 mod pairs;
+mod relabel;
+mod rows;
 
-use halfgnn_contract::sampling::SamplePairsParams;
+use halfgnn_contract::sampling::{
+    NeighborParams, RelabelParams, SamplePairsParams, TakeRowsParams,
+};
 
 /// The functions that the entries are, by name.
 mod family {
+    pub use super::neighbors::{count_neighbors, sample_neighbors};
     pub use super::pairs::sample_pairs;
+    pub use super::relabel::{count_marked, mark_vertices, place_marked, place_vertices, relabel};
+    pub use super::rows::take_rows;
 }
 
 halfgnn_contract::sampling_entries!(entries);

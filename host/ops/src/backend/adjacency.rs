@@ -185,6 +185,20 @@ impl<B: Storage> Adjacency<B> {
         self.column_ids.len()
     }
 
+    /// Edges of the longest row.
+    pub fn longest_row(&self) -> u32 {
+        self.longest_row
+    }
+
+    /// The edges (COO) on the host: edge `k` is (`rows[k]`, `columns[k]`), in the order of rows.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    pub fn to_coo(&self, backend: &B) -> Result<[Vec<u32>; 2], Error> {
+        let rows = rows_of(&self.offsets.to_vec(backend)?);
+        Ok([rows, self.column_ids.to_vec(backend)?])
+    }
+
     /// What all arrays hold, and the longest row. For tests.
     ///
     /// # Errors
@@ -342,6 +356,11 @@ impl<B: Storage> Block<B> {
             forward: Adjacency::new(backend, block.csr())?,
             backward: Adjacency::new(backend, &block.csr().transposed())?,
         })
+    }
+
+    /// A block of its adjacency and the transpose.
+    pub(crate) fn of(forward: Adjacency<B>, backward: Adjacency<B>) -> Self {
+        Self { forward, backward }
     }
 
     /// The adjacency: row `i` lists the sources that destination `i` hears from.

@@ -244,6 +244,7 @@ pub(super) fn checkpoint(
             class_weights: None,
         },
         inductive: false,
+        sampling: None,
         snapshot: Snapshot {
             progress: Progress::default(),
             optimizer: OptimizerSnapshot {

@@ -103,8 +103,8 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         Ok((a, EdgeMap::of_permutation(order)))
     }
 
-    /// Of edges in order, whose ids are in range.
-    fn of_sorted(
+    /// Of edges in order of their rows, whose ids are in range.
+    pub(crate) fn of_sorted(
         backend: &B,
         shape: (usize, usize),
         ids: Words<B>,

@@ -1,8 +1,8 @@
 //! What a graph is made of, as the host makes it.
 
 use super::{
-    ConstructOperators, RowIdsOperands, RowIndex, RowIndexOperands, RowOffsetsOperands,
-    TakeWordsOperands,
+    ConstructOperators, DegreeFactorsOperands, RowIdsOperands, RowIndex, RowIndexOperands,
+    RowOffsetsOperands, TakeWordsOperands,
 };
 use crate::backend::MemoryKind;
 use crate::backend::cpu::Cpu;
@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::graph::Starts;
 use crate::ops::Checked;
 use crate::tensor::Array;
+use halfgnn_contract::construct::degree_factor;
 use rayon::prelude::*;
 
 impl ConstructOperators for Cpu {
@@ -71,5 +72,19 @@ impl ConstructOperators for Cpu {
 
     fn largest_word(&self, words: &Array<Self, u32>) -> Result<u32, Error> {
         Ok(words.buffer.read().par_iter().copied().max().unwrap_or(0))
+    }
+
+    fn degree_factors(
+        &self,
+        operands: Checked<DegreeFactorsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let offsets = of.offsets.buffer.read();
+        let degrees = offsets.windows(2).map(|ends| ends[1] - ends[0]);
+        let factors = of.factors.buffer.get_mut().iter_mut();
+        factors.zip(degrees).for_each(|(factor, degree)| {
+            *factor = degree_factor(degree, of.power.word(), f32::sqrt);
+        });
+        Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! What a graph is made of, by kernels: a thread an edge, a row or a word.
 
 use super::{
-    ConstructOperators, RowIdsOperands, RowIndex, RowIndexOperands, RowOffsetsOperands,
-    TakeWordsOperands,
+    ConstructOperators, DegreeFactorsOperands, RowIdsOperands, RowIndex, RowIndexOperands,
+    RowOffsetsOperands, TakeWordsOperands,
 };
 use crate::backend::MemoryKind;
 use crate::backend::gpu::{Gpu, linear_config};
@@ -13,7 +13,7 @@ use crate::ops::Checked;
 use crate::ops::sort::{Scan, no_items, scan_config};
 use crate::tensor::Array;
 use halfgnn_contract::DevicePtr;
-use halfgnn_contract::construct::{self as contract, ConstructParams};
+use halfgnn_contract::construct::{self as contract, ConstructParams, DegreeParams};
 use halfgnn_contract::scan::{self, ScanParams};
 
 /// Lists of rows.
@@ -162,6 +162,23 @@ impl<D: Driver> ConstructOperators for Gpu<D> {
             ..NOTHING
         };
         self.largest("largest_word", params, words.len())
+    }
+
+    fn degree_factors(
+        &self,
+        operands: Checked<DegreeFactorsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let params = DegreeParams {
+            offsets: self.array(of.offsets)?,
+            factors: self.array(of.factors)?,
+            row_count: of.factors.len() as u64,
+            power: of.power.word(),
+            unused: 0,
+        };
+        let config = config(contract::ctas(params.row_count), 0)?;
+        // SAFETY: the operator checked that there is an offset more than factors.
+        unsafe { self.launch("degree_factors", config, &params) }
     }
 }
 

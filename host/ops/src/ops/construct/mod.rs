@@ -8,9 +8,10 @@ mod cpu;
 mod gpu;
 
 use super::{Checked, Operator};
-use crate::backend::Storage;
+use crate::backend::{Adjacency, MemoryKind, Storage};
 use crate::error::Error;
 use crate::tensor::Array;
+use halfgnn_contract::construct as contract;
 
 /// The row of each edge from the first edges of the rows, `rows + 1` of them. Edges past the last offset get the number of
 /// rows.
@@ -64,6 +65,67 @@ pub fn largest_word<B: ConstructOperators>(
     words: &Array<B, u32>,
 ) -> Result<u32, Error> {
     backend.largest_word(words)
+}
+
+/// What of a degree [`degree_factors`] makes. A degree of 0 counts as 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DegreePower {
+    /// The degree.
+    Degree,
+    /// One over the degree.
+    Inverse,
+    /// One over its square root.
+    InverseRoot,
+}
+
+impl DegreePower {
+    /// As kernels take it.
+    pub(crate) const fn word(self) -> u32 {
+        match self {
+            Self::Degree => contract::DEGREE,
+            Self::Inverse => contract::INVERSE,
+            Self::InverseRoot => contract::INVERSE_ROOT,
+        }
+    }
+}
+
+/// A factor of each row of `a`, made of its number of edges: of a degree norm.
+///
+/// # Errors
+/// [`Error::Driver`] where there is not enough memory.
+pub fn degree_factors<B: ConstructOperators>(
+    backend: &B,
+    a: &Adjacency<B>,
+    power: DegreePower,
+) -> Result<Array<B, f32>, Error> {
+    let mut factors = Array::uninit(backend, a.rows(), MemoryKind::Graph)?;
+    backend.degree_factors(Checked::new(DegreeFactorsOperands {
+        offsets: &a.offsets,
+        power,
+        factors: &mut factors,
+    })?)?;
+    Ok(factors)
+}
+
+/// Operands of [`degree_factors`].
+#[derive(Debug)]
+pub struct DegreeFactorsOperands<'a, B: Storage> {
+    /// First edge of each row, and the number of edges.
+    pub offsets: &'a Array<B, u64>,
+    /// What of the degrees.
+    pub power: DegreePower,
+    /// Becomes the factor of each row.
+    pub factors: &'a mut Array<B, f32>,
+}
+
+impl<B: Storage> Operator for DegreeFactorsOperands<'_, B> {
+    const NAME: &'static str = "degree_factors";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_offsets(Self::NAME, self.offsets)?;
+        let rows = self.offsets.len() - 1;
+        Error::expect(Self::NAME, "factors", rows, self.factors.len())
+    }
 }
 
 /// Operands of [`row_ids`].
@@ -201,4 +263,13 @@ pub trait ConstructOperators: Storage {
     /// # Errors
     /// Those of the device.
     fn largest_word(&self, words: &Array<Self, u32>) -> Result<u32, Error>;
+
+    /// A factor of each row: see [`degree_factors`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn degree_factors(
+        &self,
+        operands: Checked<DegreeFactorsOperands<'_, Self>>,
+    ) -> Result<(), Error>;
 }

@@ -1,11 +1,17 @@
-//! Random pairs of vertices.
+//! What is drawn at random, and the places of what was drawn.
 
-use super::{STREAM, SamplePairsOperands, SamplingOperators};
+use super::{
+    CountNeighborsOperands, MarkVerticesOperands, NEIGHBORS, NeighborPolicy, PlaceMarkedOperands,
+    PlaceVerticesOperands, RelabelOperands, STREAM, SampleNeighborsOperands, SamplePairsOperands,
+    SamplingOperators, TakeRowsOperands,
+};
 use crate::backend::cpu::Cpu;
+use crate::backend::cpu::view::{view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::tensor::{Element, padded};
 use halfgnn_contract::rng::{key, philox};
-use halfgnn_contract::sampling::{ATTEMPTS, pair, pair_counter};
+use halfgnn_contract::sampling::{ATTEMPTS, choice, neighbor_counter, pair, pair_counter, sampled};
 use rayon::prelude::*;
 
 impl SamplingOperators for Cpu {
@@ -36,5 +42,204 @@ impl SamplingOperators for Cpu {
                 [*first, *second] = accepted.unwrap_or_else(|| drawn(at as u64, ATTEMPTS - 1));
             });
         Ok(())
+    }
+
+    fn count_neighbors(
+        &self,
+        operands: Checked<CountNeighborsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let offsets = of.graph.offsets.buffer.read();
+        let vertices = of.vertices.buffer.read();
+        let counts = of.counts.buffer.get_mut();
+        for (count, &vertex) in counts.iter_mut().zip(&*vertices) {
+            *count = degree(&offsets, vertex).map_or(0, |(_, degree)| of_row(degree, of.policy));
+        }
+        counts[vertices.len()] = 0;
+        Ok(())
+    }
+
+    fn sample_neighbors(
+        &self,
+        operands: Checked<SampleNeighborsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        /// Vertices that a thread draws for at a time.
+        const PART: usize = 512;
+        let of = operands.into_inner();
+        let offsets = of.graph.offsets.buffer.read();
+        let columns = of.graph.column_ids.buffer.read();
+        let (policy, draw) = (of.policy, of.draw);
+        let key = key(draw.seed, NEIGHBORS);
+        let vertices = of.vertices.buffer.read();
+        let parts: Vec<Vec<u32>> = vertices
+            .par_chunks(PART)
+            .map(|part| {
+                let mut drawn = Vec::new();
+                for &vertex in part {
+                    let Some((begin, degree)) = degree(&offsets, vertex) else {
+                        continue;
+                    };
+                    drawn.extend(policy.self_loops.then_some(vertex));
+                    let first = drawn.len();
+                    places(degree, policy, &mut drawn, |index, choices| {
+                        let counter = neighbor_counter(draw.step, draw.layer, vertex, index);
+                        choice(philox(key, counter)[0], choices)
+                    });
+                    for place in &mut drawn[first..] {
+                        *place = columns[begin + *place as usize];
+                    }
+                }
+                drawn
+            })
+            .collect();
+        let mut drawn = parts.iter().flatten().copied();
+        let firsts = of.firsts.buffer.read();
+        let (rows, neighbors) = (of.rows.buffer.get_mut(), of.neighbors.buffer.get_mut());
+        for (row, (&vertex, &first)) in vertices.iter().zip(&*firsts).enumerate() {
+            let count = degree(&offsets, vertex).map_or(0, |(_, degree)| of_row(degree, policy));
+            let edges = first as usize..first as usize + count as usize;
+            let drawn = drawn.by_ref().take(count as usize);
+            if let Some(neighbors) = neighbors.get_mut(edges.clone()) {
+                neighbors
+                    .iter_mut()
+                    .zip(drawn)
+                    .for_each(|(to, from)| *to = from);
+                rows[edges].fill(row as u32);
+            } else {
+                drawn.for_each(drop);
+            }
+        }
+        Ok(())
+    }
+
+    fn place_vertices(
+        &self,
+        operands: Checked<PlaceVerticesOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let PlaceVerticesOperands { places, vertices } = operands.into_inner();
+        let known = places.known.buffer.get_mut();
+        let places = places.places.buffer.get_mut();
+        for (&vertex, at) in vertices.buffer.read().iter().zip(0..) {
+            if let Some(place) = places.get_mut(vertex as usize) {
+                *place = at;
+                known[vertex as usize / 32] |= 1 << (vertex % 32);
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_vertices(
+        &self,
+        operands: Checked<MarkVerticesOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let MarkVerticesOperands { places, vertices } = operands.into_inner();
+        let count = places.vertices();
+        let known = places.known.buffer.read();
+        let marked = places.marked.buffer.get_mut();
+        for &vertex in vertices.buffer.read().iter() {
+            let (word, bit) = (vertex as usize / 32, 1 << (vertex % 32));
+            if (vertex as usize) < count && known[word] & bit == 0 {
+                marked[word] |= bit;
+            }
+        }
+        let ends = marked.iter().map(|word| word.count_ones()).chain([0]);
+        let counts = places.counts.buffer.get_mut();
+        counts
+            .iter_mut()
+            .zip(ends)
+            .for_each(|(count, ones)| *count = ones);
+        Ok(())
+    }
+
+    fn place_marked(&self, operands: Checked<PlaceMarkedOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let destinations = of.destinations.buffer.read();
+        let sources = of.sources.buffer.get_mut();
+        sources[..destinations.len()].copy_from_slice(&destinations);
+        let state = of.places;
+        let (known, places) = (state.known.buffer.get_mut(), state.places.buffer.get_mut());
+        let marked = state.marked.buffer.get_mut();
+        let mut place = destinations.len();
+        for (word, (known, marked)) in known.iter_mut().zip(marked).enumerate() {
+            *known |= *marked;
+            let mut bits = std::mem::take(marked);
+            while bits != 0 {
+                let vertex = word as u32 * 32 + bits.trailing_zeros();
+                if let Some(source) = sources.get_mut(place) {
+                    *source = vertex;
+                    places[vertex as usize] = place as u32;
+                }
+                bits &= bits - 1;
+                place += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn relabel(&self, operands: Checked<RelabelOperands<'_, Self>>) -> Result<(), Error> {
+        let RelabelOperands { places, vertices } = operands.into_inner();
+        let places = places.places.buffer.read();
+        vertices.buffer.get_mut().par_iter_mut().for_each(|vertex| {
+            *vertex = places.get(*vertex as usize).copied().unwrap_or(*vertex);
+        });
+        Ok(())
+    }
+
+    fn take_rows<E: Element>(
+        &self,
+        operands: Checked<TakeRowsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let TakeRowsOperands { rows, order, taken } = operands.into_inner();
+        let values = rows.buffer.read();
+        let (from, order) = (view(rows, &values), order.buffer.read());
+        let width = padded::<E>(from.columns);
+        let to = view_mut(taken);
+        let row_of = |row: u32| {
+            let first = row as usize * from.stride;
+            ((row as usize) < from.rows).then(|| &from.values[first..first + width])
+        };
+        (to.values.par_chunks_mut(width.max(1)).zip(order.par_iter())).for_each(|(to, &row)| {
+            match row_of(row) {
+                Some(from) => to.copy_from_slice(from),
+                None => to.fill(E::zeroed()),
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The first edge of a row and how many there are, if it is one.
+fn degree(offsets: &[u64], row: u32) -> Option<(usize, u32)> {
+    let ends = offsets.get(row as usize..)?.get(..2)?;
+    Some((ends[0] as usize, (ends[1] - ends[0]) as u32))
+}
+
+/// Edges that a row of so many neighbours gets.
+fn of_row(degree: u32, policy: NeighborPolicy) -> u32 {
+    sampled(degree, policy.fanout.word(), policy.replace) + u32::from(policy.self_loops)
+}
+
+/// Adds places in a row of so many neighbours by the numbers that `draw` gives of an index and of how many to choose from.
+fn places(
+    degree: u32,
+    policy: NeighborPolicy,
+    places: &mut Vec<u32>,
+    draw: impl Fn(u32, u32) -> u32,
+) {
+    let (first, count) = (
+        places.len(),
+        sampled(degree, policy.fanout.word(), policy.replace),
+    );
+    if policy.replace && policy.fanout.word() == count {
+        places.extend((0..count).map(|index| draw(index, degree)));
+    } else if count == degree {
+        places.extend(0..degree);
+    } else {
+        for index in 0..count {
+            let itself = degree - count + index;
+            let drawn = draw(index, itself + 1);
+            let taken = places[first..].contains(&drawn);
+            places.push(if taken { itself } else { drawn });
+        }
     }
 }

@@ -1,13 +1,23 @@
-//! Random pairs of vertices: a thread a pair.
+//! What is drawn at random: a thread a pair, a warp a vertex; and the places of what was drawn.
 
-use super::{STREAM, SamplePairsOperands, SamplingOperators};
+use super::{
+    CountNeighborsOperands, Draw, Fanout, MarkVerticesOperands, NEIGHBORS, NeighborPolicy,
+    PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands, STREAM,
+    SampleNeighborsOperands, SamplePairsOperands, SamplingOperators, TakeRowsOperands,
+};
+use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, dense_config, narrow};
-use crate::driver::Driver;
+use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::tensor::{Array, Element, padded};
+use halfgnn_contract::DevicePtr;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::rng::key;
-use halfgnn_contract::sampling::SamplePairsParams;
+use halfgnn_contract::sampling::{
+    NeighborParams, RelabelParams, SamplePairsParams, TakeRowsParams, mark_words, neighbor_ctas,
+    row_ctas, row_lanes,
+};
 
 impl<D: Driver> SamplingOperators for Gpu<D> {
     fn sample_pairs(&self, operands: Checked<SamplePairsOperands<'_, Self>>) -> Result<(), Error> {
@@ -27,5 +37,184 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
         let config = dense_config(NAME, pairs.div_ceil(THREADS_PER_CTA.into()), 1, 0)?;
         // SAFETY: the operator checked that there is room for both vertices of each pair and that the graph has a row a vertex.
         unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn count_neighbors(
+        &self,
+        operands: Checked<CountNeighborsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "count_neighbors";
+        let of = operands.into_inner();
+        let params = NeighborParams {
+            firsts: self.array(of.counts)?,
+            ..self.neighbors(NAME, of.graph, of.policy, of.vertices)?
+        };
+        let config = threads_config(NAME, u64::from(params.vertex_count) + 1)?;
+        // SAFETY: the operator checked that there is a count a vertex and one more; the kernel looks whether a vertex is a row.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn sample_neighbors(
+        &self,
+        operands: Checked<SampleNeighborsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "sample_neighbors";
+        let of = operands.into_inner();
+        let Draw { seed, step, layer } = of.draw;
+        let params = NeighborParams {
+            firsts: self.array(of.firsts)?,
+            rows: self.array(of.rows)?,
+            neighbors: self.array(of.neighbors)?,
+            edges: of.rows.len() as u64,
+            key: key(seed, NEIGHBORS),
+            step,
+            layer,
+            ..self.neighbors(NAME, of.graph, of.policy, of.vertices)?
+        };
+        let config = dense_config(NAME, neighbor_ctas(params.vertex_count.into()), 1, 0)?;
+        // SAFETY: the operator checked that there is a first edge a vertex, and as many rows as neighbours; the kernel looks
+        // whether a vertex is a row and its edges lie among them.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn place_vertices(
+        &self,
+        operands: Checked<PlaceVerticesOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let PlaceVerticesOperands { places, vertices } = operands.into_inner();
+        let params = RelabelParams {
+            vertices: self.array(vertices)?,
+            vertex_count: vertices.len() as u64,
+            ..self.places(places)?
+        };
+        let config = threads_config("place_vertices", params.vertex_count)?;
+        // SAFETY: places and bits are as many as vertices, as `Places` makes them; the kernel passes over what is none. Vertices
+        // that stand there twice would get one of two places.
+        unsafe { self.launch("place_vertices", config, &params) }
+    }
+
+    fn mark_vertices(
+        &self,
+        operands: Checked<MarkVerticesOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let MarkVerticesOperands { places, vertices } = operands.into_inner();
+        let params = RelabelParams {
+            vertices: self.array(vertices)?,
+            vertex_count: vertices.len() as u64,
+            ranks: self.array(&places.counts)?,
+            ..self.places(places)?
+        };
+        let config = threads_config("mark_vertices", params.vertex_count)?;
+        let words = threads_config("count_marked", mark_words(params.graph_vertices) + 1)?;
+        // SAFETY: as above; a count for each word of marks and one more.
+        unsafe {
+            self.launch("mark_vertices", config, &params)?;
+            self.launch("count_marked", words, &params)
+        }
+    }
+
+    fn place_marked(&self, operands: Checked<PlaceMarkedOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let params = RelabelParams {
+            vertices: self.array(of.destinations)?,
+            vertex_count: of.destinations.len() as u64,
+            sources: self.array(of.sources)?,
+            first_place: of.destinations.len() as u64,
+            source_count: of.sources.len() as u64,
+            ranks: self.array(&of.places.ranks)?,
+            ..self.places(of.places)?
+        };
+        let threads = mark_words(params.graph_vertices).max(params.first_place);
+        let config = threads_config("place_marked", threads)?;
+        // SAFETY: as above; the kernel looks whether a place lies among the sources.
+        unsafe { self.launch("place_marked", config, &params) }
+    }
+
+    fn relabel(&self, operands: Checked<RelabelOperands<'_, Self>>) -> Result<(), Error> {
+        let RelabelOperands { places, vertices } = operands.into_inner();
+        let params = RelabelParams {
+            vertices: self.array(vertices)?,
+            vertex_count: vertices.len() as u64,
+            ..self.places(places)?
+        };
+        let config = threads_config("relabel", params.vertex_count)?;
+        // SAFETY: as above.
+        unsafe { self.launch("relabel", config, &params) }
+    }
+
+    fn take_rows<E: Element>(
+        &self,
+        operands: Checked<TakeRowsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "take_rows";
+        let TakeRowsOperands { rows, order, taken } = operands.into_inner();
+        let vectors = narrow(NAME, "columns", padded::<E>(taken.columns()) / E::LANES)?;
+        let lanes = row_lanes(vectors);
+        let params = TakeRowsParams {
+            rows: self.strided(rows)?,
+            order: self.array(order)?,
+            taken: self.matrix(taken)?,
+            row_count: rows.rows() as u64,
+            taken_count: order.len() as u64,
+            vectors,
+            stride: narrow(NAME, "stride", rows.stride() / E::LANES)?,
+            lanes,
+            unused: 0,
+        };
+        let config = dense_config(NAME, row_ctas(params.taken_count, lanes), 1, 0)?;
+        // SAFETY: the operator checked that there is a row for each of the order, of as many columns; the kernel looks whether there
+        // is such a row to be taken.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+}
+
+/// A launch of a thread an item.
+fn threads_config(name: &'static str, items: u64) -> Result<LaunchConfig, Error> {
+    dense_config(name, items.div_ceil(THREADS_PER_CTA.into()), 1, 0)
+}
+
+impl<D: Driver> Gpu<D> {
+    /// What both kernels of neighbours take.
+    fn neighbors(
+        &self,
+        name: &'static str,
+        graph: &Adjacency<Self>,
+        policy: NeighborPolicy,
+        vertices: &Array<Self, u32>,
+    ) -> Result<NeighborParams, Error> {
+        Ok(NeighborParams {
+            offsets: self.array(&graph.offsets)?,
+            columns: self.array(&graph.column_ids)?,
+            vertices: self.array(vertices)?,
+            firsts: DevicePtr::NULL,
+            rows: DevicePtr::NULL,
+            neighbors: DevicePtr::NULL,
+            graph_rows: graph.rows() as u64,
+            edges: 0,
+            vertex_count: narrow(name, "vertices", vertices.len())?,
+            fanout: policy.fanout.word(),
+            // All of a row are no draws.
+            replace: (policy.replace && policy.fanout != Fanout::All).into(),
+            own: policy.self_loops.into(),
+            key: [0; 2],
+            step: 0,
+            layer: 0,
+        })
+    }
+
+    /// What is known.
+    fn places(&self, places: &Places<Self>) -> Result<RelabelParams, Error> {
+        Ok(RelabelParams {
+            vertices: DevicePtr::NULL,
+            places: self.array(&places.places)?,
+            known: self.array(&places.known)?,
+            marked: self.array(&places.marked)?,
+            ranks: DevicePtr::NULL,
+            sources: DevicePtr::NULL,
+            vertex_count: 0,
+            graph_vertices: places.vertices() as u64,
+            first_place: 0,
+            source_count: 0,
+        })
     }
 }

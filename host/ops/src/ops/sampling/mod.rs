@@ -1,12 +1,25 @@
-//! Random pairs of vertices: what a link predictor learns to tell from edges.
+//! What is drawn at random beside dropout: pairs of vertices, which a link predictor learns to tell from edges, and neighbours,
+//! which a batch hears from; and what makes a batch of them.
 
 mod cpu;
 mod gpu;
+mod neighbors;
+mod places;
+mod rows;
+
+pub use neighbors::{
+    CountNeighborsOperands, Draw, Fanout, NeighborPolicy, SampleNeighborsOperands, count_neighbors,
+    sample_neighbors,
+};
+pub use places::{
+    MarkVerticesOperands, PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands,
+};
+pub use rows::{TakeRowsOperands, take_rows};
 
 use super::{Checked, Operator};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
-use crate::tensor::Array;
+use crate::tensor::{Array, Element};
 
 /// Draws as many pairs of two different vertices as there is room for, all as likely: pair `i` is (`firsts[i]`, `seconds[i]`).
 ///
@@ -57,6 +70,8 @@ pub struct SamplePairsOperands<'a, B: Storage> {
 
 /// Tags the random numbers of pairs.
 const STREAM: u32 = 0x6c69_6e6b;
+/// Tags those of neighbours.
+const NEIGHBORS: u32 = 0x6e65_6967;
 
 impl<B: Storage> Operator for SamplePairsOperands<'_, B> {
     const NAME: &'static str = "sample_pairs";
@@ -79,11 +94,66 @@ impl<B: Storage> Operator for SamplePairsOperands<'_, B> {
     }
 }
 
-/// What is drawn at random beside dropout.
+/// What is drawn at random beside dropout, and what a batch is made of.
 pub trait SamplingOperators: Storage {
     /// Pairs of vertices: see [`sample_pairs`].
     ///
     /// # Errors
     /// Those of the device.
     fn sample_pairs(&self, operands: Checked<SamplePairsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Numbers of neighbours: see [`count_neighbors`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn count_neighbors(
+        &self,
+        operands: Checked<CountNeighborsOperands<'_, Self>>,
+    ) -> Result<(), Error>;
+
+    /// Neighbours: see [`sample_neighbors`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn sample_neighbors(
+        &self,
+        operands: Checked<SampleNeighborsOperands<'_, Self>>,
+    ) -> Result<(), Error>;
+
+    /// Makes vertices known, which are all different; numbers that are no vertices are passed over.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn place_vertices(
+        &self,
+        operands: Checked<PlaceVerticesOperands<'_, Self>>,
+    ) -> Result<(), Error>;
+
+    /// Marks the vertices that are not known, and counts the marks of each word.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn mark_vertices(&self, operands: Checked<MarkVerticesOperands<'_, Self>>)
+    -> Result<(), Error>;
+
+    /// Makes those that are marked known, with the places behind the destinations.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn place_marked(&self, operands: Checked<PlaceMarkedOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Makes places of vertices that are known.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn relabel(&self, operands: Checked<RelabelOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Rows of a matrix: see [`take_rows`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn take_rows<E: Element>(
+        &self,
+        operands: Checked<TakeRowsOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
 }

@@ -1,0 +1,289 @@
+//! Training in batches, as a person asks for it.
+
+mod common;
+
+use common::ring::{Place, Ring, place};
+use common::{events, halfgnn, refused, text};
+use halfgnn::train::Checkpoint;
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+fn run(place: &Place, more: &[&str]) -> Vec<Value> {
+    let output = place
+        .train(&[&["--json", "-"], more].concat())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    events(&output.stdout)
+}
+
+fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events
+        .iter()
+        .filter(|event| event["event"] == kind)
+        .collect()
+}
+
+/// Losses and scores by epoch, without times.
+fn told(events: &[Value]) -> Vec<(Value, Value)> {
+    (of(events, "epoch").into_iter())
+        .map(|epoch| (epoch["loss"].clone(), epoch["scores"].clone()))
+        .collect()
+}
+
+#[test]
+fn every_model_learns_in_batches() {
+    let place = place(&Ring::new());
+    for model in ["gcn", "sage", "gin", "gat", "gcnii"] {
+        for precision in ["half", "float", "bf16"] {
+            let shape = ["--model", model, "--layers", "2", "--precision", precision];
+            let batches = [
+                "--sampler",
+                "neighbor:2,1",
+                "--batch",
+                "4",
+                "--epochs",
+                "60",
+            ];
+            let more = ["--dropout", "0", "--weight-decay", "0"];
+            let events = run(&place, &[&shape[..], &batches, &more].concat());
+            let start = of(&events, "start")[0];
+            assert_eq!(start["sampler"], "neighbor:2,1");
+            assert_eq!(start["batch"], 4);
+            let summary = of(&events, "summary")[0];
+            let accuracy = summary["test_accuracy"].as_f64().unwrap();
+            assert!(accuracy > 80.0, "{model} {precision}: {accuracy}");
+        }
+    }
+    let whole = run(&place, &["--epochs", "1"]);
+    let start = of(&whole, "start")[0];
+    assert!(
+        start.get("sampler").is_none() && start.get("batch").is_none(),
+        "{start}"
+    );
+}
+
+/// Of whole neighbourhoods and one batch the mean over neighbours is the graph's, so the losses are; of fewer they are others.
+#[test]
+fn a_batch_of_everything_is_the_graph() {
+    // Every vertex is another, so that it shows which neighbours are drawn.
+    let mut ring = Ring::new();
+    ring.values = (0..40_u8).map(|v| f32::from(v * 7 % 40) / 10.0).collect();
+    let place = place(&ring);
+    let common = [
+        "--model",
+        "sage",
+        "--layers",
+        "2",
+        "--precision",
+        "float",
+        "--dropout",
+        "0",
+        "--epochs",
+        "5",
+    ];
+    let losses = |more: &[&str]| -> Vec<f64> {
+        let events = run(&place, &[&common[..], more].concat());
+        of(&events, "epoch")
+            .iter()
+            .map(|epoch| epoch["loss"].as_f64().unwrap())
+            .collect()
+    };
+    let whole = losses(&[]);
+    let close = |a: &[f64]| {
+        a.iter()
+            .zip(&whole)
+            .all(|(a, b)| (a - b).abs() < 1e-4 * b.abs())
+    };
+    assert!(close(&losses(&["--sampler", "neighbor:-1,-1"])));
+    assert!(!close(&losses(&["--sampler", "neighbor:1,1"])));
+    assert!(!close(&losses(&[
+        "--sampler",
+        "neighbor:-1,-1",
+        "--batch",
+        "3"
+    ])));
+}
+
+#[test]
+fn every_task_of_vertices_learns_in_batches() {
+    let place = place(&Ring::new());
+    let batches = [
+        "--sampler",
+        "neighbor-replace:2,2",
+        "--batch",
+        "4",
+        "--layers",
+        "2",
+        "--epochs",
+        "3",
+    ];
+    for task in [
+        &["--task", "multi-label"][..],
+        &["--task", "regression"],
+        &["--class-weights", "balanced"],
+        &["--inductive"],
+        &["--seeds", "2"],
+    ] {
+        let events = run(&place, &[&batches[..], task].concat());
+        let losses = told(&events);
+        assert!(
+            losses.iter().all(|(loss, _)| loss.is_f64()),
+            "{task:?}: {losses:?}"
+        );
+        assert_eq!(
+            losses,
+            told(&run(&place, &[&batches[..], task].concat())),
+            "{task:?}"
+        );
+    }
+    // No two training vertices are neighbours, so that nothing is left to be drawn.
+    let of = |more: &[&str]| told(&run(&place, &[&batches[..], more].concat()));
+    assert_ne!(of(&[]), of(&["--inductive"]));
+}
+
+#[test]
+fn a_resumed_run_goes_on_in_its_batches() {
+    let place = place(&Ring::new());
+    let batches = ["--sampler", "neighbor:1,2", "--batch", "2", "--layers", "2"];
+    let epochs = |epochs, file| [&batches[..], &["--epochs", epochs, "--save", file]].concat();
+    let whole = told(&run(&place, &epochs("6", "whole")));
+    run(&place, &epochs("2", "part"));
+    let rest = run(
+        &place,
+        &["--resume", "part", "--epochs", "6", "--save", "part"],
+    );
+    assert_eq!(of(&rest, "start")[0]["sampler"], "neighbor:1,2");
+    assert_eq!(told(&rest), whole[2..]);
+    let tensors = |file| {
+        let checkpoint = Checkpoint::open(&place.folder.path().join(file)).unwrap();
+        checkpoint.snapshot.tensors
+    };
+    assert_eq!(tensors("part"), tensors("whole"));
+}
+
+/// Ctrl-C leaves an epoch between two batches; the file has how far it came, and the run goes on to the same bits.
+#[test]
+#[cfg(unix)]
+fn a_run_is_left_and_taken_up_between_batches() {
+    let place = place(&Ring::new());
+    let batches = ["--sampler", "neighbor:2,2", "--batch", "1", "--layers", "2"];
+    let long = [
+        "--save",
+        "kept",
+        "--save-every",
+        "1",
+        "--epochs",
+        "1000000",
+        "--json",
+        "kept.jsonl",
+    ];
+    let kept = place.folder.path().join("kept");
+    let mut parts = 0;
+    for _ in 0..20 {
+        let mut child = place
+            .train(&[&batches[..], &long].concat())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Checkpoint::open(&kept).is_err() {
+            assert!(Instant::now() < deadline, "nothing was kept");
+        }
+        let interrupt = std::process::Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status();
+        assert!(interrupt.unwrap().success());
+        assert!(child.wait().unwrap().success());
+        let progress = Checkpoint::open(&kept).unwrap().snapshot.progress;
+        if let Some(part) = progress.part {
+            parts += 1;
+            assert!((1..6).contains(&part.batches), "{part:?}");
+            let epochs = (progress.epoch + 2).to_string();
+            run(
+                &place,
+                &["--resume", "kept", "--epochs", &epochs, "--save", "kept"],
+            );
+            run(
+                &place,
+                &[&batches[..], &["--epochs", &epochs, "--save", "whole"]].concat(),
+            );
+            let tensors = |file| {
+                let checkpoint = Checkpoint::open(&place.folder.path().join(file)).unwrap();
+                let resume = checkpoint.snapshot.tensors.into_iter();
+                resume
+                    .filter(|(name, _)| name.starts_with("resume."))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(tensors("kept"), tensors("whole"));
+            break;
+        }
+        std::fs::remove_file(&kept).unwrap();
+    }
+    assert!(parts > 0, "each of 20 runs was left at the end of an epoch");
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused_in_a_line() {
+    let ring = Ring::new();
+    let place = place(&ring);
+    let refuse = |more: &[&str], words: &[&str]| {
+        let output = place
+            .train(&[more, &["--layers", "3"]].concat())
+            .output()
+            .unwrap();
+        refused(&output, 2, words);
+    };
+    refuse(
+        &["--sampler", "neighbor:5,5"],
+        &[
+            "--sampler neighbor:5,5 has 2 fanouts, and 3 layers",
+            "name 3 fanouts",
+        ],
+    );
+    refuse(
+        &["--sampler", "neighbor:5,5,5", "--task", "link"],
+        &["--task link", "leave one of them out"],
+    );
+    refuse(
+        &["--sampler", "neighbor:5,5,5", "--norm", "in"],
+        &["--norm in", "take --norm both"],
+    );
+    for (wrong, word) in [
+        ("neighbor:5,0,5", "a number from 1 on, or -1"),
+        ("neighbor:", "is none"),
+        ("neighbours:5", "take neighbor:15,10,5"),
+    ] {
+        let output = place.train(&["--sampler", wrong]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let said = text(&output.stderr);
+        assert!(said.contains(word) && said.contains("--sampler"), "{said}");
+    }
+    let alone = place.train(&["--batch", "5"]).output().unwrap();
+    assert!(
+        text(&alone.stderr).contains("--sampler <SAMPLER>"),
+        "{}",
+        text(&alone.stderr)
+    );
+    run(&place, &["--epochs", "1", "--save", "kept"]);
+    let both = place
+        .train(&["--resume", "kept", "--sampler", "neighbor:1"])
+        .output()
+        .unwrap();
+    assert!(
+        text(&both.stderr).contains("cannot be used with"),
+        "{}",
+        text(&both.stderr)
+    );
+    let mut weighted = Ring::new();
+    weighted.weights[3] = 2.0;
+    let weighted = common::ring::place(&weighted);
+    let output = weighted
+        .train(&["--sampler", "neighbor:1,1,1"])
+        .output()
+        .unwrap();
+    refused(&output, 2, &["have some; add --ignore-edge-weights"]);
+    let help = halfgnn(&["train", "--help"]).output().unwrap();
+    assert!(text(&help.stdout).contains("--sampler"));
+}

@@ -1,0 +1,233 @@
+//! Neighbours of vertices, drawn at random.
+
+use super::{Operator, SamplingOperators};
+use crate::backend::{Adjacency, Storage};
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::Array;
+use halfgnn_contract::sampling::ALL_NEIGHBORS;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+/// How many neighbours of a vertex are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fanout {
+    /// All of them.
+    All,
+    /// So many, or all where there are fewer.
+    AtMost(NonZeroU32),
+}
+
+impl Fanout {
+    /// `count` neighbours.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for 0, and for 2³² − 1, which is more than a row has.
+    pub fn of(count: u32) -> Result<Self, Error> {
+        NonZeroU32::new(count)
+            .filter(|count| count.get() != ALL_NEIGHBORS)
+            .map(Self::AtMost)
+            .ok_or_else(|| Error::Unsupported {
+                operator: "Fanout",
+                reason: format!("a fanout of {count}; take 1 to 2^32 - 2, or all neighbours (-1)"),
+            })
+    }
+
+    /// As kernels take it.
+    pub(crate) fn word(self) -> u32 {
+        match self {
+            Self::All => ALL_NEIGHBORS,
+            Self::AtMost(count) => count.get(),
+        }
+    }
+}
+
+impl fmt::Display for Fanout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.pad("-1"),
+            Self::AtMost(count) => count.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Fanout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "a fanout is a number from 1 on, or -1 for all neighbours, and `{text}` is none"
+            )
+        };
+        match text.trim() {
+            "-1" => Ok(Self::All),
+            number => number
+                .parse()
+                .ok()
+                .and_then(|count| Self::of(count).ok())
+                .ok_or_else(wrong),
+        }
+    }
+}
+
+/// How the neighbours of a layer are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NeighborPolicy {
+    /// How many of each vertex.
+    pub fanout: Fanout,
+    /// Whether a neighbour may be drawn again; then [`Fanout::AtMost`] are drawn of every vertex that has any.
+    pub replace: bool,
+    /// Whether each vertex hears from itself as well, which is no draw: an edge before the others, as a model with self-loops
+    /// wants it of a graph without.
+    pub self_loops: bool,
+}
+
+/// Which random numbers are drawn. The same draw of the same vertex is the same neighbours, on every device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Draw {
+    /// Of the run.
+    pub seed: u64,
+    /// Which batch.
+    pub step: u32,
+    /// Which layer of it.
+    pub layer: u32,
+}
+
+/// How many edges [`sample_neighbors`] draws of each of `vertices`, and a 0 behind them, so that the last of the prefix sums is
+/// the sum. A number that is no row of `graph` has none.
+///
+/// # Errors
+/// [`Error::Shape`] where `counts` is not one longer than `vertices`, [`Error::Unsupported`] for 2³² − 1 vertices.
+pub fn count_neighbors<B: SamplingOperators>(
+    backend: &B,
+    graph: &Adjacency<B>,
+    policy: NeighborPolicy,
+    vertices: &Array<B, u32>,
+    counts: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    let operands = CountNeighborsOperands {
+        graph,
+        policy,
+        vertices,
+        counts,
+    };
+    backend.count_neighbors(Checked::new(operands)?)
+}
+
+/// Neighbours of each of `vertices`, drawn by `policy`, all sets of so many as likely: edge `k` is of vertex `rows[k]` of the list
+/// from the vertex `neighbors[k]`. Those of vertex `i` begin at `firsts[i]`, the prefix sums of [`count_neighbors`]; a vertex whose
+/// edges would lie past the room for them is left out. Without replacement it is Floyd's algorithm (Bentley and Floyd, "A sample of
+/// brilliance", CACM 1987).
+///
+/// # Errors
+/// [`Error::Shape`] where lengths do not agree, [`Error::Unsupported`] for 2³² − 1 vertices.
+pub fn sample_neighbors<B: SamplingOperators>(
+    backend: &B,
+    graph: &Adjacency<B>,
+    (policy, draw): (NeighborPolicy, Draw),
+    vertices: &Array<B, u32>,
+    firsts: &Array<B, u32>,
+    rows: &mut Array<B, u32>,
+    neighbors: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    let operands = SampleNeighborsOperands {
+        graph,
+        policy,
+        draw,
+        vertices,
+        firsts,
+        rows,
+        neighbors,
+    };
+    backend.sample_neighbors(Checked::new(operands)?)
+}
+
+/// Operands of [`count_neighbors`].
+#[derive(Debug)]
+pub struct CountNeighborsOperands<'a, B: Storage> {
+    /// Whose rows list neighbours.
+    pub graph: &'a Adjacency<B>,
+    /// How they are drawn.
+    pub policy: NeighborPolicy,
+    /// Whose neighbours are drawn.
+    pub vertices: &'a Array<B, u32>,
+    /// Becomes the number of each one's edges.
+    pub counts: &'a mut Array<B, u32>,
+}
+
+fn expect_countable(operator: &'static str, vertices: usize) -> Result<(), Error> {
+    if u32::try_from(vertices).is_ok_and(|count| count != u32::MAX) {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        operator,
+        reason: format!(
+            "{vertices} vertices; 2^32 - 2 are the most that 32-bit numbers tell apart"
+        ),
+    })
+}
+
+impl<B: Storage> Operator for CountNeighborsOperands<'_, B> {
+    const NAME: &'static str = "count_neighbors";
+
+    fn check(&self) -> Result<(), Error> {
+        let vertices = self.vertices.len();
+        expect_countable(Self::NAME, vertices)?;
+        Error::expect(Self::NAME, "counts", vertices + 1, self.counts.len())
+    }
+}
+
+/// Operands of [`sample_neighbors`].
+#[derive(Debug)]
+pub struct SampleNeighborsOperands<'a, B: Storage> {
+    /// Whose rows list neighbours.
+    pub graph: &'a Adjacency<B>,
+    /// How they are drawn.
+    pub policy: NeighborPolicy,
+    /// Of which random numbers.
+    pub draw: Draw,
+    /// Whose neighbours are drawn.
+    pub vertices: &'a Array<B, u32>,
+    /// The first edge of each, and the number of edges.
+    pub firsts: &'a Array<B, u32>,
+    /// Becomes the place in the list of the vertex of each edge.
+    pub rows: &'a mut Array<B, u32>,
+    /// Becomes the neighbour of each edge.
+    pub neighbors: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for SampleNeighborsOperands<'_, B> {
+    const NAME: &'static str = "sample_neighbors";
+
+    fn check(&self) -> Result<(), Error> {
+        let (vertices, edges) = (self.vertices.len(), self.rows.len());
+        expect_countable(Self::NAME, vertices)?;
+        Error::expect(Self::NAME, "first edges", vertices + 1, self.firsts.len())?;
+        Error::expect(Self::NAME, "neighbours", edges, self.neighbors.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fanouts_are_numbers_or_all() {
+        assert_eq!("-1".parse(), Ok(Fanout::All));
+        let five = Fanout::of(5).expect("a fanout");
+        assert_eq!(" 5".parse(), Ok(five));
+        assert_eq!(
+            (five.to_string(), Fanout::All.to_string()),
+            ("5".into(), "-1".into())
+        );
+        for wrong in ["", "0", "-2", "x", "4294967295", "1.5"] {
+            let refused = wrong.parse::<Fanout>().expect_err(wrong);
+            assert!(
+                refused.ends_with(&format!("`{wrong}` is none")),
+                "{refused}"
+            );
+        }
+    }
+}

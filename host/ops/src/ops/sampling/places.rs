@@ -1,0 +1,237 @@
+//! The vertices of a batch, and the place of each.
+
+use super::{Draw, NeighborPolicy, Operator, SamplingOperators, count_neighbors, sample_neighbors};
+use crate::backend::{Adjacency, Block, MemoryKind, Storage};
+use crate::error::Error;
+use crate::ops::{Checked, ConstructOperators, SortOperators, exclusive_sum, take_words};
+use crate::tensor::Array;
+use halfgnn_contract::sampling::mark_words;
+
+/// Where the vertices of a batch are told apart: a bit and a place for each vertex of the graph, from which a batch takes as many
+/// as it meets. It takes 4 bytes a vertex, and a 4th of one.
+#[derive(Debug)]
+pub struct Places<B: Storage> {
+    vertices: usize,
+    /// Of the vertices that are known.
+    pub(crate) places: Array<B, u32>,
+    pub(crate) known: Array<B, u32>,
+    /// Met, and not known.
+    pub(crate) marked: Array<B, u32>,
+    pub(crate) counts: Array<B, u32>,
+    /// The prefix sums of the counts.
+    pub(crate) ranks: Array<B, u32>,
+    /// Where their sum is.
+    last: Array<B, u32>,
+    sum: Array<B, u32>,
+}
+
+impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
+    /// Of a graph of so many vertices, none of which is known.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for more than 2³² − 2 vertices, [`Error::Driver`] where there is not enough memory.
+    pub fn new(backend: &B, vertices: usize) -> Result<Self, Error> {
+        if u32::try_from(vertices).is_ok_and(|count| count < u32::MAX) {
+            let words = mark_words(vertices as u64) as usize;
+            let zeros = |len| Array::zeros(backend, len, MemoryKind::Graph);
+            return Ok(Self {
+                vertices,
+                places: zeros(vertices)?,
+                known: zeros(words)?,
+                marked: zeros(words)?,
+                counts: zeros(words + 1)?,
+                ranks: zeros(words + 1)?,
+                last: Array::from_slice(backend, &[words as u32], MemoryKind::Graph)?,
+                sum: zeros(1)?,
+            });
+        }
+        Err(Error::Unsupported {
+            operator: "Places",
+            reason: format!(
+                "{vertices} vertices; 2^32 - 2 are the most that 32-bit numbers tell apart"
+            ),
+        })
+    }
+
+    /// Vertices of the graph.
+    pub fn vertices(&self) -> usize {
+        self.vertices
+    }
+
+    /// Forgets what was known, and gives `seeds` the places from 0 on.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where one is no vertex or stands there twice.
+    pub fn begin(&mut self, backend: &B, seeds: &[u32]) -> Result<Array<B, u32>, Error> {
+        let refuse = |reason| {
+            Err(Error::Unsupported {
+                operator: "Places",
+                reason,
+            })
+        };
+        let mut sorted = seeds.to_vec();
+        sorted.sort_unstable();
+        if let Some(&vertex) = sorted
+            .last()
+            .filter(|&&last| last as usize >= self.vertices)
+        {
+            let vertices = self.vertices;
+            return refuse(format!(
+                "vertex {vertex} is asked for, and there are {vertices}"
+            ));
+        }
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return refuse(format!(
+                "vertex {} is asked for twice; list each once",
+                twice[0]
+            ));
+        }
+        backend.clear(&self.known.buffer)?;
+        let seeds = Array::from_slice(backend, seeds, MemoryKind::Graph)?;
+        backend.place_vertices(Checked::new(PlaceVerticesOperands {
+            places: self,
+            vertices: &seeds,
+        })?)?;
+        Ok(seeds)
+    }
+
+    /// A layer of a batch: of each of `destinations`, which are all that is known, in the order of their places, the neighbours that
+    /// are drawn; and its sources, the destinations first and then those that were met, by their numbers.
+    ///
+    /// Sizes are read from the device, six times a layer.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the graph has not a row and a column a vertex, [`Error::Driver`] where there is not enough memory.
+    pub fn hop(
+        &mut self,
+        backend: &B,
+        graph: &Adjacency<B>,
+        (policy, draw): (NeighborPolicy, Draw),
+        destinations: &Array<B, u32>,
+    ) -> Result<(Block<B>, Array<B, u32>), Error> {
+        const NAME: &str = "Places::hop";
+        Error::expect(NAME, "rows of the graph", self.vertices, graph.rows())?;
+        Error::expect(NAME, "columns of the graph", self.vertices, graph.columns())?;
+        let count = destinations.len();
+        let spare = |len| Array::uninit(backend, len, MemoryKind::Workspace);
+        let made = |len| Array::uninit(backend, len, MemoryKind::Graph);
+        let (mut counts, mut firsts) = (spare(count + 1)?, spare(count + 1)?);
+        count_neighbors(backend, graph, policy, destinations, &mut counts)?;
+        exclusive_sum(backend, &counts, &mut firsts)?;
+        let last = Array::from_slice(backend, &[count as u32], MemoryKind::Workspace)?;
+        take_words(backend, &firsts, &last, &mut self.sum)?;
+        let edges = self.sum.to_vec(backend)?[0] as usize;
+        let (mut rows, mut neighbors) = (made(edges)?, made(edges)?);
+        let how = (policy, draw);
+        sample_neighbors(
+            backend,
+            graph,
+            how,
+            destinations,
+            &firsts,
+            &mut rows,
+            &mut neighbors,
+        )?;
+
+        let met = self.mark(backend, &neighbors)?;
+        let mut sources = made(count + met)?;
+        backend.place_marked(Checked::new(PlaceMarkedOperands {
+            places: self,
+            destinations,
+            sources: &mut sources,
+        })?)?;
+        backend.relabel(Checked::new(RelabelOperands {
+            places: self,
+            vertices: &mut neighbors,
+        })?)?;
+        let shape = (count, sources.len());
+        let forward = Adjacency::of_sorted(backend, shape, rows, neighbors)?;
+        let (backward, _) = forward.transposed(backend)?;
+        Ok((Block::of(forward, backward), sources))
+    }
+
+    /// Marks vertices that are not known; how many there are.
+    fn mark(&mut self, backend: &B, vertices: &Array<B, u32>) -> Result<usize, Error> {
+        backend.mark_vertices(Checked::new(MarkVerticesOperands {
+            places: self,
+            vertices,
+        })?)?;
+        exclusive_sum(backend, &self.counts, &mut self.ranks)?;
+        take_words(backend, &self.ranks, &self.last, &mut self.sum)?;
+        Ok(self.sum.to_vec(backend)?[0] as usize)
+    }
+}
+
+/// Operands of [`SamplingOperators::place_vertices`].
+#[derive(Debug)]
+pub struct PlaceVerticesOperands<'a, B: Storage> {
+    /// What is known.
+    pub places: &'a mut Places<B>,
+    /// Get the places from 0 on.
+    pub vertices: &'a Array<B, u32>,
+}
+
+impl<B: Storage> Operator for PlaceVerticesOperands<'_, B> {
+    const NAME: &'static str = "place_vertices";
+
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Operands of [`SamplingOperators::mark_vertices`].
+#[derive(Debug)]
+pub struct MarkVerticesOperands<'a, B: Storage> {
+    /// What is known.
+    pub places: &'a mut Places<B>,
+    /// Are marked where they are not known.
+    pub vertices: &'a Array<B, u32>,
+}
+
+impl<B: Storage> Operator for MarkVerticesOperands<'_, B> {
+    const NAME: &'static str = "mark_vertices";
+
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Operands of [`SamplingOperators::place_marked`].
+#[derive(Debug)]
+pub struct PlaceMarkedOperands<'a, B: Storage> {
+    /// What is known and what is marked.
+    pub places: &'a mut Places<B>,
+    /// All that is known, in the order of the places.
+    pub destinations: &'a Array<B, u32>,
+    /// Becomes the destinations and those that are marked.
+    pub sources: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for PlaceMarkedOperands<'_, B> {
+    const NAME: &'static str = "place_marked";
+
+    fn check(&self) -> Result<(), Error> {
+        if self.sources.len() >= self.destinations.len() {
+            return Ok(());
+        }
+        let least = self.destinations.len();
+        Error::expect(Self::NAME, "sources", least, self.sources.len())
+    }
+}
+
+/// Operands of [`SamplingOperators::relabel`].
+#[derive(Debug)]
+pub struct RelabelOperands<'a, B: Storage> {
+    /// What is known.
+    pub places: &'a Places<B>,
+    /// Become their places.
+    pub vertices: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for RelabelOperands<'_, B> {
+    const NAME: &'static str = "relabel";
+
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! Rows of a matrix that an order picks.
+
+use super::{Operator, SamplingOperators};
+use crate::backend::Storage;
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::{Array, Element, Matrix};
+
+/// Row `i` of `taken` becomes the row `order[i]` of `rows`, bit for bit, or zeros where there is no such row: the features of the
+/// vertices of a batch.
+///
+/// # Errors
+/// [`Error::Shape`] where `taken` has not a row for each of `order`, or another number of columns; [`Error::Unsupported`] where its
+/// rows do not [follow](Matrix::is_contiguous) one another.
+pub fn take_rows<B: SamplingOperators, E: Element>(
+    backend: &B,
+    rows: &Matrix<B, E>,
+    order: &Array<B, u32>,
+    taken: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    backend.take_rows(Checked::new(TakeRowsOperands { rows, order, taken })?)
+}
+
+/// Operands of [`take_rows`].
+#[derive(Debug)]
+pub struct TakeRowsOperands<'a, B: Storage, E: Element> {
+    /// What is picked from.
+    pub rows: &'a Matrix<B, E>,
+    /// Which row each of the results is.
+    pub order: &'a Array<B, u32>,
+    /// Becomes the rows.
+    pub taken: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for TakeRowsOperands<'_, B, E> {
+    const NAME: &'static str = "take_rows";
+
+    fn check(&self) -> Result<(), Error> {
+        let (order, taken) = (self.order.len(), &self.taken);
+        Error::expect(Self::NAME, "taken rows", order, taken.rows())?;
+        Error::expect(
+            Self::NAME,
+            "taken columns",
+            self.rows.columns(),
+            taken.columns(),
+        )?;
+        match taken.is_contiguous() {
+            true => Ok(()),
+            false => Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: "between the taken rows there is something else; take a matrix whose rows follow one another".into(),
+            }),
+        }
+    }
+}

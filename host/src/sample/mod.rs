@@ -1,0 +1,72 @@
+//! Batches: which vertices a step learns from, and which part of the graph they hear from.
+//!
+//! ```text
+//!  vertices to learn from ─ Loader ─► seeds of a batch ─ Sampler ─► a block a layer, and the vertices whose features go in
+//! ```
+//!
+//! A [`Loader`] puts vertices in an order that a seed and the epoch decide, and cuts it into batches; a [`Sampler`] draws on the
+//! device what a batch hears from. Both are functions of a seed and of counts, so the same batches come on every device, in
+//! whatever order they are asked for. [`Batches`](crate::train::Batches) gives them to a trainer; here they are for anybody.
+
+mod loader;
+mod neighbor;
+mod policy;
+
+pub use crate::ops::{Draw, Fanout};
+pub use loader::{Loader, Seeds};
+pub use neighbor::NeighborSampler;
+pub use policy::{Sampling, SamplingPolicy};
+
+use crate::backend::{Backend, Block, MemoryKind};
+use crate::error::Error;
+use crate::ops;
+use crate::tensor::{Array, Element, Matrix};
+use std::fmt;
+
+/// What a step computes on.
+#[derive(Debug)]
+pub struct Batch<B: Backend> {
+    /// The graph of each layer that hears from neighbours, the one that is computed first first: its sources are
+    /// [`inputs`](Batch::inputs), and the destinations of the last are the seeds, in their order.
+    pub blocks: Vec<Block<B>>,
+    /// Which vertices of the graph the sources of the first block are, the seeds before all others.
+    pub inputs: Array<B, u32>,
+}
+
+impl<B: Backend> Batch<B> {
+    /// The rows of `features`, which has one for each vertex of the graph, that go in.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn features<E: Element>(
+        &self,
+        backend: &B,
+        features: &Matrix<B, E>,
+    ) -> Result<Matrix<B, E>, Error> {
+        let (rows, columns) = (self.inputs.len(), features.columns());
+        let mut taken = Matrix::uninit(backend, rows, columns, MemoryKind::Features)?;
+        ops::take_rows(backend, features, &self.inputs, &mut taken)?;
+        Ok(taken)
+    }
+}
+
+/// Draws what a batch hears from.
+pub trait Sampler<B: Backend>: fmt::Debug + Send {
+    /// The batch of `seeds`, which are different vertices, that number `step` of `seed` draws.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where a seed is no vertex or stands there twice, and those of the device.
+    fn sample(
+        &mut self,
+        backend: &B,
+        seeds: &[u32],
+        seed: u64,
+        step: u32,
+    ) -> Result<Batch<B>, Error>;
+
+    /// Blocks of a batch.
+    fn layers(&self) -> usize;
+
+    /// Vertices of the graph.
+    fn vertices(&self) -> usize;
+}

@@ -1,0 +1,116 @@
+//! Neighbours of the seeds, their neighbours, and so on.
+
+use super::{Batch, Fanout, Sampler};
+use crate::backend::{Adjacency, Backend};
+use crate::error::Error;
+use crate::graph::Csr;
+use crate::ops::{Draw, NeighborPolicy, Places};
+use std::sync::Arc;
+
+/// Draws of each vertex as many neighbours as the fanout of its layer has (Hamilton, Ying and Leskovec, "Inductive representation
+/// learning on large graphs", NeurIPS 2017), as PyG's `NeighborLoader` does: the first fanout is of the seeds, the last of the
+/// vertices whose neighbours are inputs alone.
+///
+/// ```
+/// use halfgnn::backend::cpu::Cpu;
+/// use halfgnn::graph::Graph;
+/// use halfgnn::sample::{Fanout, NeighborSampler, Sampler};
+///
+/// let backend = Cpu::new();
+/// // Vertex 0 hears from 1, 2 and 3; those hear from 4.
+/// let graph = Graph::from_edges(5, &[0, 0, 0, 1, 2, 3], &[1, 2, 3, 4, 4, 4])?;
+/// let fanouts = vec![Fanout::of(2)?, Fanout::All];
+/// let mut sampler = NeighborSampler::new(&backend, graph.csr(), fanouts)?;
+/// let batch = sampler.sample(&backend, &[0], 7, 0)?;
+/// let [inner, outer] = &batch.blocks[..] else { unreachable!() };
+/// assert_eq!((outer.destinations(), outer.sources()), (1, 3));
+/// assert_eq!((inner.destinations(), inner.sources()), (3, 4));
+/// assert_eq!(batch.inputs.len(), 4);
+/// # Ok::<(), halfgnn::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct NeighborSampler<B: Backend> {
+    graph: Arc<Adjacency<B>>,
+    places: Places<B>,
+    fanouts: Vec<Fanout>,
+    replace: bool,
+    self_loops: bool,
+}
+
+impl<B: Backend> NeighborSampler<B> {
+    /// Of a graph that is copied to the backend, without replacement, with a fanout for each layer.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] without a fanout, [`Error::Driver`] where there is not enough memory.
+    pub fn new(backend: &B, graph: &Csr, fanouts: Vec<Fanout>) -> Result<Self, Error> {
+        Self::of(backend, Arc::new(Adjacency::new(backend, graph)?), fanouts)
+    }
+
+    /// Of a graph on the backend.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] without a fanout, [`Error::Shape`] where the graph has not a column a row, [`Error::Driver`] where
+    /// there is not enough memory.
+    pub fn of(backend: &B, graph: Arc<Adjacency<B>>, fanouts: Vec<Fanout>) -> Result<Self, Error> {
+        const NAME: &str = "NeighborSampler";
+        if fanouts.is_empty() {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: "no fanout; name one for each layer".into(),
+            });
+        }
+        Error::expect(NAME, "columns of the graph", graph.rows(), graph.columns())?;
+        Ok(Self {
+            places: Places::new(backend, graph.rows())?,
+            graph,
+            fanouts,
+            replace: false,
+            self_loops: false,
+        })
+    }
+
+    /// With replacement: of every vertex that has a neighbour as many are drawn as the fanout has.
+    pub fn replacing(self, replace: bool) -> Self {
+        Self { replace, ..self }
+    }
+
+    /// With an edge from each destination to itself, beside those that are drawn: for models that want self-loops, of a graph that
+    /// has none.
+    pub fn with_self_loops(self, self_loops: bool) -> Self {
+        Self { self_loops, ..self }
+    }
+}
+
+impl<B: Backend> Sampler<B> for NeighborSampler<B> {
+    fn sample(
+        &mut self,
+        backend: &B,
+        seeds: &[u32],
+        seed: u64,
+        step: u32,
+    ) -> Result<Batch<B>, Error> {
+        let mut inputs = self.places.begin(backend, seeds)?;
+        let mut blocks = Vec::with_capacity(self.fanouts.len());
+        for (&fanout, layer) in self.fanouts.iter().zip(0..) {
+            let policy = NeighborPolicy {
+                fanout,
+                replace: self.replace,
+                self_loops: self.self_loops,
+            };
+            let how = (policy, Draw { seed, step, layer });
+            let (block, sources) = self.places.hop(backend, &self.graph, how, &inputs)?;
+            blocks.push(block);
+            inputs = sources;
+        }
+        blocks.reverse();
+        Ok(Batch { blocks, inputs })
+    }
+
+    fn layers(&self) -> usize {
+        self.fanouts.len()
+    }
+
+    fn vertices(&self) -> usize {
+        self.graph.rows()
+    }
+}

@@ -1,0 +1,128 @@
+//! Places of the vertices of a batch.
+//!
+//! ```text
+//!  vertices that were met   →   a bit each, but of those that are known   →   sums of the bits   →   places, by their numbers
+//! ```
+
+use crate::device::global::{Global, or_u32};
+use crate::device::thread::global_idx_x;
+use halfgnn_contract::sampling::{RelabelParams, mark_words};
+
+/// The thread's vertex, if it has one that is one of the graph's, and its place in the list.
+///
+/// # Safety
+/// The launch contract; nothing writes the list during the launch.
+#[inline(always)]
+unsafe fn own_vertex(params: &RelabelParams) -> Option<(u64, u32)> {
+    let at = global_idx_x();
+    if at >= params.vertex_count {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let vertex = unsafe { Global::<u32>::new(params.vertices).at(at).load() };
+    ((vertex as u64) < params.graph_vertices).then_some((at, vertex))
+}
+
+/// # Safety
+/// The launch contract of [`RelabelParams`]: a thread for each of the vertices, which are all different.
+#[inline(always)]
+pub unsafe fn place_vertices(params: &RelabelParams) {
+    // SAFETY: the caller's promise: a vertex is one thread's, and bits of a word may be set by several.
+    unsafe {
+        if let Some((at, vertex)) = own_vertex(params) {
+            Global::<u32>::new(params.places)
+                .at(vertex as u64)
+                .store(at as u32);
+            or_u32(
+                Global::new(params.known).at(vertex as u64 / 32),
+                1 << (vertex % 32),
+            );
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`RelabelParams`]: a thread for each of the vertices.
+#[inline(always)]
+pub unsafe fn mark_vertices(params: &RelabelParams) {
+    // SAFETY: the caller's promise: nothing writes what is known, and bits of a word may be set by several.
+    unsafe {
+        if let Some((_, vertex)) = own_vertex(params) {
+            let (word, bit) = (vertex as u64 / 32, 1 << (vertex % 32));
+            if Global::<u32>::new(params.known).at(word).read() & bit == 0 {
+                or_u32(Global::new(params.marked).at(word), bit);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`RelabelParams`]: a thread for each word of marks, and one more.
+#[inline(always)]
+pub unsafe fn count_marked(params: &RelabelParams) {
+    let (word, words) = (global_idx_x(), mark_words(params.graph_vertices));
+    if word > words {
+        return;
+    }
+    // SAFETY: the caller's promise: a count is one thread's, and one more lies behind them.
+    unsafe {
+        let marked = Global::<u32>::new(params.marked)
+            .at(word)
+            .load_if(word < words);
+        Global::<u32>::new(params.ranks)
+            .at(word)
+            .store(marked.count_ones());
+    }
+}
+
+/// # Safety
+/// The launch contract of [`RelabelParams`]: a thread for each word of marks, and for each vertex that was known before.
+#[inline(always)]
+pub unsafe fn place_marked(params: &RelabelParams) {
+    let word = global_idx_x();
+    let sources = Global::<u32>::new(params.sources);
+    // SAFETY: the caller's promise: a place is one thread's, a word is one thread's, and so are the places of its vertices.
+    unsafe {
+        if word < params.first_place {
+            let vertex = Global::<u32>::new(params.vertices).at(word).read();
+            sources.at(word).store(vertex);
+        }
+        if word >= mark_words(params.graph_vertices) {
+            return;
+        }
+        let word_of_marks = Global::<u32>::new(params.marked).at(word);
+        let mut marked = word_of_marks.load();
+        if marked == 0 {
+            return;
+        }
+        let word_of_known = Global::<u32>::new(params.known).at(word);
+        word_of_known.store(word_of_known.load() | marked);
+        word_of_marks.store(0);
+        let rank = Global::<u32>::new(params.ranks).at(word).read();
+        let mut place = params.first_place + rank as u64;
+        while marked != 0 {
+            let vertex = word * 32 + marked.trailing_zeros() as u64;
+            if place < params.source_count {
+                sources.at(place).store(vertex as u32);
+                Global::<u32>::new(params.places)
+                    .at(vertex)
+                    .store(place as u32);
+            }
+            marked &= marked - 1;
+            place += 1;
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`RelabelParams`]: a thread for each of the vertices.
+#[inline(always)]
+pub unsafe fn relabel(params: &RelabelParams) {
+    // SAFETY: the caller's promise: a word of the list is one thread's, which loads it before it stores.
+    unsafe {
+        if let Some((at, vertex)) = own_vertex(params) {
+            let place = Global::<u32>::new(params.places).at(vertex as u64).read();
+            Global::<u32>::new(params.vertices).at(at).store(place);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Training on batches.
+
+use crate::Scale;
+use crate::task;
+use half::f16;
+use halfgnn::backend::Backend;
+use halfgnn::nn::{Model, ModelConfig, Network, Norm};
+use halfgnn::sample::SamplingPolicy;
+use halfgnn::tensor::Element;
+use halfgnn::train::{Batches, Loss, Objective, Snapshot, TrainConfig, Trainer};
+use std::ops::ControlFlow;
+
+const LOSS: Loss = Loss::CrossEntropy {
+    class_weights: None,
+};
+
+/// A trainer of batches of `batch` training vertices of the small task.
+fn sampled<B: Backend, E: Element>(
+    backend: &B,
+    model: &ModelConfig,
+    (policy, batch): (&str, usize),
+    config: TrainConfig,
+) -> Trainer<B, E, Network<B, E>> {
+    let objective: Objective<B, E> = task::objective(backend, model.norm());
+    let policy: SamplingPolicy = policy.parse().expect("a policy");
+    let sampler = policy
+        .sampler(backend, &task::graph(), false)
+        .expect("room");
+    let how = (&LOSS, model.norm());
+    let batches = Batches::new(&objective, how, sampler, batch, config.seed).expect("batches");
+    let network = Network::new(backend, model, 5).expect("a model");
+    Trainer::sampled(backend, batches, &objective, network, config).expect("a trainer")
+}
+
+/// A mean over whole neighbourhoods is that of the graph, whatever the batch: one batch of all training vertices has the loss and the
+/// gradients of a step on the graph.
+pub fn whole_neighbourhoods_are_the_graph<B: Backend>(backend: &B, _: Scale) {
+    let models = [
+        ModelConfig::sage(task::FEATURES, task::CLASSES),
+        ModelConfig::gat(task::FEATURES, task::CLASSES),
+    ];
+    for model in models {
+        let model = ModelConfig {
+            hidden: 16,
+            layers: 2,
+            dropout: 0.0,
+            ..model
+        };
+        let config = TrainConfig {
+            epochs: 1,
+            ..TrainConfig::new(f32::PRECISION)
+        };
+        let objective = task::objective::<B, f32>(backend, model.norm());
+        let network = Network::new(backend, &model, 5).expect("a model");
+        let mut whole = Trainer::new(backend, &objective, network, config).expect("a trainer");
+        let mut sampled = sampled::<B, f32>(backend, &model, ("neighbor:-1,-1", 10_000), config);
+        let of_whole = whole.next_epoch().expect("a step").expect("an epoch");
+        let of_batch = sampled.next_epoch().expect("a step").expect("an epoch");
+        let far = (of_whole.loss - of_batch.loss).abs();
+        assert!(
+            far < 1e-5 * of_whole.loss.abs(),
+            "{of_whole:?} {of_batch:?}"
+        );
+        let gradients = |trainer: &Trainer<B, f32, Network<B, f32>>| {
+            let parameters = trainer.model().parameters();
+            let gradients = parameters.iter().map(|it| it.gradient().to_f32(backend));
+            gradients
+                .collect::<Result<Vec<_>, _>>()
+                .expect("no failure")
+        };
+        for (of_whole, of_batch) in gradients(&whole).iter().zip(gradients(&sampled)) {
+            let largest = of_whole.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+            for (a, b) in of_whole.iter().zip(of_batch) {
+                assert!((a - b).abs() <= 1e-4 * largest, "{a} {b} of {largest}");
+            }
+        }
+    }
+}
+
+/// What of a snapshot does not depend on the clock.
+fn without_times(mut snapshot: Snapshot) -> Snapshot {
+    let progress = &mut snapshot.progress;
+    let reports = [&mut progress.best, &mut progress.last];
+    reports
+        .into_iter()
+        .flatten()
+        .for_each(|report| report.ms = 0.0);
+    progress.part.iter_mut().for_each(|part| part.ms = 0.0);
+    snapshot
+}
+
+/// A run that is left between two batches and taken up again by another trainer is the run that was not left: the same batches, the
+/// same masks, the same weights, the same loss of the epoch.
+pub fn a_run_goes_on_between_batches<B: Backend>(backend: &B, _: Scale) {
+    let models = [
+        ModelConfig::gcn(task::FEATURES, task::CLASSES),
+        ModelConfig::sage(task::FEATURES, task::CLASSES),
+        ModelConfig::gin(task::FEATURES, task::CLASSES),
+        ModelConfig::gat(task::FEATURES, task::CLASSES),
+    ];
+    for model in models {
+        let model = ModelConfig {
+            hidden: 16,
+            layers: 2,
+            ..model
+        };
+        let how = ("neighbor:3,2", 17);
+        let config = TrainConfig {
+            epochs: 2,
+            keep_best: true,
+            seed: 3,
+            ..TrainConfig::new(f16::PRECISION)
+        };
+        let trainer = || sampled::<B, f16>(backend, &model, how, config);
+        let finish = |trainer: &mut Trainer<B, f16, Network<B, f16>>| {
+            while trainer.next_epoch().expect("a step").is_some() {}
+            without_times(trainer.snapshot().expect("nothing failed"))
+        };
+        let mut seen = Vec::new();
+        let mut whole = trainer();
+        let report = whole.next_epoch_with(|report| {
+            seen.push((report.batch, report.of));
+            ControlFlow::Continue(())
+        });
+        let report = report.expect("a step").expect("an epoch");
+        let batches = 50_usize.div_ceil(17);
+        assert!(batches > 2, "there is something to leave");
+        assert_eq!(
+            seen,
+            (1..=batches)
+                .map(|batch| (batch, batches))
+                .collect::<Vec<_>>()
+        );
+        assert!(report.loss.is_finite());
+        assert_eq!(
+            whole.optimizer().expect("no failure").steps as usize,
+            batches
+        );
+
+        let mut left = trainer();
+        let none = left.next_epoch_with(|report| match report.batch {
+            2 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+        assert!(none.expect("a step").is_none());
+        let snapshot = left.snapshot().expect("nothing failed");
+        assert_eq!(snapshot.progress.part.expect("a part").batches, 2);
+        let mut resumed = trainer();
+        resumed.restore(&snapshot).expect("the same model");
+        assert_eq!(finish(&mut resumed), finish(&mut whole));
+    }
+}
+
+/// What cannot be sampled is refused in a line.
+pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
+    let objective: Objective<B, f16> = task::objective(backend, Norm::Both);
+    let policy: SamplingPolicy = "neighbor:2".parse().expect("a policy");
+    let sampler = || {
+        policy
+            .sampler(backend, &task::graph(), false)
+            .expect("room")
+    };
+    let message = |norm, batch| {
+        let batches = Batches::new(&objective, (&LOSS, norm), sampler(), batch, 0);
+        batches.expect_err("a misfit").to_string()
+    };
+    assert_eq!(
+        message(Norm::In, 4),
+        "Batches: the norm `in` wants the in-degrees of sources, which a sampled block does not have; take the norm `both`"
+    );
+    assert_eq!(
+        message(Norm::Both, 0),
+        "Loader: batches of 0 vertices; take 1 at least"
+    );
+    let three = halfgnn::graph::Graph::from_edges(3, &[], &[]).expect("a graph");
+    let other = policy.sampler(backend, &three, false).expect("room");
+    let batches = Batches::new(&objective, (&LOSS, Norm::Both), other, 4, 0);
+    let vertices = task::graph().vertices();
+    assert_eq!(
+        batches.expect_err("a misfit").to_string(),
+        format!("Batches: vertices of the sampler should be {vertices}, is 3")
+    );
+    let mut batches =
+        Batches::new(&objective, (&LOSS, Norm::Both), sampler(), 1_000_000, 0).expect("batches");
+    let second = batches.batch(backend, 0, 1);
+    assert_eq!(
+        second.expect_err("a misfit").to_string(),
+        "Batches: batch 1 of an epoch that has 1, from 0 on"
+    );
+}
