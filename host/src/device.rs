@@ -52,33 +52,34 @@ pub trait Task {
 /// Runs `task` on the device of `choice`.
 ///
 /// # Errors
-/// [`Error::Driver`] where the device cannot be used, [`Error::Contract`] where its kernels are missing or old.
+/// [`Error::Driver`] where the device cannot be used, [`Error::Contract`] where its kernels are missing or old,
+/// [`Error::Unsupported`] where `HALFGNN_CPU_INSTRUCTIONS` names none that the CPU has.
 pub fn open<T: Task>(choice: Choice, task: T) -> Result<T::Output, Error> {
     match choice {
         Choice::Auto => match cuda() {
             Ok(device) => Ok(task.run(&device)),
             Err(Error::Driver(reason)) => {
                 tracing::info!("on the CPU: {reason}");
-                Ok(task.run(&cpu()))
+                Ok(task.run(&cpu()?))
             }
             // There is a card, and it would be used if the kernels were there.
             Err(reason) => {
                 tracing::warn!("on the CPU, though there is a CUDA card: {reason}");
-                Ok(task.run(&cpu()))
+                Ok(task.run(&cpu()?))
             }
         },
-        Choice::Cpu => Ok(task.run(&cpu())),
+        Choice::Cpu => Ok(task.run(&cpu()?)),
         Choice::Cuda => Ok(task.run(&cuda()?)),
         Choice::Emulator => Ok(task.run(&emulator()?)),
     }
 }
 
-fn cpu() -> Device<Cpu> {
-    Device {
-        backend: Cpu::new(),
+fn cpu() -> Result<Device<Cpu>, Error> {
+    Ok(Device {
+        backend: Cpu::from_environment()?,
         memory: host_memory(),
         multiprocessors: None,
-    }
+    })
 }
 
 /// The kernels for the newest architecture, on the emulator.

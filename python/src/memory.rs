@@ -155,13 +155,15 @@ pub trait Lend: Backend {
 impl Lend for Cpu {
     unsafe fn array<T: Pod + Send + Sync>(&self, of: RawArray) -> Result<Array<Self, T>, Error> {
         // SAFETY: what this method asks of its caller.
-        unsafe { Array::<Cpu, T>::from_raw(self, pointer(of.0), of.1, KIND) }
+        unsafe { Array::<Cpu, T>::from_pointer(self, pointer(of.0), of.1, KIND) }
     }
 
     unsafe fn matrix<E: Element>(&self, of: RawMatrix) -> Result<Matrix<Self, E>, Error> {
         let RawMatrix(address, rows, columns, stride) = of;
         // SAFETY: what this method asks of its caller.
-        unsafe { Matrix::<Cpu, E>::from_raw(self, pointer(address), (rows, columns), stride, KIND) }
+        unsafe {
+            Matrix::<Cpu, E>::from_pointer(self, pointer(address), (rows, columns), stride, KIND)
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Matrices of bits: signs of numbers, and sums of ±1 over neighbours, which are integers, by `==`.
+//! Matrices of bits: signs of numbers, sums of ±1 over neighbours and products of them, which are integers, by `==`.
 
 use crate::Scale;
 use crate::graphs::{boundaries, from_degrees, hub, odd, power_law, rectangular};
@@ -6,7 +6,7 @@ use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
-use halfgnn::ops::{self, BitMatrix};
+use halfgnn::ops::{self, BitMatrix, Bmm};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn_contract::bits::EDGES_PER_CTA;
 
@@ -153,6 +153,61 @@ pub fn signs_of_elements<B: Backend>(backend: &B, _: Scale) {
     check::<B, f16>(backend, (700, 9));
 }
 
+/// Products of every size about the ends of words, steps, tiles and CTAs, with every factor and without.
+pub fn products<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, [m, n, k]: [usize; 3]) {
+        let (left, right) = (signs(m * k, 64), signs(n * k, 65 + k as u32));
+        let a = BitMatrix::from_signs(backend, (m, k), &left, KIND).expect("signs");
+        let b = BitMatrix::from_signs(backend, (n, k), &right, KIND).expect("signs");
+        let product = |at: usize| {
+            let (a, b) = (&left[at / n * k..][..k], &right[at % n * k..][..k]);
+            a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>()
+        };
+        let factors = |len: usize, random| Random(random).uniform::<f32>(len);
+        let (rows, columns, bias) = (factors(m, 66), factors(n, 67), factors(n, 68));
+        let on = |values: &[f32]| elements::<B, f32>(backend, values);
+        let arrays = [on(&rows), on(&columns), on(&bias)];
+        let factored = Bmm {
+            scale: -0.25,
+            row_scale: Some(&arrays[0]),
+            column_scale: Some(&arrays[1]),
+            bias: Some(&arrays[2]),
+        };
+        for (op, is_factored) in [(Bmm::default(), false), (factored, true)] {
+            let expected: Vec<f32> = (0..m * n)
+                .map(|at| match is_factored {
+                    true => product(at) * (-0.25 * rows[at / n]) * columns[at % n] + bias[at % n],
+                    false => product(at),
+                })
+                .collect();
+            let mut y = unwritten::<B, E>(backend, (m, n));
+            ops::bmm(backend, &a, &b, &op, &mut y).expect("legal");
+            let rounded: Vec<f32> = expected.iter().map(|v| E::from_f32(*v).to_f32()).collect();
+            assert!(
+                read(backend, &y) == rounded,
+                "{m} x {n} x {k}, factors: {is_factored}"
+            );
+            let mut y = unwritten_bits(backend, (m, n));
+            ops::bmm_signs(backend, &a, &b, &op, &mut y).expect("legal");
+            let sign = |&value: &f32| if value >= 0.0 { 1.0 } else { -1.0 };
+            let expected: Vec<f32> = expected.iter().map(sign).collect();
+            assert!(
+                read_bits(backend, &y) == expected,
+                "{m} x {n} x {k}, signs: {is_factored}"
+            );
+        }
+    }
+    for (at, &k) in COLUMNS.iter().enumerate() {
+        check::<B, f16>(backend, [40, [7, 64, 65][at % 3], k]);
+        check::<B, f32>(backend, [9, COLUMNS[COLUMNS.len() - 1 - at], k]);
+    }
+    for m in [1, 8, 9, 16, 17, 31, 32, 33, 255, 256, 257] {
+        check::<B, bf16>(backend, [m, 10, 100]);
+    }
+    check::<B, f16>(backend, [scale.pick(300, 20_000), 41, 602]);
+    check::<B, f32>(backend, [3, 130, 1433]);
+}
+
 /// What does not fit is refused, and a value that is no sign.
 pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let graph = from_degrees(&[2, 1, 0], Random(63));
@@ -179,6 +234,35 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let error = ops::bspmm(backend, &a, &bits((3, 8)), Some(&short), 1.0, &mut y);
     let error = error.expect_err("refused").to_string();
     assert_eq!(error, "bspmm: row scale should be 3, is 2");
+    let plain = Bmm::default();
+    let refused = |b: (usize, usize), op: &Bmm<'_, B>, y: (usize, usize)| {
+        let (a, b) = (bits((3, 8)), bits(b));
+        let error = ops::bmm_signs(backend, &a, &b, op, &mut bits(y)).expect_err("refused");
+        error.to_string()
+    };
+    assert_eq!(
+        refused((5, 9), &plain, (3, 5)),
+        "bmm_signs: columns of b should be 8, is 9"
+    );
+    assert_eq!(
+        refused((5, 8), &plain, (3, 6)),
+        "bmm_signs: columns of y should be 5, is 6"
+    );
+    assert_eq!(
+        refused((5, 8), &plain, (4, 5)),
+        "bmm_signs: rows of y should be 3, is 4"
+    );
+    let bias = Bmm {
+        bias: Some(&short),
+        ..Bmm::default()
+    };
+    assert_eq!(
+        refused((5, 8), &bias, (3, 5)),
+        "bmm_signs: bias should be 5, is 2"
+    );
+    let error = ops::bmm(backend, &bits((2, 8)), &bits((5, 8)), &plain, &mut y);
+    let error = error.expect_err("refused").to_string();
+    assert_eq!(error, "bmm: rows of y should be 2, is 3");
     let error = ops::binarize(backend, &y, &mut bits((3, 7))).expect_err("refused");
     assert_eq!(
         error.to_string(),

@@ -107,7 +107,7 @@ macro_rules! conformance {
             blocks: whole_neighbourhoods_are_the_graph, running_statistics_evaluate_blocks,
                 gradients_are_differences_of_the_loss, batches_are_trained_on, overflows_leave_nothing_behind, misfits_are_refused;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
-            bits: every_graph, every_width, signs_of_elements, misfits_are_refused;
+            bits: every_graph, every_width, signs_of_elements, products, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
             construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, sums_are_the_same,
                 rows_and_offsets, misfits_are_refused;

@@ -1,10 +1,11 @@
-//! The conformance suite on the CPU backend.
+//! The conformance suite on the CPU backend, with the instructions that `HALFGNN_CPU_INSTRUCTIONS` names.
 
 use halfgnn::backend::cpu::Cpu;
 use halfgnn_tests::Scale;
 use std::sync::LazyLock;
 
-static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
+static CPU: LazyLock<Cpu> =
+    LazyLock::new(|| Cpu::from_environment().expect("the CPU has the instructions"));
 
 halfgnn_tests::conformance!(|| Some(&*CPU), Scale::Full);
 

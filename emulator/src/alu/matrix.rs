@@ -1,4 +1,6 @@
-//! `mma.sync` m16n8k8 and m16n8k16 on a whole warp's fragments, of halves or of bfloats.
+//! `mma.sync` on a whole warp's fragments: m16n8k8 and m16n8k16 of halves or of bfloats, m16n8k128 and m16n8k256 of bits.
+//!
+//! Products of bits are counts, exact and in 32 bits that wrap.
 //!
 //! Products of either are exact. Each group of eight products along k is summed with the accumulator in double and rounded
 //! to float once, groups in ascending k. Tensor cores sum in an order and with a truncation that NVIDIA does not document,
@@ -61,6 +63,31 @@ pub(crate) fn multiply(
     out
 }
 
+/// The accumulators of a product of bits: to each is added how many bits of its row of `a` and its column of `b` are both set, or,
+/// without `and`, differ.
+///
+/// The layout is the PTX ISA's (Matrix Fragments for mma.m16n8k128 and m16n8k256): with `g = lane / 4` and `t = lane % 4`, `a`'s
+/// registers hold rows g, g+8, g, g+8 at bits 32t, 32t, 32t+128, 32t+128 and the 31 after each; `b`'s hold column g at bits 32t,
+/// 32t+128.
+pub(crate) fn count(a: &[Fragment], b: &[Fragment], c: &[Fragment], and: bool) -> Vec<Fragment> {
+    let mut out = c.to_vec();
+    for (i, register) in out.iter_mut().enumerate() {
+        for (lane, sum) in register.iter_mut().enumerate() {
+            let (row, column) = (lane / 4, 2 * (lane % 4) + i % 2);
+            let mut counted = 0;
+            for (k, of_b) in b.iter().enumerate() {
+                let of_a = &a[2 * k + i / 2];
+                for t in 0..4 {
+                    let (a, b) = (of_a[4 * row + t] as u32, of_b[4 * column + t] as u32);
+                    counted += if and { a & b } else { a ^ b }.count_ones();
+                }
+            }
+            *sum = u64::from((*sum as u32).wrapping_add(counted));
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +119,44 @@ mod tests {
                     let (i, j) = (lane / 4 + 8 * (r / 2), 2 * (lane % 4) + r % 2);
                     let expected = 1 + (0..k).map(|l| a(i, l) * b(l, j)).sum::<i32>();
                     assert_eq!(register[lane], expected as f32);
+                }
+            }
+        }
+    }
+
+    /// Packs two matrices of bits into fragments and multiplies: against the plain triple loop.
+    #[test]
+    fn bits_are_counted_where_the_layout_says() {
+        for k in [128, 256] {
+            let a = |i: usize, j: usize| (i * 7 + j * j * 3) % 5 < 2;
+            let b = |i: usize, j: usize| (i * i + j * 11) % 7 < 3;
+            let word = |bit: &dyn Fn(usize) -> bool| {
+                (0..32).fold(0u64, |word, at| word | u64::from(bit(at)) << at)
+            };
+            let mut fa = vec![[0u64; 32]; k / 64];
+            let mut fb = vec![[0u64; 32]; k / 128];
+            for lane in 0..32 {
+                let (g, t) = (lane / 4, lane % 4);
+                for (r, f) in fa.iter_mut().enumerate() {
+                    f[lane] = word(&|at| a(g + 8 * (r % 2), 32 * t + 128 * (r / 2) + at));
+                }
+                for (r, f) in fb.iter_mut().enumerate() {
+                    f[lane] = word(&|at| b(32 * t + 128 * r + at, g));
+                }
+            }
+            for and in [true, false] {
+                let out = count(&fa, &fb, &[[u64::from(u32::MAX); 32]; 4], and);
+                for lane in 0..32 {
+                    for (r, register) in out.iter().enumerate() {
+                        let (i, j) = (lane / 4 + 8 * (r / 2), 2 * (lane % 4) + r % 2);
+                        let counts = |l: &usize| {
+                            let (a, b) = (a(i, *l), b(*l, j));
+                            if and { a && b } else { a != b }
+                        };
+                        let expected = (0..k).filter(counts).count() as u32;
+                        // The accumulator was -1.
+                        assert_eq!(register[lane], u64::from(expected.wrapping_sub(1)));
+                    }
                 }
             }
         }

@@ -224,28 +224,47 @@ impl<'s, 'a> Decoder<'_, '_, 's, 'a> {
     fn mma(&mut self, m: &mut Modifiers<'a>) -> Result<Op> {
         self.need_sync(m)?;
         let aligned = m.take("aligned");
-        let k = m
-            .take_any(&[("m16n8k8", 8u8), ("m16n8k16", 16)])
+        let k: u16 = m
+            .take_any(&[
+                ("m16n8k8", 8),
+                ("m16n8k16", 16),
+                ("m16n8k128", 128),
+                ("m16n8k256", 256),
+            ])
             .ok_or_else(|| self.error("mma of this shape is not implemented"))?;
         if !m.take("row") || !m.take("col") {
             return Err(self.error("mma is implemented for .row.col"));
         }
-        let types = [self.ty(m)?, self.ty(m)?, self.ty(m)?, self.ty(m)?];
-        let (half_out, bfloats) = match types {
-            [Type::F32, Type::F16, Type::F16, Type::F32] => (false, false),
-            [Type::F16, Type::F16, Type::F16, Type::F16] => (true, false),
-            [Type::F32, Type::Bf16, Type::Bf16, Type::F32] => (false, true),
-            _ => return Err(self.error("mma of these types is not implemented")),
+        let kind = if k >= 128 {
+            if !(m.take("s32") && m.take("b1") && m.take("b1") && m.take("s32")) {
+                return Err(self.error("mma of these types is not implemented"));
+            }
+            let and = m
+                .take_any(&[("xor", false), ("and", true)])
+                .filter(|_| m.take("popc"))
+                .ok_or_else(|| self.error("mma of bits needs .and.popc or .xor.popc"))?;
+            MmaKind::Bits { k, and }
+        } else {
+            let types = [self.ty(m)?, self.ty(m)?, self.ty(m)?, self.ty(m)?];
+            let (half_out, bfloats) = match types {
+                [Type::F32, Type::F16, Type::F16, Type::F32] => (false, false),
+                [Type::F16, Type::F16, Type::F16, Type::F16] => (true, false),
+                [Type::F32, Type::Bf16, Type::Bf16, Type::F32] => (false, true),
+                _ => return Err(self.error("mma of these types is not implemented")),
+            };
+            MmaKind::Floats {
+                k: k as u8,
+                half_out,
+                bfloats,
+            }
         };
         let [d, a, b, c] = self.operands()?;
-        let accumulators = if half_out { 2 } else { 4 };
+        let [of_a, of_b, accumulators] = kind.registers();
         let what = Collective::Mma {
-            k,
-            half_out,
-            bfloats,
+            kind,
             d: self.fragment(d, accumulators, true)?,
-            a: self.fragment(a, usize::from(k) / 4, false)?,
-            b: self.fragment(b, usize::from(k) / 8, false)?,
+            a: self.fragment(a, of_a, false)?,
+            b: self.fragment(b, of_b, false)?,
             c: self.fragment(c, accumulators, false)?,
         };
         Ok(Op::Collective {

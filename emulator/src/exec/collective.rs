@@ -381,15 +381,10 @@ impl Block<'_> {
     }
 
     fn mma(&mut self, warp: &mut Warp, parts: &[Part]) {
-        let Collective::Mma {
-            k,
-            half_out,
-            bfloats,
-            ..
-        } = parts[0].what
-        else {
+        let Collective::Mma { kind, .. } = parts[0].what else {
             return;
         };
+        let [of_a, of_b, accumulators] = kind.registers();
         let fragment = |i: usize, which: fn(&Collective, usize) -> Row| {
             self.gather(warp, parts, |c| which(c, i))
         };
@@ -414,38 +409,44 @@ impl Block<'_> {
                 0
             }
         };
-        let a: Vec<Lanes> = (0..usize::from(k) / 4)
-            .map(|i| fragment(i, a_row))
-            .collect();
-        let b: Vec<Lanes> = (0..usize::from(k) / 8)
-            .map(|i| fragment(i, b_row))
-            .collect();
-        let c: [[f32; 32]; 4] = std::array::from_fn(|i| {
-            let bits = fragment(if half_out { i / 2 } else { i }, c_row);
-            bits.map(|v| match (half_out, i % 2) {
-                (false, _) => f32::from_bits(v as u32),
-                (true, 0) => half::to_f32(v as u16),
-                (true, _) => half::to_f32((v >> 16) as u16),
-            })
-        });
-        let widen = if bfloats {
-            convert::bf16_to_f32
-        } else {
-            half::to_f32
-        };
-        let out = matrix::multiply(&a, &b, c, widen);
-        for i in 0..if half_out { 2 } else { 4 } {
-            let values: Lanes = std::array::from_fn(|lane| {
-                if half_out {
-                    let pair = [out[2 * i][lane], out[2 * i + 1][lane]].map(half::from_f32);
-                    u64::from(pair[0]) | u64::from(pair[1]) << 16
+        let a: Vec<Lanes> = (0..of_a).map(|i| fragment(i, a_row)).collect();
+        let b: Vec<Lanes> = (0..of_b).map(|i| fragment(i, b_row)).collect();
+        let c: Vec<Lanes> = (0..accumulators).map(|i| fragment(i, c_row)).collect();
+        let out = match kind {
+            MmaKind::Bits { and, .. } => matrix::count(&a, &b, &c, and),
+            MmaKind::Floats {
+                half_out, bfloats, ..
+            } => {
+                let c: [[f32; 32]; 4] = std::array::from_fn(|i| {
+                    c[if half_out { i / 2 } else { i }].map(|v| match (half_out, i % 2) {
+                        (false, _) => f32::from_bits(v as u32),
+                        (true, 0) => half::to_f32(v as u16),
+                        (true, _) => half::to_f32((v >> 16) as u16),
+                    })
+                });
+                let widen = if bfloats {
+                    convert::bf16_to_f32
                 } else {
-                    crate::alu::float::bits(out[i][lane])
-                }
-            });
+                    half::to_f32
+                };
+                let out = matrix::multiply(&a, &b, c, widen);
+                let register = |i: usize| -> Lanes {
+                    std::array::from_fn(|lane| {
+                        if half_out {
+                            let pair = [out[2 * i][lane], out[2 * i + 1][lane]].map(half::from_f32);
+                            u64::from(pair[0]) | u64::from(pair[1]) << 16
+                        } else {
+                            crate::alu::float::bits(out[i][lane])
+                        }
+                    })
+                };
+                (0..accumulators).map(register).collect()
+            }
+        };
+        for (i, values) in out.iter().enumerate() {
             for part in parts {
                 if let Collective::Mma { d, .. } = part.what {
-                    warp.put(d[i], part.mask, &values);
+                    warp.put(d[i], part.mask, values);
                 }
             }
         }
@@ -480,20 +481,7 @@ fn same_kind(a: &Collective, b: &Collective) -> bool {
                 ..
             },
         ) => (c, t) == (d, u),
-        (
-            Mma {
-                k: a,
-                half_out: h,
-                bfloats: x,
-                ..
-            },
-            Mma {
-                k: b,
-                half_out: g,
-                bfloats: y,
-                ..
-            },
-        ) => (a, h, x) == (b, g, y),
+        (Mma { kind: a, .. }, Mma { kind: b, .. }) => a == b,
         _ => false,
     }
 }

@@ -69,16 +69,41 @@ pub(crate) enum Collective {
         address: Row,
         offset: i64,
     },
-    /// m16n8k`k` of pairs of f16, or of bf16; accumulators are f32, or f16 pairs.
+    /// m16n8k8 or m16n8k16 of elements of 16 bits, m16n8k128 or m16n8k256 of bits.
     Mma {
-        k: u8,
-        half_out: bool,
-        bfloats: bool,
+        kind: MmaKind,
         d: [Row; 4],
         a: [Row; 4],
         b: [Row; 2],
         c: [Row; 4],
     },
+}
+
+/// What a matrix product multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MmaKind {
+    /// Pairs of f16, or of bf16; accumulators are f32, or f16 pairs.
+    Floats {
+        k: u8,
+        half_out: bool,
+        bfloats: bool,
+    },
+    /// Bits, counted where both are set, or where one is; accumulators are s32.
+    Bits { k: u16, and: bool },
+}
+
+impl MmaKind {
+    /// Registers of A, of B, and of the accumulators.
+    pub(crate) fn registers(self) -> [usize; 3] {
+        match self {
+            Self::Floats { k, half_out, .. } => [
+                usize::from(k) / 4,
+                usize::from(k) / 8,
+                if half_out { 2 } else { 4 },
+            ],
+            Self::Bits { k, .. } => [usize::from(k) / 64, usize::from(k) / 128, 4],
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,9 @@ use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 
 /// Environment variables that change what a command does, and are told where they are set.
-const VARIABLES: [&str; 6] = [
+const VARIABLES: [&str; 7] = [
     "CUDA_VISIBLE_DEVICES",
+    "HALFGNN_CPU_INSTRUCTIONS",
     "HALFGNN_CUDA_NO_POOL",
     "HALFGNN_DATA",
     "HALFGNN_LIBCUDA",
@@ -29,6 +30,8 @@ pub struct Machine {
     pub environment: Vec<String>,
     /// What the system calls the CPU.
     pub cpu: Option<String>,
+    /// The vector instructions of the CPU that its operators can use.
+    pub cpu_instructions: Vec<String>,
     /// Threads that the process may run at a time.
     pub threads: usize,
     /// Bytes of memory.
@@ -83,6 +86,11 @@ impl Machine {
             command: command_line(std::env::args_os()),
             environment: environment(|name| std::env::var_os(name)),
             cpu: processor.model,
+            cpu_instructions: processor
+                .instructions
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             threads: processor.threads,
             memory_bytes: processor.memory.map(|(_, total)| total),
             free_memory_bytes: processor.memory.map(|(free, _)| free),
@@ -153,6 +161,7 @@ fn quoted(word: &OsStr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use halfgnn::backend::cpu::Instructions;
 
     #[test]
     fn a_command_can_be_typed_again() {
@@ -199,6 +208,7 @@ mod tests {
     fn a_card_is_told_with_its_driver() {
         let processor = Processor {
             model: None,
+            instructions: vec![Instructions::Plain, Instructions::Avx2],
             threads: 2,
             memory: Some((1, 2)),
         };
@@ -218,6 +228,7 @@ mod tests {
             cards: vec![card],
         };
         let machine = Machine::of(processor.clone(), Ok(driver));
+        assert_eq!(machine.cpu_instructions, ["plain", "avx2"]);
         assert_eq!(machine.cuda.as_deref(), Some("13.0"));
         assert_eq!(machine.gpus[0].compute_capability, "9.0");
         assert_eq!(machine.gpus[0].memory_tb_per_s, Some(4.916_736));

@@ -86,9 +86,10 @@ fn describe(page: &mut Page, machine: &Machine) {
         _ => String::new(),
     };
     page.line(&format_args!(
-        "CPU      {}, {} threads{memory}",
+        "CPU      {}, {} threads, {}{memory}",
         machine.cpu.as_deref().unwrap_or(std::env::consts::ARCH),
-        machine.threads
+        machine.threads,
+        machine.cpu_instructions.join(", ")
     ));
     if let Some(library) = &machine.driver_library {
         let release = machine.driver.as_deref().unwrap_or("of unknown release");

@@ -1,5 +1,6 @@
 //! What there is to compute on, asked of the machine without taking hold of it.
 
+use crate::backend::cpu::Instructions;
 use crate::driver::{DeviceInfo, DriverError};
 use crate::train::host_memory;
 
@@ -8,6 +9,8 @@ use crate::train::host_memory;
 pub struct Processor {
     /// What the system calls it; `None` where it does not say.
     pub model: Option<String>,
+    /// The instructions that its operators can use, narrower vectors first.
+    pub instructions: Vec<Instructions>,
     /// Threads that this process may run at a time.
     pub threads: usize,
     /// Free and total bytes of memory, of the machine or of the control group, whichever is less.
@@ -21,6 +24,7 @@ impl Processor {
             model: std::fs::read_to_string("/proc/cpuinfo")
                 .ok()
                 .and_then(|text| cpu_model(&text)),
+            instructions: Instructions::available().collect(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory: host_memory(),
         }

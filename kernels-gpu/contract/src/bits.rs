@@ -12,6 +12,11 @@
 //! 32 edges apart in planes, and a transpose of 32 × 32 bits leaves lane `f` the bits of column `f` of all lanes, to be counted
 //! at once. What a CTA has of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the
 //! parts; sums are integers, so that no order is another result.
+//!
+//! # Products
+//! The second operand is given by its columns, each a row of bits. Tensor cores count bits that are set in both; what two rows of ±1
+//! multiply to follows from that and from how many each has: `K − 2·p(a) − 2·p(b) + 4·p(a ∧ b)`. A warp makes
+//! [`BMM_ROWS_PER_WARP`] rows of [`BMM_COLUMNS`] columns, and lays the columns out over fragments so that each lane has 16 side by side.
 
 use crate::format::table;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
@@ -115,6 +120,59 @@ param_struct! {
     }
 }
 
+param_struct! {
+    /// Parameters of `bmm*`: `y = scale · R · a · bᵀ · C + bias`, of rows of ±1.
+    pub struct BmmParams {
+        /// `rows` rows of `inner` bits, `a_stride` words apart.
+        pub a: DevicePtr<u64>,
+        /// `columns` rows of `inner` bits, `b_stride` words apart.
+        pub b: DevicePtr<u64>,
+        /// Rows of elements (`y_stride` elements) or of bits (`y_stride` words).
+        pub y: DevicePtr<HalfBits>,
+        /// A factor a row of `y`; or null.
+        pub row_scale: DevicePtr<f32>,
+        /// A factor a column of `y`; or null.
+        pub column_scale: DevicePtr<f32>,
+        /// Added to each row; or null.
+        pub bias: DevicePtr<f32>,
+        /// Rows of `a` and `y`.
+        pub rows: u32,
+        /// Columns of `y`.
+        pub columns: u32,
+        /// Bits of a row of `a` and of `b`.
+        pub inner: u32,
+        /// Distance of two rows of `a` in words.
+        pub a_stride: u32,
+        /// Distance of two rows of `b` in words.
+        pub b_stride: u32,
+        /// Distance of two rows of `y`.
+        pub y_stride: u32,
+        /// Factor of all products.
+        pub scale: f32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+/// Columns of a CTA of `bmm*`: a word of signs.
+pub const BMM_COLUMNS: u32 = WORD_BITS;
+/// Rows of a warp of `bmm*`.
+pub const BMM_ROWS_PER_WARP: u32 = 32;
+/// Rows of a CTA of `bmm*`.
+pub const BMM_ROWS_PER_CTA: u32 = BMM_ROWS_PER_WARP * WARPS_PER_CTA;
+/// Bits that are multiplied at once.
+pub const BMM_STEP: u32 = 128;
+/// Bytes of dynamic shared memory of `bmm*`: how many bits each column has, then the factors of columns, then what is added.
+pub const BMM_SHARED_BYTES: u32 = 3 * BMM_COLUMNS * 4;
+
+/// CTAs of `bmm*`, in x and y.
+pub const fn bmm_ctas(rows: u32, columns: u32) -> (u32, u32) {
+    (
+        rows.div_ceil(BMM_ROWS_PER_CTA),
+        columns.div_ceil(BMM_COLUMNS),
+    )
+}
+
 /// CTAs that sum up so many edges.
 pub const fn ctas(edges: u32) -> u32 {
     edges.div_ceil(EDGES_PER_CTA)
@@ -177,6 +235,8 @@ macro_rules! bits_entries {
                 bspmm_4(BspmmParams): F16 = bspmm_4_f16, F32 = bspmm_4_f32, BF16 = bspmm_4_bf16;
                 /// Their follow-up.
                 bspmm_follow_up(BspmmParams): F16 = bspmm_follow_up_f16, F32 = bspmm_follow_up_f32, BF16 = bspmm_follow_up_bf16;
+                /// Products, as elements.
+                bmm(BmmParams): F16 = bmm_f16, F32 = bmm_f32, BF16 = bmm_bf16;
             }
             plain {
                 /// Signs of sums of rows of one word.
@@ -187,6 +247,8 @@ macro_rules! bits_entries {
                 bspmm_4_sign(BspmmParams);
                 /// Their follow-up.
                 bspmm_follow_up_sign(BspmmParams);
+                /// Signs of products.
+                bmm_sign(BmmParams);
             }
         }
     };

@@ -1,25 +1,28 @@
-//! Matrices of bits: made of elements, and summed up over neighbours.
+//! Matrices of bits: made of elements, and summed up over neighbours, and multiplied.
 //!
 //! - [`binarize`](self::signs): a bit an element.
 //! - [`planes`]: counts of all columns of a unit at once, and the transpose that tells them apart.
 //! - [`sums`]: the sums over neighbours of a CTA's edges.
 //! - [`output`]: what a sum becomes: a sign, or an element.
+//! - [`product`]: products of two matrices of bits.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.
 
 mod follow_up;
 mod output;
 mod planes;
+mod product;
 mod signs;
 mod sums;
 
-use halfgnn_contract::bits::{BinarizeParams, BspmmParams};
+use halfgnn_contract::bits::{BinarizeParams, BmmParams, BspmmParams};
 
 /// The functions that the entries are, by name.
 mod family {
     use super::output::{Elements, Signs};
+    use super::product;
     use super::sums::run;
     use crate::device::vector::Vector;
-    use halfgnn_contract::bits::BspmmParams;
+    use halfgnn_contract::bits::{BmmParams, BspmmParams};
 
     pub use super::signs::binarize;
 
@@ -63,6 +66,22 @@ mod family {
     pub unsafe fn bspmm_follow_up_sign(params: &BspmmParams) {
         // SAFETY: the caller's promise.
         unsafe { super::follow_up::run::<Signs>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`BmmParams`].
+    #[inline(always)]
+    pub unsafe fn bmm<V: Vector>(params: &BmmParams) {
+        // SAFETY: the caller's promise.
+        unsafe { product::run::<product::Elements<V>>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`BmmParams`].
+    #[inline(always)]
+    pub unsafe fn bmm_sign(params: &BmmParams) {
+        // SAFETY: the caller's promise.
+        unsafe { product::run::<product::Signs>(params) }
     }
 }
 

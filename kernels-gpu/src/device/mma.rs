@@ -61,6 +61,31 @@ macro_rules! product {
 product!(Half2, "f16");
 product!(BFloat2, "bf16");
 
+/// `mma.sync.aligned.m16n8k128` of bits: adds to each of a lane's four sums (as of [`FragmentC`]) how many of 128 bits are set both in
+/// its row of A and in its column of B. The lane has bits `lane % 4 · 32` and the 31 after it of rows `lane / 4` and 8 further down of
+/// A, and of column `lane / 4` of B
+/// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-fragment-mma-168128)).
+///
+/// # Safety
+/// All 32 lanes of the warp reach this call together.
+#[inline(always)]
+pub unsafe fn count_both(sums: &mut [u32; 4], a: [u32; 2], b: u32) {
+    let [c0, c1, c2, c3] = *sums;
+    let (d0, d1, d2, d3): (u32, u32, u32, u32);
+    // SAFETY: the caller promises a whole warp; the instruction touches registers only.
+    unsafe {
+        asm!(
+            "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and.popc \
+             {{{}, {}, {}, {}}}, {{{}, {}}}, {{{}}}, {{{}, {}, {}, {}}};",
+            out(reg32) d0, out(reg32) d1, out(reg32) d2, out(reg32) d3,
+            in(reg32) a[0], in(reg32) a[1], in(reg32) b,
+            in(reg32) c0, in(reg32) c1, in(reg32) c2, in(reg32) c3,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    *sums = [d0, d1, d2, d3];
+}
+
 /// `ldmatrix.x4`: four 8 × 8 tiles of elements of 16 bits, of which lane `8·i + j` names row `j` of tile `i`. Register `i` of a lane
 /// holds columns `lane % 4 · 2` and the next of row `lane / 4` of tile `i`
 /// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-ldmatrix)).

@@ -10,6 +10,7 @@ const LANES: u32 = 384;
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = products();
+    cases.extend(products_of_bits());
     cases.extend(fragments());
     for case in &mut cases {
         case.lanes = LANES;
@@ -123,6 +124,28 @@ fn products() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Operands as of [`products`]; `xor` is of no card after sm_89, and is not recorded.
+fn products_of_bits() -> Vec<Case> {
+    let case = |k: usize| {
+        let name = format!("mma.sync.aligned.m16n8k{k}.row.col.s32.b1.b1.s32.and.popc");
+        let registers = |from: usize, count: usize| {
+            let list: Vec<String> = (from..from + count).map(|i| format!("%i{i}")).collect();
+            format!("{{{}}}", list.join(", "))
+        };
+        let (a, b) = (k / 64, k / 128);
+        let body = format!(
+            "{name} {{%o0, %o1, %o2, %o3}}, {}, {}, {};",
+            registers(0, a),
+            registers(a, b),
+            registers(a + b, 4)
+        );
+        Case::new(name, &vec![Values::Integer(32); a + b + 4], 4)
+            .body(body)
+            .results(4)
+    };
+    [128, 256].map(case).into()
 }
 
 /// Registers of C and D in each lane.

@@ -1,4 +1,4 @@
-//! Signs of elements, and sums of bits over neighbours.
+//! Signs of elements, sums of bits over neighbours, and products of bits.
 
 use super::sparse::graph;
 use super::{OperatorCase, Results};
@@ -6,7 +6,7 @@ use crate::bits::read_bits;
 use crate::input::{KIND, elements, matrix, read, unwritten};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::ops::{self, BitMatrix};
+use halfgnn::ops::{self, BitMatrix, Bmm};
 use halfgnn::tensor::Element;
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -17,7 +17,37 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
         of_element::<B, bf16>(&mut cases, features);
         of_element::<B, f32>(&mut cases, features);
     }
+    products::<B, f16>(&mut cases);
+    products::<B, bf16>(&mut cases);
+    products::<B, f32>(&mut cases);
     cases
+}
+
+fn products<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let name = format!("bmm {}", E::PRECISION);
+    cases.push(OperatorCase::new(name, |backend: &B, operands| {
+        let [m, n, k] = [300, 70, 200];
+        let mut bits = |rows| {
+            let numbers = matrix::<B, E>(backend, (rows, k), &operands.mixed::<E>(rows * k));
+            let mut bits = BitMatrix::zeros(backend, rows, k, KIND).expect("room for bits");
+            ops::binarize(backend, &numbers, &mut bits).expect("legal");
+            bits
+        };
+        let (a, b) = (bits(m), bits(n));
+        let mut numbers = |len| elements(backend, &operands.mild::<f32>(len));
+        let (row_scale, column_scale, bias) = (numbers(m), numbers(n), numbers(n));
+        let op = Bmm {
+            scale: 0.3,
+            row_scale: Some(&row_scale),
+            column_scale: Some(&column_scale),
+            bias: Some(&bias),
+        };
+        let mut signs = BitMatrix::zeros(backend, m, n, KIND).expect("room for bits");
+        ops::bmm_signs(backend, &a, &b, &op, &mut signs).expect("legal");
+        let mut y = unwritten::<B, E>(backend, (m, n));
+        ops::bmm(backend, &a, &b, &op, &mut y).expect("legal");
+        Results::rows(&read_bits(backend, &signs), n).and(Results::rows(&read(backend, &y), n))
+    }));
 }
 
 fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>, features: usize) {

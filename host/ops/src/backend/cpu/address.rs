@@ -25,7 +25,7 @@ impl<E: Element> Matrix<Cpu, E> {
     /// let backend = Cpu::new();
     /// // SAFETY: the rows outlive the matrix, nobody else uses them meanwhile, and their padding is zero.
     /// let x = unsafe {
-    ///     Matrix::<Cpu, f32>::from_raw(&backend, rows.0.as_mut_ptr(), (2, 3), 4, MemoryKind::Features)
+    ///     Matrix::<Cpu, f32>::from_pointer(&backend, rows.0.as_mut_ptr(), (2, 3), 4, MemoryKind::Features)
     /// }?;
     /// assert_eq!(x.to_f32(&backend)?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     /// # Ok::<(), halfgnn_ops::Error>(())
@@ -38,14 +38,14 @@ impl<E: Element> Matrix<Cpu, E> {
     /// # Errors
     /// [`Error::Unsupported`] for an address that is no multiple of 16 bytes or is null, and for any other stride: then copy the
     /// rows first; [`Error::TooLarge`].
-    pub unsafe fn from_raw(
+    pub unsafe fn from_pointer(
         backend: &Cpu,
         start: *mut E,
         (rows, columns): (usize, usize),
         stride: usize,
         kind: MemoryKind,
     ) -> Result<Self, Error> {
-        const NAME: &str = "Matrix::from_raw";
+        const NAME: &str = "Matrix::from_pointer";
         let row = padded::<E>(columns);
         // There is no distance between the rows of a matrix of one.
         let stride = if rows > 1 { stride } else { row };
@@ -69,18 +69,18 @@ impl<T: Pod + Send + Sync> Array<Cpu, T> {
     /// An array in memory that somebody else allocated; dropping it frees nothing.
     ///
     /// # Safety
-    /// From `start` on lie `len` values; else as of [`Matrix::from_raw`].
+    /// From `start` on lie `len` values; else as of [`Matrix::from_pointer`].
     ///
     /// # Errors
     /// [`Error::Unsupported`] for an address that is no multiple of 16 bytes or is null.
-    pub unsafe fn from_raw(
+    pub unsafe fn from_pointer(
         backend: &Cpu,
         start: *mut T,
         len: usize,
         kind: MemoryKind,
     ) -> Result<Self, Error> {
         // SAFETY: what this function asks of its caller.
-        let buffer = unsafe { borrowed("Array::from_raw", backend, start, len, kind) }?;
+        let buffer = unsafe { borrowed("Array::from_pointer", backend, start, len, kind) }?;
         Ok(Self::of(buffer, len))
     }
 }
@@ -88,7 +88,7 @@ impl<T: Pod + Send + Sync> Array<Cpu, T> {
 /// A buffer of `len` elements at `start`, anywhere where there is none.
 ///
 /// # Safety
-/// As of [`Array::from_raw`].
+/// As of [`Array::from_pointer`].
 unsafe fn borrowed<T: Pod>(
     operator: &'static str,
     backend: &Cpu,

@@ -29,7 +29,7 @@ impl<E: Element> Foreign<E> {
         let stride = padded::<E>(shape.1);
         let start = self.elements().as_mut_ptr();
         // SAFETY: it has so many rows, outlives the matrix in each test, and its padding is zero where it is read.
-        unsafe { Matrix::<Cpu, E>::from_raw(cpu, start, shape, stride, KIND) }.unwrap()
+        unsafe { Matrix::<Cpu, E>::from_pointer(cpu, start, shape, stride, KIND) }.unwrap()
     }
 }
 
@@ -80,7 +80,7 @@ fn same_bits<E: Element>(columns: usize) {
         ops::spmm(&cpu, &a, &Spmm::default(), &borrowed_x, &mut borrowed_y).unwrap();
         // SAFETY: as of the matrices.
         let mut borrowed_e = unsafe {
-            Array::<Cpu, E>::from_raw(
+            Array::<Cpu, E>::from_pointer(
                 &cpu,
                 edges.elements().as_mut_ptr(),
                 edge_values(&a, 1),
@@ -148,7 +148,7 @@ fn memory_that_does_not_fit_is_refused_in_one_line() {
     let start = memory.elements().as_mut_ptr();
     let refused = |start: *mut f32, shape, stride| {
         // SAFETY: it is refused, or has 64 elements, which are enough.
-        let matrix = unsafe { Matrix::<Cpu, f32>::from_raw(&cpu, start, shape, stride, KIND) };
+        let matrix = unsafe { Matrix::<Cpu, f32>::from_pointer(&cpu, start, shape, stride, KIND) };
         matrix.unwrap_err().to_string()
     };
     assert!(refused(start.wrapping_add(1), (2, 3), 4).contains("is no multiple of 16 bytes"));
@@ -160,8 +160,8 @@ fn memory_that_does_not_fit_is_refused_in_one_line() {
     // Of one row there is no distance, and of none no address.
     // SAFETY: as above.
     unsafe {
-        Matrix::<Cpu, f32>::from_raw(&cpu, start, (1, 3), 99, KIND).unwrap();
-        Matrix::<Cpu, f32>::from_raw(&cpu, std::ptr::null_mut(), (0, 3), 4, KIND).unwrap();
+        Matrix::<Cpu, f32>::from_pointer(&cpu, start, (1, 3), 99, KIND).unwrap();
+        Matrix::<Cpu, f32>::from_pointer(&cpu, std::ptr::null_mut(), (0, 3), 4, KIND).unwrap();
     }
 }
 

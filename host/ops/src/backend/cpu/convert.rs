@@ -1,23 +1,47 @@
 //! Rows of halves and bfloats as floats, and back. A row of floats is only copied.
 //!
-//! `half` converts slices with the CPU's own instructions where it has them, which is what makes half training on a
-//! CPU bearable; element by element it would take ten times as long.
+//! Conversions are exact or rounded once, so they have the same bits whatever the instructions: these take the widest.
 
+use super::instructions::Instructions;
+use super::simd::{self, Kernel, Lanes};
 use crate::tensor::{Element, Precision};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+static WIDEST: LazyLock<Instructions> = LazyLock::new(Instructions::widest);
 
 /// Writes `row` to `floats`, exactly. Both have one length.
 pub(crate) fn widen<E: Element>(row: &[E], floats: &mut [f32]) {
     match E::PRECISION {
-        Precision::Half => {
-            bytemuck::cast_slice::<E, f16>(row).convert_to_f32_slice(floats);
-        }
-        Precision::BFloat16 => {
-            bytemuck::cast_slice::<E, bf16>(row).convert_to_f32_slice(floats);
-        }
+        Precision::Half | Precision::BFloat16 => WIDEST.run(Widen { row, floats }),
         Precision::Float => floats.copy_from_slice(bytemuck::cast_slice(row)),
+    }
+}
+
+struct Widen<'a, E> {
+    row: &'a [E],
+    floats: &'a mut [f32],
+}
+
+impl<E: Element> Kernel for Widen<'_, E> {
+    type Output = ();
+
+    fn plain(self) {
+        let Self { row, floats } = self;
+        match E::PRECISION {
+            Precision::Half => bytemuck::cast_slice::<E, f16>(row).convert_to_f32_slice(floats),
+            Precision::BFloat16 => {
+                bytemuck::cast_slice::<E, bf16>(row).convert_to_f32_slice(floats)
+            }
+            Precision::Float => floats.copy_from_slice(bytemuck::cast_slice(row)),
+        }
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, lanes: L) {
+        simd::widen(lanes, self.row, self.floats);
     }
 }
 
@@ -36,13 +60,35 @@ pub(crate) fn widened<E: Element>(values: &[E]) -> Cow<'_, [f32]> {
 /// Writes `floats` to `row`, each rounded to the nearest element, ties to even. Both have one length.
 pub(crate) fn round<E: Element>(floats: &[f32], row: &mut [E]) {
     match E::PRECISION {
-        Precision::Half => {
-            bytemuck::cast_slice_mut::<E, f16>(row).convert_from_f32_slice(floats);
-        }
-        Precision::BFloat16 => {
-            bytemuck::cast_slice_mut::<E, bf16>(row).convert_from_f32_slice(floats);
-        }
+        Precision::Half | Precision::BFloat16 => WIDEST.run(Round { floats, row }),
         Precision::Float => row.copy_from_slice(bytemuck::cast_slice(floats)),
+    }
+}
+
+struct Round<'a, E> {
+    floats: &'a [f32],
+    row: &'a mut [E],
+}
+
+impl<E: Element> Kernel for Round<'_, E> {
+    type Output = ();
+
+    fn plain(self) {
+        let Self { floats, row } = self;
+        match E::PRECISION {
+            Precision::Half => {
+                bytemuck::cast_slice_mut::<E, f16>(row).convert_from_f32_slice(floats)
+            }
+            Precision::BFloat16 => {
+                bytemuck::cast_slice_mut::<E, bf16>(row).convert_from_f32_slice(floats)
+            }
+            Precision::Float => row.copy_from_slice(bytemuck::cast_slice(floats)),
+        }
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, lanes: L) {
+        simd::round(lanes, self.floats, self.row);
     }
 }
 

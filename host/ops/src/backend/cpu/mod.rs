@@ -1,8 +1,17 @@
-//! The reference: every operator on the CPU, plain and readable, in half and in float.
+//! Every operator on the CPU, in half, bfloat16 and float.
 //!
-//! Each operator (`cpu.rs` of its folder) is the twin of a GPU kernel and computes the same formula. Work is shared out over the threads of
-//! the surrounding rayon pool in pieces that depend on shapes alone, and sums are merged in a fixed order, so that a
-//! result has the same bits for any number of threads.
+//! Each operator (`cpu.rs` of its folder) is the twin of a GPU kernel and computes the same formula. Where time is spent it is
+//! written twice: plain and readable, which is the reference ([`Cpu::reference`]), and in vectors of the widest
+//! [`Instructions`] that the processor has.
+//!
+//! # Bits
+//! Work is shared out over the threads of the surrounding rayon pool in pieces that depend on graph and shapes alone, and sums are
+//! merged in a fixed order, so that a result has the same bits for any number of threads.
+//!
+//! Vectors lie along the features, nothing is contracted to a fused multiply-add, and sums over features are kept in a fixed
+//! number of parts. So results are the same bits for all instructions too, and on all machines, up to two things: the dense
+//! products, which `gemm` computes with fused operations and vectors as wide as it finds (on a machine without AVX2 and FMA
+//! they may differ in the last bit), and what a NaN holds beside being one.
 
 mod access;
 mod address;
@@ -10,11 +19,15 @@ mod address;
 mod address_tests;
 mod buffer;
 pub(crate) mod convert;
+mod instructions;
+pub(crate) mod parallel;
+pub(crate) mod simd;
 #[cfg(test)]
 mod tests;
 pub(crate) mod view;
 
 pub use buffer::Buffer;
+pub use instructions::Instructions;
 
 pub(crate) use buffer::Reading;
 
@@ -24,16 +37,62 @@ use bytemuck::Pod;
 use std::convert::Infallible;
 
 /// The CPU of this machine, through the threads of the surrounding rayon pool. However many there are, they are one device:
-/// the memory is the process's, and operands of one are operands of any. Clones count what they allocate together.
-#[derive(Clone, Debug, Default)]
+/// the memory is the process's, and operands of one are operands of any, whatever instructions each uses. Clones count what they
+/// allocate together.
+#[derive(Clone, Debug)]
 pub struct Cpu {
     ledger: Ledger,
+    instructions: Instructions,
 }
 
 impl Cpu {
-    /// The CPU.
+    /// The CPU, with the widest vectors that it has.
     pub fn new() -> Self {
-        Self::default()
+        Self::of(Instructions::widest())
+    }
+
+    /// The CPU in plain Rust alone: every operator as its formula is written.
+    pub fn reference() -> Self {
+        Self::of(Instructions::Plain)
+    }
+
+    /// The CPU with some instructions.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the processor has not got them.
+    pub fn with(instructions: Instructions) -> Result<Self, Error> {
+        Ok(Self::of(instructions.expect_available()?))
+    }
+
+    /// The CPU with the instructions that the environment variable `HALFGNN_CPU_INSTRUCTIONS` names, the widest where it is not
+    /// set: for comparisons, and where one set is slower than it should be.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there are none of that name, or the processor has not got them.
+    pub fn from_environment() -> Result<Self, Error> {
+        match std::env::var_os("HALFGNN_CPU_INSTRUCTIONS") {
+            None => Ok(Self::new()),
+            Some(name) => Ok(Self::of(name.to_string_lossy().parse()?)),
+        }
+    }
+
+    fn of(instructions: Instructions) -> Self {
+        Self {
+            ledger: Ledger::default(),
+            instructions,
+        }
+    }
+
+    /// The instructions that its operators use.
+    pub fn instructions(&self) -> Instructions {
+        self.instructions
+    }
+}
+
+impl Default for Cpu {
+    /// [`Cpu::new`].
+    fn default() -> Self {
+        Self::new()
     }
 }
 

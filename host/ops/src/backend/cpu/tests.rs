@@ -1,6 +1,8 @@
 //! What the CPU backend promises beyond the conformance suite: the same bits on any number of threads, halves that
 //! overflow where a policy lets them, and a float64 reference for each product.
 
+mod agreement;
+
 use super::Cpu;
 use crate::backend::{Adjacency, MemoryKind, Storage};
 use crate::graph::Csr;

@@ -1,6 +1,9 @@
 //! Bits, a column at a time.
 
-use super::{BinarizeOperands, BitMatrix, BitsOperators, BspmmOperands, BspmmSignsOperands};
+use super::{
+    BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns, BspmmOperands,
+    BspmmSignsOperands,
+};
 use crate::backend::Adjacency;
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{read, view, view_mut};
@@ -37,6 +40,41 @@ fn for_sums<T: Send>(
                     }
                 }
                 write(row, Some(sums), out);
+            },
+        );
+}
+
+/// The products of each row of `a` with all rows of `b`, with what is done with them.
+fn for_products<T: Send>(
+    of: &BmmOperands<'_, Cpu>,
+    rows: &mut [T],
+    stride: usize,
+    write: impl Fn(&[f32], &mut [T]) + Sync,
+) {
+    let (a, b) = (of.a.words.buffer.read(), of.b.words.buffer.read());
+    let (a, b): (&[u64], &[u64]) = (&a, &b);
+    let [row_scale, column_scale, bias] =
+        [of.op.row_scale, of.op.column_scale, of.op.bias].map(read);
+    let [row_scale, column_scale, bias] =
+        [&row_scale, &column_scale, &bias].map(|numbers| numbers.as_deref());
+    let number = |of: Option<&[f32]>, at: usize, none: f32| of.map_or(none, |numbers| numbers[at]);
+    let words = of.a.stride();
+    rows.par_chunks_mut(stride.max(1))
+        .enumerate()
+        .for_each_init(
+            || vec![0.0; of.b.rows()],
+            |values, (row, out)| {
+                let own = &a[row * words..][..words];
+                let factor = of.op.scale * number(row_scale, row, 1.0);
+                for (column, value) in values.iter_mut().enumerate() {
+                    let other = &b[column * words..][..words];
+                    let pairs = own.iter().zip(other);
+                    let differ: u32 = pairs.map(|(a, b)| (a ^ b).count_ones()).sum();
+                    let product = of.a.columns() as i32 - 2 * differ as i32;
+                    let scaled = product as f32 * factor * number(column_scale, column, 1.0);
+                    *value = scaled + number(bias, column, 0.0);
+                }
+                write(values, out);
             },
         );
 }
@@ -91,6 +129,35 @@ impl BitsOperators for Cpu {
                 out[at / 64] |= u64::from(sum >= 0) << (at % 64);
             }
         });
+        Ok(())
+    }
+
+    fn bmm<E: Element>(&self, operands: Checked<BmmElements<'_, Self, E>>) -> Result<(), Error> {
+        let BmmElements { operands, y } = operands.into_inner();
+        let y = view_mut(y);
+        for_products(&operands, y.values, y.stride, |values, out| {
+            out.fill(E::zeroed());
+            for (to, &value) in out.iter_mut().zip(values) {
+                *to = E::from_f32(value);
+            }
+        });
+        Ok(())
+    }
+
+    fn bmm_signs(&self, operands: Checked<BmmSigns<'_, Self>>) -> Result<(), Error> {
+        let BmmSigns { operands, y } = operands.into_inner();
+        let stride = y.stride();
+        for_products(
+            &operands,
+            y.words.buffer.get_mut(),
+            stride,
+            |values, out| {
+                out.fill(0);
+                for (at, &value) in values.iter().enumerate() {
+                    out[at / 64] |= u64::from(value >= 0.0) << (at % 64);
+                }
+            },
+        );
         Ok(())
     }
 }

@@ -1,6 +1,9 @@
-//! Bits: a launch for the signs of a matrix, and two for the sums of each 256 columns.
+//! Bits: a launch for the signs of a matrix, one for a product, and two for the sums of each 256 columns.
 
-use super::{BinarizeOperands, BitMatrix, BitsOperators, BspmmOperands, BspmmSignsOperands};
+use super::{
+    BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns, BspmmOperands,
+    BspmmSignsOperands,
+};
 use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, entry, linear_config, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
@@ -8,7 +11,7 @@ use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::Element;
 use halfgnn_contract::DevicePtr;
-use halfgnn_contract::bits::{self as contract, BinarizeParams, BspmmParams};
+use halfgnn_contract::bits::{self as contract, BinarizeParams, BmmParams, BspmmParams};
 
 impl<D: Driver> BitsOperators for Gpu<D> {
     fn binarize<E: Element>(
@@ -73,7 +76,32 @@ impl<D: Driver> BitsOperators for Gpu<D> {
         // SAFETY: the operator checked that the operands fit the graph.
         unsafe { self.sum_bits(NAME, entries, x, params) }
     }
+
+    fn bmm<E: Element>(&self, operands: Checked<BmmElements<'_, Self, E>>) -> Result<(), Error> {
+        let BmmElements { operands, y } = operands.into_inner();
+        let params = BmmParams {
+            y: self.matrix(y)?,
+            y_stride: narrow(BMM, "columns", y.stride())?,
+            ..self.bmm_params(&operands)?
+        };
+        // SAFETY: the operator checked that the operands fit one another; rows of `y` end with their columns' last word of signs.
+        unsafe { self.multiply_bits(entry::<E>("bmm")?, 0, &params) }
+    }
+
+    fn bmm_signs(&self, operands: Checked<BmmSigns<'_, Self>>) -> Result<(), Error> {
+        let BmmSigns { operands, y } = operands.into_inner();
+        let params = BmmParams {
+            y: self.array(&y.words)?,
+            y_stride: narrow(BMM, "columns", y.stride())?,
+            ..self.bmm_params(&operands)?
+        };
+        // SAFETY: as above; all words of rows of `y` are written.
+        unsafe { self.multiply_bits("bmm_sign", params.y_stride, &params) }
+    }
 }
+
+/// The product, in messages.
+const BMM: &str = "bmm";
 
 /// The entries of one kind of output.
 struct Entries {
@@ -116,6 +144,44 @@ impl<D: Driver> Gpu<D> {
             scale: 1.0,
             reserved: 0,
         })
+    }
+
+    /// What both kinds of products share.
+    fn bmm_params(&self, of: &BmmOperands<'_, Self>) -> Result<BmmParams, Error> {
+        let BmmOperands { a, b, op } = of;
+        Ok(BmmParams {
+            a: self.array(&a.words)?,
+            b: self.array(&b.words)?,
+            y: DevicePtr::NULL,
+            row_scale: self.optional_array(op.row_scale)?,
+            column_scale: self.optional_array(op.column_scale)?,
+            bias: self.optional_array(op.bias)?,
+            rows: narrow(BMM, "rows", a.rows())?,
+            columns: narrow(BMM, "columns", b.rows())?,
+            inner: narrow(BMM, "columns of a", a.columns())?,
+            a_stride: narrow(BMM, "columns of a", a.stride())?,
+            b_stride: narrow(BMM, "columns of b", b.stride())?,
+            y_stride: 0,
+            scale: op.scale,
+            reserved: 0,
+        })
+    }
+
+    /// A product of at least `words` words of columns.
+    ///
+    /// # Safety
+    /// Operands in `params` are as its page asks for.
+    unsafe fn multiply_bits(
+        &self,
+        entry: &'static str,
+        words: u32,
+        params: &BmmParams,
+    ) -> Result<(), Error> {
+        let (ctas, ctas_y) = contract::bmm_ctas(params.rows, params.columns);
+        let config = config(BMM, ctas.into(), contract::BMM_SHARED_BYTES)?;
+        let grid = [config.grid[0], ctas_y.max(words), 1];
+        // SAFETY: the caller's promise.
+        unsafe { self.launch(entry, LaunchConfig { grid, ..config }, params) }
     }
 
     /// The sums of all words of rows, [`contract::MOST_WORDS`] a launch.

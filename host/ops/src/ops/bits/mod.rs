@@ -1,4 +1,4 @@
-//! Matrices of bits: made of numbers by their sign, and summed up over neighbours (BitGNN, Chen et al. 2023).
+//! Matrices of bits: made of numbers by their sign, summed up over neighbours, and multiplied (BitGNN, Chen et al. 2023).
 
 mod cpu;
 mod gpu;
@@ -59,6 +59,124 @@ pub fn bspmm_signs<B: BitsOperators>(
     y: &mut BitMatrix<B>,
 ) -> Result<(), Error> {
     backend.bspmm_signs(Checked::new(BspmmSignsOperands { a, x, y })?)
+}
+
+/// `y = scale · R · a · bᵀ · C + bias` of rows of ±1: BitGNN's BMM.BBF (§3.1.1), on tensor cores. `a` is M × K, `b` N × K: a row of it is
+/// a column of the second factor, as a linear layer of PyTorch keeps its weights. Products are exact integers; a factor, the other and the
+/// sum are rounded once each in float, and the element once.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit.
+pub fn bmm<B: BitsOperators, E: Element>(
+    backend: &B,
+    a: &BitMatrix<B>,
+    b: &BitMatrix<B>,
+    op: &Bmm<'_, B>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = BmmOperands { a, b, op };
+    backend.bmm(Checked::new(BmmElements { operands, y })?)
+}
+
+/// The signs of what [`bmm`] computes, +1 where that is zero or more: BitGNN's BMM.BBB, with the threshold of a batch normalisation as
+/// the bias.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit.
+pub fn bmm_signs<B: BitsOperators>(
+    backend: &B,
+    a: &BitMatrix<B>,
+    b: &BitMatrix<B>,
+    op: &Bmm<'_, B>,
+    y: &mut BitMatrix<B>,
+) -> Result<(), Error> {
+    let operands = BmmOperands { a, b, op };
+    backend.bmm_signs(Checked::new(BmmSigns { operands, y })?)
+}
+
+/// What is done with a product of bits.
+#[derive(Debug)]
+pub struct Bmm<'a, B: Storage> {
+    /// A factor of all.
+    pub scale: f32,
+    /// A factor a row of the product.
+    pub row_scale: Option<&'a Array<B, f32>>,
+    /// A factor a column of the product.
+    pub column_scale: Option<&'a Array<B, f32>>,
+    /// Added to each row.
+    pub bias: Option<&'a Array<B, f32>>,
+}
+
+impl<B: Storage> Default for Bmm<'_, B> {
+    /// The product as it is.
+    fn default() -> Self {
+        Self {
+            scale: 1.0,
+            row_scale: None,
+            column_scale: None,
+            bias: None,
+        }
+    }
+}
+
+/// What [`bmm`] and [`bmm_signs`] read.
+#[derive(Debug)]
+pub struct BmmOperands<'a, B: Storage> {
+    /// M × K.
+    pub a: &'a BitMatrix<B>,
+    /// N × K.
+    pub b: &'a BitMatrix<B>,
+    /// What is done with the product.
+    pub op: &'a Bmm<'a, B>,
+}
+
+impl<B: Storage> BmmOperands<'_, B> {
+    /// Rows and columns of the product.
+    fn check(&self, name: &'static str) -> Result<(usize, usize), Error> {
+        let (a, b, op) = (self.a, self.b, self.op);
+        Error::expect(name, "columns of b", a.columns(), b.columns())?;
+        expect_len(name, "row scale", a.rows(), op.row_scale)?;
+        expect_len(name, "column scale", b.rows(), op.column_scale)?;
+        expect_len(name, "bias", b.rows(), op.bias)?;
+        Ok((a.rows(), b.rows()))
+    }
+}
+
+/// Operands of [`bmm`].
+#[derive(Debug)]
+pub struct BmmElements<'a, B: Storage, E: Element> {
+    /// What is read.
+    pub operands: BmmOperands<'a, B>,
+    /// Becomes the product.
+    pub y: &'a mut Matrix<B, E>,
+}
+
+impl<B: Storage, E: Element> Operator for BmmElements<'_, B, E> {
+    const NAME: &'static str = "bmm";
+
+    fn check(&self) -> Result<(), Error> {
+        let shape = self.operands.check(Self::NAME)?;
+        expect_shape(Self::NAME, ["rows of y", "columns of y"], shape, self.y)
+    }
+}
+
+/// Operands of [`bmm_signs`].
+#[derive(Debug)]
+pub struct BmmSigns<'a, B: Storage> {
+    /// What is read.
+    pub operands: BmmOperands<'a, B>,
+    /// Becomes the signs of the product.
+    pub y: &'a mut BitMatrix<B>,
+}
+
+impl<B: Storage> Operator for BmmSigns<'_, B> {
+    const NAME: &'static str = "bmm_signs";
+
+    fn check(&self) -> Result<(), Error> {
+        let (rows, columns) = self.operands.check(Self::NAME)?;
+        Error::expect(Self::NAME, "rows of y", rows, self.y.rows())?;
+        Error::expect(Self::NAME, "columns of y", columns, self.y.columns())
+    }
 }
 
 /// Operands of [`binarize`].
@@ -151,4 +269,16 @@ pub trait BitsOperators: Storage {
     /// # Errors
     /// Those of the device.
     fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Products of bits, as elements.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn bmm<E: Element>(&self, operands: Checked<BmmElements<'_, Self, E>>) -> Result<(), Error>;
+
+    /// Signs of products of bits.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn bmm_signs(&self, operands: Checked<BmmSigns<'_, Self>>) -> Result<(), Error>;
 }

@@ -28,6 +28,12 @@ impl ElementwiseOperators for Cpu {
         let mask = op.dropout.map(Mask::new);
         for_rows(view_mut(y), |row, columns, y, floats| {
             let source = x.map_or(&*y, |x| &x[row * y.len()..(row + 1) * y.len()]);
+            if bias.is_none() && is_mostly_zeros(source) {
+                if let Some(x) = x {
+                    y.copy_from_slice(&x[row * y.len()..(row + 1) * y.len()]);
+                }
+                return activate_runs(op.relu, mask.as_ref(), row, y, floats);
+            }
             widen(source, floats);
             for (column, value) in floats[..columns].iter_mut().enumerate() {
                 if let Some(bias) = bias {
@@ -39,7 +45,7 @@ impl ElementwiseOperators for Cpu {
                 }
             }
             if let Some(mask) = &mask {
-                mask.apply(row, &mut floats[..columns]);
+                mask.apply(row, 0, &mut floats[..columns]);
             }
             round(floats, y);
         });
@@ -73,7 +79,7 @@ impl ElementwiseOperators for Cpu {
                 }
                 _ => {
                     if let Some(mask) = &mask {
-                        mask.apply(row, floats_row);
+                        mask.apply(row, 0, floats_row);
                     }
                 }
             }
@@ -115,6 +121,50 @@ impl ElementwiseOperators for Cpu {
     }
 }
 
+/// Elements of a row that are compared with zero at a time.
+const RUN: usize = 16;
+
+fn is_zero<E: Element>(run: &[E]) -> bool {
+    let bytes = bytemuck::cast_slice::<E, u8>(run);
+    bytes.iter().fold(0, |any, byte| any | byte) == 0
+}
+
+/// Whether most runs of a row are zeros, as in bags of words.
+fn is_mostly_zeros<E: Element>(row: &[E]) -> bool {
+    let runs = row.chunks(RUN);
+    let most = runs.len() / 2;
+    runs.filter(|run| is_zero(run)).count() > most
+}
+
+/// ReLU and dropout in place, of what is not zero: zeros stay what they are.
+fn activate_runs<E: Element>(
+    relu: bool,
+    mask: Option<&Mask>,
+    row: usize,
+    y: &mut [E],
+    floats: &mut [f32],
+) {
+    for (run, elements) in y.chunks_mut(RUN).enumerate() {
+        if is_zero(elements) {
+            continue;
+        }
+        let floats = &mut floats[..elements.len()];
+        widen(elements, floats);
+        if relu {
+            for value in floats.iter_mut() {
+                // Not `max`, which would make a zero of a NaN.
+                if *value < 0.0 {
+                    *value = 0.0;
+                }
+            }
+        }
+        if let Some(mask) = mask {
+            mask.apply(row, run * RUN, floats);
+        }
+        round(floats, elements);
+    }
+}
+
 /// Which elements dropout keeps.
 pub(crate) struct Mask {
     key: [u32; 2],
@@ -146,9 +196,11 @@ impl Mask {
         }
     }
 
-    fn apply(&self, row: usize, values: &mut [f32]) {
+    /// Drops of `values`, which begin at column `first` of a row, a multiple of four.
+    fn apply(&self, row: usize, first: usize, values: &mut [f32]) {
         let row = row as u64;
         for (block, values) in values.chunks_mut(4).enumerate() {
+            let block = first / 4 + block;
             // Kept or not, a zero stays one; bag-of-words features have little else.
             if values.iter().all(|value| value.to_bits() == 0) {
                 continue;

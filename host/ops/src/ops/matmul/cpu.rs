@@ -3,10 +3,11 @@
 //! Work is cut into blocks by the shapes alone, never by the number of threads, and `gemm` runs each block on one
 //! thread, so that a product has the same bits on any number of threads.
 
+use super::sparse::Terms;
 use super::{Form, MatmulOperands, MatmulOperators};
-use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, round_to, widen, widened};
 use crate::backend::cpu::view::{View, ViewMut, read, read_matrix, view, view_mut};
+use crate::backend::cpu::{Cpu, Instructions};
 use crate::error::Error;
 use crate::ops::normalize::cpu::AffineColumns;
 use crate::ops::{self, Checked};
@@ -46,6 +47,7 @@ impl MatmulOperators for Cpu {
         let (a_values, b_values) = (of.a.buffer.read(), of.b.buffer.read());
         let affine = of.fusion.normalization.map(AffineColumns::new);
         matmul(
+            self.instructions(),
             of.form,
             LeftOperand {
                 matrix: view(of.a, &a_values),
@@ -105,6 +107,20 @@ struct LeftOperand<'a, E> {
 }
 
 impl<'a, E: Element> LeftOperand<'a, E> {
+    /// Some columns of some rows as they are; none of what is normalised, which has no zeros.
+    fn elements(
+        self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+    ) -> Option<impl ExactSizeIterator<Item = &'a [E]>> {
+        let View { values, stride, .. } = self.matrix.rows(rows);
+        (self.affine.is_none() && stride > 0).then(|| {
+            values
+                .chunks_exact(stride)
+                .map(move |row| &row[columns.clone()])
+        })
+    }
+
     /// Some rows, in float.
     fn rows(self, rows: Range<usize>) -> Cow<'a, [f32]> {
         let View {
@@ -141,6 +157,7 @@ impl<'a, E: Element> LeftOperand<'a, E> {
 
 /// Writes the product to `c`, padding included.
 fn matmul<E: Element, O: Element>(
+    instructions: Instructions,
     form: Form,
     a: LeftOperand<'_, E>,
     b: View<'_, E>,
@@ -160,20 +177,50 @@ fn matmul<E: Element, O: Element>(
     blocks.for_each(|(block, c)| {
         let rows = block * BLOCK_ROWS..block * BLOCK_ROWS + c.len() / stride;
         let mut sums = match form {
-            Form::NN => by_rows(a, rows.clone(), Operand::new(&weights, b.stride), columns),
+            Form::NN => sparse_by_rows(instructions, a, rows.clone(), &weights, b.stride, columns)
+                .unwrap_or_else(|| {
+                    by_rows(a, rows.clone(), Operand::new(&weights, b.stride), columns)
+                }),
             Form::NT => by_rows(
                 a,
                 rows.clone(),
                 Operand::new(&weights, b.stride).transposed(),
                 columns,
             ),
-            Form::TN => over_rows(a, b, rows.clone()),
+            Form::TN => over_rows(instructions, a, b, rows.clone()),
         };
         let sums = sums.chunks_exact_mut(columns);
         for ((row, sums), c) in rows.zip(sums).zip(c.chunks_exact_mut(stride)) {
             finish.row(row, sums, c);
         }
     });
+}
+
+/// The sums of a block of rows: those of `a` times `b`, where `a` is mostly zeros.
+fn sparse_by_rows<E: Element>(
+    instructions: Instructions,
+    a: LeftOperand<'_, E>,
+    rows: Range<usize>,
+    b: &[f32],
+    stride: usize,
+    columns: usize,
+) -> Option<Vec<f32>> {
+    let depth = a.matrix.columns;
+    let mut terms = Terms::of_rows(depth, a.elements(rows.clone(), 0..depth)?)?;
+    if !is_finite(b) {
+        return None;
+    }
+    let mut sums = vec![0.0; rows.len() * columns];
+    terms.add_product(instructions, b, stride, columns, &mut sums);
+    Some(sums)
+}
+
+fn is_finite(floats: &[f32]) -> bool {
+    // Without a branch: of a number that is not finite this is a NaN, which any sum of it stays.
+    let sum: f32 = floats.chunks(64).fold(0.0, |sum, floats| {
+        sum + floats.iter().fold(0.0, |sum, float| sum + float * 0.0)
+    });
+    sum == 0.0
 }
 
 /// The sums of a block of rows: those of `a` times `b`.
@@ -193,7 +240,12 @@ fn by_rows<E: Element>(
 
 /// The sums of a block of the result whose rows are the columns `block` of `a`, over all rows of `a` and `b`: pieces
 /// of that range are summed up in parallel, and added in their order.
-fn over_rows<E: Element>(a: LeftOperand<'_, E>, b: View<'_, E>, block: Range<usize>) -> Vec<f32> {
+fn over_rows<E: Element>(
+    instructions: Instructions,
+    a: LeftOperand<'_, E>,
+    b: View<'_, E>,
+    block: Range<usize>,
+) -> Vec<f32> {
     let depth = b.rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH);
     let pieces: Vec<Range<usize>> = ranges(0..b.rows, depth).collect();
     let partial: Vec<Vec<f32>> = pieces
@@ -202,8 +254,16 @@ fn over_rows<E: Element>(a: LeftOperand<'_, E>, b: View<'_, E>, block: Range<usi
             let mut sums = vec![0.0; block.len() * b.columns];
             for rows in ranges(piece, BLOCK_DEPTH) {
                 let shape = [block.len(), b.columns, rows.len()];
-                let a_floats = a.part(rows.clone(), block.clone());
-                let b_floats = widened(b.rows(rows).values);
+                let b_floats = widened(b.rows(rows.clone()).values);
+                let terms = a
+                    .elements(rows.clone(), block.clone())
+                    .and_then(|rows| Terms::of_columns(block.len(), rows));
+                if let Some(mut terms) = terms.filter(|_| is_finite(&b_floats)) {
+                    let columns = b.columns;
+                    terms.add_product(instructions, &b_floats, b.stride, columns, &mut sums);
+                    continue;
+                }
+                let a_floats = a.part(rows, block.clone());
                 add_product(
                     shape,
                     Operand::new(&a_floats, block.len()).transposed(),

@@ -3,11 +3,13 @@
 use super::{CombineEdgesOperands, EdgeCombine, EdgeOperand, SddmmOperands, SddmmOperators};
 use crate::backend::Adjacency;
 use crate::backend::cpu::convert::{round, widen};
+use crate::backend::cpu::simd::{Floats, Kernel, Lanes, load, store};
 use crate::backend::cpu::{Cpu, Reading};
 use crate::error::Error;
 use crate::ops::{Accumulate, Checked, edge_plane};
 use crate::tensor::{Element, Precision};
 use half::f16;
+use pulp::Simd;
 use rayon::prelude::*;
 
 /// Edges that are one piece of work.
@@ -22,7 +24,8 @@ impl SddmmOperators for Cpu {
         operands: Checked<SddmmOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let SddmmOperands { a, op, u, v, e } = operands.into_inner();
-        let (features, stride) = (u.columns() / op.heads, u.stride());
+        // Of one head with its padding, which is zero in both.
+        let (features, stride) = (u.stride() / op.heads, u.stride());
         let (rows, columns) = (a.row_ids(self)?.buffer.read(), a.column_ids.buffer.read());
         let (u, v) = (u.buffer.read(), v.buffer.read());
         let (rows, columns): (&[u32], &[u32]) = (&rows, &columns);
@@ -40,16 +43,24 @@ impl SddmmOperators for Cpu {
                 .for_each(|(chunk, e)| {
                     let mut sums = vec![0.0; e.len()];
                     let edges = chunk * CHUNK_EDGES..rows.len();
+                    if !in_half {
+                        let last = edges.end.min(edges.start + sums.len());
+                        self.instructions().run(Dots {
+                            u: &u[first..],
+                            v: &v[first..],
+                            stride,
+                            features,
+                            ends: (&rows[edges.start..last], &columns[edges.start..last]),
+                            scale: op.scale,
+                            sums: &mut sums,
+                        });
+                        return round(&sums, e);
+                    }
                     let mut of_row = Features::new(u, stride, first, features);
                     let mut of_column = Features::new(v, stride, first, features);
                     for (sum, edge) in sums.iter_mut().zip(edges) {
                         let (u, v) = (of_row.of(rows[edge]), of_column.of(columns[edge]));
-                        *sum = op.scale
-                            * if in_half {
-                                dot_in_half(u, v)
-                            } else {
-                                dot(u, v)
-                            };
+                        *sum = op.scale * dot_in_half(u, v);
                     }
                     round(&sums, e);
                 });
@@ -136,8 +147,86 @@ impl<'a, E: Element> Features<'a, E> {
     }
 }
 
-fn dot(u: &[f32], v: &[f32]) -> f32 {
-    u.iter().zip(v).map(|(u, v)| u * v).sum()
+/// Parts that a dot product in float is kept in: feature `i` belongs to part `i % PARTS`, whatever the vectors.
+const PARTS: usize = 16;
+
+/// The sum of the parts, in halves.
+#[inline(always)]
+fn sum_parts(mut parts: [f32; PARTS]) -> f32 {
+    let mut left = PARTS / 2;
+    while left > 0 {
+        for part in 0..left {
+            parts[part] += parts[part + left];
+        }
+        left /= 2;
+    }
+    parts[0]
+}
+
+/// Dot products in float of the edges with these `ends`, times `scale`.
+struct Dots<'a, E> {
+    /// From the first feature of the head, as `v`.
+    u: &'a [E],
+    v: &'a [E],
+    stride: usize,
+    features: usize,
+    ends: (&'a [u32], &'a [u32]),
+    scale: f32,
+    sums: &'a mut [f32],
+}
+
+impl<E: Element> Kernel for Dots<'_, E> {
+    type Output = ();
+
+    fn plain(self) {
+        let (rows, columns) = self.ends;
+        let mut of_row = Features::new(self.u, self.stride, 0, self.features);
+        let mut of_column = Features::new(self.v, self.stride, 0, self.features);
+        for (sum, (&row, &column)) in self.sums.iter_mut().zip(rows.iter().zip(columns)) {
+            let mut parts = [0.0; PARTS];
+            let products = of_row.of(row).iter().zip(of_column.of(column));
+            for (feature, (u, v)) in products.enumerate() {
+                parts[feature % PARTS] += u * v;
+            }
+            *sum = self.scale * sum_parts(parts);
+        }
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, lanes: L) {
+        let (rows, columns) = self.ends;
+        let whole = self.features / PARTS * PARTS;
+        for edge in 0..rows.len() {
+            let u = &self.u[rows[edge] as usize * self.stride..][..self.features];
+            let v = &self.v[columns[edge] as usize * self.stride..][..self.features];
+            // Each part is a lane of one vector, so that the parts are added to in the order of the features.
+            let mut parts = [0.0; PARTS];
+            for first in (0..PARTS).step_by(L::LANES) {
+                let mut sum = lanes.simd().splat_f32s(0.0);
+                let mut at = first;
+                while at < whole {
+                    sum = add_product(lanes, sum, &u[at..], &v[at..]);
+                    at += PARTS;
+                }
+                if at < self.features {
+                    let (mut u_rest, mut v_rest) = ([E::zeroed(); PARTS], [E::zeroed(); PARTS]);
+                    let rest = (self.features - at).min(L::LANES);
+                    for i in 0..rest {
+                        (u_rest[i], v_rest[i]) = (u[at + i], v[at + i]);
+                    }
+                    sum = add_product(lanes, sum, &u_rest, &v_rest);
+                }
+                store(lanes, sum, &mut parts[first..]);
+            }
+            self.sums[edge] = self.scale * sum_parts(parts);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_product<L: Lanes, E: Element>(lanes: L, sum: Floats<L>, u: &[E], v: &[E]) -> Floats<L> {
+    let simd = lanes.simd();
+    simd.add_f32s(sum, simd.mul_f32s(load(lanes, u), load(lanes, v)))
 }
 
 /// Sums of even and of odd features of eight, in half, and everything else in float.

@@ -5,6 +5,7 @@ use crate::backend::Adjacency;
 use crate::backend::cpu::{Cpu, Reading};
 use crate::ops::elementwise::cpu::Mask;
 use halfgnn_contract::attention::weight;
+use halfgnn_contract::spmm::EDGES_PER_WARP;
 
 /// Where the numbers of an edge's two ends stand: planes, one a head, of destinations and of sources.
 #[derive(Clone, Copy)]
@@ -87,6 +88,40 @@ impl<'a> Weights<'a> {
                 mask.edge(weight, head, destination, source)
             }
             None => weight,
+        }
+    }
+}
+
+/// Most edges whose weights are computed at a time.
+pub(crate) const MOST_EDGES: usize = EDGES_PER_WARP as usize;
+
+impl Weights<'_> {
+    /// Writes the weights of a row's edges from `columns`, at most [`MOST_EDGES`], as [`Weights::of`] has them: what is
+    /// gathered first, then what has no branches, so that it is done in vectors.
+    #[inline(always)]
+    pub(crate) fn of_edges(&self, row: usize, columns: &[u32], head: usize, weights: &mut [f32]) {
+        let (mut sums, mut maxima) = ([0.0; MOST_EDGES], [0.0; MOST_EDGES]);
+        let mut reciprocals = [0.0; MOST_EDGES];
+        let count = columns.len();
+        for edge in 0..count {
+            let [destination, source] = self.planes.of(head, row, columns[edge] as usize);
+            sums[edge] = self.destination[destination] + self.source[source];
+            [maxima[edge], reciprocals[edge]] = self.statistics[destination];
+        }
+        let (sums, maxima) = (&sums[..count], &maxima[..count]);
+        let (reciprocals, weights) = (&reciprocals[..count], &mut weights[..count]);
+        for edge in 0..count {
+            let weight = weight(sums[edge], self.slope, [maxima[edge], reciprocals[edge]]);
+            let dropped = self.positive_only && sums[edge] <= 0.0;
+            weights[edge] = if dropped { 0.0 } else { weight };
+        }
+        if let Some(mask) = &self.dropout {
+            for edge in 0..count {
+                if !self.positive_only || sums[edge] > 0.0 || sums[edge].is_nan() {
+                    let (destination, source) = self.planes.ends(row, columns[edge] as usize);
+                    weights[edge] = mask.edge(weights[edge], head, destination, source);
+                }
+            }
         }
     }
 }

@@ -1,0 +1,244 @@
+//! Vectors of floats for the operators' inner loops: `pulp`'s, and what halves and bfloats need beside them.
+//!
+//! A [`Kernel`] is written once, for [`Lanes`] of any width, and [`Instructions`] chooses the width when the program
+//! runs. No product and sum is contracted into one operation, and vectors lie along the features, so that each element
+//! is computed by the same roundings in the same order at every width: results do not depend on the instructions.
+//!
+//! [`Instructions`]: super::Instructions
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+mod sums;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64::Neon;
+pub(crate) use sums::{PlainSums, RowSums, WeightedSums};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{Avx2, Avx512};
+
+use crate::tensor::{Element, Precision};
+use bytemuck::Pod;
+use pulp::Simd;
+
+/// The vector of floats of some lanes.
+pub(crate) type Floats<L> = <<L as Lanes>::Simd as Simd>::f32s;
+
+/// A width of vectors, and the proof that the processor has the instructions for it.
+///
+/// Rows are padded to whole 16-byte vectors: [`sweep`] walks one with the widest vectors first, and what is left with narrower
+/// ones, so that nothing is masked.
+pub(crate) trait Lanes: Copy + Send + Sync + 'static {
+    /// What `pulp` knows of the instructions.
+    type Simd: Simd;
+    /// Half as many lanes; at four lanes itself.
+    type Narrower: Lanes;
+    /// Floats of a vector.
+    const LANES: usize = <Self::Simd as Simd>::F32_LANES;
+
+    /// What `pulp` knows of the instructions.
+    fn simd(self) -> Self::Simd;
+
+    /// Half as many lanes; at four lanes itself.
+    fn narrower(self) -> Self::Narrower;
+
+    /// The bits of as many halves as there are lanes, widened.
+    fn widen_halves(self, halves: &[u16]) -> Floats<Self>;
+
+    /// Writes the bits of the nearest halves, ties to even.
+    fn round_halves(self, floats: Floats<Self>, halves: &mut [u16]);
+
+    /// The bits of as many bfloats as there are lanes, widened.
+    fn widen_bfloats(self, bfloats: &[u16]) -> Floats<Self>;
+
+    /// Writes the bits of the nearest bfloats, ties to even. In integers: AVX512-BF16 would make zeros of subnormals.
+    #[inline(always)]
+    fn round_bfloats(self, floats: Floats<Self>, bfloats: &mut [u16]) {
+        let bits: &[u32] = bytemuck::cast_slice(std::slice::from_ref(&floats));
+        for (bfloat, &bits) in bfloats.iter_mut().zip(bits) {
+            *bfloat = nearest_bfloat(bits);
+        }
+    }
+}
+
+/// The bits of the bfloat that is nearest to a float, ties to even; without a branch.
+#[inline(always)]
+pub(crate) fn nearest_bfloat(bits: u32) -> u16 {
+    let to_even = bits >> 16 & 1;
+    let nearest = bits.wrapping_add(0x7fff + to_even);
+    // Rounding could carry a NaN into an infinity.
+    let quiet = bits | 0x0040_0000;
+    let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
+    ((if is_nan { quiet } else { nearest }) >> 16) as u16
+}
+
+/// An operator's inner loop, written twice: plain, and in vectors. Both have the same bits.
+pub(crate) trait Kernel {
+    /// What comes of it.
+    type Output;
+
+    /// In plain Rust, element by element.
+    fn plain(self) -> Self::Output;
+
+    /// In vectors. To be marked `#[inline(always)]`, and so is whatever it calls that works on vectors: a function that is
+    /// not inlined is compiled without the instructions.
+    fn vectors<L: Lanes>(self, lanes: L) -> Self::Output;
+}
+
+/// A kernel and its lanes, as `pulp` wants to call them.
+#[derive(Clone, Copy)]
+pub(super) struct Call<K, L>(pub(super) K, pub(super) L);
+
+impl<K: Kernel, L: Lanes> pulp::NullaryFnOnce for Call<K, L> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn call(self) -> K::Output {
+        self.0.vectors(self.1)
+    }
+}
+
+/// What is done with `N` vectors of a row at a time.
+pub(crate) trait Step {
+    /// Those that begin at element `at` of the row.
+    fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize);
+}
+
+/// Calls `step` for all elements from `start` to `end`, as many vectors at a time as registers hold. The distance is a multiple
+/// of four.
+#[inline(always)]
+pub(crate) fn sweep<L: Lanes>(lanes: L, start: usize, end: usize, step: &mut impl Step) {
+    let mut at = start;
+    while at + 8 * L::LANES <= end {
+        step.step::<L, 8>(lanes, at);
+        at += 8 * L::LANES;
+    }
+    if at + 4 * L::LANES <= end {
+        step.step::<L, 4>(lanes, at);
+        at += 4 * L::LANES;
+    }
+    if at + 2 * L::LANES <= end {
+        step.step::<L, 2>(lanes, at);
+        at += 2 * L::LANES;
+    }
+    if at + L::LANES <= end {
+        step.step::<L, 1>(lanes, at);
+        at += L::LANES;
+    }
+    if L::LANES > MIN_LANES && at < end {
+        sweep_rest(lanes.narrower(), at, end, step);
+    }
+}
+
+/// Fewest lanes of a vector.
+const MIN_LANES: usize = 4;
+
+/// [`sweep`] over less than a wider vector.
+#[inline(always)]
+fn sweep_rest<L: Lanes>(lanes: L, start: usize, end: usize, step: &mut impl Step) {
+    let mut at = start;
+    if at + L::LANES <= end {
+        step.step::<L, 1>(lanes, at);
+        at += L::LANES;
+    }
+    if L::LANES > MIN_LANES && at + MIN_LANES <= end {
+        // From sixteen lanes there are two steps down, not more.
+        step.step::<L::Narrower, 1>(lanes.narrower(), at);
+    }
+}
+
+/// The elements at the start of `elements`, in float.
+#[inline(always)]
+pub(crate) fn load<L: Lanes, E: Element>(lanes: L, elements: &[E]) -> Floats<L> {
+    let elements = &elements[..L::LANES];
+    match E::PRECISION {
+        Precision::Half => lanes.widen_halves(bytemuck::cast_slice(elements)),
+        Precision::BFloat16 => lanes.widen_bfloats(bytemuck::cast_slice(elements)),
+        Precision::Float => read(elements),
+    }
+}
+
+/// Writes the elements that are nearest to `floats` to the start of `elements`.
+#[inline(always)]
+pub(crate) fn store<L: Lanes, E: Element>(lanes: L, floats: Floats<L>, elements: &mut [E]) {
+    let elements = &mut elements[..L::LANES];
+    match E::PRECISION {
+        Precision::Half => lanes.round_halves(floats, bytemuck::cast_slice_mut(elements)),
+        Precision::BFloat16 => lanes.round_bfloats(floats, bytemuck::cast_slice_mut(elements)),
+        Precision::Float => write(floats, elements),
+    }
+}
+
+/// A vector at any address. A place of this type is read and written without a call, which might not be inlined.
+#[repr(C, packed)]
+struct Unaligned<V>(V);
+
+/// A vector of the values at the start of `values`, wherever they lie.
+#[inline(always)]
+pub(super) fn read<T: Pod, V: Pod>(values: &[T]) -> V {
+    assert!(size_of::<V>() <= size_of_val(values), "a vector is read");
+    // SAFETY: the slice has the bytes of a `V`, any of which are one.
+    unsafe { (*values.as_ptr().cast::<Unaligned<V>>()).0 }
+}
+
+/// Writes a vector to the start of `values`.
+#[inline(always)]
+pub(super) fn write<T: Pod, V: Pod>(vector: V, values: &mut [T]) {
+    assert!(size_of::<V>() <= size_of_val(values), "a vector is written");
+    // SAFETY: the slice has room for the bytes of a `V`, which have no padding, and any bytes are a `T`.
+    unsafe { (*values.as_mut_ptr().cast::<Unaligned<V>>()).0 = vector };
+}
+
+/// Writes `elements` to `floats`, exactly. Both have one length, whichever.
+#[inline(always)]
+pub(crate) fn widen<L: Lanes, E: Element>(lanes: L, elements: &[E], floats: &mut [f32]) {
+    let whole = elements.len() / MIN_LANES * MIN_LANES;
+    assert_eq!(elements.len(), floats.len(), "one length");
+    sweep(lanes, 0, whole, &mut Widening { elements, floats });
+    for (element, float) in elements[whole..].iter().zip(&mut floats[whole..]) {
+        *float = element.to_f32();
+    }
+}
+
+/// Writes `floats` to `elements`, each rounded to the nearest, ties to even. Both have one length, whichever.
+#[inline(always)]
+pub(crate) fn round<L: Lanes, E: Element>(lanes: L, floats: &[f32], elements: &mut [E]) {
+    let whole = elements.len() / MIN_LANES * MIN_LANES;
+    assert_eq!(elements.len(), floats.len(), "one length");
+    sweep(lanes, 0, whole, &mut Rounding { floats, elements });
+    for (element, float) in elements[whole..].iter_mut().zip(&floats[whole..]) {
+        *element = E::from_f32(*float);
+    }
+}
+
+struct Widening<'a, E> {
+    elements: &'a [E],
+    floats: &'a mut [f32],
+}
+
+impl<E: Element> Step for Widening<'_, E> {
+    #[inline(always)]
+    fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize) {
+        for i in 0..N {
+            let at = at + i * L::LANES;
+            write(load(lanes, &self.elements[at..]), &mut self.floats[at..]);
+        }
+    }
+}
+
+struct Rounding<'a, E> {
+    floats: &'a [f32],
+    elements: &'a mut [E],
+}
+
+impl<E: Element> Step for Rounding<'_, E> {
+    #[inline(always)]
+    fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize) {
+        for i in 0..N {
+            let at = at + i * L::LANES;
+            let floats: Floats<L> = read(&self.floats[at..]);
+            store(lanes, floats, &mut self.elements[at..]);
+        }
+    }
+}

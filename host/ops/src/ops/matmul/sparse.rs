@@ -1,0 +1,187 @@
+//! Products whose first operand is mostly zeros, as bags of words are: sums of the second operand's rows, of those that something
+//! is multiplied with.
+//!
+//! Which operands are so is a question of their elements alone, so that bits depend on nothing else. A zero times a number
+//! that is not finite is not zero, so the second operand must be finite.
+
+use crate::backend::cpu::Instructions;
+use crate::backend::cpu::simd::{self, Kernel, Lanes, RowSums, WeightedSums};
+use crate::tensor::Element;
+
+/// Elements of which one may be other than zero: a product of which fewer are zero is faster as a dense one.
+const SPARSITY: usize = 8;
+
+/// Elements that are compared with zero at a time.
+const RUN: usize = 16;
+
+/// The elements that are not zero of a part of a matrix, by rows of the result: row `i` has the terms `starts[i]..starts[i + 1]`.
+pub(super) struct Terms {
+    starts: Vec<usize>,
+    rows: Vec<u32>,
+    weights: Vec<f32>,
+}
+
+impl Terms {
+    /// Of rows of elements, whose product's rows are theirs. `None` where too few are zero.
+    pub(super) fn of_rows<'a, E: Element>(
+        columns: usize,
+        rows: impl ExactSizeIterator<Item = &'a [E]>,
+    ) -> Option<Self> {
+        let most = rows.len() * columns / SPARSITY;
+        let mut terms = Self {
+            starts: vec![0],
+            rows: Vec::new(),
+            weights: Vec::new(),
+        };
+        for row in rows {
+            for_nonzero(row, |column, value| {
+                terms.rows.push(column as u32);
+                terms.weights.push(value);
+            });
+            if terms.rows.len() > most {
+                return None;
+            }
+            terms.starts.push(terms.rows.len());
+        }
+        Some(terms)
+    }
+
+    /// Of rows of elements, whose product's rows are their columns. `None` where too few are zero.
+    pub(super) fn of_columns<'a, E: Element>(
+        columns: usize,
+        rows: impl ExactSizeIterator<Item = &'a [E]>,
+    ) -> Option<Self> {
+        let by_rows = Self::of_rows(columns, rows)?;
+        let mut starts = vec![0; columns + 1];
+        for &column in &by_rows.rows {
+            starts[column as usize + 1] += 1;
+        }
+        for column in 0..columns {
+            starts[column + 1] += starts[column];
+        }
+        let mut places = starts.clone();
+        let mut rows = vec![0; by_rows.rows.len()];
+        let mut weights = vec![0.0; by_rows.rows.len()];
+        for (row, ends) in by_rows.starts.windows(2).enumerate() {
+            for term in ends[0]..ends[1] {
+                let place = &mut places[by_rows.rows[term] as usize];
+                (rows[*place], weights[*place]) = (row as u32, by_rows.weights[term]);
+                *place += 1;
+            }
+        }
+        Some(Self {
+            starts,
+            rows,
+            weights,
+        })
+    }
+
+    /// Adds to each row of `sums` its sum of rows of `b`, which are `stride` floats apart. `sums` has rows of `columns` floats.
+    pub(super) fn add_product(
+        &mut self,
+        instructions: Instructions,
+        b: &[f32],
+        stride: usize,
+        columns: usize,
+        sums: &mut [f32],
+    ) {
+        instructions.run(Product {
+            terms: self,
+            b,
+            stride,
+            columns,
+            sums,
+        });
+    }
+}
+
+/// Calls `f(column, value)` for what is not zero.
+fn for_nonzero<E: Element>(row: &[E], mut f: impl FnMut(usize, f32)) {
+    let mut runs = row.chunks_exact(RUN);
+    let mut first = 0;
+    for run in &mut runs {
+        let any = bytemuck::cast_slice::<E, u8>(run)
+            .iter()
+            .fold(0, |any, byte| any | byte);
+        if any != 0 {
+            each(first, run, &mut f);
+        }
+        first += RUN;
+    }
+    each(first, runs.remainder(), &mut f);
+
+    fn each<E: Element>(first: usize, run: &[E], f: &mut impl FnMut(usize, f32)) {
+        for (at, element) in run.iter().enumerate() {
+            let value = element.to_f32();
+            if value != 0.0 {
+                f(first + at, value);
+            }
+        }
+    }
+}
+
+struct Product<'a> {
+    terms: &'a mut Terms,
+    b: &'a [f32],
+    stride: usize,
+    columns: usize,
+    sums: &'a mut [f32],
+}
+
+impl Kernel for Product<'_> {
+    type Output = ();
+
+    fn plain(self) {
+        let Terms {
+            starts,
+            rows,
+            weights,
+        } = self.terms;
+        let mut row_sums = vec![0.0; self.columns];
+        for (sums, ends) in self
+            .sums
+            .chunks_exact_mut(self.columns)
+            .zip(starts.windows(2))
+        {
+            row_sums.fill(0.0);
+            for term in ends[0]..ends[1] {
+                let row = &self.b[rows[term] as usize * self.stride..][..self.columns];
+                for (sum, value) in row_sums.iter_mut().zip(row) {
+                    *sum += weights[term] * value;
+                }
+            }
+            for (sum, value) in sums.iter_mut().zip(&row_sums) {
+                *sum += value;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn vectors<L: Lanes>(self, lanes: L) {
+        let Terms {
+            starts,
+            rows,
+            weights,
+        } = self.terms;
+        // Rows of `b` are padded, and those of the sums are not.
+        let mut padded = vec![0.0; self.stride];
+        let places = self.sums.chunks_exact_mut(self.columns);
+        for (row, sums) in places.enumerate() {
+            let terms = starts[row]..starts[row + 1];
+            padded[..self.columns].copy_from_slice(sums);
+            let row_sums = RowSums {
+                x: self.b,
+                stride: self.stride,
+                rows: &rows[terms.clone()],
+                factor: 1.0,
+                merged: &mut padded,
+            };
+            let mut row_sums = WeightedSums {
+                sums: row_sums,
+                weights: &mut weights[terms],
+            };
+            simd::sweep(lanes, 0, self.stride, &mut row_sums);
+            sums.copy_from_slice(&padded[..self.columns]);
+        }
+    }
+}

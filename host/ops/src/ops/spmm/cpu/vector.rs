@@ -1,0 +1,172 @@
+//! Discretized sums in float, in vectors along the features: a batch's sums stay in registers while its edges are walked.
+
+use super::{BATCH_EDGES, Chunk, Operands, Plan, Summation, Weights};
+use crate::backend::cpu::simd::{
+    self, Floats, Lanes, PlainSums, RowSums, Step, WeightedSums, load, store, sweep,
+};
+use crate::ops::edge_plane;
+use crate::tensor::Element;
+use pulp::Simd;
+use std::ops::Range;
+
+/// Sums in vectors.
+#[derive(Clone, Copy)]
+pub(super) struct Vectors<L>(pub(super) L);
+
+impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
+    /// The weights of a batch.
+    type Room = Vec<f32>;
+
+    #[inline(always)]
+    fn room(self, operands: &Operands<'_, E>) -> Vec<f32> {
+        match operands.weights {
+            Weights::Ones => Vec::new(),
+            _ => vec![0.0; BATCH_EDGES],
+        }
+    }
+
+    #[inline(always)]
+    fn chunk(
+        self,
+        operands: &Operands<'_, E>,
+        _: Plan,
+        chunk: Chunk,
+        weights: &mut Vec<f32>,
+        merged: &mut [f32],
+    ) {
+        let Chunk { row, edges, factor } = chunk;
+        let width = operands.stride / operands.heads;
+        merged.fill(0.0);
+        let mut start = edges.start;
+        while start < edges.end {
+            let batch = start..edges.end.min(start + BATCH_EDGES);
+            start = batch.end;
+            let columns = &operands.columns[batch.clone()];
+            let sums = RowSums {
+                x: operands.x,
+                stride: operands.stride,
+                rows: columns,
+                factor,
+                merged: &mut *merged,
+            };
+            if let Weights::Ones = operands.weights {
+                sweep(self.0, 0, operands.stride, &mut PlainSums(sums));
+                continue;
+            }
+            let mut sums = WeightedSums {
+                sums,
+                weights: &mut weights[..batch.len()],
+            };
+            for head in 0..operands.heads {
+                operands.weigh(self.0, row, batch.clone(), head, sums.weights);
+                sweep(self.0, head * width, (head + 1) * width, &mut sums);
+            }
+        }
+    }
+
+    fn largest(self, _: &Operands<'_, E>, _: Chunk, _: &mut Vec<f32>, _: &mut [f32]) {
+        unreachable!("the largest are found by plain loops")
+    }
+
+    #[inline(always)]
+    fn finish(
+        self,
+        operands: &Operands<'_, E>,
+        row: usize,
+        _: &mut Vec<f32>,
+        merged: &mut [f32],
+        y: &mut [E],
+    ) {
+        let addend = operands.epilogue.addend.as_ref().map(|addend| {
+            let values = &addend.values[row * addend.stride..][..operands.stride];
+            (addend.factor_of(row), values)
+        });
+        let mut finish = Finish {
+            addend,
+            bias: operands.epilogue.bias.as_deref(),
+            relu: operands.epilogue.relu,
+            merged,
+            y,
+        };
+        sweep(self.0, 0, operands.stride, &mut finish);
+    }
+}
+
+impl<E: Element> Operands<'_, E> {
+    /// The weights of a batch of a row's edges, for one head.
+    #[inline(always)]
+    fn weigh<L: Lanes>(
+        &self,
+        lanes: L,
+        row: usize,
+        batch: Range<usize>,
+        head: usize,
+        weights: &mut [f32],
+    ) {
+        let columns = &self.columns[batch.clone()];
+        match &self.weights {
+            Weights::Ones => weights.fill(1.0),
+            Weights::Edges(values) => {
+                let first = head * edge_plane(self.columns.len());
+                simd::widen(
+                    lanes,
+                    &values[first + batch.start..first + batch.end],
+                    weights,
+                );
+            }
+            Weights::Columns(scale) => {
+                for i in 0..columns.len() {
+                    weights[i] = scale[columns[i] as usize];
+                }
+            }
+            Weights::Attention(attention) => attention.of_edges(row, columns, head, weights),
+        }
+    }
+}
+
+/// The floats from `at`, zero past the end: a row of floats may have less padding than one of halves.
+#[inline(always)]
+fn load_padded<L: Lanes>(lanes: L, floats: &[f32], at: usize) -> Floats<L> {
+    if at + L::LANES <= floats.len() {
+        return load(lanes, &floats[at..]);
+    }
+    let mut padded = lanes.simd().splat_f32s(0.0);
+    let floats = floats.get(at..).unwrap_or_default();
+    bytemuck::cast_slice_mut(std::slice::from_mut(&mut padded))[..floats.len()]
+        .copy_from_slice(floats);
+    padded
+}
+
+/// The epilogue of a row.
+struct Finish<'a, E> {
+    /// Its factor, and the row that is added.
+    addend: Option<(f32, &'a [E])>,
+    bias: Option<&'a [f32]>,
+    relu: bool,
+    merged: &'a [f32],
+    y: &'a mut [E],
+}
+
+impl<E: Element> Step for Finish<'_, E> {
+    #[inline(always)]
+    fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize) {
+        let simd = lanes.simd();
+        for i in 0..N {
+            let at = at + i * L::LANES;
+            let mut sum = load(lanes, &self.merged[at..]);
+            if let Some((factor, row)) = self.addend {
+                let product = simd.mul_f32s(simd.splat_f32s(factor), load(lanes, &row[at..]));
+                sum = simd.add_f32s(product, sum);
+            }
+            if let Some(bias) = self.bias {
+                sum = simd.add_f32s(sum, load_padded(lanes, bias, at));
+            }
+            if self.relu {
+                let zero = simd.splat_f32s(0.0);
+                // Not `max`, which would make a zero of a NaN.
+                sum = simd.select_f32s(simd.less_than_f32s(sum, zero), zero, sum);
+            }
+            store(lanes, sum, &mut self.y[at..]);
+        }
+    }
+}

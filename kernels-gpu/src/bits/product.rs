@@ -1,0 +1,194 @@
+//! Products of two matrices of bits, on tensor cores that count where both have a bit.
+
+use crate::device::global::Global;
+use crate::device::mma::count_both;
+use crate::device::registers::unroll;
+use crate::device::shared::Shared;
+use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x};
+use crate::device::vector::{Floats, Vector};
+use crate::device::warp::{lane_id, shuffle_xor, warp_id};
+use core::marker::PhantomData;
+use halfgnn_contract::WARP;
+use halfgnn_contract::bits::{BMM_COLUMNS, BMM_ROWS_PER_WARP, BMM_STEP, BmmParams, WARPS_PER_CTA};
+
+/// Tiles of 16 rows that a warp makes.
+const TILES: usize = (BMM_ROWS_PER_WARP / 16) as usize;
+/// Fragments of 8 columns.
+const FRAGMENTS: usize = (BMM_COLUMNS / 8) as usize;
+/// Columns of a lane, side by side: two of each fragment.
+const LANE_COLUMNS: usize = 2 * FRAGMENTS;
+/// Words of 32 bits that are multiplied at once.
+const STEP_WORDS: u32 = BMM_STEP / WARP;
+
+/// Where the factors of columns lie in shared memory, behind the counts.
+const SCALES: u32 = BMM_COLUMNS * 4;
+/// Where what is added lies.
+const BIASES: u32 = 2 * SCALES;
+
+/// What a product becomes.
+pub trait Output {
+    /// Writes 16 columns of a row, those past the last as zero.
+    ///
+    /// # Safety
+    /// The launch contract; all lanes of the warp come, four neighbouring ones with the same row, from the first columns of the CTA to
+    /// the last. Nothing is written where the row is none.
+    unsafe fn write(params: &BmmParams, row: u32, first: u32, values: [f32; LANE_COLUMNS]);
+}
+
+/// Elements.
+pub struct Elements<V>(PhantomData<V>);
+
+impl<V: Vector> Output for Elements<V> {
+    #[inline(always)]
+    unsafe fn write(params: &BmmParams, row: u32, first: u32, values: [f32; LANE_COLUMNS]) {
+        if row >= params.rows {
+            return;
+        }
+        let y = Global::<V::Feature>::new(params.y)
+            .at(row as u64 * params.y_stride as u64 + first as u64);
+        let mut floats = V::Floats::ZERO;
+        unroll!(at in 0..LANE_COLUMNS => {
+            let (vector, i) = (at as u32 / V::WIDTH, at as u32 % V::WIDTH);
+            let is_column = first + (at as u32) < params.columns;
+            let value = if is_column { values[at] } else { 0.0 };
+            floats = floats.with(i as usize, value);
+            if i + 1 == V::WIDTH && first + vector * V::WIDTH < params.y_stride {
+                // SAFETY: the vector is one of the row's, padding included, and the row is one of the matrix.
+                unsafe {
+                    Global::<V::Bits>::cast(y)
+                        .at(vector as u64)
+                        .store(V::narrow(floats).to_bits());
+                }
+            }
+        });
+    }
+}
+
+/// Signs: a bit is set where the value is zero or more.
+pub struct Signs;
+
+impl Output for Signs {
+    #[inline(always)]
+    unsafe fn write(params: &BmmParams, row: u32, first: u32, values: [f32; LANE_COLUMNS]) {
+        let mut bits = 0;
+        unroll!(at in 0..LANE_COLUMNS => {
+            let is_set = first + (at as u32) < params.columns && values[at] >= 0.0;
+            bits |= (is_set as u32) << at;
+        });
+        let upper = first % WARP;
+        // SAFETY: all lanes come to the shuffle; a word of 32 columns is the even lane's of two.
+        unsafe {
+            bits <<= upper;
+            bits |= shuffle_xor(bits, 1);
+            if row < params.rows && upper == 0 {
+                let word = row as u64 * params.y_stride as u64 * 2 + (first / WARP) as u64;
+                Global::<u32>::new(params.y).at(word).store(bits);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The launch contract of [`BmmParams`]: `bmm_ctas` CTAs of `THREADS_PER_CTA` threads, `BMM_SHARED_BYTES` of shared memory.
+#[inline(always)]
+pub unsafe fn run<O: Output>(params: &BmmParams) {
+    let first_column = block_idx_y() * BMM_COLUMNS;
+    let words = params.inner.div_ceil(WARP);
+    let a = Global::<u32>::new(params.a);
+    let b = Global::<u32>::new(params.b);
+    let b_row = |column: u32| b.at(column as u64 * params.b_stride as u64 * 2);
+    // SAFETY: the caller's promise; all threads come to the barrier, and all lanes to what is the warp's.
+    unsafe {
+        if thread_idx_x() < BMM_COLUMNS {
+            let column = first_column + thread_idx_x();
+            let mut count = 0;
+            let mut word = 0;
+            while column < params.columns && word < words {
+                count += b_row(column).at(word as u64).read().count_ones();
+                word += 1;
+            }
+            let place = Shared::base().offset(thread_idx_x() * 4);
+            place.store_u32(count);
+            place.offset(SCALES).store_f32(factor(
+                params.column_scale,
+                column,
+                params.columns,
+                1.0,
+            ));
+            place
+                .offset(BIASES)
+                .store_f32(factor(params.bias, column, params.columns, 0.0));
+        }
+        sync_threads();
+
+        let (group, within) = (lane_id() / 4, lane_id() % 4);
+        let first_row = (block_idx_x() * WARPS_PER_CTA + warp_id()) * BMM_ROWS_PER_WARP + group;
+        let mut both = [[[0u32; 4]; FRAGMENTS]; TILES];
+        let mut ones = [[0u32; 2]; TILES];
+        let mut step = 0;
+        while step < words {
+            let word = step + within;
+            let mut of_a = [[0u32; 2]; TILES];
+            unroll!(tile in 0..TILES => {
+                unroll!(half in 0..2 => {
+                    let row = first_row + tile as u32 * 16 + half as u32 * 8;
+                    let at = row as u64 * params.a_stride as u64 * 2 + word as u64;
+                    of_a[tile][half] = a.at(at).load_if(row < params.rows && word < words);
+                    ones[tile][half] += of_a[tile][half].count_ones();
+                });
+            });
+            unroll!(fragment in 0..FRAGMENTS => {
+                // So that the sums of a lane, two of each fragment, are of columns side by side.
+                let column = first_column
+                    + group / 2 * LANE_COLUMNS as u32
+                    + fragment as u32 * 2
+                    + group % 2;
+                let is_there = column < params.columns && word < words;
+                let of_b = b_row(column).at(word as u64).load_if(is_there);
+                unroll!(tile in 0..TILES => {
+                    count_both(&mut both[tile][fragment], of_a[tile], of_b);
+                });
+            });
+            step += STEP_WORDS;
+        }
+
+        let first = first_column + within * LANE_COLUMNS as u32;
+        let columns = Shared::base().offset(within * LANE_COLUMNS as u32 * 4);
+        unroll!(tile in 0..TILES => {
+            unroll!(half in 0..2 => {
+                let row = first_row + tile as u32 * 16 + half as u32 * 8;
+                let mut ones = ones[tile][half];
+                ones += shuffle_xor(ones, 1);
+                ones += shuffle_xor(ones, 2);
+                let factor = params.scale * factor(params.row_scale, row, params.rows, 1.0);
+                let mut values = [0.0; LANE_COLUMNS];
+                unroll!(at in 0..LANE_COLUMNS => {
+                    let both = both[tile][at / 2][2 * half + at % 2];
+                    let place = columns.offset(at as u32 * 4);
+                    let product = params
+                        .inner
+                        .wrapping_add(4 * both)
+                        .wrapping_sub(2 * (ones + place.load_u32())) as i32;
+                    let scaled = product as f32 * factor * place.offset(SCALES).load_f32();
+                    values[at] = scaled + place.offset(BIASES).load_f32();
+                });
+                O::write(params, row, first, values);
+            });
+        });
+    }
+}
+
+/// Number `at` of `len`, or what stands for none.
+///
+/// # Safety
+/// It is null or as long as that.
+#[inline(always)]
+unsafe fn factor(numbers: halfgnn_contract::DevicePtr<f32>, at: u32, len: u32, none: f32) -> f32 {
+    let numbers = Global::<f32>::new(numbers);
+    if numbers.is_null() || at >= len {
+        none
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { numbers.at(at as u64).read() }
+    }
+}
