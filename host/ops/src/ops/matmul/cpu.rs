@@ -1,4 +1,5 @@
-//! Dense products: halves become floats a block at a time, and `gemm` multiplies floats.
+//! Dense products: halves become floats a block at a time, and `gemm` multiplies floats. A block that is mostly zeros is summed up
+//! from what is not ([`Terms`]).
 //!
 //! Work is cut into blocks by the shapes alone, never by the number of threads, and `gemm` runs each block on one
 //! thread, so that a product has the same bits on any number of threads.
