@@ -69,7 +69,7 @@ fn every_model_learns_in_batches() {
 fn a_batch_of_everything_is_the_graph() {
     // Every vertex is another, so that it shows which neighbours are drawn.
     let mut ring = Ring::new();
-    ring.values = (0..40_u8).map(|v| f32::from(v * 7 % 40) / 10.0).collect();
+    ring.values = (0..40_u16).map(|v| f32::from(v * 7 % 40) / 10.0).collect();
     let place = place(&ring);
     let common = [
         "--model",

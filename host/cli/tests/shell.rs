@@ -237,6 +237,20 @@ fn every_command_has_json_for_programs() {
             "construct",
         ),
         (
+            &["bench", "sampling"],
+            &[
+                "--graph",
+                "kron:6",
+                "--sampler",
+                "neighbor:3,2",
+                "--batch",
+                "9",
+                "--batches",
+                "3",
+            ],
+            "sampling",
+        ),
+        (
             &["bench", "ablations"],
             &["--graph", "kron:6", "--features", "8", "--runs", "1"],
             "accuracy",

@@ -91,10 +91,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 ),
             });
         }
-        if self.order.as_ref().is_none_or(|(of, _)| *of != epoch) {
-            self.order = Some((epoch, self.loader.epoch(epoch).collect()));
-        }
-        let (_, order) = self.order.as_ref().expect("it was just made");
+        self.order = self.order.take().filter(|(of, _)| *of == epoch);
+        let order = || (epoch, self.loader.epoch(epoch).collect());
+        let (_, order) = self.order.get_or_insert_with(order);
         let Seeds { step, vertices, .. } = &order[number];
         let seed = self.loader.seed();
         let batch = self.sampler.sample(backend, vertices, seed, *step)?;

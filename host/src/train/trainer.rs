@@ -208,7 +208,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
 
     /// A trainer whose epochs are steps on batches, a step each, and which is evaluated on a whole task of as many outputs after
     /// each epoch. The loss of an epoch is the mean of those of its vertices, each before the step that learnt from it.
-    /// Nothing is recorded, since batches have shapes of their own.
+    /// Nothing is recorded, since batches have shapes of their own. [`Trainer::step`] and [`Trainer::gradients`] are of the whole task.
     ///
     /// # Errors
     /// Those of [`Trainer::new`].

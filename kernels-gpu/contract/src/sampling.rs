@@ -86,7 +86,7 @@ param_struct! {
         pub vertex_count: u32,
         /// Neighbours of each, at most; or [`ALL_NEIGHBORS`].
         pub fanout: u32,
-        /// Not 0 where a neighbour may be drawn again.
+        /// Not 0 where a neighbour may be drawn again; 0 beside [`ALL_NEIGHBORS`], which are no draws.
         pub replace: u32,
         /// Not 0 where each vertex hears from itself as well.
         pub own: u32,

@@ -6,6 +6,7 @@ use crate::bench::bspmm::{self, BspmmArgs};
 use crate::bench::construct::{self, ConstructArgs};
 use crate::bench::graphs::GraphName;
 use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
+use crate::bench::sampling::{self, SamplingBenchArgs};
 use crate::bench::train::{self, TrainBenchArgs};
 use crate::names::{DeviceName, PrecisionName};
 use crate::reorder::ReorderName;
@@ -30,6 +31,9 @@ pub enum BenchCommand {
     /// Time the making of graphs on the device, beside the host's
     #[command(after_help = construct::EXAMPLES)]
     Construct(ConstructArgs),
+    /// Time batches that are drawn on the device: drawing, features, a training step
+    #[command(after_help = sampling::EXAMPLES)]
+    Sampling(SamplingBenchArgs),
     /// What each of the paper's ideas is worth: with it and without, times and errors in one table
     #[command(after_help = ablations::EXAMPLES)]
     Ablations(AblationsArgs),

@@ -38,7 +38,7 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
 }
 
 /// All arrays of an adjacency, one after the other.
-fn words_of<B: Backend>(backend: &B, a: &Adjacency<B>) -> Vec<u32> {
+pub(super) fn words_of<B: Backend>(backend: &B, a: &Adjacency<B>) -> Vec<u32> {
     let arrays = a.arrays(backend).expect("no failure before");
     arrays.words()
 }

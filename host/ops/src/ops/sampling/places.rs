@@ -8,7 +8,7 @@ use crate::tensor::Array;
 use halfgnn_contract::sampling::mark_words;
 
 /// Where the vertices of a batch are told apart: a bit and a place for each vertex of the graph, from which a batch takes as many
-/// as it meets. It takes 4 bytes a vertex, and a 4th of one.
+/// as it meets. It takes 4 bytes a vertex, and a half.
 #[derive(Debug)]
 pub struct Places<B: Storage> {
     vertices: usize,

@@ -1,0 +1,254 @@
+//! `halfgnn bench sampling`: how long a batch takes: what is drawn, the features of it, and a training step on it.
+
+use super::graphs::GraphName;
+use super::measure::Times;
+use crate::failure::Failure;
+use crate::json::JsonLines;
+use crate::names::DeviceName;
+use crate::screen::{Page, count};
+use clap::Args;
+use half::f16;
+use halfgnn::Error;
+use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::device::{self, Device, Task};
+use halfgnn::graph::Graph;
+use halfgnn::nn::{ModelConfig, Network, Propagation};
+use halfgnn::sample::{Batch, Loader, SamplingPolicy, Seeds};
+use halfgnn::tensor::{Matrix, Precision, padded};
+use halfgnn::train::{Objective, TrainConfig, Trainer};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Examples of the command.
+pub const EXAMPLES: &str = "\
+Examples:
+  halfgnn bench sampling --graph kron:18
+  halfgnn bench sampling --graph products-like --sampler neighbor:15,10,5 --batch 1024 --json sampling.jsonl
+
+Three times are told of the same batches: drawing the blocks and making them (sample), taking the rows of features in half from the
+device (features), and a training step of a GraphSAGE on them (step). Seeds are all vertices, shuffled.";
+
+/// Classes of the step: of ogbn-products.
+const CLASSES: usize = 47;
+
+/// Options of `bench sampling`.
+#[derive(Args)]
+pub struct SamplingBenchArgs {
+    /// Graphs to draw from; may be repeated
+    #[arg(long = "graph", value_name = "FILE|NAME|kron:SCALE", required = true)]
+    graphs: Vec<GraphName>,
+    /// How batches are drawn: neighbor:F,F,… or neighbor-replace:F,F,… with a fanout for each layer
+    #[arg(long, value_name = "SAMPLER", default_value = "neighbor:15,10,5")]
+    sampler: SamplingPolicy,
+    /// Seeds of a batch
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
+    /// Batches that are timed, after two that are not; the median is told
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    batches: u32,
+    /// Features of a vertex
+    #[arg(long, value_name = "F", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    features: u32,
+    /// Width of hidden layers
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    hidden: u32,
+    /// Where to run; auto takes a CUDA card if one can be used, else the CPU
+    #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
+    device: DeviceName,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+}
+
+/// A part of a batch on one graph.
+#[derive(Clone, Debug, Serialize)]
+struct Row<'a> {
+    event: &'static str,
+    graph: &'a str,
+    device: String,
+    vertices: usize,
+    edges: usize,
+    sampler: String,
+    batch: u32,
+    /// `sample`, `features` or `step`.
+    part: &'static str,
+    #[serde(flatten)]
+    times: Times,
+    /// Batches in a second.
+    batches_per_s: f64,
+    /// Edges that a batch has, in the mean.
+    sampled_edges: f64,
+    /// Vertices whose features go into a batch, in the mean.
+    inputs: f64,
+    /// Bytes of features that are taken for it, in the mean.
+    gathered_bytes: f64,
+}
+
+/// Times every graph that was asked for.
+pub fn run(args: &SamplingBenchArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let mut json = JsonLines::open(args.json.as_deref())?;
+    for name in &args.graphs {
+        for opened in name.open() {
+            let (label, graph) = opened?;
+            let bench = Bench {
+                args,
+                label: &label,
+                graph: &graph,
+                json: &mut json,
+                stop,
+            };
+            device::open(args.device.into(), bench)??;
+        }
+    }
+    json.finish()
+}
+
+struct Bench<'a> {
+    args: &'a SamplingBenchArgs,
+    label: &'a str,
+    graph: &'a Graph,
+    json: &'a mut JsonLines,
+    stop: &'a AtomicBool,
+}
+
+/// What was seen of batches: milliseconds of each part, and sizes.
+#[derive(Default)]
+struct Seen {
+    ms: [Vec<f64>; 3],
+    edges: f64,
+    inputs: f64,
+}
+
+/// Milliseconds of `work` with all that it queues on the backend.
+fn timed<B: Backend, T>(
+    backend: &B,
+    ms: &mut Vec<f64>,
+    work: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    backend.synchronize()?;
+    let begin = Instant::now();
+    let done = work()?;
+    backend.synchronize()?;
+    ms.push(begin.elapsed().as_secs_f64() * 1e3);
+    Ok(done)
+}
+
+impl Task for Bench<'_> {
+    type Output = Result<(), Failure>;
+
+    fn run<B: Backend>(mut self, device: &Device<B>) -> Self::Output {
+        /// Batches that are not timed: memory is asked for in them.
+        const WARM_UP: usize = 2;
+        let (backend, args) = (&device.backend, self.args);
+        let (width, vertices) = (args.features as usize, self.graph.vertices());
+        let mut sampler = args.sampler.sampler(backend, self.graph, false)?;
+        let kind = MemoryKind::Features;
+        let features = Matrix::<B, f16>::from_rows(backend, (vertices, width), kind, |row, to| {
+            to.iter_mut()
+                .zip(row..)
+                .for_each(|(to, at)| *to = (at % 17) as f32 / 17.0);
+        })?;
+        let shape = ModelConfig {
+            layers: args.sampler.layers(),
+            hidden: args.hidden as usize,
+            ..ModelConfig::sage(width, CLASSES)
+        };
+        let all: Vec<u32> = (0..vertices as u32).collect();
+        let loader = Loader::new(all, args.batch as usize, 0)?;
+        let mut trainer: Option<Trainer<B, f16, Network<B, f16>>> = None;
+        let mut seen = Seen::default();
+        // From its beginning again where an epoch has not enough.
+        let epoch: Vec<Seeds> = loader.epoch(0).collect();
+        let seeds = epoch.iter().cycle().take(WARM_UP + args.batches as usize);
+        for (number, Seeds { step, vertices, .. }) in seeds.enumerate() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if number == WARM_UP {
+                seen = Seen::default();
+            }
+            let [of_sample, of_features, of_step] = &mut seen.ms;
+            let draw = || sampler.sample(backend, vertices, 0, *step);
+            let batch: Batch<B> = timed(backend, of_sample, draw)?;
+            let edges = batch.blocks.iter().map(|block| block.forward().edges());
+            seen.edges += edges.sum::<usize>() as f64;
+            seen.inputs += batch.inputs.len() as f64;
+            let taken = timed(backend, of_features, || batch.features(backend, &features))?;
+            let labels: Vec<u32> = vertices.iter().map(|&it| it % CLASSES as u32).collect();
+            let learn = || {
+                let norm = shape.norm();
+                let graphs = (batch.blocks.into_iter())
+                    .map(|block| Propagation::of_sampled(backend, block, norm))
+                    .collect::<Result<_, _>>()?;
+                let all: Vec<u32> = (0..labels.len() as u32).collect();
+                let splits = [&all[..], &[], &[]];
+                let task = Objective::on_blocks(backend, graphs, taken, &labels, CLASSES, splits)?;
+                match &mut trainer {
+                    Some(trainer) => trainer.step_on(&task),
+                    None => {
+                        let model = Network::new(backend, &shape, 0)?;
+                        let config = TrainConfig::new(Precision::Half);
+                        let made = Trainer::new(backend, &task, model, config)?;
+                        trainer.insert(made).step_on(&task)
+                    }
+                }
+            };
+            timed(backend, of_step, learn)?;
+        }
+        for (part, mut ms) in ["sample", "features", "step"].into_iter().zip(seen.ms) {
+            ms.sort_by(f64::total_cmp);
+            let times = Times {
+                ms: ms[ms.len() / 2],
+                ms_fastest: ms[0],
+                ms_slowest: ms[ms.len() - 1],
+            };
+            let sizes = [seen.edges, seen.inputs].map(|sum| sum / ms.len() as f64);
+            self.tell(backend.name(), part, times, sizes)?;
+        }
+        Ok(())
+    }
+}
+
+impl Bench<'_> {
+    fn tell(
+        &mut self,
+        device: String,
+        part: &'static str,
+        times: Times,
+        [sampled_edges, inputs]: [f64; 2],
+    ) -> Result<(), Failure> {
+        let stride = padded::<f16>(self.args.features as usize) * size_of::<f16>();
+        let row = Row {
+            event: "sampling",
+            graph: self.label,
+            device,
+            vertices: self.graph.vertices(),
+            edges: self.graph.edges(),
+            sampler: self.args.sampler.to_string(),
+            batch: self.args.batch,
+            part,
+            times,
+            batches_per_s: 1e3 / times.ms,
+            sampled_edges,
+            inputs,
+            gathered_bytes: inputs * stride as f64,
+        };
+        if !self.json.is_stdout() {
+            Page::new(false).line(&format!(
+                "{:<16} {:<18} {part:<9} {:>9.3} ms a batch ({:.3} to {:.3})  {:>9.0} a second; {} edges of {} vertices",
+                row.graph,
+                row.sampler,
+                times.ms,
+                times.ms_fastest,
+                times.ms_slowest,
+                row.batches_per_s,
+                count(sampled_edges as usize),
+                count(inputs as usize),
+            ));
+        }
+        Ok(self.json.write(&row)?)
+    }
+}
