@@ -12,6 +12,7 @@ const REQUIRED: &str = "HALFGNN_REQUIRE_PYTHON";
 
 /// Options of `python`.
 #[derive(Args, Default)]
+#[group(skip)]
 pub struct Options {
     #[command(flatten)]
     wheel: wheel::Options,

@@ -13,6 +13,7 @@ const MATURIN: &str = "maturin>=1.9,<2";
 
 /// Options of `wheel`.
 #[derive(Args, Default)]
+#[group(skip)]
 pub struct Options {
     #[command(flatten)]
     build: build_ptx::Options,
