@@ -218,6 +218,11 @@ fn every_command_has_json_for_programs() {
             "bspmm",
         ),
         (
+            &["bench", "quantized"],
+            &["--graph", "kron:6", "--features", "8,70", "--runs", "1"],
+            "quantized",
+        ),
+        (
             &["bench", "construct"],
             &["--graph", "kron:6", "--runs", "1"],
             "construct",

@@ -5,6 +5,7 @@ use crate::bench::bspmm::{self, BspmmArgs};
 use crate::bench::construct::{self, ConstructArgs};
 use crate::bench::graphs::GraphName;
 use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
+use crate::bench::quantized::{self, QuantizedArgs};
 use crate::bench::train::{self, TrainBenchArgs};
 use crate::names::{DeviceName, PrecisionName};
 use crate::reorder::ReorderName;
@@ -23,6 +24,9 @@ pub enum BenchCommand {
     /// Time sums of bits over neighbours (BitGNN), beside the SpMM in half
     #[command(after_help = bspmm::EXAMPLES)]
     Bspmm(BspmmArgs),
+    /// Time sums over neighbours of rows of 8 bits, beside the SpMM in half
+    #[command(after_help = quantized::EXAMPLES)]
+    Quantized(QuantizedArgs),
     /// Time the making of graphs on the device, beside the host's
     #[command(after_help = construct::EXAMPLES)]
     Construct(ConstructArgs),

@@ -11,6 +11,7 @@ mod measure;
 mod operator;
 mod peers;
 pub mod policy;
+pub mod quantized;
 mod table;
 pub mod train;
 
@@ -29,6 +30,7 @@ pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure
     match command {
         BenchCommand::Train(args) => train::run(args, stop),
         BenchCommand::Bspmm(args) => bspmm::run(args, stop),
+        BenchCommand::Quantized(args) => quantized::run(args, stop),
         BenchCommand::Construct(args) => construct::run(args, stop),
         BenchCommand::Ablations(args) => ablations::run(args, stop),
         BenchCommand::Spmm(args) => {

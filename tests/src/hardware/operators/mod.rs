@@ -16,6 +16,7 @@ mod bits;
 mod construct;
 mod dense;
 mod normalize;
+mod quantized;
 mod shadow;
 mod sparse;
 mod training;
@@ -80,6 +81,7 @@ pub fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     cases.extend(training::cases());
     cases.extend(bits::cases());
     cases.extend(construct::cases());
+    cases.extend(quantized::cases());
     cases
 }
 

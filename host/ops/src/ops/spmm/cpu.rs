@@ -15,15 +15,16 @@
 
 use super::attention::cpu as attention;
 use super::{
-    Accumulate, Aggregation, AttentionPairOperands, EdgeWeights, Scaling, SoftmaxGradient,
-    SpmmOperands, SpmmOperators, SpmmPolicy,
+    Accumulate, Aggregation, AttentionPairOperands, EdgeWeights, QuantizedSpmmOperands, Scaling,
+    SoftmaxGradient, Spmm, SpmmOperands, SpmmOperators, SpmmPolicy,
 };
+use crate::backend::Adjacency;
 use crate::backend::cpu::convert::{round, round_in_place, widen};
 use crate::backend::cpu::view::{read, read_matrix, with_edges};
 use crate::backend::cpu::{Cpu, Reading};
 use crate::error::Error;
 use crate::ops::{Checked, edge_plane};
-use crate::tensor::{Element, Precision};
+use crate::tensor::{Element, Matrix, Precision};
 use half::f16;
 use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::normalize::combine;
@@ -37,62 +38,88 @@ const BATCH_EDGES: usize = EDGES_PER_WARP as usize;
 /// Edges of a long row that are one piece of work.
 const CHUNK_EDGES: usize = 32 * BATCH_EDGES;
 
+/// The sums of `x` that `op` asks for.
+fn sum<E: Element>(
+    a: &Adjacency<Cpu>,
+    op: &Spmm<'_, Cpu, E>,
+    x: Input<'_, E>,
+    y: &mut Matrix<Cpu, E>,
+) {
+    let (edge_weights, column_scale, by_attention);
+    let mut heads = 1;
+    let weights = match op.weights {
+        EdgeWeights::Ones => Weights::Ones,
+        EdgeWeights::Features(array) => {
+            edge_weights = array.buffer.read();
+            Weights::Edges(&edge_weights)
+        }
+        EdgeWeights::Planes {
+            values,
+            heads: planes,
+        } => {
+            edge_weights = values.buffer.read();
+            heads = planes;
+            Weights::Edges(&edge_weights)
+        }
+        EdgeWeights::Columns(array) => {
+            column_scale = array.buffer.read();
+            Weights::Columns(&column_scale)
+        }
+        EdgeWeights::Attention(of) => {
+            by_attention = attention::Weights::new(of, a, false);
+            heads = of.heads;
+            Weights::Attention(&by_attention)
+        }
+    };
+    let row_scale = read(op.row_scale);
+    let operands = Operands {
+        offsets: &a.offsets.buffer.read(),
+        columns: &a.column_ids.buffer.read(),
+        weights,
+        heads,
+        row_scale: row_scale.as_deref(),
+        scale: op.scale,
+        aggregation: op.aggregation,
+        x,
+        stride: y.stride(),
+        epilogue: Epilogue {
+            addend: op.epilogue.addend.map(|addend| {
+                let epsilon = addend.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
+                Addend {
+                    values: addend.matrix.buffer.read(),
+                    stride: addend.matrix.stride(),
+                    factor: epsilon
+                        .map_or(addend.factor, |epsilon| addend.factor * (1.0 + epsilon)),
+                    row_scale: read(addend.row_scale),
+                }
+            }),
+            bias: read_matrix(op.epilogue.bias),
+            relu: op.epilogue.relu,
+        },
+    };
+    spmm(&operands, op.policy, y.columns(), y.buffer.get_mut());
+}
+
 impl SpmmOperators for Cpu {
     fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
         let SpmmOperands { a, op, x, y } = operands.into_inner();
-        let (edge_weights, column_scale, by_attention);
-        let mut heads = 1;
-        let weights = match op.weights {
-            EdgeWeights::Ones => Weights::Ones,
-            EdgeWeights::Features(array) => {
-                edge_weights = array.buffer.read();
-                Weights::Edges(&edge_weights)
-            }
-            EdgeWeights::Planes {
-                values,
-                heads: planes,
-            } => {
-                edge_weights = values.buffer.read();
-                heads = planes;
-                Weights::Edges(&edge_weights)
-            }
-            EdgeWeights::Columns(array) => {
-                column_scale = array.buffer.read();
-                Weights::Columns(&column_scale)
-            }
-            EdgeWeights::Attention(of) => {
-                by_attention = attention::Weights::new(of, a, false);
-                heads = of.heads;
-                Weights::Attention(&by_attention)
-            }
-        };
-        let row_scale = read(op.row_scale);
-        let operands = Operands {
-            offsets: &a.offsets.buffer.read(),
-            columns: &a.column_ids.buffer.read(),
-            weights,
-            heads,
-            row_scale: row_scale.as_deref(),
-            scale: op.scale,
-            aggregation: op.aggregation,
-            x: &x.buffer.read(),
+        sum(a, op, Input::Elements(&x.buffer.read()), y);
+        Ok(())
+    }
+
+    fn quantized_spmm<E: Element>(
+        &self,
+        operands: Checked<QuantizedSpmmOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let QuantizedSpmmOperands { a, op, x, y } = operands.into_inner();
+        let (words, scales) = (x.codes.buffer.read(), x.scales.buffer.read());
+        let codes = Input::Codes {
+            codes: bytemuck::cast_slice(&words),
             stride: x.stride(),
-            epilogue: Epilogue {
-                addend: op.epilogue.addend.map(|addend| {
-                    let epsilon = addend.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
-                    Addend {
-                        values: addend.matrix.buffer.read(),
-                        stride: addend.matrix.stride(),
-                        factor: epsilon
-                            .map_or(addend.factor, |epsilon| addend.factor * (1.0 + epsilon)),
-                        row_scale: read(addend.row_scale),
-                    }
-                }),
-                bias: read_matrix(op.epilogue.bias),
-                relu: op.epilogue.relu,
-            },
+            numbers: std::array::from_fn(|code| x.format().decode(code as u8)),
+            scales: &scales,
         };
-        spmm(&operands, op.policy, x.columns(), y.buffer.get_mut());
+        sum(a, op, codes, y);
         Ok(())
     }
 
@@ -112,7 +139,7 @@ impl SpmmOperators for Cpu {
                 row_scale: None,
                 scale: 1.0,
                 aggregation: Aggregation::Sum,
-                x: &x.buffer.read(),
+                x: Input::Elements(&x.buffer.read()),
                 stride: x.stride(),
                 epilogue: Epilogue::NONE,
             };
@@ -164,7 +191,42 @@ impl<E: Element> Weights<'_, E> {
     }
 }
 
-/// The operands of an SpMM but the output. `x` has rows of `stride` elements.
+/// What is added up.
+pub(super) enum Input<'a, E> {
+    /// Elements, in rows as long as those of the output.
+    Elements(&'a [E]),
+    /// 8-bit codes, in rows of `stride`; the number of each code; the scales of the columns.
+    Codes {
+        codes: &'a [u8],
+        stride: usize,
+        numbers: [f32; 256],
+        scales: &'a [f32],
+    },
+}
+
+impl<E: Element> Input<'_, E> {
+    /// Writes row `row` to `floats`, that of codes over the scales.
+    fn row(&self, row: usize, floats: &mut [f32]) {
+        match self {
+            Input::Elements(elements) => {
+                widen(&elements[row * floats.len()..][..floats.len()], floats)
+            }
+            Input::Codes {
+                codes,
+                stride,
+                numbers,
+                ..
+            } => {
+                let codes = &codes[row * stride..][..floats.len()];
+                for (float, &code) in floats.iter_mut().zip(codes) {
+                    *float = numbers[usize::from(code)];
+                }
+            }
+        }
+    }
+}
+
+/// The operands of an SpMM but the output, which has rows of `stride` elements.
 pub(super) struct Operands<'a, E> {
     pub(super) offsets: &'a [u64],
     pub(super) columns: &'a [u32],
@@ -174,7 +236,7 @@ pub(super) struct Operands<'a, E> {
     pub(super) row_scale: Option<&'a [f32]>,
     pub(super) scale: f32,
     pub(super) aggregation: Aggregation,
-    pub(super) x: &'a [E],
+    pub(super) x: Input<'a, E>,
     pub(super) stride: usize,
     pub(super) epilogue: Epilogue<'a, E>,
 }
@@ -323,6 +385,11 @@ impl<E: Element> Operands<'_, E> {
     /// Writes the row whose sum is `scratch.merged`.
     fn finish(&self, row: usize, scratch: &mut Scratch, y: &mut [E]) {
         let Scratch { merged, input, .. } = scratch;
+        if let Input::Codes { scales, .. } = &self.x {
+            for (sum, scale) in merged.iter_mut().zip(*scales) {
+                *sum *= scale;
+            }
+        }
         if let Some(addend) = &self.epilogue.addend {
             let factor = addend
                 .row_scale
@@ -394,10 +461,7 @@ impl<E: Element> Operands<'_, E> {
         let plane = edge_plane(self.columns.len());
         for edge in edges {
             let column = self.columns[edge] as usize;
-            widen(
-                &self.x[column * self.stride..(column + 1) * self.stride],
-                input,
-            );
+            self.x.row(column, input);
             for (head, (batch, input)) in batch
                 .chunks_exact_mut(self.stride / self.heads)
                 .zip(input.chunks_exact(self.stride / self.heads))
@@ -428,10 +492,7 @@ impl<E: Element> Operands<'_, E> {
             ..
         } = scratch;
         let column = self.columns[edge] as usize;
-        widen(
-            &self.x[column * self.stride..(column + 1) * self.stride],
-            input,
-        );
+        self.x.row(column, input);
         let width = self.stride / self.heads;
         let plane = edge_plane(self.columns.len());
         let weight = |head| self.weights.of(edge, row, column, head, plane);
