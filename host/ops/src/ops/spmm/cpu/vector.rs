@@ -40,7 +40,7 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
             start = batch.end;
             let columns = &operands.columns[batch.clone()];
             let sums = RowSums {
-                x: operands.x,
+                x: operands.x.elements(),
                 stride: operands.stride,
                 rows: columns,
                 factor,
@@ -77,7 +77,7 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
             let batch = start..edges.end.min(start + BATCH_EDGES);
             start = batch.end;
             let mut largest = Largest {
-                x: operands.x,
+                x: operands.x.elements(),
                 stride: operands.stride,
                 columns: &operands.columns[batch.clone()],
                 weights: &mut weights[..batch.len()],
