@@ -14,8 +14,9 @@ pub use adjacency::{Adjacency, Block, DeviceGraph};
 use crate::driver::Driver;
 use crate::ops::{
     AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators, HeadOperators,
-    LossOperators, MatmulOperators, NormalizeOperators, OptimizerOperators, SamplingOperators,
-    SddmmOperators, SegmentOperators, ShadowOperators, SortOperators, SpmmOperators,
+    LossOperators, MatmulOperators, NonlinearityOperators, NormalizeOperators, OptimizerOperators,
+    SamplingOperators, SddmmOperators, SegmentOperators, ShadowOperators, SortOperators,
+    SpmmOperators,
 };
 
 /// A device with all operators, of every family.
@@ -28,6 +29,7 @@ pub trait Backend:
     + HeadOperators
     + LossOperators
     + MatmulOperators
+    + NonlinearityOperators
     + NormalizeOperators
     + OptimizerOperators
     + SamplingOperators

@@ -129,7 +129,8 @@ impl SpmmOperators for Cpu {
                 |scores| {
                     edges.for_rows(sums.buffer.get_mut(), |head, row| {
                         let term = |edge: usize| {
-                            let (sum, at) = scores.of(head, row, edges.columns[edge] as usize);
+                            let column = edges.columns[edge] as usize;
+                            let (sum, at) = scores.of(head, edge, row, column);
                             leaky_relu_derivative(sum, of.slope)
                                 * weight(sum, of.slope, statistics[at])
                                 * values[at]
@@ -159,7 +160,7 @@ impl<E: Element> Weights<'_, E> {
             Weights::Ones => 1.0,
             Weights::Edges(values) => values[head * plane + edge].to_f32(),
             Weights::Columns(scale) => scale[column],
-            Weights::Attention(attention) => attention.of(row, column, head),
+            Weights::Attention(attention) => attention.of(edge, row, column, head),
         }
     }
 }

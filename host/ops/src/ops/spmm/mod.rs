@@ -15,6 +15,7 @@ pub use attention::{
 };
 
 pub(crate) use attention::cpu::{Planes, with_scores};
+pub(crate) use attention::expect_biases;
 
 use super::Checked;
 use crate::backend::{Adjacency, Storage};

@@ -2,7 +2,9 @@
 
 use super::{AttentionScores, EdgeAttention, ends};
 use crate::backend::Adjacency;
+use crate::backend::cpu::view::read;
 use crate::backend::cpu::{Cpu, Reading};
+use crate::ops::edge_plane;
 use crate::ops::elementwise::cpu::Mask;
 use halfgnn_contract::attention::weight;
 
@@ -12,6 +14,7 @@ pub(crate) struct Planes {
     destinations: usize,
     sources: usize,
     transposed: bool,
+    edges: usize,
 }
 
 impl Planes {
@@ -22,6 +25,7 @@ impl Planes {
             destinations,
             sources,
             transposed,
+            edges: a.edges(),
         }
     }
 
@@ -53,6 +57,9 @@ pub(crate) struct Weights<'a> {
     slope: f32,
     positive_only: bool,
     dropout: Option<Mask>,
+    biases: Option<Reading<'a, f32>>,
+    /// Distance of two planes of biases.
+    plane: usize,
 }
 
 impl<'a> Weights<'a> {
@@ -71,12 +78,17 @@ impl<'a> Weights<'a> {
             slope: of.slope,
             positive_only,
             dropout: dropout.map(Mask::new),
+            biases: read(of.biases),
+            plane: edge_plane(a.edges()),
         }
     }
 
-    pub(crate) fn of(&self, row: usize, column: usize, head: usize) -> f32 {
+    pub(crate) fn of(&self, edge: usize, row: usize, column: usize, head: usize) -> f32 {
         let [destination, source] = self.planes.of(head, row, column);
-        let sum = self.destination[destination] + self.source[source];
+        let mut sum = self.destination[destination] + self.source[source];
+        if let Some(biases) = &self.biases {
+            sum += biases[head * self.plane + edge];
+        }
         if self.positive_only && sum <= 0.0 {
             return 0.0;
         }
@@ -97,16 +109,21 @@ pub(crate) struct Scores<'a> {
     source: &'a [f32],
     pub(crate) slope: f32,
     planes: Planes,
+    biases: Option<&'a [f32]>,
+    /// Distance of two planes of biases.
+    plane: usize,
 }
 
 impl Scores<'_> {
-    /// `l + r` of an edge, and where the numbers of its destination stand.
-    pub(crate) fn of(&self, head: usize, row: usize, column: usize) -> (f32, usize) {
+    /// `l + r`, and the bias, of an edge, and where the numbers of its destination stand.
+    pub(crate) fn of(&self, head: usize, edge: usize, row: usize, column: usize) -> (f32, usize) {
         let [destination, source] = self.planes.of(head, row, column);
-        (
-            self.destination[destination] + self.source[source],
-            destination,
-        )
+        let sum = self.destination[destination] + self.source[source];
+        let sum = match self.biases {
+            Some(biases) => sum + biases[head * self.plane + edge],
+            None => sum,
+        };
+        (sum, destination)
     }
 }
 
@@ -120,6 +137,8 @@ pub(crate) fn with_scores<T>(
         destination: &of.destination.buffer.read(),
         source: &of.source.buffer.read(),
         slope: of.slope,
+        biases: read(of.biases).as_deref(),
+        plane: edge_plane(planes.edges),
         planes,
     })
 }
