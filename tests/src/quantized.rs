@@ -259,6 +259,7 @@ pub fn every_weight<B: Backend>(backend: &B, scale: Scale) {
             let statistics: Array<B, [f32; 2]> =
                 Array::from_slice(backend, &statistics, KIND).expect("room");
             let attention = EdgeAttention {
+                biases: None,
                 heads,
                 destination: &destination,
                 source: &source,

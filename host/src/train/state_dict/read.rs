@@ -138,15 +138,17 @@ pub(super) fn checkpoint(
     let mut taken = Vec::with_capacity(count);
     let mut inner = Vec::new();
     let convolution: ConvolutionConfig = if layers[0].has(attends) {
-        let mut heads = Vec::new();
+        let (mut heads, mut features) = (Vec::new(), Vec::new());
         for (number, layer) in layers.iter().enumerate() {
-            let (layer, of_layer) = gat(layer, options, number + 1 == count)?;
+            let (layer, of_layer, of_edges) = gat(layer, options, number + 1 == count)?;
             taken.push(layer);
             heads.push(of_layer);
+            features.push(of_edges);
         }
         let heads = one("heads", &heads)?.unwrap_or(1);
         Gat {
             heads,
+            edge_features: one("features of edges", &features)?.unwrap_or(0),
             ..Gat::default()
         }
         .into()

@@ -101,7 +101,8 @@ impl SpmmOperators for Cpu {
                 |scores| {
                     edges.for_rows(sums.buffer.get_mut(), |head, row| {
                         let term = |edge: usize| {
-                            let (sum, at) = scores.of(head, row, edges.columns[edge] as usize);
+                            let column = edges.columns[edge] as usize;
+                            let (sum, at) = scores.of(head, edge, row, column);
                             leaky_relu_derivative(sum, of.slope)
                                 * weight(sum, of.slope, statistics[at])
                                 * values[at]
