@@ -299,6 +299,7 @@ mod tests {
             heads: 4,
             slope: 0.2,
             attention_dropout: 0.0,
+            ..Gat::default()
         };
         assert_eq!(gat.convolution, expected.into());
         let plain = config(&["--model", "gin", "--policy", "post-half"]).unwrap();

@@ -68,8 +68,8 @@ pub(super) fn tensors(bytes: &[u8]) -> Result<StateDict, StateDictError> {
 /// The layers in their order.
 fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, StateDictError> {
     let mut ends = match from {
-        Framework::Pyg => PYG,
-        Framework::Dgl => DGL,
+        Framework::Pyg => PYG.to_vec(),
+        Framework::Dgl => DGL.to_vec(),
     };
     ends.sort_unstable_by_key(|end| std::cmp::Reverse(end.len()));
     let mut layers: BTreeMap<(Option<u64>, &str), BTreeMap<&'static str, &StateTensor>> =

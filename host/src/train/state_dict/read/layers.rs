@@ -7,7 +7,7 @@ use crate::train::Tensor;
 use std::collections::BTreeMap;
 
 /// What a layer may have, by the ends of names.
-pub(super) const PYG: [&str; 18] = [
+pub(super) const PYG: [&str; 20] = [
     "lin.weight",
     "lin_src.weight",
     "bias",
@@ -26,6 +26,8 @@ pub(super) const PYG: [&str; 18] = [
     "nn.1.running_var",
     "nn.3.weight",
     "nn.3.bias",
+    "lin_edge.weight",
+    "att_edge",
 ];
 pub(super) const DGL: [&str; 18] = [
     "weight",
