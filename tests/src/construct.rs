@@ -112,12 +112,17 @@ pub fn sums_are_the_same<B: Backend>(backend: &B, _: Scale) {
 pub fn degrees_make_factors<B: Backend>(backend: &B, scale: Scale) {
     for (name, graph) in graphs(scale) {
         let a = Adjacency::new(backend, &graph).expect("room for a graph");
-        let powers: [(DegreePower, fn(f32) -> f32); 3] = [
-            (DegreePower::Degree, |degree| degree),
-            (DegreePower::Inverse, |degree| 1.0 / degree),
-            (DegreePower::InverseRoot, |degree| 1.0 / degree.sqrt()),
+        let powers = [
+            DegreePower::Degree,
+            DegreePower::Inverse,
+            DegreePower::InverseRoot,
         ];
-        for (power, factor) in powers {
+        for power in powers {
+            let factor = |degree: f32| match power {
+                DegreePower::Degree => degree,
+                DegreePower::Inverse => 1.0 / degree,
+                DegreePower::InverseRoot => 1.0 / degree.sqrt(),
+            };
             let made = ops::degree_factors(backend, &a, power).expect("room for factors");
             let degrees = graph.row_degrees();
             let wanted: Vec<f32> = (degrees.iter())

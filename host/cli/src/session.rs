@@ -203,7 +203,11 @@ fn carry_out<B: Backend, E: Element>(
     )?;
 
     backend.reset_peak();
-    let ((training, learnt), objective) = objectives::<B, E>(
+    let Tasks {
+        training,
+        graph: learnt,
+        whole: objective,
+    } = objectives::<B, E>(
         backend,
         dataset,
         plan,
@@ -306,8 +310,15 @@ fn batches<B: Backend, E: Element>(
     Ok(Batches::new(training, how, sampler, batch, seed)?)
 }
 
-/// A task, and its graph as the dataset has it.
-type Learnt<'a, B, E> = (Objective<B, E>, Cow<'a, Graph>);
+/// What a run computes on.
+struct Tasks<'a, B: Backend, E: Element> {
+    /// What is learnt from.
+    training: Objective<B, E>,
+    /// Its graph, as the dataset has it.
+    graph: Cow<'a, Graph>,
+    /// What is evaluated.
+    whole: Objective<B, E>,
+}
 
 /// What is learnt from with its graph, and what is evaluated on `graph`, the dataset's as the model wants it.
 fn objectives<'a, B: Backend, E: Element>(
@@ -315,13 +326,17 @@ fn objectives<'a, B: Backend, E: Element>(
     dataset: &'a Dataset,
     plan: &Plan,
     graph: Propagation<B>,
-) -> Result<(Learnt<'a, B, E>, Objective<B, E>), Failure> {
-    let whole = Cow::Borrowed(&dataset.graph);
+) -> Result<Tasks<'a, B, E>, Failure> {
+    let all = Cow::Borrowed(&dataset.graph);
     let features = dataset.upload_features(backend)?;
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
             let objective = Objective::of_links(backend, graph, features, *width, split)?;
-            return Ok(((objective.clone(), whole), objective));
+            return Ok(Tasks {
+                training: objective.clone(),
+                graph: all,
+                whole: objective,
+            });
         }
         Goal::Vertices { loss, inductive } => (loss, *inductive),
     };
@@ -332,11 +347,15 @@ fn objectives<'a, B: Backend, E: Element>(
         splits: [&dataset.train, &dataset.val, &dataset.test],
     };
     let objective = Objective::of(backend, vec![graph], features, &goal)?;
-    let training = match inductive {
+    let (training, graph) = match inductive {
         true => of_training_vertices(backend, dataset, plan, loss)?,
-        false => (objective.clone(), whole),
+        false => (objective.clone(), all),
     };
-    Ok((training, objective))
+    Ok(Tasks {
+        training,
+        graph,
+        whole: objective,
+    })
 }
 
 /// The task of the training vertices and the edges between them.
@@ -345,7 +364,7 @@ fn of_training_vertices<B: Backend, E: Element>(
     dataset: &Dataset,
     plan: &Plan,
     loss: &Loss,
-) -> Result<Learnt<'static, B, E>, Failure> {
+) -> Result<(Objective<B, E>, Cow<'static, Graph>), Failure> {
     let (induced, edges) = (dataset.graph.induced(&dataset.train))
         .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
     let of_dataset = edge_data(&plan.model, dataset);
