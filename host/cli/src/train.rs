@@ -182,8 +182,11 @@ fn plan(
             let features = dataset.edge_features.as_ref();
             let of_edge = usize::from(dataset.edge_weights.is_some())
                 + features.map_or(0, |features| features.columns());
-            // Whether or not it can, `tell_use` and `takes_edge_weights` say so.
-            model.read_edge_features(of_edge);
+            // Whether or not it can, `tell_use` and `takes_edge_weights` say so. What a sampler draws has no numbers of edges: weights
+            // are refused, and features are told as not used.
+            if args.sampling.sampling().is_none() {
+                model.read_edge_features(of_edge);
+            }
             let train = TrainConfig {
                 seed: args.seed,
                 ..args

@@ -371,3 +371,78 @@ fn ctrl_c_ends_a_conversion_and_leaves_nothing() {
     assert_eq!(status.code(), Some(130));
     assert_eq!(files(), 0);
 }
+
+/// A GAT reads the features of edges and says so; others, a sampler and an option leave them out and say that.
+#[test]
+fn features_of_edges_are_used_or_named() {
+    let place = Place::new();
+    let told = |more: &[&str]| {
+        let given = [
+            "train",
+            "--dataset",
+            "team",
+            "--device",
+            "cpu",
+            "--epochs",
+            "2",
+            "--json",
+            "-",
+        ];
+        let output = place.run(&[&given[..], more].concat());
+        let start = events(&output.stdout)
+            .into_iter()
+            .find(|event| event["event"] == "start");
+        start.unwrap()["preparation"].to_string()
+    };
+    let used = told(&["--model", "gat"]);
+    assert!(
+        used.contains("1 of each edge, which the scores of attention have a term of"),
+        "{used}"
+    );
+    let batches = ["--sampler", "neighbor:2,2,2", "--batch", "4"];
+    for more in [
+        &["--model", "gcn"][..],
+        &[&["--model", "gat"][..], &batches].concat(),
+    ] {
+        let left = told(more);
+        assert!(
+            left.contains("1 of each edge, which the model does not use"),
+            "{left}"
+        );
+    }
+    let ignored = told(&["--model", "gat", "--ignore-edge-features"]);
+    assert!(ignored.contains("1 of each edge ignored"), "{ignored}");
+    // And in a run that is kept and goes on, and in what it predicts.
+    let keep = [
+        "train",
+        "--dataset",
+        "team",
+        "--device",
+        "cpu",
+        "--epochs",
+        "2",
+        "--model",
+        "gat",
+        "--save",
+        "gat",
+    ];
+    place.run(&keep);
+    let predict = [
+        "predict",
+        "--device",
+        "cpu",
+        "--model",
+        "gat",
+        "--dataset",
+        "team",
+        "--out",
+        "x.csv",
+    ];
+    place.run(&predict);
+    let without = place.output(&[&predict[..], &["--ignore-edge-features"]].concat());
+    refused(
+        &without,
+        2,
+        &["the model reads 1 numbers of each edge", "has 0"],
+    );
+}

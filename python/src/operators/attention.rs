@@ -121,6 +121,7 @@ impl Layer {
                 stream: STREAM,
                 random,
             }),
+            biases: None,
         }
     }
 }
@@ -186,6 +187,7 @@ impl OnElements for Forward {
             destination: &lent.destination,
             source: &lent.source,
             slope: layer.slope,
+            biases: None,
         };
         ops::attention_statistics(
             backend,
