@@ -58,10 +58,11 @@ impl SpmmOperators for Cpu {
     ) -> Result<(), Error> {
         let QuantizedSpmmOperands { a, op, x, y } = operands.into_inner();
         let (words, scales) = (x.codes.buffer.read(), x.scales.buffer.read());
+        let numbers = std::array::from_fn(|code| x.format().decode(code as u8));
         let codes = Input::Codes {
             codes: bytemuck::cast_slice(&words),
             stride: x.stride(),
-            numbers: std::array::from_fn(|code| x.format().decode(code as u8)),
+            numbers: &numbers,
             scales: &scales,
         };
         self.sum(a, op, codes, y);
@@ -133,7 +134,7 @@ pub(super) enum Input<'a, E> {
     Codes {
         codes: &'a [u8],
         stride: usize,
-        numbers: [f32; 256],
+        numbers: &'a [f32; 256],
         scales: &'a [f32],
     },
 }
