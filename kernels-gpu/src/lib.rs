@@ -11,6 +11,7 @@
 //! - [`matmul`]: matrix products for the linear layers, on tensor cores or in float.
 //! - [`normalize`]: batch normalisation, and weighted sums of two matrices.
 //! - [`optimizer`]: Adam, the overflow check, the loss scale.
+//! - [`quantize`]: matrices of 8-bit codes.
 //! - [`baselines`]: what other kernels are compared with.
 //! - [`scan`]: prefix sums.
 //! - [`sddmm`]: a dot product, or another function of two vertices, for each edge.
@@ -45,6 +46,7 @@ pub mod loss;
 pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
+pub mod quantize;
 pub mod sampling;
 pub mod scan;
 pub mod sddmm;

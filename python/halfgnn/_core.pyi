@@ -6,6 +6,27 @@ from typing import Any, final
 
 __version__: str
 
+__all__ = [
+    "Adjacency",
+    "Data",
+    "DeviceOutOfMemoryError",
+    "Trainer",
+    "__version__",
+    "adjacency",
+    "edge_softmax",
+    "edge_softmax_backward",
+    "gat_backward",
+    "gat_forward",
+    "kernels_in",
+    "load",
+    "sddmm",
+    "set_threads",
+    "spmm",
+    "survey",
+    "threads",
+    "transposed",
+]
+
 _Place = tuple[int, int, int]
 _Array = tuple[int, int]
 _Matrix = tuple[int, int, int, int]

@@ -19,7 +19,12 @@ from . import _core
 from ._tensors import FORMATS, address, place, plane
 from .graph import raw_adjacency
 
-_ops = torch.ops.halfgnn
+_ops: Any = torch.ops.halfgnn
+
+#: Address and length, and address, rows, columns and stride: as the extension module takes arrays and matrices.
+_Array = tuple[int, int]
+_Matrix = tuple[int, int, int, int]
+
 _library = torch.library.Library("halfgnn", "DEF")
 
 
@@ -318,7 +323,7 @@ def _sddmm(
 
 
 def _sddmm_fake(a: Any, sizes: Any, t: Any, turned: Any, map: Any, u: Any, v: Any, heads: Any) -> Tensor:
-    return u.new_empty((heads, plane(sizes[1])))
+    return u.new_empty((heads, plane(sizes[1])))  # type: ignore[no-any-return]
 
 
 _define(
@@ -372,7 +377,7 @@ def _softmax(a: Tensor, sizes: Sequence[int], e: Tensor) -> Tensor:
 
 
 def _same(a: Any, sizes: Any, e: Any, *_others: Any) -> Tensor:
-    return e.new_empty(e.shape)
+    return e.new_empty(e.shape)  # type: ignore[no-any-return]
 
 
 _define("edge_softmax(Tensor a, SymInt[] sizes, Tensor e) -> Tensor", _softmax, _same)
@@ -424,35 +429,31 @@ torch.library.register_autograd(
 class _Layer:
     """What both passes of attention are given, as the extension module reads it."""
 
-    __slots__ = (
-        "destination",
-        "dropout",
-        "h",
-        "h_destination",
-        "heads",
-        "scratch",
-        "seed",
-        "share",
-        "slope",
-        "source",
-        "statistics",
-        "vectors",
-    )
+    heads: int
+    slope: float
+    dropout: float
+    seed: _Array | None
+    h: _Matrix
+    h_destination: _Matrix | None
+    vectors: _Matrix
+    destination: _Array
+    source: _Array
+    statistics: _Array
+    share: _Array
+    scratch: _Array
 
 
 class _Gradients:
     """What the backward pass writes, and is given besides."""
 
-    __slots__ = (
-        "d_vectors",
-        "d_vectors_part",
-        "dh",
-        "dh_destination",
-        "dy",
-        "lent",
-        "positive",
-        "y",
-    )
+    y: _Matrix
+    positive: _Matrix
+    dy: _Matrix
+    dh: _Matrix
+    dh_destination: _Matrix | None
+    lent: _Matrix
+    d_vectors: _Matrix
+    d_vectors_part: _Matrix | None
 
 
 def _layer(
@@ -540,7 +541,7 @@ def _attention_fake(
     destinations, sources = sizes[0], h.shape[0]
 
     def floats(length: Any) -> Tensor:
-        return h.new_empty(length, dtype=torch.float32)
+        return h.new_empty(length, dtype=torch.float32)  # type: ignore[no-any-return]
 
     return (
         _fake_output(h, destinations, h.shape[1]),

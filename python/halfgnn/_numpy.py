@@ -59,7 +59,7 @@ def adjacency(source: Any, destination: Any, size: tuple[int, int]) -> tuple[Any
 
 def transposed(arrays: Any) -> tuple[Any, Any]:
     """The transpose, and which edge each of its is, as long as planes of edges are."""
-    built = _core.transposed(host(), raw_adjacency(*arrays, address))
+    built = _core.transposed(host(), raw_adjacency(arrays[0], arrays[1], address))
     arrays, order = made(built, _empty, address)
     return arrays, np.concatenate([order, np.arange(len(order), plane(len(order)), dtype=np.int32)])
 
@@ -218,7 +218,7 @@ def spmm(
         host(),
         _no_workspace,
         number,
-        raw_adjacency(*graph._a, address),
+        raw_adjacency(graph._a[0], graph._a[1], address),
         x_raw,
         y_raw,
         None if planes is None else _flat(planes),
@@ -247,7 +247,7 @@ def sddmm(graph: Graph, u: Any, v: Any, heads: int) -> Any:
         host(),
         _no_workspace,
         number,
-        raw_adjacency(*graph._a, address),
+        raw_adjacency(graph._a[0], graph._a[1], address),
         u_raw,
         v_raw,
         _flat(planes),
@@ -267,7 +267,7 @@ def edge_softmax(graph: Graph, e: Any) -> Any:
         host(),
         _no_workspace,
         number,
-        raw_adjacency(*graph._a, address),
+        raw_adjacency(graph._a[0], graph._a[1], address),
         _flat(planes),
         _raw(rows),
         heads,

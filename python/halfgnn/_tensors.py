@@ -49,7 +49,7 @@ def ids(what: str, values: Any) -> Tensor:
         raise ValueError(
             f"edge_index: {what} should be a list of integers, are {values.dtype} of shape {tuple(values.shape)}"
         )
-    return values
+    return values  # type: ignore[no-any-return]
 
 
 def extremes(values: Tensor) -> tuple[int, int]:
@@ -95,7 +95,7 @@ def transposed(arrays: Any) -> tuple[Any, Tensor]:
     device = arrays[0].device
     with torch.no_grad():
         _settle(device)
-        built = _core.transposed(place(device), raw_adjacency(*arrays, address))
+        built = _core.transposed(place(device), raw_adjacency(arrays[0], arrays[1], address))
         arrays, order = made(built, _empty_on(device), address)
         edges = len(order)
         rest = torch.arange(edges, plane(edges), dtype=torch.int32, device=device)
@@ -133,7 +133,7 @@ def weights(weight: Any, edges: int) -> Tensor:
     weight = torch.as_tensor(weight)
     if weight.shape[:1] != (edges,):
         raise ValueError(f"weight: should be {edges}, one for each edge, is {tuple(weight.shape)}")
-    return weight if weight.dtype in FORMATS else weight.float()
+    return weight if weight.dtype in FORMATS else weight.float()  # type: ignore[no-any-return]
 
 
 def loops(index: Tensor, count: int) -> tuple[Tensor, Tensor, Any]:

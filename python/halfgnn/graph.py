@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -337,7 +337,7 @@ class Graph:
             index, kept, loops = kind.loops(self.edge_index, count)
             found = (Graph(index, size=(self.num_src, self.num_dst)), kept, loops)
             self._cache["looped"] = found
-        return found  # type: ignore[no-any-return]
+        return found
 
     def in_degrees(self) -> Any:
         """Edges that arrive at each destination, int64."""
@@ -438,7 +438,7 @@ Sizes = tuple[int, int, int, int, int]
 
 
 def raw_adjacency(
-    words: Any, sizes: Sequence[int], address: Any
+    words: Any, sizes: Sequence[int], address: Callable[[Any], int]
 ) -> tuple[int, int, int, int, int, int]:
     """What the extension module takes for an adjacency."""
     rows, edges, empty, columns, longest = sizes

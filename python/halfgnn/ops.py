@@ -385,7 +385,7 @@ def _torch_spmm(
     y = run(*both, x, planes, row_scale, column_scale, None, False, maximum, heads)
     y = _narrowed(y, heads, width)
     y = y if bias is None else y + bias.to(y.dtype)
-    return cast("torch.Tensor", y.relu() if relu else y)
+    return y.relu() if relu else y
 
 
 def _torch_sddmm(graph: Graph, u: torch.Tensor, v: torch.Tensor, heads: int) -> torch.Tensor:

@@ -163,8 +163,10 @@ class Trainer:
             if value is not False
         }
         wanted.layers = layers
-        wanted.hidden = [hidden] if isinstance(hidden, int) else hidden and list(hidden)
-        wanted.dropout = [dropout] if isinstance(dropout, (int, float)) else dropout and list(dropout)
+        wanted.hidden = [hidden] if isinstance(hidden, int) else None if hidden is None else list(hidden)
+        wanted.dropout = (
+            [float(dropout)] if isinstance(dropout, (int, float)) else None if dropout is None else list(dropout)
+        )
         wanted.residual, wanted.epochs, wanted.optimizer = residual, epochs, optimizer
         wanted.lr, wanted.weight_decay, wanted.momentum = lr, weight_decay, momentum
         wanted.schedule, wanted.warmup, wanted.early_stopping = schedule, warmup, early_stopping
@@ -251,12 +253,10 @@ class Trainer:
     def summary(self) -> Run:
         """What has come of the run so far."""
         status, ms, best, last = self._inner.summary()
-        return Run(
-            "stopped" if self._stopped else status,
-            *(None if report is None else Epoch._of(report) for report in map(json.loads, (best, last))),
-            ms,
-            list(self._history),
+        first, second = (
+            None if report is None else Epoch._of(report) for report in map(json.loads, (best, last))
         )
+        return Run("stopped" if self._stopped else status, first, second, ms, list(self._history))
 
     def evaluate(self) -> dict[str, dict[str, float]]:
         """What the metrics say of the model as it is: by name, then by split."""
@@ -427,7 +427,7 @@ def _dataset(data: Any) -> _core.Data:
         graph = Graph.of(adjacency, vertices)
     else:
         graph = Graph.of(data)
-    weight = graph.weight
+    weight: Any = graph.weight
     if weight is None and isinstance(data, Mapping) and data.get("edge_weight") is not None:
         weight = get("edge_weight")
     graph = graph.numpy()
@@ -435,7 +435,7 @@ def _dataset(data: Any) -> _core.Data:
         raise ValueError(f"x: has {vertices} rows, and the graph goes from {graph.num_src} to {graph.num_dst} vertices")
     if weight is not None:
         weight = weight.detach().cpu().numpy() if is_tensor(weight) else np.asarray(weight)
-        weight = np.ascontiguousarray(weight.reshape(len(weight), -1)[:, 0] if weight.ndim == 1 else weight, dtype=np.float32)
+        weight = np.ascontiguousarray(weight, dtype=np.float32)
         if weight.shape != (graph.num_edges,):
             raise ValueError(f"edge_weight: should be {graph.num_edges}, is {weight.shape}")
         weight = weight if graph._order is None else weight[graph._order]
@@ -459,8 +459,9 @@ def _dataset(data: Any) -> _core.Data:
     def raw(array: Any) -> tuple[int, int]:
         return _numpy.address(array), array.size
 
+    name = getattr(data, "name", None)
     return _core.Data(
-        getattr(data, "name", None) if isinstance(getattr(data, "name", None), str) else "dataset",
+        name if isinstance(name, str) else "dataset",
         raw(offsets),
         raw(ids),
         None if weight is None else raw(weight),

@@ -69,7 +69,7 @@ def run(layer, x, *arguments):
     x = x.clone().requires_grad_()
     y = layer(x, *arguments)
     generator = torch.Generator().manual_seed(9)
-    (y * torch.randn(y.shape, generator=generator).to(y.dtype)).sum().backward()
+    (y * torch.randn(y.shape, generator=generator).to(y)).sum().backward()
     return y.detach(), x.grad, *(p.grad for p in layer.parameters())
 
 
@@ -80,20 +80,25 @@ def assert_close(ours, theirs, tolerance):
         assert (got.float() - wanted.float()).abs().max().item() <= tolerance * scale
 
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("as_graph", [False, True])
-def test_values_and_gradients_are_pygs(name, as_graph):
-    theirs, ours = both(name)
-    index, x = graph_and_features()
+def test_values_and_gradients_are_pygs(name, as_graph, device):
+    theirs, ours = (layer.to(device) for layer in both(name))
+    index, x = (tensor.to(device) for tensor in graph_and_features())
     adjacency = Graph(index, N) if as_graph else index
     for _ in range(2):
         assert_close(run(ours, x, adjacency), run(theirs, x, index), 1e-5)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", LAYERS)
-def test_half_is_pygs_float_to_half(name):
-    theirs, ours = both(name)
-    index, x = graph_and_features()
+def test_half_is_pygs_float_to_half(name, device):
+    theirs, ours = (layer.to(device) for layer in both(name))
+    index, x = (tensor.to(device) for tensor in graph_and_features())
     x = x.half().float()
     with torch.no_grad():
         for parameter in theirs.parameters():

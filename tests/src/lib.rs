@@ -26,6 +26,7 @@ pub mod neighbors;
 pub mod normalize;
 pub mod optimizer;
 pub mod properties;
+pub mod quantized;
 pub mod recording;
 pub mod reference;
 pub mod sampling;
@@ -113,6 +114,8 @@ macro_rules! conformance {
                 gradients_are_differences_of_the_loss, batches_are_trained_on, overflows_leave_nothing_behind, misfits_are_refused;
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
             bits: every_graph, every_width, signs_of_elements, products, misfits_are_refused;
+            quantized: codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, epilogues,
+                scales_are_multiplied, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
             construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, sums_are_the_same,
                 rows_and_offsets, degrees_make_factors, misfits_are_refused;

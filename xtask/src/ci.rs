@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{Failure, fuzz, package, setup, test, verify_ptx, workspace};
+use crate::{Failure, fuzz, package, python, setup, test, verify_ptx, workspace};
 
 /// The feature that a machine without a CUDA toolkit must build as well.
 const CUDA: [&str; 2] = [
@@ -16,13 +16,14 @@ type Step = fn() -> Result<(), Failure>;
 
 /// Runs every step in order and stops at the first that fails.
 pub fn run() -> Result<(), Failure> {
-    let steps: [(&str, Step); 7] = [
+    let steps: [(&str, Step); 8] = [
         ("format", format),
         ("lints", lints),
         ("documentation", documentation),
         ("PTX", ptx),
         ("tests", tests),
         ("packages", packages),
+        ("Python", python),
         ("fuzzing", fuzzing),
     ];
     let start = Instant::now();
@@ -86,6 +87,11 @@ fn tests() -> Result<(), Failure> {
 /// What would be published, and a crate that is built from it as a stranger's would be.
 fn packages() -> Result<(), Failure> {
     package::run(&package::Options::checked())
+}
+
+/// The wheel in a fresh environment.
+fn python() -> Result<(), Failure> {
+    python::run(&python::Options::default())
 }
 
 /// A minute, with another seed for each commit: with as many cores and as much time the inputs are the same for whoever looks

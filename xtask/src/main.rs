@@ -1,4 +1,4 @@
-//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | fuzz | mutants | demo | package | ci`.
+//! What a person types: `cargo xtask setup | build-ptx | verify-ptx | test | fuzz | mutants | demo | package | wheel | python | ci`.
 //!
 //! One file a task; this one is the command line.
 
@@ -8,9 +8,11 @@ mod demo;
 mod fuzz;
 mod mutants;
 mod package;
+mod python;
 mod setup;
 mod test;
 mod verify_ptx;
+mod wheel;
 mod workspace;
 
 use std::process::ExitCode;
@@ -43,6 +45,10 @@ enum Task {
     Demo(demo::Options),
     /// Pack the crates as they would be published, the PTX inside, and build from them with --check
     Package(package::Options),
+    /// Build the Python package, the PTX inside
+    Wheel(wheel::Options),
+    /// Install the Python package into a fresh environment, and test it and its types there
+    Python(python::Options),
     /// All that must pass before a change goes in
     Ci,
 }
@@ -60,6 +66,8 @@ fn main() -> ExitCode {
         Task::Mutants(options) => mutants::run(&options),
         Task::Demo(options) => demo::run(&options),
         Task::Package(options) => package::run(&options),
+        Task::Wheel(options) => wheel::run(&options),
+        Task::Python(options) => python::run(&options),
         Task::Ci => ci::run(),
     };
     match result {

@@ -148,7 +148,7 @@ fn devices_are_tried_and_told() {
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 19] = [
+    let commands: [(&[&str], &[&str], &str); 22] = [
         (
             &["train"],
             &[
@@ -216,6 +216,25 @@ fn every_command_has_json_for_programs() {
             &["bench", "bspmm"],
             &["--graph", "kron:6", "--features", "8,70", "--runs", "1"],
             "bspmm",
+        ),
+        (
+            &["bench", "bmm"],
+            &[
+                "--rows",
+                "70",
+                "--inner",
+                "9,130",
+                "--columns",
+                "7,70",
+                "--runs",
+                "1",
+            ],
+            "bmm",
+        ),
+        (
+            &["bench", "quantized"],
+            &["--graph", "kron:6", "--features", "8,70", "--runs", "1"],
+            "quantized",
         ),
         (
             &["bench", "construct"],

@@ -51,7 +51,7 @@ impl<B: Backend> Batch<B> {
 }
 
 /// Draws what a batch hears from.
-pub trait Sampler<B: Backend>: fmt::Debug + Send {
+pub trait Sampler<B: Backend>: fmt::Debug + Send + Sync {
     /// The batch of `seeds`, which are different vertices, that number `step` of `seed` draws.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ pub mod math;
 pub mod matmul;
 pub mod normalize;
 pub mod optimizer;
+pub mod quantize;
 pub mod rng;
 pub mod sampling;
 pub mod scan;
@@ -154,6 +155,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         sort::ENTRIES,
         scan::ENTRIES,
         construct::ENTRIES,
+        quantize::ENTRIES,
     ]
     .into_iter()
     .flatten()
@@ -182,6 +184,7 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("matmul.rs"));
     hash = fnv1a(hash, include_bytes!("normalize.rs"));
     hash = fnv1a(hash, include_bytes!("optimizer.rs"));
+    hash = fnv1a(hash, include_bytes!("quantize.rs"));
     hash = fnv1a(hash, include_bytes!("rng.rs"));
     hash = fnv1a(hash, include_bytes!("sampling.rs"));
     hash = fnv1a(hash, include_bytes!("scan.rs"));

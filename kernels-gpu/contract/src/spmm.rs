@@ -126,6 +126,8 @@ param_struct! {
         pub edge_plane_stride: u64,
         /// Where weights come from, for the entries that take attention.
         pub attention: EdgeAttention,
+        /// Scale of each column of an 8-bit `x`, for the entries that take one; as many as a row of `x` has codes.
+        pub scales: DevicePtr<f32>,
     }
 }
 
@@ -186,7 +188,7 @@ pub const fn feature_tiles(loads: u32) -> u32 {
 /// 16-byte vectors.
 pub const fn staged_row(features: u32, sums: Sums, heads: u32) -> u32 {
     match sums {
-        Sums::One => features,
+        Sums::One | Sums::Quantized => features,
         Sums::Both => 2 * features + heads.next_multiple_of(4),
     }
 }
@@ -254,7 +256,9 @@ pub mod shared {
 ///   batch, then added to the output by atomics),
 ///   `PostReduction` (once a row, after merging in half), `PreReduction` (each product), or `Maximum` (no sums, and the
 ///   factor once a row).
-/// - accumulate, inside a batch: `InHalf` (half2 arithmetic), `InFloat`, `Largest` for maxima, or `BothInFloat` for two sums, of all edges and of those of positive sign.
+/// - accumulate, inside a batch: `InHalf` (half2 arithmetic), `InFloat`, `Largest` for maxima, or `BothInFloat` for two sums,
+///   of all edges and of those of positive sign. Of an `x` of 8-bit codes ([`crate::quantize`]), of which a lane loads as many as
+///   the element has in 16 bytes: `InInteger` (int8, exactly), `Int8InFloat` and `E4m3InFloat`.
 #[macro_export]
 macro_rules! spmm_entries {
     ($with:ident) => {
@@ -299,6 +303,22 @@ macro_rules! spmm_entries {
             spmm_cs_bfloat8_finished_float: BFloat8, ColumnScale, Finished, InFloat;
             spmm_v_bfloat8_max: BFloat8, Ones, Maximum, Largest;
             spmm_ve_bfloat8_max: BFloat8, EdgeFeatures, Maximum, Largest;
+            spmm_v_half8_int8: Half8, Ones, Discretized, InInteger;
+            spmm_v_half8_int8_finished: Half8, Ones, Finished, InInteger;
+            spmm_ve_half8_int8: Half8, EdgeFeatures, Discretized, Int8InFloat;
+            spmm_at_half8_int8: Half8, Attention, Discretized, Int8InFloat;
+            spmm_v_half8_e4m3: Half8, Ones, Discretized, E4m3InFloat;
+            spmm_v_half8_e4m3_finished: Half8, Ones, Finished, E4m3InFloat;
+            spmm_ve_half8_e4m3: Half8, EdgeFeatures, Discretized, E4m3InFloat;
+            spmm_at_half8_e4m3: Half8, Attention, Discretized, E4m3InFloat;
+            spmm_v_bfloat8_int8: BFloat8, Ones, Discretized, InInteger;
+            spmm_v_bfloat8_int8_finished: BFloat8, Ones, Finished, InInteger;
+            spmm_ve_bfloat8_int8: BFloat8, EdgeFeatures, Discretized, Int8InFloat;
+            spmm_at_bfloat8_int8: BFloat8, Attention, Discretized, Int8InFloat;
+            spmm_v_bfloat8_e4m3: BFloat8, Ones, Discretized, E4m3InFloat;
+            spmm_v_bfloat8_e4m3_finished: BFloat8, Ones, Finished, E4m3InFloat;
+            spmm_ve_bfloat8_e4m3: BFloat8, EdgeFeatures, Discretized, E4m3InFloat;
+            spmm_at_bfloat8_e4m3: BFloat8, Attention, Discretized, E4m3InFloat;
         }
     };
 }
@@ -334,6 +354,14 @@ macro_rules! spmm_vertex_entries {
             spmm_vertex_ve_bfloat8_max: BFloat8, EdgeFeatures, Maximum, Largest;
             spmm_vertex_cs_bfloat8_discretized_float: BFloat8, ColumnScale, Discretized, InFloat;
             spmm_vertex_cs_bfloat8_finished_float: BFloat8, ColumnScale, Finished, InFloat;
+            spmm_vertex_v_half8_int8: Half8, Ones, Discretized, InInteger;
+            spmm_vertex_v_half8_int8_finished: Half8, Ones, Finished, InInteger;
+            spmm_vertex_v_half8_e4m3: Half8, Ones, Discretized, E4m3InFloat;
+            spmm_vertex_v_half8_e4m3_finished: Half8, Ones, Finished, E4m3InFloat;
+            spmm_vertex_v_bfloat8_int8: BFloat8, Ones, Discretized, InInteger;
+            spmm_vertex_v_bfloat8_int8_finished: BFloat8, Ones, Finished, InInteger;
+            spmm_vertex_v_bfloat8_e4m3: BFloat8, Ones, Discretized, E4m3InFloat;
+            spmm_vertex_v_bfloat8_e4m3_finished: BFloat8, Ones, Finished, E4m3InFloat;
         }
     };
 }
@@ -359,6 +387,10 @@ macro_rules! spmm_follow_up_entries {
             spmm_follow_up_bfloat8_both: BFloat8, Discretized, Both;
             spmm_follow_up_bfloat8_finished: BFloat8, Finished, One;
             spmm_follow_up_bfloat8_max: BFloat8, Maximum, One;
+            spmm_follow_up_half8_quantized: Half8, Discretized, Quantized;
+            spmm_follow_up_half8_quantized_finished: Half8, Finished, Quantized;
+            spmm_follow_up_bfloat8_quantized: BFloat8, Discretized, Quantized;
+            spmm_follow_up_bfloat8_quantized_finished: BFloat8, Finished, Quantized;
         }
     };
 }
@@ -477,6 +509,12 @@ pub enum Accumulate {
     Largest,
     /// Two sums in float: of all edges, and of those whose weight has a positive sign.
     BothInFloat,
+    /// Of int8 codes, in integers of 16 bits, which hold the sum of a batch exactly.
+    InInteger,
+    /// Of int8 codes, in float.
+    Int8InFloat,
+    /// Of e4m3 codes, in float.
+    E4m3InFloat,
 }
 
 impl Accumulate {
@@ -485,6 +523,9 @@ impl Accumulate {
         match self {
             Accumulate::InHalf | Accumulate::InFloat | Accumulate::Largest => Sums::One,
             Accumulate::BothInFloat => Sums::Both,
+            Accumulate::InInteger | Accumulate::Int8InFloat | Accumulate::E4m3InFloat => {
+                Sums::Quantized
+            }
         }
     }
 }
@@ -496,13 +537,15 @@ pub enum Sums {
     One,
     /// A row of each of two outputs, and the sum of the edges' terms.
     Both,
+    /// A row of the output, each column of which is then multiplied by its scale.
+    Quantized,
 }
 
 impl Sums {
     /// Floats of a lane in a merge area, for loads of `width` elements.
     pub const fn floats(self, width: u32) -> u32 {
         match self {
-            Sums::One => width,
+            Sums::One | Sums::Quantized => width,
             Sums::Both => 2 * width + 1,
         }
     }
@@ -723,5 +766,7 @@ mod tests {
             assert!(vertex_shared::bytes(floats) <= 48 * 1024, "{}", entry.name);
         }
         assert_eq!(shared::MERGE % 16, 0);
+        // The most edges of a sub-warp, each of the largest code, stay below 2¹⁶: `Accumulate::InInteger`.
+        assert!((1 << CTA_EDGES_LOG2_MAX) / WARPS_PER_CTA * 255 <= u16::MAX as u32);
     }
 }

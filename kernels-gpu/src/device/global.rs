@@ -283,6 +283,30 @@ pub unsafe fn count_one(word: Global<u32>) {
     }
 }
 
+/// `red.global.add.u32`: adds to a word that other threads may add to as well. The outcome does not depend on the order.
+///
+/// # Safety
+/// As [`or_u32`].
+#[inline(always)]
+pub unsafe fn add_u32(word: Global<u32>, addend: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.global.add.u32 [{}], {};", in(reg64) word.address, in(reg32) addend, options(nostack, preserves_flags));
+    }
+}
+
+/// `red.global.max.u32`: raises a word that other threads may raise as well. The outcome does not depend on the order.
+///
+/// # Safety
+/// As [`or_u32`].
+#[inline(always)]
+pub unsafe fn max_u32(word: Global<u32>, value: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.global.max.u32 [{}], {};", in(reg64) word.address, in(reg32) value, options(nostack, preserves_flags));
+    }
+}
+
 /// `red.global.add.noftz.f16x2`: adds to two halves that other threads may add to as well. Each addition is rounded, so the
 /// outcome depends on their order.
 ///

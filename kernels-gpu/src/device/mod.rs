@@ -2,6 +2,7 @@
 
 pub mod async_copy;
 pub mod bfloat;
+pub mod code;
 pub mod float;
 pub mod global;
 pub mod half;

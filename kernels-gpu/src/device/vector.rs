@@ -184,6 +184,22 @@ pub trait Vector: Copy {
     type Feature: Access;
 }
 
+/// What one lane loads of a row that is added up: elements of the output's kind, or codes of them.
+pub trait Input: Copy {
+    /// As a load gives it.
+    type Bits: Access;
+    /// What was loaded.
+    fn from_bits(bits: Self::Bits) -> Self;
+}
+
+impl<V: Vector> Input for V {
+    type Bits = V::Bits;
+    #[inline(always)]
+    fn from_bits(bits: V::Bits) -> V {
+        V::from_bits(bits)
+    }
+}
+
 /// `N` registers of two elements of 16 bits: half2, half4 and half8, and as many bfloats.
 #[derive(Clone, Copy)]
 #[repr(transparent)]

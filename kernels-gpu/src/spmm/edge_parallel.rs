@@ -10,7 +10,7 @@ use crate::device::async_copy;
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x_anew};
-use crate::device::vector::Vector;
+use crate::device::vector::{Input, Vector};
 use crate::device::warp::{lane_id, sync_warp, warp_id};
 use halfgnn_contract::spmm::{
     STAGED_END, STAGED_TAIL, SpmmParams, WARPS_PER_CTA, merge_bytes, shared, shared_bytes,
@@ -319,10 +319,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 open: false,
             };
         }
-        let x = Global::<V::Bits>::new(params.x).at(self.load.index as u64);
+        let x = Global::<<A::Input as Input>::Bits>::new(params.x).at(self.load.index as u64);
         let fetch = |column: u32| {
             // SAFETY: the host validated the columns, and the lane's load is one of the row's.
-            V::from_bits(unsafe { x.row(column, params.x_stride * VECTOR_BYTES).load() })
+            A::Input::from_bits(unsafe { x.row(column, params.x_stride * VECTOR_BYTES).load() })
         };
         // SAFETY: `first` and `end - 1` are edges of the warp, and past the last edge there is one more start.
         unsafe {
@@ -431,7 +431,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         params: &SpmmParams,
         mut segment: Segment<A::Sum>,
         starting: u32,
-        edge: (u32, f32, V),
+        edge: (u32, f32, A::Input),
     ) -> Segment<A::Sum> {
         // SAFETY: the caller's promise.
         unsafe {

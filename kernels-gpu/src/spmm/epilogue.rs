@@ -79,6 +79,7 @@ pub unsafe fn finish<V: Vector, S: Scaling, T: Sums<V>>(
     addend: impl Addend,
 ) -> T {
     const { assert!(!S::EPILOGUE || V::PER_16_BYTES == 1, "loads of 16 bytes") };
+    let sums = scaled::<V, T>(params, load, sums);
     if !S::EPILOGUE {
         return sums;
     }
@@ -122,6 +123,19 @@ pub unsafe fn finish<V: Vector, S: Scaling, T: Sums<V>>(
         values = values.map(|value| if value < 0.0 { 0.0 } else { value });
     }
     sums.with_vector(0, values)
+}
+
+/// Sums of 8-bit codes times the scales of their columns; others as they are.
+#[inline(always)]
+fn scaled<V: Vector, T: Sums<V>>(params: &SpmmParams, load: u32, sums: T) -> T {
+    if !T::QUANTIZED {
+        return sums;
+    }
+    // What is read here stays here: kept over the walk, it would be too many registers.
+    let first = recomputed(load) * V::WIDTH;
+    // SAFETY: the launch contract: there is a scale for each element of a row of `x`, padding too.
+    let scales = unsafe { V::Floats::load(Global::new(params.scales).at(first as u64)) };
+    sums.with_vector(0, sums.vector(0).zip(scales, |sum, scale| sum * scale))
 }
 
 /// The factor of the whole addend, `addend_factor · (1 + epsilon)`.

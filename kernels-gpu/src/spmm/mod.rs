@@ -16,6 +16,7 @@
 //! - [`empty`]: rows without edges, which CTAs of the same launch write.
 //! - [`epilogue`]: what becomes of a row where it is written.
 //! - [`follow_up`]: completes the rows that cross CTAs.
+//! - [`quantized`]: what is added up of rows of 8-bit codes.
 //! - [`vertex_parallel`]: a warp a row and one launch, for small graphs with short rows; of the same policies.
 //!
 //! Each row is added up in an order that depends on the graph alone, so results repeat bit for bit.
@@ -26,6 +27,7 @@ mod epilogue;
 mod follow_up;
 mod lane;
 mod policy;
+mod quantized;
 mod rows;
 mod sums;
 mod vertex_parallel;
@@ -40,7 +42,8 @@ use policy::{
     Finished, InFloat, InHalf, Largest, Maximum, Ones, PostReduction, PreReduction,
     SignedAttention,
 };
-use sums::{Both, One};
+use quantized::{E4m3InFloat, InInteger, Int8InFloat};
+use sums::{Both, One, Quantized};
 
 macro_rules! edge_parallel_entries {
     ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(

@@ -6,7 +6,7 @@ use crate::device::float::{self, mul_add};
 use crate::device::global::Global;
 use crate::device::half;
 use crate::device::thread::block_idx_z;
-use crate::device::vector::{Floats, HalfVector, Vector};
+use crate::device::vector::{Floats, HalfVector, Input, Vector};
 use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::spmm::SpmmParams;
 
@@ -333,6 +333,8 @@ impl Scaling for PreReduction {
 
 /// What a batch is added up in, or how its largest is found.
 pub trait Accumulate<V: Vector> {
+    /// What a lane loads of a row of `x`: as many elements as `V` has.
+    type Input: Input;
     /// The sum of a batch so far.
     type Sum: Copy;
     /// What batches leave, and what a row adds up to.
@@ -340,11 +342,16 @@ pub trait Accumulate<V: Vector> {
     /// The sum of no edge.
     fn zero() -> Self::Sum;
     /// One more edge of weight 1.
-    fn add(sum: Self::Sum, x: V) -> Self::Sum;
+    fn add(sum: Self::Sum, x: Self::Input) -> Self::Sum;
     /// One more edge.
-    fn add_weighted<W: Weights>(sum: Self::Sum, weight: u32, x: V) -> Self::Sum;
+    fn add_weighted<W: Weights>(sum: Self::Sum, weight: u32, x: Self::Input) -> Self::Sum;
     /// One more edge, its product scaled and rounded before it is added.
-    fn add_scaled<W: Weights>(sum: Self::Sum, weight: u32, scale: f32, x: V) -> Self::Sum;
+    fn add_scaled<W: Weights>(
+        sum: Self::Sum,
+        weight: u32,
+        scale: f32,
+        x: Self::Input,
+    ) -> Self::Sum;
     /// The term of one more edge.
     #[inline(always)]
     fn add_term(sum: Self::Sum, _term: f32) -> Self::Sum {
@@ -359,7 +366,7 @@ pub trait Accumulate<V: Vector> {
 pub fn add<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
     sum: A::Sum,
     scale: f32,
-    (weight, term, x): (u32, f32, V),
+    (weight, term, x): (u32, f32, A::Input),
 ) -> A::Sum {
     let sum = if S::EACH_PRODUCT {
         A::add_scaled::<W>(sum, weight, scale, x)
@@ -379,6 +386,7 @@ pub fn add<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
 pub struct InHalf;
 
 impl<V: HalfVector> Accumulate<V> for InHalf {
+    type Input = V;
     type Sum = V;
     type Sums = One<V>;
     #[inline(always)]
@@ -417,6 +425,7 @@ fn weight_in_float<V: Vector, W: Weights>(weight: u32) -> f32 {
 pub struct InFloat;
 
 impl<V: Vector> Accumulate<V> for InFloat {
+    type Input = V;
     type Sum = V::Floats;
     type Sums = One<V>;
     #[inline(always)]
@@ -455,6 +464,7 @@ impl<V: Vector> Accumulate<V> for InFloat {
 pub struct BothInFloat;
 
 impl<V: Vector> Accumulate<V> for BothInFloat {
+    type Input = V;
     type Sum = Both<V>;
     type Sums = Both<V>;
     #[inline(always)]
@@ -501,6 +511,7 @@ impl<V: Vector> Accumulate<V> for BothInFloat {
 pub struct Largest;
 
 impl<V: Vector> Accumulate<V> for Largest {
+    type Input = V;
     type Sum = V;
     type Sums = One<V>;
     #[inline(always)]

@@ -16,6 +16,8 @@ pub trait Sums<V: Vector>: Copy {
     const OUTPUTS: u32;
     /// Whether there is a sum of terms.
     const TERM: bool;
+    /// Whether a complete row is multiplied by the scales of its columns.
+    const QUANTIZED: bool = false;
     /// Floats of a lane.
     const FLOATS: u32 = Self::OUTPUTS * V::WIDTH + if Self::TERM { 1 } else { 0 };
 
@@ -293,6 +295,36 @@ pub struct One<V: Vector>(pub V::Floats);
 impl<V: Vector> Sums<V> for One<V> {
     const OUTPUTS: u32 = 1;
     const TERM: bool = false;
+    #[inline(always)]
+    fn zero() -> Self {
+        Self(V::Floats::ZERO)
+    }
+    #[inline(always)]
+    fn vector(&self, _: u32) -> V::Floats {
+        self.0
+    }
+    #[inline(always)]
+    fn with_vector(self, _: u32, vector: V::Floats) -> Self {
+        Self(vector)
+    }
+    #[inline(always)]
+    fn term(&self) -> f32 {
+        0.0
+    }
+    #[inline(always)]
+    fn with_term(self, _: f32) -> Self {
+        self
+    }
+}
+
+/// A row of the output, over the scales of its columns.
+#[derive(Clone, Copy)]
+pub struct Quantized<V: Vector>(pub V::Floats);
+
+impl<V: Vector> Sums<V> for Quantized<V> {
+    const OUTPUTS: u32 = 1;
+    const TERM: bool = false;
+    const QUANTIZED: bool = true;
     #[inline(always)]
     fn zero() -> Self {
         Self(V::Floats::ZERO)

@@ -9,7 +9,7 @@ use super::sums::Sums;
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads};
-use crate::device::vector::Vector;
+use crate::device::vector::{Input, Vector};
 use crate::device::warp::{ballot, lane_id, shuffle_down, shuffle_idx, warp_id};
 use halfgnn_contract::spmm::{SpmmParams, VERTEX_LONG_ROW, WARPS_PER_CTA, vertex_shared};
 use halfgnn_contract::{VECTOR_BYTES, WARP};
@@ -119,7 +119,7 @@ unsafe fn walk<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
     let sub_warp = lane_id() >> params.lanes_log2;
     let sub_warps = WARP >> params.lanes_log2;
     let columns = Global::<u32>::new(params.columns);
-    let x = Global::<V::Bits>::new(params.x).at(load as u64);
+    let x = Global::<<A::Input as Input>::Bits>::new(params.x).at(load as u64);
     let mut merged = A::Sums::zero().map(|_, _| S::IDENTITY);
     let mut left = row.edges.saturating_sub(warp * WARP);
     let mut edge = row.begin.wrapping_add(warp * WARP + lane_id());
@@ -150,7 +150,7 @@ unsafe fn walk<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
                 let values = places.map(|place| {
                     let column = shuffle_idx(column, place % WARP);
                     let from = x.row(column, params.x_stride * VECTOR_BYTES);
-                    V::from_bits(from.load_if(place < count))
+                    A::Input::from_bits(from.load_if(place < count))
                 });
                 let mut i = 0;
                 while i < IN_FLIGHT as usize {

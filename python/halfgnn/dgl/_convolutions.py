@@ -20,10 +20,10 @@ Activation = Callable[[Tensor], Tensor]
 def _graph(graph: Any, device: torch.device) -> Graph:
     if isinstance(graph, Graph):
         return graph
-    return _made(graph, device)
+    return _made(graph, device)  # type: ignore[no-any-return]
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _made(graph: Any, device: torch.device) -> Graph:
     found = _graphs.get(graph)
     if found is None or found.device != device:
@@ -267,9 +267,8 @@ class GATConv(nn.Module):
         _check_degrees("GATConv", graph, self._allow_zero_in_degree)
         apart = isinstance(feat, tuple)
         source, destination = _pair(graph, feat)
-        source, destination = self.feat_drop(source), self.feat_drop(destination) if apart else None
-        if not apart:
-            destination = source[: graph.num_dst]
+        source = self.feat_drop(source)
+        destination = self.feat_drop(destination) if apart else source[: graph.num_dst]
         if hasattr(self, "fc"):
             h = self.fc(source)
             h_dst = self.fc(destination) if apart else None

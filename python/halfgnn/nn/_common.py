@@ -39,10 +39,10 @@ def graph_of(adjacency: Any, size: tuple[int, int]) -> Graph:
                 f"{adjacency.num_dst}"
             )
         return adjacency
-    return _kept(adjacency, size)
+    return _kept(adjacency, size)  # type: ignore[no-any-return]
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _kept(adjacency: Any, size: tuple[int, int]) -> Graph:
     """The graph of an ``edge_index`` that is not changed meanwhile."""
     version = getattr(adjacency, "_version", 0) if not _is_inference(adjacency) else 0

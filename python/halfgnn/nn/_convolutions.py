@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ class _Untemplated:
         pass
 
 
-class GCNConv(_Untemplated, pyg.GCNConv):  # type: ignore[misc, no-any-unimported]
+class GCNConv(_Untemplated, pyg.GCNConv):  # type: ignore[misc]
     """PyG's ``GCNConv``: degrees, aggregation and bias are one operator, and no matrix of edges is made."""
 
     _cached_graph: Any = None
@@ -34,7 +34,7 @@ class GCNConv(_Untemplated, pyg.GCNConv):  # type: ignore[misc, no-any-unimporte
     def forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """As PyG's. A graph's own weights are used unless others are given."""
         if isinstance(x, (tuple, list)):
-            return super().forward(x, edge_index, edge_weight)  # type: ignore[no-any-return]
+            return super().forward(x, edge_index, edge_weight)
         reason = refused(self, x)
         if reason is None and self.aggr not in ("add", "sum"):
             reason = f"the aggregator is {self.aggr}"
@@ -55,7 +55,7 @@ class GCNConv(_Untemplated, pyg.GCNConv):  # type: ignore[misc, no-any-unimporte
         if self._cached_graph is not None:
             return self._cached_graph  # type: ignore[no-any-return]
         graph = graph_of(edge_index, (count, count))
-        weight = graph.weight if edge_weight is None else edge_weight
+        weight = cast("Tensor | None", graph.weight if edge_weight is None else edge_weight)
         scales: tuple[Any, Any] = (None, None)
         if self.normalize:
             if weight is not None:
@@ -90,7 +90,7 @@ def _weighted(graph: Graph, weight: Tensor, loops: bool, fill: float) -> tuple[G
     return graph, roots[source] * weight * roots[destination]
 
 
-class SAGEConv(_Untemplated, pyg.SAGEConv):  # type: ignore[misc, no-any-unimported]
+class SAGEConv(_Untemplated, pyg.SAGEConv):  # type: ignore[misc]
     """PyG's ``SAGEConv`` with the aggregators ``mean``, ``sum`` and ``max``."""
 
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
@@ -103,7 +103,7 @@ class SAGEConv(_Untemplated, pyg.SAGEConv):  # type: ignore[misc, no-any-unimpor
             fall_back(self, reason)
             return super().forward(x, to_pyg(edge_index)[0], size)  # type: ignore[no-any-return]
         graph = _unweighted(self, graph_of(edge_index, sizes(pair, edge_index, size)))
-        reduce = "sum" if self.aggr == "add" else self.aggr
+        reduce: Any = "sum" if self.aggr == "add" else self.aggr
         source, destination = pair
         if self.project and hasattr(self, "lin"):
             source = self.lin(source).relu()
@@ -118,7 +118,7 @@ class SAGEConv(_Untemplated, pyg.SAGEConv):  # type: ignore[misc, no-any-unimpor
         return out  # type: ignore[no-any-return]
 
 
-class GINConv(_Untemplated, pyg.GINConv):  # type: ignore[misc, no-any-unimported]
+class GINConv(_Untemplated, pyg.GINConv):  # type: ignore[misc]
     """PyG's ``GINConv``."""
 
     def forward(self, x: Any, edge_index: Any, size: Any = None) -> Tensor:
@@ -138,7 +138,7 @@ class GINConv(_Untemplated, pyg.GINConv):  # type: ignore[misc, no-any-unimporte
         return self.nn(out)  # type: ignore[no-any-return]
 
 
-class GATConv(_Untemplated, pyg.GATConv):  # type: ignore[misc, no-any-unimported]
+class GATConv(_Untemplated, pyg.GATConv):  # type: ignore[misc]
     """PyG's ``GATConv``, without an array of edges in either pass."""
 
     def forward(

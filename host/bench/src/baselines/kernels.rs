@@ -6,7 +6,7 @@ use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::{Driver, LaunchConfig};
-use halfgnn::ops::{BitMatrix, edge_plane};
+use halfgnn::ops::{BitMatrix, QuantizedMatrix, edge_plane};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::baselines::{self as contract, EdgeByEdgeParams, GatherParams};
 use halfgnn_contract::{DevicePtr, WARP, spmm};
@@ -56,6 +56,26 @@ impl GatheredRows {
             loads: narrow(GATHER, "columns of x", x.stride() / words)?,
             entry,
         })
+    }
+
+    /// The rows of a matrix of 8-bit codes: as vectors of 16 bytes, and as vectors of 8.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn of_codes<D: Driver>(
+        gpu: &Gpu<D>,
+        x: &QuantizedMatrix<Gpu<D>>,
+    ) -> Result<[Self; 2], Error> {
+        let address = gpu.address_of_codes(x).map(DevicePtr::new)?;
+        let of = |bytes: usize, entry| -> Result<Self, Error> {
+            Ok(Self {
+                x: address,
+                rows: x.rows(),
+                loads: narrow(GATHER, "columns of x", x.stride() / bytes)?,
+                entry,
+            })
+        };
+        Ok([of(16, contract::GATHER)?, of(8, contract::GATHER_8_BYTES)?])
     }
 }
 

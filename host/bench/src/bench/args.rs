@@ -1,10 +1,12 @@
 //! Options of `bench`.
 
 use crate::bench::ablations::{self, AblationsArgs};
+use crate::bench::bmm::{self, BmmArgs};
 use crate::bench::bspmm::{self, BspmmArgs};
 use crate::bench::construct::{self, ConstructArgs};
 use crate::bench::graphs::GraphName;
 use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
+use crate::bench::quantized::{self, QuantizedArgs};
 use crate::bench::sampling::{self, SamplingBenchArgs};
 use crate::bench::train::{self, TrainBenchArgs};
 use crate::names::{DeviceName, PrecisionName};
@@ -24,6 +26,12 @@ pub enum BenchCommand {
     /// Time sums of bits over neighbours (BitGNN), beside the SpMM in half
     #[command(after_help = bspmm::EXAMPLES)]
     Bspmm(BspmmArgs),
+    /// Time products of matrices of bits (BitGNN), beside the product in half
+    #[command(after_help = bmm::EXAMPLES)]
+    Bmm(BmmArgs),
+    /// Time sums over neighbours of rows of 8 bits, beside the SpMM in half
+    #[command(after_help = quantized::EXAMPLES)]
+    Quantized(QuantizedArgs),
     /// Time the making of graphs on the device, beside the host's
     #[command(after_help = construct::EXAMPLES)]
     Construct(ConstructArgs),

@@ -120,7 +120,7 @@ struct Bench<'a, 'b> {
 }
 
 /// Random words of a row of bits, those past the last column zero.
-fn words(rows: usize, features: usize) -> Vec<u64> {
+pub fn words(rows: usize, features: usize) -> Vec<u64> {
     let stride = halfgnn_contract::bits::row_words(features as u64) as usize;
     let word = |at: usize| {
         let draw = |half: u32| u64::from(rng::uniform_u32(rng::key(1, half), at as u64));

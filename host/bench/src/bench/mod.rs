@@ -4,6 +4,7 @@ pub mod ablations;
 pub mod args;
 #[allow(clippy::module_inception)] // what the folder is about
 mod bench;
+mod bmm;
 pub mod bspmm;
 pub mod construct;
 pub mod graphs;
@@ -11,6 +12,7 @@ mod measure;
 mod operator;
 mod peers;
 pub mod policy;
+pub mod quantized;
 pub mod sampling;
 mod table;
 pub mod train;
@@ -30,6 +32,8 @@ pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure
     match command {
         BenchCommand::Train(args) => train::run(args, stop),
         BenchCommand::Bspmm(args) => bspmm::run(args, stop),
+        BenchCommand::Bmm(args) => bmm::run(args, stop),
+        BenchCommand::Quantized(args) => quantized::run(args, stop),
         BenchCommand::Construct(args) => construct::run(args, stop),
         BenchCommand::Sampling(args) => sampling::run(args, stop),
         BenchCommand::Ablations(args) => ablations::run(args, stop),

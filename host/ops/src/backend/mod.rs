@@ -15,8 +15,9 @@ pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 use crate::driver::Driver;
 use crate::ops::{
     AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators, HeadOperators,
-    LossOperators, MatmulOperators, NormalizeOperators, OptimizerOperators, SamplingOperators,
-    SddmmOperators, SegmentOperators, ShadowOperators, SortOperators, SpmmOperators,
+    LossOperators, MatmulOperators, NormalizeOperators, OptimizerOperators, QuantizeOperators,
+    SamplingOperators, SddmmOperators, SegmentOperators, ShadowOperators, SortOperators,
+    SpmmOperators,
 };
 
 /// A device with all operators, of every family.
@@ -31,6 +32,7 @@ pub trait Backend:
     + MatmulOperators
     + NormalizeOperators
     + OptimizerOperators
+    + QuantizeOperators
     + SamplingOperators
     + SddmmOperators
     + SegmentOperators

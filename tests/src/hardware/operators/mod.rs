@@ -16,6 +16,7 @@ mod bits;
 mod construct;
 mod dense;
 mod normalize;
+mod quantized;
 mod sampling;
 mod shadow;
 mod sparse;
@@ -82,6 +83,7 @@ pub fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     cases.extend(bits::cases());
     cases.extend(construct::cases());
     cases.extend(sampling::cases());
+    cases.extend(quantized::cases());
     cases
 }
 

@@ -11,7 +11,8 @@
 //! Vectors lie along the features, nothing is contracted to a fused multiply-add, and sums over features are kept in a fixed
 //! number of parts. So results are the same bits for all instructions too, and on all machines, up to two things: the dense
 //! products, which `gemm` computes with fused operations and vectors as wide as it finds (on a machine without AVX2 and FMA
-//! they may differ in the last bit), and what a NaN holds beside being one.
+//! they may differ in the last bit; those whose first operand is mostly zeros do not go through it), and what a NaN holds
+//! beside being one.
 
 mod access;
 mod address;

@@ -5,7 +5,7 @@ use crate::backend::MemoryKind;
 use crate::backend::borrowed::{expect_aligned, expect_stride};
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::ops::BitMatrix;
+use crate::ops::{BitMatrix, QuantizedMatrix};
 use crate::tensor::{Array, Element, Matrix, padded};
 use bytemuck::Pod;
 
@@ -95,6 +95,14 @@ impl<D: Driver> Gpu<D> {
     /// [`Error::Elsewhere`].
     pub fn address_of_bits(&self, matrix: &BitMatrix<Self>) -> Result<u64, Error> {
         self.address_of_array(&matrix.words)
+    }
+
+    /// The address of a matrix of 8-bit codes: rows of bytes, [`QuantizedMatrix::stride`] apart.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`].
+    pub fn address_of_codes(&self, matrix: &QuantizedMatrix<Self>) -> Result<u64, Error> {
+        self.address_of_array(&matrix.codes)
     }
 }
 

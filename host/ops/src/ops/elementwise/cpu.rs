@@ -7,6 +7,7 @@ use super::{
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen, widened};
+use crate::backend::cpu::simd::is_zero;
 use crate::backend::cpu::view::{for_rows, read, read_matrix, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
@@ -123,11 +124,6 @@ impl ElementwiseOperators for Cpu {
 
 /// Elements of a row that are compared with zero at a time.
 const RUN: usize = 16;
-
-fn is_zero<E: Element>(run: &[E]) -> bool {
-    let bytes = bytemuck::cast_slice::<E, u8>(run);
-    bytes.iter().fold(0, |any, byte| any | byte) == 0
-}
 
 /// Whether most runs of a row are zeros, as in bags of words.
 fn is_mostly_zeros<E: Element>(row: &[E]) -> bool {

@@ -7,7 +7,7 @@ use super::{
 use crate::backend::gpu::{Gpu, dense_config, entry, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::ops::Checked;
+use crate::ops::{Checked, RandomState};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::elementwise::{self as contract, ActivateParams, ColumnSumsParams};
 use halfgnn_contract::{DevicePtr, rng};
@@ -163,7 +163,12 @@ impl<D: Driver> Gpu<D> {
 impl<D: Driver> Gpu<D> {
     /// Address of the word that tells the dropout of one step from that of the next.
     pub(crate) fn step(&self, dropout: Dropout<'_, Self>) -> Result<DevicePtr<u32>, Error> {
-        let (words, at) = dropout.random.count();
+        self.step_of(dropout.random)
+    }
+
+    /// Address of the word that tells the random numbers of one step from those of the next.
+    pub(crate) fn step_of(&self, random: &RandomState<Self>) -> Result<DevicePtr<u32>, Error> {
+        let (words, at) = random.count();
         let words: DevicePtr<u32> = self.array(words)?;
         Ok(DevicePtr::new(
             words.address() + (at * size_of::<u32>()) as u64,

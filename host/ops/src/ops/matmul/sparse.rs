@@ -12,7 +12,7 @@ use crate::tensor::Element;
 const SPARSITY: usize = 8;
 
 /// Elements that are compared with zero at a time.
-const RUN: usize = 16;
+const RUN: usize = 32;
 
 /// The elements that are not zero of a part of a matrix, by rows of the result: row `i` has the terms `starts[i]..starts[i + 1]`.
 pub(super) struct Terms {
@@ -100,10 +100,7 @@ fn for_nonzero<E: Element>(row: &[E], mut f: impl FnMut(usize, f32)) {
     let mut runs = row.chunks_exact(RUN);
     let mut first = 0;
     for run in &mut runs {
-        let any = bytemuck::cast_slice::<E, u8>(run)
-            .iter()
-            .fold(0, |any, byte| any | byte);
-        if any != 0 {
+        if !simd::is_zero(run) {
             each(first, run, &mut f);
         }
         first += RUN;
@@ -112,9 +109,8 @@ fn for_nonzero<E: Element>(row: &[E], mut f: impl FnMut(usize, f32)) {
 
     fn each<E: Element>(first: usize, run: &[E], f: &mut impl FnMut(usize, f32)) {
         for (at, element) in run.iter().enumerate() {
-            let value = element.to_f32();
-            if value != 0.0 {
-                f(first + at, value);
+            if *element != E::zeroed() {
+                f(first + at, element.to_f32());
             }
         }
     }

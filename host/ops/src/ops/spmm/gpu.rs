@@ -3,22 +3,31 @@
 use super::schedule::{Columns, Plan, Rows, Work};
 use super::{
     Accumulate, Aggregation, AttentionPairOperands, EdgeAttention, EdgeWeights, HalfLoad, NAME,
-    Scaling, SoftmaxGradient, Spmm, SpmmEpilogue, SpmmOperands, SpmmOperators, SpmmPolicy, Write,
+    QuantizedSpmmOperands, Scaling, SoftmaxGradient, Spmm, SpmmEpilogue, SpmmOperands,
+    SpmmOperators, SpmmPolicy, Write,
 };
 use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::ops::{self, Activation, Checked, Combine};
+use crate::ops::{self, Activation, Checked, CodeFormat, Combine, QuantizedMatrix};
 use crate::tensor::{Element, Matrix, Precision, padded};
 use halfgnn_contract::attention::{self, edge_plane_stride};
 use halfgnn_contract::spmm::{self as contract, Load, Scale, Schedule, SpmmParams, Weights};
-use halfgnn_contract::{DevicePtr, HalfBits};
+use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 
 impl<D: Driver> SpmmOperators for Gpu<D> {
     fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
         let SpmmOperands { a, op, x, y } = operands.into_inner();
-        self.launch_spmm(a, op, x, y, None)
+        self.launch_spmm(a, op, Input::of_matrix(self, x)?, y, None)
+    }
+
+    fn quantized_spmm<E: Element>(
+        &self,
+        operands: Checked<QuantizedSpmmOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let QuantizedSpmmOperands { a, op, x, y } = operands.into_inner();
+        self.launch_spmm(a, op, Input::of_codes(self, x)?, y, None)
     }
 
     fn attention_pair<E: Element>(
@@ -36,7 +45,41 @@ impl<D: Driver> SpmmOperators for Gpu<D> {
             weights: op.weights,
             softmax_gradient: op.softmax_gradient,
         };
+        let x = Input::of_matrix(self, x)?;
         self.launch_spmm(a, &spmm, x, op.all, Some(second))
+    }
+}
+
+/// What is added up, as it lies in memory.
+struct Input {
+    rows: DevicePtr<HalfBits>,
+    /// Distance of two rows in 16-byte vectors.
+    stride: u32,
+    columns: usize,
+    /// How codes tell numbers, and the scales of the columns, where it is a matrix of those.
+    codes: Option<(CodeFormat, DevicePtr<f32>)>,
+}
+
+impl Input {
+    fn of_matrix<D: Driver, E: Element>(
+        gpu: &Gpu<D>,
+        x: &Matrix<Gpu<D>, E>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            rows: gpu.strided(x)?,
+            stride: stride_vectors(NAME, x)?,
+            columns: x.columns(),
+            codes: None,
+        })
+    }
+
+    fn of_codes<D: Driver>(gpu: &Gpu<D>, x: &QuantizedMatrix<Gpu<D>>) -> Result<Self, Error> {
+        Ok(Self {
+            rows: gpu.array(&x.codes)?,
+            stride: narrow(NAME, "columns of x", x.stride())? / VECTOR_BYTES,
+            columns: x.columns(),
+            codes: Some((x.format(), gpu.array(&x.scales)?)),
+        })
     }
 }
 
@@ -54,20 +97,19 @@ impl<D: Driver> Gpu<D> {
         &self,
         a: &Adjacency<Self>,
         op: &Spmm<'_, Self, E>,
-        x: &Matrix<Self, E>,
+        x: Input,
         y: &mut Matrix<Self, E>,
         second_sum: Option<SecondSum<'_, D>>,
     ) -> Result<(), Error> {
         if y.rows() == 0 || y.columns() == 0 || self.is_count_of_cpu() {
             return Ok(());
         }
-        let kind = Kind::of::<D, E>(op, second_sum.as_ref());
+        let kind = Kind::of::<D, E>(op, second_sum.as_ref()).of_codes(x.codes.map(|codes| codes.0));
         let edges = narrow(NAME, "edges", a.edges())?;
         let empty_count = narrow(NAME, "rows without edges", a.empty_rows.len())?;
-        let x_stride = stride_vectors(NAME, x)?;
         let load = kind.load;
         // A row is read to the end of its padding, in as many loads as fit into its 16-byte vectors.
-        let loads = narrow(NAME, "feature length", padded::<E>(x.columns()))? / load.width();
+        let loads = narrow(NAME, "feature length", padded::<E>(x.columns))? / load.width();
         let heads = match op.weights {
             EdgeWeights::Ones | EdgeWeights::Columns(_) | EdgeWeights::Features(_) => 1,
             EdgeWeights::Planes { heads, .. } => heads,
@@ -135,7 +177,7 @@ impl<D: Driver> Gpu<D> {
             edge_weights,
             column_scale,
             row_scale: self.optional_array(op.row_scale)?,
-            x: self.strided(x)?,
+            x: x.rows,
             y: self.strided(y)?,
             y_positive: second_sum
                 .as_ref()
@@ -156,10 +198,10 @@ impl<D: Driver> Gpu<D> {
             bias: self.optional_matrix(op.epilogue.bias)?,
             edges,
             empty_count,
-            x_stride,
+            x_stride: x.stride,
             y_stride: stride_vectors(NAME, y)?,
             feature_loads: loads,
-            features: narrow(NAME, "feature length", x.columns())?,
+            features: narrow(NAME, "feature length", x.columns)?,
             lanes_log2,
             ctas,
             cta_edges_log2,
@@ -172,6 +214,7 @@ impl<D: Driver> Gpu<D> {
             head_loads,
             edge_plane_stride: edge_plane_stride(u64::from(edges)),
             attention,
+            scales: x.codes.map_or(DevicePtr::NULL, |(_, scales)| scales),
         };
         let config = |ctas, shared_bytes| LaunchConfig {
             grid: [ctas, tiles, heads],
@@ -327,6 +370,17 @@ impl Kind {
             accumulate,
             epilogue,
         }
+    }
+
+    /// The same of a matrix of codes, where they are some.
+    fn of_codes(self, format: Option<CodeFormat>) -> Self {
+        let accumulate = match (format, self.weights) {
+            (None, _) => self.accumulate,
+            (Some(CodeFormat::Int8), Weights::Ones) => contract::Accumulate::InInteger,
+            (Some(CodeFormat::Int8), _) => contract::Accumulate::Int8InFloat,
+            (Some(CodeFormat::E4m3), _) => contract::Accumulate::E4m3InFloat,
+        };
+        Self { accumulate, ..self }
     }
 
     /// The entry, if it is built: one that has the epilogue, where there is one.

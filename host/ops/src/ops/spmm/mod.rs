@@ -1,18 +1,22 @@
 //! Sparse times dense over the edges of a graph: SpMM (HalfGNN §4.3).
 //!
 //! - [`attention`]: weights by attention, computed where they are used, and two products with them at once.
+//! - `quantized`: of a matrix of 8-bit codes.
 //! - `schedule`: how a card deals the edges out to its warps.
 
 mod attention;
 mod check;
 mod cpu;
 mod gpu;
+mod quantized;
 mod schedule;
 
 pub use attention::{
     AttentionPair, AttentionPairOperands, AttentionScores, EdgeAttention, SoftmaxGradient,
     attention_pair,
 };
+
+pub use quantized::{QuantizedSpmmOperands, quantized_spmm};
 
 pub(crate) use attention::cpu::{Planes, with_scores};
 
@@ -290,6 +294,15 @@ pub trait SpmmOperators: Storage {
     /// # Errors
     /// Those of the device.
     fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error>;
+
+    /// As [`SpmmOperators::spmm`], of a matrix of 8-bit codes.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn quantized_spmm<E: Element>(
+        &self,
+        operands: Checked<QuantizedSpmmOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
 
     /// Two SpMMs of `x` in one walk over the edges.
     ///

@@ -131,6 +131,9 @@ pub(crate) fn sweep<L: Lanes>(lanes: L, start: usize, end: usize, step: &mut imp
     }
 }
 
+/// Most lanes of a vector.
+pub(crate) const MOST_LANES: usize = 16;
+
 /// Fewest lanes of a vector.
 const MIN_LANES: usize = 4;
 
@@ -188,6 +191,17 @@ pub(super) fn write<T: Pod, V: Pod>(vector: V, values: &mut [T]) {
     assert!(size_of::<V>() <= size_of_val(values), "a vector is written");
     // SAFETY: the slice has room for the bytes of a `V`, which have no padding, and any bytes are a `T`.
     unsafe { (*values.as_mut_ptr().cast::<Unaligned<V>>()).0 = vector };
+}
+
+/// Whether all bits of some elements are zero.
+#[inline]
+pub(crate) fn is_zero<E: Element>(elements: &[E]) -> bool {
+    let mut vectors = bytemuck::cast_slice::<E, u8>(elements).chunks_exact(32);
+    let any = (&mut vectors).fold([0u64; 4], |any, vector| {
+        let words: [u64; 4] = read(vector);
+        [0, 1, 2, 3].map(|i| any[i] | words[i])
+    });
+    any == [0; 4] && vectors.remainder().iter().all(|&byte| byte == 0)
 }
 
 /// Writes `elements` to `floats`, exactly. Both have one length, whichever.

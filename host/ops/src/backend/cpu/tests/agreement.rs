@@ -295,7 +295,7 @@ fn sddmm_has_the_same_bits_with_any_instructions() {
 fn sparse<E: Element>(cpu: &Cpu, rows: usize, columns: usize, every: usize) -> Matrix<Cpu, E> {
     let drawn = numbers(30, rows * columns).into_iter().enumerate();
     let sparse = |(at, value): (usize, f32)| {
-        let kept = value.is_finite() && (at * 7 + at / columns) % every == 0;
+        let kept = value.is_finite() && (at * 7 + at / columns).is_multiple_of(every);
         if kept { value % 4.0 } else { 0.0 }
     };
     let values: Vec<f32> = drawn.map(sparse).collect();

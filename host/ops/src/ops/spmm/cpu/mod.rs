@@ -15,22 +15,25 @@
 //! threads.
 //!
 //! How the edges of a chunk are summed up is a [`Summation`]: [`plain`] element by element, for every policy, or [`vector`] for
-//! discretized sums in float, which are those that are trained with. Both round in the same places, in the same order.
+//! discretized sums in float, which are those that are trained with, and for the largest. Both round in the same places, in the same order.
+//! 8-bit codes are summed up in the plain way alone.
 
 mod plain;
 mod vector;
 
 use super::attention::cpu as attention;
 use super::{
-    Accumulate, Aggregation, AttentionPairOperands, EdgeWeights, Scaling, SoftmaxGradient,
-    SpmmOperands, SpmmOperators, SpmmPolicy,
+    Accumulate, Aggregation, AttentionPairOperands, EdgeWeights, QuantizedSpmmOperands, Scaling,
+    SoftmaxGradient, Spmm, SpmmOperands, SpmmOperators, SpmmPolicy,
 };
+use crate::backend::Adjacency;
+use crate::backend::cpu::convert::widen;
 use crate::backend::cpu::simd::{Kernel, Lanes};
 use crate::backend::cpu::view::{read, read_matrix, with_edges};
 use crate::backend::cpu::{Cpu, Instructions, Reading, parallel};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::tensor::{Element, Precision};
+use crate::tensor::{Element, Matrix, Precision};
 use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::spmm::EDGES_PER_WARP;
 use rayon::prelude::*;
@@ -45,59 +48,23 @@ const CHUNK_EDGES: usize = 32 * BATCH_EDGES;
 impl SpmmOperators for Cpu {
     fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
         let SpmmOperands { a, op, x, y } = operands.into_inner();
-        let (edge_weights, column_scale, by_attention);
-        let mut heads = 1;
-        let weights = match op.weights {
-            EdgeWeights::Ones => Weights::Ones,
-            EdgeWeights::Features(array) => {
-                edge_weights = array.buffer.read();
-                Weights::Edges(&edge_weights)
-            }
-            EdgeWeights::Planes {
-                values,
-                heads: planes,
-            } => {
-                edge_weights = values.buffer.read();
-                heads = planes;
-                Weights::Edges(&edge_weights)
-            }
-            EdgeWeights::Columns(array) => {
-                column_scale = array.buffer.read();
-                Weights::Columns(&column_scale)
-            }
-            EdgeWeights::Attention(of) => {
-                by_attention = attention::Weights::new(of, a, false);
-                heads = of.heads;
-                Weights::Attention(&by_attention)
-            }
-        };
-        let row_scale = read(op.row_scale);
-        let operands = Operands {
-            offsets: &a.offsets.buffer.read(),
-            columns: &a.column_ids.buffer.read(),
-            weights,
-            heads,
-            row_scale: row_scale.as_deref(),
-            scale: op.scale,
-            aggregation: op.aggregation,
-            x: &x.buffer.read(),
+        self.sum(a, op, Input::Elements(&x.buffer.read()), y);
+        Ok(())
+    }
+
+    fn quantized_spmm<E: Element>(
+        &self,
+        operands: Checked<QuantizedSpmmOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let QuantizedSpmmOperands { a, op, x, y } = operands.into_inner();
+        let (words, scales) = (x.codes.buffer.read(), x.scales.buffer.read());
+        let codes = Input::Codes {
+            codes: bytemuck::cast_slice(&words),
             stride: x.stride(),
-            epilogue: Epilogue {
-                addend: op.epilogue.addend.map(|addend| {
-                    let epsilon = addend.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
-                    Addend {
-                        values: addend.matrix.buffer.read(),
-                        stride: addend.matrix.stride(),
-                        factor: epsilon
-                            .map_or(addend.factor, |epsilon| addend.factor * (1.0 + epsilon)),
-                        row_scale: read(addend.row_scale),
-                    }
-                }),
-                bias: read_matrix(op.epilogue.bias),
-                relu: op.epilogue.relu,
-            },
+            numbers: std::array::from_fn(|code| x.format().decode(code as u8)),
+            scales: &scales,
         };
-        self.spmm_rows(&operands, op.policy, x.columns(), y.buffer.get_mut());
+        self.sum(a, op, codes, y);
         Ok(())
     }
 
@@ -117,7 +84,7 @@ impl SpmmOperators for Cpu {
                 row_scale: None,
                 scale: 1.0,
                 aggregation: Aggregation::Sum,
-                x: &x.buffer.read(),
+                x: Input::Elements(&x.buffer.read()),
                 stride: x.stride(),
                 epilogue: Epilogue::NONE,
             };
@@ -157,7 +124,51 @@ pub(super) enum Weights<'a, E> {
     Attention(&'a attention::Weights<'a>),
 }
 
-/// The operands of an SpMM but the output. `x` has rows of `stride` elements.
+/// What is added up.
+pub(super) enum Input<'a, E> {
+    /// Elements, in rows as long as those of the output.
+    Elements(&'a [E]),
+    /// 8-bit codes, in rows of `stride`; the number of each code; the scales of the columns.
+    Codes {
+        codes: &'a [u8],
+        stride: usize,
+        numbers: [f32; 256],
+        scales: &'a [f32],
+    },
+}
+
+impl<E: Element> Input<'_, E> {
+    /// Writes row `row` to `floats`, that of codes over the scales.
+    fn row(&self, row: usize, floats: &mut [f32]) {
+        match self {
+            Input::Elements(elements) => {
+                widen(&elements[row * floats.len()..][..floats.len()], floats)
+            }
+            Input::Codes {
+                codes,
+                stride,
+                numbers,
+                ..
+            } => {
+                let codes = &codes[row * stride..][..floats.len()];
+                for (float, &code) in floats.iter_mut().zip(codes) {
+                    *float = numbers[usize::from(code)];
+                }
+            }
+        }
+    }
+
+    /// The elements; none of codes.
+    #[inline(always)]
+    fn elements(&self) -> &[E] {
+        match self {
+            Input::Elements(elements) => elements,
+            Input::Codes { .. } => &[],
+        }
+    }
+}
+
+/// The operands of an SpMM but the output, which has rows of `stride` elements.
 pub(super) struct Operands<'a, E> {
     pub(super) offsets: &'a [u64],
     pub(super) columns: &'a [u32],
@@ -167,7 +178,7 @@ pub(super) struct Operands<'a, E> {
     pub(super) row_scale: Option<&'a [f32]>,
     pub(super) scale: f32,
     pub(super) aggregation: Aggregation,
-    pub(super) x: &'a [E],
+    pub(super) x: Input<'a, E>,
     pub(super) stride: usize,
     pub(super) epilogue: Epilogue<'a, E>,
 }
@@ -207,6 +218,69 @@ impl<E> Addend<'_, E> {
 }
 
 impl Cpu {
+    /// The sums of `x` that `op` asks for.
+    fn sum<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: &Spmm<'_, Self, E>,
+        x: Input<'_, E>,
+        y: &mut Matrix<Self, E>,
+    ) {
+        let (edge_weights, column_scale, by_attention);
+        let mut heads = 1;
+        let weights = match op.weights {
+            EdgeWeights::Ones => Weights::Ones,
+            EdgeWeights::Features(array) => {
+                edge_weights = array.buffer.read();
+                Weights::Edges(&edge_weights)
+            }
+            EdgeWeights::Planes {
+                values,
+                heads: planes,
+            } => {
+                edge_weights = values.buffer.read();
+                heads = planes;
+                Weights::Edges(&edge_weights)
+            }
+            EdgeWeights::Columns(array) => {
+                column_scale = array.buffer.read();
+                Weights::Columns(&column_scale)
+            }
+            EdgeWeights::Attention(of) => {
+                by_attention = attention::Weights::new(of, a, false);
+                heads = of.heads;
+                Weights::Attention(&by_attention)
+            }
+        };
+        let row_scale = read(op.row_scale);
+        let operands = Operands {
+            offsets: &a.offsets.buffer.read(),
+            columns: &a.column_ids.buffer.read(),
+            weights,
+            heads,
+            row_scale: row_scale.as_deref(),
+            scale: op.scale,
+            aggregation: op.aggregation,
+            x,
+            stride: y.stride(),
+            epilogue: Epilogue {
+                addend: op.epilogue.addend.map(|addend| {
+                    let epsilon = addend.epsilon.map(|epsilon| epsilon.buffer.read()[0]);
+                    Addend {
+                        values: addend.matrix.buffer.read(),
+                        stride: addend.matrix.stride(),
+                        factor: epsilon
+                            .map_or(addend.factor, |epsilon| addend.factor * (1.0 + epsilon)),
+                        row_scale: read(addend.row_scale),
+                    }
+                }),
+                bias: read_matrix(op.epilogue.bias),
+                relu: op.epilogue.relu,
+            },
+        };
+        self.spmm_rows(&operands, op.policy, y.columns(), y.buffer.get_mut());
+    }
+
     /// Writes the product to `y`, whose rows are as far apart as those of `x`, and `features` long.
     fn spmm_rows<E: Element>(
         &self,
@@ -219,7 +293,9 @@ impl Cpu {
             return;
         }
         let plan = Plan::of::<E>(policy);
-        let in_vectors = plan.is_discretized_float() && operands.aggregation == Aggregation::Sum;
+        // The largest is found alike under any policy.
+        let in_vectors = matches!(operands.x, Input::Elements(_))
+            && (plan.is_discretized_float() || operands.aggregation == Aggregation::Max);
         let instructions = if in_vectors {
             self.instructions()
         } else {

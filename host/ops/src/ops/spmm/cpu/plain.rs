@@ -1,6 +1,6 @@
 //! Sums element by element, for every policy: what the vectors' sums are compared with.
 
-use super::{Chunk, Operands, Plan, Summation, Weights};
+use super::{Chunk, Input, Operands, Plan, Summation, Weights};
 use crate::backend::cpu::convert::{round, round_in_place, widen};
 use crate::ops::edge_plane;
 use crate::ops::spmm::Scaling;
@@ -68,13 +68,12 @@ impl<E: Element> Summation<E> for Plain {
         merged: &mut [f32],
     ) {
         let Chunk { row, edges, factor } = chunk;
-        let (stride, width) = (operands.stride, operands.stride / operands.heads);
+        let width = operands.stride / operands.heads;
         let plane = edge_plane(operands.columns.len());
         merged.fill(f32::NEG_INFINITY);
         for edge in edges {
             let column = operands.columns[edge] as usize;
-            let source = &operands.x[column * stride..(column + 1) * stride];
-            widen(source, &mut room.input);
+            operands.x.row(column, &mut room.input);
             let heads = merged.chunks_exact_mut(width);
             for (head, (merged, input)) in heads.zip(room.input.chunks_exact(width)).enumerate() {
                 let weight = operands.weights.of(edge, row, column, head, plane);
@@ -99,6 +98,11 @@ impl<E: Element> Summation<E> for Plain {
         y: &mut [E],
     ) {
         let epilogue = &operands.epilogue;
+        if let Input::Codes { scales, .. } = &operands.x {
+            for (sum, scale) in merged.iter_mut().zip(*scales) {
+                *sum *= scale;
+            }
+        }
         if let Some(addend) = &epilogue.addend {
             let values = &addend.values[row * addend.stride..][..operands.stride];
             widen(values, &mut room.input);
@@ -131,10 +135,7 @@ impl<E: Element> Operands<'_, E> {
             halves,
         } = room;
         let column = self.columns[edge] as usize;
-        widen(
-            &self.x[column * self.stride..(column + 1) * self.stride],
-            input,
-        );
+        self.x.row(column, input);
         let width = self.stride / self.heads;
         let plane = edge_plane(self.columns.len());
         let weight = |head| self.weights.of(edge, row, column, head, plane);

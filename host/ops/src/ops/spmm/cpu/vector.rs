@@ -1,8 +1,8 @@
-//! Discretized sums in float, in vectors along the features: a batch's sums stay in registers while its edges are walked.
+//! Discretized sums in float, and largest products, in vectors along the features: a batch's sums stay in registers while its edges are walked.
 
 use super::{BATCH_EDGES, Chunk, Operands, Plan, Summation, Weights};
 use crate::backend::cpu::simd::{
-    self, Floats, Lanes, PlainSums, RowSums, Step, WeightedSums, load, store, sweep,
+    self, Floats, Lanes, MOST_LANES, PlainSums, RowSums, Step, WeightedSums, load, store, sweep,
 };
 use crate::ops::edge_plane;
 use crate::tensor::Element;
@@ -18,11 +18,8 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
     type Room = Vec<f32>;
 
     #[inline(always)]
-    fn room(self, operands: &Operands<'_, E>) -> Vec<f32> {
-        match operands.weights {
-            Weights::Ones => Vec::new(),
-            _ => vec![0.0; BATCH_EDGES],
-        }
+    fn room(self, _: &Operands<'_, E>) -> Vec<f32> {
+        vec![0.0; BATCH_EDGES]
     }
 
     #[inline(always)]
@@ -43,7 +40,7 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
             start = batch.end;
             let columns = &operands.columns[batch.clone()];
             let sums = RowSums {
-                x: operands.x,
+                x: operands.x.elements(),
                 stride: operands.stride,
                 rows: columns,
                 factor,
@@ -64,8 +61,36 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
         }
     }
 
-    fn largest(self, _: &Operands<'_, E>, _: Chunk, _: &mut Vec<f32>, _: &mut [f32]) {
-        unreachable!("the largest are found by plain loops")
+    #[inline(always)]
+    fn largest(
+        self,
+        operands: &Operands<'_, E>,
+        chunk: Chunk,
+        weights: &mut Vec<f32>,
+        merged: &mut [f32],
+    ) {
+        let Chunk { row, edges, factor } = chunk;
+        let width = operands.stride / operands.heads;
+        merged.fill(f32::NEG_INFINITY);
+        let mut start = edges.start;
+        while start < edges.end {
+            let batch = start..edges.end.min(start + BATCH_EDGES);
+            start = batch.end;
+            let mut largest = Largest {
+                x: operands.x.elements(),
+                stride: operands.stride,
+                columns: &operands.columns[batch.clone()],
+                weights: &mut weights[..batch.len()],
+                merged: &mut *merged,
+            };
+            for head in 0..operands.heads {
+                operands.weigh(self.0, row, batch.clone(), head, largest.weights);
+                sweep(self.0, head * width, (head + 1) * width, &mut largest);
+            }
+        }
+        for largest in merged {
+            *largest *= factor;
+        }
     }
 
     #[inline(always)]
@@ -120,6 +145,40 @@ impl<E: Element> Operands<'_, E> {
                 }
             }
             Weights::Attention(attention) => attention.of_edges(row, columns, head, weights),
+        }
+    }
+}
+
+/// The largest products of the rows of `x` that are a batch's `columns`, and of what is in `merged`.
+struct Largest<'a, E> {
+    x: &'a [E],
+    stride: usize,
+    columns: &'a [u32],
+    weights: &'a mut [f32],
+    merged: &'a mut [f32],
+}
+
+impl<E: Element> Step for Largest<'_, E> {
+    #[inline(always)]
+    fn step<L: Lanes, const N: usize>(&mut self, lanes: L, at: usize) {
+        let simd = lanes.simd();
+        for i in 0..N {
+            let at = at + i * L::LANES;
+            let mut largest = load(lanes, &self.merged[at..]);
+            for edge in 0..self.columns.len() {
+                let row = &self.x[self.columns[edge] as usize * self.stride + at..];
+                let weight = simd.splat_f32s(self.weights[edge]);
+                // Rounded as the product of two elements is.
+                let mut product = [E::zeroed(); MOST_LANES];
+                store(lanes, simd.mul_f32s(weight, load(lanes, row)), &mut product);
+                let product = load(lanes, &product);
+                let larger = simd.greater_than_f32s(product, largest);
+                largest = simd.select_f32s(larger, product, largest);
+                // A NaN is not equal to itself.
+                let is_number = simd.equal_f32s(product, product);
+                largest = simd.select_f32s(is_number, largest, product);
+            }
+            store(lanes, largest, &mut self.merged[at..]);
         }
     }
 }

@@ -1,0 +1,124 @@
+//! Codes, row by row.
+
+use super::{QuantizeOperands, QuantizeOperators, Rounding, UpdateScalesOperands};
+use crate::backend::cpu::Cpu;
+use crate::backend::cpu::view::{read, view};
+use crate::error::Error;
+use crate::ops::Checked;
+use crate::tensor::Element;
+use halfgnn_contract::quantize::{NOT_FINITE, SATURATED};
+use halfgnn_contract::rng;
+use rayon::prelude::*;
+
+/// What rows tell of themselves beside their codes.
+struct Seen {
+    largest: Vec<f32>,
+    saturated: u32,
+    not_finite: u32,
+}
+
+impl Seen {
+    fn nothing(columns: usize) -> Self {
+        Self {
+            largest: vec![0.0; columns],
+            saturated: 0,
+            not_finite: 0,
+        }
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        for (largest, other) in self.largest.iter_mut().zip(other.largest) {
+            *largest = largest.max(other);
+        }
+        self.saturated = self.saturated.wrapping_add(other.saturated);
+        self.not_finite = self.not_finite.wrapping_add(other.not_finite);
+        self
+    }
+}
+
+impl QuantizeOperators for Cpu {
+    fn quantize<E: Element>(
+        &self,
+        operands: Checked<QuantizeOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let QuantizeOperands {
+            x,
+            row_scale,
+            rounding,
+            y,
+        } = operands.into_inner();
+        let (format, stride, columns) = (y.format(), y.stride(), y.columns());
+        if stride == 0 {
+            return Ok(());
+        }
+        let (values, row_scale) = (x.buffer.read(), read(row_scale));
+        let x = view(x, &values);
+        let drawn = match rounding {
+            Rounding::Nearest => None,
+            Rounding::Stochastic { stream, random } => {
+                let (words, at) = random.count();
+                Some((rng::key(random.seed(), stream), words.buffer.read()[at]))
+            }
+        };
+        let scales = y.scales.buffer.read();
+        let reciprocals: Vec<f32> = scales[..columns].iter().map(|scale| 1.0 / scale).collect();
+        drop(scales);
+        let rows = y.codes.buffer.get_mut().par_chunks_exact_mut(stride / 4);
+        let seen = rows
+            .enumerate()
+            .fold(
+                || Seen::nothing(columns),
+                |mut seen, (row, words)| {
+                    let factor = row_scale.as_ref().map(|factors| factors[row]);
+                    words.fill(u32::from_ne_bytes([format.zero(); 4]));
+                    let elements = &x.values[row * x.stride..][..columns];
+                    for (block, elements) in elements.chunks(4).enumerate() {
+                        let noise = drawn.map(|(key, step)| {
+                            rng::dropout_bits(key, step, row as u64, block as u32)
+                        });
+                        for (k, element) in elements.iter().enumerate() {
+                            let column = 4 * block + k;
+                            let value = element.to_f32();
+                            let value = factor.map_or(value, |factor| value * factor);
+                            if !value.is_finite() {
+                                seen.not_finite = seen.not_finite.wrapping_add(1);
+                            } else {
+                                seen.largest[column] = seen.largest[column].max(value.abs());
+                            }
+                            let number = value * reciprocals[column];
+                            if number.abs() > format.saturation() {
+                                seen.saturated = seen.saturated.wrapping_add(1);
+                            }
+                            let code = format.encode(number, noise.map(|noise| noise[k]));
+                            words[block] &= !(0xff << (8 * k));
+                            words[block] |= code << (8 * k);
+                        }
+                    }
+                    seen
+                },
+            )
+            .reduce(|| Seen::nothing(columns), Seen::and);
+        for (bits, largest) in y.largest.buffer.get_mut().iter_mut().zip(&seen.largest) {
+            *bits = (*bits).max(largest.to_bits());
+        }
+        let counts = y.counts.buffer.get_mut();
+        for (word, more) in [(SATURATED, seen.saturated), (NOT_FINITE, seen.not_finite)] {
+            counts[word as usize] = counts[word as usize].wrapping_add(more);
+        }
+        Ok(())
+    }
+
+    fn update_scales(
+        &self,
+        operands: Checked<UpdateScalesOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let UpdateScalesOperands { margin, y } = operands.into_inner();
+        let format = y.format();
+        let largest = y.largest.buffer.get_mut();
+        for (scale, bits) in y.scales.buffer.get_mut().iter_mut().zip(largest) {
+            *scale = format.next_scale(f32::from_bits(*bits), margin, *scale);
+            *bits = 0;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Matrices of 8-bit codes: made of numbers, with a scale a column that follows what was seen before.
+
+mod cpu;
+mod gpu;
+mod matrix;
+
+pub use halfgnn_contract::quantize::CodeFormat;
+pub use matrix::{QuantizedMatrix, Unrepresented};
+
+use super::check::{expect_len, expect_shape};
+use super::{Checked, Operator, RandomState};
+use crate::backend::Storage;
+use crate::error::Error;
+use crate::tensor::{Array, Element, Matrix};
+
+/// `y = R · x` in codes, each element over the scale of its column and rounded. `y` keeps its scales; what is larger than they
+/// allow becomes the largest, and is [counted](QuantizedMatrix::unrepresented), as NaNs are, which become zero. The largest
+/// magnitude of each column is kept for [`update_scales`].
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit.
+pub fn quantize<B: QuantizeOperators, E: Element>(
+    backend: &B,
+    x: &Matrix<B, E>,
+    row_scale: Option<&Array<B, f32>>,
+    rounding: Rounding<'_, B>,
+    y: &mut QuantizedMatrix<B>,
+) -> Result<(), Error> {
+    backend.quantize(Checked::new(QuantizeOperands {
+        x,
+        row_scale,
+        rounding,
+        y,
+    })?)
+}
+
+/// New scales for the matrix that is quantized next: each column has room for `margin` times the largest magnitude that it had in
+/// calls of [`quantize`] since the scales were last updated. A column of zeros, or of infinities, keeps its scale. The codes are
+/// those of the scales before and no numbers any more.
+///
+/// Called once before each [`quantize`] it is delayed scaling, as in Transformer Engine: scales of the step before, and no pass over
+/// the matrix to find them.
+///
+/// # Errors
+/// [`Error::Unsupported`] where `margin` is no positive number.
+pub fn update_scales<B: QuantizeOperators>(
+    backend: &B,
+    margin: f32,
+    y: &mut QuantizedMatrix<B>,
+) -> Result<(), Error> {
+    backend.update_scales(Checked::new(UpdateScalesOperands { margin, y })?)
+}
+
+/// To which of the two codes about it a number is rounded.
+#[derive(Debug)]
+pub enum Rounding<'a, B: Storage> {
+    /// The nearer, or of two as near the even one.
+    Nearest,
+    /// Either, by chance, so that the expectation is the number: gradients stay unbiased. What is drawn is a function of seed,
+    /// stream, step and the element's place.
+    Stochastic {
+        /// Tells the matrices of one model apart.
+        stream: u32,
+        /// Seed and step.
+        random: &'a RandomState<B>,
+    },
+}
+
+impl<B: Storage> Clone for Rounding<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Storage> Copy for Rounding<'_, B> {}
+
+/// Operands of [`quantize`].
+#[derive(Debug)]
+pub struct QuantizeOperands<'a, B: Storage, E: Element> {
+    /// Numbers.
+    pub x: &'a Matrix<B, E>,
+    /// A factor of each row; 1 where absent.
+    pub row_scale: Option<&'a Array<B, f32>>,
+    /// How they are rounded.
+    pub rounding: Rounding<'a, B>,
+    /// Becomes their codes.
+    pub y: &'a mut QuantizedMatrix<B>,
+}
+
+impl<B: Storage, E: Element> Operator for QuantizeOperands<'_, B, E> {
+    const NAME: &'static str = "quantize";
+
+    fn check(&self) -> Result<(), Error> {
+        let operands = ["rows of x", "columns of x"];
+        expect_shape(Self::NAME, operands, self.y.shape(), self.x)?;
+        expect_len(Self::NAME, "row scale", self.x.rows(), self.row_scale)
+    }
+}
+
+/// Operands of [`update_scales`].
+#[derive(Debug)]
+pub struct UpdateScalesOperands<'a, B: Storage> {
+    /// How many times the largest magnitude there is to be room for.
+    pub margin: f32,
+    /// Whose scales.
+    pub y: &'a mut QuantizedMatrix<B>,
+}
+
+impl<B: Storage> Operator for UpdateScalesOperands<'_, B> {
+    const NAME: &'static str = "update_scales";
+
+    fn check(&self) -> Result<(), Error> {
+        if self.margin > 0.0 && self.margin.is_finite() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            operator: Self::NAME,
+            reason: format!(
+                "room for {} times the largest magnitude; take a positive number, such as 1.5",
+                self.margin
+            ),
+        })
+    }
+}
+
+/// What makes codes.
+pub trait QuantizeOperators: Storage {
+    /// Codes of numbers.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn quantize<E: Element>(
+        &self,
+        operands: Checked<QuantizeOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// Scales from the largest magnitudes.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn update_scales(&self, operands: Checked<UpdateScalesOperands<'_, Self>>)
+    -> Result<(), Error>;
+}

@@ -1,0 +1,14 @@
+//! Matrices of 8-bit codes: made of elements, and their scales.
+
+mod codes;
+mod scales;
+
+use halfgnn_contract::quantize::{QuantizeParams, UpdateScalesParams};
+
+/// The functions that the entries are, by name.
+mod family {
+    pub use super::codes::quantize;
+    pub use super::scales::update_scales;
+}
+
+halfgnn_contract::quantize_entries!(entries);

@@ -1,0 +1,133 @@
+"""PyG's own models on a card, before and after ``halfgnn.nn.replace``: milliseconds a training step, and peaks of memory.
+
+    python python/benches/against_pyg.py                     # reddit-like: 232,965 vertices, 114.6 M edges, 602 features
+    python python/benches/against_pyg.py --calls             # microseconds of the host a call instead
+
+Edges are uniformly random and in both directions. A step is a forward and a backward pass and Adam's (fused); two steps are not timed.
+Peaks are torch's; *before* is what lay there before the step: features, and the graph in each form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch_geometric.nn.models import GAT, GCN, GIN, GraphSAGE
+
+import halfgnn
+from halfgnn import Graph
+
+
+def milliseconds(run: Callable[[], object], count: int) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(count):
+        run()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) / count * 1e3
+
+
+def training(model: torch.nn.Module, x: torch.Tensor, adjacency: object, y: torch.Tensor, half: bool) -> Callable[[], float]:
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2, fused=True)
+    scaler = torch.amp.GradScaler("cuda", enabled=half)
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.float16, enabled=half):
+            out = model(x, adjacency)
+        loss = F.cross_entropy(out.float(), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return step
+
+
+def measure(label: str, model: torch.nn.Module, x: torch.Tensor, adjacency: object, y: torch.Tensor, half: bool, count: int) -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    try:
+        step = training(model, x, adjacency, y, half)
+        step(), step()
+        taken = f"{milliseconds(step, count):9.2f} ms"
+    except torch.OutOfMemoryError:
+        taken = "out of memory"
+    peak = torch.cuda.max_memory_allocated()
+    print(f"  {label:34} {taken}, peak {peak / 2**30:.2f} GiB, before {before / 2**30:.2f}", flush=True)
+
+
+def models(vertices: int, edges: int, features: int, classes: int) -> None:
+    torch.manual_seed(0)
+    index = torch.randint(0, vertices, (2, edges // 2), device="cuda")
+    index = torch.cat([index, index.flip(0)], 1)
+    x, y = torch.randn(vertices, features, device="cuda"), torch.randint(0, classes, (vertices,), device="cuda")
+    graph = Graph(index, vertices).prepare()
+    graph._looped()[0].prepare()
+    ones = torch.ones(index.shape[1], device="cuda")
+    matrix = torch.sparse_coo_tensor(index, ones, (vertices, vertices)).coalesce().to_sparse_csr()
+    kinds = {
+        "GCN": lambda: GCN(features, 64, 2, classes, cached=True),
+        "GAT, 4 heads": lambda: GAT(features, 64, 2, classes, heads=4),
+        "GIN": lambda: GIN(features, 64, 2, classes),
+        "GraphSAGE": lambda: GraphSAGE(features, 64, 2, classes),
+    }
+    for name, make in kinds.items():
+        print(name)
+        torch.manual_seed(1)
+        theirs = make().cuda()
+        ours = copy.deepcopy(theirs)
+        halfgnn.nn.replace(ours)
+        measure("halfgnn, autocast to half", ours, x, graph, y, True, 10)
+        measure("halfgnn, float", ours, x, graph, y, False, 5)
+        measure("PyG, edge_index, autocast to half", copy.deepcopy(theirs), x, index, y, True, 3)
+        measure("PyG, edge_index, float", copy.deepcopy(theirs), x, index, y, False, 3)
+        if not name.startswith("GAT"):
+            measure("PyG, torch.sparse CSR, float", copy.deepcopy(theirs), x, matrix, y, False, 3)
+
+
+def calls() -> None:
+    graph = Graph(torch.randint(0, 100, (2, 500), device="cuda"), 100).prepare()
+    x = torch.randn(100, 64, device="cuda", dtype=torch.float16)
+    learnt, att = x.clone().requires_grad_(), torch.randn(1, 64, device="cuda")
+    runs = {
+        "x + x": lambda: x + x,
+        "spmm": lambda: halfgnn.spmm(graph, x),
+        "gat_attention": lambda: halfgnn.gat_attention(graph, x, att, att),
+        "spmm with gradients": lambda: halfgnn.spmm(graph, learnt),
+        "spmm and its backward pass": lambda: halfgnn.spmm(graph, learnt).sum().backward(),
+        "x * 2 and its backward pass": lambda: (learnt * 2).sum().backward(),
+    }
+    for name, run in runs.items():
+        milliseconds(run, 50)
+        start = time.perf_counter()
+        for _ in range(1000):
+            run()
+        print(f"{name:30} {(time.perf_counter() - start) * 1e3:.1f} us", flush=True)
+        torch.cuda.synchronize()
+    index = torch.randint(0, 50_000, (2, 100_000), device="cuda")
+    Graph(index, 50_000)
+    print(f"{'a graph of 100,000 edges':30} {milliseconds(lambda: Graph(index, 50_000), 20) * 1e3:.0f} us")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", action="store_true", help="microseconds of the host a call")
+    for name, default in (("vertices", 232_965), ("edges", 114_615_892), ("features", 602), ("classes", 41)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+    if options.calls:
+        calls()
+    else:
+        models(options.vertices, options.edges, options.features, options.classes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,410 @@
+//! Matrices of 8-bit codes: how they are made, by `==` with the contract's own rounding, and sums over neighbours, by `==` with the
+//! SpMM of the same numbers in 16 bits, which hold every number of a code exactly.
+
+use crate::Scale;
+use crate::graphs::{boundaries, hub, odd, power_law, rectangular};
+use crate::input::{KIND, Random, elements, matrix, read, unwritten};
+use crate::reference::{Allowed, SpmmReference, assert_close};
+use crate::spmm::{BY_VERTEX, IN_FLOAT, IN_HALF};
+use half::{bf16, f16};
+use halfgnn::backend::{Adjacency, Backend};
+use halfgnn::graph::Csr;
+use halfgnn::ops::{
+    self, Addend, Aggregation, CodeFormat, EdgeAttention, EdgeWeights, QuantizedMatrix,
+    RandomState, Rounding, Spmm, SpmmEpilogue, SpmmPolicy, Unrepresented,
+};
+use halfgnn::tensor::{Array, Element};
+use halfgnn_contract::rng;
+
+const FORMATS: [CodeFormat; 2] = [CodeFormat::Int8, CodeFormat::E4m3];
+
+fn zeros<B: Backend>(backend: &B, shape: (usize, usize), format: CodeFormat) -> QuantizedMatrix<B> {
+    QuantizedMatrix::zeros(backend, shape, format, KIND).expect("room for codes")
+}
+
+/// Numbers of which each is that of a code.
+fn numbers(format: CodeFormat, len: usize, random: u32) -> Vec<f32> {
+    let number = |at| {
+        let code = Random(random).bits(at) >> 9;
+        match format {
+            CodeFormat::Int8 => format.decode((code % 255 + 1) as u8),
+            CodeFormat::E4m3 => format.decode(((code & 0x80) | code % 0x7f) as u8),
+        }
+    };
+    (0..len).map(number).collect()
+}
+
+/// Elements of every size to codes: both roundings, scales of their own, with factors of rows and without.
+pub fn codes_follow_the_contract<B: Backend>(backend: &B, scale: Scale) {
+    const SEED: u64 = 11;
+    const STREAM: u32 = 3;
+    fn check<B: Backend, E: Element>(backend: &B, shape: (usize, usize), format: CodeFormat) {
+        let (rows, columns) = shape;
+        let mut values = Random(80).uniform::<E>(rows * columns);
+        let corners = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 4.0];
+        for (at, &corner) in corners.iter().cycle().take(values.len() / 7).enumerate() {
+            values[7 * at] = corner;
+        }
+        let x = matrix::<B, E>(backend, shape, &values);
+        let factors: Vec<f32> = Random(81).uniform::<f32>(rows);
+        let row_scale = elements::<B, f32>(backend, &factors);
+        let scales: Vec<f32> = (0..columns)
+            .map(|column| (1.0 + column as f32 / 50.0) / format.limit())
+            .collect();
+        for step in [None, Some(5)] {
+            let random = RandomState::new(backend, SEED, step.unwrap_or(0)).expect("room");
+            let rounding = match step {
+                None => Rounding::Nearest,
+                Some(_) => Rounding::Stochastic {
+                    stream: STREAM,
+                    random: &random,
+                },
+            };
+            for scaled in [None, Some(&row_scale)] {
+                let what = format!("{shape:?} {} {format:?} at {step:?}", E::PRECISION);
+                let mut y = zeros(backend, shape, format);
+                y.set_scales(backend, &scales).expect("positive");
+                ops::quantize(backend, &x, scaled, rounding, &mut y).expect("legal");
+                let mut largest = vec![0.0f32; columns];
+                let mut counted = Unrepresented::default();
+                let mut expected = Vec::new();
+                for (at, &value) in values.iter().enumerate() {
+                    let (row, column) = (at / columns, at % columns);
+                    let value = scaled.map_or(value, |_| value * factors[row]);
+                    if value.is_finite() {
+                        largest[column] = largest[column].max(value.abs());
+                    } else {
+                        counted.not_finite += 1;
+                    }
+                    let number = value * (1.0 / scales[column]);
+                    counted.saturated += u32::from(number.abs() > format.saturation());
+                    let noise = step.map(|step| {
+                        let block = (column / 4) as u32;
+                        rng::dropout_bits(rng::key(SEED, STREAM), step, row as u64, block)
+                            [column % 4]
+                    });
+                    expected.push(format.encode(number, noise) as u8);
+                }
+                assert!(
+                    y.to_codes(backend).expect("no failure") == expected,
+                    "{what}"
+                );
+                assert_eq!(y.largest(backend).expect("no failure"), largest, "{what}");
+                let found = y.unrepresented(backend).expect("no failure");
+                assert_eq!(found, counted, "{what}");
+            }
+        }
+    }
+    for format in FORMATS {
+        for columns in [1, 7, 8, 9, 16, 17, 64, 100, 300] {
+            check::<B, f16>(backend, (67, columns), format);
+        }
+        check::<B, bf16>(backend, (5, 40), format);
+        check::<B, f32>(backend, (130, 33), format);
+        check::<B, f16>(backend, (scale.pick(1_000, 200_000), 24), format);
+    }
+    check::<B, f16>(backend, (0, 8), CodeFormat::Int8);
+}
+
+/// The scales of a step are the largest magnitudes of the one before, times a margin; zeros and infinities change none.
+pub fn scales_follow_the_largest<B: Backend>(backend: &B, _: Scale) {
+    for format in FORMATS {
+        let mut y = zeros(backend, (2, 3), format);
+        assert_eq!(y.scales(backend).expect("no failure"), [1.0; 3]);
+        let steps: [[f32; 6]; 3] = [
+            [1.0, 0.0, -2.0, 0.5, 0.0, 1.0],
+            [0.25, 3.0, f32::INFINITY, -0.125, 1.0, 0.0],
+            [0.0; 6],
+        ];
+        let mut scales = [1.0f32; 3];
+        for values in steps {
+            let x = matrix::<B, f16>(backend, (2, 3), &values);
+            ops::quantize(backend, &x, None, Rounding::Nearest, &mut y).expect("legal");
+            ops::update_scales(backend, 1.5, &mut y).expect("legal");
+            for (column, scale) in scales.iter_mut().enumerate() {
+                let finite = |value: &f32| if value.is_finite() { value.abs() } else { 0.0 };
+                let of_column = values.iter().skip(column).step_by(3).map(finite);
+                let largest = of_column.fold(0.0, f32::max);
+                if largest > 0.0 {
+                    *scale = largest * 1.5 / format.limit();
+                }
+            }
+            assert_eq!(y.scales(backend).expect("no failure"), scales);
+            assert_eq!(y.largest(backend).expect("no failure"), [0.0; 3]);
+        }
+        // The infinity is the only one that no code stood for.
+        let counts = y.unrepresented(backend).expect("no failure");
+        assert_eq!((counts.saturated, counts.not_finite), (1, 1));
+    }
+}
+
+/// An SpMM of codes, with scales of 1, beside that of the same numbers as elements: the same bits.
+fn check<B: Backend, E: Element>(
+    backend: &B,
+    graph: &Csr,
+    features: usize,
+    op: &Spmm<'_, B, E>,
+    what: &str,
+) {
+    let (rows, columns) = graph.shape();
+    let a = Adjacency::new(backend, graph).expect("room for a graph");
+    for format in FORMATS {
+        let values = numbers(format, columns * features, 82);
+        let x = matrix::<B, E>(backend, (columns, features), &values);
+        assert_eq!(read(backend, &x), values, "elements hold the numbers");
+        let mut codes = zeros(backend, (columns, features), format);
+        ops::quantize(backend, &x, None, Rounding::Nearest, &mut codes).expect("legal");
+        assert_eq!(codes.to_f32(backend).expect("no failure"), values);
+        let mut expected = unwritten::<B, E>(backend, (rows, features));
+        ops::spmm(backend, &a, op, &x, &mut expected).expect("legal");
+        let mut y = unwritten::<B, E>(backend, (rows, features));
+        ops::quantized_spmm(backend, &a, op, &codes, &mut y).expect("legal");
+        // A zero of either sign is the same number: codes have none.
+        assert!(
+            read(backend, &y) == read(backend, &expected),
+            "{what}, F = {features}, {format:?}, {}, {:?}",
+            E::PRECISION,
+            op.policy
+        );
+    }
+}
+
+/// A share of a warp that does not depend on the operands.
+const fn by_128(policy: SpmmPolicy) -> SpmmPolicy {
+    SpmmPolicy {
+        edges_per_warp: Some(128),
+        ..policy
+    }
+}
+
+/// Means over graphs of every kind, in both schedules.
+pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
+    fn means<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize, what: &str) {
+        let factors: Vec<f32> = (graph.row_degrees().into_iter())
+            .map(|degree| 0.01 / degree.max(1) as f32)
+            .collect();
+        let row_scale = elements::<B, f32>(backend, &factors);
+        for policy in [by_128(IN_FLOAT), BY_VERTEX] {
+            let op = Spmm {
+                row_scale: Some(&row_scale),
+                scale: -0.5,
+                policy,
+                ..Spmm::default()
+            };
+            check::<B, E>(backend, graph, features, &op, what);
+        }
+    }
+    for (name, graph) in odd(scale).into_iter().chain(rectangular(scale)) {
+        means::<B, f16>(backend, &graph, 19, name);
+        means::<B, bf16>(backend, &graph, 64, name);
+    }
+    for (name, graph) in boundaries(scale) {
+        means::<B, f16>(backend, &graph, 3, &name);
+    }
+    means::<B, f16>(backend, &hub(scale.pick(5_000, 300_000)), 40, "a hub");
+}
+
+/// Feature lengths around every width of a load.
+pub fn every_feature_length<B: Backend>(backend: &B, scale: Scale) {
+    let graph = power_law(60, scale.pick(700, 5_000), Random(83));
+    for features in [1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 128, 256, 602] {
+        for policy in [by_128(IN_FLOAT), BY_VERTEX] {
+            let op = Spmm {
+                policy,
+                scale: 0.01,
+                ..Spmm::default()
+            };
+            check::<B, f16>(backend, &graph, features, &op, "power law");
+            let op = Spmm {
+                policy,
+                scale: 0.01,
+                ..Spmm::default()
+            };
+            check::<B, bf16>(backend, &graph, features, &op, "power law");
+        }
+    }
+}
+
+/// Edge weights, planes of them, and attention.
+pub fn every_weight<B: Backend>(backend: &B, scale: Scale) {
+    fn of_element<B: Backend, E: Element>(backend: &B, graph: &Csr) {
+        let policy = by_128(IN_FLOAT);
+        let (rows, columns) = graph.shape();
+        let features = elements::<B, E>(backend, &Random(84).uniform::<E>(graph.edges()));
+        for (length, scale) in [(1, 0.3), (64, 1.0), (100, 1.0)] {
+            let op = Spmm {
+                weights: EdgeWeights::Features(&features),
+                scale,
+                policy,
+                ..Spmm::default()
+            };
+            check::<B, E>(backend, graph, length, &op, "edge weights");
+        }
+        for (heads, width) in [(2, 8), (3, 24), (2, 264)] {
+            let plane = ops::edge_plane(graph.edges());
+            let values = elements::<B, E>(backend, &Random(85).uniform::<E>(heads * plane));
+            let op = Spmm {
+                weights: EdgeWeights::Planes {
+                    values: &values,
+                    heads,
+                },
+                policy,
+                ..Spmm::default()
+            };
+            check::<B, E>(backend, graph, heads * width, &op, "planes");
+            let destination = elements(backend, &Random(86).uniform::<f32>(heads * rows));
+            let source = elements(backend, &Random(87).uniform::<f32>(heads * columns));
+            let of_row = |at| [1.5, 0.05 + (at % 7) as f32 / 20.0];
+            let statistics: Vec<[f32; 2]> = (0..heads * rows).map(of_row).collect();
+            let statistics: Array<B, [f32; 2]> =
+                Array::from_slice(backend, &statistics, KIND).expect("room");
+            let attention = EdgeAttention {
+                heads,
+                destination: &destination,
+                source: &source,
+                statistics: &statistics,
+                slope: 0.2,
+                dropout: None,
+                transposed: false,
+            };
+            let op = Spmm {
+                weights: EdgeWeights::Attention(&attention),
+                policy,
+                ..Spmm::default()
+            };
+            check::<B, E>(backend, graph, heads * width, &op, "attention");
+        }
+    }
+    let graph = power_law(70, scale.pick(900, 30_000), Random(88));
+    of_element::<B, f16>(backend, &graph);
+    of_element::<B, bf16>(backend, &graph);
+}
+
+/// An addend, a bias and a ReLU: on rows that are written in every way there is.
+pub fn epilogues<B: Backend>(backend: &B, scale: Scale) {
+    fn of_element<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize, what: &str) {
+        let rows = graph.vertices();
+        let addend = matrix::<B, E>(
+            backend,
+            (rows, features),
+            &Random(89).uniform::<E>(rows * features),
+        );
+        let factors = elements::<B, f32>(backend, &Random(90).uniform::<f32>(rows));
+        let bias = Random(91).uniform::<f32>(features);
+        let bias = matrix::<B, f32>(backend, (1, features), &bias);
+        for policy in [by_128(IN_FLOAT), BY_VERTEX] {
+            let op = Spmm {
+                scale: 0.01,
+                policy,
+                epilogue: SpmmEpilogue {
+                    addend: Some(Addend {
+                        matrix: &addend,
+                        factor: 1.25,
+                        row_scale: Some(&factors),
+                        epsilon: None,
+                    }),
+                    bias: Some(&bias),
+                    relu: true,
+                },
+                ..Spmm::default()
+            };
+            check::<B, E>(backend, graph, features, &op, what);
+        }
+    }
+    for (name, graph) in odd(scale) {
+        of_element::<B, f16>(backend, &graph, 20, name);
+        of_element::<B, bf16>(backend, &graph, 64, name);
+    }
+    of_element::<B, f16>(backend, &hub(3_000), 33, "a hub");
+}
+
+/// Numbers of any size with scales of their own, against float64.
+pub fn scales_are_multiplied<B: Backend>(backend: &B, scale: Scale) {
+    let graph = power_law(80, scale.pick(1_500, 40_000), Random(92));
+    let (rows, columns) = graph.shape();
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    for (format, features) in FORMATS.into_iter().flat_map(|f| [(f, 30), (f, 64)]) {
+        let values = Random(93).uniform::<f16>(columns * features);
+        let x = matrix::<B, f16>(backend, (columns, features), &values);
+        let mut codes = zeros(backend, (columns, features), format);
+        // Once for the scales, and once with them.
+        ops::quantize(backend, &x, None, Rounding::Nearest, &mut codes).expect("legal");
+        ops::update_scales(backend, 1.0, &mut codes).expect("legal");
+        ops::quantize(backend, &x, None, Rounding::Nearest, &mut codes).expect("legal");
+        let numbers = codes.to_f32(backend).expect("no failure");
+        let largest_error = (values.iter().zip(&numbers))
+            .map(|(value, number)| (value - number).abs())
+            .fold(0.0, f32::max);
+        let most = match format {
+            CodeFormat::Int8 => 0.5 / 127.0,
+            CodeFormat::E4m3 => 1.0 / 16.0,
+        };
+        assert!(largest_error <= most * 1.001, "{format:?}: {largest_error}");
+        let mut y = unwritten::<B, f16>(backend, (rows, features));
+        ops::quantized_spmm(backend, &a, &Spmm::default(), &codes, &mut y).expect("legal");
+        let reference = SpmmReference {
+            graph: &graph,
+            weight: &|_| 1.0,
+            row_scale: None,
+            scale: 1.0,
+            features,
+        };
+        let what = format!("{format:?}, F = {features}");
+        let expected = reference.of(&numbers);
+        assert_close::<f16>(&what, &read(backend, &y), &expected, features, |row| {
+            Allowed::float(graph.row_range(row).len() + 2)
+        });
+    }
+}
+
+/// What does not fit, and what there is not, is refused with the way out.
+pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
+    let graph = power_law(10, 40, Random(94));
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    let x = zeros(backend, (10, 16), CodeFormat::Int8);
+    let mut y = unwritten::<B, f16>(backend, (10, 16));
+    let mut refused = |op: &Spmm<'_, B, f16>, x: &QuantizedMatrix<B>, what: &str| {
+        let error = ops::quantized_spmm(backend, &a, op, x, &mut y).expect_err(what);
+        assert!(error.to_string().contains(what), "{error}");
+    };
+    let scales = elements::<B, f32>(backend, &[1.0; 10]);
+    let columns = Spmm {
+        weights: EdgeWeights::Columns(&scales),
+        ..Spmm::default()
+    };
+    refused(&columns, &x, "give them to `quantize`");
+    let maxima = Spmm {
+        aggregation: Aggregation::Max,
+        ..Spmm::default()
+    };
+    refused(&maxima, &x, "maxima");
+    let in_half = Spmm {
+        policy: IN_HALF,
+        ..Spmm::default()
+    };
+    refused(&in_half, &x, "float sums");
+    let fewer = zeros(backend, (9, 16), CodeFormat::Int8);
+    refused(&Spmm::default(), &fewer, "rows of x");
+    let narrower = zeros(backend, (10, 15), CodeFormat::Int8);
+    refused(&Spmm::default(), &narrower, "columns of y");
+    let mut float = unwritten::<B, f32>(backend, (10, 16));
+    let error = ops::quantized_spmm(backend, &a, &Spmm::default(), &x, &mut float);
+    let error = error.expect_err("float").to_string();
+    assert!(error.contains("take half or bfloat16"), "{error}");
+
+    let mut x = x;
+    for margin in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        assert!(ops::update_scales(backend, margin, &mut x).is_err());
+    }
+    for scale in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-45] {
+        let mut scales = [1.0; 16];
+        scales[3] = scale;
+        let error = x.set_scales(backend, &scales).expect_err("no scale");
+        assert!(error.to_string().contains("column 3"), "{error}");
+    }
+    assert!(x.set_scales(backend, &[1.0; 15]).is_err());
+    let other = unwritten::<B, f16>(backend, (10, 15));
+    assert!(ops::quantize(backend, &other, None, Rounding::Nearest, &mut x).is_err());
+    let too_many = (usize::MAX / 2, 64);
+    assert!(QuantizedMatrix::zeros(backend, too_many, CodeFormat::E4m3, KIND).is_err());
+}

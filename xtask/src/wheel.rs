@@ -1,0 +1,113 @@
+//! `cargo xtask wheel`: the Python package, the kernels' PTX inside.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+
+use crate::{Failure, build_ptx, workspace};
+
+/// What builds the wheel, from PyPI.
+const MATURIN: &str = "maturin>=1.9,<2";
+
+/// Options of `wheel`.
+#[derive(Args, Default)]
+#[group(skip)]
+pub struct Options {
+    #[command(flatten)]
+    build: build_ptx::Options,
+    /// Optimised, as a wheel to use is; by default as tests are
+    #[arg(long)]
+    release: bool,
+}
+
+/// Builds the wheel and says where it is.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let wheel = build(options)?;
+    let bytes = fs::metadata(&wheel)?.len();
+    println!("{} ({} KiB)", wheel.display(), bytes.div_ceil(1024));
+    Ok(())
+}
+
+/// The wheel, in `target/wheels`.
+pub fn build(options: &Options) -> Result<PathBuf, Failure> {
+    let maturin = maturin()?;
+    put_kernels(&options.build)?;
+    let wheels = workspace::target_dir().join("wheels");
+    if wheels.exists() {
+        // Of several versions it would be unclear which is meant.
+        fs::remove_dir_all(&wheels)?;
+    }
+    let mut command = Command::new(maturin);
+    command.current_dir(workspace::root().join("python"));
+    command.args(["build", "--features", "cuda", "--out"]);
+    command.arg(&wheels);
+    command.env("CARGO_TARGET_DIR", workspace::target_dir());
+    if options.release {
+        command.arg("--release");
+    }
+    workspace::run(&mut command)?;
+    let mut built = fs::read_dir(&wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
+    built
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .ok_or_else(|| format!("maturin left no wheel in {}", wheels.display()).into())
+}
+
+/// Copies the PTX to where the package has it.
+fn put_kernels(options: &build_ptx::Options) -> Result<(), Failure> {
+    let folder = workspace::root().join("python/halfgnn/ptx");
+    fs::create_dir_all(&folder)?;
+    for entry in fs::read_dir(&folder)? {
+        // Of architectures that are not built any more.
+        fs::remove_file(entry?.path())?;
+    }
+    for file in build_ptx::builder(options)?.build()?.files {
+        let name = file.path.file_name().ok_or("PTX without a name")?;
+        fs::copy(&file.path, folder.join(name))?;
+    }
+    Ok(())
+}
+
+/// maturin: that which is installed, or one in a virtual environment of its own under `target`.
+fn maturin() -> Result<PathBuf, Failure> {
+    let installed = Command::new("maturin").arg("--version").output();
+    if installed.is_ok_and(|output| output.status.success()) {
+        return Ok("maturin".into());
+    }
+    let place = workspace::target_dir().join("python/tools");
+    let maturin = place.join("bin/maturin");
+    if !maturin.is_file() {
+        environment(&place)?;
+        pip(&place, &[MATURIN])?;
+    }
+    Ok(maturin)
+}
+
+/// A virtual environment in a folder, anew.
+pub fn environment(place: &Path) -> Result<(), Failure> {
+    let mut python = Command::new("python3");
+    python.args(["-m", "venv", "--clear"]).arg(place);
+    workspace::run(&mut python)
+}
+
+/// Installs packages into a virtual environment.
+pub fn pip(place: &Path, packages: &[&str]) -> Result<(), Failure> {
+    let mut pip = python_of(place);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]);
+    workspace::run(pip.args(packages))
+}
+
+/// The interpreter of a virtual environment.
+pub fn python_of(place: &Path) -> Command {
+    let mut python = Command::new(place.join("bin/python"));
+    // What is beside the caller's folder is none of the packages under test.
+    python.env_remove("PYTHONPATH");
+    python
+}
