@@ -405,3 +405,53 @@ fn what_cannot_be_carried_is_one_line() {
     );
     assert!(none.unwrap_err().to_string().contains("cannot be read"));
 }
+
+/// `GATConv(4, 3, heads=2, concat=False, edge_dim=5)`: heads of 3 columns and features of 5, both padded here.
+#[test]
+fn the_term_of_edges_of_a_gat_comes_back_as_it_was() {
+    let tensor = |shape: &[usize], from: usize| StateTensor {
+        shape: shape.to_vec(),
+        values: (0..shape.iter().product())
+            .map(|k: usize| (from + k) as f32)
+            .collect(),
+    };
+    let all = [
+        ("att_src", tensor(&[1, 2, 3], 100)),
+        ("att_dst", tensor(&[1, 2, 3], 200)),
+        ("att_edge", tensor(&[1, 2, 3], 300)),
+        ("lin.weight", tensor(&[6, 4], 400)),
+        ("lin_edge.weight", tensor(&[6, 5], 500)),
+        ("bias", tensor(&[3], 600)),
+    ];
+    let named = all.map(|(name, tensor)| (format!("convs.0.{name}"), tensor));
+    let dict = StateDict::from(named);
+    for precision in [Precision::Half, Precision::Float] {
+        let options = options(Framework::Pyg, precision);
+        let checkpoint = Checkpoint::from_state_dict(&dict, &options).expect("a GAT");
+        assert_eq!(checkpoint.model.edge_features(), 5);
+        // Its shapes are those of the model that it says.
+        let backend = &Cpu::new();
+        let mut network = Network::<_, f32>::new(backend, &checkpoint.model, 0).expect("a model");
+        if precision == Precision::Float {
+            load_weights(backend, &mut network, &checkpoint.snapshot.tensors).expect("its shapes");
+        }
+        let (written, notes) = checkpoint
+            .state_dict(Framework::Pyg)
+            .expect("GATConv has it");
+        assert_eq!(written, dict);
+        assert!(
+            notes.iter().any(|note| note.contains("edge_dim=5")),
+            "{notes:?}"
+        );
+        let refused = checkpoint
+            .state_dict(Framework::Dgl)
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("DGL's GATConv has none"), "{refused}");
+    }
+    let mut short = dict.clone();
+    short.remove("convs.0.att_edge");
+    let options = options(Framework::Pyg, Precision::Float);
+    let refused = Checkpoint::from_state_dict(&short, &options).unwrap_err();
+    assert!(refused.to_string().contains("att_edge"), "{refused}");
+}

@@ -9,6 +9,7 @@
 //! - [`heads`]: what attention does to heads of features.
 //! - [`loss`]: cross-entropy with its gradient, and the count of right answers.
 //! - [`matmul`]: matrix products for the linear layers, on tensor cores or in float.
+//! - [`nonlinearity`]: activation functions other than a ReLU.
 //! - [`normalize`]: batch normalisation, and weighted sums of two matrices.
 //! - [`optimizer`]: Adam, the overflow check, the loss scale.
 //! - [`quantize`]: matrices of 8-bit codes.
@@ -44,6 +45,7 @@ pub mod elementwise;
 pub mod heads;
 pub mod loss;
 pub mod matmul;
+pub mod nonlinearity;
 pub mod normalize;
 pub mod optimizer;
 pub mod quantize;

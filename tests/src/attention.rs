@@ -113,6 +113,7 @@ impl<'a> Case<'a> {
             dropout,
             y,
             positive,
+            biases: None,
         };
         let mut alone = unwritten::<B, E>(backend, of_destinations);
         attention
@@ -141,6 +142,7 @@ impl<'a> Case<'a> {
             lent: (&mut lent, numbers.each_mut()),
             dh: &mut dh,
             d_vectors: &mut d_vectors,
+            biases: None,
         };
         attention
             .backward(backend, &back, of)
@@ -176,6 +178,7 @@ impl<'a> Case<'a> {
             destination: &l,
             source: &r,
             slope: SLOPE,
+            biases: None,
         };
         let edge_array = || planes::<B, E>(backend, heads, &vec![f32::NAN; heads * a.edges()]);
         let step = |step, x: Option<&Array<B, E>>, y: &mut Array<B, E>| {
@@ -634,6 +637,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             dropout: None,
             y: &mut y,
             positive: None,
+            biases: None,
         };
         attention
             .forward(backend, &a, of)

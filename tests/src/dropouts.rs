@@ -93,6 +93,7 @@ pub fn attention_draws_apart<B: Backend>(backend: &B, _: Scale) {
                 heads: 1,
                 slope: 0.2,
                 attention_dropout: 0.5,
+                ..Gat::default()
             }
             .into(),
             ..ModelConfig::gat(COLUMNS, COLUMNS)

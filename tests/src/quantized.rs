@@ -28,7 +28,7 @@ fn numbers(format: CodeFormat, len: usize, random: u32) -> Vec<f32> {
         let code = Random(random).bits(at) >> 9;
         match format {
             CodeFormat::Int8 => format.decode((code % 255 + 1) as u8),
-            CodeFormat::E4m3 => format.decode(((code & 0x80) | code % 0x7f) as u8),
+            CodeFormat::E4m3 => format.decode(((code & 0x80) | (code % 0x7f)) as u8),
         }
     };
     (0..len).map(number).collect()
@@ -259,6 +259,7 @@ pub fn every_weight<B: Backend>(backend: &B, scale: Scale) {
             let statistics: Array<B, [f32; 2]> =
                 Array::from_slice(backend, &statistics, KIND).expect("room");
             let attention = EdgeAttention {
+                biases: None,
                 heads,
                 destination: &destination,
                 source: &source,

@@ -238,6 +238,7 @@ fn check_statistics<B: Backend>(
         destination: &destination,
         source: &source,
         slope: SLOPE,
+        biases: None,
     };
     let mut statistics =
         Array::from_slice(backend, &vec![[f32::NAN; 2]; len], KIND).expect("room for statistics");

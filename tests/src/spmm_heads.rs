@@ -260,6 +260,7 @@ pub fn attention<B: Backend>(backend: &B, scale: Scale) {
                     slope: SLOPE,
                     dropout,
                     transposed,
+                    biases: None,
                 };
                 let op = Spmm {
                     weights: EdgeWeights::Attention(&of),
@@ -343,6 +344,7 @@ pub fn attention_pairs<B: Backend>(backend: &B, scale: Scale) {
                     slope: SLOPE,
                     dropout,
                     transposed: is_transposed,
+                    biases: None,
                 };
                 let pair = AttentionPair {
                     weights: &weights,
@@ -463,6 +465,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
             stream: 0,
             random,
         }),
+        biases: None,
     };
     let refusal = |of: EdgeAttention<'_, B>| {
         let op = Spmm {

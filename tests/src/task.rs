@@ -43,14 +43,23 @@ pub fn edge_weights() -> Vec<f32> {
 
 /// The task on a backend, its graph with the degree norm `norm`.
 pub fn objective<B: Backend, E: Element>(backend: &B, norm: Norm) -> Objective<B, E> {
-    objective_on(backend, norm, None)
+    let none = (None, 0);
+    objective_on(backend, norm, none)
 }
 
-/// The same on edges that may have weights.
+/// So many features of each edge of the graph, column by column.
+pub fn edge_features(columns: usize) -> Vec<Vec<f32>> {
+    let edges = graph().edges() as u64;
+    let value = |k: u64| 4.0 * rng::unit_f32(draw(k, 6)) - 2.0;
+    let column = |of: u64| (of * edges..(of + 1) * edges).map(value).collect();
+    (0..columns as u64).map(column).collect()
+}
+
+/// The same on edges that may have weights, or so many features each.
 pub fn objective_on<B: Backend, E: Element>(
     backend: &B,
     norm: Norm,
-    weights: Option<&[f32]>,
+    (weights, columns): (Option<&[f32]>, usize),
 ) -> Objective<B, E> {
     let value = |k: usize| 2.0 * rng::unit_f32(draw(k as u64, 2)) - 1.0;
     let features: Vec<f32> = (0..VERTICES * FEATURES).map(value).collect();
@@ -61,7 +70,12 @@ pub fn objective_on<B: Backend, E: Element>(
     let features = Matrix::from_f32(backend, VERTICES, FEATURES, &features, MemoryKind::Features)
         .expect("room");
     let propagation = Propagation::of_graph::<E>(backend, &graph(), weights, norm);
-    let propagation = propagation.expect("room");
+    let mut propagation = propagation.expect("room");
+    if columns > 0 {
+        let features = edge_features(columns);
+        let with = propagation.with_edge_features(backend, &graph(), &features);
+        propagation = with.expect("room");
+    }
     let splits = [&ids[..50], &ids[50..70], &ids[70..]];
     Objective::new(backend, propagation, features, &labels, CLASSES, splits).expect("a whole task")
 }
@@ -87,6 +101,7 @@ pub fn models() -> Vec<ModelConfig> {
         heads: 2,
         slope: 0.2,
         attention_dropout: 0.3,
+        ..Gat::default()
     }
     .into();
     let gin = Gin {

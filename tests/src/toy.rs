@@ -3,8 +3,8 @@
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Aggregate, Appnp, ConvolutionConfig, Gat, Gcn, Gcnii, Gin, Model, ModelConfig, Norm,
-    Propagation,
+    Aggregate, Appnp, ConvolutionConfig, Gat, Gcn, Gcnii, Gin, HiddenActivation, Model,
+    ModelConfig, Norm, Propagation,
 };
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::Objective;
@@ -18,6 +18,8 @@ pub struct Toy {
     pub graph: Graph,
     /// The weight of each edge, where they have some.
     pub weights: Option<Vec<f32>>,
+    /// Features of the edges, column by column.
+    pub edge_features: Vec<Vec<f32>>,
     /// Features of the vertices, row-major.
     pub features: Vec<f32>,
     /// Features of a vertex.
@@ -49,6 +51,7 @@ impl Toy {
         Self {
             graph: Graph::from_edges(vertices, &rows, &columns).expect("ids are in range"),
             weights: None,
+            edge_features: Vec::new(),
             features: features.collect(),
             width,
             labels: (0..vertices as u64).map(|k| random(k, 4) % 3).collect(),
@@ -71,10 +74,32 @@ impl Toy {
         }
     }
 
+    /// The task with `columns` features of each edge.
+    pub fn with_edge_features(width: usize, columns: usize) -> Self {
+        let toy = Self::new(width);
+        let edges = toy.graph.edges() as u64;
+        let column = |of: u64| {
+            let places = of * edges..(of + 1) * edges;
+            places
+                .map(|k| 4.0 * rng::unit_f32(random(k, 6)) - 2.0)
+                .collect()
+        };
+        Self {
+            edge_features: (0..columns as u64).map(column).collect(),
+            ..toy
+        }
+    }
+
     /// The task on a backend, with the degree norm that a model wants.
     pub fn objective<B: Backend, E: Element>(&self, backend: &B, norm: Norm) -> Objective<B, E> {
         let weights = self.weights.as_deref();
         let graph = Propagation::of_graph::<E>(backend, &self.graph, weights, norm).expect("room");
+        let graph = match self.edge_features.is_empty() {
+            true => graph,
+            false => graph
+                .with_edge_features(backend, &self.graph, &self.edge_features)
+                .expect("room"),
+        };
         let (rows, kind) = (self.graph.vertices(), MemoryKind::Features);
         let features =
             Matrix::from_f32(backend, rows, self.width, &self.features, kind).expect("room");
@@ -231,7 +256,7 @@ fn stacked(
                     *value += x[n];
                 }
                 if layer + 1 < config.layers {
-                    *value = value.max(0.0);
+                    *value = activated(config.activation, *value);
                 }
             }
         }
@@ -240,10 +265,33 @@ fn stacked(
     x
 }
 
-fn relu(rows: &mut Rows) {
-    rows.iter_mut()
-        .flatten()
-        .for_each(|value| *value = value.max(0.0));
+fn activated(function: HiddenActivation, x: f64) -> f64 {
+    match function {
+        HiddenActivation::Relu => x.max(0.0),
+        HiddenActivation::Elu if x > 0.0 => x,
+        HiddenActivation::Elu => x.exp_m1(),
+        HiddenActivation::LeakyRelu if x > 0.0 => x,
+        HiddenActivation::LeakyRelu => 0.01 * x,
+        HiddenActivation::Gelu => x * normal(x),
+        HiddenActivation::Tanh => x.tanh(),
+        HiddenActivation::None => x,
+    }
+}
+
+/// The normal distribution, by its series.
+fn normal(x: f64) -> f64 {
+    let (mut term, mut sum, mut n) = (x, x, 1.0);
+    while term.abs() > 1e-18 {
+        term *= x * x / (2.0 * n + 1.0);
+        sum += term;
+        n += 1.0;
+    }
+    0.5 + sum * (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt()
+}
+
+fn activate(config: &ModelConfig, rows: &mut Rows) {
+    let values = rows.iter_mut().flatten();
+    values.for_each(|value| *value = activated(config.activation, *value));
 }
 
 /// A linear layer.
@@ -275,7 +323,7 @@ fn propagated(
     for layer in 0..config.layers {
         x = linear(parameters, layer, &drop(layer, config.dropout, &x));
         if layer + 1 < config.layers {
-            relu(&mut x);
+            activate(config, &mut x);
         }
     }
     let (alpha, initial) = (f64::from(appnp.alpha), x.clone());
@@ -300,7 +348,7 @@ fn deep(
     x: Rows,
 ) -> Rows {
     let mut x = linear(parameters, 0, &drop(0, config.dropout, &x));
-    relu(&mut x);
+    activate(config, &mut x);
     let (alpha, initial) = (f64::from(gcnii.alpha), x.clone());
     for layer in 1..=config.layers {
         let beta = (f64::from(gcnii.theta) / layer as f64 + 1.0).ln();
@@ -311,7 +359,7 @@ fn deep(
         );
         let product = parameters.product(&sum, &format!("layers.{layer}.weight"));
         x = mixed((1.0 - beta, &sum), (beta, &product));
-        relu(&mut x);
+        activate(config, &mut x);
     }
     let last = config.layers + 1;
     linear(parameters, last, &drop(last, config.dropout, &x))
@@ -380,6 +428,7 @@ fn convolve(
             heads,
             slope,
             attention_dropout,
+            edge_features,
         }) => {
             let h = parameters.product(x, &name("weight"));
             let vectors = parameters.row(&name("attention"));
@@ -388,20 +437,46 @@ fn convolve(
                 Some(masks) => masks.of_edge(layer, *attention_dropout, place),
                 None => 1.0,
             };
-            attend(toy, *heads, f64::from(*slope), &h, vectors, outputs, &kept)
+            let bias = |head: usize, edge: usize| {
+                if *edge_features == 0 {
+                    return 0.0;
+                }
+                // `a_e · (W_e · f)`, as PyG's `edge_updater` has it.
+                let (weight, width) = &parameters.0[&name("edge.weight")];
+                let vector = parameters.row(&name("edge.attention"));
+                let columns = head * (width / heads)..(head + 1) * (width / heads);
+                let of_feature = |feature: usize| -> f64 {
+                    let weights = &weight[feature * width..];
+                    columns.clone().map(|c| vector[c] * weights[c]).sum()
+                };
+                let features = (0..*edge_features).map(|feature| {
+                    of_feature(feature) * f64::from(toy.edge_features[feature][edge])
+                });
+                features.sum()
+            };
+            let attention = (vectors, &bias as &dyn Fn(usize, usize) -> f64);
+            attend(
+                toy,
+                *heads,
+                f64::from(*slope),
+                &h,
+                attention,
+                outputs,
+                &kept,
+            )
         }
         other => panic!("no reference for {other}"),
     }
 }
 
-/// Attention with `heads` heads, whose mean has `outputs` columns where all together have more; `kept` gives what the edge of a
+/// Attention with `heads` heads of these vectors and these biases of a head and an edge, whose mean has `outputs` columns where all together have more; `kept` gives what the edge of a
 /// head, a destination and a source is multiplied with.
 fn attend(
     toy: &Toy,
     heads: usize,
     slope: f64,
     h: &Rows,
-    vectors: &[f64],
+    (vectors, bias): (&[f64], &dyn Fn(usize, usize) -> f64),
     outputs: usize,
     kept: &dyn Fn([usize; 3]) -> f64,
 ) -> Rows {
@@ -418,7 +493,7 @@ fn attend(
                 toy.graph.rows()[edge] as usize,
                 toy.graph.cols()[edge] as usize,
             );
-            let e = dot(i, 0, head) + dot(j, 1, head);
+            let e = dot(i, 0, head) + dot(j, 1, head) + bias(head, edge);
             if e > 0.0 { e } else { slope * e }
         };
         let mut sums = vec![0.0; vertices];

@@ -4,7 +4,7 @@ use crate::input::bits;
 use crate::reference::roundoff;
 use crate::task;
 use halfgnn::backend::Backend;
-use halfgnn::nn::{Aggregate, Gat, Gin, ModelConfig, Statistics};
+use halfgnn::nn::{Aggregate, Gat, Gin, HiddenActivation, ModelConfig, Statistics};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::TrainConfig;
 use std::ops::ControlFlow;
@@ -34,6 +34,7 @@ pub fn models() -> Vec<(&'static str, ModelConfig)> {
             heads: 2,
             slope: 0.2,
             attention_dropout: 0.3,
+            ..Gat::default()
         }
         .into(),
         ..of(ModelConfig::gat(task::FEATURES, task::CLASSES))
@@ -60,6 +61,17 @@ pub fn models() -> Vec<(&'static str, ModelConfig)> {
     ]
 }
 
+/// A GCN with every activation but the usual one, with dropout behind it.
+pub fn models_of_activations() -> Vec<ModelConfig> {
+    let others = HiddenActivation::ALL.into_iter().skip(1);
+    let of = |activation| ModelConfig {
+        activation,
+        layers: 3,
+        ..task::model()
+    };
+    others.map(of).collect()
+}
+
 /// Those of [`models`] whose edges may have weights.
 pub fn models_of_weights() -> Vec<(&'static str, ModelConfig)> {
     let mut models = models();
@@ -70,6 +82,17 @@ pub fn models_of_weights() -> Vec<(&'static str, ModelConfig)> {
             .is_ok()
     });
     models
+}
+
+/// Those of [`models`] that read features of edges, of 1 and of 3.
+pub fn models_of_edge_features() -> Vec<(&'static str, ModelConfig)> {
+    let reading = [1, 3].into_iter().flat_map(|columns| {
+        let models = models().into_iter();
+        models.filter_map(move |(name, mut model)| {
+            model.read_edge_features(columns).then_some((name, model))
+        })
+    });
+    reading.collect()
 }
 
 /// The parameters of a model after `epochs` training steps.
@@ -102,9 +125,10 @@ pub fn assert_steps_agree<A: Backend, B: Backend, E: Element>(
     let mut config = TrainConfig::new(E::PRECISION);
     // Where a run begins a larger one overflows, and a step that is skipped shows nothing.
     config.scaling.initial = config.scaling.initial.min(256.0);
-    let objective = task::objective_on::<A, E>(one, model.norm(), weights);
+    let edges = (weights, model.edge_features());
+    let objective = task::objective_on::<A, E>(one, model.norm(), edges);
     let mut first = task::trainer(one, &objective, model.clone(), config);
-    let objective = task::objective_on::<B, E>(other, model.norm(), weights);
+    let objective = task::objective_on::<B, E>(other, model.norm(), edges);
     let mut second = task::trainer(other, &objective, model.clone(), config);
     for step in 0..steps {
         let state = first.snapshot().expect("no failure before");

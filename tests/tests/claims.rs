@@ -327,6 +327,7 @@ fn attention_gathers_a_row_once_each_way() {
         dropout: None,
         y: &mut y,
         positive: Some(&mut positive),
+        biases: None,
     };
     attention
         .forward(&gpu, device.forward(), forward)
@@ -341,6 +342,7 @@ fn attention_gathers_a_row_once_each_way() {
         lent: (&mut lent, numbers.each_mut()),
         dh: &mut dh,
         d_vectors: &mut d_vectors,
+        biases: None,
     };
     attention
         .backward(&gpu, device.backward(), backward)

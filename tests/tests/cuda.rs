@@ -10,7 +10,10 @@ use halfgnn::nn::ConvolutionConfig;
 use halfgnn_tests::Scale;
 use halfgnn_tests::borrowed;
 use halfgnn_tests::task::edge_weights;
-use halfgnn_tests::training::{assert_steps_agree, models, models_of_weights, parameters_after};
+use halfgnn_tests::training::{
+    assert_steps_agree, models, models_of_activations, models_of_edge_features, models_of_weights,
+    parameters_after,
+};
 use std::sync::LazyLock;
 
 static CARD: LazyLock<Result<Gpu<Cuda>, String>> = LazyLock::new(open);
@@ -81,6 +84,30 @@ fn training_on_weighted_edges_follows_the_cpu() {
             assert_steps_agree::<_, _, f16>((&cpu, card), &model, weights, 2);
             assert_steps_agree::<_, _, bf16>((&cpu, card), &model, weights, 2);
         }
+    }
+}
+
+#[test]
+fn training_through_every_activation_follows_the_cpu() {
+    let Some(card) = card() else { return };
+    let cpu = Cpu::new();
+    for model in models_of_activations() {
+        println!("{}", model.activation);
+        assert_steps_agree::<_, _, f16>((&cpu, card), &model, None, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, card), &model, None, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, card), &model, None, 2);
+    }
+}
+
+#[test]
+fn training_on_features_of_edges_follows_the_cpu() {
+    let Some(card) = card() else { return };
+    let cpu = Cpu::new();
+    for (name, model) in models_of_edge_features() {
+        println!("{name} of {}", model.edge_features());
+        assert_steps_agree::<_, _, f16>((&cpu, card), &model, None, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, card), &model, None, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, card), &model, None, 2);
     }
 }
 

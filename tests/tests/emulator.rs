@@ -18,7 +18,10 @@ use halfgnn_tests::input::{Random, matrix, read, unwritten};
 use halfgnn_tests::properties::in_any_order;
 use halfgnn_tests::second_levels::MULTIPROCESSORS;
 use halfgnn_tests::task::edge_weights;
-use halfgnn_tests::training::{assert_steps_agree, models, models_of_weights, parameters_after};
+use halfgnn_tests::training::{
+    assert_steps_agree, models, models_of_activations, models_of_edge_features, models_of_weights,
+    parameters_after,
+};
 use std::sync::LazyLock;
 
 fn open(options: Options) -> Gpu<Emulated> {
@@ -70,6 +73,28 @@ fn training_on_weighted_edges_follows_the_cpu() {
             assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, weights, 2);
             assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, weights, 2);
         }
+    }
+}
+
+#[test]
+fn training_through_every_activation_follows_the_cpu() {
+    let cpu = Cpu::new();
+    for model in models_of_activations() {
+        println!("{}", model.activation);
+        assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, None, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, None, 2);
+    }
+}
+
+#[test]
+fn training_on_features_of_edges_follows_the_cpu() {
+    let cpu = Cpu::new();
+    for (name, model) in models_of_edge_features() {
+        println!("{name} of {}", model.edge_features());
+        assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, None, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, &*EMULATOR), &model, None, 2);
     }
 }
 

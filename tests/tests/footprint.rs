@@ -145,6 +145,7 @@ fn directed_graphs_heads_and_policies_are_foretold() {
                 heads: 4,
                 slope: 0.2,
                 attention_dropout: 0.0,
+                ..Gat::default()
             }
             .into(),
             layers: 2,

@@ -5,8 +5,8 @@ use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{MemoryKind, Storage};
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{
-    Aggregate, Appnp, ConvolutionConfig, Gat, Gcn, Gcnii, Gin, Mode, Model, ModelConfig, Network,
-    Norm, Propagation, Statistics,
+    Aggregate, Appnp, ConvolutionConfig, EdgeData, Gat, Gcn, Gcnii, Gin, HiddenActivation, Mode,
+    Model, ModelConfig, Network, Norm, Propagation, Statistics,
 };
 use halfgnn::ops::Accumulate;
 use halfgnn::tensor::{Element, Matrix, Precision};
@@ -40,6 +40,7 @@ fn models(width: usize, layers: usize, hidden: usize) -> Vec<ModelConfig> {
             heads,
             slope: 0.2,
             attention_dropout: 0.0,
+            ..Gat::default()
         }
         .into(),
         ..shape(ModelConfig::gat(width, 3))
@@ -218,6 +219,36 @@ fn gradients_on_weighted_edges_are_those_of_float64() {
 }
 
 #[test]
+fn gradients_of_features_of_edges_are_those_of_float64() {
+    for (layers, width, hidden) in SHAPES {
+        for columns in [1, 3, 5] {
+            let toy = Toy::with_edge_features(width, columns);
+            for mut config in models(width, layers, hidden) {
+                if !config.read_edge_features(columns) {
+                    continue;
+                }
+                compare_with_float64::<f32>(&toy, &config, None, 1e-4);
+                if config.layers < 3 {
+                    compare_with_float64::<f16>(&toy, &config, None, 4e-2);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_through_every_activation_are_those_of_float64() {
+    let toy = Toy::new(9);
+    for activation in HiddenActivation::ALL {
+        for mut config in models(9, 2, 7) {
+            config.activation = activation;
+            compare_with_float64::<f32>(&toy, &config, None, 1e-4);
+            compare_with_float64::<f16>(&toy, &config, None, 4e-2);
+        }
+    }
+}
+
+#[test]
 fn weights_are_never_left_out_in_silence() {
     let (backend, toy) = (Cpu::new(), Toy::weighted(4));
     let gat = ModelConfig {
@@ -227,13 +258,41 @@ fn weights_are_never_left_out_in_silence() {
     let weights = toy.weights.as_deref();
     let refused = gat.prepare_weighted(&toy.graph, weights).unwrap_err();
     let told = refused.to_string();
-    assert!(told.contains("no term for the weights of edges"), "{told}");
+    assert!(
+        told.contains("without a term for weights of edges"),
+        "{told}"
+    );
+    let edges = EdgeData {
+        weights,
+        ..EdgeData::default()
+    };
+    let refused = gat.prepare_edges(&toy.graph, edges).unwrap_err();
+    let told = refused.to_string();
+    assert!(
+        told.contains("without a term for weights of edges"),
+        "{told}"
+    );
     let objective = toy.objective::<_, f32>(&backend, gat.norm());
     let told = trainer(&backend, &objective, &gat)
         .step()
         .unwrap_err()
         .to_string();
-    assert!(told.contains("no term for the weights of edges"), "{told}");
+    assert!(
+        told.contains("without a term for weights of edges"),
+        "{told}"
+    );
+    for (columns, reads) in [(2, 0), (0, 3), (2, 3)] {
+        let toy = Toy::with_edge_features(4, columns);
+        let mut gat = gat.clone();
+        assert!(gat.read_edge_features(reads));
+        let objective = toy.objective::<_, f32>(&backend, gat.norm());
+        let told = trainer(&backend, &objective, &gat)
+            .step()
+            .unwrap_err()
+            .to_string();
+        let expected = format!("reads {reads} features of each edge, and its graph has {columns}");
+        assert!(told.contains(&expected), "{told}");
+    }
 
     let mut gcn = ModelConfig::gcn(4, 3);
     gcn.policy.accumulate = Accumulate::Half;
@@ -597,6 +656,7 @@ fn what_is_no_model_is_refused() {
                 heads,
                 slope: 0.2,
                 attention_dropout,
+                ..Gat::default()
             }
             .into(),
             ..ModelConfig::gat(4, 3)

@@ -4,7 +4,8 @@
 //!
 //! ```python
 //! import torch
-//! from torch_geometric.nn import GCNConv, SAGEConv
+//! from torch import nn
+//! from torch_geometric.nn import GATConv, GCNConv, GINConv, GraphConv, SAGEConv
 //! n, f, c = 5, 3, 2
 //! src = torch.tensor([1, 2, 0, 3, 4, 1, 2]); dst = torch.tensor([0, 0, 1, 1, 2, 3, 3])
 //! w = torch.tensor([0.5, 2.0, 1.5, 0.25, 3.0, 1.0, 0.75])
@@ -16,12 +17,36 @@
 //!     g = GCNConv(f, c); g.lin.weight.data = W.t().clone(); g.bias.data = b.clone(); print(g(x, ei, weights))
 //! s = SAGEConv(f, c); s.lin_l.weight.data = W.t().clone(); s.lin_l.bias.data = b.clone()
 //! s.lin_r.weight.data = S.t().clone(); print(s(x, ei))
+//!
+//! def table(rows, columns, a, b):
+//!     return torch.tensor([[((a*i + b*j) % 5 - 2) / 4 for j in range(columns)] for i in range(rows)])
+//! for heads in (1, 2):
+//!     for attr in (w.view(-1, 1), table(7, 3, 3, 2)):
+//!         d = attr.shape[1]; g = GATConv(f, c, heads=heads, concat=False, edge_dim=d)
+//!         g.lin.weight.data = table(f, heads*c, 2, 3).t().clone(); g.bias.data = b.clone()
+//!         g.att_dst.data = table(1, heads*c, 1, 2).view(1, heads, c)
+//!         g.att_src.data = table(1, heads*c, 1, 3).view(1, heads, c)
+//!         g.lin_edge.weight.data = table(d, heads*c, 1, 4).t().clone()
+//!         g.att_edge.data = table(1, heads*c, 1, 1).view(1, heads, c); print(g(x, ei, attr))
+//!
+//! h = 4; adj_t = torch.sparse_coo_tensor(torch.stack([dst, src]), w, (n, n)).coalesce().to_sparse_csr()
+//! for edges in (ei, adj_t):
+//!     m = nn.Sequential(nn.Linear(f, h, bias=False), nn.BatchNorm1d(h, track_running_stats=False), nn.ReLU(), nn.Linear(h, c))
+//!     gin = GINConv(m, eps=0.5) # which makes the weights anew
+//!     m[0].weight.data = table(f, h, 2, 3).t().clone(); m[1].weight.data = torch.tensor([1.0, 0.5, -1.0, 2.0])
+//!     m[1].bias.data = torch.tensor([0.25, -0.5, 0.75, 1.0]); m[3].weight.data = table(h, c, 1, 2).t().clone()
+//!     m[3].bias.data = b.clone(); print(gin(x, edges))
+//! # SAGEConv takes no weights; the mean by weight is GraphConv's sum of shares.
+//! s = GraphConv(f, c); s.lin_rel.weight.data = W.t().clone(); s.lin_rel.bias.data = b.clone()
+//! s.lin_root.weight.data = S.t().clone(); print(s(x, ei, w / torch.zeros(n).scatter_add(0, dst, w)[dst]))
 //! ```
 
 use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::graph::Graph;
-use halfgnn::nn::{Gcn, Inputs, Mode, Model, ModelConfig, Network, Norm, Propagation, Sage};
+use halfgnn::nn::{
+    Aggregate, EdgeData, Gat, Gcn, Gin, Inputs, Mode, Model, ModelConfig, Network, Norm, Sage,
+};
 use halfgnn::tensor::Matrix;
 
 const VERTICES: usize = 5;
@@ -38,15 +63,56 @@ fn table(rows: usize, columns: usize, value: impl Fn(usize, usize) -> f32) -> Ve
 
 /// The logits of one layer whose parameters are those of the program above.
 fn logits(model: ModelConfig, weights: Option<&[f32]>) -> Vec<f32> {
+    let edges = EdgeData {
+        weights,
+        ..EdgeData::default()
+    };
+    logits_of(model, edges)
+}
+
+/// The same with anything that edges may have.
+fn logits_of(model: ModelConfig, edges: EdgeData<'_>) -> Vec<f32> {
     let backend = &Cpu::new();
     let model = ModelConfig { layers: 1, ..model };
     // Rows are targets, which the graph has in order.
     let graph = Graph::from_edges(VERTICES, &TARGETS, &SOURCES).expect("a graph");
-    let (graph, weights) = model.prepare_weighted(&graph, weights).expect("weights");
+    let graph = model
+        .prepare_edges(&graph, edges)
+        .expect("numbers of edges");
     let mut network = Network::<_, f32>::new(backend, &model, 0).expect("a model");
+    let spread = |rows: usize, a: usize, b: usize, padded: (usize, usize)| {
+        // Heads are padded to whole vectors, and so are the features of an edge.
+        let heads = padded.1.div_ceil(4);
+        let mut values = vec![0.0; padded.0 * padded.1];
+        for row in 0..rows {
+            for column in 0..heads * CLASSES {
+                let at = column / CLASSES * (padded.1 / heads) + column % CLASSES;
+                values[row * padded.1 + at] = ((a * row + b * column) % 5) as f32 / 4.0 - 0.5;
+            }
+        }
+        values
+    };
+    let edge_columns = model.edge_features();
     for parameter in network.parameters_mut() {
+        let shape = parameter.shape();
         let values = match parameter.name() {
             "layers.0.bias" => vec![0.1, -0.2],
+            "layers.0.attention" => {
+                let [mut destination, source] = [2, 3].map(|b| spread(1, 1, b, (1, shape.1)));
+                destination.extend(source);
+                destination
+            }
+            "layers.0.edge.attention" => spread(1, 1, 1, shape),
+            "layers.0.edge.weight" => spread(edge_columns, 1, 4, shape),
+            "layers.0.weight" if model.convolution.name() == "gat" => spread(FEATURES, 2, 3, shape),
+            "layers.0.mlp.0.weight" => {
+                table(FEATURES, 4, |i, j| ((2 * i + 3 * j) % 5) as f32 / 4.0 - 0.5)
+            }
+            "layers.0.mlp.1.weight" => {
+                table(4, CLASSES, |i, j| ((i + 2 * j) % 5) as f32 / 4.0 - 0.5)
+            }
+            "layers.0.norm.weight" => vec![1.0, 0.5, -1.0, 2.0],
+            "layers.0.norm.bias" => vec![0.25, -0.5, 0.75, 1.0],
             "layers.0.self.weight" => table(FEATURES, CLASSES, |i, j| {
                 ((i + 2 * j) % 5) as f32 / 4.0 - 0.5
             }),
@@ -61,10 +127,7 @@ fn logits(model: ModelConfig, weights: Option<&[f32]>) -> Vec<f32> {
     });
     let inputs = Inputs {
         backend,
-        graphs: &[
-            Propagation::of_graph::<f32>(backend, &graph, weights.as_deref(), model.norm())
-                .expect("room"),
-        ],
+        graphs: &[graph.propagation::<_, f32>(backend, &model).expect("room")],
         features: &Matrix::from_f32(backend, VERTICES, FEATURES, &features, MemoryKind::Features)
             .expect("room"),
     };
@@ -127,4 +190,105 @@ fn a_gcn_of_weighted_edges() {
 fn a_graphsage() {
     let sage = ModelConfig::of(Sage, FEATURES, CLASSES);
     expect(&logits(sage, None), &SAGE);
+}
+
+const GIN: [[f64; CLASSES]; VERTICES] = [
+    [-0.242_611_26, -0.103_423_75],
+    [-0.674_980_22, 0.565_851_33],
+    [0.637_087_82, -1.274_175_64],
+    [0.715_572_71, -1.093_433_86],
+    [0.188_513_07, -0.377_026_14],
+];
+
+const WEIGHTED_GIN: [[f64; CLASSES]; VERTICES] = [
+    [-0.043_411_86, -0.154_890_09],
+    [-0.661_524_24, 0.404_744_86],
+    [0.910_811_48, -1.821_622_97],
+    [0.411_403_21, -0.591_957_69],
+    [0.242_294_52, -0.410_024_64],
+];
+
+const WEIGHTED_SAGE: [[f64; CLASSES]; VERTICES] = [
+    [-0.050_000_01, 0.25],
+    [1.100_000_02, -0.360_714_32],
+    [-1.774_999_98, -0.075],
+    [0.725_000_02, 0.264_285_71],
+    [-0.400_000_01, -0.699_999_99],
+];
+
+#[test]
+fn a_gin_with_weights_of_edges_and_without() {
+    let gin = Gin {
+        aggregate: Aggregate::Sum,
+        lambda: 1.0,
+        epsilon: 0.5,
+        ..Gin::default()
+    };
+    let gin = ModelConfig {
+        hidden: 4,
+        ..ModelConfig::of(gin, FEATURES, CLASSES)
+    };
+    expect(&logits(gin.clone(), None), &GIN);
+    expect(&logits(gin, Some(&WEIGHTS)), &WEIGHTED_GIN);
+}
+
+#[test]
+fn a_graphsage_of_weighted_edges() {
+    let sage = ModelConfig::of(Sage, FEATURES, CLASSES);
+    expect(&logits(sage, Some(&WEIGHTS)), &WEIGHTED_SAGE);
+}
+
+/// Of one head and of two, of the weights and of three features of each edge.
+const GAT: [[[f64; CLASSES]; VERTICES]; 4] = [
+    [
+        [0.040_375_9, -0.233_690_37],
+        [0.850_000_02, -0.101_515_49],
+        [-0.899_999_98, -0.011_523_53],
+        [0.124_335_19, 0.181_140_94],
+        [-0.899_999_98, 0.05],
+    ],
+    [
+        [0.173_853_93, -0.250_946_88],
+        [0.850_000_02, -0.093_089_06],
+        [-0.899_999_98, -0.011_523_53],
+        [0.189_055_92, 0.197_264],
+        [-0.899_999_98, 0.05],
+    ],
+    [
+        [-0.125_121_44, -0.052_916_41],
+        [0.250_637_35, -0.113_895_1],
+        [-0.341_790_11, 0.086_028_35],
+        [-0.189_842_97, 0.242_975_46],
+        [-0.275_000_01, 0.05],
+    ],
+    [
+        [-0.069_628_6, -0.058_208_93],
+        [0.249_352_43, -0.108_396_95],
+        [-0.341_790_11, 0.086_028_35],
+        [-0.162_651_81, 0.252_348_42],
+        [-0.275_000_01, 0.05],
+    ],
+];
+
+#[test]
+fn a_gat_with_a_term_of_its_edges() {
+    let features = table(TARGETS.len(), 3, |i, j| {
+        ((3 * i + 2 * j) % 5) as f32 / 4.0 - 0.5
+    });
+    for (heads, expected) in [(1, &GAT[..2]), (2, &GAT[2..])] {
+        let gat = |edge_features| {
+            let gat = Gat {
+                heads,
+                edge_features,
+                ..Gat::default()
+            };
+            ModelConfig::of(gat, FEATURES, CLASSES)
+        };
+        expect(&logits(gat(1), Some(&WEIGHTS)), &expected[0]);
+        let edges = EdgeData {
+            weights: None,
+            features: Some((3, &features)),
+        };
+        expect(&logits_of(gat(3), edges), &expected[1]);
+    }
 }

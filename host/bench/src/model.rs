@@ -2,7 +2,7 @@
 
 use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
-use crate::names::probability;
+use crate::names::{ActivationName, probability};
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use halfgnn::nn::{ConvolutionConfig, ModelConfig, ModelKind};
@@ -36,6 +36,9 @@ pub struct ModelArgs {
     /// Add the input of a layer to its output where they are of one width
     #[arg(long)]
     pub residual: bool,
+    /// What is done to the outputs of hidden layers; all but a ReLU take a pass of their own. That of the paper of GAT is elu
+    #[arg(long, value_enum, value_name = "FUNCTION", default_value_t = ActivationName::Relu)]
+    pub activation: ActivationName,
     /// How neighbours are summed up, as `halfgnn bench spmm --help` says: post-half is the way of frameworks, which overflows;
     /// not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
@@ -212,6 +215,7 @@ impl ModelArgs {
                 false => Vec::new(),
             },
             residual: self.residual,
+            activation: self.activation.into(),
             recompute: self.recompute,
             policy: self.policy.map_or(config.policy, |named| named.0),
             ..config
@@ -295,6 +299,7 @@ mod tests {
             heads: 4,
             slope: 0.2,
             attention_dropout: 0.0,
+            ..Gat::default()
         };
         assert_eq!(gat.convolution, expected.into());
         let plain = config(&["--model", "gin", "--policy", "post-half"]).unwrap();

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use halfgnn::device;
+use halfgnn::nn::HiddenActivation;
 use halfgnn::tensor::Precision;
 
 /// [`device::Choice`], as it is typed.
@@ -46,6 +47,36 @@ impl From<PrecisionName> for Precision {
             PrecisionName::Half => Precision::Half,
             PrecisionName::Float => Precision::Float,
             PrecisionName::BFloat16 => Precision::BFloat16,
+        }
+    }
+}
+
+/// [`HiddenActivation`], as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ActivationName {
+    /// Negative elements become zero
+    Relu,
+    /// eˣ − 1 below zero
+    Elu,
+    /// A hundredth below zero
+    LeakyRelu,
+    /// x · Φ(x), with the normal distribution itself
+    Gelu,
+    /// The hyperbolic tangent
+    Tanh,
+    /// Nothing
+    None,
+}
+
+impl From<ActivationName> for HiddenActivation {
+    fn from(name: ActivationName) -> Self {
+        match name {
+            ActivationName::Relu => HiddenActivation::Relu,
+            ActivationName::Elu => HiddenActivation::Elu,
+            ActivationName::LeakyRelu => HiddenActivation::LeakyRelu,
+            ActivationName::Gelu => HiddenActivation::Gelu,
+            ActivationName::Tanh => HiddenActivation::Tanh,
+            ActivationName::None => HiddenActivation::None,
         }
     }
 }

@@ -55,6 +55,9 @@ pub struct OpenArgs {
     /// Leave the weights of edges out, which models otherwise use
     #[arg(long, help_heading = "Reading")]
     pub ignore_edge_weights: bool,
+    /// Leave the features of edges out, which otherwise are a term in the scores of GAT's attention
+    #[arg(long, help_heading = "Reading")]
+    pub ignore_edge_features: bool,
     /// Divide each row of features by its sum, or do not; bags of words are divided unless this says `false`
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Reading")]
     pub normalize_features: Option<bool>,
@@ -138,6 +141,7 @@ impl OpenArgs {
         options.undirected = self.undirected;
         options.self_loops = self.self_loops;
         options.ignore_edge_weights = self.ignore_edge_weights;
+        options.ignore_edge_features = self.ignore_edge_features;
         options.normalize_features = self.normalize_features;
         options.split = self.split;
         options.split_number = self.split_number;

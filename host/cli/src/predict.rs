@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
 use crate::screen::{Page, count};
+use crate::session::edge_data;
 use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
@@ -15,8 +16,7 @@ use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
-use halfgnn::graph::GraphCounts;
-use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network, Propagation};
+use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
 use halfgnn::tensor::Element;
 use halfgnn::train::{Checkpoint, Footprint, Loss, load_weights};
 use halfgnn::with_element;
@@ -313,10 +313,8 @@ impl Prediction<'_> {
             ..self.checkpoint.model.clone()
         };
         let backend = &device.backend;
-        let weights = self.dataset.edge_weights.as_deref();
-        let (graph, weights) = config.prepare_weighted(&self.dataset.graph, weights)?;
-        let weights = weights.as_deref();
-        let counts = GraphCounts::of(&graph).weighted(weights.is_some());
+        let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
+        let counts = graph.counts();
         Footprint::check_training::<E>(
             &counts,
             config,
@@ -329,12 +327,7 @@ impl Prediction<'_> {
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
         let inputs = Inputs {
             backend,
-            graphs: &[Propagation::of_graph::<E>(
-                backend,
-                &graph,
-                weights,
-                config.norm(),
-            )?],
+            graphs: &[graph.propagation::<B, E>(backend, config)?],
             features: &self.dataset.upload_features(backend)?,
         };
         model.forward(inputs, Mode::Evaluate)?;

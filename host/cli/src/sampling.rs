@@ -47,6 +47,12 @@ pub fn check(goal: &Goal, model: &ModelConfig, dataset: &Dataset) -> Result<(), 
             dataset.name
         ));
     }
+    if model.edge_features() > 0 {
+        return refuse(format!(
+            "draws edges without features, and the model reads those of {}; add --ignore-edge-features",
+            dataset.name
+        ));
+    }
     if model.norm() == Norm::In {
         return refuse(
             "draws blocks, whose sources have no in-degrees, and --norm in wants them; take --norm both".into(),

@@ -7,9 +7,9 @@ use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{Device, Task};
-use halfgnn::graph::{Graph, GraphCounts};
+use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
-use halfgnn::nn::{ModelConfig, Network, Propagation, kept_as};
+use halfgnn::nn::{EdgeData, ModelConfig, Network, Propagation, kept_as};
 use halfgnn::sample::Sampling;
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
@@ -188,10 +188,8 @@ fn carry_out<B: Backend, E: Element>(
     for (tensor, kept) in kept_as(plan.precision) {
         tracing::info!("kept in {kept}: {tensor}");
     }
-    let weights = dataset.edge_weights.as_deref();
-    let (graph, weights) = config.prepare_weighted(&dataset.graph, weights)?;
-    let norm = config.norm();
-    let counts = GraphCounts::of(&graph).weighted(weights.is_some());
+    let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
+    let counts = graph.counts();
     let check = match plan.sampling {
         Some(_) => Footprint::check_evaluation::<E>,
         None => Footprint::check_training::<E>,
@@ -213,7 +211,7 @@ fn carry_out<B: Backend, E: Element>(
         backend,
         dataset,
         plan,
-        Propagation::of_graph::<E>(backend, &graph, weights.as_deref(), norm)?,
+        graph.propagation::<B, E>(backend, config)?,
     )?;
     let device_name = backend.name();
     let mut runs = Vec::new();
@@ -276,6 +274,18 @@ fn carry_out<B: Backend, E: Element>(
         memory: backend.memory(),
         runs,
     })
+}
+
+/// What a model reads of the edges of a dataset: features are those of models that have a term for them, and the first lines say
+/// where they are not used.
+pub fn edge_data<'a>(model: &ModelConfig, dataset: &'a Dataset) -> EdgeData<'a> {
+    let features = dataset.edge_features.as_ref();
+    EdgeData {
+        weights: dataset.edge_weights.as_deref(),
+        features: features
+            .filter(|_| model.edge_features() > 0)
+            .map(|features| (features.columns(), features.values())),
+    }
 }
 
 /// The batches of a run, of the task that is learnt from and its graph.
@@ -357,11 +367,25 @@ fn of_training_vertices<B: Backend, E: Element>(
 ) -> Result<(Objective<B, E>, Cow<'static, Graph>), Failure> {
     let (induced, edges) = (dataset.graph.induced(&dataset.train))
         .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
-    let weights = dataset
-        .edge_weights
-        .as_ref()
+    let of_dataset = edge_data(&plan.model, dataset);
+    let weights = of_dataset
+        .weights
         .map(|weights| -> Vec<f32> { edges.iter().map(|&edge| weights[edge as usize]).collect() });
-    let (graph, weights) = plan.model.prepare_weighted(&induced, weights.as_deref())?;
+    let features = of_dataset.features.map(|(columns, values)| {
+        let rows = edges.iter().map(|&edge| edge as usize * columns);
+        let rows: Vec<f32> = rows
+            .flat_map(|row| &values[row..row + columns])
+            .copied()
+            .collect();
+        (columns, rows)
+    });
+    let read = EdgeData {
+        weights: weights.as_deref(),
+        features: features
+            .as_ref()
+            .map(|(columns, rows)| (*columns, &rows[..])),
+    };
+    let prepared = plan.model.prepare_edges(&induced, read)?;
     let shape = (dataset.train.len(), dataset.feature_len());
     let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |vertex, row| {
         dataset
@@ -369,8 +393,7 @@ fn of_training_vertices<B: Backend, E: Element>(
             .write_row(dataset.train[vertex] as usize, row);
     })?;
     let all: Vec<u32> = (0..dataset.train.len() as u32).collect();
-    let norm = plan.model.norm();
-    let graph = Propagation::of_graph::<E>(backend, &graph, weights.as_deref(), norm)?;
+    let graph = prepared.propagation::<B, E>(backend, &plan.model)?;
     let goal = train::Goal {
         targets: &dataset.targets.selected(&dataset.train),
         outputs: dataset.outputs,

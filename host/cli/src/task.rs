@@ -312,6 +312,8 @@ impl TaskArgs {
         let split = LinkSplit::new(&dataset.graph, shares, seed)
             .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
         dataset.graph = split.graph.clone();
+        // They are of the edges before, and the first lines say that they are not used.
+        dataset.edge_features = None;
         let [train, validation, test] = [0, 1, 2].map(|of| split.edges[of].len());
         let what = format!(
             "{train} links to learn from, {validation} to validate, {test} to test, from seed {seed}"

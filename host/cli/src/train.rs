@@ -176,9 +176,14 @@ fn plan(
         None => {
             let precision = args.precision.into();
             let defaults = TrainConfig::new(precision);
-            let model = args
+            let mut model = args
                 .model
                 .config(dataset.feature_len(), goal.outputs(dataset))?;
+            let features = dataset.edge_features.as_ref();
+            let of_edge = usize::from(dataset.edge_weights.is_some())
+                + features.map_or(0, |features| features.columns());
+            // Whether or not it can, `tell_use` and `takes_edge_weights` say so.
+            model.read_edge_features(of_edge);
             let train = TrainConfig {
                 seed: args.seed,
                 ..args
@@ -232,7 +237,21 @@ fn plan(
 
 /// That the model uses the weights of edges, where there are some.
 pub fn takes_edge_weights(model: &ModelConfig, dataset: &Dataset) -> Result<(), Failure> {
-    match (model.edge_weights(), &dataset.edge_weights) {
+    let weights = dataset.edge_weights.as_deref();
+    let read = model.edge_features();
+    if read > 0 {
+        let features = dataset.edge_features.as_ref();
+        let found = usize::from(weights.is_some()) + features.map_or(0, |of| of.columns());
+        return match found == read {
+            true => Ok(()),
+            false => Err(Failure::Input(format!(
+                "the model reads {read} numbers of each edge, and {} has {found}, weight and features together; give it edges as it was trained on, or \
+                 leave some out by --ignore-edge-weights or --ignore-edge-features",
+                dataset.name
+            ))),
+        };
+    }
+    match (model.edge_weights(), weights) {
         (Err(reason), Some(_)) => Err(Failure::Input(format!(
             "the edges of {} have weights, and {reason}; add --ignore-edge-weights, or take another --model",
             dataset.name
@@ -299,9 +318,23 @@ pub fn empty_classes(sizes: &[usize]) -> String {
 
 /// Takes note of what a model does with a dataset: the self-loops that it adds, the features of edges that it leaves out.
 pub fn tell_use(model: &ModelConfig, dataset: &mut Dataset) {
+    let read = model.edge_features();
     for step in &mut dataset.preparations {
-        if step.of == "edge features" {
-            step.what.push_str(", which the model does not use");
+        match step.of {
+            "edge features" if read > 0 && dataset.edge_features.is_some() => {
+                let how = ", which the scores of attention have a term of; --ignore-edge-features leaves it out";
+                step.what.push_str(how);
+            }
+            "edge features" if step.by == Origin::File => {
+                step.what.push_str(", which the model does not use");
+            }
+            "edge weights" if read > 0 && dataset.edge_weights.is_some() => {
+                step.what = step.what.replace(
+                    "multiply what neighbours send",
+                    "are in the scores of attention, a term that is learnt",
+                );
+            }
+            _ => {}
         }
     }
     if !model.wants_self_loops() {

@@ -36,7 +36,7 @@ fn accuracy(place: &Place, more: &[&str]) -> (f64, String) {
 #[test]
 fn every_model_that_takes_weights_learns_by_them() {
     let place = told_by_weights();
-    for model in ["gcn", "sage", "gin", "appnp", "gcnii"] {
+    for model in ["gcn", "sage", "gin", "appnp", "gcnii", "gat"] {
         let layers = ["--layers", if model == "gcnii" { "4" } else { "2" }];
         let of = |more: &[&str]| {
             let given = [&["--model", model, "--epochs", "200"], &layers[..], more].concat();
@@ -44,10 +44,11 @@ fn every_model_that_takes_weights_learns_by_them() {
         };
         let (with, told) = of(&[]);
         assert!(with > 99.0, "{model} with weights: {with} %");
-        assert!(
-            told.contains("80 of 0.1 to 5 multiply what neighbours send"),
-            "{told}"
-        );
+        let how = match model {
+            "gat" => "are in the scores of attention, a term that is learnt",
+            _ => "multiply what neighbours send",
+        };
+        assert!(told.contains(&format!("80 of 0.1 to 5 {how}")), "{told}");
         let (without, told) = of(&["--ignore-edge-weights"]);
         assert!(without < 60.0, "{model} without weights: {without} %");
         assert!(told.contains("ignored, all edges count the same"), "{told}");
@@ -55,16 +56,39 @@ fn every_model_that_takes_weights_learns_by_them() {
 }
 
 #[test]
-fn what_has_no_place_for_weights_says_so() {
+fn a_gat_that_was_made_without_weights_refuses_them() {
     let place = told_by_weights();
-    let output = place.train(&["--model", "gat"]).output().unwrap();
-    refused(&output, 2, &["--ignore-edge-weights"]);
+    let model = place.folder.path().join("gat.safetensors");
+    let model = model.to_str().unwrap();
+    let given = [
+        "--model",
+        "gat",
+        "--ignore-edge-weights",
+        "--epochs",
+        "2",
+        "--save",
+        model,
+    ];
+    let output = place.train(&given).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
     let output = place
-        .train(&["--model", "gat", "--ignore-edge-weights", "--epochs", "2"])
+        .train(&["--resume", model, "--epochs", "3"])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    refused(&output, 2, &["--ignore-edge-weights"]);
+    // And one that was made with them wants them.
+    let given = ["--model", "gat", "--epochs", "2", "--save", model];
+    assert!(place.train(&given).output().unwrap().status.success());
+    let given = ["--resume", model, "--epochs", "3"];
+    assert!(place.train(&given).output().unwrap().status.success());
+    let given = [&given[..], &["--ignore-edge-weights"]].concat();
+    let output = place.train(&given).output().unwrap();
+    refused(&output, 2, &["trained with the edge weights"]);
+}
 
+#[test]
+fn a_format_without_a_place_for_weights_says_so() {
+    let place = told_by_weights();
     let graph = place.folder.path().join("ring.mtx");
     let output = halfgnn(&["dataset", "convert"])
         .args([&place.dataset, &graph])

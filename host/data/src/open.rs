@@ -52,6 +52,8 @@ pub struct OpenOptions {
     pub self_loops: bool,
     /// Whether weights of edges are left out, so that all edges count the same.
     pub ignore_edge_weights: bool,
+    /// Leaves the features of edges out.
+    pub ignore_edge_features: bool,
     /// How to split; `None` for the splits of the file, and [`SplitRule::default`] where it has none.
     pub split: Option<SplitRule>,
     /// What the columns of tables are called, where it is not what it customarily is; for formats without tables it is refused.
@@ -166,6 +168,7 @@ impl std::fmt::Debug for OpenOptions {
             .field("undirected", &self.undirected)
             .field("self_loops", &self.self_loops)
             .field("ignore_edge_weights", &self.ignore_edge_weights)
+            .field("ignore_edge_features", &self.ignore_edge_features)
             .field("split", &self.split)
             .field("columns", &self.columns)
             .field("split_number", &self.split_number)
@@ -263,7 +266,13 @@ impl Parts {
             self.edge_weights = None;
         }
         if let Some(features) = &self.edge_features {
-            done.push(Preparation::edge_features(features.columns()));
+            done.push(Preparation::edge_features(
+                features.columns(),
+                options.ignore_edge_features,
+            ));
+        }
+        if options.ignore_edge_features {
+            self.edge_features = None;
         }
         let mut of_edges = OfEdges {
             weights: self.edge_weights,

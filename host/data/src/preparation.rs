@@ -113,9 +113,19 @@ impl Preparation {
     }
 
     /// The file has features of edges.
-    pub(crate) fn edge_features(columns: usize) -> Self {
-        let what = format!("{columns} of each edge");
-        Self::new("edge features", what, Origin::File)
+    pub(crate) fn edge_features(columns: usize, ignored: bool) -> Self {
+        match ignored {
+            true => Self::new(
+                "edge features",
+                format!("{columns} of each edge ignored"),
+                Origin::Option,
+            ),
+            false => Self::new(
+                "edge features",
+                format!("{columns} of each edge"),
+                Origin::File,
+            ),
+        }
     }
 
     /// Vertices were split as the file has it, which has `all` ways to split.

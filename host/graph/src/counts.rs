@@ -52,6 +52,8 @@ pub struct GraphCounts {
     pub balanced: bool,
     /// Whether each edge has a weight.
     pub weighted: bool,
+    /// Features of each edge that a model reads.
+    pub edge_features: usize,
 }
 
 impl GraphCounts {
@@ -63,6 +65,16 @@ impl GraphCounts {
             backward: (!symmetric).then(|| RowCounts::of(graph.transposed())),
             balanced: symmetric || graph.in_degrees() == graph.out_degrees(),
             weighted: false,
+            edge_features: 0,
+        }
+    }
+
+    /// With so many features of each edge.
+    #[must_use]
+    pub fn with_edge_features(self, edge_features: usize) -> Self {
+        Self {
+            edge_features,
+            ..self
         }
     }
 
@@ -85,6 +97,7 @@ impl GraphCounts {
             backward: None,
             balanced: true,
             weighted: false,
+            edge_features: 0,
         }
     }
 

@@ -415,6 +415,22 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         Ok(Self::of(array.buffer, rows, columns))
     }
 
+    /// The elements of an array as rows that are [`padded`] columns apart, without a copy. What lies behind the columns of a row
+    /// is padding, and should be zero: products read it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where they are not as many as such rows have.
+    pub fn from_padded(array: Array<B, E>, rows: usize, columns: usize) -> Result<Self, Error> {
+        let elements = Self::elements(rows, columns)?;
+        Error::expect(
+            "Matrix::from_padded",
+            "elements of the array",
+            elements,
+            array.len,
+        )?;
+        Ok(Self::of(array.buffer, rows, columns))
+    }
+
     /// All elements one after the other, padding included, without a copy.
     ///
     /// # Errors

@@ -45,6 +45,16 @@ pub trait Architecture:
         false
     }
 
+    /// Numbers of each edge that its layers read as features; 0 of one that reads none.
+    fn edge_features(&self) -> usize {
+        0
+    }
+
+    /// Makes its layers read so many numbers of each edge, where they can, and says whether that is so.
+    fn read_edge_features(&mut self, _columns: usize) -> bool {
+        false
+    }
+
     /// The L2 penalty that such models are customarily trained with.
     fn weight_decay(&self) -> f32 {
         5e-4
@@ -71,7 +81,7 @@ pub trait Architecture:
 }
 
 /// The stages of a model that is [`ModelConfig::layers`] layers of one kind: each has a bias and drops its input, all but
-/// the last have a ReLU, and where the model is residual and widths agree the input is added.
+/// the last have the activation of the model, and where the model is residual and widths agree the input is added.
 ///
 /// # Errors
 /// Those of `layer`, which makes one of so many inputs and outputs.
@@ -91,7 +101,7 @@ pub fn stack<B: Backend, E: Element, L: Layer<B, E> + 'static>(
             .dropout(model.dropout_of(number));
         let stage = match number + 1 == model.layers {
             true => stage,
-            false => stage.relu(),
+            false => stage.activation(model.activation),
         };
         Ok(match model.residual && widths.0 == widths.1 {
             true => stage.residual(),
@@ -314,6 +324,20 @@ macro_rules! models {
                     $(Self::$kind(_) => $kind::EDGE_WEIGHTS,)*
                     // Its layers see them by `Propagation::edge_factors`.
                     Self::Other(_) => Ok(()),
+                }
+            }
+
+            pub(super) fn edge_features(&self) -> usize {
+                match self {
+                    $(Self::$kind(config) => config.edge_features(),)*
+                    Self::Other(_) => 0,
+                }
+            }
+
+            pub(super) fn read_edge_features(&mut self, columns: usize) -> bool {
+                match self {
+                    $(Self::$kind(config) => config.read_edge_features(columns),)*
+                    Self::Other(_) => false,
                 }
             }
 

@@ -1,6 +1,6 @@
 //! What a model is: its shape, and the kind of its layers.
 
-use super::{ConvolutionConfig, Norm};
+use super::{ConvolutionConfig, HiddenActivation, Norm};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
 use crate::ops::SpmmPolicy;
@@ -33,6 +33,9 @@ pub struct ModelConfig {
     pub dropout_by_layer: Vec<f32>,
     /// Whether a layer whose input is as wide as its output adds the one to the other, before ReLU and dropout.
     pub residual: bool,
+    /// What is done to the outputs of hidden layers.
+    #[serde(default, skip_serializing_if = "HiddenActivation::is_relu")]
+    pub activation: HiddenActivation,
     /// Whether outputs of layers that the backward pass can make again by one product are not stored: those of GIN, but the
     /// last's and residual ones. Changes no bit of the results.
     #[serde(default)]
@@ -56,6 +59,7 @@ impl ModelConfig {
             dropout: 0.5,
             dropout_by_layer: Vec::new(),
             residual: false,
+            activation: HiddenActivation::default(),
             recompute: false,
             policy: SpmmPolicy::default(),
             convolution: convolution.clone(),
@@ -98,6 +102,17 @@ impl ModelConfig {
     /// The reason.
     pub fn edge_weights(&self) -> Result<(), &'static str> {
         self.convolution.edge_weights()
+    }
+
+    /// Numbers of each edge that the model reads as features, its weight among them; 0 of one that reads none. See
+    /// [`ModelConfig::prepare_edges`].
+    pub fn edge_features(&self) -> usize {
+        self.convolution.edge_features()
+    }
+
+    /// Makes it a model that reads so many numbers of each edge, where its kind can, and says whether that is so.
+    pub fn read_edge_features(&mut self, columns: usize) -> bool {
+        self.convolution.read_edge_features(columns)
     }
 
     /// [`ModelConfig::prepare`] of a graph whose edges may have weights, in its order: added self-loops have the weight 1, as

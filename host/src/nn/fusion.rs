@@ -8,8 +8,8 @@ use super::{Aggregation, Context};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{
-    self, Activation, Addend, Combine, Dropout, Epilogue, Form, MatmulFusion, Normalization,
-    SpmmEpilogue,
+    self, Activation, Addend, Combine, Dropout, Epilogue, Form, MatmulFusion, Nonlinearity,
+    Normalization, SpmmEpilogue,
 };
 use crate::tensor::{Element, Matrix};
 
@@ -20,14 +20,23 @@ fn unwritten<T>(layer: usize, what: &str) -> Result<T, Error> {
     })
 }
 
-/// What follows a layer: `dropout(relu(y + x + b))`, each part where it is wanted.
+/// What follows a layer: `dropout(relu(y + x + b))`, each part where it is wanted; or another function in the place of the ReLU,
+/// which has no dropout behind it in the same matrix.
 #[derive(Debug)]
 pub(super) struct After<'a, B: Backend, E: Element> {
     pub(super) bias: Option<&'a Matrix<B, f32>>,
     pub(super) relu: bool,
+    pub(super) nonlinearity: Option<Bend<'a, B, E>>,
     pub(super) dropout: Option<Dropout<'a, B>>,
     /// The layer's input, where it is added to the output.
     pub(super) residual: Option<&'a Matrix<B, E>>,
+}
+
+/// An activation function that has a pass of its own, and where what it was given is kept, if its gradient wants to see that.
+#[derive(Debug)]
+pub(super) struct Bend<'a, B: Backend, E: Element> {
+    pub(super) function: Nonlinearity,
+    pub(super) given: Option<&'a mut Matrix<B, E>>,
 }
 
 /// Where a layer's output goes.
@@ -118,7 +127,7 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
     /// # Errors
     /// Those of [`ops::combine`] and [`ops::activate`].
     pub fn copy(&mut self, kept: &Matrix<B, E>) -> Result<(), Error> {
-        if self.after.residual.is_some() {
+        if self.after.residual.is_some() || self.after.nonlinearity.is_some() {
             self.state = State::Written;
             return ops::combine(self.backend, &Combine::copy(), kept, self.y);
         }
@@ -130,7 +139,8 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
     /// What the last operator does of what follows: a bias and a ReLU, where neither an addition nor a dropout comes
     /// between.
     fn epilogue(&mut self) -> (Option<&'a Matrix<B, f32>>, bool) {
-        if self.after.residual.is_some() || self.after.dropout.is_some() {
+        let apart = self.after.nonlinearity.is_some() || self.after.dropout.is_some();
+        if self.after.residual.is_some() || apart {
             self.state = State::Written;
             return (None, false);
         }
@@ -156,6 +166,19 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         if let Some(x) = self.after.residual {
             // Of its rows those of the destinations.
             ops::combine_rows(self.backend, self.y.rows(), &Combine::sum(), x, self.y)?;
+        }
+        if let Some(Bend { function, given }) = self.after.nonlinearity {
+            let (backend, bias) = (self.backend, self.after.bias);
+            let Some(given) = given else {
+                return ops::nonlinearity(backend, function, bias, None, self.y);
+            };
+            let op = Activation {
+                bias,
+                relu: false,
+                dropout: None,
+            };
+            ops::activate(backend, &op, Some(&*self.y), given)?;
+            return ops::nonlinearity(backend, function, None, Some(&*given), self.y);
         }
         let activation = self.activation();
         if activation.bias.is_none() && !activation.relu && activation.dropout.is_none() {

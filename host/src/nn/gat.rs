@@ -6,18 +6,22 @@
 //!
 //! No array of edges is stored, neither here nor in the gradient: the weights are computed inside the SpMM from a few floats
 //! a vertex, by [`ops::Attention`], whose page has the formulas.
+//!
+//! Edges that have numbers of their own, weights or vectors of features `f`, have a third term in their scores, `a_e · (W_e · f(i,j))`,
+//! as PyG's `GATConv(edge_dim=…)` has it. Of it a float for each edge and head is lent for the length of a pass.
 
 use super::architecture::{Architecture, LayerOption, number, probability, stack, store};
 use super::{
-    Context, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output, OutputGradient,
-    Parameter, Place, Stage,
+    Context, EdgeFeatures, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output,
+    OutputGradient, Parameter, Place, Pool, Propagation, Stage,
 };
-use crate::backend::Backend;
+use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::ops::{
-    self, Attention, AttentionBackward, AttentionForward, Epilogue, Form, MOST_HEADS, SpmmPolicy,
+    self, Attention, AttentionBackward, AttentionForward, EdgeBiases, Epilogue, Form, MOST_HEADS,
+    SpmmPolicy,
 };
-use crate::tensor::{Element, Matrix, padded};
+use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
 /// Attention (Veličković et al., ICLR 2018), three layers of 64 with one head and dropout 0.5. With several heads a hidden
@@ -30,6 +34,13 @@ pub struct Gat {
     pub slope: f32,
     /// Probability of an edge to be dropped in training, in [0, 1).
     pub attention_dropout: f32,
+    /// Numbers of each edge, its weight among them, that its score has a term of (PyG's `edge_dim`); 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub edge_features: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl Default for Gat {
@@ -38,17 +49,18 @@ impl Default for Gat {
             heads: 1,
             slope: 0.2,
             attention_dropout: 0.0,
+            edge_features: 0,
         }
     }
 }
 
-const NO_EDGE_WEIGHTS: &str = "GAT's attention has no term for the weights of edges yet";
+const EDGE_WEIGHTS_ARE_FEATURES: &str = "this GAT was made without a term for weights of edges (Gat::edge_features, ModelConfig::prepare_edges)";
 
 impl Architecture for Gat {
     const NAME: &'static str = "gat";
     const TITLE: &'static str = "Graph attention network (Veličković et al.)";
     const POLICY: Result<(), &'static str> = Err("GAT's attention is always summed up in float");
-    const EDGE_WEIGHTS: Result<(), &'static str> = Err(NO_EDGE_WEIGHTS);
+    const EDGE_WEIGHTS: Result<(), &'static str> = Err(EDGE_WEIGHTS_ARE_FEATURES);
     const OPTIONS: &'static [LayerOption<Self>] = &[
         LayerOption {
             name: "heads",
@@ -75,6 +87,15 @@ impl Architecture for Gat {
     }
 
     fn wants_self_loops(&self) -> bool {
+        true
+    }
+
+    fn edge_features(&self) -> usize {
+        self.edge_features
+    }
+
+    fn read_edge_features(&mut self, columns: usize) -> bool {
+        self.edge_features = columns;
         true
     }
 
@@ -105,6 +126,12 @@ impl Architecture for Gat {
             return Err(format!(
                 "attention dropout {} is not in [0, 1)",
                 self.attention_dropout
+            ));
+        }
+        if self.edge_features > MOST_EDGE_FEATURES {
+            return Err(format!(
+                "{} features of each edge; there can be {MOST_EDGE_FEATURES} at most",
+                self.edge_features
             ));
         }
         if !self.slope.is_finite() {
@@ -182,6 +209,134 @@ impl Shape {
     }
 }
 
+/// More features of an edge than this are taken for a mistake.
+const MOST_EDGE_FEATURES: usize = 65_536;
+
+/// The term of an edge in its scores: `a_e · (W_e · f)` of the features `f` of the edge, one a head.
+///
+/// It is linear in `f`: both parameters together are a vector of as many numbers as `f` has for each head, `u = W_eᵀ · a_e`, and all
+/// terms one product of it with the features, and so for the gradient. Everything is float, whatever `E` is.
+#[derive(Debug)]
+struct EdgeTerm<B: Backend, E: Element> {
+    columns: usize,
+    heads: usize,
+    /// `W_e`, features × columns of all heads; rows are padded to whole vectors by zeros, which have no gradient.
+    weight: Parameter<B, E>,
+    /// `a_e` in the first row. The second is zero, for the operators have vectors of two ends.
+    vector: Parameter<B, E>,
+    /// What the second vector gives, and its gradient: zeros.
+    of_zero: Array<B, f32>,
+}
+
+impl<B: Backend, E: Element> EdgeTerm<B, E> {
+    fn new(backend: &B, place: Place, shape: &Shape) -> Result<Option<Self>, Error> {
+        let (columns, heads, head) = (shape.gat.edge_features, shape.gat.heads, shape.head());
+        if columns == 0 {
+            return Ok(None);
+        }
+        let (rows, width) = (padded::<f32>(columns), shape.width::<E>());
+        let weight = Parameter::in_float(backend, "edge.weight".into(), (rows, width), || {
+            let weights = place.glorot((columns, heads * head), 3);
+            shape.spread::<E>(rows, &weights)
+        })?;
+        let vector = Parameter::in_float(backend, "edge.attention".into(), (2, width), || {
+            shape.spread::<E>(2, &place.glorot((heads, head), 4))
+        })?;
+        Ok(Some(Self {
+            columns,
+            heads,
+            weight,
+            vector,
+            of_zero: Array::zeros(backend, heads * rows, MemoryKind::Activations)?,
+        }))
+    }
+
+    /// Numbers of `u`: a padded row a head.
+    fn len(&self) -> usize {
+        self.heads * self.weight.shape().0
+    }
+
+    /// The terms of all edges in one of the two orders, planes of edges, which are to be given back to the pool.
+    fn terms(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        features: &Matrix<B, f32>,
+    ) -> Result<Array<B, f32>, Error> {
+        let mut u = pool.take_numbers(backend, self.len())?;
+        ops::head_scores(
+            backend,
+            self.heads,
+            self.weight.master(),
+            self.vector.master(),
+            &mut u,
+            &mut self.of_zero,
+        )?;
+        let u = Matrix::from_padded(u, self.heads, self.columns)?;
+        let edges = features.columns();
+        let terms = pool.take_numbers(backend, self.heads * edges)?;
+        let mut terms = Matrix::from_array(terms, self.heads, edges)?;
+        ops::matmul(
+            backend,
+            Form::NN,
+            &u,
+            features,
+            &Epilogue::default(),
+            &mut terms,
+        )?;
+        pool.give_numbers(u.into_array()?);
+        terms.into_array()
+    }
+
+    /// The gradients of the parameters, from that of the terms in the order of `features`.
+    fn backward(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        features: &Matrix<B, f32>,
+        d: Array<B, f32>,
+    ) -> Result<(), Error> {
+        let d = Matrix::from_array(d, self.heads, features.columns())?;
+        let du = pool.take_numbers(backend, self.len())?;
+        let mut du = Matrix::from_padded(du, self.heads, self.columns)?;
+        ops::matmul(
+            backend,
+            Form::NT,
+            &d,
+            features,
+            &Epilogue::default(),
+            &mut du,
+        )?;
+        pool.give_numbers(d.into_array()?);
+        let du = du.into_array()?;
+        let (weight, d_weight) = self.weight.master_and_gradient();
+        let (vector, d_vector) = self.vector.master_and_gradient();
+        d_weight.clear(backend)?;
+        ops::head_outer(backend, self.heads, &du, &self.of_zero, vector, d_weight)?;
+        ops::head_sums(backend, self.heads, weight, &du, &self.of_zero, d_vector)?;
+        pool.give_numbers(du);
+        Ok(())
+    }
+}
+
+/// The features of edges that a layer reads so many of.
+fn edge_features<B: Backend>(
+    graph: &Propagation<B>,
+    wanted: usize,
+) -> Result<Option<&EdgeFeatures<B>>, Error> {
+    let found = graph.edge_features();
+    let columns = found.map_or(0, EdgeFeatures::columns);
+    if columns == wanted {
+        return Ok(found);
+    }
+    Err(Error::Unsupported {
+        operator: "GatLayer",
+        reason: format!(
+            "the layer reads {wanted} features of each edge, and its graph has {columns}; make the graph by ModelConfig::prepare_edges"
+        ),
+    })
+}
+
 /// The layer of a [`Gat`].
 #[derive(Debug)]
 pub struct GatLayer<B: Backend, E: Element> {
@@ -190,6 +345,7 @@ pub struct GatLayer<B: Backend, E: Element> {
     weight: Parameter<B, E>,
     /// The attention vectors of destination and source, a row each.
     vectors: Parameter<B, E>,
+    edge: Option<EdgeTerm<B, E>>,
     /// `H · W`
     transformed: Kept<B, E>,
     /// What each vertex has heard, all heads side by side.
@@ -217,6 +373,7 @@ impl<B: Backend, E: Element> GatLayer<B, E> {
             policy,
             weight,
             vectors,
+            edge: EdgeTerm::new(backend, place, &shape)?,
             transformed: Kept::new(backend, width)?,
             heard: Kept::new(backend, width)?,
             positive: Kept::new(backend, width)?,
@@ -249,12 +406,22 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         let weight = self.weight.values();
         let h = self.transformed.room(backend, x.rows())?;
         ops::matmul(backend, Form::NN, x, weight, &plain, h)?;
-        if at.graph()?.edge_factors::<E>()?.is_some() {
+        let graph = at.graph()?;
+        if graph.edge_factors::<E>()?.is_some() {
             return Err(Error::Unsupported {
                 operator: "GatLayer",
-                reason: NO_EDGE_WEIGHTS.into(),
+                reason: EDGE_WEIGHTS_ARE_FEATURES.into(),
             });
         }
+        let biases = match (
+            &mut self.edge,
+            edge_features(graph, self.shape.gat.edge_features)?,
+        ) {
+            (Some(edge), Some(features)) => {
+                Some(edge.terms(backend, at.pool, &features.forward)?)
+            }
+            _ => None,
+        };
         let softmax = match &mut self.softmax {
             Some((of, softmax)) if *of == ends => softmax,
             other => {
@@ -274,8 +441,12 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
                 Mode::Train { .. } => Some(positive),
                 Mode::Evaluate => None,
             },
+            biases: biases.as_ref(),
         };
-        softmax.forward(backend, at.graph()?.forward(), of)?;
+        softmax.forward(backend, graph.forward(), of)?;
+        if let Some(biases) = biases {
+            at.pool.give_numbers(biases);
+        }
         if self.is_averaged() {
             ops::head_mean(backend, heads, self.heard.get(), y.matrix())
         } else {
@@ -304,6 +475,19 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         let mut softmax_gradient = numbers(x.rows())?;
         let mut room = || at.pool.take(backend, (x.rows(), width));
         let (mut dh, mut lent) = (room()?, room()?);
+        let graph = at.graph()?;
+        let features = edge_features(graph, self.shape.gat.edge_features)?;
+        let mut of_edges = match (&mut self.edge, features) {
+            (Some(edge), Some(features)) => {
+                let forward = edge.terms(backend, at.pool, &features.forward)?;
+                let backward = edge.terms(backend, at.pool, &features.backward)?;
+                let edges = features.forward.columns();
+                let lent = at.pool.take(backend, (heads, edges))?.into_array()?;
+                let d = at.pool.take_numbers(backend, heads * edges)?;
+                Some((forward, backward, lent, d))
+            }
+            _ => None,
+        };
 
         let (vectors, d_vectors) = self.vectors.values_and_gradient();
         let of = AttentionBackward {
@@ -319,6 +503,15 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             ),
             dh: &mut dh,
             d_vectors,
+            biases: of_edges
+                .as_mut()
+                .map(|(forward, backward, lent, d)| EdgeBiases {
+                    a: graph.forward(),
+                    forward,
+                    backward,
+                    lent,
+                    d,
+                }),
         };
         let Some((_, softmax)) = &mut self.softmax else {
             return Err(Error::Unsupported {
@@ -326,8 +519,17 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
                 reason: "there was no forward pass before".into(),
             });
         };
-        softmax.backward(backend, at.graph()?.backward(), of)?;
+        softmax.backward(backend, graph.backward(), of)?;
         at.give(lent);
+        if let (Some((forward, backward, lent, d)), Some(edge), Some(features)) =
+            (of_edges, &mut self.edge, features)
+        {
+            at.pool.give_numbers(forward);
+            at.pool.give_numbers(backward);
+            at.pool
+                .give(Matrix::from_array(lent, heads, features.forward.columns())?);
+            edge.backward(backend, at.pool, &features.forward, d)?;
+        }
         for numbers in [inner, d_destination, softmax_gradient] {
             at.pool.give_numbers(numbers);
         }
@@ -345,11 +547,18 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
-        vec![&self.weight, &self.vectors]
+        let edge = self.edge.iter().flat_map(|it| [&it.weight, &it.vector]);
+        [&self.weight, &self.vectors]
+            .into_iter()
+            .chain(edge)
+            .collect()
     }
 
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        vec![&mut self.weight, &mut self.vectors]
+        let edge = self.edge.iter_mut();
+        let edge = edge.flat_map(|it| [&mut it.weight, &mut it.vector]);
+        let own = [&mut self.weight, &mut self.vectors];
+        own.into_iter().chain(edge).collect()
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {

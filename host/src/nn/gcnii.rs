@@ -105,7 +105,11 @@ impl Architecture for Gcnii {
             Ok::<_, Error>(stage)
         };
         let mut stages = Vec::with_capacity(last + 1);
-        stages.push(dense(0, (model.features, model.hidden))?.relu().initial());
+        stages.push(
+            dense(0, (model.features, model.hidden))?
+                .activation(model.activation)
+                .initial(),
+        );
         for layer in 1..last {
             let place = Place { layer, seed };
             let beta = (f64::from(self.theta) / layer as f64).ln_1p() as f32;
@@ -116,7 +120,11 @@ impl Architecture for Gcnii {
                 [self.alpha, beta],
                 model.policy,
             )?;
-            stages.push(Stage::new(convolution).relu().dropout(model.dropout));
+            stages.push(
+                Stage::new(convolution)
+                    .activation(model.activation)
+                    .dropout(model.dropout),
+            );
         }
         stages.push(dense(last, (model.hidden, model.classes))?);
         Ok(stages)

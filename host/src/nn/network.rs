@@ -3,19 +3,19 @@
 //! A stage is `H' = relu(layer(dropout(H)) + b)`, with `+ H` inside the ReLU where it is residual, each part where it has
 //! it. The backward pass mirrors the forward pass. A dropout is done where the stage before writes its output, so that of
 //! what follows a layer only one matrix is stored: behind a ReLU an element of it is positive exactly where ReLU and
-//! dropout let it through. The features, which are the caller's, and the rows of an initial stage, which later layers read
-//! as they are, are dropped into a matrix of its own. With [`Stage::recompute`] an output is not even stored, where the
+//! dropout let it through. The features, which are the caller's, the rows of an initial stage, which later layers read
+//! as they are, and what comes from another activation than a ReLU are dropped into a matrix of its own. With [`Stage::recompute`] an output is not even stored, where the
 //! layer can make it again: it is lent to the next layer, forward, and once more, backward.
 
-use super::fusion::After;
+use super::fusion::{After, Bend};
 use super::layer::dropout;
 use super::{
-    Context, InputGradient, Inputs, Kept, Layer, Mode, Model, ModelConfig, Output, OutputGradient,
-    Parameter, Pool, Propagation,
+    Context, HiddenActivation, InputGradient, Inputs, Kept, Layer, Mode, Model, ModelConfig,
+    Output, OutputGradient, Parameter, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops::{self, Activation, Combine};
+use crate::ops::{self, Activation, Combine, Nonlinearity};
 use crate::tensor::{Element, Matrix};
 use std::collections::HashSet;
 
@@ -25,6 +25,7 @@ pub struct Stage<B: Backend, E: Element> {
     layer: Box<dyn Layer<B, E>>,
     bias: bool,
     relu: bool,
+    nonlinearity: Option<Nonlinearity>,
     dropout: f32,
     residual: bool,
     initial: bool,
@@ -39,6 +40,7 @@ impl<B: Backend, E: Element> Stage<B, E> {
             layer: Box::new(layer),
             bias: false,
             relu: false,
+            nonlinearity: None,
             dropout: 0.0,
             residual: false,
             initial: false,
@@ -56,8 +58,15 @@ impl<B: Backend, E: Element> Stage<B, E> {
 
     /// With a ReLU after the bias.
     #[must_use]
-    pub fn relu(mut self) -> Self {
-        self.relu = true;
+    pub fn relu(self) -> Self {
+        self.activation(HiddenActivation::Relu)
+    }
+
+    /// With this activation behind the bias, in the place of any other.
+    #[must_use]
+    pub fn activation(mut self, activation: HiddenActivation) -> Self {
+        self.relu = activation.is_relu();
+        self.nonlinearity = activation.nonlinearity();
         self
     }
 
@@ -127,6 +136,9 @@ struct Step<B: Backend, E: Element> {
     layer: Box<dyn Layer<B, E>>,
     bias: Option<Parameter<B, E>>,
     relu: bool,
+    nonlinearity: Option<Nonlinearity>,
+    /// What that was given, where its gradient wants to see it.
+    given: Option<Kept<B, E>>,
     /// That of the input.
     dropout: f32,
     residual: bool,
@@ -246,9 +258,11 @@ impl<B: Backend, E: Element> Network<B, E> {
         };
         let nothing = |columns| Matrix::zeros(backend, 0, columns, MemoryKind::Activations);
         let mut steps = Vec::with_capacity(count);
+        // Whether what comes is dropped into a matrix of its own: of another function's output than a ReLU's nobody could tell
+        // afterwards what was dropped.
+        let mut apart = true;
         for (number, stage) in stages.into_iter().enumerate() {
             let (inputs, columns) = stage.layer.widths();
-            let apart = number == 0 || initial == Some(number - 1);
             let stored = !(stage.recompute && stage.layer.repeats())
                 || stage.residual
                 || stage.initial
@@ -261,12 +275,22 @@ impl<B: Backend, E: Element> Network<B, E> {
             } else {
                 None
             };
+            let given = match stage.nonlinearity {
+                Some(function) if function.wants_input() => Some(Kept::new(backend, columns)?),
+                _ => None,
+            };
+            let drops_apart = std::mem::replace(
+                &mut apart,
+                initial == Some(number) || stage.nonlinearity.is_some(),
+            );
             steps.push(Step {
                 bias,
                 relu: stage.relu,
+                nonlinearity: stage.nonlinearity,
+                given,
                 dropout: stage.dropout,
                 residual: stage.residual,
-                dropped: if apart && stage.dropout > 0.0 {
+                dropped: if drops_apart && stage.dropout > 0.0 {
                     Some(Kept::new(backend, inputs)?)
                 } else {
                     None
@@ -399,6 +423,8 @@ impl<B: Backend, E: Element> Network<B, E> {
         let Step {
             layer,
             bias,
+            nonlinearity,
+            given,
             output,
             ..
         } = &mut self.steps[number];
@@ -409,6 +435,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         let after = After {
             bias: bias.as_ref().map(Parameter::master),
             relu,
+            nonlinearity: bend(backend, *nonlinearity, given, level.rows)?,
             dropout,
             residual: None,
         };
@@ -438,6 +465,23 @@ impl<B: Backend, E: Element> Network<B, E> {
                 .and_then(|next| dropout(next.dropout, number as u32 + 1, mode)),
         }
     }
+}
+
+/// The activation function of a stage whose output has so many rows, where it has a pass of its own.
+fn bend<'a, B: Backend, E: Element>(
+    backend: &B,
+    function: Option<Nonlinearity>,
+    given: &'a mut Option<Kept<B, E>>,
+    rows: usize,
+) -> Result<Option<Bend<'a, B, E>>, Error> {
+    let Some(function) = function else {
+        return Ok(None);
+    };
+    let given = match given {
+        Some(given) => Some(given.room(backend, rows)?),
+        None => None,
+    };
+    Ok(Some(Bend { function, given }))
 }
 
 /// The dropout of the input of stage `number` into a matrix of its own.
@@ -472,6 +516,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let Step {
                 layer,
                 bias,
+                nonlinearity,
+                given,
                 residual,
                 dropped,
                 output,
@@ -488,6 +534,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let after = After {
                 bias: bias.as_ref().map(Parameter::master),
                 relu,
+                nonlinearity: bend(backend, *nonlinearity, given, level.rows)?,
                 dropout,
                 residual: residual.then_some(x),
             };
@@ -558,6 +605,10 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             if !undone && (activation.relu || activation.dropout.is_some()) {
                 let output = Some(step.output.get());
                 ops::activate_backward(backend, &activation, output, None, d)?;
+            }
+            if let Some(function) = step.nonlinearity {
+                let of = step.given.as_ref().map_or(step.output.get(), Kept::get);
+                ops::nonlinearity_backward(backend, function, of, d)?;
             }
             step.output.release(&mut self.pool);
             if let Some(before) = number.checked_sub(1) {

@@ -47,6 +47,21 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         Self::zeros(backend, name, (1, columns))
     }
 
+    /// Weights that kernels read in float whatever `E` is, with the values that `init` makes.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] and [`Error::Driver`] where there is not enough memory.
+    pub fn in_float(
+        backend: &B,
+        name: String,
+        shape: (usize, usize),
+        init: impl FnOnce() -> Vec<f32>,
+    ) -> Result<Self, Error> {
+        let mut parameter = Self::zeros(backend, name, shape)?;
+        parameter.write_with(backend, init)?;
+        Ok(parameter)
+    }
+
     fn zeros(backend: &B, name: String, (rows, columns): (usize, usize)) -> Result<Self, Error> {
         let zeros = || Matrix::zeros(backend, rows, columns, MemoryKind::Weights);
         Ok(Self {

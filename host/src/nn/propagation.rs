@@ -1,5 +1,6 @@
 //! The graph as a model sees it: edges on a backend, and degree norms.
 
+use super::edge_features::EdgeFeatures;
 use super::weights;
 use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::error::Error;
@@ -83,6 +84,7 @@ pub struct Propagation<B: Backend> {
     row_divisor: Option<Arc<Array<B, f32>>>,
     largest_degree: u32,
     weights: Option<Weights>,
+    edge_features: Option<EdgeFeatures<B>>,
 }
 
 /// Weights of edges with the degree norm in them, as [`EdgeFactors`] has them.
@@ -194,6 +196,28 @@ impl<B: Backend> Propagation<B> {
         }
     }
 
+    /// The same with columns of features of edges, each with a number for each edge of `graph`, in its order: for a layer that reads
+    /// them, as GAT's does.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where a column has not a number for each edge, [`Error::Driver`] where there is not enough memory.
+    pub fn with_edge_features(
+        self,
+        backend: &B,
+        graph: &Graph,
+        columns: &[Vec<f32>],
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            edge_features: Some(EdgeFeatures::new(backend, graph, columns)?),
+            ..self
+        })
+    }
+
+    /// Features of edges, if there are some.
+    pub fn edge_features(&self) -> Option<&EdgeFeatures<B>> {
+        self.edge_features.as_ref()
+    }
+
     /// What each edge multiplies, of a [weighted](Propagation::weighted) graph.
     ///
     /// # Errors
@@ -281,6 +305,7 @@ impl<B: Backend> Propagation<B> {
             column_scale,
             row_divisor,
             weights: None,
+            edge_features: None,
         })
     }
 
@@ -332,6 +357,7 @@ impl<B: Backend> Propagation<B> {
             row_divisor,
             largest_degree: rows.iter().copied().max().unwrap_or(0),
             weights: None,
+            edge_features: None,
         })
     }
 
@@ -382,6 +408,14 @@ impl<B: Backend> Propagation<B> {
             row_divisor,
             largest_degree: counts.forward.longest,
             weights,
+            edge_features: match counts.edge_features {
+                0 => None,
+                columns => Some(EdgeFeatures::counted(
+                    backend,
+                    columns,
+                    counts.forward.edges,
+                )?),
+            },
         })
     }
 

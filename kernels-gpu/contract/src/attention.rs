@@ -106,6 +106,9 @@ param_struct! {
     /// | `edge_divide` | `x / v`, 0 where `v` is 0 |
     /// | `edge_softmax_backward` | `f · (x − v)` |
     /// | `edge_dropout` | `x · keep_scale`, or 0 |
+    /// | `edge_bias_gradient` | `LeakyReLU'(s + b) · α · (dropout(x) − v)` |
+    ///
+    /// The last has planes of floats whatever the entry, `b`, the biases, in the place of `f`, and `y`; and a thread a number.
     pub struct EdgeMapParams {
         /// Row of each edge; `edges` long, 16-byte aligned.
         pub rows: DevicePtr<u32>,
@@ -135,6 +138,11 @@ pub const fn edge_ctas(edges: u32, width: u32) -> u32 {
     edges.div_ceil(EDGE_THREADS_PER_CTA * width)
 }
 
+/// CTAs in x of `edge_bias_gradient`, which also writes the ends of planes.
+pub const fn edge_bias_ctas(edges: u32) -> u32 {
+    edge_plane_stride(edges as u64).div_ceil(EDGE_THREADS_PER_CTA as u64) as u32
+}
+
 /// Calls `$with!` with the entries of this family: see [`crate::format`].
 #[macro_export]
 macro_rules! attention_entries {
@@ -151,6 +159,8 @@ macro_rules! attention_entries {
                 edge_divide(EdgeMapParams): F16 = edge_divide_f16, F32 = edge_divide_f32, BF16 = edge_divide_bf16;
                 /// The gradient of an edge softmax.
                 edge_softmax_backward(EdgeMapParams): F16 = edge_softmax_backward_f16, F32 = edge_softmax_backward_f32, BF16 = edge_softmax_backward_bf16;
+                /// The gradient of the biases of edges.
+                edge_bias_gradient(EdgeMapParams): F16 = edge_bias_gradient_f16, F32 = edge_bias_gradient_f32, BF16 = edge_bias_gradient_bf16;
                 /// Dropout of edges.
                 edge_dropout(EdgeMapParams): F16 = edge_dropout_f16, F32 = edge_dropout_f32, BF16 = edge_dropout_bf16;
             }

@@ -21,6 +21,7 @@ pub mod heads;
 pub mod loss;
 pub mod math;
 pub mod matmul;
+pub mod nonlinearity;
 pub mod normalize;
 pub mod optimizer;
 pub mod quantize;
@@ -142,6 +143,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         sddmm::ENTRIES,
         matmul::ENTRIES,
         elementwise::ENTRIES,
+        nonlinearity::ENTRIES,
         loss::ENTRIES,
         sampling::ENTRIES,
         optimizer::ENTRIES,

@@ -38,6 +38,23 @@ pub const fn exp(x: f32) -> f32 {
     if x > OVERFLOW { f32::INFINITY } else { y }
 }
 
+/// eˣ − 1 within 2 ulp, also where that is next to nothing; −1 of what is far below zero. A NaN stays one.
+#[inline]
+pub const fn exp_m1(x: f32) -> f32 {
+    // Where `exp` itself takes no whole power of two away.
+    if -0.34 < x && x < 0.34 {
+        let p = 1.987_569_2e-4;
+        let p = p * x + 1.398_2e-3;
+        let p = p * x + 8.333_452e-3;
+        let p = p * x + 4.166_579_6e-2;
+        let p = p * x + 0.166_666_66;
+        let p = p * x + 0.5;
+        p * (x * x) + x
+    } else {
+        exp(x) - 1.0
+    }
+}
+
 /// ln x within 2 ulp for positive, finite, normal `x`; zero gives −∞, infinity gives infinity, a NaN or a negative
 /// number a NaN.
 #[inline]

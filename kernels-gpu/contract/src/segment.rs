@@ -137,6 +137,8 @@ macro_rules! segment_entries {
             plain {
                 /// Running softmax of the scores of the edges, which are the vertices' (attention).
                 segment_softmax(SegmentParams);
+                /// The same with a bias an edge in the sum of scores: planes of floats in the place of the values.
+                segment_biased_softmax(SegmentParams);
                 /// Follow-up of the softmax.
                 segment_follow_up_softmax(SegmentParams);
                 /// Follow-up of the sums.

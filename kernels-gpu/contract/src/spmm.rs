@@ -251,7 +251,8 @@ pub mod shared {
 ///
 /// - element: what one lane loads: `Half2`, `Half4`, `Half8`, `BFloat8` or `Float4`.
 /// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `ColumnScale`, `Attention`, or with a sign that says whether the sum
-///   of scores is positive `SignedAttention` and, with a term beside the weight, `AttentionGradient`.
+///   of scores is positive `SignedAttention` and, with a term beside the weight, `AttentionGradient`; and these three with a
+///   bias an edge, `BiasedAttention`, `SignedBiasedAttention` and `BiasedAttentionGradient`.
 /// - scale: `Discretized` (each batch, then merged in float), `Finished` (likewise, with an epilogue), `Atomic` (each
 ///   batch, then added to the output by atomics),
 ///   `PostReduction` (once a row, after merging in half), `PreReduction` (each product), or `Maximum` (no sums, and the
@@ -271,6 +272,9 @@ macro_rules! spmm_entries {
             spmm_at_half8_discretized_float: Half8, Attention, Discretized, InFloat;
             spmm_at_half8_both: Half8, SignedAttention, Discretized, BothInFloat;
             spmm_ag_half8_both: Half8, AttentionGradient, Discretized, BothInFloat;
+            spmm_ab_half8_discretized_float: Half8, BiasedAttention, Discretized, InFloat;
+            spmm_ab_half8_both: Half8, SignedBiasedAttention, Discretized, BothInFloat;
+            spmm_abg_half8_both: Half8, BiasedAttentionGradient, Discretized, BothInFloat;
             spmm_v_half8_finished_float: Half8, Ones, Finished, InFloat;
             spmm_cs_half8_finished_float: Half8, ColumnScale, Finished, InFloat;
             spmm_v_half8_post_half: Half8, Ones, PostReduction, InHalf;
@@ -291,6 +295,9 @@ macro_rules! spmm_entries {
             spmm_at_float4_discretized_float: Float4, Attention, Discretized, InFloat;
             spmm_at_float4_both: Float4, SignedAttention, Discretized, BothInFloat;
             spmm_ag_float4_both: Float4, AttentionGradient, Discretized, BothInFloat;
+            spmm_ab_float4_discretized_float: Float4, BiasedAttention, Discretized, InFloat;
+            spmm_ab_float4_both: Float4, SignedBiasedAttention, Discretized, BothInFloat;
+            spmm_abg_float4_both: Float4, BiasedAttentionGradient, Discretized, BothInFloat;
             spmm_v_float4_finished_float: Float4, Ones, Finished, InFloat;
             spmm_cs_float4_finished_float: Float4, ColumnScale, Finished, InFloat;
             spmm_v_bfloat8_discretized_float: BFloat8, Ones, Discretized, InFloat;
@@ -299,6 +306,9 @@ macro_rules! spmm_entries {
             spmm_at_bfloat8_discretized_float: BFloat8, Attention, Discretized, InFloat;
             spmm_at_bfloat8_both: BFloat8, SignedAttention, Discretized, BothInFloat;
             spmm_ag_bfloat8_both: BFloat8, AttentionGradient, Discretized, BothInFloat;
+            spmm_ab_bfloat8_discretized_float: BFloat8, BiasedAttention, Discretized, InFloat;
+            spmm_ab_bfloat8_both: BFloat8, SignedBiasedAttention, Discretized, BothInFloat;
+            spmm_abg_bfloat8_both: BFloat8, BiasedAttentionGradient, Discretized, BothInFloat;
             spmm_v_bfloat8_finished_float: BFloat8, Ones, Finished, InFloat;
             spmm_cs_bfloat8_finished_float: BFloat8, ColumnScale, Finished, InFloat;
             spmm_v_bfloat8_max: BFloat8, Ones, Maximum, Largest;
@@ -454,6 +464,12 @@ pub enum Weights {
     SignedAttention,
     /// The same from records of the destinations, and a term of each edge: its part of the gradient of the scores.
     AttentionGradient,
+    /// [`Weights::Attention`] with a bias an edge in the sum of scores.
+    BiasedAttention,
+    /// [`Weights::SignedAttention`] with a bias an edge in the sum of scores.
+    SignedBiasedAttention,
+    /// [`Weights::AttentionGradient`] with a bias an edge in the sum of scores.
+    BiasedAttentionGradient,
 }
 
 impl Weights {
@@ -464,8 +480,10 @@ impl Weights {
             Weights::EdgeFeatures
             | Weights::ColumnScale
             | Weights::Attention
-            | Weights::SignedAttention => 2,
-            Weights::AttentionGradient => 3,
+            | Weights::SignedAttention
+            | Weights::BiasedAttention
+            | Weights::SignedBiasedAttention => 2,
+            Weights::AttentionGradient | Weights::BiasedAttentionGradient => 3,
         }
     }
 }

@@ -98,6 +98,38 @@ steps! {
 }
 
 /// # Safety
+/// The launch contract of [`EdgeMapParams`]: a thread for each number of a plane, and heads in y.
+#[inline(always)]
+pub unsafe fn bias_gradient<V: Vector>(params: &EdgeMapParams) {
+    let edge = block_idx_x() as u64 * EDGE_THREADS_PER_CTA as u64 + thread_idx_x() as u64;
+    if edge >= params.plane_stride {
+        return;
+    }
+    let head = block_idx_y();
+    let at = head as u64 * params.plane_stride + edge;
+    let of = &params.attention;
+    let d = if edge < params.edges as u64 {
+        // SAFETY: there are a row, a column, and numbers of each plane; rows and columns are vertices.
+        unsafe {
+            let id = |ids| Global::<u32>::new(ids).at(edge).read();
+            let ends = Ends::new(of, head, id(params.rows), id(params.columns));
+            let x = V::weight(Global::<V::Feature>::new(params.x).at(at));
+            let bias = Global::<f32>::new(params.f).at(at).read();
+            let inner = Global::<f32>::new(params.v)
+                .at(ends.destination_at(of))
+                .read();
+            let sum = ends.sum_of_scores(of) + bias;
+            let d_weight = ends.dropout(of, V::weight_to_f32(x)) - inner;
+            leaky_relu_derivative(sum, of.slope) * ends.weight(of, sum) * d_weight
+        }
+    } else {
+        0.0
+    };
+    // SAFETY: the number is the thread's own.
+    unsafe { Global::<f32>::new(params.y).at(at).store(d) };
+}
+
+/// # Safety
 /// The launch contract of [`EdgeMapParams`]: `edge_ctas` × heads CTAs of [`EDGE_THREADS_PER_CTA`] threads.
 #[inline(always)]
 pub unsafe fn map<S: Step, V: Vector>(params: &EdgeMapParams) {

@@ -14,7 +14,9 @@ use halfgnn_contract::attention::{EdgeMapParams, RecordsParams};
 
 /// The functions that the entries are, by name.
 mod family {
-    use super::edges::{Divide, Dropout, Exp, Scores, ScoresBackward, SoftmaxBackward, map};
+    use super::edges::{
+        Divide, Dropout, Exp, Scores, ScoresBackward, SoftmaxBackward, bias_gradient, map,
+    };
     pub use super::records::pack as attention_records;
     use crate::device::vector::Vector;
     use halfgnn_contract::attention::EdgeMapParams;
@@ -57,6 +59,14 @@ mod family {
     pub unsafe fn edge_softmax_backward<V: Vector>(params: &EdgeMapParams) {
         // SAFETY: the caller's promise.
         unsafe { map::<SoftmaxBackward, V>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`EdgeMapParams`].
+    #[inline(always)]
+    pub unsafe fn edge_bias_gradient<V: Vector>(params: &EdgeMapParams) {
+        // SAFETY: the caller's promise.
+        unsafe { bias_gradient::<V>(params) }
     }
 
     /// # Safety

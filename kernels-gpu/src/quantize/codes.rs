@@ -140,10 +140,7 @@ unsafe fn raise_largest<V: Vector>(params: &QuantizeParams, largest: [u32; 8]) {
         }
         if found != 0 {
             let column = (block_idx_y() * lanes + lane) * V::WIDTH + i;
-            max_u32(
-                Global::<u32>::new(params.largest).at(column as u64),
-                found,
-            );
+            max_u32(Global::<u32>::new(params.largest).at(column as u64), found);
         }
     }
 }

@@ -21,7 +21,7 @@ use halfgnn_contract::segment::SegmentParams;
 
 /// The functions that the entries are, by name.
 mod family {
-    use super::policy::{Gathered, Max, Plane, Product, Scores, Sum};
+    use super::policy::{BiasedScores, Gathered, Max, Plane, Product, Scores, Sum};
     use super::reduce::run;
     use crate::device::vector::Vector;
     use halfgnn_contract::attention::Softmax;
@@ -65,6 +65,14 @@ mod family {
     pub unsafe fn segment_softmax(params: &SegmentParams) {
         // SAFETY: the caller's promise.
         unsafe { run::<Scores, Softmax>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn segment_biased_softmax(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<BiasedScores, Softmax>(params) }
     }
 
     /// # Safety

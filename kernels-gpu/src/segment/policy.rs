@@ -157,6 +157,25 @@ impl Source<Softmax> for Scores {
     }
 }
 
+/// The score of the edge, from the vertices' scores and its own bias.
+pub struct BiasedScores;
+
+impl Source<Softmax> for BiasedScores {
+    const COLUMNS: bool = true;
+    #[inline(always)]
+    unsafe fn one(params: &SegmentParams, head: u32, edge: Edge) -> Softmax {
+        let of = &params.attention;
+        // SAFETY: the caller's promise; a plane of biases is as long as there are edges.
+        let sum = unsafe {
+            let bias = Global::<f32>::new(params.values)
+                .at(head as u64 * params.plane_stride + edge.at)
+                .read();
+            Ends::new(of, head, edge.row, edge.column).sum_of_scores(of) + bias
+        };
+        Softmax::of(sum, of.slope)
+    }
+}
+
 /// Four consecutive values of a plane, or one, in float.
 struct Values<V>(PhantomData<V>);
 

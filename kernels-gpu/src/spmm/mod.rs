@@ -38,9 +38,9 @@ use crate::device::vector::{
 };
 use halfgnn_contract::spmm::SpmmParams;
 use policy::{
-    Atomic, Attention, AttentionGradient, BothInFloat, ColumnScale, Discretized, EdgeFeatures,
-    Finished, InFloat, InHalf, Largest, Maximum, Ones, PostReduction, PreReduction,
-    SignedAttention,
+    Atomic, Attention, AttentionGradient, BiasedAttention, BiasedAttentionGradient, BothInFloat,
+    ColumnScale, Discretized, EdgeFeatures, Finished, InFloat, InHalf, Largest, Maximum, Ones,
+    PostReduction, PreReduction, SignedAttention, SignedBiasedAttention,
 };
 use quantized::{E4m3InFloat, InInteger, Int8InFloat};
 use sums::{Both, One, Quantized};

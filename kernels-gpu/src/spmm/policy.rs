@@ -109,7 +109,7 @@ impl Weights for EdgeFeatures {
 }
 
 impl EdgeFeatures {
-    /// The features of the CTA's head.
+    /// The features of the CTA's head, or other numbers of edges in their place.
     #[inline(always)]
     fn plane<T>(params: &SpmmParams) -> Global<T> {
         Global::new(params.edge_weights).at(block_idx_z() as u64 * params.edge_plane_stride)
@@ -137,21 +137,41 @@ impl Weights for ColumnScale {
 
 /// Attention of the CTA's head, computed in float from scores and statistics of the two vertices: no array of edges is
 /// read or written.
-pub struct Attention;
+pub type Attention = OfAttention<false>;
 
-impl Weights for Attention {
+/// [`Attention`] whose sums of scores have a bias each: planes of floats in the place of the edge weights.
+pub type BiasedAttention = OfAttention<true>;
+
+/// Attention, with a bias an edge or without.
+pub struct OfAttention<const BIASED: bool>;
+
+/// `sum` with the bias of the edge and the CTA's head, where there are any.
+///
+/// # Safety
+/// It is an edge of the graph.
+#[inline(always)]
+unsafe fn biased<const BIASED: bool>(params: &SpmmParams, edge: u64, sum: f32) -> f32 {
+    if BIASED {
+        // SAFETY: a plane is as long as there are edges.
+        sum + unsafe { EdgeFeatures::plane::<f32>(params).at(edge).read() }
+    } else {
+        sum
+    }
+}
+
+impl<const BIASED: bool> Weights for OfAttention<BIASED> {
     const OF_ROWS: bool = true;
     const WEIGHTED: bool = true;
     const IN_FLOAT: bool = true;
     const BY_HEAD: bool = true;
     #[inline(always)]
-    unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, row: u32, column: u32) -> u32 {
+    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32 {
         let of = &params.attention;
         let ends = Ends::new(of, block_idx_z(), row, column);
-        // SAFETY: planes have a number for each vertex, and the host validated rows and columns.
+        // SAFETY: planes have a number for each vertex and edge, and the host validated rows and columns.
         unsafe {
-            let weight = ends.weight(of, ends.sum_of_scores(of));
-            ends.dropout(of, weight).to_bits()
+            let sum = biased::<BIASED>(params, edge, ends.sum_of_scores(of));
+            ends.dropout(of, ends.weight(of, sum)).to_bits()
         }
     }
 }
@@ -167,20 +187,26 @@ fn signed(weight: f32, sum_of_scores: f32) -> u32 {
 }
 
 /// As [`Attention`], with the sign of the sum of scores.
-pub struct SignedAttention;
+pub type SignedAttention = OfSignedAttention<false>;
 
-impl Weights for SignedAttention {
+/// As [`BiasedAttention`], with the sign of the sum of scores and bias.
+pub type SignedBiasedAttention = OfSignedAttention<true>;
+
+/// Attention with a sign, with a bias an edge or without.
+pub struct OfSignedAttention<const BIASED: bool>;
+
+impl<const BIASED: bool> Weights for OfSignedAttention<BIASED> {
     const OF_ROWS: bool = true;
     const WEIGHTED: bool = true;
     const IN_FLOAT: bool = true;
     const BY_HEAD: bool = true;
     #[inline(always)]
-    unsafe fn one<V: Vector>(params: &SpmmParams, _: u64, row: u32, column: u32) -> u32 {
+    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, row: u32, column: u32) -> u32 {
         let of = &params.attention;
         let ends = Ends::new(of, block_idx_z(), row, column);
-        // SAFETY: planes have a number for each vertex, and the host validated rows and columns.
+        // SAFETY: planes have a number for each vertex and edge, and the host validated rows and columns.
         unsafe {
-            let sum = ends.sum_of_scores(of);
+            let sum = biased::<BIASED>(params, edge, ends.sum_of_scores(of));
             signed(ends.dropout(of, ends.weight(of, sum)), sum)
         }
     }
@@ -188,9 +214,15 @@ impl Weights for SignedAttention {
 
 /// As [`SignedAttention`], from a record of the destination; an edge's term is `leaky' · α · v`, not dropped, with the
 /// number `v` of its destination.
-pub struct AttentionGradient;
+pub type AttentionGradient = OfAttentionGradient<false>;
 
-impl Weights for AttentionGradient {
+/// As [`AttentionGradient`], with a bias an edge.
+pub type BiasedAttentionGradient = OfAttentionGradient<true>;
+
+/// The gradient of attention, with a bias an edge or without.
+pub struct OfAttentionGradient<const BIASED: bool>;
+
+impl<const BIASED: bool> Weights for OfAttentionGradient<BIASED> {
     const OF_ROWS: bool = true;
     const WEIGHTED: bool = true;
     const IN_FLOAT: bool = true;
@@ -202,7 +234,12 @@ impl Weights for AttentionGradient {
         unsafe { Self::termed::<V>(params, edge, row, column) }.0
     }
     #[inline(always)]
-    unsafe fn termed<V: Vector>(params: &SpmmParams, _: u64, row: u32, column: u32) -> (u32, f32) {
+    unsafe fn termed<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        row: u32,
+        column: u32,
+    ) -> (u32, f32) {
         let of = &params.attention;
         let ends = Ends::new(of, block_idx_z(), row, column);
         // SAFETY: planes have a number for each vertex, records one as well, and the host validated rows and columns.
@@ -211,7 +248,7 @@ impl Weights for AttentionGradient {
                 .at(ends.destination_at(of))
                 .read();
             let [m, reciprocal_z, l, v] = record.map(f32::from_bits);
-            let sum = l + ends.source_score(of);
+            let sum = biased::<BIASED>(params, edge, l + ends.source_score(of));
             let alpha = weight(sum, of.slope, [m, reciprocal_z]);
             let term = leaky_relu_derivative(sum, of.slope) * alpha * v;
             (signed(ends.dropout(of, alpha), sum), term)
@@ -346,12 +383,8 @@ pub trait Accumulate<V: Vector> {
     /// One more edge.
     fn add_weighted<W: Weights>(sum: Self::Sum, weight: u32, x: Self::Input) -> Self::Sum;
     /// One more edge, its product scaled and rounded before it is added.
-    fn add_scaled<W: Weights>(
-        sum: Self::Sum,
-        weight: u32,
-        scale: f32,
-        x: Self::Input,
-    ) -> Self::Sum;
+    fn add_scaled<W: Weights>(sum: Self::Sum, weight: u32, scale: f32, x: Self::Input)
+    -> Self::Sum;
     /// The term of one more edge.
     #[inline(always)]
     fn add_term(sum: Self::Sum, _term: f32) -> Self::Sum {

@@ -103,12 +103,7 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for CodesInFloat<C> {
         sum.zip(x.widen(), |sum, x| mul_add(x, weight, sum))
     }
     #[inline(always)]
-    fn add_scaled<W: Weights>(
-        sum: [f32; 8],
-        weight: u32,
-        scale: f32,
-        x: Codes<C>,
-    ) -> [f32; 8] {
+    fn add_scaled<W: Weights>(sum: [f32; 8], weight: u32, scale: f32, x: Codes<C>) -> [f32; 8] {
         let weight = if W::IN_FLOAT {
             f32::from_bits(weight)
         } else {

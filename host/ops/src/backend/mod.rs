@@ -15,9 +15,9 @@ pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 use crate::driver::Driver;
 use crate::ops::{
     AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators, HeadOperators,
-    LossOperators, MatmulOperators, NormalizeOperators, OptimizerOperators, QuantizeOperators,
-    SamplingOperators, SddmmOperators, SegmentOperators, ShadowOperators, SortOperators,
-    SpmmOperators,
+    LossOperators, MatmulOperators, NonlinearityOperators, NormalizeOperators, OptimizerOperators,
+    QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators, ShadowOperators,
+    SortOperators, SpmmOperators,
 };
 
 /// A device with all operators, of every family.
@@ -30,6 +30,7 @@ pub trait Backend:
     + HeadOperators
     + LossOperators
     + MatmulOperators
+    + NonlinearityOperators
     + NormalizeOperators
     + OptimizerOperators
     + QuantizeOperators

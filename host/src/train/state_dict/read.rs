@@ -68,8 +68,8 @@ pub(super) fn tensors(bytes: &[u8]) -> Result<StateDict, StateDictError> {
 /// The layers in their order.
 fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, StateDictError> {
     let mut ends = match from {
-        Framework::Pyg => PYG,
-        Framework::Dgl => DGL,
+        Framework::Pyg => PYG.to_vec(),
+        Framework::Dgl => DGL.to_vec(),
     };
     ends.sort_unstable_by_key(|end| std::cmp::Reverse(end.len()));
     let mut layers: BTreeMap<(Option<u64>, &str), BTreeMap<&'static str, &StateTensor>> =
@@ -138,15 +138,17 @@ pub(super) fn checkpoint(
     let mut taken = Vec::with_capacity(count);
     let mut inner = Vec::new();
     let convolution: ConvolutionConfig = if layers[0].has(attends) {
-        let mut heads = Vec::new();
+        let (mut heads, mut features) = (Vec::new(), Vec::new());
         for (number, layer) in layers.iter().enumerate() {
-            let (layer, of_layer) = gat(layer, options, number + 1 == count)?;
+            let (layer, of_layer, of_edges) = gat(layer, options, number + 1 == count)?;
             taken.push(layer);
             heads.push(of_layer);
+            features.push(of_edges);
         }
         let heads = one("heads", &heads)?.unwrap_or(1);
         Gat {
             heads,
+            edge_features: one("features of edges", &features)?.unwrap_or(0),
             ..Gat::default()
         }
         .into()

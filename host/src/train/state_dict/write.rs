@@ -1,7 +1,7 @@
 //! A model under another framework's names.
 
 use super::{Framework, StateDict, StateDictError, StateTensor, padded, refuse, transposed};
-use crate::nn::{Aggregate, ConvolutionConfig, Gat, Gin, Norm, Statistics};
+use crate::nn::{Aggregate, ConvolutionConfig, Gat, Gin, HiddenActivation, Norm, Statistics};
 use crate::train::{Checkpoint, Tensor};
 use safetensors::tensor::{Dtype, TensorView};
 use std::io;
@@ -118,6 +118,29 @@ impl Layer<'_> {
         for (name, vector) in names.into_iter().zip([destination, source]) {
             self.put(name, &[1, heads, head], whole(vector));
         }
+        if gat.edge_features > 0 {
+            let (lin, vector) = (self.get("edge.weight")?, self.get("edge.attention")?);
+            if (lin.columns, vector.columns, vector.rows) != (width, width, 2)
+                || lin.rows < gat.edge_features
+            {
+                return refuse(format!(
+                    "layer {} has another term of edges than its model says",
+                    self.number
+                ));
+            }
+            let (lin, vector) = (
+                &lin.values[..gat.edge_features * width],
+                &vector.values[..width],
+            );
+            let (lin, vector) = (whole(lin), whole(vector));
+            let linear = transposed(&lin, gat.edge_features);
+            self.put(
+                "lin_edge.weight",
+                &[heads * head, gat.edge_features],
+                linear,
+            );
+            self.put("att_edge", &[1, heads, head], vector);
+        }
         // The mean of heads, each of which has the bias, has it as well.
         let bias = match (self.to, is_last) {
             (Framework::Dgl, true) => bias.repeat(heads),
@@ -177,6 +200,12 @@ pub(super) fn state_dict(
         );
     }
     let (name, mut notes) = (to.name(), Vec::new());
+    if model.activation != HiddenActivation::Relu && model.layers > 1 {
+        notes.push(format!(
+            "{} behind the hidden layers, not relu",
+            model.activation
+        ));
+    }
     match &model.convolution {
         ConvolutionConfig::Gcn(gcn) => match (to, gcn.norm) {
             (Framework::Pyg, Norm::Both) => notes.push(
@@ -196,6 +225,17 @@ pub(super) fn state_dict(
         },
         ConvolutionConfig::Sage(_) => {}
         ConvolutionConfig::Gat(gat) => {
+            if to == Framework::Dgl && gat.edge_features > 0 {
+                return refuse(
+                    "its scores have a term of features of edges, and DGL's GATConv has none; PyG's has",
+                );
+            }
+            if gat.edge_features > 0 {
+                notes.push(format!(
+                    "GATConv(…, edge_dim={}): edge_attr is the weight, where edges have one, and then their features",
+                    gat.edge_features
+                ));
+            }
             if to == Framework::Dgl {
                 notes.push("GATConv on dgl.add_self_loop(graph); the last layer's output is the mean over heads".into());
             }

@@ -87,6 +87,7 @@ fn sums<B: Backend + 'static, E: Element>(
         let statistics: Array<B, [f32; 2]> =
             Array::from_slice(backend, &statistics, KIND).expect("room");
         let attention = EdgeAttention {
+            biases: None,
             heads: 1,
             destination: &score,
             source: &score,

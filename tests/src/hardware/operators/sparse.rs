@@ -317,6 +317,7 @@ impl<B: Backend> Layer<B> {
                 random: &self.random,
             }),
             transposed: self.transposed,
+            biases: None,
         }
     }
 }

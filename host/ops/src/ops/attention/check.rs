@@ -1,10 +1,11 @@
 //! Which operands the steps of a softmax over edges take.
 
-use super::{AttentionStatisticsOperands, EdgeStep, EdgeStepOperands};
+use super::{AttentionStatisticsOperands, EdgeBiasGradientOperands, EdgeStep, EdgeStepOperands};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::ops::check::{expect_edges, expect_heads, expect_vertices};
 use crate::ops::elementwise::check::expect_dropout;
+use crate::ops::spmm::expect_biases;
 use crate::ops::{AttentionScores, Operator};
 use crate::tensor::Element;
 
@@ -22,6 +23,40 @@ impl<B: Storage> Operator for AttentionStatisticsOperands<'_, B> {
     }
 }
 
+impl<B: Storage, E: Element> Operator for EdgeBiasGradientOperands<'_, B, E> {
+    const NAME: &'static str = "edge_bias_gradient";
+
+    fn check(&self) -> Result<(), Error> {
+        let EdgeBiasGradientOperands {
+            a,
+            weights,
+            x,
+            inner,
+            d,
+        } = self;
+        let heads = weights.heads;
+        expect_heads(Self::NAME, heads)?;
+        weights.check(Self::NAME, a)?;
+        let refuse = |reason: &str| {
+            Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: reason.into(),
+            })
+        };
+        if weights.transposed {
+            return refuse(
+                "rows of the adjacency are destinations here; give it as it was in the forward pass",
+            );
+        }
+        if weights.biases.is_none() {
+            return refuse("the scores have no biases, and so no gradient of them");
+        }
+        expect_edges(Self::NAME, "gradient of the weights", heads, a, x)?;
+        expect_edges(Self::NAME, "gradient of the biases", heads, a, d)?;
+        expect_vertices(Self::NAME, "inner sums", heads, a.rows(), inner)
+    }
+}
+
 impl<B: Storage, E: Element> Operator for EdgeStepOperands<'_, B, E> {
     const NAME: &'static str = "edge_step";
 
@@ -35,6 +70,14 @@ impl<B: Storage, E: Element> Operator for EdgeStepOperands<'_, B, E> {
         match self.step {
             EdgeStep::Scores(of) | EdgeStep::ScoresBackward(of) => {
                 Error::expect(Self::NAME, "heads of the scores", heads, of.heads)?;
+                if of.biases.is_some() {
+                    return Err(Error::Unsupported {
+                        operator: Self::NAME,
+                        reason:
+                            "scores have biases of edges in fused attention alone; see Attention"
+                                .into(),
+                    });
+                }
                 expect_scores(Self::NAME, of, a)
             }
             EdgeStep::Exp { row } | EdgeStep::Divide { row } => {
@@ -59,5 +102,6 @@ fn expect_scores<B: Storage>(
     let what = "scores as destination";
     expect_vertices(operator, what, heads, a.rows(), scores.destination)?;
     let what = "scores as source";
-    expect_vertices(operator, what, heads, a.columns(), scores.source)
+    expect_vertices(operator, what, heads, a.columns(), scores.source)?;
+    expect_biases(operator, heads, a, scores.biases)
 }

@@ -2,7 +2,10 @@
 //!
 //! Everything is computed in float, row by row in the order of the edges, and rounded once.
 
-use super::{AttentionOperators, AttentionStatisticsOperands, EdgeStep, EdgeStepOperands};
+use super::{
+    AttentionOperators, AttentionStatisticsOperands, EdgeBiasGradientOperands, EdgeStep,
+    EdgeStepOperands,
+};
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{MIN_NUMBERS, with_edges};
 use crate::error::Error;
@@ -10,7 +13,7 @@ use crate::ops::elementwise::cpu::Mask;
 use crate::ops::spmm::{Planes, with_scores};
 use crate::ops::{Checked, edge_plane};
 use crate::tensor::Element;
-use halfgnn_contract::attention::{Softmax, leaky_relu, leaky_relu_derivative};
+use halfgnn_contract::attention::{Softmax, leaky_relu, leaky_relu_derivative, weight};
 use halfgnn_contract::math::exp;
 use rayon::prelude::*;
 
@@ -25,7 +28,7 @@ impl AttentionOperators for Cpu {
                 let softmax = |head: usize, row: usize| {
                     let score = |edge: usize| {
                         let column = edges.columns[edge] as usize;
-                        Softmax::of(scores.of(head, row, column).0, scores.slope)
+                        Softmax::of(scores.of(head, edge, row, column).0, scores.slope)
                     };
                     let of_row = edges.of_row(row).map(score);
                     of_row.fold(Softmax::EMPTY, Softmax::join)
@@ -57,7 +60,7 @@ impl AttentionOperators for Cpu {
         let rows_of_edges: &[u32] = &rows_of_edges;
         let stride = edge_plane(edges);
         let x = x.map(|x| x.buffer.read());
-        // `f(head, edge, row, place in the planes, x)` for each edge; zero past the last of a plane.
+        // `f(head, column, row, place in the planes, x)` for each edge; zero past the last of a plane.
         let mut map = |f: &(dyn Fn(usize, usize, usize, usize, f32) -> f32 + Sync)| {
             with_edges(a, |graph| {
                 let values = y.buffer.get_mut().par_iter_mut().enumerate();
@@ -75,13 +78,16 @@ impl AttentionOperators for Cpu {
         };
         match of.step {
             EdgeStep::Scores(of) => with_scores(of, Planes::new(a, false), |scores| {
-                map(&|head, column, row, _, _| {
-                    leaky_relu(scores.of(head, row, column).0, scores.slope)
+                map(&|head, column, row, at, _| {
+                    leaky_relu(scores.of(head, at % stride, row, column).0, scores.slope)
                 });
             }),
             EdgeStep::ScoresBackward(of) => with_scores(of, Planes::new(a, false), |scores| {
-                map(&|head, column, row, _, x| {
-                    x * leaky_relu_derivative(scores.of(head, row, column).0, scores.slope)
+                map(&|head, column, row, at, x| {
+                    x * leaky_relu_derivative(
+                        scores.of(head, at % stride, row, column).0,
+                        scores.slope,
+                    )
                 });
             }),
             EdgeStep::Exp { row } => {
@@ -107,6 +113,54 @@ impl AttentionOperators for Cpu {
                 map(&|head, column, row, _, x| mask.edge(x, head, row, column));
             }
         }
+        Ok(())
+    }
+
+    fn edge_bias_gradient<E: Element>(
+        &self,
+        operands: Checked<EdgeBiasGradientOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let EdgeBiasGradientOperands {
+            a,
+            weights,
+            x,
+            inner,
+            d,
+        } = operands.into_inner();
+        let (edges, stride) = (a.edges(), edge_plane(a.edges()));
+        if edges == 0 {
+            return Ok(());
+        }
+        let rows = a.row_ids(self)?.buffer.read();
+        let rows: &[u32] = &rows;
+        let (x, inner, statistics) = (
+            x.buffer.read(),
+            inner.buffer.read(),
+            weights.statistics.buffer.read(),
+        );
+        let (x, inner, statistics): (&[E], &[f32], &[[f32; 2]]) = (&x, &inner, &statistics);
+        let mask = weights.dropout.map(Mask::new);
+        with_edges(a, |graph| {
+            with_scores(&weights.scores(), Planes::new(a, false), |scores| {
+                let values = d.buffer.get_mut().par_iter_mut().enumerate();
+                values.with_min_len(MIN_NUMBERS).for_each(|(at, d)| {
+                    let (head, edge) = (at / stride, at % stride);
+                    if edge >= edges {
+                        *d = 0.0;
+                        return;
+                    }
+                    let (row, column) = (rows[edge] as usize, graph.columns[edge] as usize);
+                    let (sum, vertex) = scores.of(head, edge, row, column);
+                    let x = x[at].to_f32();
+                    let d_weight = mask
+                        .as_ref()
+                        .map_or(x, |mask| mask.edge(x, head, row, column));
+                    *d = leaky_relu_derivative(sum, scores.slope)
+                        * weight(sum, scores.slope, statistics[vertex])
+                        * (d_weight - inner[vertex]);
+                });
+            });
+        });
         Ok(())
     }
 }

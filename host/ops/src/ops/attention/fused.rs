@@ -1,4 +1,4 @@
-//! Attention without an array of edges.
+//! Attention without an array of edges but that of their biases, where they have some.
 //!
 //! # Gradient
 //! With `g = dL/dy`, dropout factors `k` and `D[i] = g[i] · y[i]`, which is the sum `Σ_j α k (g[i] · h[j])` that a
@@ -23,16 +23,21 @@
 //! `y` and `P` are sums of the same rows, and so are `G` and `Q`: the edges are walked once forward and once backward
 //! ([`attention_pair`]), each time with two sums, and the walk backward brings `t` along. So `P` is kept between the passes,
 //! and the backward pass never comes to the rows.
+//!
+//! With a bias an edge, which is a third part of the sum of scores, `ds` is the gradient of the bias as well: there it is wanted
+//! edge by edge, and made of an SDDMM, `g[i] · h[j]` ([`edge_bias_gradient`]).
 
-use super::{AttentionOperators, attention_statistics};
+use super::{
+    AttentionOperators, EdgeBiasGradientOperands, attention_statistics, edge_bias_gradient,
+};
 use crate::backend::{Adjacency, MemoryKind, Storage};
 use crate::error::Error;
 use crate::ops::check::{expect_heads, expect_shape};
 use crate::ops::{
     AttentionPair, AttentionScores, Checked, Combine, Dropout, EdgeAttention, EdgeWeights,
     HeadDots, HeadOperators, HeadOuterOperands, HeadScoresOperands, HeadSumsOperands,
-    NormalizeOperators, SoftmaxGradient, Spmm, SpmmOperators, SpmmPolicy, attention_pair, combine,
-    head_dots, head_outer, head_scores, head_sums, spmm,
+    NormalizeOperators, Sddmm, SddmmOperators, SoftmaxGradient, Spmm, SpmmOperators, SpmmPolicy,
+    attention_pair, combine, head_dots, head_outer, head_scores, head_sums, sddmm, spmm,
 };
 use crate::tensor::{Array, Element, Matrix};
 
@@ -89,6 +94,24 @@ pub struct AttentionForward<'a, B: Storage, E: Element> {
     pub y: &'a mut Matrix<B, E>,
     /// Becomes `P`, of the shape of `y`, which the backward pass wants; absent where none follows.
     pub positive: Option<&'a mut Matrix<B, E>>,
+    /// A number for each edge and head that is added to the sum of its scores, in the order of the adjacency: see
+    /// [`AttentionScores::biases`].
+    pub biases: Option<&'a Array<B, f32>>,
+}
+
+/// Biases of a forward pass, as its backward pass wants them.
+#[derive(Debug)]
+pub struct EdgeBiases<'a, B: Storage, E: Element> {
+    /// The adjacency of the forward pass.
+    pub a: &'a Adjacency<B>,
+    /// The biases in its order, as they were.
+    pub forward: &'a Array<B, f32>,
+    /// The same in the order of the transposed adjacency.
+    pub backward: &'a Array<B, f32>,
+    /// Planes of edges of any content.
+    pub lent: &'a mut Array<B, E>,
+    /// Becomes the gradient of the biases, in the order of `a`: planes of edges.
+    pub d: &'a mut Array<B, f32>,
 }
 
 /// Operands of [`Attention::backward`]. Matrices but the vectors and their gradient are as wide as `h`.
@@ -113,9 +136,13 @@ pub struct AttentionBackward<'a, B: Storage, E: Element> {
     pub dh: &'a mut Matrix<B, E>,
     /// Becomes the gradient of `vectors`.
     pub d_vectors: &'a mut Matrix<B, f32>,
+    /// Its biases, if it had any.
+    pub biases: Option<EdgeBiases<'a, B, E>>,
 }
 
-impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators> Attention<B> {
+impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators + SpmmOperators>
+    Attention<B>
+{
     /// Attention over graphs of `vertices` vertices, with `heads` heads and this slope of the LeakyReLU below zero (0.2
     /// in GAT).
     ///
@@ -195,6 +222,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators>
             dropout,
             y,
             positive,
+            biases,
         } = of;
         self.expect_shape(a, (self.destinations, self.sources))?;
         let heads = self.heads;
@@ -220,10 +248,11 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators>
             destination: &self.destination,
             source: &self.source,
             slope: self.slope,
+            biases,
         };
         let share = Some(&mut self.positive_share);
         attention_statistics(backend, a, &scores, &mut self.statistics, share)?;
-        let weights = &self.weights(false, dropout);
+        let weights = &self.weights(false, dropout, biases);
         let policy = self.policy;
         match positive {
             Some(positive) => {
@@ -268,6 +297,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators>
             lent: (lent, [inner, dl, softmax_gradient]),
             dh,
             d_vectors,
+            biases,
         } = of;
         self.expect_shape(transposed, (self.sources, self.destinations))?;
         let what = ["rows of an operand", "columns of an operand"];
@@ -287,8 +317,26 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators>
         };
         head_dots(backend, &op, dl)?;
 
+        let mut against = None;
+        if let Some(of) = biases {
+            against = Some(of.backward);
+            self.expect_shape(of.a, (self.destinations, self.sources))?;
+            let op = Sddmm {
+                heads,
+                ..Sddmm::default()
+            };
+            sddmm(backend, of.a, &op, dy, h, of.lent)?;
+            let operands = EdgeBiasGradientOperands {
+                a: of.a,
+                weights: &self.weights(false, dropout, Some(of.forward)),
+                x: of.lent,
+                inner,
+                d: of.d,
+            };
+            edge_bias_gradient(backend, operands)?;
+        }
         let pair = AttentionPair {
-            weights: &self.weights(true, dropout),
+            weights: &self.weights(true, dropout, against),
             policy: self.policy,
             all: &mut *dh,
             positive: &mut *lent,
@@ -355,6 +403,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators>
         &'a self,
         transposed: bool,
         dropout: Option<Dropout<'a, B>>,
+        biases: Option<&'a Array<B, f32>>,
     ) -> EdgeAttention<'a, B> {
         EdgeAttention {
             heads: self.heads,
@@ -364,6 +413,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SpmmOperators>
             slope: self.slope,
             transposed,
             dropout,
+            biases,
         }
     }
 }

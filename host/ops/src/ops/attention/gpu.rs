@@ -1,6 +1,9 @@
 //! Softmax over the edges of a row: a segment reduction, and steps on edges of a launch each.
 
-use super::{AttentionOperators, AttentionStatisticsOperands, EdgeStep, EdgeStepOperands};
+use super::{
+    AttentionOperators, AttentionStatisticsOperands, EdgeBiasGradientOperands, EdgeStep,
+    EdgeStepOperands,
+};
 use crate::backend::gpu::{Gpu, entry, narrow};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
@@ -18,14 +21,20 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         operands: Checked<AttentionStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
+        let (first, biases) = match of.scores.biases {
+            Some(biases) => ("segment_biased_softmax", self.array(biases)?),
+            None => ("segment_softmax", DevicePtr::NULL),
+        };
         let params = SegmentParams {
+            values: biases,
             attention: self.scores(of.scores, of.a, false)?,
             result: self.array(of.statistics)?,
             positive_share: self.optional_array(of.positive_share.as_deref())?,
             ..self.segment_params(of.a)?
         };
-        let names = ["segment_softmax", "segment_follow_up_softmax"];
-        // SAFETY: the operator checked that scores, statistics and shares have a number for each head of each vertex.
+        let names = [first, "segment_follow_up_softmax"];
+        // SAFETY: the operator checked that scores, statistics and shares have a number for each head of each vertex, and
+        // biases one of each edge.
         unsafe { self.reduce_segments(names, of.scores.heads, SOFTMAX_WORDS, params) }
     }
 
@@ -48,6 +57,7 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
             vertices: narrow(NAME, "rows", a.rows())?,
             attention: contract::EdgeAttention::NONE,
         };
+        let heads = of.heads;
         let name = match of.step {
             EdgeStep::Scores(of) => {
                 params.attention = self.scores(of, a, false)?;
@@ -74,16 +84,48 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
                 entry::<E>("edge_dropout")?
             }
         };
-        let config = LaunchConfig {
-            grid: [
-                contract::edge_ctas(edges, E::LANES as u32),
-                narrow(NAME, "heads", of.heads)?,
-                1,
-            ],
-            block: [contract::EDGE_THREADS_PER_CTA, 1, 1],
-            shared_bytes: 0,
-        };
+        let config = edge_config(contract::edge_ctas(edges, E::LANES as u32), heads)?;
         // SAFETY: the operator checked that planes are as long as the edges, and numbers of rows as the vertices, ask for.
         unsafe { self.launch(name, config, &params) }
     }
+
+    fn edge_bias_gradient<E: Element>(
+        &self,
+        operands: Checked<EdgeBiasGradientOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let EdgeBiasGradientOperands {
+            a,
+            weights,
+            x,
+            inner,
+            d,
+        } = operands.into_inner();
+        let edges = narrow(NAME, "edges", a.edges())?;
+        let params = EdgeMapParams {
+            rows: self.array(a.row_ids(self)?)?,
+            columns: self.array(&a.column_ids)?,
+            x: self.array(x)?,
+            f: self.optional_array(weights.biases)?,
+            y: self.array(d)?,
+            v: self.array(inner)?,
+            plane_stride: edge_plane_stride(edges as u64),
+            edges,
+            vertices: narrow(NAME, "rows", a.rows())?,
+            attention: self.edge_attention(weights, a)?,
+        };
+        let config = edge_config(contract::edge_bias_ctas(edges), weights.heads)?;
+        let name = entry::<E>("edge_bias_gradient")?;
+        // SAFETY: the operator checked that there are biases, that planes are as long as the edges and numbers of vertices as
+        // those ask for, and that the adjacency is not the transposed one.
+        unsafe { self.launch(name, config, &params) }
+    }
+}
+
+/// The launch of a step on edges, of so many CTAs a head.
+fn edge_config(ctas: u32, heads: usize) -> Result<LaunchConfig, Error> {
+    Ok(LaunchConfig {
+        grid: [ctas, narrow(NAME, "heads", heads)?, 1],
+        block: [contract::EDGE_THREADS_PER_CTA, 1, 1],
+        shared_bytes: 0,
+    })
 }

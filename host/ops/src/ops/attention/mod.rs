@@ -4,7 +4,8 @@
 //! `α(i,j) = softmax_j(LeakyReLU(l[i] + r[j]))`, where `l = h · a_l` and `r = h · a_r` are two scores of each vertex.
 //!
 //! - [`Attention`]: fused. No number of an edge is ever stored: every kernel computes the weights it needs from two scores
-//!   and two statistics a vertex. Forward and backward.
+//!   and two statistics a vertex. Forward and backward. Scores may have a bias an edge, made of features of edges, and that and
+//!   its gradient are arrays of edges.
 //! - [`edge_softmax`] and its gradient: unfused, on arrays of edges in the run's precision, as HalfGNN has it. With
 //!   [`sddmm`](super::sddmm()) and [`spmm`](super::spmm()) it makes the same layer.
 //! - the rest: the steps that both are made of. Others are in [`segment_reduce`](super::segment_reduce),
@@ -17,9 +18,9 @@ mod fused;
 mod gpu;
 
 pub use edge_softmax::{edge_softmax, edge_softmax_backward};
-pub use fused::{Attention, AttentionBackward, AttentionForward};
+pub use fused::{Attention, AttentionBackward, AttentionForward, EdgeBiases};
 
-use super::{AttentionScores, Checked, Dropout};
+use super::{AttentionScores, Checked, Dropout, EdgeAttention};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element};
@@ -58,6 +59,34 @@ pub struct AttentionStatisticsOperands<'a, B: Storage> {
     pub statistics: &'a mut Array<B, [f32; 2]>,
     /// Becomes the share of positive sums of scores.
     pub positive_share: Option<&'a mut Array<B, f32>>,
+}
+
+/// The gradient of [`biases`](AttentionScores::biases): `d[k] = LeakyReLU'(s) · α(i,j) · (k(i,j) · x[k] − inner[i])` of the edge `k`
+/// from `j` to `i`, with the sum `s` of its scores and bias, and the factors `k(i,j)` of dropout; in float.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] for a transposed adjacency, and where there are
+/// no biases.
+pub fn edge_bias_gradient<B: AttentionOperators, E: Element>(
+    backend: &B,
+    operands: EdgeBiasGradientOperands<'_, B, E>,
+) -> Result<(), Error> {
+    backend.edge_bias_gradient(Checked::new(operands)?)
+}
+
+/// Operands of [`edge_bias_gradient`].
+#[derive(Debug)]
+pub struct EdgeBiasGradientOperands<'a, B: Storage, E: Element> {
+    /// The graph, rows destinations.
+    pub a: &'a Adjacency<B>,
+    /// Weights that the forward pass had, with their biases.
+    pub weights: &'a EdgeAttention<'a, B>,
+    /// The gradient of what each weight became by dropout: planes of edges.
+    pub x: &'a Array<B, E>,
+    /// `Σ_j α k x` of each destination.
+    pub inner: &'a Array<B, f32>,
+    /// Becomes the gradient: planes of edges, and zero between their ends and the next.
+    pub d: &'a mut Array<B, f32>,
 }
 
 /// One step of an edge softmax or of its gradient; see [`EdgeStep`]. In place where `x` is absent.
@@ -137,6 +166,15 @@ pub trait AttentionOperators: Storage {
     fn attention_statistics(
         &self,
         operands: Checked<AttentionStatisticsOperands<'_, Self>>,
+    ) -> Result<(), Error>;
+
+    /// The gradient of biases of edges.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn edge_bias_gradient<E: Element>(
+        &self,
+        operands: Checked<EdgeBiasGradientOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// One step of an edge softmax.

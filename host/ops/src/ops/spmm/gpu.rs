@@ -163,6 +163,7 @@ impl<D: Driver> Gpu<D> {
             EdgeWeights::Planes { values, .. } => edge_weights = self.array(values)?,
             EdgeWeights::Attention(of) => {
                 attention = self.edge_attention(of, a)?;
+                edge_weights = self.optional_array(of.biases)?;
             }
         }
         let addend = op.epilogue.addend;
@@ -316,17 +317,17 @@ impl Kind {
             EdgeWeights::Ones => Weights::Ones,
             EdgeWeights::Features(_) | EdgeWeights::Planes { .. } => Weights::EdgeFeatures,
             EdgeWeights::Columns(_) => Weights::ColumnScale,
-            EdgeWeights::Attention(_) => match second_sum {
-                None => Weights::Attention,
-                Some(SecondSum {
-                    softmax_gradient: None,
-                    ..
-                }) => Weights::SignedAttention,
-                Some(SecondSum {
-                    softmax_gradient: Some(_),
-                    ..
-                }) => Weights::AttentionGradient,
-            },
+            EdgeWeights::Attention(of) => {
+                let gradient = second_sum.map(|second| second.softmax_gradient.is_some());
+                match (gradient, of.biases.is_some()) {
+                    (None, false) => Weights::Attention,
+                    (None, true) => Weights::BiasedAttention,
+                    (Some(false), false) => Weights::SignedAttention,
+                    (Some(false), true) => Weights::SignedBiasedAttention,
+                    (Some(true), false) => Weights::AttentionGradient,
+                    (Some(true), true) => Weights::BiasedAttentionGradient,
+                }
+            }
         };
         let (epilogue, both) = (!op.epilogue.is_none(), second_sum.is_some());
         Self::new::<E>(&op.policy, op.aggregation, weights, both, epilogue)

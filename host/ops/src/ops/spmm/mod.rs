@@ -19,6 +19,7 @@ pub use attention::{
 pub use quantized::{QuantizedSpmmOperands, quantized_spmm};
 
 pub(crate) use attention::cpu::{Planes, with_scores};
+pub(crate) use attention::expect_biases;
 
 use super::Checked;
 use crate::backend::{Adjacency, Storage};

@@ -7,7 +7,7 @@ use crate::train::Tensor;
 use std::collections::BTreeMap;
 
 /// What a layer may have, by the ends of names.
-pub(super) const PYG: [&str; 18] = [
+pub(super) const PYG: [&str; 20] = [
     "lin.weight",
     "lin_src.weight",
     "bias",
@@ -26,6 +26,8 @@ pub(super) const PYG: [&str; 18] = [
     "nn.1.running_var",
     "nn.3.weight",
     "nn.3.bias",
+    "lin_edge.weight",
+    "att_edge",
 ];
 pub(super) const DGL: [&str; 18] = [
     "weight",
@@ -217,13 +219,21 @@ pub(super) fn gat(
     layer: &Layer<'_>,
     options: &ImportOptions,
     is_last: bool,
-) -> Result<(Taken, usize), StateDictError> {
+) -> Result<(Taken, usize, usize), StateDictError> {
     let ([destination, source], linear) = match options.from {
         Framework::Pyg if layer.has("lin_src.weight") => (["att_dst", "att_src"], "lin_src.weight"),
         Framework::Pyg => (["att_dst", "att_src"], "lin.weight"),
         Framework::Dgl => (["attn_r", "attn_l"], "fc.weight"),
     };
-    layer.only(&[destination, source, linear, "bias"], "GATConv")?;
+    let own = [
+        destination,
+        source,
+        linear,
+        "bias",
+        "lin_edge.weight",
+        "att_edge",
+    ];
+    layer.only(&own, "GATConv")?;
     let vectors = [layer.get(destination)?, layer.get(source)?];
     let (heads, head) = match vectors[0].shape[..] {
         [1, heads, head] if heads > 0 && head > 0 => (heads, head),
@@ -271,7 +281,32 @@ pub(super) fn gat(
         _ => layer.vector("bias", outputs)?,
     };
     let attention = [spread(&vectors[0].values), spread(&vectors[1].values)].concat();
-    let taken = Taken {
+    let mut of_edges = Vec::new();
+    let mut edge_features = 0;
+    if layer.has("lin_edge.weight") {
+        let (lin, vector) = (layer.linear("lin_edge.weight")?, layer.get("att_edge")?);
+        if lin.columns != weight.columns {
+            let found = layer.get("lin_edge.weight")?;
+            return layer.misshapen("lin_edge.weight", found, "all heads × features of an edge");
+        }
+        if vector.shape != vectors[0].shape {
+            return layer.misshapen("att_edge", vector, "that of the other vectors");
+        }
+        edge_features = lin.rows;
+        // Rows are whole vectors of floats, and the vector has a second row that nothing reads.
+        let rows = edge_features.next_multiple_of(4);
+        let padded = |mut values: Vec<f32>, rows: usize| {
+            values.resize(rows * heads * distance, 0.0);
+            Tensor {
+                rows,
+                columns: heads * distance,
+                values,
+            }
+        };
+        of_edges.push(("edge.weight", padded(spread(&lin.values), rows)));
+        of_edges.push(("edge.attention", padded(spread(&vector.values), 2)));
+    }
+    let mut taken = Taken {
         inputs: weight.rows,
         outputs,
         tensors: vec![
@@ -294,7 +329,8 @@ pub(super) fn gat(
             ),
         ],
     };
-    Ok((taken, heads))
+    taken.tensors.extend(of_edges);
+    Ok((taken, heads, edge_features))
 }
 
 /// A layer of GIN, its ε, the width between its maps, and whether it has running statistics.

@@ -231,6 +231,7 @@ fn with_attention<R>(
             destination: &destination,
             source: &source,
             statistics: &statistics,
+            biases: None,
             slope: 0.2,
             transposed,
             dropout: Some(Dropout {

@@ -2,7 +2,9 @@
 
 use super::{AttentionScores, EdgeAttention, ends};
 use crate::backend::Adjacency;
+use crate::backend::cpu::view::read;
 use crate::backend::cpu::{Cpu, Reading};
+use crate::ops::edge_plane;
 use crate::ops::elementwise::cpu::Mask;
 use halfgnn_contract::attention::weight;
 use halfgnn_contract::spmm::EDGES_PER_WARP;
@@ -13,6 +15,7 @@ pub(crate) struct Planes {
     destinations: usize,
     sources: usize,
     transposed: bool,
+    edges: usize,
 }
 
 impl Planes {
@@ -23,6 +26,7 @@ impl Planes {
             destinations,
             sources,
             transposed,
+            edges: a.edges(),
         }
     }
 
@@ -54,6 +58,9 @@ pub(crate) struct Weights<'a> {
     slope: f32,
     positive_only: bool,
     dropout: Option<Mask>,
+    biases: Option<Reading<'a, f32>>,
+    /// Distance of two planes of biases.
+    plane: usize,
 }
 
 impl<'a> Weights<'a> {
@@ -72,12 +79,17 @@ impl<'a> Weights<'a> {
             slope: of.slope,
             positive_only,
             dropout: dropout.map(Mask::new),
+            biases: read(of.biases),
+            plane: edge_plane(a.edges()),
         }
     }
 
-    pub(crate) fn of(&self, row: usize, column: usize, head: usize) -> f32 {
+    pub(crate) fn of(&self, edge: usize, row: usize, column: usize, head: usize) -> f32 {
         let [destination, source] = self.planes.of(head, row, column);
-        let sum = self.destination[destination] + self.source[source];
+        let mut sum = self.destination[destination] + self.source[source];
+        if let Some(biases) = &self.biases {
+            sum += biases[head * self.plane + edge];
+        }
         if self.positive_only && sum <= 0.0 {
             return 0.0;
         }
@@ -96,10 +108,17 @@ impl<'a> Weights<'a> {
 pub(crate) const MOST_EDGES: usize = EDGES_PER_WARP as usize;
 
 impl Weights<'_> {
-    /// Writes the weights of a row's edges from `columns`, at most [`MOST_EDGES`], as [`Weights::of`] has them: what is
+    /// Writes the weights of a row's edges from number `first` on, which lead from `columns`, at most [`MOST_EDGES`], as [`Weights::of`] has them: what is
     /// gathered first, then what has no branches, so that it is done in vectors.
     #[inline(always)]
-    pub(crate) fn of_edges(&self, row: usize, columns: &[u32], head: usize, weights: &mut [f32]) {
+    pub(crate) fn of_edges(
+        &self,
+        first: usize,
+        row: usize,
+        columns: &[u32],
+        head: usize,
+        weights: &mut [f32],
+    ) {
         let (mut sums, mut maxima) = ([0.0; MOST_EDGES], [0.0; MOST_EDGES]);
         let mut reciprocals = [0.0; MOST_EDGES];
         let count = columns.len();
@@ -107,6 +126,12 @@ impl Weights<'_> {
             let [destination, source] = self.planes.of(head, row, columns[edge] as usize);
             sums[edge] = self.destination[destination] + self.source[source];
             [maxima[edge], reciprocals[edge]] = self.statistics[destination];
+        }
+        if let Some(biases) = &self.biases {
+            let biases = &biases[head * self.plane + first..][..count];
+            for edge in 0..count {
+                sums[edge] += biases[edge];
+            }
         }
         let (sums, maxima) = (&sums[..count], &maxima[..count]);
         let (reciprocals, weights) = (&reciprocals[..count], &mut weights[..count]);
@@ -132,16 +157,21 @@ pub(crate) struct Scores<'a> {
     source: &'a [f32],
     pub(crate) slope: f32,
     planes: Planes,
+    biases: Option<&'a [f32]>,
+    /// Distance of two planes of biases.
+    plane: usize,
 }
 
 impl Scores<'_> {
-    /// `l + r` of an edge, and where the numbers of its destination stand.
-    pub(crate) fn of(&self, head: usize, row: usize, column: usize) -> (f32, usize) {
+    /// `l + r`, and the bias, of an edge, and where the numbers of its destination stand.
+    pub(crate) fn of(&self, head: usize, edge: usize, row: usize, column: usize) -> (f32, usize) {
         let [destination, source] = self.planes.of(head, row, column);
-        (
-            self.destination[destination] + self.source[source],
-            destination,
-        )
+        let sum = self.destination[destination] + self.source[source];
+        let sum = match self.biases {
+            Some(biases) => sum + biases[head * self.plane + edge],
+            None => sum,
+        };
+        (sum, destination)
     }
 }
 
@@ -155,6 +185,8 @@ pub(crate) fn with_scores<T>(
         destination: &of.destination.buffer.read(),
         source: &of.source.buffer.read(),
         slope: of.slope,
+        biases: read(of.biases).as_deref(),
+        plane: edge_plane(planes.edges),
         planes,
     })
 }

@@ -6,7 +6,7 @@ pub(crate) mod gpu;
 use super::{SpmmOperators, SpmmPolicy};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
-use crate::ops::check::{expect_shape, expect_vertices, expect_width};
+use crate::ops::check::{expect_edges, expect_shape, expect_vertices, expect_width};
 use crate::ops::elementwise::check::expect_dropout;
 use crate::ops::{Checked, Dropout, Operator};
 use crate::tensor::{Array, Element, Matrix};
@@ -30,6 +30,8 @@ pub struct EdgeAttention<'a, B: Storage> {
     pub transposed: bool,
     /// Which weights are dropped, by the edge's end points; the others are divided by `1 − probability`.
     pub dropout: Option<Dropout<'a, B>>,
+    /// As of [`AttentionScores::biases`], in the order of the adjacency.
+    pub biases: Option<&'a Array<B, f32>>,
 }
 
 impl<B: Storage> EdgeAttention<'_, B> {
@@ -40,6 +42,7 @@ impl<B: Storage> EdgeAttention<'_, B> {
             destination: self.destination,
             source: self.source,
             slope: self.slope,
+            biases: self.biases,
         }
     }
 
@@ -50,11 +53,12 @@ impl<B: Storage> EdgeAttention<'_, B> {
         expect_vertices(operator, what, heads, destinations, self.destination)?;
         expect_vertices(operator, "scores of sources", heads, sources, self.source)?;
         expect_vertices(operator, "statistics", heads, destinations, self.statistics)?;
+        expect_biases(operator, heads, a, self.biases)?;
         expect_dropout(operator, self.dropout)
     }
 }
 
-/// What the scores of edges are made of: `LeakyReLU(destination[i] + source[j])` for the edge from `j` to `i`.
+/// What the scores of edges are made of: `LeakyReLU(destination[i] + source[j] + bias[k])` for the edge `k` from `j` to `i`.
 #[derive(Debug)]
 pub struct AttentionScores<'a, B: Storage> {
     /// Number of heads.
@@ -65,6 +69,22 @@ pub struct AttentionScores<'a, B: Storage> {
     pub source: &'a Array<B, f32>,
     /// Slope of the LeakyReLU below zero.
     pub slope: f32,
+    /// A number for each edge and head that is added to the two scores, where there are some: planes of edges,
+    /// [`edge_plane`](crate::ops::edge_plane) floats apart, such as what GAT makes of features of edges.
+    pub biases: Option<&'a Array<B, f32>>,
+}
+
+/// Refuses biases that do not fit the edges.
+pub(crate) fn expect_biases<B: Storage>(
+    operator: &'static str,
+    heads: usize,
+    a: &Adjacency<B>,
+    biases: Option<&Array<B, f32>>,
+) -> Result<(), Error> {
+    match biases {
+        Some(biases) => expect_edges(operator, "biases of edges", heads, a, biases),
+        None => Ok(()),
+    }
 }
 
 impl<B: Storage> Clone for AttentionScores<'_, B> {

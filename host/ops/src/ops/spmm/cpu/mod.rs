@@ -58,10 +58,11 @@ impl SpmmOperators for Cpu {
     ) -> Result<(), Error> {
         let QuantizedSpmmOperands { a, op, x, y } = operands.into_inner();
         let (words, scales) = (x.codes.buffer.read(), x.scales.buffer.read());
+        let numbers = std::array::from_fn(|code| x.format().decode(code as u8));
         let codes = Input::Codes {
             codes: bytemuck::cast_slice(&words),
             stride: x.stride(),
-            numbers: std::array::from_fn(|code| x.format().decode(code as u8)),
+            numbers: &numbers,
             scales: &scales,
         };
         self.sum(a, op, codes, y);
@@ -101,7 +102,8 @@ impl SpmmOperators for Cpu {
                 |scores| {
                     edges.for_rows(sums.buffer.get_mut(), |head, row| {
                         let term = |edge: usize| {
-                            let (sum, at) = scores.of(head, row, edges.columns[edge] as usize);
+                            let column = edges.columns[edge] as usize;
+                            let (sum, at) = scores.of(head, edge, row, column);
                             leaky_relu_derivative(sum, of.slope)
                                 * weight(sum, of.slope, statistics[at])
                                 * values[at]
@@ -132,7 +134,7 @@ pub(super) enum Input<'a, E> {
     Codes {
         codes: &'a [u8],
         stride: usize,
-        numbers: [f32; 256],
+        numbers: &'a [f32; 256],
         scales: &'a [f32],
     },
 }

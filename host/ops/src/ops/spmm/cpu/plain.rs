@@ -181,7 +181,7 @@ impl<E: Element> Weights<'_, E> {
             Weights::Ones => 1.0,
             Weights::Edges(values) => values[head * plane + edge].to_f32(),
             Weights::Columns(scale) => scale[column],
-            Weights::Attention(attention) => attention.of(row, column, head),
+            Weights::Attention(attention) => attention.of(edge, row, column, head),
         }
     }
 }

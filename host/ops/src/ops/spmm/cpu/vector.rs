@@ -144,7 +144,9 @@ impl<E: Element> Operands<'_, E> {
                     weights[i] = scale[columns[i] as usize];
                 }
             }
-            Weights::Attention(attention) => attention.of_edges(row, columns, head, weights),
+            Weights::Attention(attention) => {
+                attention.of_edges(batch.start, row, columns, head, weights)
+            }
         }
     }
 }
