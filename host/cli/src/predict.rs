@@ -8,12 +8,12 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
 use crate::screen::{Page, count};
-use crate::session::edge_data;
+use crate::session::{edge_data, inputs};
 use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
 use halfgnn::backend::Backend;
-use halfgnn::data::{Dataset, Origin, UNLABELLED, UploadFeatures};
+use halfgnn::data::{Dataset, GraphIndex, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
@@ -38,7 +38,7 @@ pub struct PredictArgs {
     /// Rename the vertices first, so that neighbours lie close together; what is written is in the order of the dataset
     #[arg(long, value_enum, value_name = "ORDER")]
     pub reorder: Option<ReorderName>,
-    /// Where to write what is predicted, the class of each vertex: a NumPy array of u32 (.npy), or a table of vertices and classes
+    /// Where to write what is predicted, the class of each vertex, or of each graph of many: a NumPy array of u32 (.npy), or a table of vertices and classes
     /// (.csv, or .parquet in a build with it), under the ids and names that the dataset's tables have
     #[arg(long, value_name = "FILE.npy|FILE.csv|FILE.parquet")]
     pub out: PathBuf,
@@ -186,12 +186,19 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         let names = checkpoint.task.class_names.as_deref();
         ("classes", Predictions::Classes(classes.clone(), names))
     };
-    let bytes = predictions.to_bytes(format, dataset.ids.as_ref())?;
+    // A layer before the readout gives a row for each vertex, also of many graphs.
+    let rows = predictions.rows();
+    let member = match rows == dataset.graph.vertices() && rows != dataset.targets.vertices() {
+        true => ("vertex", "vertices"),
+        false => (dataset.member(), dataset.members()),
+    };
+    let bytes = predictions.to_bytes(format, member.0, dataset.ids.as_ref())?;
     file::write(&args.out, &bytes)
         .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
     page.line(&format_args!(
-        "{written} of {} vertices written to {}",
-        count(classes.len()),
+        "{written} of {} {} written to {}",
+        count(rows),
+        member.1,
         args.out.display()
     ));
     let accuracy = labels.filter(|_| of_classes).map(|labels| {
@@ -314,7 +321,10 @@ impl Prediction<'_> {
         };
         let backend = &device.backend;
         let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
-        let counts = graph.counts();
+        let graphs = self.dataset.graphs.as_ref();
+        let counts = graph
+            .counts()
+            .with_graphs(graphs.map_or(0, GraphIndex::graphs));
         Footprint::check_training::<E>(
             &counts,
             config,
@@ -327,7 +337,12 @@ impl Prediction<'_> {
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
         let inputs = Inputs {
             backend,
-            graphs: &[graph.propagation::<B, E>(backend, config)?],
+            graphs: &inputs(
+                backend,
+                config,
+                self.dataset,
+                graph.propagation::<B, E>(backend, config)?,
+            )?,
             features: &self.dataset.upload_features(backend)?,
         };
         model.forward(inputs, Mode::Evaluate)?;

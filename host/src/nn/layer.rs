@@ -26,6 +26,11 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether it makes a row of each graph from the rows of its vertices, by a graph of its own.
+    fn pools(&self) -> bool {
+        false
+    }
+
     /// Computes `y` from `x`, and keeps what [`Layer::backward`] wants to see again.
     ///
     /// # Errors
