@@ -38,14 +38,14 @@ pub struct PredictArgs {
     /// Rename the vertices first, so that neighbours lie close together; what is written is in the order of the dataset
     #[arg(long, value_enum, value_name = "ORDER")]
     pub reorder: Option<ReorderName>,
-    /// Where to write what is predicted, the class of each vertex, or of each graph of many: a NumPy array of u32 (.npy), or a table of vertices and classes
+    /// Where to write what is predicted, the class of each vertex, or of each graph of many, its labels as zeros and ones, or its values: a NumPy array of u32 (.npy), or a table of vertices and classes
     /// (.csv, or .parquet in a build with it), under the ids and names that the dataset's tables have
     #[arg(long, value_name = "FILE.npy|FILE.csv|FILE.parquet")]
     pub out: PathBuf,
     /// Write the logits instead, vertices x classes, as f32; in a table, a column for each class
     #[arg(long, group = "wanted")]
     pub logits: bool,
-    /// Write the probability of each class instead, the softmax of the logits
+    /// Write the probability of each class instead, the softmax of the logits; of each label its own, the sigmoid of its logit
     #[arg(long, group = "wanted")]
     pub probabilities: bool,
     /// Write embeddings instead: what layer N gives, from 1, with its bias and activation
@@ -72,7 +72,7 @@ struct Predicted<'a> {
     /// The file, and whether logits are in it rather than classes.
     output: String,
     logits: bool,
-    /// `classes`, `logits`, `probabilities` or `embeddings`.
+    /// `classes`, `labels`, `values`, `logits`, `probabilities` or `embeddings`.
     written: &'static str,
     /// In percent; none where the dataset has no test vertices.
     test_accuracy: Option<f64>,
@@ -85,9 +85,10 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let checkpoint = Checkpoint::open(&args.model)?;
     let format = OutputFormat::of(&args.out)?;
     let of_classes = matches!(checkpoint.loss, Loss::CrossEntropy { .. });
-    if !of_classes && !args.logits && args.layer.is_none() {
+    let of_labels = matches!(checkpoint.loss, Loss::BinaryCrossEntropy { .. });
+    if args.probabilities && !of_classes && !of_labels {
         return Err(Failure::Input(format!(
-            "{}: its model was trained by its {}, and gives no class of each vertex; add --logits for the numbers that it gives, or --layer for embeddings",
+            "{}: its model was trained by its {}, so that it gives numbers, which have no probabilities; leave --probabilities out",
             args.model.display(),
             checkpoint.loss.name()
         )));
@@ -164,7 +165,10 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             },
         )
     } else if args.probabilities {
-        logits.chunks_exact_mut(columns).for_each(softmax);
+        match of_labels {
+            true => logits.iter_mut().for_each(|logit| *logit = sigmoid(*logit)),
+            false => logits.chunks_exact_mut(columns).for_each(softmax),
+        }
         (
             "probabilities",
             Predictions::Numbers {
@@ -180,6 +184,27 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
                 values,
                 columns,
                 name: "embedding",
+            },
+        )
+    } else if of_labels {
+        // More likely than not.
+        let has = |logit: &mut f32| *logit = f32::from(u8::from(*logit > 0.0));
+        logits.iter_mut().for_each(has);
+        (
+            "labels",
+            Predictions::Numbers {
+                values: logits,
+                columns,
+                name: "label",
+            },
+        )
+    } else if !of_classes {
+        (
+            "values",
+            Predictions::Numbers {
+                values: logits,
+                columns,
+                name: "value",
             },
         )
     } else {
@@ -275,6 +300,11 @@ fn class(logits: &[f32]) -> u32 {
         }
     }
     best as u32
+}
+
+/// The probability of a label.
+fn sigmoid(logit: f32) -> f32 {
+    1.0 / (1.0 + (-logit).exp())
 }
 
 /// Logits become the probabilities of the classes.
@@ -383,6 +413,7 @@ mod tests {
         let mut row = [1000.0, 1000.0, -1e9];
         softmax(&mut row);
         assert_eq!(row, [0.5, 0.5, 0.0]);
+        assert_eq!([sigmoid(0.0), sigmoid(-1e9), sigmoid(1e9)], [0.5, 0.0, 1.0]);
         let mut row = [0.0, 3.0_f32.ln()];
         softmax(&mut row);
         assert!((row[1] - 0.75).abs() < 1e-6, "{row:?}");
