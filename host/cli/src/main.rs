@@ -12,6 +12,7 @@ mod help;
 mod optimize;
 mod predict;
 mod profile;
+mod ranks;
 mod sampling;
 mod session;
 mod shell;

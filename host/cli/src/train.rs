@@ -79,6 +79,9 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     reordering
         .iter()
         .for_each(|line| recorder.screen.line(line));
+    if let Some(dealt) = &plan.dealt {
+        recorder.screen.line(&dealt.line());
+    }
     if !changes.is_empty() {
         let epoch = plan
             .resume
@@ -210,6 +213,14 @@ fn plan(
     if sampling.is_some() {
         sampling::check(&goal, &model, dataset)?;
     }
+    let inductive = matches!(
+        goal,
+        Goal::Vertices {
+            inductive: true,
+            ..
+        }
+    );
+    (args.ranks).check(args.task.task, inductive, sampling.is_some())?;
     let mut changes = Vec::new();
     if resume.is_some() {
         changes = args.optimize.change(&mut train);
@@ -228,6 +239,7 @@ fn plan(
         precision,
         model,
         goal,
+        dealt: args.ranks.deal(dataset)?,
         sampling,
         feature_divisors,
         train,

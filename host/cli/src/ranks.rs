@@ -1,0 +1,311 @@
+//! Training by several ranks: `--ranks`.
+
+use crate::checkpoint::Run;
+use crate::failure::Failure;
+use crate::screen::count;
+use crate::session::{Observer, Outcome, Plan, edge_data};
+use crate::task::{Goal, TaskName};
+use clap::Args;
+use halfgnn::Error;
+use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::data::Dataset;
+use halfgnn::device::Device;
+use halfgnn::distributed::{Balance, Fault, Group, InProcess, Partition, Shard, in_process};
+use halfgnn::nn::{Network, PreparedGraph};
+use halfgnn::tensor::{Element, Matrix};
+use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who has which part of the graph.
+#[derive(Args)]
+pub struct RanksArgs {
+    /// Deal the vertices out to N ranks, threads that train one model together on the device: what several devices would compute
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub ranks: Option<u32>,
+    /// How: degree, each rank has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part
+    /// from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]
+    #[arg(long, value_name = "degree|louvain|FILE", requires = "ranks")]
+    pub partition: Option<PathBuf>,
+    /// Seconds that a rank may stay away from an exchange at which another waits, before all end [default: 60]
+    #[arg(long, value_name = "SECONDS", requires = "ranks", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rank_timeout: Option<u32>,
+    /// Have a rank die, hang, give the wrong count or be late at one of its exchanges, such as hang:1@7, to see what all do
+    #[arg(long, value_name = "FAULT", requires = "ranks")]
+    pub rank_fault: Vec<Fault>,
+}
+
+/// A graph that is dealt out.
+#[derive(Clone, Debug)]
+pub struct Dealt {
+    /// To whom.
+    pub partition: Partition,
+    /// By which name.
+    pub by: String,
+    /// How evenly.
+    pub balance: Balance,
+    timeout: Duration,
+    faults: Vec<Fault>,
+}
+
+impl RanksArgs {
+    /// Deals the graph of a dataset out, where that is asked for; one rank is a run as any other.
+    pub fn deal(&self, dataset: &Dataset) -> Result<Option<Dealt>, Failure> {
+        let Some(ranks) = self.ranks.filter(|&ranks| ranks > 1) else {
+            return Ok(None);
+        };
+        let (ranks, graph) = (ranks as usize, &dataset.graph);
+        if let Some(fault) = self.rank_fault.iter().find(|fault| fault.rank >= ranks) {
+            return Err(Failure::Input(format!(
+                "--rank-fault {fault}: there are {ranks} ranks, from 0 on"
+            )));
+        }
+        let by = match &self.partition {
+            Some(by) => by.display().to_string(),
+            None => "degree".to_owned(),
+        };
+        let partition = match (&*by, &self.partition) {
+            ("degree", _) | (_, None) => Partition::by_degree(graph, ranks),
+            ("louvain", _) => Partition::louvain(graph, ranks),
+            (_, Some(file)) => Partition::read(file, ranks),
+        };
+        let refuse = |problem| Failure::Input(format!("--partition {by}: {problem}"));
+        let partition = partition.map_err(refuse)?;
+        let balance = partition.balance(graph).map_err(refuse)?;
+        Ok(Some(Dealt {
+            partition,
+            by,
+            balance,
+            timeout: Duration::from_secs(self.rank_timeout.unwrap_or(60).into()),
+            faults: self.rank_fault.clone(),
+        }))
+    }
+
+    /// Refuses with several ranks what they do not do.
+    pub fn check(&self, task: TaskName, inductive: bool, sampled: bool) -> Result<(), Failure> {
+        if self.ranks.is_none_or(|ranks| ranks == 1) {
+            return Ok(());
+        }
+        let options = [
+            ("--task link", task == TaskName::Link),
+            ("--inductive", inductive),
+            ("--sampler", sampled),
+        ];
+        match options.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(Failure::Input(format!(
+                "{option} is trained by one rank; leave it out, or --ranks"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Dealt {
+    /// One line on it.
+    pub fn line(&self) -> String {
+        let Balance { vertices, halo, .. } = &self.balance;
+        let most = |of: &[usize]| of.iter().max().copied().unwrap_or(0);
+        format!(
+            "{} ranks, by {}: at most {} vertices, which hear from {} of other ranks; the most edges are {:.3} of the mean",
+            self.partition.ranks(),
+            self.by,
+            count(most(vertices)),
+            count(most(halo)),
+            self.balance.imbalance()
+        )
+    }
+}
+
+/// What all ranks of a run have in common.
+struct Common<'a> {
+    dataset: &'a Dataset,
+    plan: &'a Plan,
+    dealt: &'a Dealt,
+    graph: &'a PreparedGraph<'a>,
+    train: TrainConfig,
+}
+
+/// Carries a plan out on ranks that share a device, each of which is a thread. The first reports.
+pub fn carry_out<B: Backend, E: Element>(
+    device: &Device<B>,
+    dataset: &Dataset,
+    (plan, dealt): (&Plan, &Dealt),
+    observer: &mut dyn Observer,
+) -> Result<Outcome, Failure> {
+    let backend = &device.backend;
+    let config = &plan.model;
+    let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
+    // What one rank would take is what they take together, at least.
+    Footprint::check_training::<E>(
+        &graph.counts(),
+        config,
+        &plan.train,
+        device.multiprocessors,
+        device.memory,
+    )?;
+    backend.reset_peak();
+    let name = format!("{}, {} ranks", backend.name(), dealt.partition.ranks());
+    let mut runs = Vec::new();
+    for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
+        observer.run_starts(plan, &name, seed);
+        let common = Common {
+            dataset,
+            plan,
+            dealt,
+            graph: &graph,
+            train: TrainConfig { seed, ..plan.train },
+        };
+        let (run, stopped) = run::<B, E>(backend, &common, observer)?;
+        observer.run_ends(plan, seed, &run);
+        runs.push((seed, run));
+        if stopped {
+            break;
+        }
+    }
+    Ok(Outcome {
+        device: name,
+        memory: backend.memory(),
+        runs,
+    })
+}
+
+/// One run, and whether somebody stopped it.
+fn run<B: Backend, E: Element>(
+    backend: &B,
+    common: &Common<'_>,
+    observer: &mut dyn Observer,
+) -> Result<(RunSummary, bool), Failure> {
+    let Dealt {
+        partition,
+        timeout,
+        faults,
+        ..
+    } = common.dealt;
+    let ranks = in_process(partition.ranks(), &backend.name(), *timeout, faults);
+    std::thread::scope(|scope| {
+        let mut ranks = ranks.into_iter();
+        // This thread's, which the observer is.
+        let first = ranks.next();
+        let others: Vec<_> = ranks
+            .map(|rank| scope.spawn(move || of_rank::<B, E>(backend, common, rank, None)))
+            .collect();
+        let Some(first) = first else {
+            unreachable!("there are two ranks at least");
+        };
+        let result = of_rank::<B, E>(backend, common, first, Some(observer));
+        let others = others.into_iter().map(|other| {
+            let panicked = |_| Err(Failure::Run("a rank panicked".into()));
+            other.join().unwrap_or_else(panicked)
+        });
+        let mut failures = others.filter_map(Result::err);
+        // All tell the same reason, but for whose it is, which knows whether it was asked for too much.
+        match (
+            failures.find(|failure| matches!(failure, Failure::Input(_))),
+            result,
+        ) {
+            (Some(failure), Err(_)) => Err(failure),
+            (_, result) => result,
+        }
+    })
+}
+
+/// A rank's part of a run; it ends the others' where it fails.
+fn of_rank<B: Backend, E: Element>(
+    backend: &B,
+    common: &Common<'_>,
+    rank: InProcess,
+    observer: Option<&mut dyn Observer>,
+) -> Result<(RunSummary, bool), Failure> {
+    let group = Group::new(rank);
+    let result = train_rank::<B, E>(backend, common, &group, observer);
+    if let Err(failure) = &result {
+        // The first reason that is given stays the one that all tell.
+        group.abort(&failure.to_string());
+    }
+    result
+}
+
+fn train_rank<B: Backend, E: Element>(
+    backend: &B,
+    common: &Common<'_>,
+    group: &Group,
+    mut observer: Option<&mut dyn Observer>,
+) -> Result<(RunSummary, bool), Failure> {
+    let Common {
+        dataset,
+        plan,
+        dealt,
+        graph,
+        train,
+    } = common;
+    let Goal::Vertices { loss, .. } = &plan.goal else {
+        return Err(Failure::Input(
+            "links are told by one rank; leave --ranks out".into(),
+        ));
+    };
+    let config = &plan.model;
+    let model = Network::<B, E>::new(backend, config, train.seed)?;
+    let shard = Shard::new(&graph.graph, &dealt.partition, group.rank())?;
+    let vertices = match model.first_hears() {
+        true => &shard.vertices[..],
+        false => shard.own(),
+    };
+    let shape = (vertices.len(), dataset.feature_len());
+    let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {
+        dataset.features.write_row(vertices[row] as usize, values);
+    })?;
+    let goal = train::Goal {
+        targets: &dataset.targets,
+        outputs: dataset.outputs,
+        loss,
+        splits: [&dataset.train, &dataset.val, &dataset.test],
+    };
+    let part = graph.propagation_of_shard::<B, E>(backend, config, (&shard, group))?;
+    let objective = Objective::of_shard(backend, part, features, &goal, &shard)?;
+    let mut trainer = Trainer::new(backend, &objective, model, *train)?;
+    if let Some(checkpoint) = &plan.resume {
+        trainer.restore(&checkpoint.snapshot)?;
+    }
+    // Weights are every rank's, and the first keeps them.
+    let keep = |trainer: &Trainer<B, E, Network<B, E>>| match &plan.saving {
+        Some(saving) if group.rank() == 0 => {
+            let run = Run {
+                dataset,
+                model: config,
+                feature_divisors: plan.feature_divisors.as_deref(),
+                goal: &plan.goal,
+                sampling: None,
+                precision: plan.precision,
+                train,
+            };
+            saving.keep(run, trainer)
+        }
+        _ => Ok(()),
+    };
+    let mut kept = None;
+    let stopped = loop {
+        let Some(report) = trainer.next_epoch()? else {
+            break false;
+        };
+        let due = plan.saving.as_ref();
+        if due.is_some_and(|saving| saving.is_due(trainer.progress())) {
+            keep(&trainer)?;
+            kept = Some(report.epoch);
+        }
+        let stop = match &mut observer {
+            Some(observer) => observer.epoch(plan, train.seed, &report).is_break(),
+            None => false,
+        };
+        if trainer.any_rank(stop)? {
+            break true;
+        }
+    };
+    if kept != Some(trainer.progress().epoch) {
+        keep(&trainer)?;
+    }
+    // None ends the program before the others have seen their last exchange.
+    group
+        .any("end of the run", false)
+        .map_err(|error: Error| Failure::from(error))?;
+    Ok((trainer.summary(), stopped))
+}
