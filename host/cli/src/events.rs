@@ -32,6 +32,8 @@ pub struct Ranks<'a> {
     edges: &'a [usize],
     /// Vertices of other ranks that they hear from.
     halo: &'a [usize],
+    /// Rows that they send.
+    sent: &'a [usize],
     /// The most edges over the mean.
     imbalance: f64,
 }
@@ -45,6 +47,7 @@ impl<'a> From<&'a Dealt> for Ranks<'a> {
             vertices: &balance.vertices,
             edges: &balance.edges,
             halo: &balance.halo,
+            sent: &balance.sent,
             imbalance: balance.imbalance(),
         }
     }

@@ -14,7 +14,7 @@ use halfgnn::distributed::{Balance, Fault, Group, InProcess, Partition, Shard, i
 use halfgnn::nn::{Network, PreparedGraph};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Who has which part of the graph.
@@ -60,17 +60,10 @@ impl RanksArgs {
                 "--rank-fault {fault}: there are {ranks} ranks, from 0 on"
             )));
         }
-        let by = match &self.partition {
-            Some(by) => by.display().to_string(),
-            None => "degree".to_owned(),
-        };
-        let partition = match (&*by, &self.partition) {
-            ("degree", _) | (_, None) => Partition::by_degree(graph, ranks),
-            ("louvain", _) => Partition::louvain(graph, ranks),
-            (_, Some(file)) => Partition::read(file, ranks),
-        };
+        let name = self.partition.as_deref().unwrap_or(Path::new("degree"));
+        let by = name.display().to_string();
         let refuse = |problem| Failure::Input(format!("--partition {by}: {problem}"));
-        let partition = partition.map_err(refuse)?;
+        let partition = Partition::by_name(name, graph, ranks).map_err(refuse)?;
         let balance = partition.balance(graph).map_err(refuse)?;
         Ok(Some(Dealt {
             partition,

@@ -71,8 +71,10 @@ pub struct Balance {
     pub vertices: Vec<usize>,
     /// Edges that lead to them.
     pub edges: Vec<usize>,
-    /// Vertices of others that they hear from.
+    /// Vertices of others that they hear from: rows that each receives.
     pub halo: Vec<usize>,
+    /// Rows that each sends: own vertices, each as often as there are other ranks that hear it.
+    pub sent: Vec<usize>,
 }
 
 impl Balance {
@@ -185,6 +187,18 @@ impl Partition {
         Self::from_parts(parts, ranks)
     }
 
+    /// The partition that a person names: `degree`, `louvain`, or a file of parts.
+    ///
+    /// # Errors
+    /// Those of [`Partition::by_degree`], [`Partition::louvain`] and [`Partition::read`].
+    pub fn by_name(name: &Path, graph: &Graph, ranks: usize) -> Result<Self, PartitionError> {
+        match name.to_str() {
+            Some("degree") => Self::by_degree(graph, ranks),
+            Some("louvain") => Self::louvain(graph, ranks),
+            _ => Self::read(name, ranks),
+        }
+    }
+
     fn check_ranks(ranks: usize) -> Result<u32, PartitionError> {
         match u32::try_from(ranks) {
             Ok(some) if some > 0 => Ok(some),
@@ -233,6 +247,7 @@ impl Partition {
             vertices: vec![0; self.ranks],
             edges: vec![0; self.ranks],
             halo: vec![0; self.ranks],
+            sent: vec![0; self.ranks],
         };
         for (vertex, &owner) in self.owners.iter().enumerate() {
             balance.vertices[owner as usize] += 1;
@@ -247,6 +262,7 @@ impl Partition {
                 if rank != owner as usize && last_heard_by[rank] != vertex {
                     last_heard_by[rank] = vertex;
                     balance.halo[rank] += 1;
+                    balance.sent[owner as usize] += 1;
                 }
             }
         }

@@ -80,6 +80,8 @@ fn shards_are_the_graph() {
                     assert!(shard.sends[rank].is_empty() && shard.receives[rank].is_empty());
                     let received: usize = shard.receives.iter().map(|it| it.len()).sum();
                     assert_eq!(received, balance.halo[rank]);
+                    let sent: usize = shard.sends.iter().map(Vec::len).sum();
+                    assert_eq!(sent, balance.sent[rank]);
                 }
                 edges.sort_unstable();
                 assert!(edges.into_iter().eq(0..graph.edges() as u32));
