@@ -153,9 +153,10 @@ use halfgnn_ops::error;
 #[doc(inline)]
 pub use halfgnn_ops::{backend, ops, tensor, with_element};
 
-/// The code in the README, docs/embedding.md and docs/sampling.md compiles and runs.
+/// The code in the README, docs/embedding.md, docs/sampling.md and docs/scale-out.md compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/embedding.md")]
 #[doc = include_str!("../../docs/sampling.md")]
+#[doc = include_str!("../../docs/scale-out.md")]
 mod documents {}

@@ -9,6 +9,7 @@ mod device;
 mod events;
 mod exchange;
 mod help;
+mod launch;
 mod optimize;
 mod predict;
 mod profile;

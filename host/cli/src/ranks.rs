@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Run;
 use crate::failure::Failure;
+use crate::launch::{Devices, devices};
 use crate::screen::count;
 use crate::session::{Observer, Outcome, Plan, edge_data};
 use crate::task::{Goal, TaskName};
@@ -10,10 +11,11 @@ use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Dataset;
 use halfgnn::device::Device;
-use halfgnn::distributed::{Balance, Fault, Group, InProcess, Partition, Shard, in_process};
+use halfgnn::distributed::{Balance, Fault, Group, Partition, Rendezvous, Shard, Tcp, in_process};
 use halfgnn::nn::{Network, PreparedGraph};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,14 +23,23 @@ use std::time::Duration;
 #[derive(Args)]
 pub struct RanksArgs {
     /// Deal the vertices out to N ranks, threads that train one model together on the device: what several devices would compute
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "rendezvous")]
     pub ranks: Option<u32>,
+    /// Deal them out to processes, one for each of these cards of this host, which the program starts; numbers count the cards that
+    /// CUDA_VISIBLE_DEVICES shows
+    #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with_all = ["ranks", "rendezvous"])]
+    pub devices: Option<Devices>,
+    /// Deal them out to processes that somebody starts (torchrun, mpirun, srun, a shell), on one host or several, and where these meet: at a
+    /// port of the first rank, or by a file that all see and that is not there before. RANK and WORLD_SIZE say which one a process is, or what
+    /// mpirun and srun have for that
+    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH")]
+    pub rendezvous: Option<Rendezvous>,
     /// How: degree, each rank has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part
     /// from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]
-    #[arg(long, value_name = "degree|louvain|FILE", requires = "ranks")]
+    #[arg(long, value_name = "degree|louvain|FILE")]
     pub partition: Option<PathBuf>,
     /// Seconds that a rank may stay away from an exchange at which another waits, before all end [default: 60]
-    #[arg(long, value_name = "SECONDS", requires = "ranks", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub rank_timeout: Option<u32>,
     /// Have a rank die, hang, give the wrong count or be late at one of its exchanges, such as hang:1@7, to see what all do
     #[arg(long, value_name = "FAULT", requires = "ranks")]
@@ -46,15 +57,42 @@ pub struct Dealt {
     pub balance: Balance,
     timeout: Duration,
     faults: Vec<Fault>,
+    /// Where the ranks meet, and which this process is, where they are processes.
+    process: Option<(Rendezvous, usize)>,
 }
 
 impl RanksArgs {
+    /// Which rank this process is, of how many, where ranks are processes.
+    pub fn process(&self) -> Result<Option<(usize, usize)>, Failure> {
+        match &self.rendezvous {
+            None => Ok(None),
+            Some(_) => place(|name| std::env::var(name).ok()).map(Some),
+        }
+    }
+
+    /// Whether another process shows and keeps what this one computes.
+    pub fn follows(&self) -> Result<bool, Failure> {
+        Ok(self.process()?.is_some_and(|(rank, _)| rank > 0))
+    }
+
     /// Deals the graph of a dataset out, where that is asked for; one rank is a run as any other.
     pub fn deal(&self, dataset: &Dataset) -> Result<Option<Dealt>, Failure> {
-        let Some(ranks) = self.ranks.filter(|&ranks| ranks > 1) else {
-            return Ok(None);
-        };
-        let (ranks, graph) = (ranks as usize, &dataset.graph);
+        let process = self.process()?;
+        let ranks = process.map_or(self.ranks.unwrap_or(1) as usize, |(_, ranks)| ranks);
+        if ranks <= 1 {
+            return match self.unused() {
+                Some(option) => Err(Failure::Input(format!(
+                    "{option} is of several ranks, and this is one; add --ranks N, --devices or --rendezvous, or leave it out"
+                ))),
+                None => Ok(None),
+            };
+        }
+        if let (Some(_), Some(fault)) = (process, self.rank_fault.first()) {
+            return Err(Failure::Input(format!(
+                "--rank-fault {fault} is of ranks that are threads; take --ranks, or stop a process"
+            )));
+        }
+        let graph = &dataset.graph;
         if let Some(fault) = self.rank_fault.iter().find(|fault| fault.rank >= ranks) {
             return Err(Failure::Input(format!(
                 "--rank-fault {fault}: there are {ranks} ranks, from 0 on"
@@ -71,12 +109,24 @@ impl RanksArgs {
             balance,
             timeout: Duration::from_secs(self.rank_timeout.unwrap_or(60).into()),
             faults: self.rank_fault.clone(),
+            process: self.rendezvous.clone().zip(process.map(|(rank, _)| rank)),
         }))
+    }
+
+    /// An option that says something about ranks, if one was given.
+    fn unused(&self) -> Option<&'static str> {
+        let given = [
+            ("--partition", self.partition.is_some()),
+            ("--rank-timeout", self.rank_timeout.is_some()),
+            ("--rank-fault", !self.rank_fault.is_empty()),
+        ];
+        let given = given.into_iter().find(|(_, given)| *given);
+        given.map(|(option, _)| option)
     }
 
     /// Refuses with several ranks what they do not do.
     pub fn check(&self, task: TaskName, inductive: bool, sampled: bool) -> Result<(), Failure> {
-        if self.ranks.is_none_or(|ranks| ranks == 1) {
+        if self.ranks.is_none_or(|ranks| ranks == 1) && self.rendezvous.is_none() {
             return Ok(());
         }
         let options = [
@@ -86,7 +136,7 @@ impl RanksArgs {
         ];
         match options.iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(Failure::Input(format!(
-                "{option} is trained by one rank; leave it out, or --ranks"
+                "{option} is trained by one rank; leave it out, or train with one"
             ))),
             None => Ok(()),
         }
@@ -108,6 +158,33 @@ impl Dealt {
         )
     }
 }
+
+/// What a launcher says of this process: which rank it is, of how many.
+fn place(variable: impl Fn(&str) -> Option<String>) -> Result<(usize, usize), Failure> {
+    const LAUNCHERS: [[&str; 2]; 4] = [
+        ["RANK", "WORLD_SIZE"],
+        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+        ["PMI_RANK", "PMI_SIZE"],
+        ["SLURM_PROCID", "SLURM_NTASKS"],
+    ];
+    for [rank, ranks] in LAUNCHERS {
+        let (Some(of_rank), Some(of_ranks)) = (variable(rank), variable(ranks)) else {
+            continue;
+        };
+        return match (of_rank.parse(), of_ranks.parse()) {
+            (Ok(rank), Ok(ranks)) if rank < ranks && ranks <= MOST_RANKS => Ok((rank, ranks)),
+            _ => Err(Failure::Input(format!(
+                "{rank}={of_rank} and {ranks}={of_ranks} are no rank, from 0 on, and a number of ranks, up to {MOST_RANKS}"
+            ))),
+        };
+    }
+    Err(Failure::Input(
+        "--rendezvous: nothing says which rank this process is; start it by torchrun, mpirun or srun, or set RANK and WORLD_SIZE".into(),
+    ))
+}
+
+/// As many as anybody has.
+const MOST_RANKS: usize = 4096;
 
 /// What all ranks of a run have in common.
 struct Common<'a> {
@@ -137,7 +214,26 @@ pub fn carry_out<B: Backend, E: Element>(
         device.memory,
     )?;
     backend.reset_peak();
-    let name = format!("{}, {} ranks", backend.name(), dealt.partition.ranks());
+    let own = device_name(&backend.name());
+    let name = format!("{own}, {} ranks", dealt.partition.ranks());
+    let group = match &dealt.process {
+        Some((rendezvous, rank)) => {
+            let place = (*rank, dealt.partition.ranks());
+            let group = Group::new(Tcp::meet(rendezvous, place, &own, dealt.timeout)?);
+            group.expect_same("dataset", fingerprint(&[&dataset_words(dataset)]))?;
+            let options = format!("{:?} {:?} {:?}", plan.model, plan.train, plan.precision);
+            let partition: Vec<u8> = (dealt.partition.owners().iter())
+                .flat_map(|owner| owner.to_le_bytes())
+                .collect();
+            let seeds = plan.seeds.to_le_bytes();
+            group.expect_same(
+                "model, options or partition",
+                fingerprint(&[options.as_bytes(), &partition, &seeds]),
+            )?;
+            Some(group)
+        }
+        None => None,
+    };
     let mut runs = Vec::new();
     for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &name, seed);
@@ -148,7 +244,10 @@ pub fn carry_out<B: Backend, E: Element>(
             graph: &graph,
             train: TrainConfig { seed, ..plan.train },
         };
-        let (run, stopped) = run::<B, E>(backend, &common, observer)?;
+        let (run, stopped) = match &group {
+            Some(group) => of_rank::<B, E>(backend, &common, group.clone(), Some(observer))?,
+            None => run::<B, E>(backend, &common, observer)?,
+        };
         observer.run_ends(plan, seed, &run);
         runs.push((seed, run));
         if stopped {
@@ -160,6 +259,40 @@ pub fn carry_out<B: Backend, E: Element>(
         memory: backend.memory(),
         runs,
     })
+}
+
+/// What errors call a device: a process that was given one card says which.
+fn device_name(name: &str) -> String {
+    match std::env::var("CUDA_VISIBLE_DEVICES") {
+        Ok(card) if !name.starts_with("CPU") && !card.is_empty() && !card.contains(',') => {
+            format!("{name}, GPU {card}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// A number that tells what is given from anything else.
+fn fingerprint(parts: &[&[u8]]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    parts.iter().for_each(|part| part.hash(&mut hasher));
+    hasher.finish()
+}
+
+/// What ranks must have the same of a dataset.
+fn dataset_words(dataset: &Dataset) -> Vec<u8> {
+    let graph = &dataset.graph;
+    let mut words: Vec<u64> = vec![
+        graph.vertices() as u64,
+        graph.edges() as u64,
+        halfgnn::graph::generate::fingerprint(graph),
+        dataset.feature_len() as u64,
+        dataset.outputs as u64,
+    ];
+    for split in [&dataset.train, &dataset.val, &dataset.test] {
+        words.push(split.len() as u64);
+        words.extend(split.iter().map(|&vertex| u64::from(vertex)));
+    }
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// One run, and whether somebody stopped it.
@@ -180,12 +313,14 @@ fn run<B: Backend, E: Element>(
         // This thread's, which the observer is.
         let first = ranks.next();
         let others: Vec<_> = ranks
-            .map(|rank| scope.spawn(move || of_rank::<B, E>(backend, common, rank, None)))
+            .map(|rank| {
+                scope.spawn(move || of_rank::<B, E>(backend, common, Group::new(rank), None))
+            })
             .collect();
         let Some(first) = first else {
             unreachable!("there are two ranks at least");
         };
-        let result = of_rank::<B, E>(backend, common, first, Some(observer));
+        let result = of_rank::<B, E>(backend, common, Group::new(first), Some(observer));
         let others = others.into_iter().map(|other| {
             let panicked = |_| Err(Failure::Run("a rank panicked".into()));
             other.join().unwrap_or_else(panicked)
@@ -206,10 +341,9 @@ fn run<B: Backend, E: Element>(
 fn of_rank<B: Backend, E: Element>(
     backend: &B,
     common: &Common<'_>,
-    rank: InProcess,
+    group: Group,
     observer: Option<&mut dyn Observer>,
 ) -> Result<(RunSummary, bool), Failure> {
-    let group = Group::new(rank);
     let result = train_rank::<B, E>(backend, common, &group, observer);
     if let Err(failure) = &result {
         // The first reason that is given stays the one that all tell.
@@ -301,4 +435,41 @@ fn train_rank<B: Backend, E: Element>(
         .any("end of the run", false)
         .map_err(|error: Error| Failure::from(error))?;
     Ok((trainer.summary(), stopped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_say_which_rank_it_is() {
+        let of = |set: &[(&str, &str)]| {
+            let set: Vec<_> = set
+                .iter()
+                .map(|(a, b)| (a.to_string(), b.to_string()))
+                .collect();
+            let variable = move |name: &str| {
+                let found = set.iter().find(|(variable, _)| variable == name);
+                found.map(|(_, value)| value.clone())
+            };
+            place(variable).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(of(&[("RANK", "1"), ("WORLD_SIZE", "4")]), Ok((1, 4)));
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2")];
+        assert_eq!(of(&slurm), Ok((0, 2)));
+        let mpi = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "3")];
+        // What mpirun says inside an allocation counts.
+        assert_eq!(of(&[slurm, mpi].concat()), Ok((2, 3)));
+        for wrong in [
+            [("RANK", "4"), ("WORLD_SIZE", "4")],
+            [("RANK", "x"), ("WORLD_SIZE", "4")],
+        ] {
+            assert!(of(&wrong).unwrap_err().contains("are no rank"), "{wrong:?}");
+        }
+        assert!(
+            of(&[("RANK", "0")])
+                .unwrap_err()
+                .contains("nothing says which rank")
+        );
+    }
 }

@@ -3,10 +3,10 @@
 mod common;
 
 use common::ring::{Place, Ring, VERTICES, place};
-use common::{events, refused, text};
+use common::{events, halfgnn, refused, text};
 use halfgnn::train::Checkpoint;
 use serde_json::Value;
-use std::process::Command;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn run(mut command: Command) -> Vec<Value> {
@@ -263,4 +263,154 @@ fn a_rank_that_fails_ends_the_run_in_one_line() {
         "-",
     ];
     assert_eq!(course(&run(place.train(&more))).len(), 2);
+}
+
+/// Processes as a launcher starts them, each with its number; what each says.
+fn processes(place: &Place, ranks: usize, more: impl Fn(usize) -> Vec<String>) -> Vec<Child> {
+    let meet = place.folder.path().join("meet");
+    let rendezvous = format!("file:{}", meet.display());
+    let start = |rank: usize| {
+        let more = more(rank);
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        let mut command = place.train(&[&["--rendezvous", &rendezvous], &more[..]].concat());
+        command
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", ranks.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    (0..ranks).map(start).collect()
+}
+
+fn outputs(children: Vec<Child>) -> Vec<Output> {
+    let outputs = children.into_iter().map(|child| child.wait_with_output());
+    outputs.collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn processes_train_as_threads_do() {
+    let place = place(&Ring::new());
+    fn of<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["--model", "gin", "--epochs", "5"], more].concat()
+    }
+    let threads = run(place.train(&of(&["--ranks", "3", "--save", "threads", "--json", "-"])));
+    let more = of(&["--save", "processes", "--json", "-"]);
+    let more: Vec<String> = more.iter().map(|&it| it.to_owned()).collect();
+    let outputs = outputs(processes(&place, 3, |_| more.clone()));
+    for (rank, output) in outputs.iter().enumerate() {
+        assert!(output.status.success(), "{rank}: {}", text(&output.stderr));
+        assert_eq!(output.stdout.is_empty(), rank > 0, "{rank}");
+    }
+    let processes = events(&outputs[0].stdout);
+    assert_eq!(course(&processes), course(&threads));
+    assert_eq!(processes[0]["ranks"], threads[0]["ranks"]);
+    assert_eq!(weights(&place, "processes"), weights(&place, "threads"));
+    // The program starts them itself, and shows what the first does.
+    let devices = [
+        "--device",
+        "cpu",
+        "--devices",
+        "0,1,2",
+        "--save",
+        "started",
+        "--json",
+        "-",
+    ];
+    let arguments = [
+        &["train", "--dataset", place.dataset.to_str().unwrap()],
+        &of(&devices)[..],
+    ]
+    .concat();
+    let mut command = halfgnn(&arguments);
+    command.current_dir(place.folder.path());
+    assert_eq!(course(&run(command)), course(&threads));
+    assert_eq!(weights(&place, "started"), weights(&place, "threads"));
+}
+
+#[test]
+fn processes_that_are_killed_or_stopped_end_all() {
+    for signal in ["-KILL", "-STOP"] {
+        let place = place(&Ring::new());
+        let more = [
+            "--epochs",
+            "1000000",
+            "--rank-timeout",
+            "2",
+            "--save",
+            "kept",
+            "--save-every",
+            "1",
+        ];
+        let mut children = processes(&place, 3, |_| more.map(str::to_owned).to_vec());
+        let begin = Instant::now();
+        while !place.folder.path().join("kept").exists() {
+            assert!(begin.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let id = children[2].id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let start = Instant::now();
+        let mut stopped = children.pop().unwrap();
+        for output in outputs(children) {
+            let error = text(&output.stderr).trim_end();
+            assert_eq!(output.status.code(), Some(1), "{error}");
+            assert!(
+                error.contains("rank 2 of 3 (") && error.contains("in epoch"),
+                "{error}"
+            );
+            let said = if signal == "-KILL" {
+                "it ended"
+            } else {
+                "no answer for 2 s"
+            };
+            assert!(error.contains(said), "{error}");
+        }
+        assert!(start.elapsed() < Duration::from_secs(12));
+        stopped.kill().unwrap();
+        stopped.wait().unwrap();
+        assert!(weights(&place, "kept").0 > 0);
+    }
+}
+
+#[test]
+fn processes_that_are_given_other_things_say_so() {
+    let place = place(&Ring::new());
+    let more = |rank: usize| {
+        let hidden = if rank == 1 { "16" } else { "8" };
+        ["--hidden", hidden, "--epochs", "3"]
+            .map(str::to_owned)
+            .to_vec()
+    };
+    for output in outputs(processes(&place, 2, more)) {
+        refused(
+            &output,
+            1,
+            &["have another model, options or partition: give all ranks the same"],
+        );
+    }
+    let mut alone = place.train(&["--rendezvous", "file:nowhere", "--rank-timeout", "1"]);
+    refused(
+        &alone.output().unwrap(),
+        2,
+        &["nothing says which rank this process is"],
+    );
+    alone.env("RANK", "1").env("WORLD_SIZE", "2");
+    refused(
+        &alone.output().unwrap(),
+        1,
+        &["rank 1 of 2: the ranks did not meet at file:nowhere within 1 s"],
+    );
+    let more = ["--partition", "degree"];
+    refused(
+        &place.train(&more).output().unwrap(),
+        2,
+        &["--partition is of several ranks, and this is one"],
+    );
 }

@@ -18,7 +18,8 @@
 //!
 //! - [`Partition`]: which rank has which vertex.
 //! - [`Shard`]: what a rank has of a graph, on the host.
-//! - [`Communicator`]: how ranks hear of one another; [`in_process`] makes one of threads, [`Fault`] what can go wrong with it.
+//! - [`Communicator`]: how ranks hear of one another; [`in_process`] makes one of threads, [`Fault`] what can go wrong with it;
+//!   [`Tcp`] is one of processes.
 //! - [`Group`]: ranks at work. [`Halo`](crate::nn::Halo): a shard's exchanges on a backend.
 
 mod communicator;
@@ -27,6 +28,7 @@ mod group;
 mod in_process;
 mod partition;
 mod shard;
+mod tcp;
 #[cfg(test)]
 mod tests;
 
@@ -36,3 +38,4 @@ pub use group::Group;
 pub use in_process::{InProcess, in_process};
 pub use partition::{Balance, Partition, PartitionError};
 pub use shard::Shard;
+pub use tcp::{Rendezvous, Tcp};

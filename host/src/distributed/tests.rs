@@ -300,3 +300,117 @@ fn a_panic_of_one_ends_the_others() {
     let told = result.unwrap_err().to_string();
     assert!(told.ends_with("its thread panicked"), "{told}");
 }
+
+/// What each of so many processes' stand-ins, threads here, comes to.
+fn by_tcp<T: Send>(
+    rendezvous: &Rendezvous,
+    ranks: usize,
+    deadline: Duration,
+    work: impl Fn(Group) -> Result<T, Error> + Sync,
+) -> Vec<Result<T, String>> {
+    let rank = |rank| {
+        let tcp = Tcp::meet(rendezvous, (rank, ranks), "CPU", deadline)?;
+        work(Group::new(tcp))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..ranks)
+            .map(|number| scope.spawn(move || rank(number).map_err(|error| error.to_string())))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    })
+}
+
+#[test]
+fn processes_meet_and_exchange() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("meet");
+    let rendezvous: Rendezvous = format!("file:{}", file.display()).parse().unwrap();
+    for ranks in [1, 2, 5] {
+        let results = by_tcp(&rendezvous, ranks, Duration::from_secs(60), |group| {
+            // More than a socket holds, both ways at once.
+            let own = vec![group.rank() as f32; 300_000];
+            let mut sums = Vec::new();
+            for _ in 0..3 {
+                sums = group.sum_numbers("gradients", &own)?;
+            }
+            let counts: Vec<usize> = (0..group.ranks()).collect();
+            let own = vec![group.rank() as u32; group.rank()];
+            let all = group.gather_of("vertices", &own, &counts)?;
+            Ok((sums, all))
+        });
+        let sum = (0..ranks).sum::<usize>() as f32;
+        let parts: Vec<Vec<u32>> = (0..ranks as u32)
+            .map(|rank| vec![rank; rank as usize])
+            .collect();
+        for result in results {
+            let (sums, all) = result.unwrap();
+            assert!(sums.iter().all(|&it| it == sum) && sums.len() == 300_000);
+            assert_eq!(all, parts);
+        }
+        assert!(!file.exists());
+    }
+}
+
+#[test]
+fn a_process_that_ends_or_stays_away_ends_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("meet");
+    let rendezvous = Rendezvous::File(file);
+    // Rank 1 ends, does not answer, or says why.
+    for (how, said) in [
+        (0, "it ended in epoch 3, loss exchange"),
+        (1, "no answer for 0.5 s in epoch 3, loss exchange"),
+        (2, "there is no room"),
+        (3, "it is at its gradients exchange, and rank"),
+    ] {
+        let start = Instant::now();
+        let results = by_tcp(&rendezvous, 3, Duration::from_millis(500), |group| {
+            group.set_epoch(3);
+            group.any("end of the run", false)?;
+            match (group.rank(), how) {
+                (1, 0) => return Ok(()),
+                (1, 1) => std::thread::sleep(Duration::from_secs(2)),
+                (1, 2) => group.abort("there is no room"),
+                (1, _) => {
+                    group.sum_numbers("gradients", &[1.0])?;
+                }
+                _ => {}
+            }
+            group.sum_numbers("loss", &[1.0]).map(drop)
+        });
+        assert!(start.elapsed() < Duration::from_secs(10));
+        for (rank, result) in results.iter().enumerate().filter(|(rank, _)| *rank != 1) {
+            let told = result.as_ref().unwrap_err();
+            if how < 3 {
+                assert!(told.starts_with("rank 1 of 3 ("), "{rank}: {told}");
+            }
+            assert!(
+                told.contains(said) && !told.contains('\n'),
+                "{rank}: {told}"
+            );
+        }
+    }
+    // Two of three come, and one that was told another number.
+    let alone = Tcp::meet(&rendezvous, (0, 2), "CPU", Duration::from_millis(200))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        alone.contains("did not meet at file:") && alone.contains("start all of them"),
+        "{alone}"
+    );
+    for wrong in [
+        "",
+        "tcp://",
+        "tcp://host",
+        "tcp://host:x",
+        "file:",
+        "udp://x:1",
+    ] {
+        assert!(wrong.parse::<Rendezvous>().is_err(), "{wrong}");
+    }
+    let given: Rendezvous = "tcp://host:29500".parse().unwrap();
+    assert_eq!(given.to_string(), "tcp://host:29500");
+}
