@@ -192,6 +192,10 @@ fn what_ranks_do_not_do_is_refused() {
         &["--model", "gat", "--attention-dropout", "0.5"],
         &["leave the attention dropout out, or train with one"],
     );
+    refuse(
+        &["--messages", "int8"],
+        &["leave the messages out, or train with one"],
+    );
     refuse(&["--partition", "none"], &["--partition none: "]);
     std::fs::write(place.folder.path().join("short"), "0\n1\n2\n").unwrap();
     refuse(

@@ -70,18 +70,28 @@ impl PreparedGraph<'_> {
     ///
     /// # Errors
     /// Those of [`Propagation::of_shard`] and [`Propagation::with_edge_features`], and [`Error::Unsupported`] of a model that drops
-    /// edges, whose numbers ranks do not draw alike.
+    /// edges, whose numbers ranks do not draw alike, or sends messages of 8 bits, whose scales follow what a rank sees.
     pub fn propagation_of_shard<B: Backend, E: Element>(
         &self,
         backend: &B,
         model: &ModelConfig,
         (shard, group): (&Shard, &Group),
     ) -> Result<Propagation<B>, Error> {
-        if model.convolution.drops_edges() {
-            return Err(Error::Unsupported {
+        let refuse = |reason: &str| {
+            Err(Error::Unsupported {
                 operator: "PreparedGraph::propagation_of_shard",
-                reason: "edges are not dropped by several ranks; leave the attention dropout out, or train with one".into(),
-            });
+                reason: reason.into(),
+            })
+        };
+        if model.convolution.drops_edges() {
+            return refuse(
+                "edges are not dropped by several ranks; leave the attention dropout out, or train with one",
+            );
+        }
+        if model.messages.is_some() {
+            return refuse(
+                "messages of 8 bits have scales that ranks do not share; leave the messages out, or train with one",
+            );
         }
         let (weights, norm) = (self.weights.as_deref(), model.norm());
         let of = (shard, group);

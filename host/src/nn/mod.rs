@@ -25,6 +25,7 @@ mod halo;
 mod hidden_activation;
 mod init;
 mod layer;
+mod messages;
 mod network;
 mod parameter;
 mod pool;
@@ -143,6 +144,12 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
 
     /// The same, in the same order.
     fn buffers_mut(&mut self) -> Vec<(String, &mut Matrix<B, f32>)> {
+        Vec::new()
+    }
+
+    /// What is finite unless something overflowed in the pass before, and nothing of it is seen in the gradients of the parameters:
+    /// of messages in codes the largest magnitudes. A step whose pass overflowed is left out.
+    fn watched(&self) -> Vec<&Matrix<B, f32>> {
         Vec::new()
     }
 
