@@ -309,7 +309,7 @@ pub fn steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
             case,
             name,
             model,
-            scale.pick(&[uneven.clone()], partitions),
+            scale.pick(std::slice::from_ref(&uneven), partitions),
         );
     }
     // Numbers of edges: weights of a GCN, and a term of a GAT's scores.
