@@ -102,6 +102,7 @@
 //! - [`backend`]: where operators run: [`backend::cpu::Cpu`], or [`backend::gpu::Gpu`] over any [`driver::Driver`]: a CUDA
 //!   card (feature `cuda`) or the PTX emulator.
 //! - [`nn`] and [`train`]: models with explicit forward and backward, and training in mixed precision.
+//! - [`distributed`]: one graph and several ranks.
 //! - [`sample`]: batches of a graph, drawn on the device.
 //! - [`metrics`]: how good predictions are.
 //! - [`device`] and [`ptx`]: what a machine offers, and the kernels that a card is given.
@@ -132,6 +133,7 @@
 
 pub mod data;
 pub mod device;
+pub mod distributed;
 pub mod metrics;
 pub mod nn;
 pub mod sample;
@@ -151,9 +153,10 @@ use halfgnn_ops::error;
 #[doc(inline)]
 pub use halfgnn_ops::{backend, ops, tensor, with_element};
 
-/// The code in the README, docs/embedding.md and docs/sampling.md compiles and runs.
+/// The code in the README, docs/embedding.md, docs/sampling.md and docs/scale-out.md compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/embedding.md")]
 #[doc = include_str!("../../docs/sampling.md")]
+#[doc = include_str!("../../docs/scale-out.md")]
 mod documents {}

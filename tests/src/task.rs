@@ -55,18 +55,30 @@ pub fn edge_features(columns: usize) -> Vec<Vec<f32>> {
     (0..columns as u64).map(column).collect()
 }
 
+/// The features of all vertices, row by row.
+pub fn features() -> Vec<f32> {
+    let value = |k: usize| 2.0 * rng::unit_f32(draw(k as u64, 2)) - 1.0;
+    (0..VERTICES * FEATURES).map(value).collect()
+}
+
+/// The class of each vertex.
+pub fn labels() -> Vec<u32> {
+    let class = |k: u64| draw(k, 3) % CLASSES as u32;
+    (0..VERTICES as u64).map(class).collect()
+}
+
+/// The vertices to train on, to validate and to test.
+pub fn splits() -> [Vec<u32>; 3] {
+    [0..50, 50..70, 70..VERTICES as u32].map(Iterator::collect)
+}
+
 /// The same on edges that may have weights, or so many features each.
 pub fn objective_on<B: Backend, E: Element>(
     backend: &B,
     norm: Norm,
     (weights, columns): (Option<&[f32]>, usize),
 ) -> Objective<B, E> {
-    let value = |k: usize| 2.0 * rng::unit_f32(draw(k as u64, 2)) - 1.0;
-    let features: Vec<f32> = (0..VERTICES * FEATURES).map(value).collect();
-    let labels: Vec<u32> = (0..VERTICES as u64)
-        .map(|k| draw(k, 3) % CLASSES as u32)
-        .collect();
-    let ids: Vec<u32> = (0..VERTICES as u32).collect();
+    let (features, labels, splits) = (features(), labels(), splits());
     let features = Matrix::from_f32(backend, VERTICES, FEATURES, &features, MemoryKind::Features)
         .expect("room");
     let propagation = Propagation::of_graph::<E>(backend, &graph(), weights, norm);
@@ -76,7 +88,7 @@ pub fn objective_on<B: Backend, E: Element>(
         let with = propagation.with_edge_features(backend, &graph(), &features);
         propagation = with.expect("room");
     }
-    let splits = [&ids[..50], &ids[50..70], &ids[70..]];
+    let splits = splits.each_ref().map(Vec::as_slice);
     Objective::new(backend, propagation, features, &labels, CLASSES, splits).expect("a whole task")
 }
 

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 /// Roundings by which two backends may differ in a gradient, of the largest of its parameter. In 16 bits they differ where a sum
 /// in another order turns the rounding of what is stored, twice a layer and by two; in float by each term of the longest sum
 /// of a layer, the hub's row.
-fn roundings<E: Element>(layers: usize) -> f64 {
+pub fn roundings<E: Element>(layers: usize) -> f64 {
     let of_layer = match E::PRECISION {
         Precision::Half | Precision::BFloat16 => 4,
         Precision::Float => 2 * task::LONGEST_ROW,

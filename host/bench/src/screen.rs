@@ -15,6 +15,7 @@ pub struct Screen {
     bar: Option<ProgressBar>,
     epochs: u32,
     stop: Arc<AtomicBool>,
+    silent: bool,
     /// Why a line was not written; then none is tried any more.
     failure: Option<io::Error>,
 }
@@ -43,8 +44,15 @@ impl Screen {
             bar,
             epochs,
             stop: Arc::clone(stop),
+            silent: false,
             failure: None,
         }
+    }
+
+    /// Shows nothing from now on: of a process beside which another shows the same.
+    pub fn silence(&mut self) {
+        self.bar = None;
+        self.silent = true;
     }
 
     /// Makes room for messages of several lines, such as charts, which a terminal alone has.
@@ -95,7 +103,7 @@ impl Screen {
 
     /// Writes a line. Where that cannot be done, as when a reader has left (`| head`), the run ends like by Ctrl-C.
     pub fn line(&mut self, line: &dyn Display) {
-        if self.failure.is_some() {
+        if self.failure.is_some() || self.silent {
             return;
         }
         let written = if self.to_stderr {

@@ -10,6 +10,7 @@ use crate::help;
 use crate::model::ModelArgs;
 use crate::optimize::OptimizeArgs;
 use crate::predict::PredictArgs;
+use crate::ranks::RanksArgs;
 use crate::reorder::ReorderName;
 use crate::sampling::SamplingArgs;
 use crate::task::TaskArgs;
@@ -116,6 +117,7 @@ Examples:
   halfgnn train --dataset cora.npz --precision bf16 --model gat
   halfgnn train --dataset cora.npz --optimizer adamw --schedule cosine --warmup 10 --clip-norm 1
   halfgnn train --dataset cora.npz --model sage --sampler neighbor:15,10,5 --batch 512
+  halfgnn train --dataset cora.npz --ranks 4 --partition louvain
   halfgnn train --dataset cora.npz --save cora.safetensors --plot cora.svg
   halfgnn train --dataset cora.npz --watch --csv cora.csv --tensorboard runs
   halfgnn train --dataset cora.npz --resume cora.safetensors --epochs 400 --save cora.safetensors
@@ -194,6 +196,9 @@ pub struct TrainArgs {
     /// Where to train; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
+    /// Who has which part of the graph
+    #[command(flatten)]
+    pub ranks: RanksArgs,
     /// In which batches it learns
     #[command(flatten)]
     pub sampling: SamplingArgs,

@@ -35,6 +35,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             convolution: Gcn { norm: Norm::Right }.into(),
             ..ModelConfig::gcn(dataset.feature_len(), dataset.outputs)
         },
+        dealt: None,
         sampling: None,
         goal: Goal::default(),
         feature_divisors: None,

@@ -3,6 +3,7 @@
 use crate::curves::Curves;
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::ranks::Dealt;
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
 use crate::watch::Watch;
@@ -17,6 +18,40 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a graph is dealt out to ranks: what each has, in their order.
+#[derive(Serialize)]
+pub struct Ranks<'a> {
+    /// How many there are.
+    ranks: usize,
+    /// `degree`, `louvain`, or the file.
+    partition: &'a str,
+    /// Vertices.
+    vertices: &'a [usize],
+    /// Edges that lead to them, self-loops that the model adds not counted.
+    edges: &'a [usize],
+    /// Vertices of other ranks that they hear from.
+    halo: &'a [usize],
+    /// Rows that they send.
+    sent: &'a [usize],
+    /// The most edges over the mean.
+    imbalance: f64,
+}
+
+impl<'a> From<&'a Dealt> for Ranks<'a> {
+    fn from(dealt: &'a Dealt) -> Self {
+        let balance = &dealt.balance;
+        Self {
+            ranks: dealt.partition.ranks(),
+            partition: &dealt.by,
+            vertices: &balance.vertices,
+            edges: &balance.edges,
+            halo: &balance.halo,
+            sent: &balance.sent,
+            imbalance: balance.imbalance(),
+        }
+    }
+}
 
 /// One JSON line. Accuracies, F1, areas and ranks are in percent, times in milliseconds, memory in bytes; a number that is not finite is
 /// `null`.
@@ -67,6 +102,9 @@ pub enum Event<'a> {
         epochs: u32,
         /// `adam`, `adamw` or `sgd`.
         optimizer: String,
+        /// How the graph is dealt out, where there are several ranks.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ranks: Option<Ranks<'a>>,
         /// How batches are drawn, such as `neighbor:15,10,5`, where training is in batches.
         #[serde(skip_serializing_if = "Option::is_none")]
         sampler: Option<String>,
@@ -309,6 +347,7 @@ impl<'a> Event<'a> {
             messages: plan.model.messages.map(CodeFormat::name),
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
+            ranks: plan.dealt.as_ref().map(Ranks::from),
             sampler: (plan.sampling.as_ref()).map(|sampling| sampling.policy.to_string()),
             batch: plan.sampling.as_ref().map(|sampling| sampling.batch),
             learning_rate: plan.train.optimizer.learning_rate(),

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
+use crate::ranks::{self, Dealt};
 use crate::sampling;
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
@@ -35,6 +36,8 @@ pub struct Plan {
     pub goal: Goal,
     /// How it is cut into batches, where it is.
     pub sampling: Option<Sampling>,
+    /// How the graph is dealt out to ranks, where there are several.
+    pub dealt: Option<Dealt>,
     /// What the columns of the dataset's features were divided by, where they were.
     pub feature_divisors: Option<Vec<f32>>,
     /// How it is trained; the seed is that of the first run.
@@ -167,7 +170,12 @@ impl Task for Session<'_> {
         let mut outcomes = Vec::new();
         for plan in self.plans {
             let outcome = with_element!(plan.precision, E => {
-                carry_out::<B, E>(device, self.dataset, plan, self.observer)
+                match &plan.dealt {
+                    Some(dealt) => {
+                        ranks::carry_out::<B, E>(device, self.dataset, (plan, dealt), self.observer)
+                    }
+                    None => carry_out::<B, E>(device, self.dataset, plan, self.observer),
+                }
             })?;
             let stopped = outcome.status() == Status::Stopped;
             outcomes.push(outcome);

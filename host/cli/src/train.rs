@@ -1,15 +1,17 @@
 //! `halfgnn train`.
 
-use crate::args::TrainArgs;
+use crate::args::{DeviceName, TrainArgs};
 use crate::checkpoint::{LINKS_ARE_NOT_KEPT, Saving};
 use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
+use crate::launch;
 use crate::model::ModelName;
 use crate::sampling;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
 use crate::task::{Goal, TaskName};
+use crate::watch::Watch;
 use halfgnn::backend::MemoryKind;
 use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, UNLABELLED};
 use halfgnn::device;
@@ -25,9 +27,18 @@ use std::sync::atomic::AtomicBool;
 
 /// Trains, and tells how it went.
 pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let saving = args.checkpoint.saving(args.seed, args.seeds)?;
-    let curves = args.plot.as_deref().map(Curves::new).transpose()?;
-    let watch = args.watch.open()?;
+    if let Some(devices) = &args.ranks.devices {
+        return launch::run(devices, matches!(args.device, DeviceName::Auto));
+    }
+    // What one process shows and keeps, others need not.
+    let follows = args.ranks.follows()?;
+    let (mut saving, mut curves, mut watch, mut json) = (None, None, Watch::default(), None);
+    if !follows {
+        saving = args.checkpoint.saving(args.seed, args.seeds)?;
+        curves = args.plot.as_deref().map(Curves::new).transpose()?;
+        watch = args.watch.open()?;
+        json = args.json.as_deref();
+    }
     if args.checkpoint.resume.is_none() {
         room::for_training(
             &args.dataset,
@@ -75,13 +86,19 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         dataset.scale_features(divisors, by);
     }
     tell_use(&plan.model, &mut dataset);
-    let mut recorder = Recorder::new(args.json.as_deref(), plan.train.epochs, stop)?;
+    let mut recorder = Recorder::new(json, plan.train.epochs, stop)?;
+    if follows {
+        recorder.screen.silence();
+    }
     recorder.draw(curves);
     recorder.follow(watch);
     recorder.screen.line(&describe(&dataset));
     reordering
         .iter()
         .for_each(|line| recorder.screen.line(line));
+    if let Some(dealt) = &plan.dealt {
+        recorder.screen.line(&dealt.line());
+    }
     if !changes.is_empty() {
         let epoch = plan
             .resume
@@ -217,6 +234,14 @@ fn plan(
     if let Some(sampling) = &sampling {
         sampling::check(sampling, &goal, &model, dataset)?;
     }
+    let inductive = matches!(
+        goal,
+        Goal::Vertices {
+            inductive: true,
+            ..
+        }
+    );
+    (args.ranks).check(args.task.task, inductive, sampling.is_some())?;
     let mut changes = Vec::new();
     if resume.is_some() {
         changes = args.optimize.change(&mut train);
@@ -229,12 +254,14 @@ fn plan(
     }
     train.epochs = args.epochs.unwrap_or(train.epochs);
     train.early_stopping = args.early_stopping.or(train.early_stopping);
-    train.keep_best = saving.is_some();
+    // Also of a process that does not keep them itself: all ranks are given the same.
+    train.keep_best = args.checkpoint.save.is_some();
     let plan = Plan {
         label: ModelName::label(&model.convolution),
         precision,
         model,
         goal,
+        dealt: args.ranks.deal(dataset)?,
         sampling,
         feature_divisors,
         train,

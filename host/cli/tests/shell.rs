@@ -148,7 +148,7 @@ fn devices_are_tried_and_told() {
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 21] = [
+    let commands: [(&[&str], &[&str], &str); 22] = [
         (
             &["train"],
             &[
@@ -254,6 +254,11 @@ fn every_command_has_json_for_programs() {
                 "3",
             ],
             "sampling",
+        ),
+        (
+            &["bench", "scale"],
+            &["--graph", "kron:6", "--ranks", "1,3,100"],
+            "scale",
         ),
         (
             &["bench", "ablations"],

@@ -40,6 +40,9 @@ pub enum Error {
         /// Its columns.
         columns: usize,
     },
+    /// Ranks of one training that do not agree, or one that does not answer.
+    #[error("{0}")]
+    Communication(String),
     /// A value that an operator does not take.
     #[error("{operator}: {reason}")]
     Unsupported {

@@ -12,6 +12,7 @@ use halfgnn_contract::{Format, VECTOR_BYTES};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 
 /// The number format of features, activations and the weights that kernels read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -526,6 +527,29 @@ impl<B: Storage, E: Element> Matrix<B, E> {
             values.truncate(self.rows * row);
         }
         Ok(values)
+    }
+
+    /// The elements of some rows as they lie, their padding included, on their way to another [`Matrix::write_rows`].
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where rows do not [follow](Matrix::is_contiguous) one another, [`Error::Driver`] where there are not
+    /// so many, or with the failure of an earlier operator.
+    pub fn read_rows(&self, backend: &B, rows: Range<usize>) -> Result<Vec<E>, Error> {
+        self.expect_contiguous("Matrix::read_rows")?;
+        let first = rows.start * self.stride;
+        let mut elements = vec![E::zeroed(); rows.len() * self.stride];
+        backend.download_at(&self.buffer, first, &mut elements)?;
+        Ok(elements)
+    }
+
+    /// Replaces the rows from `first` on by those that [`Matrix::read_rows`] gave of a matrix of as many columns.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where rows do not [follow](Matrix::is_contiguous) one another, [`Error::Driver`] where there are not
+    /// so many.
+    pub fn write_rows(&mut self, backend: &B, first: usize, rows: &[E]) -> Result<(), Error> {
+        self.expect_contiguous("Matrix::write_rows")?;
+        backend.upload_at(&self.buffer, first * self.stride, rows)
     }
 
     /// Number of rows.

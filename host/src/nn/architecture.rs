@@ -48,6 +48,11 @@ pub trait Architecture:
         false
     }
 
+    /// Whether its layers drop edges in training, by the places of both ends in their graph.
+    fn drops_edges(&self) -> bool {
+        false
+    }
+
     /// Numbers of each edge that its layers read as features; 0 of one that reads none.
     fn edge_features(&self) -> usize {
         0
@@ -335,6 +340,13 @@ macro_rules! models {
                     $(Self::$kind(_) => $kind::EDGE_WEIGHTS,)*
                     // Its layers see them by `Propagation::edge_factors`.
                     Self::Other(_) => Ok(()),
+                }
+            }
+
+            pub(super) fn drops_edges(&self) -> bool {
+                match self {
+                    $(Self::$kind(config) => config.drops_edges(),)*
+                    Self::Other(_) => false,
                 }
             }
 

@@ -2,6 +2,7 @@
 
 use super::{ModelConfig, Propagation};
 use crate::backend::{Backend, MemoryKind};
+use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphCounts};
 use crate::ops::edge_plane;
@@ -60,6 +61,44 @@ impl PreparedGraph<'_> {
         match self.features.is_empty() {
             true => Ok(graph),
             false => graph.with_edge_features(backend, &self.graph, &self.features),
+        }
+    }
+}
+
+impl PreparedGraph<'_> {
+    /// What a rank of `group` has of it, for `model`, which it was prepared for.
+    ///
+    /// # Errors
+    /// Those of [`Propagation::of_shard`] and [`Propagation::with_edge_features`], and [`Error::Unsupported`] of a model that drops
+    /// edges, whose numbers ranks do not draw alike, or sends messages of 8 bits, whose scales follow what a rank sees.
+    pub fn propagation_of_shard<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        model: &ModelConfig,
+        (shard, group): (&Shard, &Group),
+    ) -> Result<Propagation<B>, Error> {
+        let refuse = |reason: &str| {
+            Err(Error::Unsupported {
+                operator: "PreparedGraph::propagation_of_shard",
+                reason: reason.into(),
+            })
+        };
+        if model.convolution.drops_edges() {
+            return refuse(
+                "edges are not dropped by several ranks; leave the attention dropout out, or train with one",
+            );
+        }
+        if model.messages.is_some() {
+            return refuse(
+                "messages of 8 bits have scales that ranks do not share; leave the messages out, or train with one",
+            );
+        }
+        let (weights, norm) = (self.weights.as_deref(), model.norm());
+        let of = (shard, group);
+        let graph = Propagation::of_shard::<E>(backend, &self.graph, weights, norm, of)?;
+        match self.features.is_empty() {
+            true => Ok(graph),
+            false => Ok(graph.with(EdgeFeatures::of_shard(backend, shard, &self.features)?)),
         }
     }
 }
@@ -202,6 +241,30 @@ impl<B: Backend> EdgeFeatures<B> {
             false => upload(&against)?,
         };
         Ok(Self { forward, backward })
+    }
+
+    /// Those of the edges of a shard, of columns for all edges of the graph.
+    pub(super) fn of_shard(
+        backend: &B,
+        shard: &Shard,
+        columns: &[Vec<f32>],
+    ) -> Result<Self, Error> {
+        let (edges, against) = (&shard.edges, shard.against());
+        let shape = (columns.len(), edge_plane(edges.len()));
+        let upload = |of: &(dyn Fn(usize) -> usize + Sync)| {
+            Matrix::from_rows(backend, shape, MemoryKind::Graph, |column, row| {
+                row.fill(0.0);
+                let edges = (0..edges.len()).map(|at| columns[column][edges[of(at)] as usize]);
+                row.iter_mut()
+                    .zip(edges)
+                    .for_each(|(to, value)| *to = value);
+            })
+            .map(Arc::new)
+        };
+        Ok(Self {
+            forward: upload(&|at| at)?,
+            backward: upload(&|at| against[at] as usize)?,
+        })
     }
 
     /// With nothing in them, for a backend that only counts memory. Whether they are symmetric is not known.

@@ -90,6 +90,10 @@ impl Architecture for Gat {
         true
     }
 
+    fn drops_edges(&self) -> bool {
+        self.attention_dropout > 0.0
+    }
+
     fn edge_features(&self) -> usize {
         self.edge_features
     }

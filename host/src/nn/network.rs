@@ -11,7 +11,7 @@ use super::fusion::{After, Bend};
 use super::layer::dropout;
 use super::messages::Messages;
 use super::{
-    Context, HiddenActivation, InputGradient, Inputs, Kept, Layer, Mode, Model, ModelConfig,
+    Context, Halo, HiddenActivation, InputGradient, Inputs, Kept, Layer, Mode, Model, ModelConfig,
     Output, OutputGradient, Parameter, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
@@ -139,6 +139,8 @@ struct Level<'a, B: Backend> {
     graph: Option<&'a Propagation<B>>,
     /// Those of its output.
     rows: usize,
+    /// The exchange before and after a layer that hears from rows of other ranks.
+    exchange: Option<&'a Halo<B>>,
 }
 
 /// A stage at work.
@@ -155,6 +157,8 @@ struct Step<B: Backend, E: Element> {
     residual: bool,
     /// The input after its dropout, where the stage before does not drop it.
     dropped: Option<Kept<B, E>>,
+    /// The input, and behind it the rows of other ranks; absent until there are some.
+    extended: Option<Kept<B, E>>,
     /// What is sent to neighbours, where that is in codes.
     messages: Option<Messages<B>>,
     output: StoredOutput<B, E>,
@@ -327,6 +331,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 } else {
                     None
                 },
+                extended: None,
                 messages,
                 output: StoredOutput {
                     columns,
@@ -403,6 +408,12 @@ impl<B: Backend, E: Element> Network<B, E> {
         hops.count()
     }
 
+    /// Whether its first layer hears from neighbours: then features are those of all sources, on a rank as well, which has its own
+    /// rows alone else.
+    pub fn first_hears(&self) -> bool {
+        self.steps[0].layer.aggregates()
+    }
+
     /// The graph and the rows of each stage.
     fn levels<'a>(&self, inputs: Inputs<'a, B, E>) -> Result<Vec<Level<'a, B>>, Error> {
         let graphs = inputs.graphs;
@@ -435,16 +446,26 @@ impl<B: Backend, E: Element> Network<B, E> {
                 true => graphs.next(),
                 false => None,
             };
+            let mut exchange = None;
             if let Some(graph) = graph {
-                if graph.sources() != rows {
+                // Features are those of all sources. Between layers a rank has its own rows, and the others' come behind them.
+                exchange = graph.halo().filter(|_| number > 0);
+                let wanted = match exchange {
+                    Some(_) => graph.destinations(),
+                    None => graph.sources(),
+                };
+                if wanted != rows {
                     return refuse(format!(
-                        "the graph of layer {number} has {} sources, and {rows} rows come to it",
-                        graph.sources()
+                        "the graph of layer {number} has {wanted} sources, and {rows} rows come to it"
                     ));
                 }
                 rows = graph.destinations();
             }
-            Ok(Level { graph, rows })
+            Ok(Level {
+                graph,
+                rows,
+                exchange,
+            })
         });
         levels.collect()
     }
@@ -476,7 +497,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         &mut self,
         number: usize,
         backend: &B,
-        level: &Level<'_, B>,
+        (level, ranks): (&Level<'_, B>, Option<&Halo<B>>),
         mode: Mode<'_, B>,
     ) -> Result<(), Error> {
         let Activation { relu, dropout, .. } = self.activation(number, mode);
@@ -496,7 +517,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             bias: bias.as_ref().map(Parameter::master),
             relu,
             nonlinearity: bend(backend, *nonlinearity, given, level.rows)?,
-            dropout,
+            dropout: dropout.filter(|_| ranks.is_none()),
             residual: None,
         };
         let mut y = Output::new(backend, y, after);
@@ -512,7 +533,11 @@ impl<B: Backend, E: Element> Network<B, E> {
             d_initial: &mut None,
         };
         layer.repeat(&mut at, &mut y)?;
-        y.finish(number)
+        y.finish(number)?;
+        match (ranks, dropout, &mut output.matrix) {
+            (Some(ranks), Some(dropout), Some(y)) => ranks.drop_rows(backend, dropout, y),
+            _ => Ok(()),
+        }
     }
 
     /// What follows the layer of stage `number` in the same matrix, but for the bias.
@@ -526,6 +551,11 @@ impl<B: Backend, E: Element> Network<B, E> {
                 .and_then(|next| dropout(next.dropout, number as u32 + 1, mode)),
         }
     }
+}
+
+/// The ranks that have a part of the graph each, where there are others.
+fn ranks<'a, B: Backend, E: Element>(inputs: Inputs<'a, B, E>) -> Option<&'a Halo<B>> {
+    inputs.graphs.first().and_then(Propagation::halo)
 }
 
 /// The activation function of a stage whose output has so many rows, where it has a pass of its own.
@@ -563,6 +593,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
         let backend = inputs.backend;
         let levels = self.levels(inputs)?;
+        let ranks = ranks(inputs);
         self.fit(backend, &levels)?;
         for (number, level) in levels.iter().enumerate() {
             let Activation { relu, dropout, .. } = self.activation(number, mode);
@@ -581,6 +612,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 given,
                 residual,
                 dropped,
+                extended,
                 messages,
                 output,
                 ..
@@ -589,16 +621,36 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let x = match (dropping, dropped) {
                 (Some(op), Some(dropped)) => {
                     let dropped = dropped.room(backend, source.rows())?;
-                    ops::activate(backend, &op, Some(source), dropped)?;
+                    match (ranks, op.dropout) {
+                        (Some(ranks), Some(dropout)) => {
+                            ops::combine(backend, &Combine::copy(), source, dropped)?;
+                            ranks.drop_rows(backend, dropout, dropped)?;
+                        }
+                        _ => ops::activate(backend, &op, Some(source), dropped)?,
+                    }
                     &*dropped
                 }
                 _ => source,
+            };
+            let x = match (level.exchange, level.graph) {
+                (Some(halo), Some(graph)) => {
+                    let extended = match extended {
+                        Some(extended) => extended,
+                        none => none.insert(Kept::new(backend, x.columns())?),
+                    };
+                    let all = extended.room(backend, graph.sources())?;
+                    let what = format!("layers.{number} forward");
+                    halo.extend(backend, &what, &mut self.pool, x, all)?;
+                    &*all
+                }
+                _ => x,
             };
             let after = After {
                 bias: bias.as_ref().map(Parameter::master),
                 relu,
                 nonlinearity: bend(backend, *nonlinearity, given, level.rows)?,
-                dropout,
+                // By places in the whole graph, where a rank has a part of it.
+                dropout: dropout.filter(|_| ranks.is_none()),
                 residual: residual.then_some(x),
             };
             let y = output.room(backend, &mut self.pool, level.rows)?;
@@ -616,6 +668,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             };
             layer.forward(&mut at, x, &mut y)?;
             y.finish(number)?;
+            if let (Some(ranks), Some(dropout), Some(y)) = (ranks, dropout, &mut output.matrix) {
+                ranks.drop_rows(backend, dropout, y)?;
+            }
             if let Some(step) = before.last_mut() {
                 step.output.release(&mut self.pool);
             }
@@ -646,6 +701,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         }
         let backend = inputs.backend;
         let levels = self.levels(inputs)?;
+        let ranks = ranks(inputs);
         // The gradient of what the layers after have read; none before the last layer, whose gradient is the model's.
         let mut lent: Option<Matrix<B, E>> = None;
         // Whether it is that of what ReLU and dropout were given already.
@@ -667,8 +723,16 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 self.pool.give(sum);
             }
             if !undone && (activation.relu || activation.dropout.is_some()) {
-                let output = Some(step.output.get());
-                ops::activate_backward(backend, &activation, output, None, d)?;
+                match (ranks, activation.dropout) {
+                    // Without a ReLU its numbers are drawn again.
+                    (Some(ranks), Some(dropout)) if !activation.relu => {
+                        ranks.drop_rows(backend, dropout, d)?;
+                    }
+                    _ => {
+                        let output = Some(step.output.get());
+                        ops::activate_backward(backend, &activation, output, None, d)?;
+                    }
+                }
             }
             if let Some(function) = step.nonlinearity {
                 let of = step.given.as_ref().map_or(step.output.get(), Kept::get);
@@ -676,7 +740,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             }
             step.output.release(&mut self.pool);
             if let Some(before) = number.checked_sub(1) {
-                self.make_again(before, backend, &levels[before], mode)?;
+                self.make_again(before, backend, (&levels[before], ranks), mode)?;
             }
             let (before, rest) = self.steps.split_at_mut(number);
             let initial = self.initial.and_then(|initial| before.get(initial));
@@ -687,6 +751,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 bias,
                 residual,
                 dropped,
+                extended,
                 messages,
                 ..
             } = &mut rest[0];
@@ -694,6 +759,10 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 (Some(_), _, Some(dropped)) => dropped.get(),
                 (_, Some(step), _) => step.output.get(),
                 (_, None, _) => inputs.features,
+            };
+            let x = match (level.exchange, extended) {
+                (Some(_), Some(all)) => all.get(),
+                _ => x,
             };
             let d = lent.as_mut().unwrap_or(&mut self.gradient);
             let wanted = number > 0;
@@ -728,8 +797,20 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 ops::combine_rows(backend, skipped.rows(), &Combine::sum(), &skipped, dx)?;
                 self.pool.give(skipped);
             }
+            if let Some(halo) = level.exchange
+                && let Some(all) = next.take()
+            {
+                let what = format!("layers.{number} backward");
+                let own = (level.rows, all.columns());
+                let own = next.insert(self.pool.take(backend, own)?);
+                halo.fold(backend, &what, &mut self.pool, &all, own)?;
+                self.pool.give(all);
+            }
             if let (Some(op), Some(dx)) = (dropping, &mut next) {
-                ops::activate_backward(backend, &op, None, None, dx)?;
+                match (ranks, op.dropout) {
+                    (Some(ranks), Some(dropout)) => ranks.drop_rows(backend, dropout, dx)?,
+                    _ => ops::activate_backward(backend, &op, None, None, dx)?,
+                }
             }
             if let Some(done) = std::mem::replace(&mut lent, next) {
                 self.pool.give(done);

@@ -1,8 +1,10 @@
 //! The graph as a model sees it: edges on a backend, and degree norms.
 
+use super::Halo;
 use super::edge_features::EdgeFeatures;
 use super::weights;
 use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
+use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::{self, Graph, GraphCounts};
 use crate::ops::{self, DegreePower};
@@ -85,6 +87,7 @@ pub struct Propagation<B: Backend> {
     largest_degree: u32,
     weights: Option<Weights>,
     edge_features: Option<EdgeFeatures<B>>,
+    halo: Option<Halo<B>>,
 }
 
 /// Weights of edges with the degree norm in them, as [`EdgeFactors`] has them.
@@ -213,6 +216,14 @@ impl<B: Backend> Propagation<B> {
         })
     }
 
+    /// The same with these features of edges.
+    pub(super) fn with(self, features: EdgeFeatures<B>) -> Self {
+        Self {
+            edge_features: Some(features),
+            ..self
+        }
+    }
+
     /// Features of edges, if there are some.
     pub fn edge_features(&self) -> Option<&EdgeFeatures<B>> {
         self.edge_features.as_ref()
@@ -306,7 +317,75 @@ impl<B: Backend> Propagation<B> {
             row_divisor,
             weights: None,
             edge_features: None,
+            halo: None,
         })
+    }
+
+    /// What a rank of `group` has of `graph`, with the factors that the whole graph gives its edges, and with weights as
+    /// [`Propagation::weighted`] has them. Every layer's graph is this one.
+    ///
+    /// # Errors
+    /// Those of [`Propagation::weighted`], [`Propagation::of_block`] and [`Halo::new`].
+    pub fn of_shard<E: Element>(
+        backend: &B,
+        graph: &Graph,
+        weights: Option<&[f32]>,
+        norm: Norm,
+        (shard, group): (&Shard, &Group),
+    ) -> Result<Self, Error> {
+        let degrees = graph.in_degrees();
+        let columns = norm.column_degrees(graph);
+        let of = |degrees: &[u32], vertices: &[u32]| -> Vec<u32> {
+            let degree = |&vertex: &u32| degrees.get(vertex as usize).copied().unwrap_or(0);
+            vertices.iter().map(degree).collect()
+        };
+        let (rows, columns) = (of(&degrees, shard.own()), of(&columns, &shard.vertices));
+        let norm_of_degrees = if weights.is_some() { Norm::None } else { norm };
+        let degrees_of_graph = Degrees::OfGraph {
+            rows: &rows,
+            columns: &columns,
+        };
+        let of_block = Self::of_block(backend, &shard.block, norm_of_degrees, degrees_of_graph)?;
+        let of_edges = match weights {
+            None => None,
+            Some(weights) => {
+                Error::expect(WEIGHTED, "edge weights", graph.edges(), weights.len())?;
+                let (factors, largest) = weights::factors(graph, weights, norm)?;
+                let (values, scale) = weights::scaled::<E>(&factors);
+                let forward: Vec<E> = shard
+                    .edges
+                    .iter()
+                    .map(|&edge| values[edge as usize])
+                    .collect();
+                let against = shard
+                    .against()
+                    .into_iter()
+                    .map(|edge| forward[edge as usize]);
+                let against: Vec<E> = against.collect();
+                let upload = |values: &[E]| {
+                    Array::from_slice(backend, values, MemoryKind::Graph).map(Arc::new)
+                };
+                let weights = Weights {
+                    arrays: Box::new([upload(&forward)?, upload(&against)?]),
+                    precision: E::PRECISION,
+                    scale,
+                };
+                Some((weights, largest))
+            }
+        };
+        // Ranks scale alike by it.
+        let largest = degrees.iter().copied().max().unwrap_or(0);
+        Ok(Self {
+            largest_degree: of_edges.as_ref().map_or(largest, |(_, largest)| *largest),
+            weights: of_edges.map(|(weights, _)| weights),
+            halo: Some(Halo::new(backend, shard, group)?),
+            ..of_block
+        })
+    }
+
+    /// The exchanges around a layer, of a [shard](Propagation::of_shard).
+    pub fn halo(&self) -> Option<&Halo<B>> {
+        self.halo.as_ref()
     }
 
     /// With the factors that `norm` makes of the degrees of rows, and of columns where it has those.
@@ -358,6 +437,7 @@ impl<B: Backend> Propagation<B> {
             largest_degree: rows.iter().copied().max().unwrap_or(0),
             weights: None,
             edge_features: None,
+            halo: None,
         })
     }
 
@@ -416,6 +496,7 @@ impl<B: Backend> Propagation<B> {
                     counts.forward.edges,
                 )?),
             },
+            halo: None,
         })
     }
 

@@ -126,6 +126,13 @@ impl<B: Backend> Evaluation<B> {
             // They are ranked on the host.
             Answers::Links(_) => {}
         }
+        let Some(group) = objective.group() else {
+            return Ok(());
+        };
+        let counts = self.correct.iter_mut().chain(&mut self.outcomes);
+        for counts in counts {
+            group.sum_counts(backend, "counts", counts)?;
+        }
         Ok(())
     }
 
@@ -141,7 +148,7 @@ impl<B: Backend> Evaluation<B> {
             _ => None,
         };
         let logits = match self.sees_logits {
-            true => logits.to_f32(backend)?,
+            true => logits_of_all(objective, logits.to_f32(backend)?)?,
             false => Vec::new(),
         };
         let seen = Seen {
@@ -166,6 +173,24 @@ impl<B: Backend> Evaluation<B> {
 
 fn read<B: Backend>(backend: &B, words: Option<&Array<B, u32>>) -> Result<Vec<u32>, Error> {
     words.map_or(Ok(Vec::new()), |words| words.to_vec(backend))
+}
+
+/// The logits of all vertices in their order, of which a rank has some.
+fn logits_of_all<B: Backend, E: Element>(
+    objective: &Objective<B, E>,
+    own: Vec<f32>,
+) -> Result<Vec<f32>, Error> {
+    let Some(ranks) = &objective.0.ranks else {
+        return Ok(own);
+    };
+    let columns = objective.outputs();
+    let counts: Vec<usize> = ranks.counts.iter().map(|count| count * columns).collect();
+    let rows = ranks.group.gather_of("logits", &own, &counts)?.concat();
+    let mut all = vec![0.0; rows.len()];
+    for (&vertex, row) in ranks.vertices.iter().zip(rows.chunks_exact(columns.max(1))) {
+        all[vertex as usize * columns..][..columns].copy_from_slice(row);
+    }
+    Ok(all)
 }
 
 /// The scores of the edges of each split, and of the pairs beside them.

@@ -4,6 +4,7 @@ use super::Loss;
 use super::links::{LinkSplit, Links};
 use crate::backend::{Backend, MemoryKind};
 use crate::data::{DataProblem, GraphIndex, Targets};
+use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::GraphCounts;
 use crate::nn::{Inputs, Norm, Propagation, Readout};
@@ -75,6 +76,18 @@ pub(super) struct Task<B: Backend, E: Element> {
     pub(super) targets: Targets,
     vertices: usize,
     outputs: usize,
+    /// Of a task that several ranks share.
+    pub(super) ranks: Option<Ranks>,
+}
+
+/// What a rank knows of itself and the others.
+#[derive(Debug)]
+pub(super) struct Ranks {
+    pub(super) group: Group,
+    /// The vertices of all ranks, rank by rank.
+    pub(super) vertices: Vec<u32>,
+    /// How many each has.
+    pub(super) counts: Vec<usize>,
 }
 
 /// What is true on a backend, and what is made small.
@@ -171,17 +184,77 @@ impl<B: Backend, E: Element> Objective<B, E> {
         features: Matrix<B, E>,
         goal: &Goal<'_>,
     ) -> Result<Self, Error> {
-        let (targets, outputs, kind) = (goal.targets, goal.outputs, MemoryKind::Features);
         let sources = graphs.first().map_or(features.rows(), Propagation::sources);
         let vertices = graphs.last().map_or(sources, Propagation::destinations);
         Error::expect(NAME, "rows of the features", sources, features.rows())?;
-        Error::expect(NAME, "labels", vertices, targets.vertices())?;
+        Error::expect(NAME, "labels", vertices, goal.targets.vertices())?;
+        let all: Vec<u32> = (0..vertices as u32).collect();
+        Self::of_vertices(backend, graphs, features, goal, &all, None)
+    }
+
+    /// The part that a rank has of the task of telling `goal` of all vertices of a graph, whose own vertices are the
+    /// [`Shard`](crate::distributed::Shard)'s. `graph` is [`Propagation::of_shard`]. Features are those of all sources where the
+    /// model's [first layer hears](crate::nn::Network::first_hears) from neighbours, else those of the own vertices. Every rank makes
+    /// its own at once.
+    ///
+    /// # Errors
+    /// Those of [`Objective::of`], and [`Error::Communication`] where the ranks have not all vertices together, or other targets.
+    pub fn of_shard(
+        backend: &B,
+        graph: Propagation<B>,
+        features: Matrix<B, E>,
+        goal: &Goal<'_>,
+        shard: &Shard,
+    ) -> Result<Self, Error> {
+        let Some(halo) = graph.halo() else {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: "the graph is no rank's; make it by Propagation::of_shard".into(),
+            });
+        };
+        let (group, counts) = (halo.group().clone(), halo.counts().to_vec());
+        let rows = match features.rows() == shard.own().len() {
+            true => shard.own().len(),
+            false => graph.sources(),
+        };
+        Error::expect(NAME, "rows of the features", rows, features.rows())?;
+        let all = counts.iter().sum();
+        Error::expect(NAME, "labels", all, goal.targets.vertices())?;
+        let vertices = group.gather_of("vertices", shard.own(), &counts)?.concat();
+        let ranks = Ranks {
+            group,
+            vertices,
+            counts,
+        };
+        Self::of_vertices(
+            backend,
+            vec![graph],
+            features,
+            goal,
+            shard.own(),
+            Some(ranks),
+        )
+    }
+
+    /// Of the targets those of `vertices`.
+    fn of_vertices(
+        backend: &B,
+        graphs: Vec<Propagation<B>>,
+        features: Matrix<B, E>,
+        goal: &Goal<'_>,
+        own: &[u32],
+        ranks: Option<Ranks>,
+    ) -> Result<Self, Error> {
+        let (targets, outputs, kind) = (goal.targets, goal.outputs, MemoryKind::Features);
+        let vertices = own.len();
         goal.loss.check(targets, outputs)?;
         let numbers = number_vertices(targets, outputs, goal.splits)?;
+        let numbers: Vec<u32> = own.iter().map(|&vertex| numbers[vertex as usize]).collect();
+        let vertex_of = |row: usize| own[row] as usize;
         let train = Split::Train as u32;
         let select = |(vertex, &split): (usize, &u32)| match targets {
             _ if split != train => NO_TARGET,
-            Targets::Classes(labels) => labels[vertex],
+            Targets::Classes(labels) => labels[vertex_of(vertex)],
             _ => split,
         };
         let selected: Vec<u32> = numbers.iter().enumerate().map(select).collect();
@@ -196,7 +269,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             Matrix::from_rows(backend, (vertices, outputs), kind, |vertex, row| {
                 row.iter_mut()
                     .enumerate()
-                    .for_each(|(column, place)| *place = value(vertex, column));
+                    .for_each(|(column, place)| *place = value(vertex_of(vertex), column));
             })
         };
         let answers = match (targets, goal.loss) {
@@ -215,16 +288,17 @@ impl<B: Backend, E: Element> Objective<B, E> {
             },
             (targets, loss) => {
                 let labels = targets.classes().unwrap_or_default();
-                let own = match loss {
+                let class_weights = match loss {
                     Loss::CrossEntropy { class_weights } => class_weights,
                     _ => &None,
                 };
-                let total = own
+                let total = class_weights
                     .as_ref()
-                    .map(|own| Loss::total(own, labels, goal.splits[0]));
+                    .map(|of| Loss::total(of, labels, goal.splits[0]));
+                let labels: Vec<u32> = own.iter().map(|&vertex| labels[vertex as usize]).collect();
                 Answers::Classes {
-                    labels: upload(labels)?,
-                    weights: weights(own)?.zip(total),
+                    labels: upload(&labels)?,
+                    weights: weights(class_weights)?.zip(total),
                 }
             }
         };
@@ -238,6 +312,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             targets: targets.clone(),
             vertices,
             outputs,
+            ranks,
         })))
     }
 
@@ -267,6 +342,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             targets: Targets::Classes(Vec::new()),
             vertices,
             outputs: width,
+            ranks: None,
         })))
     }
 
@@ -311,6 +387,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             targets: Targets::Classes(Vec::new()),
             vertices: members,
             outputs: classes,
+            ranks: None,
         })))
     }
 
@@ -321,6 +398,11 @@ impl<B: Backend, E: Element> Objective<B, E> {
             graphs: &self.0.graphs,
             features: &self.0.features,
         }
+    }
+
+    /// The ranks that share the task, where there are several.
+    pub fn group(&self) -> Option<&Group> {
+        self.0.ranks.as_ref().map(|ranks| &ranks.group)
     }
 
     /// Number of vertices that a model tells something of.

@@ -11,7 +11,7 @@ use super::{
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::metrics::Metric;
-use crate::nn::{Mode, Model};
+use crate::nn::{Mode, Model, Parameter};
 use crate::ops::{
     self, AdamHyper, LossScaling, Optimizer, OptimizerSnapshot, OptimizerState, RandomState,
 };
@@ -182,7 +182,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         // Memory of other shapes is made anew in each step, and what is drawn anew cannot be replayed.
         let same = Arc::ptr_eq(&training.0, &objective.0) && !objective.changes();
         let config = TrainConfig {
-            record: config.record && same,
+            record: config.record && same && training.group().is_none(),
             ..config
         };
         let optimizer = OptimizerState::new(backend, &config.scaling)?;
@@ -338,7 +338,35 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             gradient,
         })?;
         model.backward(inputs, mode)?;
+        self.add_up_ranks(&self.objective.clone())?;
         self.update()
+    }
+
+    /// Loss and gradients of all ranks, where several share the task.
+    fn add_up_ranks(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
+        let Some(group) = objective.group() else {
+            return Ok(());
+        };
+        let own = self.loss.to_vec(&self.backend)?;
+        let loss = group.sum_numbers("loss", &own)?;
+        self.loss.write(&self.backend, &loss)?;
+        let parameters = self.model.parameters_mut();
+        let mut gradients: Vec<_> = (parameters.into_iter())
+            .map(Parameter::gradient_mut)
+            .collect();
+        group.sum(&self.backend, "gradients", &mut gradients)
+    }
+
+    /// Whether any of the ranks that share the task says so, which all are told; of a single one, what it says. All call it at
+    /// once: a run by several ends on each of them at the same epoch.
+    ///
+    /// # Errors
+    /// [`Error::Communication`].
+    pub fn any_rank(&self, says: bool) -> Result<bool, Error> {
+        match self.objective.group() {
+            Some(group) => group.any("end of the run", says),
+            None => Ok(says),
+        }
     }
 
     fn gradients_of(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
@@ -356,7 +384,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         model.forward(inputs, mode)?;
         let (logits, gradient) = model.loss_operands();
         objective.loss(backend, logits, optimizer, gradient, loss)?;
-        model.backward(inputs, mode)
+        model.backward(inputs, mode)?;
+        self.add_up_ranks(objective)
     }
 
     /// The second half of a step: the optimiser, or nothing but a smaller loss scale where a gradient is not finite.
@@ -504,6 +533,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             return Ok(None);
         }
         let epoch = self.progress.epoch + 1;
+        if let Some(group) = self.objective.group() {
+            group.set_epoch(epoch);
+        }
         let TrainConfig {
             schedule, epochs, ..
         } = self.config;
@@ -614,7 +646,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         mut observe: impl FnMut(&EpochReport) -> ControlFlow<()>,
     ) -> Result<RunSummary, Error> {
         while let Some(report) = self.next_epoch()? {
-            if observe(&report).is_break() {
+            if self.any_rank(observe(&report).is_break())? {
                 break;
             }
         }

@@ -71,6 +71,36 @@ param_struct! {
 }
 
 param_struct! {
+    /// Parameters of `drop_rows`: dropout of a part of a matrix, in place, with the numbers that the rows have in the whole.
+    ///
+    /// An element is dropped as `activate` drops that of row `vertices[row]`.
+    pub struct DropRowsParams {
+        /// Input and output.
+        pub y: DevicePtr<HalfBits>,
+        /// The number of each row.
+        pub vertices: DevicePtr<u32>,
+        /// The step of the dropout's numbers: see [`ActivateParams::step`].
+        pub step: DevicePtr<u32>,
+        /// Rows.
+        pub rows: u64,
+        /// Rows of a CTA: [`rows_per_cta`].
+        pub rows_per_cta: u32,
+        /// Distance of two rows in 16-byte vectors: no vector lies between them.
+        pub vectors: u32,
+        /// Key of the dropout's numbers.
+        pub key: [u32; 2],
+        /// Numbers below it drop their element.
+        pub threshold: u32,
+        /// Factor of what is kept.
+        pub keep_scale: f32,
+        /// [`reciprocal`] of `vectors`.
+        pub reciprocal: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+param_struct! {
     /// Parameters of `column_sums`: row `c` of `sums` becomes the sum of rows `c · rows_per_cta ..` of `x`.
     ///
     /// Launched again on its own output until one row is left.
@@ -158,6 +188,8 @@ macro_rules! elementwise_entries {
                 activate(ActivateParams): F16 = activate_f16, F32 = activate_f32, BF16 = activate_bf16;
                 /// The gradient of `activate`.
                 activate_backward(ActivateParams): F16 = activate_backward_f16, F32 = activate_backward_f32, BF16 = activate_backward_bf16;
+                /// Dropout of some rows of a matrix.
+                drop_rows(DropRowsParams): F16 = drop_rows_f16, F32 = drop_rows_f32, BF16 = drop_rows_bf16;
                 /// Sums of columns.
                 column_sums(ColumnSumsParams): F16 = column_sums_f16, F32 = column_sums_f32, BF16 = column_sums_bf16;
             }

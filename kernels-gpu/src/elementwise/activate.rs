@@ -4,7 +4,9 @@ use crate::device::global::Global;
 use crate::device::integer::wide_product;
 use crate::device::thread::{block_idx_x, thread_idx_x};
 use crate::device::vector::{Floats, Vector, without_padding};
-use halfgnn_contract::elementwise::{ActivateParams, DROPOUT, RELU, THREADS_PER_CTA, row_in_cta};
+use halfgnn_contract::elementwise::{
+    ActivateParams, DROPOUT, DropRowsParams, RELU, THREADS_PER_CTA, row_in_cta,
+};
 use halfgnn_contract::rng::{dropout_counter, philox_by};
 use halfgnn_contract::{DevicePtr, HalfBits};
 
@@ -64,6 +66,41 @@ pub unsafe fn backward<V: Vector>(params: &ActivateParams) {
                 let first = vector as u64 * V::WIDTH as u64;
                 values = without_padding::<V>(values, first, params.columns);
             }
+            store::<V>(params.y, at, values);
+        }
+    });
+}
+
+/// # Safety
+/// The launch contract of [`DropRowsParams`]: a CTA for each `rows_per_cta` rows.
+#[inline(always)]
+pub unsafe fn drop_rows<V: Vector>(params: &DropRowsParams) {
+    let vertices = Global::<u32>::new(params.vertices);
+    let dropout = ActivateParams {
+        x: params.y,
+        y: params.y,
+        bias: DevicePtr::NULL,
+        row_scale: DevicePtr::NULL,
+        step: params.step,
+        rows: params.rows,
+        rows_per_cta: params.rows_per_cta,
+        columns: 0,
+        vectors: params.vectors,
+        flags: DROPOUT,
+        key: params.key,
+        threshold: params.threshold,
+        keep_scale: params.keep_scale,
+        reciprocal: params.reciprocal,
+        reserved: 0,
+    };
+    // SAFETY: the caller's promise.
+    let step = unsafe { step(&dropout) };
+    for_vectors(&dropout, |row, vector, at| {
+        // SAFETY: `at` is a vector of the matrix, the thread's own; there is a number for each row.
+        unsafe {
+            let vertex = vertices.at(row).read() as u64;
+            let values = load::<V>(Global::new(params.y), at);
+            let values = drop_elements::<V>(&dropout, step, vertex, vector, values);
             store::<V>(params.y, at, values);
         }
     });

@@ -1,6 +1,6 @@
 //! Element-wise operators, and sums of columns.
 //!
-//! - [`activate`]: bias, ReLU and dropout, and their gradient.
+//! - [`activate`]: bias, ReLU and dropout, and their gradient; dropout of a part of the rows.
 //! - [`sums`]: sums of columns.
 //!
 //! Every kernel is generic over what a lane loads, a [`Vector`](crate::device::vector::Vector) of 16 bytes, and computes in float.
@@ -8,11 +8,11 @@
 mod activate;
 mod sums;
 
-use halfgnn_contract::elementwise::{ActivateParams, ColumnSumsParams};
+use halfgnn_contract::elementwise::{ActivateParams, ColumnSumsParams, DropRowsParams};
 
 /// The functions that the entries are, by name.
 mod family {
-    pub use super::activate::{backward as activate_backward, forward as activate};
+    pub use super::activate::{backward as activate_backward, drop_rows, forward as activate};
     pub use super::sums::columns as column_sums;
 }
 

@@ -8,6 +8,7 @@ use crate::bench::graphs::GraphName;
 use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
 use crate::bench::quantized::{self, QuantizedArgs};
 use crate::bench::sampling::{self, SamplingBenchArgs};
+use crate::bench::scale::{self, ScaleArgs};
 use crate::bench::train::{self, TrainBenchArgs};
 use crate::names::{DeviceName, PrecisionName};
 use crate::reorder::ReorderName;
@@ -38,6 +39,9 @@ pub enum BenchCommand {
     /// Time batches that are drawn on the device: drawing, features, a training step
     #[command(after_help = sampling::EXAMPLES)]
     Sampling(SamplingBenchArgs),
+    /// What so many ranks would have of a graph, and what they would send one another: counted, and times by a model
+    #[command(after_help = scale::EXAMPLES)]
+    Scale(ScaleArgs),
     /// What each of the paper's ideas is worth: with it and without, times and errors in one table
     #[command(after_help = ablations::EXAMPLES)]
     Ablations(AblationsArgs),

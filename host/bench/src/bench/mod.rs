@@ -14,6 +14,7 @@ mod peers;
 pub mod policy;
 pub mod quantized;
 pub mod sampling;
+pub mod scale;
 mod table;
 pub mod train;
 
@@ -36,6 +37,7 @@ pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure
         BenchCommand::Quantized(args) => quantized::run(args, stop),
         BenchCommand::Construct(args) => construct::run(args, stop),
         BenchCommand::Sampling(args) => sampling::run(args, stop),
+        BenchCommand::Scale(args) => scale::run(args, stop),
         BenchCommand::Ablations(args) => ablations::run(args, stop),
         BenchCommand::Spmm(args) => {
             let policies: Vec<_> = args

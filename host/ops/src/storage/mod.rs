@@ -60,6 +60,28 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
     /// [`Error::Driver`] where the buffer is shorter, or with the failure of an earlier operator.
     fn download<T: Pod>(&self, buffer: &Self::Buffer<T>, target: &mut [T]) -> Result<(), Error>;
 
+    /// Copies `source` to `buffer` from element `at` on.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where it does not fit.
+    fn upload_at<T: Pod>(
+        &self,
+        buffer: &Self::Buffer<T>,
+        at: usize,
+        source: &[T],
+    ) -> Result<(), Error>;
+
+    /// Copies from element `at` of `buffer` on, after all operators before it are done.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where the buffer is shorter, or with the failure of an earlier operator.
+    fn download_at<T: Pod>(
+        &self,
+        buffer: &Self::Buffer<T>,
+        at: usize,
+        target: &mut [T],
+    ) -> Result<(), Error>;
+
     /// Records the operators that `work` calls instead of running them, to be run again and again at the cost of one call
     /// ([`Storage::replay`]). They read and write the same memory each time, and memory that is freed while the recording
     /// lives is not used again before it is dropped. `None` where a device gains nothing by it: then `work` is not called.

@@ -123,24 +123,24 @@ impl<T: Pod> Buffer<T> {
         memory.bytes_mut().fill(0);
     }
 
-    /// Copies `source` to the start.
-    pub(super) fn write(&self, source: &[T]) -> Result<(), DriverError> {
-        self.check(source.len())?;
+    /// Copies `source` to the elements from `at` on.
+    pub(super) fn write_at(&self, at: usize, source: &[T]) -> Result<(), DriverError> {
+        self.check(at, source.len())?;
         let mut memory = self.memory.write().unwrap_or_else(PoisonError::into_inner);
-        elements_mut(&mut memory, self.len)[..source.len()].copy_from_slice(source);
+        elements_mut(&mut memory, self.len)[at..][..source.len()].copy_from_slice(source);
         Ok(())
     }
 
-    /// Copies from the start.
-    pub(super) fn copy_to(&self, target: &mut [T]) -> Result<(), DriverError> {
-        self.check(target.len())?;
-        target.copy_from_slice(&self.read()[..target.len()]);
+    /// Copies from the elements from `at` on.
+    pub(super) fn copy_from(&self, at: usize, target: &mut [T]) -> Result<(), DriverError> {
+        self.check(at, target.len())?;
+        target.copy_from_slice(&self.read()[at..][..target.len()]);
         Ok(())
     }
 
-    fn check(&self, count: usize) -> Result<(), DriverError> {
-        let bytes = |elements: usize| elements * size_of::<T>();
-        DriverError::check_range(0, bytes(count), bytes(self.len))
+    fn check(&self, at: usize, count: usize) -> Result<(), DriverError> {
+        let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
+        DriverError::check_range(bytes(at), bytes(count), bytes(self.len))
     }
 }
 
@@ -180,14 +180,19 @@ mod tests {
         let mut buffer =
             Buffer::<u16>::zeroed(9, |bytes| ledger.track(bytes, MemoryKind::Graph)).unwrap();
         assert_eq!(ledger.report().current[MemoryKind::Graph as usize], 18);
-        buffer.write(&[1, 2, 3]).unwrap();
+        buffer.write_at(0, &[1, 2, 3]).unwrap();
         assert_eq!(buffer.get_mut(), [1, 2, 3, 0, 0, 0, 0, 0, 0]);
-        let error = buffer.write(&[7; 10]).unwrap_err().to_string();
+        let error = buffer.write_at(0, &[7; 10]).unwrap_err().to_string();
         assert_eq!(error, "bytes 0..20 were addressed in a buffer of 18 bytes");
-        assert!(buffer.copy_to(&mut [0; 10]).is_err());
+        assert!(buffer.copy_from(0, &mut [0; 10]).is_err());
+        assert!(buffer.copy_from(usize::MAX, &mut [0; 1]).is_err());
         let mut start = [9; 2];
-        buffer.copy_to(&mut start).unwrap();
+        buffer.copy_from(0, &mut start).unwrap();
         assert_eq!(start, [1, 2]);
+        buffer.write_at(7, &[5, 6]).unwrap();
+        assert!(buffer.write_at(8, &[5, 6]).is_err());
+        buffer.copy_from(7, &mut start).unwrap();
+        assert_eq!(start, [5, 6]);
         drop(buffer);
         assert_eq!(ledger.report().current[MemoryKind::Graph as usize], 0);
     }

@@ -115,11 +115,24 @@ impl Storage for Cpu {
     }
 
     fn upload<T: Pod>(&self, buffer: &Buffer<T>, source: &[T]) -> Result<(), Error> {
-        Ok(buffer.write(source)?)
+        Ok(buffer.write_at(0, source)?)
     }
 
     fn download<T: Pod>(&self, buffer: &Buffer<T>, target: &mut [T]) -> Result<(), Error> {
-        Ok(buffer.copy_to(target)?)
+        Ok(buffer.copy_from(0, target)?)
+    }
+
+    fn upload_at<T: Pod>(&self, buffer: &Buffer<T>, at: usize, source: &[T]) -> Result<(), Error> {
+        Ok(buffer.write_at(at, source)?)
+    }
+
+    fn download_at<T: Pod>(
+        &self,
+        buffer: &Buffer<T>,
+        at: usize,
+        target: &mut [T],
+    ) -> Result<(), Error> {
+        Ok(buffer.copy_from(at, target)?)
     }
 
     /// A call costs nothing here.

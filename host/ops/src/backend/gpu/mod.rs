@@ -404,17 +404,37 @@ impl<D: Driver> Storage for Gpu<D> {
     }
 
     fn upload<T: Pod>(&self, buffer: &Buffer<D, T>, source: &[T]) -> Result<(), Error> {
-        self.expect_here(buffer)?;
-        Ok(self
-            .driver
-            .upload(buffer.memory(), 0, bytemuck::cast_slice(source))?)
+        self.upload_at(buffer, 0, source)
     }
 
     fn download<T: Pod>(&self, buffer: &Buffer<D, T>, target: &mut [T]) -> Result<(), Error> {
+        self.download_at(buffer, 0, target)
+    }
+
+    fn upload_at<T: Pod>(
+        &self,
+        buffer: &Buffer<D, T>,
+        at: usize,
+        source: &[T],
+    ) -> Result<(), Error> {
         self.expect_here(buffer)?;
-        Ok(self
-            .driver
-            .download(buffer.memory(), 0, bytemuck::cast_slice_mut(target))?)
+        let (offset, bytes) = (
+            at.saturating_mul(size_of::<T>()),
+            bytemuck::cast_slice(source),
+        );
+        Ok(self.driver.upload(buffer.memory(), offset, bytes)?)
+    }
+
+    fn download_at<T: Pod>(
+        &self,
+        buffer: &Buffer<D, T>,
+        at: usize,
+        target: &mut [T],
+    ) -> Result<(), Error> {
+        self.expect_here(buffer)?;
+        let offset = at.saturating_mul(size_of::<T>());
+        let bytes = bytemuck::cast_slice_mut(target);
+        Ok(self.driver.download(buffer.memory(), offset, bytes)?)
     }
 
     fn record(

@@ -1,6 +1,9 @@
 //! Which operands element-wise operators take.
 
-use super::{ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, Dropout};
+use super::{
+    ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, DropRowsOperands,
+    Dropout,
+};
 use crate::backend::Storage;
 use crate::error::Error;
 use crate::ops::Operator;
@@ -37,6 +40,16 @@ impl<B: Storage, E: Element> Operator for ActivateBackwardOperands<'_, B, E> {
             None => {}
         }
         expect_len(Self::NAME, "row factors", self.d.rows(), self.row_scale)
+    }
+}
+
+impl<B: Storage, E: Element> Operator for DropRowsOperands<'_, B, E> {
+    const NAME: &'static str = "drop_rows";
+
+    fn check(&self) -> Result<(), Error> {
+        let rows = self.y.rows();
+        Error::expect(Self::NAME, "numbers of rows", rows, self.vertices.len())?;
+        expect_dropout(Self::NAME, Some(self.dropout))
     }
 }
 

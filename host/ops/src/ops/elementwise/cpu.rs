@@ -3,7 +3,8 @@
 //! A row is widened to float, computed with, and rounded once.
 
 use super::{
-    ActivateBackwardOperands, ActivateOperands, ColumnSumsOperands, Dropout, ElementwiseOperators,
+    ActivateBackwardOperands, ActivateOperands, ColumnSumsOperands, DropRowsOperands, Dropout,
+    ElementwiseOperators,
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen, widened};
@@ -88,6 +89,24 @@ impl ElementwiseOperators for Cpu {
                 floats_row.iter_mut().for_each(|value| *value *= scale[row]);
             }
             round(floats, d);
+        });
+        Ok(())
+    }
+
+    fn drop_rows<E: Element>(
+        &self,
+        operands: Checked<DropRowsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let DropRowsOperands {
+            dropout,
+            vertices,
+            y,
+        } = operands.into_inner();
+        let (mask, vertices) = (Mask::new(dropout), vertices.buffer.read());
+        for_rows(view_mut(y), |row, columns, y, floats| {
+            widen(y, floats);
+            mask.apply(vertices[row] as usize, 0, &mut floats[..columns]);
+            round(floats, y);
         });
         Ok(())
     }

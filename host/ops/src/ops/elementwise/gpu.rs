@@ -1,15 +1,17 @@
 //! What is done element by element, a launch each, and sums of columns.
 
 use super::{
-    ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, Dropout,
-    ElementwiseOperators,
+    ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, DropRowsOperands,
+    Dropout, ElementwiseOperators,
 };
 use crate::backend::gpu::{Gpu, dense_config, entry, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::{Checked, RandomState};
 use crate::tensor::{Element, Matrix};
-use halfgnn_contract::elementwise::{self as contract, ActivateParams, ColumnSumsParams};
+use halfgnn_contract::elementwise::{
+    self as contract, ActivateParams, ColumnSumsParams, DropRowsParams,
+};
 use halfgnn_contract::{DevicePtr, rng};
 
 impl<D: Driver> ElementwiseOperators for Gpu<D> {
@@ -36,6 +38,40 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         let name = entry::<E>("activate_backward")?;
         // SAFETY: the operator checked that the operands fit one another, and that `y` is there where it is read.
         unsafe { self.launch(name, config, &params) }
+    }
+
+    fn drop_rows<E: Element>(
+        &self,
+        operands: Checked<DropRowsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let DropRowsOperands {
+            dropout,
+            vertices,
+            y,
+        } = operands.into_inner();
+        const NAME: &str = "drop_rows";
+        let vectors = stride_vectors(NAME, y)?;
+        let rows_per_cta = contract::rows_per_cta(vectors);
+        let params = DropRowsParams {
+            y: self.matrix(y)?,
+            vertices: self.array(vertices)?,
+            step: self.step(dropout)?,
+            rows: y.rows() as u64,
+            rows_per_cta,
+            vectors,
+            key: rng::key(dropout.random.seed(), dropout.stream),
+            threshold: rng::threshold(dropout.probability),
+            keep_scale: 1.0 / (1.0 - dropout.probability),
+            reciprocal: contract::reciprocal(vectors),
+            reserved: 0,
+        };
+        let ctas = match vectors {
+            0 => 0,
+            _ => params.rows.div_ceil(rows_per_cta.into()),
+        };
+        let config = dense_config(NAME, ctas, 1, 0)?;
+        // SAFETY: the operator checked that there is a number for each row.
+        unsafe { self.launch(entry::<E>(NAME)?, config, &params) }
     }
 
     /// Adds up blocks of rows, then the blocks in the same way, until one row is left.

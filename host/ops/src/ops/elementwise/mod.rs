@@ -44,6 +44,25 @@ pub fn activate_backward<B: ElementwiseOperators, E: Element>(
     backend.activate_backward(Checked::new(operands)?)
 }
 
+/// Dropout in place of rows that have other numbers in a whole that they are a part of: row `i` of `y` loses what
+/// [`activate`] drops of row `vertices[i]`. It is its own gradient.
+///
+/// # Errors
+/// [`Error::Shape`] where there is not a number for each row, [`Error::Unsupported`] for a probability outside [0, 1).
+pub fn drop_rows<B: ElementwiseOperators, E: Element>(
+    backend: &B,
+    dropout: Dropout<'_, B>,
+    vertices: &Array<B, u32>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = DropRowsOperands {
+        dropout,
+        vertices,
+        y,
+    };
+    backend.drop_rows(Checked::new(operands)?)
+}
+
 /// Bias, ReLU and dropout, in this order.
 #[derive(Debug)]
 pub struct Activation<'a, B: Storage> {
@@ -107,6 +126,17 @@ pub struct ActivateBackwardOperands<'a, B: Storage, E: Element> {
     pub d: &'a mut Matrix<B, E>,
 }
 
+/// Operands of [`drop_rows`].
+#[derive(Debug)]
+pub struct DropRowsOperands<'a, B: Storage, E: Element> {
+    /// What is dropped.
+    pub dropout: Dropout<'a, B>,
+    /// The number of each row.
+    pub vertices: &'a Array<B, u32>,
+    /// The rows, in place.
+    pub y: &'a mut Matrix<B, E>,
+}
+
 /// Sums of the columns of `x`, in float and in a fixed order: the gradient of a bias.
 ///
 /// # Errors
@@ -148,6 +178,15 @@ pub trait ElementwiseOperators: Storage {
     fn activate_backward<E: Element>(
         &self,
         operands: Checked<ActivateBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// Dropout of rows in place, each with its number.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn drop_rows<E: Element>(
+        &self,
+        operands: Checked<DropRowsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 
     /// `sums[0, c] = Σ_r x[r, c]` in float, in a fixed order.

@@ -106,37 +106,25 @@ impl NormalizeOperators for Cpu {
         &self,
         operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let of = operands.into_inner();
-        let (x, d, gradients) = (of.x, of.d, of.gradients);
-        let (affine, values) = (columns(of.op), x.buffer.read());
-        let gradient = d.buffer.read();
-        let sums = sums_of_pairs(view(x, &values), |row, values, column| {
-            let (x, dy) = (values[column], gradient[row * d.stride() + column].to_f32());
-            let dy = affine[column].before_relu(of.op.relu, x, dy);
-            [dy, dy * affine[column].normalized(x)]
-        });
-        drop(gradient);
-        let reciprocal_count = 1.0 / x.rows() as f32;
-        for (column, [dy, product]) in sums.iter().enumerate() {
-            gradients.bias.buffer.get_mut()[column] = *dy;
-            gradients.weight.buffer.get_mut()[column] = *product;
-        }
-        let row_scale = read(gradients.row_scale);
-        for_rows(view_mut(d), |row, columns, d, floats| {
-            let scale = row_scale
-                .as_ref()
-                .map_or(gradients.scale, |scale| gradients.scale * scale[row]);
-            let mut inputs = vec![0.0; d.len()];
-            widen(&values[row * d.len()..(row + 1) * d.len()], &mut inputs);
-            widen(d, floats);
-            for (column, value) in floats[..columns].iter_mut().enumerate() {
-                let x = inputs[column];
-                let dy = affine[column].before_relu(of.op.relu, x, *value);
-                let means = sums[column].map(|sum| contract::mean(sum, reciprocal_count));
-                *value = scale * affine[column].gradient(x, dy, means);
-            }
-            round(floats, d);
-        });
+        let mut of = operands.into_inner();
+        write_sums(&mut of);
+        write_gradient(of);
+        Ok(())
+    }
+
+    fn normalization_sums<E: Element>(
+        &self,
+        operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        write_sums(&mut operands.into_inner());
+        Ok(())
+    }
+
+    fn normalize_backward_of<E: Element>(
+        &self,
+        operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        write_gradient(operands.into_inner());
         Ok(())
     }
 
@@ -153,6 +141,46 @@ impl NormalizeOperators for Cpu {
         of.result.buffer.get_mut()[0] = of.factor * sum;
         Ok(())
     }
+}
+
+/// The gradients of scales and shifts.
+fn write_sums<E: Element>(of: &mut NormalizeBackwardOperands<'_, Cpu, E>) {
+    let (x, d, gradients) = (of.x, &*of.d, &mut of.gradients);
+    let (affine, values) = (columns(of.op), x.buffer.read());
+    let gradient = d.buffer.read();
+    let sums = sums_of_pairs(view(x, &values), |row, values, column| {
+        let (x, dy) = (values[column], gradient[row * d.stride() + column].to_f32());
+        let dy = affine[column].before_relu(of.op.relu, x, dy);
+        [dy, dy * affine[column].normalized(x)]
+    });
+    for (column, [dy, product]) in sums.iter().enumerate() {
+        gradients.bias.buffer.get_mut()[column] = *dy;
+        gradients.weight.buffer.get_mut()[column] = *product;
+    }
+}
+
+/// The gradient of the input, from those of scales and shifts.
+fn write_gradient<E: Element>(of: NormalizeBackwardOperands<'_, Cpu, E>) {
+    let (x, d, gradients) = (of.x, of.d, of.gradients);
+    let (affine, values) = (columns(of.op), x.buffer.read());
+    let reciprocal_count = 1.0 / x.rows() as f32;
+    let sums = [&*gradients.bias, &*gradients.weight].map(|sums| sums.buffer.read());
+    let row_scale = read(gradients.row_scale);
+    for_rows(view_mut(d), |row, columns, d, floats| {
+        let scale = row_scale
+            .as_ref()
+            .map_or(gradients.scale, |scale| gradients.scale * scale[row]);
+        let mut inputs = vec![0.0; d.len()];
+        widen(&values[row * d.len()..(row + 1) * d.len()], &mut inputs);
+        widen(d, floats);
+        for (column, value) in floats[..columns].iter_mut().enumerate() {
+            let x = inputs[column];
+            let dy = affine[column].before_relu(of.op.relu, x, *value);
+            let means = [0, 1].map(|of| contract::mean(sums[of][column], reciprocal_count));
+            *value = scale * affine[column].gradient(x, dy, means);
+        }
+        round(floats, d);
+    });
 }
 
 fn write_statistics(

@@ -16,6 +16,8 @@ use halfgnn_contract::normalize::{
     self as contract, CombineParams, FinishParams, MomentsParams, NormalizeParams,
 };
 
+const BACKWARD: &str = "normalize_backward";
+
 impl<D: Driver> Gpu<D> {
     /// Launches `moments` or `moments_backward`, which leave two planes of sums for each CTA in the workspace. The result
     /// has them filled in for a kernel that finishes.
@@ -76,6 +78,43 @@ impl<D: Driver> Gpu<D> {
             factor: 1.0,
         };
         Ok((finish, workspace))
+    }
+
+    /// The gradients of scales and shifts, of operands that were checked.
+    fn launch_sums<E: Element>(
+        &self,
+        of: &NormalizeBackwardOperands<'_, Self, E>,
+    ) -> Result<(), Error> {
+        let name = entry::<E>("moments_backward")?;
+        let (finish, _workspace) = self.moments(BACKWARD, name, of.x, Some(&*of.d), Some(of.op))?;
+        let finish = FinishParams {
+            first: self.matrix(of.gradients.bias)?,
+            second: self.matrix(of.gradients.weight)?,
+            ..finish
+        };
+        let config = finish_config(BACKWARD, finish.float_vectors.into())?;
+        let name = "finish_gradients";
+        // SAFETY: the operator checked that both gradients have a column for each of `x`.
+        unsafe { self.launch(name, config, &finish) }
+    }
+
+    /// The gradient of the input from those, of operands that were checked.
+    fn launch_gradient<E: Element>(
+        &self,
+        of: &NormalizeBackwardOperands<'_, Self, E>,
+    ) -> Result<(), Error> {
+        let gradients = &of.gradients;
+        let (params, config) = self.normalize_params(BACKWARD, of.op, of.x, &*of.d)?;
+        let params = NormalizeParams {
+            weight_gradient: self.matrix(gradients.weight)?,
+            bias_gradient: self.matrix(gradients.bias)?,
+            row_scale: self.optional_array(gradients.row_scale)?,
+            scale: gradients.scale,
+            ..params
+        };
+        let name = entry::<E>("normalize_backward")?;
+        // SAFETY: the operator checked that `d` has the shape of `x`, and that there are as many factors as rows.
+        unsafe { self.launch(name, config, &params) }
     }
 
     fn normalize_params<E: Element>(
@@ -181,35 +220,23 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         &self,
         operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let NormalizeBackwardOperands {
-            op,
-            x,
-            d,
-            gradients,
-        } = operands.into_inner();
-        const NAME: &str = "normalize_backward";
-        let name = entry::<E>("moments_backward")?;
-        let (finish, _workspace) = self.moments(NAME, name, x, Some(d), Some(op))?;
-        let finish = FinishParams {
-            first: self.matrix(gradients.bias)?,
-            second: self.matrix(gradients.weight)?,
-            ..finish
-        };
-        let config = finish_config(NAME, finish.float_vectors.into())?;
-        let name = "finish_gradients";
-        // SAFETY: the operator checked that both gradients have a column for each of `x`.
-        unsafe { self.launch(name, config, &finish)? };
-        let (params, config) = self.normalize_params(NAME, op, x, d)?;
-        let params = NormalizeParams {
-            weight_gradient: self.matrix(gradients.weight)?,
-            bias_gradient: self.matrix(gradients.bias)?,
-            row_scale: self.optional_array(gradients.row_scale)?,
-            scale: gradients.scale,
-            ..params
-        };
-        let name = entry::<E>("normalize_backward")?;
-        // SAFETY: as above, `d` has the shape of `x`, and there are as many factors as rows.
-        unsafe { self.launch(name, config, &params) }
+        let of = operands.into_inner();
+        self.launch_sums(&of)?;
+        self.launch_gradient(&of)
+    }
+
+    fn normalization_sums<E: Element>(
+        &self,
+        operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        self.launch_sums(&operands.into_inner())
+    }
+
+    fn normalize_backward_of<E: Element>(
+        &self,
+        operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        self.launch_gradient(&operands.into_inner())
     }
 
     fn dot<E: Element>(&self, operands: Checked<DotOperands<'_, Self, E>>) -> Result<(), Error> {

@@ -235,6 +235,48 @@ pub fn normalize_backward<B: NormalizeOperators, E: Element>(
     backend.normalize_backward(Checked::new(operands)?)
 }
 
+/// The first half of [`normalize_backward`]: only the gradients of scales and shifts, which are sums over the rows of `x`. Of
+/// rows that are a part of a batch they are terms, to be added up before [`normalize_backward_of`] has them.
+///
+/// # Errors
+/// Those of [`normalize_backward`].
+pub fn normalization_sums<B: NormalizeOperators, E: Element>(
+    backend: &B,
+    op: &Normalization<'_, B>,
+    x: &Matrix<B, E>,
+    d: &mut Matrix<B, E>,
+    gradients: NormalizationGradients<'_, B>,
+) -> Result<(), Error> {
+    let operands = NormalizeBackwardOperands {
+        op,
+        x,
+        d,
+        gradients,
+    };
+    backend.normalization_sums(Checked::new(operands)?)
+}
+
+/// The second half of [`normalize_backward`]: `d` becomes dL/dx by the sums that `gradients` hold, which are read. Their means are
+/// taken over the rows of `x`: sums over a batch that `x` is a part of are multiplied before by its share of the rows.
+///
+/// # Errors
+/// Those of [`normalize_backward`].
+pub fn normalize_backward_of<B: NormalizeOperators, E: Element>(
+    backend: &B,
+    op: &Normalization<'_, B>,
+    x: &Matrix<B, E>,
+    d: &mut Matrix<B, E>,
+    gradients: NormalizationGradients<'_, B>,
+) -> Result<(), Error> {
+    let operands = NormalizeBackwardOperands {
+        op,
+        x,
+        d,
+        gradients,
+    };
+    backend.normalize_backward_of(Checked::new(operands)?)
+}
+
 /// The gradients of a batch normalisation: where those of its parameters go, and what that of its input is multiplied by
 /// before it is rounded.
 #[derive(Debug)]
@@ -341,6 +383,24 @@ pub trait NormalizeOperators: Storage {
     /// # Errors
     /// Those of the device.
     fn normalize_backward<E: Element>(
+        &self,
+        operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// The gradients of scales and shifts alone.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn normalization_sums<E: Element>(
+        &self,
+        operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// The gradient of the input from those of scales and shifts.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn normalize_backward_of<E: Element>(
         &self,
         operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error>;

@@ -1,0 +1,483 @@
+//! Training by several ranks: `--ranks`.
+
+use crate::checkpoint::Run;
+use crate::failure::Failure;
+use crate::launch::{Devices, devices};
+use crate::screen::count;
+use crate::session::{Observer, Outcome, Plan, edge_data};
+use crate::task::{Goal, TaskName};
+use clap::Args;
+use halfgnn::Error;
+use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::data::Dataset;
+use halfgnn::device::Device;
+use halfgnn::distributed::{Balance, Fault, Group, Partition, Rendezvous, Shard, Tcp, in_process};
+use halfgnn::nn::{Network, PreparedGraph};
+use halfgnn::tensor::{Element, Matrix};
+use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Who has which part of the graph.
+#[derive(Args)]
+pub struct RanksArgs {
+    /// Deal the vertices out to N ranks, threads that train one model together on the device: what several devices would compute
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "rendezvous")]
+    pub ranks: Option<u32>,
+    /// Deal them out to processes, one for each of these cards of this host, which the program starts; numbers count the cards that
+    /// CUDA_VISIBLE_DEVICES shows
+    #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with_all = ["ranks", "rendezvous"])]
+    pub devices: Option<Devices>,
+    /// Deal them out to processes that somebody starts (torchrun, mpirun, srun, a shell), on one host or several, and where these meet: at a
+    /// port of the first rank, or by a file that all see and that is not there before. RANK and WORLD_SIZE say which one a process is, or what
+    /// mpirun and srun have for that
+    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH")]
+    pub rendezvous: Option<Rendezvous>,
+    /// How: degree, each rank has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part
+    /// from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]
+    #[arg(long, value_name = "degree|louvain|FILE")]
+    pub partition: Option<PathBuf>,
+    /// Seconds that a rank may stay away from an exchange at which another waits, before all end [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rank_timeout: Option<u32>,
+    /// Have a rank die, hang, give the wrong count or be late at one of its exchanges, such as hang:1@7, to see what all do
+    #[arg(long, value_name = "FAULT", requires = "ranks")]
+    pub rank_fault: Vec<Fault>,
+}
+
+/// A graph that is dealt out.
+#[derive(Clone, Debug)]
+pub struct Dealt {
+    /// To whom.
+    pub partition: Partition,
+    /// By which name.
+    pub by: String,
+    /// How evenly.
+    pub balance: Balance,
+    timeout: Duration,
+    faults: Vec<Fault>,
+    /// Where the ranks meet, and which this process is, where they are processes.
+    process: Option<(Rendezvous, usize)>,
+}
+
+impl RanksArgs {
+    /// Which rank this process is, of how many, where ranks are processes.
+    pub fn process(&self) -> Result<Option<(usize, usize)>, Failure> {
+        match &self.rendezvous {
+            None => Ok(None),
+            Some(_) => place(|name| std::env::var(name).ok()).map(Some),
+        }
+    }
+
+    /// Whether another process shows and keeps what this one computes.
+    pub fn follows(&self) -> Result<bool, Failure> {
+        Ok(self.process()?.is_some_and(|(rank, _)| rank > 0))
+    }
+
+    /// Deals the graph of a dataset out, where that is asked for; one rank is a run as any other.
+    pub fn deal(&self, dataset: &Dataset) -> Result<Option<Dealt>, Failure> {
+        let process = self.process()?;
+        let ranks = process.map_or(self.ranks.unwrap_or(1) as usize, |(_, ranks)| ranks);
+        if ranks <= 1 {
+            return match self.unused() {
+                Some(option) => Err(Failure::Input(format!(
+                    "{option} is of several ranks, and this is one; add --ranks N, --devices or --rendezvous, or leave it out"
+                ))),
+                None => Ok(None),
+            };
+        }
+        if let (Some(_), Some(fault)) = (process, self.rank_fault.first()) {
+            return Err(Failure::Input(format!(
+                "--rank-fault {fault} is of ranks that are threads; take --ranks, or stop a process"
+            )));
+        }
+        if let Some(graphs) = &dataset.graphs {
+            return Err(Failure::Input(format!(
+                "{}: it is {} graphs, and ranks deal the vertices of one out; train with one rank",
+                dataset.name,
+                graphs.graphs()
+            )));
+        }
+        let graph = &dataset.graph;
+        if let Some(fault) = self.rank_fault.iter().find(|fault| fault.rank >= ranks) {
+            return Err(Failure::Input(format!(
+                "--rank-fault {fault}: there are {ranks} ranks, from 0 on"
+            )));
+        }
+        let name = self.partition.as_deref().unwrap_or(Path::new("degree"));
+        let by = name.display().to_string();
+        let refuse = |problem| Failure::Input(format!("--partition {by}: {problem}"));
+        let partition = Partition::by_name(name, graph, ranks).map_err(refuse)?;
+        let balance = partition.balance(graph).map_err(refuse)?;
+        Ok(Some(Dealt {
+            partition,
+            by,
+            balance,
+            timeout: Duration::from_secs(self.rank_timeout.unwrap_or(60).into()),
+            faults: self.rank_fault.clone(),
+            process: self.rendezvous.clone().zip(process.map(|(rank, _)| rank)),
+        }))
+    }
+
+    /// An option that says something about ranks, if one was given.
+    fn unused(&self) -> Option<&'static str> {
+        let given = [
+            ("--partition", self.partition.is_some()),
+            ("--rank-timeout", self.rank_timeout.is_some()),
+            ("--rank-fault", !self.rank_fault.is_empty()),
+        ];
+        let given = given.into_iter().find(|(_, given)| *given);
+        given.map(|(option, _)| option)
+    }
+
+    /// Refuses with several ranks what they do not do.
+    pub fn check(&self, task: TaskName, inductive: bool, sampled: bool) -> Result<(), Failure> {
+        if self.ranks.is_none_or(|ranks| ranks == 1) && self.rendezvous.is_none() {
+            return Ok(());
+        }
+        let options = [
+            ("--task link", task == TaskName::Link),
+            ("--inductive", inductive),
+            ("--sampler", sampled),
+        ];
+        match options.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(Failure::Input(format!(
+                "{option} is trained by one rank; leave it out, or train with one"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Dealt {
+    /// One line on it.
+    pub fn line(&self) -> String {
+        let Balance { vertices, halo, .. } = &self.balance;
+        let most = |of: &[usize]| of.iter().max().copied().unwrap_or(0);
+        format!(
+            "{} ranks, by {}: at most {} vertices, which hear from {} of other ranks; the most edges are {:.3} of the mean",
+            self.partition.ranks(),
+            self.by,
+            count(most(vertices)),
+            count(most(halo)),
+            self.balance.imbalance()
+        )
+    }
+}
+
+/// What a launcher says of this process: which rank it is, of how many.
+fn place(variable: impl Fn(&str) -> Option<String>) -> Result<(usize, usize), Failure> {
+    const LAUNCHERS: [[&str; 2]; 4] = [
+        ["RANK", "WORLD_SIZE"],
+        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+        ["PMI_RANK", "PMI_SIZE"],
+        ["SLURM_PROCID", "SLURM_NTASKS"],
+    ];
+    for [rank, ranks] in LAUNCHERS {
+        let (Some(of_rank), Some(of_ranks)) = (variable(rank), variable(ranks)) else {
+            continue;
+        };
+        return match (of_rank.parse(), of_ranks.parse()) {
+            (Ok(rank), Ok(ranks)) if rank < ranks && ranks <= MOST_RANKS => Ok((rank, ranks)),
+            _ => Err(Failure::Input(format!(
+                "{rank}={of_rank} and {ranks}={of_ranks} are no rank, from 0 on, and a number of ranks, up to {MOST_RANKS}"
+            ))),
+        };
+    }
+    Err(Failure::Input(
+        "--rendezvous: nothing says which rank this process is; start it by torchrun, mpirun or srun, or set RANK and WORLD_SIZE".into(),
+    ))
+}
+
+/// As many as anybody has.
+const MOST_RANKS: usize = 4096;
+
+/// What all ranks of a run have in common.
+struct Common<'a> {
+    dataset: &'a Dataset,
+    plan: &'a Plan,
+    dealt: &'a Dealt,
+    graph: &'a PreparedGraph<'a>,
+    train: TrainConfig,
+}
+
+/// Carries a plan out on ranks that share a device, each of which is a thread. The first reports.
+pub fn carry_out<B: Backend, E: Element>(
+    device: &Device<B>,
+    dataset: &Dataset,
+    (plan, dealt): (&Plan, &Dealt),
+    observer: &mut dyn Observer,
+) -> Result<Outcome, Failure> {
+    let backend = &device.backend;
+    let config = &plan.model;
+    let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
+    // What one rank would take is what they take together, at least.
+    Footprint::check_training::<E>(
+        &graph.counts(),
+        config,
+        &plan.train,
+        device.multiprocessors,
+        device.memory,
+    )?;
+    backend.reset_peak();
+    let own = device_name(&backend.name());
+    let name = format!("{own}, {} ranks", dealt.partition.ranks());
+    let group = match &dealt.process {
+        Some((rendezvous, rank)) => {
+            let place = (*rank, dealt.partition.ranks());
+            let group = Group::new(Tcp::meet(rendezvous, place, &own, dealt.timeout)?);
+            group.expect_same("dataset", fingerprint(&[&dataset_words(dataset)]))?;
+            let options = format!("{:?} {:?} {:?}", plan.model, plan.train, plan.precision);
+            let partition: Vec<u8> = (dealt.partition.owners().iter())
+                .flat_map(|owner| owner.to_le_bytes())
+                .collect();
+            let seeds = plan.seeds.to_le_bytes();
+            group.expect_same(
+                "model, options or partition",
+                fingerprint(&[options.as_bytes(), &partition, &seeds]),
+            )?;
+            Some(group)
+        }
+        None => None,
+    };
+    let mut runs = Vec::new();
+    for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
+        observer.run_starts(plan, &name, seed);
+        let common = Common {
+            dataset,
+            plan,
+            dealt,
+            graph: &graph,
+            train: TrainConfig { seed, ..plan.train },
+        };
+        let (run, stopped) = match &group {
+            Some(group) => of_rank::<B, E>(backend, &common, group.clone(), Some(observer))?,
+            None => run::<B, E>(backend, &common, observer)?,
+        };
+        observer.run_ends(plan, seed, &run);
+        runs.push((seed, run));
+        if stopped {
+            break;
+        }
+    }
+    Ok(Outcome {
+        device: name,
+        memory: backend.memory(),
+        saturated: None,
+        runs,
+    })
+}
+
+/// What errors call a device: a process that was given one card says which.
+fn device_name(name: &str) -> String {
+    match std::env::var("CUDA_VISIBLE_DEVICES") {
+        Ok(card) if !name.starts_with("CPU") && !card.is_empty() && !card.contains(',') => {
+            format!("{name}, GPU {card}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// A number that tells what is given from anything else.
+fn fingerprint(parts: &[&[u8]]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    parts.iter().for_each(|part| part.hash(&mut hasher));
+    hasher.finish()
+}
+
+/// What ranks must have the same of a dataset.
+fn dataset_words(dataset: &Dataset) -> Vec<u8> {
+    let graph = &dataset.graph;
+    let mut words: Vec<u64> = vec![
+        graph.vertices() as u64,
+        graph.edges() as u64,
+        halfgnn::graph::generate::fingerprint(graph),
+        dataset.feature_len() as u64,
+        dataset.outputs as u64,
+    ];
+    for split in [&dataset.train, &dataset.val, &dataset.test] {
+        words.push(split.len() as u64);
+        words.extend(split.iter().map(|&vertex| u64::from(vertex)));
+    }
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// One run, and whether somebody stopped it.
+fn run<B: Backend, E: Element>(
+    backend: &B,
+    common: &Common<'_>,
+    observer: &mut dyn Observer,
+) -> Result<(RunSummary, bool), Failure> {
+    let Dealt {
+        partition,
+        timeout,
+        faults,
+        ..
+    } = common.dealt;
+    let ranks = in_process(partition.ranks(), &backend.name(), *timeout, faults);
+    std::thread::scope(|scope| {
+        let mut ranks = ranks.into_iter();
+        // This thread's, which the observer is.
+        let first = ranks.next();
+        let others: Vec<_> = ranks
+            .map(|rank| {
+                scope.spawn(move || of_rank::<B, E>(backend, common, Group::new(rank), None))
+            })
+            .collect();
+        let Some(first) = first else {
+            unreachable!("there are two ranks at least");
+        };
+        let result = of_rank::<B, E>(backend, common, Group::new(first), Some(observer));
+        let others = others.into_iter().map(|other| {
+            let panicked = |_| Err(Failure::Run("a rank panicked".into()));
+            other.join().unwrap_or_else(panicked)
+        });
+        let mut failures = others.filter_map(Result::err);
+        // All tell the same reason, but for whose it is, which knows whether it was asked for too much.
+        match (
+            failures.find(|failure| matches!(failure, Failure::Input(_))),
+            result,
+        ) {
+            (Some(failure), Err(_)) => Err(failure),
+            (_, result) => result,
+        }
+    })
+}
+
+/// A rank's part of a run; it ends the others' where it fails.
+fn of_rank<B: Backend, E: Element>(
+    backend: &B,
+    common: &Common<'_>,
+    group: Group,
+    observer: Option<&mut dyn Observer>,
+) -> Result<(RunSummary, bool), Failure> {
+    let result = train_rank::<B, E>(backend, common, &group, observer);
+    if let Err(failure) = &result {
+        // The first reason that is given stays the one that all tell.
+        group.abort(&failure.to_string());
+    }
+    result
+}
+
+fn train_rank<B: Backend, E: Element>(
+    backend: &B,
+    common: &Common<'_>,
+    group: &Group,
+    mut observer: Option<&mut dyn Observer>,
+) -> Result<(RunSummary, bool), Failure> {
+    let Common {
+        dataset,
+        plan,
+        dealt,
+        graph,
+        train,
+    } = common;
+    let Goal::Vertices { loss, .. } = &plan.goal else {
+        return Err(Failure::Input(
+            "links are told by one rank; leave --ranks out".into(),
+        ));
+    };
+    let config = &plan.model;
+    let model = Network::<B, E>::new(backend, config, train.seed)?;
+    let shard = Shard::new(&graph.graph, &dealt.partition, group.rank())?;
+    let vertices = match model.first_hears() {
+        true => &shard.vertices[..],
+        false => shard.own(),
+    };
+    let shape = (vertices.len(), dataset.feature_len());
+    let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {
+        dataset.features.write_row(vertices[row] as usize, values);
+    })?;
+    let goal = train::Goal {
+        targets: &dataset.targets,
+        outputs: dataset.outputs,
+        loss,
+        splits: [&dataset.train, &dataset.val, &dataset.test],
+    };
+    let part = graph.propagation_of_shard::<B, E>(backend, config, (&shard, group))?;
+    let objective = Objective::of_shard(backend, part, features, &goal, &shard)?;
+    let mut trainer = Trainer::new(backend, &objective, model, *train)?;
+    if let Some(checkpoint) = &plan.resume {
+        trainer.restore(&checkpoint.snapshot)?;
+    }
+    // Weights are every rank's, and the first keeps them.
+    let keep = |trainer: &Trainer<B, E, Network<B, E>>| match &plan.saving {
+        Some(saving) if group.rank() == 0 => {
+            let run = Run {
+                dataset,
+                model: config,
+                feature_divisors: plan.feature_divisors.as_deref(),
+                goal: &plan.goal,
+                sampling: None,
+                precision: plan.precision,
+                train,
+            };
+            saving.keep(run, trainer)
+        }
+        _ => Ok(()),
+    };
+    let mut kept = None;
+    let stopped = loop {
+        let Some(report) = trainer.next_epoch()? else {
+            break false;
+        };
+        let due = plan.saving.as_ref();
+        if due.is_some_and(|saving| saving.is_due(trainer.progress())) {
+            keep(&trainer)?;
+            kept = Some(report.epoch);
+        }
+        let stop = match &mut observer {
+            Some(observer) => observer.epoch(plan, train.seed, &report).is_break(),
+            None => false,
+        };
+        if trainer.any_rank(stop)? {
+            break true;
+        }
+    };
+    if kept != Some(trainer.progress().epoch) {
+        keep(&trainer)?;
+    }
+    // None ends the program before the others have seen their last exchange.
+    group
+        .any("end of the run", false)
+        .map_err(|error: Error| Failure::from(error))?;
+    Ok((trainer.summary(), stopped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_say_which_rank_it_is() {
+        let of = |set: &[(&str, &str)]| {
+            let set: Vec<_> = set
+                .iter()
+                .map(|(a, b)| (a.to_string(), b.to_string()))
+                .collect();
+            let variable = move |name: &str| {
+                let found = set.iter().find(|(variable, _)| variable == name);
+                found.map(|(_, value)| value.clone())
+            };
+            place(variable).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(of(&[("RANK", "1"), ("WORLD_SIZE", "4")]), Ok((1, 4)));
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2")];
+        assert_eq!(of(&slurm), Ok((0, 2)));
+        let mpi = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "3")];
+        // What mpirun says inside an allocation counts.
+        assert_eq!(of(&[slurm, mpi].concat()), Ok((2, 3)));
+        for wrong in [
+            [("RANK", "4"), ("WORLD_SIZE", "4")],
+            [("RANK", "x"), ("WORLD_SIZE", "4")],
+        ] {
+            assert!(of(&wrong).unwrap_err().contains("are no rank"), "{wrong:?}");
+        }
+        assert!(
+            of(&[("RANK", "0")])
+                .unwrap_err()
+                .contains("nothing says which rank")
+        );
+    }
+}

@@ -1,0 +1,424 @@
+//! One graph and several ranks, as a person trains on it: `--ranks`.
+
+mod common;
+
+use common::ring::{Place, Ring, VERTICES, place};
+use common::{events, halfgnn, refused, text};
+use halfgnn::train::Checkpoint;
+use serde_json::Value;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn run(mut command: Command) -> Vec<Value> {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    events(&output.stdout)
+}
+
+/// Losses and validation scores by epoch, and the last line.
+fn course(events: &[Value]) -> Vec<[f64; 2]> {
+    let epochs = events.iter().filter(|event| event["event"] == "epoch");
+    epochs
+        .map(|event| ["loss", "validation_accuracy"].map(|name| event[name].as_f64().expect(name)))
+        .collect()
+}
+
+fn weights(place: &Place, file: &str) -> (u32, Vec<f32>) {
+    let checkpoint = Checkpoint::open(&place.folder.path().join(file)).unwrap();
+    let tensors = checkpoint.snapshot.tensors.into_values();
+    let values = tensors.flat_map(|tensor| tensor.values).collect();
+    (checkpoint.snapshot.progress.epoch, values)
+}
+
+/// Models with dropout in float, where a sum in another order shows in the last digits alone.
+const FLOAT: [&str; 4] = ["--precision", "float", "--json", "-"];
+
+#[test]
+fn a_run_of_several_ranks_is_that_of_one() {
+    let place = place(&Ring::new());
+    for model in ["gcn", "gin", "gat", "sage"] {
+        let of = |ranks: &str| {
+            let more = ["--model", model, "--epochs", "6", "--ranks", ranks];
+            run(place.train(&[&FLOAT[..], &more].concat()))
+        };
+        let alone = run(place.train(&[&FLOAT[..], &["--model", model, "--epochs", "6"]].concat()));
+        assert_eq!(course(&of("1")), course(&alone), "{model}");
+        assert!(alone[0].get("ranks").is_none());
+        for ranks in ["2", "3", "5"] {
+            let events = of(ranks);
+            let dealt = &events[0]["ranks"];
+            assert_eq!(dealt["ranks"].as_u64(), ranks.parse().ok(), "{dealt}");
+            assert_eq!(dealt["partition"], "degree");
+            let all = |of: &str| {
+                dealt[of]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter_map(Value::as_u64)
+                    .sum::<u64>()
+            };
+            assert_eq!(
+                [all("vertices"), all("edges")],
+                [VERTICES as u64, 2 * VERTICES as u64]
+            );
+            let pairs = course(&events).into_iter().zip(course(&alone));
+            for (epoch, ([loss, score], [expected, expected_score])) in pairs.enumerate() {
+                let off = (loss - expected).abs() / expected;
+                assert!(
+                    off < 1e-3,
+                    "{model}, {ranks} ranks, epoch {epoch}: {loss} and {expected}"
+                );
+                // A vertex of four.
+                assert!(
+                    (score - expected_score).abs() <= 25.0,
+                    "{model}, {ranks} ranks"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_any_number_of_ranks() {
+    let place = place(&Ring::new());
+    let train = |more: &[&str]| run(place.train(&[&["--json", "-", "--save"], more].concat()));
+    let float = ["--precision", "float", "--model", "gin"];
+    let whole = course(&train(&[&["whole", "--epochs", "6"], &float[..]].concat()));
+    train(&[&["part", "--epochs", "2", "--ranks", "3"], &float[..]].concat());
+    let mut part = course(&train(&[
+        "part", "--resume", "part", "--epochs", "4", "--ranks", "2",
+    ]));
+    part.extend(course(&train(&[
+        "part", "--resume", "part", "--epochs", "6",
+    ])));
+    assert_eq!(part.len(), 4);
+    for ([loss, _], [expected, _]) in part.iter().zip(&whole[2..]) {
+        assert!(
+            (loss - expected).abs() < 1e-3 * expected,
+            "{loss} and {expected}"
+        );
+    }
+    let ((epoch, part), (_, whole)) = (weights(&place, "part"), weights(&place, "whole"));
+    assert_eq!((epoch, part.len()), (6, whole.len()));
+}
+
+#[test]
+fn runs_of_ranks_repeat_and_stop_early_together() {
+    let place = place(&Ring::new());
+    let more = [
+        "--ranks",
+        "3",
+        "--epochs",
+        "200",
+        "--early-stopping",
+        "5",
+        "--json",
+        "-",
+    ];
+    let runs = [(); 2].map(|()| run(place.train(&more)));
+    let [one, other] = runs.each_ref().map(|events| course(events));
+    assert_eq!(one, other);
+    assert!(one.len() < 200, "{}", one.len());
+    // Several seeds, each with its own ranks; metrics that see all logits.
+    let more = [
+        "--ranks",
+        "2",
+        "--epochs",
+        "3",
+        "--seeds",
+        "2",
+        "--metrics",
+        "roc-auc,macro-f1",
+        "--precision",
+        "float",
+        "--json",
+        "-",
+    ];
+    let seeds = run(place.train(&more));
+    assert_eq!(course(&seeds).len(), 6);
+    let alone = run(place.train(&more[2..]));
+    for metric in ["accuracy", "roc-auc", "macro-f1"] {
+        let of = |events: &[Value]| {
+            let score = &events.last().unwrap()["test_scores"][metric]["mean"];
+            score
+                .as_f64()
+                .unwrap_or_else(|| panic!("{metric}: {score}"))
+        };
+        assert!((of(&seeds) - of(&alone)).abs() < 1e-3, "{metric}");
+    }
+}
+
+#[test]
+fn parts_may_be_communities_or_come_from_a_file() {
+    let place = place(&Ring::new());
+    // Halves of the ring: four vertices are heard across.
+    let parts: String = (0..VERTICES).map(|v| format!("{}\n", v / 20)).collect();
+    std::fs::write(place.folder.path().join("ring.part"), parts).unwrap();
+    for (by, at_most) in [("ring.part", 4), ("louvain", 8)] {
+        let more = [
+            "--ranks",
+            "2",
+            "--partition",
+            by,
+            "--epochs",
+            "2",
+            "--json",
+            "-",
+        ];
+        let events = run(place.train(&more));
+        let halo = events[0]["ranks"]["halo"].as_array().unwrap();
+        let halo: u64 = halo.iter().filter_map(Value::as_u64).sum();
+        assert!(halo <= at_most, "{by}: {halo}");
+    }
+}
+
+#[test]
+fn what_ranks_do_not_do_is_refused() {
+    let place = place(&Ring::new());
+    let refuse = |more: &[&str], words: &[&str]| {
+        let all = [&["--ranks", "3"], more].concat();
+        refused(&place.train(&all).output().unwrap(), 2, words);
+    };
+    refuse(
+        &["--inductive"],
+        &["--inductive is trained by one rank; leave it out, or train with one"],
+    );
+    refuse(&["--task", "link"], &["--task link is trained by one rank"]);
+    refuse(
+        &["--model", "sage", "--sampler", "neighbor:2,2"],
+        &["--sampler is trained by one rank"],
+    );
+    refuse(
+        &["--model", "gat", "--attention-dropout", "0.5"],
+        &["leave the attention dropout out, or train with one"],
+    );
+    refuse(
+        &["--messages", "int8"],
+        &["leave the messages out, or train with one"],
+    );
+    refuse(&["--partition", "none"], &["--partition none: "]);
+    std::fs::write(place.folder.path().join("short"), "0\n1\n2\n").unwrap();
+    refuse(
+        &["--partition", "short"],
+        &["is of 3 vertices, and the graph has 40"],
+    );
+    refuse(
+        &["--rank-fault", "die:3@0"],
+        &["there are 3 ranks, from 0 on"],
+    );
+}
+
+/// Whatever a rank does: the program ends in time, in one line that names it and where it was, and what was kept stands.
+#[test]
+fn a_rank_that_fails_ends_the_run_in_one_line() {
+    let place = place(&Ring::new());
+    let faults = [
+        ("die:2@", "it died in epoch"),
+        ("hang:2@", "no answer for 1 s in epoch"),
+        ("count:2@", "bytes where rank"),
+        ("delay(6000 ms):2@", "no answer for 1 s in epoch"),
+    ];
+    // An epoch of two layers has some ten exchanges.
+    for (fault, said) in faults {
+        for exchange in [40, 43] {
+            let fault = format!("{fault}{exchange}");
+            let start = Instant::now();
+            let more = [
+                "--ranks",
+                "4",
+                "--epochs",
+                "1000000",
+                "--rank-timeout",
+                "1",
+                "--save",
+                "kept",
+                "--save-every",
+                "1",
+                "--rank-fault",
+                &fault,
+            ];
+            let output = place.train(&more).output().unwrap();
+            assert!(start.elapsed() < Duration::from_secs(11), "{fault}");
+            let told = refused(
+                &output,
+                1,
+                &["rank 2 of 4 (", "CPU", said, "in epoch", "exchange"],
+            );
+            let (kept, _) = weights(&place, "kept");
+            assert!(kept > 0, "{told}");
+            let told_epoch = told
+                .split("in epoch ")
+                .nth(1)
+                .unwrap()
+                .split(',')
+                .next()
+                .unwrap();
+            assert!(
+                told_epoch.parse::<u32>().unwrap() >= kept,
+                "{told}, and {kept} was kept"
+            );
+        }
+    }
+    // A little late is not too late.
+    let more = [
+        "--ranks",
+        "4",
+        "--epochs",
+        "2",
+        "--rank-fault",
+        "delay(200 ms):1@3",
+        "--json",
+        "-",
+    ];
+    assert_eq!(course(&run(place.train(&more))).len(), 2);
+}
+
+/// Processes as a launcher starts them, each with its number; what each says.
+fn processes(place: &Place, ranks: usize, more: impl Fn(usize) -> Vec<String>) -> Vec<Child> {
+    let meet = place.folder.path().join("meet");
+    let rendezvous = format!("file:{}", meet.display());
+    let start = |rank: usize| {
+        let more = more(rank);
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        let mut command = place.train(&[&["--rendezvous", &rendezvous], &more[..]].concat());
+        command
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", ranks.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    (0..ranks).map(start).collect()
+}
+
+fn outputs(children: Vec<Child>) -> Vec<Output> {
+    let outputs = children.into_iter().map(|child| child.wait_with_output());
+    outputs.collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn processes_train_as_threads_do() {
+    let place = place(&Ring::new());
+    fn of<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["--model", "gin", "--epochs", "5"], more].concat()
+    }
+    let threads = run(place.train(&of(&["--ranks", "3", "--save", "threads", "--json", "-"])));
+    let more = of(&["--save", "processes", "--json", "-"]);
+    let more: Vec<String> = more.iter().map(|&it| it.to_owned()).collect();
+    let outputs = outputs(processes(&place, 3, |_| more.clone()));
+    for (rank, output) in outputs.iter().enumerate() {
+        assert!(output.status.success(), "{rank}: {}", text(&output.stderr));
+        assert_eq!(output.stdout.is_empty(), rank > 0, "{rank}");
+    }
+    let processes = events(&outputs[0].stdout);
+    assert_eq!(course(&processes), course(&threads));
+    assert_eq!(processes[0]["ranks"], threads[0]["ranks"]);
+    assert_eq!(weights(&place, "processes"), weights(&place, "threads"));
+    // The program starts them itself, and shows what the first does.
+    let devices = [
+        "--device",
+        "cpu",
+        "--devices",
+        "0,1,2",
+        "--save",
+        "started",
+        "--json",
+        "-",
+    ];
+    let arguments = [
+        &["train", "--dataset", place.dataset.to_str().unwrap()],
+        &of(&devices)[..],
+    ]
+    .concat();
+    let mut command = halfgnn(&arguments);
+    command.current_dir(place.folder.path());
+    assert_eq!(course(&run(command)), course(&threads));
+    assert_eq!(weights(&place, "started"), weights(&place, "threads"));
+}
+
+#[test]
+fn processes_that_are_killed_or_stopped_end_all() {
+    for signal in ["-KILL", "-STOP"] {
+        let place = place(&Ring::new());
+        let more = [
+            "--epochs",
+            "1000000",
+            "--rank-timeout",
+            "2",
+            "--save",
+            "kept",
+            "--save-every",
+            "1",
+        ];
+        let mut children = processes(&place, 3, |_| more.map(str::to_owned).to_vec());
+        let begin = Instant::now();
+        while !place.folder.path().join("kept").exists() {
+            assert!(begin.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let id = children[2].id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let start = Instant::now();
+        let mut stopped = children.pop().unwrap();
+        for output in outputs(children) {
+            let error = text(&output.stderr).trim_end();
+            assert_eq!(output.status.code(), Some(1), "{error}");
+            assert!(
+                error.contains("rank 2 of 3 (") && error.contains("in epoch"),
+                "{error}"
+            );
+            let said = if signal == "-KILL" {
+                "it ended"
+            } else {
+                "no answer for 2 s"
+            };
+            assert!(error.contains(said), "{error}");
+        }
+        assert!(start.elapsed() < Duration::from_secs(12));
+        stopped.kill().unwrap();
+        stopped.wait().unwrap();
+        assert!(weights(&place, "kept").0 > 0);
+    }
+}
+
+#[test]
+fn processes_that_are_given_other_things_say_so() {
+    let place = place(&Ring::new());
+    let more = |rank: usize| {
+        let hidden = if rank == 1 { "16" } else { "8" };
+        ["--hidden", hidden, "--epochs", "3"]
+            .map(str::to_owned)
+            .to_vec()
+    };
+    for output in outputs(processes(&place, 2, more)) {
+        refused(
+            &output,
+            1,
+            &["have another model, options or partition: give all ranks the same"],
+        );
+    }
+    let mut alone = place.train(&["--rendezvous", "file:nowhere", "--rank-timeout", "1"]);
+    refused(
+        &alone.output().unwrap(),
+        2,
+        &["nothing says which rank this process is"],
+    );
+    alone.env("RANK", "1").env("WORLD_SIZE", "2");
+    refused(
+        &alone.output().unwrap(),
+        1,
+        &["rank 1 of 2: the ranks did not meet at file:nowhere within 1 s"],
+    );
+    let more = ["--partition", "degree"];
+    refused(
+        &place.train(&more).output().unwrap(),
+        2,
+        &["--partition is of several ranks, and this is one"],
+    );
+}

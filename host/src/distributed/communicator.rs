@@ -1,0 +1,65 @@
+//! How ranks hear of one another.
+
+use crate::error::Error;
+use std::fmt;
+
+/// One of several ranks that compute together, as far as the others are concerned: what is moved between them.
+///
+/// All ranks make the same calls in the same order. A call returns when what it is to receive is there, so none is far ahead of
+/// another. Every call ends: with an error where a rank has failed, does another thing, or does not answer before the deadline, and
+/// from then on each call of each rank does.
+pub trait Communicator: fmt::Debug + Send + Sync {
+    /// Which one it is, from 0 on.
+    fn rank(&self) -> usize;
+
+    /// How many there are.
+    fn ranks(&self) -> usize;
+
+    /// Gives `sends[r]` to each other rank `r`, and fills `receives[r]` with what that gives. Both are empty at the own place.
+    ///
+    /// # Errors
+    /// [`Error::Communication`] where a rank has failed or does not answer, or gives another number of bytes.
+    fn exchange(
+        &self,
+        place: Place<'_>,
+        sends: &[&[u8]],
+        receives: &mut [&mut [u8]],
+    ) -> Result<(), Error>;
+
+    /// What every rank gives, in the order of ranks: as many bytes of each.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`].
+    fn all_gather(&self, place: Place<'_>, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut all: Vec<Vec<u8>> = (0..self.ranks()).map(|_| vec![0; own.len()]).collect();
+        let none: &[u8] = &[];
+        let mut sends = vec![own; self.ranks()];
+        sends[self.rank()] = none;
+        let mut receives: Vec<&mut [u8]> = all.iter_mut().map(|it| &mut it[..]).collect();
+        receives[self.rank()] = &mut [];
+        self.exchange(place, &sends, &mut receives)?;
+        all[self.rank()].copy_from_slice(own);
+        Ok(all)
+    }
+
+    /// Makes all calls of all ranks fail for `reason`, which each tells.
+    fn abort(&self, reason: &str);
+}
+
+/// Where in a run an exchange belongs: what its error tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The epoch, from 1 on; 0 before the first.
+    pub epoch: u32,
+    /// What is exchanged, such as `layers.1 forward`.
+    pub what: &'a str,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.epoch {
+            0 => write!(f, "before the first epoch, {} exchange", self.what),
+            epoch => write!(f, "in epoch {epoch}, {} exchange", self.what),
+        }
+    }
+}

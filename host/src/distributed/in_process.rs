@@ -1,0 +1,240 @@
+//! Ranks that are threads of one process.
+
+use super::{Communicator, Fault, FaultKind, Place};
+use crate::error::Error;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One of several threads that are ranks. Dropping it while its thread panics ends the others' calls as well.
+#[derive(Debug)]
+pub struct InProcess {
+    rank: usize,
+    room: Arc<Room>,
+}
+
+/// What the threads share.
+#[derive(Debug)]
+struct Room {
+    ranks: usize,
+    /// Where they all are: the host and the device.
+    device: String,
+    /// How long a rank may stay away from an exchange at which another is.
+    deadline: Duration,
+    faults: Vec<Fault>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Exchanges that each rank has begun.
+    begun: Vec<u64>,
+    /// What a rank gives another at an exchange, and what it takes that for.
+    messages: HashMap<(u64, usize, usize), (String, Vec<u8>)>,
+    /// Why nothing goes on.
+    failure: Option<String>,
+}
+
+/// So many ranks, to be given a thread each, on `device`, as errors call it. One that stays away from an exchange for `deadline`
+/// longer than another waits fails all.
+///
+/// ```
+/// use halfgnn::distributed::{Communicator, Place, in_process};
+/// use std::time::Duration;
+///
+/// let place = Place { epoch: 0, what: "greetings" };
+/// let heard: Vec<_> = std::thread::scope(|scope| {
+///     let ranks = in_process(3, "CPU", Duration::from_secs(60), &[]);
+///     let greet = |rank: &dyn Communicator| rank.all_gather(place, &[rank.rank() as u8]);
+///     let threads: Vec<_> = (ranks.into_iter()).map(|rank| scope.spawn(move || greet(&rank))).collect();
+///     threads.into_iter().map(|thread| thread.join().expect("a rank")).collect::<Result<_, _>>()
+/// })?;
+/// assert_eq!(heard, [[[0], [1], [2]], [[0], [1], [2]], [[0], [1], [2]]]);
+/// # Ok::<(), halfgnn::Error>(())
+/// ```
+pub fn in_process(
+    ranks: usize,
+    device: &str,
+    deadline: Duration,
+    faults: &[Fault],
+) -> Vec<InProcess> {
+    let room = Arc::new(Room {
+        ranks,
+        device: match std::fs::read_to_string("/proc/sys/kernel/hostname") {
+            Ok(host) => format!("host {}, {device}", host.trim()),
+            Err(_) => device.to_owned(),
+        },
+        deadline,
+        faults: faults.to_vec(),
+        state: Mutex::new(State {
+            begun: vec![0; ranks],
+            messages: HashMap::new(),
+            failure: None,
+        }),
+        changed: Condvar::new(),
+    });
+    let rank = |rank| InProcess {
+        rank,
+        room: Arc::clone(&room),
+    };
+    (0..ranks).map(rank).collect()
+}
+
+impl Room {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all calls; the first reason counts.
+    fn fail(&self, reason: String) -> Error {
+        let mut state = self.state();
+        let reason = state.failure.get_or_insert(reason).clone();
+        drop(state);
+        self.changed.notify_all();
+        Error::Communication(reason)
+    }
+}
+
+impl InProcess {
+    fn name(&self, rank: usize) -> String {
+        format!("rank {rank} of {} ({})", self.room.ranks, self.room.device)
+    }
+
+    fn failure(state: &State) -> Result<(), Error> {
+        match &state.failure {
+            Some(reason) => Err(Error::Communication(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Does not answer until somebody gives up.
+    fn hang(&self) -> Error {
+        let mut state = self.room.state();
+        loop {
+            if let Err(error) = Self::failure(&state) {
+                return error;
+            }
+            state = self
+                .room
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Communicator for InProcess {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.room.ranks
+    }
+
+    fn exchange(
+        &self,
+        place: Place<'_>,
+        sends: &[&[u8]],
+        receives: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let room = &*self.room;
+        let mut state = room.state();
+        Self::failure(&state)?;
+        let number = state.begun[self.rank];
+        let fault = room
+            .faults
+            .iter()
+            .find(|fault| fault.rank == self.rank && fault.exchange == number);
+        let mut shorter = 0;
+        match fault.map(|fault| fault.kind) {
+            Some(FaultKind::Die) => {
+                drop(state);
+                return Err(room.fail(format!("{}: it died {place}", self.name(self.rank))));
+            }
+            Some(FaultKind::Hang) => {
+                drop(state);
+                return Err(self.hang());
+            }
+            Some(FaultKind::Delay(by)) => {
+                drop(state);
+                std::thread::sleep(by);
+                state = room.state();
+            }
+            Some(FaultKind::WrongCount) => shorter = 1,
+            None => {}
+        }
+        state.begun[self.rank] = number + 1;
+        for (to, bytes) in sends.iter().enumerate().filter(|(to, _)| *to != self.rank) {
+            let bytes = bytes[..bytes.len().saturating_sub(shorter)].to_vec();
+            let message = (place.what.to_owned(), bytes);
+            state.messages.insert((number, self.rank, to), message);
+        }
+        room.changed.notify_all();
+        let give_up = Instant::now() + room.deadline;
+        for (from, receive) in receives.iter_mut().enumerate() {
+            if from == self.rank {
+                continue;
+            }
+            let (what, bytes) = loop {
+                // Before a failure: what was given is given.
+                if let Some(message) = state.messages.remove(&(number, from, self.rank)) {
+                    break message;
+                }
+                Self::failure(&state)?;
+                let left = give_up.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    let away: Vec<String> = (0..room.ranks)
+                        .filter(|&rank| state.begun[rank] <= number)
+                        .map(|rank| self.name(rank))
+                        .collect();
+                    drop(state);
+                    return Err(room.fail(format!(
+                        "{}: no answer for {} s {place}",
+                        away.join(", "),
+                        room.deadline.as_secs_f32()
+                    )));
+                }
+                state = room
+                    .changed
+                    .wait_timeout(state, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            };
+            if what != place.what {
+                drop(state);
+                return Err(room.fail(format!(
+                    "{}: it is at its {what} exchange, and rank {} {place}; all ranks must be given the same graph, model and options",
+                    self.name(from),
+                    self.rank
+                )));
+            }
+            if bytes.len() != receive.len() {
+                drop(state);
+                return Err(room.fail(format!(
+                    "{}: it gave {} bytes where rank {} wants {}, {place}; all ranks must be given the same graph and partition",
+                    self.name(from),
+                    bytes.len(),
+                    self.rank,
+                    receive.len()
+                )));
+            }
+            receive.copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+
+    fn abort(&self, reason: &str) {
+        self.room
+            .fail(format!("{}: {reason}", self.name(self.rank)));
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.abort("its thread panicked");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Training of one model on a whole graph by several ranks, each of which has some of its vertices.
+//!
+//! ```text
+//!  Partition ─ whose vertex is it ─► Shard: own rows × (own + halo), which rows others want
+//!                                      │
+//!  Group ─ Communicator ─► Halo: own rows ─ pack ─ exchange ─► own rows, then those of others      forward
+//!                                own rows ◄─ sum ─ exchange ─  their gradients                     backward
+//! ```
+//!
+//! A rank owns vertices, and the edges that lead to them. What it hears from vertices of others, its *halo*, comes behind its own
+//! rows in one matrix before each layer that hears from neighbours, so a layer sees a [`Block`](crate::graph::Block) as it does in
+//! sampled training, and knows nothing of ranks. Backward the gradients of those rows go back to whose they are, and are added up
+//! in float in the order of ranks.
+//!
+//! Weights are every rank's. Their gradients, the loss, counts and the statistics of batch normalisations are gathered and added up
+//! in the order of ranks on each, so all have the same bits, and take the same step, skip the same overflow and stop at the same epoch.
+//! Dropout is drawn by the vertex' number in the whole graph: whoever owns a vertex drops the same of it.
+//!
+//! - [`Partition`]: which rank has which vertex.
+//! - [`Shard`]: what a rank has of a graph, on the host.
+//! - [`Communicator`]: how ranks hear of one another; [`in_process`] makes one of threads, [`Fault`] what can go wrong with it;
+//!   [`Tcp`] is one of processes.
+//! - [`Group`]: ranks at work. [`Halo`](crate::nn::Halo): a shard's exchanges on a backend.
+
+mod communicator;
+mod fault;
+mod group;
+mod in_process;
+mod partition;
+mod shard;
+mod tcp;
+#[cfg(test)]
+mod tests;
+
+pub use communicator::{Communicator, Place};
+pub use fault::{Fault, FaultKind};
+pub use group::Group;
+pub use in_process::{InProcess, in_process};
+pub use partition::{Balance, Partition, PartitionError};
+pub use shard::Shard;
+pub use tcp::{Rendezvous, Tcp};

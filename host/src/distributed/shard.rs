@@ -1,0 +1,167 @@
+//! What a rank has of a graph, on the host.
+
+use super::{Partition, PartitionError};
+use crate::error::Error;
+use crate::graph::{Block, Csr, Graph};
+use std::ops::Range;
+
+/// The vertices of a rank, the edges that lead to them, and what it exchanges with the others.
+///
+/// ```text
+///   vertices       1 4 6 │ 0 3 │ 5       rank 1 has 1, 4 and 6, and hears from 0 and 3 of rank 0 and from 5 of rank 2
+///   sources        0 1 2 │ 3 4 │ 5       their places in its matrices
+///   receives              3..5  5..6     from ranks 0 and 2
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which rank it is of.
+    pub rank: usize,
+    /// The graph's vertex of each source: the own ones in their order, then those of each other rank in theirs.
+    pub vertices: Vec<u32>,
+    /// Own vertices × all of [`Shard::vertices`].
+    pub block: Block,
+    /// The graph's edge of each edge of the block.
+    pub edges: Vec<u32>,
+    /// For each rank the own places that it wants to hear, in the order in which it has them.
+    pub sends: Vec<Vec<u32>>,
+    /// The places of what each rank gives.
+    pub receives: Vec<Range<usize>>,
+    /// Own vertices of each rank.
+    pub counts: Vec<usize>,
+}
+
+impl Shard {
+    /// What `rank` has of `graph`. Each rank makes its own, of the same graph and partition.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the partition is of another graph, or there is no such rank; [`Error::Graph`].
+    pub fn new(graph: &Graph, partition: &Partition, rank: usize) -> Result<Self, Error> {
+        let refuse = |problem: PartitionError| Error::Unsupported {
+            operator: "Shard",
+            reason: problem.to_string(),
+        };
+        partition.check(graph).map_err(refuse)?;
+        let (owners, ranks) = (partition.owners(), partition.ranks());
+        if rank >= ranks {
+            return Err(Error::Unsupported {
+                operator: "Shard",
+                reason: format!("rank {rank}, and there are {ranks}, from 0 on"),
+            });
+        }
+        let mut counts = vec![0; ranks];
+        owners.iter().for_each(|&owner| counts[owner as usize] += 1);
+        let own = partition.vertices(rank);
+        let (sends_to, mut halo) = boundaries(graph, owners, (rank, ranks));
+        halo.sort_unstable_by_key(|&vertex| (owners[vertex as usize], vertex));
+
+        let mut vertices = own.clone();
+        vertices.extend(&halo);
+        let mut places = vec![u32::MAX; owners.len()];
+        for (place, &vertex) in vertices.iter().enumerate() {
+            places[vertex as usize] = place as u32;
+        }
+        let mut receives = Vec::with_capacity(ranks);
+        let mut start = own.len();
+        for from in 0..ranks {
+            let of_rank = halo[start - own.len()..]
+                .iter()
+                .take_while(|&&vertex| owners[vertex as usize] as usize == from);
+            let end = start + of_rank.count();
+            receives.push(start..end);
+            start = end;
+        }
+        let sends = sends_to.into_iter().map(|wanted| {
+            let place = |vertex: u32| places[vertex as usize];
+            wanted.into_iter().map(place).collect()
+        });
+        let sends = sends.collect();
+        let (block, edges) = rows_of(graph, &own, &places, vertices.len())?;
+        Ok(Self {
+            rank,
+            vertices,
+            block,
+            edges,
+            sends,
+            receives,
+            counts,
+        })
+    }
+
+    /// Vertices that are the rank's own: the first of [`Shard::vertices`].
+    pub fn own(&self) -> &[u32] {
+        &self.vertices[..self.block.destinations()]
+    }
+
+    /// The order of the edges against their direction: which edge of the block each edge of its transpose is.
+    pub(crate) fn against(&self) -> Vec<u32> {
+        let csr = self.block.csr();
+        let mut starts = vec![0_u64; self.vertices.len() + 1];
+        for &column in csr.cols() {
+            starts[column as usize + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut order = vec![0; csr.edges()];
+        for (edge, &column) in csr.cols().iter().enumerate() {
+            let place = &mut starts[column as usize];
+            order[*place as usize] = edge as u32;
+            *place += 1;
+        }
+        order
+    }
+}
+
+/// The vertices of `rank` that each other rank hears, in their order, and those of others that it hears itself.
+fn boundaries(
+    graph: &Graph,
+    owners: &[u32],
+    (rank, ranks): (usize, usize),
+) -> (Vec<Vec<u32>>, Vec<u32>) {
+    let mut sends = vec![Vec::new(); ranks];
+    let mut halo = Vec::new();
+    let heard = graph.transposed();
+    let mut last_heard_by = vec![u32::MAX; ranks];
+    for vertex in 0..owners.len() as u32 {
+        let owner = owners[vertex as usize] as usize;
+        for &row in heard.row(vertex as usize) {
+            let by = owners[row as usize] as usize;
+            if by == owner || last_heard_by[by] == vertex {
+                continue;
+            }
+            last_heard_by[by] = vertex;
+            if owner == rank {
+                sends[by].push(vertex);
+            } else if by == rank {
+                halo.push(vertex);
+            }
+        }
+    }
+    (sends, halo)
+}
+
+/// The rows of `own` with the places of their columns, and the graph's edge of each.
+fn rows_of(
+    graph: &Graph,
+    own: &[u32],
+    places: &[u32],
+    sources: usize,
+) -> Result<(Block, Vec<u32>), Error> {
+    let mut offsets = Vec::with_capacity(own.len() + 1);
+    offsets.push(0);
+    let (mut columns, mut edges) = (Vec::new(), Vec::new());
+    let mut row = Vec::new();
+    for &vertex in own {
+        row.clear();
+        for edge in graph.csr().row_range(vertex as usize) {
+            row.push((places[graph.cols()[edge] as usize], edge as u32));
+        }
+        // By place, and equal edges in the graph's order.
+        row.sort_unstable();
+        columns.extend(row.iter().map(|(place, _)| place));
+        edges.extend(row.iter().map(|(_, edge)| edge));
+        offsets.push(columns.len() as u64);
+    }
+    let csr = Csr::rectangular(sources, offsets, columns)?;
+    Ok((Block::new(csr)?, edges))
+}

@@ -1,0 +1,162 @@
+//! A shard's exchanges on a backend: rows of neighbours to where they are heard, their gradients back.
+
+use super::Pool;
+use crate::backend::{Adjacency, Backend, MemoryKind};
+use crate::distributed::{Group, Shard};
+use crate::error::Error;
+use crate::graph::Csr;
+use crate::ops::{self, Addend, Combine, Dropout, Spmm, SpmmEpilogue};
+use crate::tensor::{Array, Element, Matrix};
+use std::ops::Range;
+
+/// What a rank exchanges at each layer that hears from neighbours.
+#[derive(Debug)]
+pub struct Halo<B: Backend> {
+    group: Group,
+    /// Own vertices of each rank.
+    counts: Vec<usize>,
+    own: usize,
+    sources: usize,
+    /// The graph's vertex of each own row, and of each row.
+    vertices: [Array<B, u32>; 2],
+    /// Own rows that others want, rank by rank.
+    packing: Array<B, u32>,
+    /// Which of those each rank wants.
+    sends: Vec<Range<usize>>,
+    /// The rows that each rank gives.
+    receives: Vec<Range<usize>>,
+    /// Own rows × packed ones: where the gradients of a row come back. None where no other rank wants any.
+    returns: Option<Adjacency<B>>,
+}
+
+impl<B: Backend> Halo<B> {
+    /// The exchanges of a shard, which is of this rank of `group`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where it is of another; [`Error::Driver`] where there is not enough memory.
+    pub fn new(backend: &B, shard: &Shard, group: &Group) -> Result<Self, Error> {
+        const NAME: &str = "Halo";
+        Error::expect(NAME, "ranks of the shard", group.ranks(), shard.sends.len())?;
+        Error::expect(NAME, "rank of the shard", group.rank(), shard.rank)?;
+        let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Graph);
+        let (own, packing) = (shard.own().len(), shard.sends.concat());
+        let mut sends = Vec::with_capacity(shard.sends.len());
+        let mut start = 0;
+        for wanted in &shard.sends {
+            sends.push(start..start + wanted.len());
+            start += wanted.len();
+        }
+        let returns = if packing.is_empty() {
+            None
+        } else {
+            let places: Vec<u32> = (0..packing.len() as u32).collect();
+            let shape = (own, packing.len());
+            let csr = Csr::rectangular_from_edges(shape, &packing, &places)?;
+            Some(Adjacency::new(backend, &csr)?)
+        };
+        Ok(Self {
+            group: group.clone(),
+            counts: shard.counts.clone(),
+            own,
+            sources: shard.vertices.len(),
+            vertices: [upload(shard.own())?, upload(&shard.vertices)?],
+            packing: upload(&packing)?,
+            sends,
+            receives: shard.receives.clone(),
+            returns,
+        })
+    }
+
+    /// The ranks.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Own rows of each rank.
+    pub fn counts(&self) -> &[usize] {
+        &self.counts
+    }
+
+    /// `all` becomes the own rows `x`, and behind them what others have in theirs. Every rank calls it at once.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`](crate::distributed::Communicator::exchange) and of the device.
+    pub fn extend<E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        x: &Matrix<B, E>,
+        all: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "Halo::extend";
+        Error::expect(NAME, "own rows", self.own, x.rows())?;
+        Error::expect(NAME, "rows", self.sources, all.rows())?;
+        ops::combine_rows(backend, self.own, &Combine::copy(), x, all)?;
+        let mut packed = pool.take(backend, (self.packing.len(), x.columns()))?;
+        if self.returns.is_some() {
+            ops::take_rows(backend, x, &self.packing, &mut packed)?;
+        }
+        let (from, to) = ((&packed, &self.sends[..]), (all, &self.receives[..]));
+        self.group.exchange_rows(backend, what, from, to)?;
+        pool.give(packed);
+        Ok(())
+    }
+
+    /// `d` becomes the gradient of the own rows: that in `all`, and those of the ranks that heard them, added up in float in their
+    /// order and rounded once. Every rank calls it at once.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`](crate::distributed::Communicator::exchange) and of the device.
+    pub fn fold<E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        all: &Matrix<B, E>,
+        d: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "Halo::fold";
+        Error::expect(NAME, "own rows", self.own, d.rows())?;
+        Error::expect(NAME, "rows", self.sources, all.rows())?;
+        let mut packed = pool.take(backend, (self.packing.len(), d.columns()))?;
+        let (from, to) = ((all, &self.receives[..]), (&mut packed, &self.sends[..]));
+        self.group.exchange_rows(backend, what, from, to)?;
+        match &self.returns {
+            None => ops::combine_rows(backend, self.own, &Combine::copy(), all, d)?,
+            Some(returns) => {
+                let own = Addend {
+                    matrix: all,
+                    factor: 1.0,
+                    row_scale: None,
+                    epsilon: None,
+                };
+                let sum = Spmm {
+                    epilogue: SpmmEpilogue {
+                        addend: Some(own),
+                        ..SpmmEpilogue::default()
+                    },
+                    ..Spmm::default()
+                };
+                ops::spmm(backend, returns, &sum, &packed, d)?;
+            }
+        }
+        pool.give(packed);
+        Ok(())
+    }
+
+    /// Drops of `x`, which has the own rows or all, what a single rank would drop of the same vertices.
+    ///
+    /// # Errors
+    /// Those of [`ops::drop_rows`].
+    pub fn drop_rows<E: Element>(
+        &self,
+        backend: &B,
+        dropout: Dropout<'_, B>,
+        x: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let [own, all] = &self.vertices;
+        let vertices = if x.rows() == own.len() { own } else { all };
+        ops::drop_rows(backend, dropout, vertices, x)
+    }
+}

@@ -1,0 +1,434 @@
+//! One graph and several ranks: what they make of a step together is what one makes of it alone.
+
+use crate::Scale;
+use crate::input::{Random, bits, matrix, read};
+use crate::reference::roundoff;
+use crate::task::{self, CLASSES, FEATURES, VERTICES};
+use crate::training::{models, roundings};
+use half::{bf16, f16};
+use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::data::Targets;
+use halfgnn::distributed::{Fault, Group, Partition, Shard, in_process};
+use halfgnn::graph::Graph;
+use halfgnn::nn::{Appnp, EdgeData, Gat, Gcnii, HiddenActivation, ModelConfig, Network};
+use halfgnn::ops::{self, Dropout, Normalization, NormalizationGradients, RandomState};
+use halfgnn::tensor::{Array, Element, Matrix, Precision};
+use halfgnn::train::{Goal, Loss, Objective, Snapshot, TrainConfig, Trainer};
+use std::time::Duration;
+
+/// A graph, and what is known of its edges.
+struct Case<'a> {
+    graph: &'a Graph,
+    edges: EdgeData<'a>,
+}
+
+/// What is told of the vertices of the task.
+fn with_goal<T>(work: impl FnOnce(&Goal<'_>) -> T) -> T {
+    let (targets, splits) = (Targets::from(task::labels()), task::splits());
+    work(&Goal {
+        targets: &targets,
+        outputs: CLASSES,
+        loss: &Loss::of(&targets),
+        splits: splits.each_ref().map(Vec::as_slice),
+    })
+}
+
+fn features<B: Backend, E: Element>(backend: &B, vertices: &[u32]) -> Matrix<B, E> {
+    let all = task::features();
+    let rows = vertices.iter().map(|&vertex| vertex as usize * FEATURES);
+    let rows: Vec<f32> = rows
+        .flat_map(|row| all[row..][..FEATURES].to_vec())
+        .collect();
+    let kind = MemoryKind::Features;
+    Matrix::from_f32(backend, vertices.len(), FEATURES, &rows, kind).expect("room")
+}
+
+/// Trainer of one rank of all.
+fn alone<B: Backend, E: Element>(
+    backend: &B,
+    case: &Case<'_>,
+    model: &ModelConfig,
+    config: TrainConfig,
+) -> Trainer<B, E, Network<B, E>> {
+    let prepared = model.prepare_edges(case.graph, case.edges).expect("edges");
+    let graph = prepared.propagation::<B, E>(backend, model).expect("room");
+    let all: Vec<u32> = (0..VERTICES as u32).collect();
+    let objective = with_goal(|goal| {
+        Objective::of(backend, vec![graph], features(backend, &all), goal).expect("a task")
+    });
+    task::trainer(backend, &objective, model.clone(), config)
+}
+
+/// What `work` makes of the trainer of each rank, in their order.
+pub fn of_ranks<B: Backend, E: Element, T: Send>(
+    backend: &B,
+    (graph, edges): (&Graph, EdgeData<'_>),
+    model: &ModelConfig,
+    (partition, config, faults): (&Partition, TrainConfig, &[Fault]),
+    work: impl Fn(&mut Trainer<B, E, Network<B, E>>) -> T + Sync,
+) -> Vec<T> {
+    let prepared = &model.prepare_edges(graph, edges).expect("edges");
+    let work = &work;
+    std::thread::scope(|scope| {
+        let ranks = in_process(partition.ranks(), "test", Duration::from_secs(120), faults);
+        let threads: Vec<_> = ranks
+            .into_iter()
+            .enumerate()
+            .map(|(rank, communicator)| {
+                scope.spawn(move || {
+                    let group = Group::new(communicator);
+                    let shard = Shard::new(&prepared.graph, partition, rank).expect("a shard");
+                    let of = (&shard, &group);
+                    let graph = prepared
+                        .propagation_of_shard::<B, E>(backend, model, of)
+                        .expect("room");
+                    let network = Network::new(backend, model, config.seed).expect("room");
+                    let vertices = match network.first_hears() {
+                        true => &shard.vertices[..],
+                        false => shard.own(),
+                    };
+                    let rows = features(backend, vertices);
+                    let objective = with_goal(|goal| {
+                        Objective::of_shard(backend, graph, rows, goal, &shard).expect("a task")
+                    });
+                    let trainer = Trainer::new(backend, &objective, network, config);
+                    work(&mut trainer.expect("room"))
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a rank"))
+            .collect()
+    })
+}
+
+/// A step, as far as it is to be compared.
+#[derive(Clone)]
+struct Step {
+    state: Snapshot,
+    loss: f32,
+    gradients: Vec<Vec<f32>>,
+    weights: Vec<Vec<f32>>,
+    correct: [f64; 3],
+    buffers: Vec<Vec<f32>>,
+}
+
+fn step<B: Backend, E: Element>(
+    backend: &B,
+    trainer: &mut Trainer<B, E, Network<B, E>>,
+    state: Option<&Snapshot>,
+) -> Step {
+    use halfgnn::nn::Model;
+    let state = match state {
+        Some(state) => {
+            trainer.restore(state).expect("the same model");
+            state.clone()
+        }
+        None => trainer.snapshot().expect("no failure before"),
+    };
+    trainer.gradients().expect("half a step");
+    let gradients = trainer.model().parameters();
+    let gradients = gradients.iter().map(|it| it.gradient().to_f32(backend));
+    let gradients = gradients.collect::<Result<_, _>>().expect("no failure");
+    trainer.update().expect("half a step");
+    let buffers = trainer.model().buffers();
+    let buffers = buffers.iter().map(|(_, it)| it.to_f32(backend));
+    let buffers = buffers.collect::<Result<_, _>>().expect("no failure");
+    Step {
+        state,
+        loss: trainer.loss().expect("a loss"),
+        gradients,
+        buffers,
+        weights: task::weights(backend, trainer.model()),
+        correct: halfgnn::train::Split::ALL
+            .map(|split| trainer.evaluate().expect("no failure").0.of(split)),
+    }
+}
+
+/// Steps of all ranks of a partition are those of one, to the roundings that a sum in another order and the terms of a gradient
+/// that are rounded on their way make; and ranks and runs have the same bits.
+fn assert_steps<B: Backend, E: Element>(
+    backend: &B,
+    case: &Case<'_>,
+    name: &str,
+    model: &ModelConfig,
+    partitions: &[Partition],
+) {
+    let mut config = TrainConfig::new(E::PRECISION);
+    config.scaling.initial = config.scaling.initial.min(256.0);
+    let mut one = alone::<B, E>(backend, case, model, config);
+    let expected = [(); 2].map(|()| step(backend, &mut one, None));
+    for partition in partitions {
+        let ranks = partition.ranks();
+        let what = format!("{name} in {}, {ranks} ranks", E::PRECISION);
+        let run = || {
+            let of = (partition, config, &[][..]);
+            of_ranks::<B, E, _>(backend, (case.graph, case.edges), model, of, |trainer| {
+                expected
+                    .each_ref()
+                    .map(|expected| step(backend, trainer, Some(&expected.state)))
+            })
+        };
+        let all = run();
+        // Statistics of a batch that are a rounding off move every element, and turn the rounding of some of each column.
+        let statistics = if name.starts_with("gin") { 3.0 } else { 1.0 };
+        let allowed = 2.0 * statistics * roundings::<E>(model.layers) * roundoff::<E>();
+        for (expected, of_first) in expected.iter().zip(&all[0]) {
+            let off = f64::from((expected.loss - of_first.loss).abs());
+            assert!(
+                off <= allowed * f64::from(expected.loss),
+                "{what}: losses of {} and {}",
+                expected.loss,
+                of_first.loss
+            );
+            let pairs = expected.gradients.iter().zip(&of_first.gradients);
+            let buffers = expected.buffers.iter().zip(&of_first.buffers);
+            for (parameter, (a, b)) in pairs.chain(buffers).enumerate() {
+                let (off, size) = match E::PRECISION {
+                    Precision::Float => {
+                        let largest = |of: &mut dyn Iterator<Item = f32>| {
+                            f64::from(of.fold(0.0_f32, |most, value| most.max(value.abs())))
+                        };
+                        let mut apart = a.iter().zip(b).map(|(a, b)| a - b);
+                        (largest(&mut apart), largest(&mut a.iter().copied()))
+                    }
+                    // A rounding that turns may have a ReLU cut an element off: a term of a sum more or less. Float shows that the
+                    // sums are the same ones, and here all together are near.
+                    _ => {
+                        let norm = |of: &mut dyn Iterator<Item = f32>| {
+                            of.map(|it| f64::from(it) * f64::from(it))
+                                .sum::<f64>()
+                                .sqrt()
+                        };
+                        let mut apart = a.iter().zip(b).map(|(a, b)| a - b);
+                        (norm(&mut apart), norm(&mut a.iter().copied()))
+                    }
+                };
+                assert!(
+                    off <= allowed * size,
+                    "{what}: parameter {parameter} is {off} off where it is {size}: {} roundings apart, and {} are allowed",
+                    off / roundoff::<E>() / size,
+                    allowed / roundoff::<E>()
+                );
+            }
+            for (a, b) in expected.correct.iter().zip(of_first.correct) {
+                // One vertex of the smallest split whose two best classes are as good.
+                assert!(
+                    (a - b).abs() <= 100.0 / 20.0 + 1e-9,
+                    "{what}: {a} and {b} %"
+                );
+            }
+        }
+        let words = |steps: &[Step]| -> Vec<u32> {
+            let of = |step: &Step| {
+                let all = [&step.gradients, &step.weights, &step.buffers].map(|it| it.concat());
+                [bits(&all.concat()), vec![step.loss.to_bits()]].concat()
+            };
+            steps.iter().flat_map(of).collect()
+        };
+        for rank in 1..ranks {
+            assert!(words(&all[rank]) == words(&all[0]), "{what}: rank {rank}");
+            for (a, b) in all[rank].iter().zip(&all[0]) {
+                assert_eq!(a.correct, b.correct, "{what}: rank {rank}");
+            }
+        }
+        let again = run();
+        assert!(words(&again[0]) == words(&all[0]), "{what}: another run");
+    }
+}
+
+/// Every model, with dropout; every way to deal a graph out, ranks without rows and vertices without edges among them.
+pub fn steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
+    let graph = task::graph();
+    let case = &Case {
+        graph: &graph,
+        edges: EdgeData::default(),
+    };
+    let dealt = |ranks| Partition::by_degree(&graph, ranks).expect("ranks");
+    let parts = |part: fn(u32) -> u32, ranks| {
+        let parts = (0..VERTICES as u32).map(part).collect();
+        Partition::from_parts(parts, ranks).expect("parts")
+    };
+    // Rank 1 has nothing; rank 0 has one vertex.
+    let uneven = parts(|vertex| if vertex == 7 { 0 } else { 2 + vertex % 2 }, 4);
+    let all = [dealt(1), dealt(2), dealt(3), dealt(5), uneven.clone()];
+    let partitions = scale.pick(&all[2..3], &all[..]);
+    for (name, mut model) in models() {
+        if let halfgnn::nn::ConvolutionConfig::Gat(gat) = &mut model.convolution {
+            gat.attention_dropout = 0.0;
+        }
+        model.dropout = 0.5;
+        assert_steps::<B, f16>(backend, case, name, &model, partitions);
+        if scale == Scale::Full {
+            assert_steps::<B, bf16>(backend, case, name, &model, partitions);
+            assert_steps::<B, f32>(backend, case, name, &model, partitions);
+        }
+    }
+    // Linear layers before the first that hears, initial rows, other activations, activations that are made again.
+    let shape = |config: ModelConfig| ModelConfig {
+        hidden: 16,
+        layers: 3,
+        dropout: 0.5,
+        ..config
+    };
+    let others = [
+        (
+            "appnp",
+            shape(ModelConfig::of(Appnp::default(), FEATURES, CLASSES)),
+        ),
+        (
+            "gcnii",
+            shape(ModelConfig::of(Gcnii::default(), FEATURES, CLASSES)),
+        ),
+        (
+            "gcn with ELU",
+            ModelConfig {
+                activation: HiddenActivation::Elu,
+                ..shape(ModelConfig::gcn(FEATURES, CLASSES))
+            },
+        ),
+        (
+            "sage without activations",
+            ModelConfig {
+                activation: HiddenActivation::None,
+                ..shape(ModelConfig::sage(FEATURES, CLASSES))
+            },
+        ),
+        (
+            "gin that recomputes",
+            ModelConfig {
+                recompute: true,
+                ..shape(ModelConfig::gin(FEATURES, CLASSES))
+            },
+        ),
+    ];
+    for (name, model) in &others {
+        assert_steps::<B, f32>(
+            backend,
+            case,
+            name,
+            model,
+            scale.pick(std::slice::from_ref(&uneven), partitions),
+        );
+    }
+    // Numbers of edges: weights of a GCN, and a term of a GAT's scores.
+    let (weights, columns) = (task::edge_weights(), task::edge_features(2));
+    let rows: Vec<f32> = (0..graph.edges())
+        .flat_map(|edge| [columns[0][edge], columns[1][edge]])
+        .collect();
+    let weighted = &Case {
+        graph: &graph,
+        edges: EdgeData {
+            weights: Some(&weights),
+            features: None,
+        },
+    };
+    assert_steps::<B, f16>(backend, weighted, "weights", &task::model(), &all[2..3]);
+    let featured = &Case {
+        graph: &graph,
+        edges: EdgeData {
+            weights: None,
+            features: Some((2, &rows)),
+        },
+    };
+    let gat = Gat {
+        edge_features: 2,
+        ..Gat::default()
+    };
+    let gat = shape(ModelConfig::of(gat, FEATURES, CLASSES));
+    assert_steps::<B, f32>(backend, featured, "features of edges", &gat, &all[2..3]);
+}
+
+/// Rows that are a part of a matrix lose what they lose in the whole.
+pub fn rows_are_dropped_by_their_numbers<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, rows: usize, columns: usize) {
+        let values = Random(3).uniform::<E>(rows * columns);
+        let whole: Matrix<B, E> = matrix(backend, (rows, columns), &values);
+        let random = RandomState::new(backend, 11, 4).expect("room");
+        let dropout = Dropout {
+            probability: 0.4,
+            stream: 9,
+            random: &random,
+        };
+        let order: Vec<u32> = (0..rows as u32).rev().filter(|row| row % 3 != 1).collect();
+        let order = Array::from_slice(backend, &order, MemoryKind::Graph).expect("room");
+        let room = || Matrix::zeros(backend, order.len(), columns, MemoryKind::Features);
+        let (mut picked, mut expected) = (room().expect("room"), room().expect("room"));
+        ops::take_rows(backend, &whole, &order, &mut picked).expect("legal");
+        ops::drop_rows(backend, dropout, &order, &mut picked).expect("legal");
+        let mut dropped =
+            Matrix::zeros(backend, rows, columns, MemoryKind::Features).expect("room");
+        let op = ops::Activation {
+            bias: None,
+            relu: false,
+            dropout: Some(dropout),
+        };
+        ops::activate(backend, &op, Some(&whole), &mut dropped).expect("legal");
+        ops::take_rows(backend, &dropped, &order, &mut expected).expect("legal");
+        let words = |of: &Matrix<B, E>| bits(&read(backend, of));
+        assert!(words(&picked) == words(&expected), "{rows} x {columns}");
+        let none = room().expect("room").to_f32(backend).expect("zeros");
+        assert!(
+            rows < 3 || read(backend, &picked) != none,
+            "{rows} x {columns}"
+        );
+    }
+    for columns in scale.pick(&[1, 9, 41][..], &[1, 7, 9, 41, 602]) {
+        for rows in [0, 1, scale.pick(37, 901)] {
+            check::<B, f16>(backend, rows, *columns);
+            check::<B, bf16>(backend, rows, *columns);
+            check::<B, f32>(backend, rows, *columns);
+        }
+    }
+}
+
+/// The sums of a normalisation's gradient and what is made of them, one after the other.
+pub fn halves_of_a_normalization_are_the_whole<B: Backend>(backend: &B, scale: Scale) {
+    let (rows, columns) = (scale.pick(70, 900), 13);
+    let upload = |rows: usize, seed: u32| -> Matrix<B, f32> {
+        let values = Random(seed).uniform::<f32>(rows * columns);
+        let positive: Vec<f32> = values.iter().map(|value| value + 1.5).collect();
+        matrix(backend, (rows, columns), &positive)
+    };
+    let (statistics, weight, bias) = (upload(2, 0), upload(1, 1), upload(1, 2));
+    let op = Normalization {
+        statistics: &statistics,
+        weight: &weight,
+        bias: &bias,
+        relu: true,
+    };
+    let half = |seed| -> Matrix<B, f16> {
+        let values = Random(seed).uniform::<f16>(rows * columns);
+        matrix(backend, (rows, columns), &values)
+    };
+    let x = half(7);
+    let run = |halves: bool| {
+        let mut d = half(8);
+        let mut sums = [upload(1, 3), upload(1, 4)];
+        let mut call = |of: usize| {
+            let [weight, bias] = &mut sums;
+            let gradients = NormalizationGradients {
+                weight,
+                bias,
+                scale: 2.0,
+                row_scale: None,
+            };
+            let done = match of {
+                0 => ops::normalize_backward(backend, &op, &x, &mut d, gradients),
+                1 => ops::normalization_sums(backend, &op, &x, &mut d, gradients),
+                _ => ops::normalize_backward_of(backend, &op, &x, &mut d, gradients),
+            };
+            done.expect("legal");
+        };
+        if halves {
+            call(1);
+            call(2);
+        } else {
+            call(0);
+        }
+        let sums = sums.map(|it| bits(&it.to_f32(backend).expect("sums")));
+        (sums, bits(&read(backend, &d)))
+    };
+    assert!(run(true) == run(false));
+}
