@@ -241,7 +241,12 @@ fn plan(
             ..
         }
     );
-    (args.ranks).check(args.task.task, inductive, sampling.is_some())?;
+    args.ranks.check(&[
+        ("--task link", args.task.task == TaskName::Link),
+        ("--inductive", inductive),
+        ("--sampler", sampling.is_some()),
+        ("--messages", args.model.messages.is_some()),
+    ])?;
     let mut changes = Vec::new();
     if resume.is_some() {
         changes = args.optimize.change(&mut train);

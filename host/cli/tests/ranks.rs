@@ -185,6 +185,10 @@ fn what_ranks_do_not_do_is_refused() {
     );
     refuse(&["--task", "link"], &["--task link is trained by one rank"]);
     refuse(
+        &["--messages", "int8", "--precision", "half"],
+        &["--messages is trained by one rank"],
+    );
+    refuse(
         &["--model", "sage", "--sampler", "neighbor:2,2"],
         &["--sampler is trained by one rank"],
     );
