@@ -4,7 +4,7 @@ use crate::input::bits;
 use crate::reference::roundoff;
 use crate::task;
 use halfgnn::backend::Backend;
-use halfgnn::nn::{Aggregate, Gat, Gin, HiddenActivation, ModelConfig, Statistics};
+use halfgnn::nn::{Aggregate, Gat, GatV2, Gin, HiddenActivation, ModelConfig, Statistics};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::TrainConfig;
 use std::ops::ControlFlow;
@@ -39,6 +39,16 @@ pub fn models() -> Vec<(&'static str, ModelConfig)> {
         .into(),
         ..of(ModelConfig::gat(task::FEATURES, task::CLASSES))
     };
+    let v2 = ModelConfig {
+        hidden: 32,
+        convolution: GatV2 {
+            heads: 2,
+            attention_dropout: 0.3,
+            ..GatV2::default()
+        }
+        .into(),
+        ..of(ModelConfig::gatv2(task::FEATURES, task::CLASSES))
+    };
     let gin = ModelConfig::gin(task::FEATURES, task::CLASSES);
     let sum = ModelConfig {
         convolution: Gin {
@@ -55,6 +65,7 @@ pub fn models() -> Vec<(&'static str, ModelConfig)> {
         ("gcn", task::model()),
         ("gat", of(ModelConfig::gat(task::FEATURES, task::CLASSES))),
         ("gat-heads", heads),
+        ("gatv2", v2),
         ("gin", of(gin)),
         ("gin-sum", of(sum)),
         ("sage", of(ModelConfig::sage(task::FEATURES, task::CLASSES))),
