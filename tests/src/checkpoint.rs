@@ -2,6 +2,7 @@
 
 use crate::Scale;
 use crate::task;
+use crate::training;
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::nn::{ModelConfig, Norm};
@@ -48,6 +49,12 @@ pub fn a_resumed_run_is_the_same_run<B: Backend>(backend: &B, scale: Scale) {
         check::<B, f16>(backend, &model, scale.pick([2, 4], [7, 20]));
         check::<B, bf16>(backend, &model, scale.pick([2, 4], [7, 20]));
         check::<B, f32>(backend, &model, scale.pick([2, 4], [7, 20]));
+    }
+    // The scales of messages, and what the next ones are made of.
+    for (name, model) in training::models_of_messages() {
+        if matches!(name, "gcn" | "gin") {
+            check::<B, f16>(backend, &model, scale.pick([1, 3], [7, 20]));
+        }
     }
 }
 

@@ -4,7 +4,10 @@ use crate::input::bits;
 use crate::reference::roundoff;
 use crate::task;
 use halfgnn::backend::Backend;
-use halfgnn::nn::{Aggregate, Gat, GatV2, Gin, HiddenActivation, ModelConfig, Statistics};
+use halfgnn::nn::{
+    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, ModelConfig, Statistics,
+};
+use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::TrainConfig;
 use std::ops::ControlFlow;
@@ -83,6 +86,39 @@ pub fn models_of_activations() -> Vec<ModelConfig> {
     others.map(of).collect()
 }
 
+/// Those of [`models`] whose messages may be codes, in both formats.
+pub fn models_of_messages() -> Vec<(&'static str, ModelConfig)> {
+    let models = models().into_iter();
+    let attends = |model: &ModelConfig| {
+        matches!(
+            model.convolution,
+            ConvolutionConfig::Gat(_) | ConvolutionConfig::GatV2(_)
+        )
+    };
+    let weighed = models.filter(|(_, model)| !attends(model));
+    let of = |(name, model): (&'static str, ModelConfig)| {
+        CodeFormat::ALL.map(|format| {
+            let messages = Some(format);
+            (
+                name,
+                ModelConfig {
+                    messages,
+                    ..model.clone()
+                },
+            )
+        })
+    };
+    weighed.flat_map(of).collect()
+}
+
+/// How far apart two neighbouring codes are, of the largest number that there is room for; with the room that delayed scales have.
+pub fn step_of_codes(format: CodeFormat) -> f64 {
+    1.5 * match format {
+        CodeFormat::Int8 => 1.0 / 127.0,
+        CodeFormat::E4m3 => 1.0 / 8.0,
+    }
+}
+
 /// Those of [`models`] whose edges may have weights.
 pub fn models_of_weights() -> Vec<(&'static str, ModelConfig)> {
     let mut models = models();
@@ -150,6 +186,9 @@ pub fn assert_steps_agree<A: Backend, B: Backend, E: Element>(
         // What follows a sum with weights is a pass of its own on a card, which rounds once more.
         let passes = if weights.is_some() { 2.0 } else { 1.0 };
         let allowed = passes * roundings::<E>(model.layers) * roundoff::<E>();
+        // Where that turns a code it is the neighbouring one, forward and backward.
+        let codes = model.messages.map_or(0.0, step_of_codes);
+        let allowed = allowed + codes * (2 * model.layers) as f64;
         let losses = [
             first.loss().expect("a loss"),
             second.loss().expect("a loss"),

@@ -19,8 +19,8 @@ use halfgnn_tests::properties::in_any_order;
 use halfgnn_tests::second_levels::MULTIPROCESSORS;
 use halfgnn_tests::task::edge_weights;
 use halfgnn_tests::training::{
-    assert_steps_agree, models, models_of_activations, models_of_edge_features, models_of_weights,
-    parameters_after,
+    assert_steps_agree, models, models_of_activations, models_of_edge_features, models_of_messages,
+    models_of_weights, parameters_after,
 };
 use std::sync::LazyLock;
 
@@ -73,6 +73,16 @@ fn training_on_weighted_edges_follows_the_cpu() {
             assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, weights, 2);
             assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, weights, 2);
         }
+    }
+}
+
+#[test]
+fn training_with_messages_of_8_bits_follows_the_cpu() {
+    let cpu = Cpu::new();
+    for (name, model) in models_of_messages() {
+        println!("{name} {:?}", model.messages);
+        assert_steps_agree::<_, _, f16>((&cpu, &*EMULATOR), &model, None, 3);
+        assert_steps_agree::<_, _, bf16>((&cpu, &*EMULATOR), &model, None, 3);
     }
 }
 

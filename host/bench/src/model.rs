@@ -2,7 +2,7 @@
 
 use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
-use crate::names::{ActivationName, probability};
+use crate::names::{ActivationName, CodeFormatName, probability};
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use halfgnn::nn::{ConvolutionConfig, ModelConfig, ModelKind};
@@ -43,6 +43,10 @@ pub struct ModelArgs {
     /// not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<SpmmPolicyName>,
+    /// Send what is summed up over neighbours in 8 bits while training, forward and backward, in half or bf16; evaluations and
+    /// predictions send what the model computes with. Not of GAT
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub messages: Option<CodeFormatName>,
     /// What only one kind of model has.
     #[command(flatten)]
     pub own: OwnOptions,
@@ -217,6 +221,7 @@ impl ModelArgs {
             residual: self.residual,
             activation: self.activation.into(),
             recompute: self.recompute,
+            messages: self.messages.map(Into::into),
             policy: self.policy.map_or(config.policy, |named| named.0),
             ..config
         };

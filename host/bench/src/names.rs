@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use halfgnn::device;
 use halfgnn::nn::HiddenActivation;
+use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Precision;
 
 /// [`device::Choice`], as it is typed.
@@ -77,6 +78,24 @@ impl From<ActivationName> for HiddenActivation {
             ActivationName::Gelu => HiddenActivation::Gelu,
             ActivationName::Tanh => HiddenActivation::Tanh,
             ActivationName::None => HiddenActivation::None,
+        }
+    }
+}
+
+/// [`CodeFormat`], as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CodeFormatName {
+    /// Whole numbers of 8 bits
+    Int8,
+    /// Floats of 8 bits, 3 of them mantissa
+    E4m3,
+}
+
+impl From<CodeFormatName> for CodeFormat {
+    fn from(name: CodeFormatName) -> Self {
+        match name {
+            CodeFormatName::Int8 => CodeFormat::Int8,
+            CodeFormatName::E4m3 => CodeFormat::E4m3,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, Preparation};
 use halfgnn::metrics::Metric;
-use halfgnn::ops::Scaling;
+use halfgnn::ops::{CodeFormat, Scaling};
 use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -54,6 +54,9 @@ pub enum Event<'a> {
         /// Widths of hidden layers one by one, where they differ.
         #[serde(skip_serializing_if = "<[usize]>::is_empty")]
         hidden_by_layer: &'a [usize],
+        /// `int8` or `e4m3`, where what is summed up over neighbours is sent so.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        messages: Option<&'static str>,
         /// Epochs of a run.
         epochs: u32,
         /// `adam`, `adamw` or `sgd`.
@@ -173,6 +176,9 @@ pub enum Event<'a> {
         ms_per_epoch: f64,
         /// Its standard deviation.
         ms_per_epoch_std: f64,
+        /// Messages that were larger than their scales had room for, where they are sent in 8 bits.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        saturated_messages: Option<u64>,
         /// The most memory at any moment.
         peak_bytes: u64,
         /// The most of each kind.
@@ -292,6 +298,7 @@ impl<'a> Event<'a> {
             layers: plan.model.layers,
             hidden: plan.model.hidden,
             hidden_by_layer: &plan.model.hidden_by_layer,
+            messages: plan.model.messages.map(CodeFormat::name),
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
             sampler: (plan.sampling.as_ref()).map(|sampling| sampling.policy.to_string()),
@@ -340,6 +347,7 @@ impl<'a> Event<'a> {
             test_accuracy_last_std: of_accuracy(metric, last.deviation),
             ms_per_epoch: ms.mean,
             ms_per_epoch_std: ms.deviation,
+            saturated_messages: outcome.saturated,
             peak_bytes: outcome.memory.peak_total,
             peak_bytes_by_kind: (&outcome.memory).into(),
             skipped_steps: outcome.skipped(),

@@ -54,6 +54,8 @@ pub struct Outcome {
     pub device: String,
     /// Memory of the device at its peak.
     pub memory: MemoryReport,
+    /// Messages that were larger than their scales had room for, in all runs, where they are sent in 8 bits.
+    pub saturated: Option<u64>,
     /// The runs, each with its seed.
     pub runs: Vec<(u64, RunSummary)>,
 }
@@ -185,7 +187,7 @@ fn carry_out<B: Backend, E: Element>(
 ) -> Result<Outcome, Failure> {
     let backend = &device.backend;
     let config = &plan.model;
-    for (tensor, kept) in kept_as(plan.precision) {
+    for (tensor, kept) in kept_as(plan.precision, config.messages) {
         tracing::info!("kept in {kept}: {tensor}");
     }
     let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
@@ -215,6 +217,7 @@ fn carry_out<B: Backend, E: Element>(
     )?;
     let device_name = backend.name();
     let mut runs = Vec::new();
+    let mut saturated = None;
     for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &device_name, seed);
         let train = TrainConfig { seed, ..plan.train };
@@ -262,6 +265,9 @@ fn carry_out<B: Backend, E: Element>(
         {
             keep(&trainer, saving)?;
         }
+        if let Some(more) = trainer.model().saturated_messages(backend)? {
+            *saturated.get_or_insert(0) += more;
+        }
         let run = trainer.summary();
         observer.run_ends(plan, seed, &run);
         runs.push((seed, run));
@@ -272,6 +278,7 @@ fn carry_out<B: Backend, E: Element>(
     Ok(Outcome {
         device: device_name,
         memory: backend.memory(),
+        saturated,
         runs,
     })
 }

@@ -432,6 +432,9 @@ fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
     for (kind, peak) in MemoryKind::ALL.into_iter().zip(outcome.memory.peak) {
         row(&format!("  {kind}"), bytes(peak));
     }
+    if let Some(saturated) = outcome.saturated {
+        row("messages beyond their scales", saturated.to_string());
+    }
     if outcome.skipped() > 0 {
         row(
             "steps skipped for an overflow",

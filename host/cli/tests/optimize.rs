@@ -4,7 +4,7 @@ mod common;
 
 use common::ring::{Place, Ring, place};
 use common::{events, refused, text};
-use halfgnn::ops::{Optimizer, SgdHyper};
+use halfgnn::ops::{CodeFormat, Optimizer, SgdHyper};
 use halfgnn::train::{Checkpoint, Clipping, Decay};
 use serde_json::Value;
 
@@ -74,6 +74,34 @@ fn what_was_asked_for_is_told_and_kept() {
     let names: Vec<_> = kept.snapshot.tensors.keys().collect();
     assert!(names.iter().any(|name| name.ends_with(".first_moment")));
     assert!(!names.iter().any(|name| name.ends_with(".second_moment")));
+}
+
+#[test]
+fn messages_of_8_bits_are_told_and_kept() {
+    let place = place(&Ring::new());
+    let asked = ["--messages", "int8", "--precision", "half", "--epochs", "3"];
+    let events = events_of(&place, &[&asked[..], &["--save", "kept"]].concat());
+    assert_eq!(events[0]["messages"], "int8");
+    let summary = events.iter().find(|event| event["event"] == "summary");
+    assert!(summary.expect("it ended")["saturated_messages"].is_u64());
+    let kept = Checkpoint::open(&place.folder.path().join("kept")).unwrap();
+    assert_eq!(kept.model.messages, Some(CodeFormat::Int8));
+    let names: Vec<_> = kept.snapshot.tensors.keys().collect();
+    let scales = |name: &&&String| name.ends_with("messages.gradient_scales");
+    assert_eq!(names.iter().filter(scales).count(), kept.model.layers);
+    // As they were without.
+    assert!(
+        events_of(&place, &["--epochs", "1"])[0]
+            .get("messages")
+            .is_none()
+    );
+    for (of, way_out) in [
+        (["--model", "gat"], "leave them as they are"),
+        (["--precision", "float"], "take one of those"),
+    ] {
+        let asked = [&["--messages", "e4m3"], &of[..]].concat();
+        refused(&place.train(&asked).output().unwrap(), 2, &[way_out]);
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Sums over neighbours.
 
 use super::Context;
-use crate::backend::Backend;
+use super::messages::Direction;
+use crate::backend::{Adjacency, Backend};
 use crate::error::Error;
 use crate::ops::{
     self, Accumulate, EdgeWeights, Scaling, Schedule, Spmm, SpmmEpilogue, SpmmPolicy,
@@ -21,10 +22,10 @@ impl Aggregation {
     /// `y = factor · R · A · C · x`, and the epilogue; `scaled` where `x` is multiplied by `C` already.
     ///
     /// # Errors
-    /// Those of [`ops::spmm`].
+    /// Those of [`ops::spmm`] and, where a [stage](super::Stage::messages) sends codes, of [`ops::quantized_spmm`].
     pub fn forward<B: Backend, E: Element>(
         self,
-        at: &Context<'_, B, E>,
+        at: &mut Context<'_, B, E>,
         scaled: bool,
         epilogue: SpmmEpilogue<'_, B, E>,
         x: &Matrix<B, E>,
@@ -33,19 +34,24 @@ impl Aggregation {
         let graph = at.graph()?;
         let columns = graph.column_scale().filter(|_| !scaled);
         let factors = graph.edge_factors()?;
-        let of_edges = factors.map(|it| (it.forward, it.scale));
-        let op = self.op([columns, graph.row_scale()], of_edges, epilogue)?;
-        ops::spmm(at.backend, graph.forward(), &op, x, y)
+        let along = Along {
+            direction: Direction::Forward,
+            a: graph.forward(),
+            columns,
+            rows: graph.row_scale(),
+            of_edges: factors.map(|it| (it.forward, it.scale)),
+        };
+        self.sum(at, along, epilogue, x, y)
     }
 
     /// The gradient: through the transposed adjacency the two norms change places, `dx = factor · C · Aᵀ · R · d`, and
     /// the epilogue; `scaled` where `d` is multiplied by `R` already.
     ///
     /// # Errors
-    /// Those of [`ops::spmm`].
+    /// Those of [`Aggregation::forward`].
     pub fn backward<B: Backend, E: Element>(
         self,
-        at: &Context<'_, B, E>,
+        at: &mut Context<'_, B, E>,
         scaled: bool,
         epilogue: SpmmEpilogue<'_, B, E>,
         d: &Matrix<B, E>,
@@ -54,9 +60,42 @@ impl Aggregation {
         let graph = at.graph()?;
         let rows = graph.row_scale().filter(|_| !scaled);
         let factors = graph.edge_factors()?;
-        let of_edges = factors.map(|it| (it.backward, it.scale));
-        let op = self.op([rows, graph.column_scale()], of_edges, epilogue)?;
-        ops::spmm(at.backend, graph.backward(), &op, d, dx)
+        let against = Along {
+            direction: Direction::Backward,
+            a: graph.backward(),
+            columns: rows,
+            rows: graph.column_scale(),
+            of_edges: factors.map(|it| (it.backward, it.scale)),
+        };
+        self.sum(at, against, epilogue, d, dx)
+    }
+
+    /// The sum, of `x` as it is or of its codes.
+    fn sum<B: Backend, E: Element>(
+        self,
+        at: &mut Context<'_, B, E>,
+        along: Along<'_, B, E>,
+        epilogue: SpmmEpilogue<'_, B, E>,
+        x: &Matrix<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let Along {
+            direction,
+            a,
+            columns,
+            rows,
+            of_edges,
+        } = along;
+        let (backend, mode) = (at.backend, at.mode);
+        let Some(messages) = &mut at.messages else {
+            let op = self.op([columns, rows], of_edges, epilogue)?;
+            return ops::spmm(backend, a, &op, x, y);
+        };
+        // Factors of columns are in the codes.
+        let op = self.op([None, rows], of_edges, epilogue)?;
+        let codes = messages.encode(backend, at.pool, (direction, mode), x, columns)?;
+        ops::quantized_spmm(backend, a, &op, codes, y)?;
+        messages.release(backend, at.pool, direction)
     }
 
     /// The SpMM with these factors of columns and of rows, or with these of edges and a power of two.
@@ -90,6 +129,17 @@ impl Aggregation {
             ..op
         })
     }
+}
+
+/// The edges that a sum is along, and what they and their ends multiply.
+struct Along<'a, B: Backend, E: Element> {
+    direction: Direction,
+    a: &'a Adjacency<B>,
+    /// Of the senders.
+    columns: Option<&'a Array<B, f32>>,
+    /// Of those that hear.
+    rows: Option<&'a Array<B, f32>>,
+    of_edges: Option<(&'a Array<B, E>, f32)>,
 }
 
 /// Which of a layer's two linear maps comes first.

@@ -150,6 +150,10 @@ impl<B: Backend, E: Element> Layer<B, E> for AppnpLayer {
         (self.width, self.width)
     }
 
+    fn message_columns(&self) -> Option<usize> {
+        Some(self.width)
+    }
+
     fn forward(
         &mut self,
         at: &mut Context<'_, B, E>,

@@ -3,7 +3,7 @@
 use super::{ConvolutionConfig, HiddenActivation, Norm};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
-use crate::ops::SpmmPolicy;
+use crate::ops::{CodeFormat, SpmmPolicy};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -40,6 +40,10 @@ pub struct ModelConfig {
     /// last's and residual ones. Changes no bit of the results.
     #[serde(default)]
     pub recompute: bool,
+    /// What sums over neighbours are made of in training, forward and backward: 8-bit codes, or where absent what the model computes
+    /// with. Of models that sum up with degrees and weights alone.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "by_name")]
+    pub messages: Option<CodeFormat>,
     /// How the aggregations sum up.
     pub policy: SpmmPolicy,
     /// What a layer does with the graph.
@@ -61,6 +65,7 @@ impl ModelConfig {
             residual: false,
             activation: HiddenActivation::default(),
             recompute: false,
+            messages: None,
             policy: SpmmPolicy::default(),
             convolution: convolution.clone(),
         };
@@ -219,10 +224,50 @@ impl ModelConfig {
                 "{what} of {width} columns; kernels count them in 32 bits"
             ));
         }
+        let rounding = SpmmPolicy {
+            schedule: SpmmPolicy::default().schedule,
+            edges_per_warp: None,
+            ..self.policy
+        };
+        if self.messages.is_some() && rounding != SpmmPolicy::default() {
+            return refuse(
+                "messages of 8 bits are added up in one way; leave the policy's scaling, sums, write and load as they are"
+                    .into(),
+            );
+        }
         let mut dropouts = std::iter::once(&self.dropout).chain(dropouts);
         if let Some(dropout) = dropouts.find(|dropout| !(0.0..1.0).contains(*dropout)) {
             return refuse(format!("dropout probability {dropout} is not in [0, 1)"));
         }
         self.convolution.check(self).or_else(refuse)
+    }
+}
+
+/// A format of codes by its name.
+mod by_name {
+    use crate::ops::CodeFormat;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        format: &Option<CodeFormat>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        format.map(CodeFormat::name).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<CodeFormat>, D::Error> {
+        let Some(name) = Option::<String>::deserialize(from)? else {
+            return Ok(None);
+        };
+        let mut all = CodeFormat::ALL.into_iter();
+        match all.find(|format| format.name() == name) {
+            Some(format) => Ok(Some(format)),
+            None => Err(D::Error::custom(format!(
+                "{name:?} is no format of 8-bit codes; int8 and e4m3 are"
+            ))),
+        }
     }
 }

@@ -111,7 +111,7 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
     /// Those of [`ops::spmm`].
     pub fn aggregate(
         &mut self,
-        at: &Context<'_, B, E>,
+        at: &mut Context<'_, B, E>,
         aggregation: Aggregation,
         scaled: bool,
         addend: Option<Addend<'_, B, E>>,

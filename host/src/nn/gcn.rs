@@ -114,6 +114,13 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
         self.weight.shape()
     }
 
+    fn message_columns(&self) -> Option<usize> {
+        Some(match &self.aggregated {
+            Some(_) => self.weight.shape().0,
+            None => self.weight.shape().1,
+        })
+    }
+
     fn forward(
         &mut self,
         at: &mut Context<'_, B, E>,

@@ -186,6 +186,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GcniiLayer<B, E> {
         self.weight.shape()
     }
 
+    fn message_columns(&self) -> Option<usize> {
+        Some(self.weight.shape().0)
+    }
+
     fn forward(
         &mut self,
         at: &mut Context<'_, B, E>,

@@ -316,7 +316,7 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
 
     fn forward<E: Element>(
         &self,
-        at: &Context<'_, B, E>,
+        at: &mut Context<'_, B, E>,
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
@@ -330,7 +330,7 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
     /// From `d`, whose rows are multiplied `ahead`.
     fn backward<E: Element>(
         &self,
-        at: &Context<'_, B, E>,
+        at: &mut Context<'_, B, E>,
         scaling: &ScaledRows<'_, B>,
         d: &Matrix<B, E>,
         dx: &mut Matrix<B, E>,
@@ -368,6 +368,14 @@ impl<'a, B: Backend> SelfAndNeighbours<'a, B> {
 impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
     fn widths(&self) -> (usize, usize) {
         (self.first.shape().0, self.second.shape().1)
+    }
+
+    fn message_columns(&self) -> Option<usize> {
+        let (inputs, hidden) = self.first.shape();
+        Some(match &self.aggregated {
+            Some(_) => inputs,
+            None => hidden,
+        })
     }
 
     fn forward(

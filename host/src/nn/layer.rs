@@ -1,5 +1,6 @@
 //! What a layer is, and what it computes with.
 
+use super::messages::Messages;
 use super::{
     InputGradient, Mode, Output, OutputGradient, Parameter, Pool, Propagation, glorot_uniform,
 };
@@ -24,6 +25,12 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// that does not has the rows of its input, and it has no graph.
     fn aggregates(&self) -> bool {
         true
+    }
+
+    /// Columns of what it sums up over neighbours, forward and backward, where it does that by [`Aggregation`](super::Aggregation)
+    /// alone: then a [stage](super::Stage::messages) can have them sent in 8 bits.
+    fn message_columns(&self) -> Option<usize> {
+        None
     }
 
     /// Computes `y` from `x`, and keeps what [`Layer::backward`] wants to see again.
@@ -103,6 +110,8 @@ pub struct Context<'a, B: Backend, E: Element> {
     pub(super) graph: Option<&'a Propagation<B>>,
     /// Those of its output.
     pub(super) rows: usize,
+    /// In codes, where they are sent so in this pass.
+    pub(super) messages: Option<&'a mut Messages<B>>,
     pub(super) initial: Option<&'a Matrix<B, E>>,
     pub(super) d_initial: &'a mut Option<Matrix<B, E>>,
 }

@@ -26,6 +26,7 @@ mod heads;
 mod hidden_activation;
 mod init;
 mod layer;
+mod messages;
 mod network;
 mod parameter;
 mod pool;
@@ -144,6 +145,12 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
 
     /// The same, in the same order.
     fn buffers_mut(&mut self) -> Vec<(String, &mut Matrix<B, f32>)> {
+        Vec::new()
+    }
+
+    /// What is finite unless something overflowed in the pass before, and nothing of it is seen in the gradients of the parameters:
+    /// of messages in codes the largest magnitudes. A step whose pass overflowed is left out.
+    fn watched(&self) -> Vec<&Matrix<B, f32>> {
         Vec::new()
     }
 

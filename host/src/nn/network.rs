@@ -9,14 +9,15 @@
 
 use super::fusion::{After, Bend};
 use super::layer::dropout;
+use super::messages::Messages;
 use super::{
     Context, HiddenActivation, InputGradient, Inputs, Kept, Layer, Mode, Model, ModelConfig,
     Output, OutputGradient, Parameter, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops::{self, Activation, Combine, Nonlinearity};
-use crate::tensor::{Element, Matrix};
+use crate::ops::{self, Activation, CodeFormat, Combine, Nonlinearity};
+use crate::tensor::{Element, Matrix, Precision};
 use std::collections::HashSet;
 
 /// A layer, and what is around it.
@@ -30,6 +31,7 @@ pub struct Stage<B: Backend, E: Element> {
     residual: bool,
     initial: bool,
     recompute: bool,
+    messages: Option<CodeFormat>,
     decay: f32,
 }
 
@@ -45,6 +47,7 @@ impl<B: Backend, E: Element> Stage<B, E> {
             residual: false,
             initial: false,
             recompute: false,
+            messages: None,
             decay: 1.0,
         }
     }
@@ -99,6 +102,14 @@ impl<B: Backend, E: Element> Stage<B, E> {
         self
     }
 
+    /// With what it sums up over neighbours sent as 8-bit codes in training, of a layer that
+    /// [tells](Layer::message_columns) how wide it is; in half and bfloat16.
+    #[must_use]
+    pub fn messages(mut self, format: CodeFormat) -> Self {
+        self.messages = Some(format);
+        self
+    }
+
     /// Multiplies the weight decay of the layer's parameters and the bias.
     pub fn decay(&mut self, factor: f32) {
         self.decay *= factor;
@@ -144,6 +155,8 @@ struct Step<B: Backend, E: Element> {
     residual: bool,
     /// The input after its dropout, where the stage before does not drop it.
     dropped: Option<Kept<B, E>>,
+    /// What is sent to neighbours, where that is in codes.
+    messages: Option<Messages<B>>,
     output: StoredOutput<B, E>,
 }
 
@@ -205,11 +218,12 @@ impl<B: Backend, E: Element> Network<B, E> {
     pub fn new(backend: &B, config: &ModelConfig, seed: u64) -> Result<Self, Error> {
         config.check()?;
         let stages = config.convolution.stages(backend, config, seed)?;
-        let again = |stage: Stage<B, E>| match config.recompute {
-            true => stage.recompute(),
-            false => stage,
-        };
-        Self::from_layers(backend, stages.into_iter().map(again))
+        let stages = stages.into_iter().map(|mut stage| {
+            stage.recompute |= config.recompute;
+            stage.messages = config.messages.filter(|_| stage.layer.aggregates());
+            stage
+        });
+        Self::from_layers(backend, stages)
     }
 
     /// A model of anybody's layers. Their parameters get `layers.N.` before their names.
@@ -279,6 +293,20 @@ impl<B: Backend, E: Element> Network<B, E> {
                 Some(function) if function.wants_input() => Some(Kept::new(backend, columns)?),
                 _ => None,
             };
+            let messages = match (stage.messages, stage.layer.message_columns()) {
+                (None, _) => None,
+                (Some(_), _) if E::PRECISION == Precision::Float => {
+                    return refuse("messages of 8 bits are summed up in half or bfloat16, and this model computes in float; take one of those, or leave them as they are".into());
+                }
+                (Some(_), None) => {
+                    return refuse(format!(
+                        "layer {number} weighs its messages by more than degrees and weights of edges, and there are no such sums of 8-bit codes; leave them as they are"
+                    ));
+                }
+                (Some(format), Some(columns)) => {
+                    Some(Messages::new(backend, columns, format, number)?)
+                }
+            };
             let drops_apart = std::mem::replace(
                 &mut apart,
                 initial == Some(number) || stage.nonlinearity.is_some(),
@@ -295,6 +323,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 } else {
                     None
                 },
+                messages,
                 output: StoredOutput {
                     columns,
                     matrix: if stored {
@@ -349,6 +378,19 @@ impl<B: Backend, E: Element> Network<B, E> {
                 "the output of layer {number} is not stored; leave recompute out"
             )),
         }
+    }
+
+    /// Messages that were larger than their scales had room for, so far: each became the largest that there is a code of. None where
+    /// none are sent in codes.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn saturated_messages(&self, backend: &B) -> Result<Option<u64>, Error> {
+        let messages = self.steps.iter().flat_map(|step| &step.messages);
+        let counts: Vec<u64> = messages
+            .map(|messages| messages.saturated(backend))
+            .collect::<Result<_, _>>()?;
+        Ok((!counts.is_empty()).then(|| counts.iter().sum()))
     }
 
     /// Layers that hear from neighbours: graphs of [`Inputs::graphs`], and hops of a sampled batch.
@@ -447,6 +489,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             layer: number,
             graph: level.graph,
             rows: level.rows,
+            messages: None,
             initial: None,
             d_initial: &mut None,
         };
@@ -520,9 +563,11 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 given,
                 residual,
                 dropped,
+                messages,
                 output,
                 ..
             } = &mut rest[0];
+            let messages = messages.as_mut();
             let x = match (dropping, dropped) {
                 (Some(op), Some(dropped)) => {
                     let dropped = dropped.room(backend, source.rows())?;
@@ -547,6 +592,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 layer: number,
                 graph: level.graph,
                 rows: level.rows,
+                messages: messages.filter(|_| matches!(mode, Mode::Train { .. })),
                 initial,
                 d_initial: &mut None,
             };
@@ -623,6 +669,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 bias,
                 residual,
                 dropped,
+                messages,
                 ..
             } = &mut rest[0];
             let x = match (&dropping, before.last(), dropped) {
@@ -651,6 +698,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 layer: number,
                 graph: level.graph,
                 rows: level.rows,
+                messages: messages.as_mut(),
                 initial,
                 d_initial: &mut d_initial,
             };
@@ -705,7 +753,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         let steps = self.steps.iter().enumerate();
         steps
             .flat_map(|(number, step)| {
-                let buffers = step.layer.buffers().into_iter();
+                let messages = step.messages.iter().flat_map(Messages::buffers);
+                let buffers = step.layer.buffers().into_iter().chain(messages);
                 buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
@@ -715,10 +764,16 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         let steps = self.steps.iter_mut().enumerate();
         steps
             .flat_map(|(number, step)| {
-                let buffers = step.layer.buffers_mut().into_iter();
+                let messages = step.messages.iter_mut().flat_map(Messages::buffers_mut);
+                let buffers = step.layer.buffers_mut().into_iter().chain(messages);
                 buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
+    }
+
+    fn watched(&self) -> Vec<&Matrix<B, f32>> {
+        let messages = self.steps.iter().flat_map(|step| &step.messages);
+        messages.flat_map(Messages::largest).collect()
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

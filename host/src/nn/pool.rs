@@ -4,13 +4,14 @@ use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
-/// Lends matrices and arrays of floats, and keeps those that come back for the next who asks for their shape.
+/// Lends matrices and arrays, and keeps those that come back for the next who asks for their shape.
 ///
 /// A model asks for the same shapes in the same order in every step, so from the second step on nothing is allocated.
 #[derive(Debug)]
 pub struct Pool<B: Backend, E: Element> {
     free: Vec<Matrix<B, E>>,
     free_numbers: Vec<Array<B, f32>>,
+    free_words: Vec<Array<B, u32>>,
 }
 
 impl<B: Backend, E: Element> Default for Pool<B, E> {
@@ -25,6 +26,7 @@ impl<B: Backend, E: Element> Pool<B, E> {
         Self {
             free: Vec::new(),
             free_numbers: Vec::new(),
+            free_words: Vec::new(),
         }
     }
 
@@ -67,5 +69,22 @@ impl<B: Backend, E: Element> Pool<B, E> {
     /// Takes an array back.
     pub fn give_numbers(&mut self, array: Array<B, f32>) {
         self.free_numbers.push(array);
+    }
+
+    /// An array of `len` words with any content.
+    ///
+    /// # Errors
+    /// Those of [`Array::zeros`].
+    pub(super) fn take_words(&mut self, backend: &B, len: usize) -> Result<Array<B, u32>, Error> {
+        let fits = |array: &Array<B, u32>| array.len() == len;
+        match self.free_words.iter().rposition(fits) {
+            Some(index) => Ok(self.free_words.swap_remove(index)),
+            None => Array::zeros(backend, len, MemoryKind::Activations),
+        }
+    }
+
+    /// Takes an array back.
+    pub(super) fn give_words(&mut self, array: Array<B, u32>) {
+        self.free_words.push(array);
     }
 }

@@ -1,5 +1,6 @@
 //! Which tensor is kept in what precision: the one list, which `halfgnn train -v` prints.
 
+use crate::ops::CodeFormat;
 use crate::tensor::Precision;
 
 /// A kind of tensor, and what it is kept as; `E` is the precision of the run.
@@ -34,16 +35,27 @@ const KEPT: [(&str, &str); 13] = [
     ("loss scale", "float, on the device"),
 ];
 
-/// What a run of a precision keeps: kinds of tensors, and what each is kept as.
-pub fn kept_as(precision: Precision) -> impl Iterator<Item = (&'static str, String)> {
-    KEPT.into_iter().map(move |(tensor, kept)| {
+/// What a run of a precision keeps: kinds of tensors, and what each is kept as; `messages` is
+/// [`ModelConfig::messages`](super::ModelConfig::messages).
+pub fn kept_as(
+    precision: Precision,
+    messages: Option<CodeFormat>,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let messages = messages.map(|format| {
+        (
+            "what is summed up over neighbours in training, forward and backward",
+            format!("{}, with a float scale for each column", format.name()),
+        )
+    });
+    let kept = KEPT.into_iter().map(move |(tensor, kept)| {
         let kept = match kept.strip_prefix('E') {
             Some(_) if precision == Precision::Float => "float".to_owned(),
             Some(rest) => format!("{precision}{rest}"),
             None => kept.to_owned(),
         };
         (tensor, kept)
-    })
+    });
+    kept.chain(messages)
 }
 
 #[cfg(test)]
@@ -52,11 +64,17 @@ mod tests {
 
     #[test]
     fn state_tensors_are_of_the_precision_of_the_run() {
-        let of = |precision| kept_as(precision).map(|(_, kept)| kept).collect::<Vec<_>>();
+        let of = |precision| {
+            kept_as(precision, None)
+                .map(|(_, kept)| kept)
+                .collect::<Vec<_>>()
+        };
         let (half, float) = (of(Precision::Half), of(Precision::Float));
         assert_eq!((half[0].as_str(), float[0].as_str()), ("half", "float"));
         assert_eq!(half[2], "half, rounded from the master weights by Adam");
         assert_eq!(float[2], "float");
         assert!(half.iter().all(|kept| !kept.starts_with('E')));
+        let codes = kept_as(Precision::Half, Some(CodeFormat::Int8)).last();
+        assert!(codes.is_some_and(|(_, kept)| kept.starts_with("int8")));
     }
 }

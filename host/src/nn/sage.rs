@@ -87,6 +87,13 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         self.itself.shape()
     }
 
+    fn message_columns(&self) -> Option<usize> {
+        Some(match &self.aggregated {
+            Some(_) => self.itself.shape().0,
+            None => self.itself.shape().1,
+        })
+    }
+
     fn forward(
         &mut self,
         at: &mut Context<'_, B, E>,

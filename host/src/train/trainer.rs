@@ -372,11 +372,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             ..
         } = self;
         let parameters = model.parameters();
-        let gradients: Vec<_> = parameters
+        let mut gradients: Vec<_> = parameters
             .iter()
             .map(|parameter| parameter.gradient())
             .collect();
+        let parameters = gradients.len();
+        gradients.extend(model.watched());
         ops::check_finite(backend, &gradients, state)?;
+        gradients.truncate(parameters);
         let clip_value = match config.clipping {
             Clipping::Norm(maximum) => {
                 ops::clip_norm(backend, maximum, &gradients, state)?;

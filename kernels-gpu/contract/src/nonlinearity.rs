@@ -3,6 +3,7 @@
 //!
 //! The gradient is had from the output where that tells the slope, of ELU, leaky ReLU and tanh, and of GELU from the input.
 
+use crate::attention::{leaky_relu, leaky_relu_derivative};
 use crate::format::table;
 use crate::math::{exp, exp_m1};
 use crate::{DevicePtr, EntrySpec, HalfBits, param_struct};
@@ -83,13 +84,7 @@ pub const fn apply(function: u32, slope: f32, x: f32) -> f32 {
                 exp_m1(x)
             }
         }
-        LEAKY_RELU => {
-            if x > 0.0 {
-                x
-            } else {
-                slope * x
-            }
-        }
+        LEAKY_RELU => leaky_relu(x, slope),
         // Of an infinity the other factor is zero.
         GELU => {
             if x < -40.0 {
@@ -113,13 +108,7 @@ pub const fn derivative(function: u32, slope: f32, x: f32) -> f32 {
                 1.0 + x
             }
         }
-        LEAKY_RELU => {
-            if x > 0.0 {
-                1.0
-            } else {
-                slope
-            }
-        }
+        LEAKY_RELU => leaky_relu_derivative(x, slope),
         GELU => {
             const FRAC_1_SQRT_2PI: f32 = 0.398_942_3;
             let within = if x < -40.0 {

@@ -45,6 +45,17 @@ pub enum CodeFormat {
 }
 
 impl CodeFormat {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Int8, Self::E4m3];
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::E4m3 => "e4m3",
+        }
+    }
+
     /// The largest number.
     pub const fn limit(self) -> f32 {
         match self {
@@ -193,7 +204,7 @@ param_struct! {
         pub scales: DevicePtr<f32>,
         /// Factor of each row, or null for 1.
         pub row_scale: DevicePtr<f32>,
-        /// Bits of the largest finite magnitude of each column so far, before the scale; `y_stride` long.
+        /// Bits of the largest magnitude of each column so far, before the scale, infinite for a NaN; `y_stride` long.
         pub largest: DevicePtr<u32>,
         /// What was counted so far: [`COUNTS`] words.
         pub counts: DevicePtr<u32>,

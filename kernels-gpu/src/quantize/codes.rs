@@ -47,19 +47,23 @@ unsafe fn run<V: Vector>(params: &QuantizeParams, format: CodeFormat) {
             let first = block_idx_x() as u64 * params.rows_per_cta as u64;
             let end = (first + params.rows_per_cta as u64).min(params.rows);
             let mut row = first + (thread_idx_x() >> params.lanes_log2) as u64;
-            while row < end {
+            let ask = |row: u64| {
                 let place = row * params.x_vectors as u64 + vector as u64;
                 let elements = Global::<V::Bits>::new(params.x).at(place);
-                let mut values = if has_elements {
-                    V::from_bits(elements.read()).widen()
-                } else {
-                    V::Floats::ZERO
-                };
+                elements.load_once_if(has_elements && row < end)
+            };
+            let rows_of_lanes = (THREADS_PER_CTA >> params.lanes_log2) as u64;
+            // The next row is asked for before this one is worked on.
+            let mut ahead = ask(row);
+            while row < end {
+                let mut values = V::from_bits(ahead).widen();
+                ahead = ask(row + rows_of_lanes);
                 let row_scale = Global::<f32>::new(params.row_scale);
                 if !row_scale.is_null() {
                     let factor = row_scale.at(row).read();
                     values = values.map(|value| value * factor);
                 }
+                let mut words = [0; 2];
                 let mut i = 0;
                 while i < V::WIDTH {
                     let block = (vector * V::WIDTH + i) / 4;
@@ -77,15 +81,11 @@ unsafe fn run<V: Vector>(params: &QuantizeParams, format: CodeFormat) {
                         let is_column = vector * V::WIDTH + i + k < params.columns;
                         let value = if is_column { values.get(at) } else { 0.0 };
                         let magnitude = value.to_bits() & 0x7fff_ffff;
-                        if magnitude >= f32::INFINITY.to_bits() {
-                            not_finite += 1;
-                        } else if magnitude > largest[at] {
-                            largest[at] = magnitude;
-                        }
+                        not_finite += (magnitude >= f32::INFINITY.to_bits()) as u32;
+                        largest[at] = largest[at].max(magnitude);
                         let number = value * reciprocals.get(at);
-                        if f32::from_bits(number.to_bits() & 0x7fff_ffff) > format.saturation() {
-                            saturated += 1;
-                        }
+                        let size = f32::from_bits(number.to_bits() & 0x7fff_ffff);
+                        saturated += (size > format.saturation()) as u32;
                         let code = if drawn {
                             format.encode(number, Some(noise[k as usize]))
                         } else {
@@ -94,11 +94,17 @@ unsafe fn run<V: Vector>(params: &QuantizeParams, format: CodeFormat) {
                         word |= code << (8 * k);
                         k += 1;
                     }
-                    let at = row * (params.y_stride / 4) as u64 + block as u64;
-                    Global::<u32>::new(params.y).at(at).store(word);
+                    words[(i / 4) as usize] = word;
                     i += 4;
                 }
-                row += (THREADS_PER_CTA >> params.lanes_log2) as u64;
+                let first = row * (params.y_stride / 4) as u64 + (vector * V::WIDTH / 4) as u64;
+                let codes = Global::<u32>::new(params.y).at(first);
+                if V::WIDTH == 8 {
+                    Global::<[u32; 2]>::cast(codes).store(words);
+                } else {
+                    codes.store(words[0]);
+                }
+                row += rows_of_lanes;
             }
         }
         let counts = Global::<u32>::new(params.counts);
@@ -132,7 +138,7 @@ unsafe fn raise_largest<V: Vector>(params: &QuantizeParams, largest: [u32; 8]) {
         if lane >= lanes {
             return;
         }
-        let mut found = 0;
+        let mut found = 0u32;
         let mut thread = lane;
         while thread < THREADS_PER_CTA {
             found = found.max(place(thread, i).load_u32());
@@ -140,6 +146,8 @@ unsafe fn raise_largest<V: Vector>(params: &QuantizeParams, largest: [u32; 8]) {
         }
         if found != 0 {
             let column = (block_idx_y() * lanes + lane) * V::WIDTH + i;
+            // NaNs are infinite here.
+            let found = found.min(f32::INFINITY.to_bits());
             max_u32(Global::<u32>::new(params.largest).at(column as u64), found);
         }
     }

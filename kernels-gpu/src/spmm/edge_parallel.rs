@@ -17,7 +17,7 @@ use halfgnn_contract::spmm::{
 };
 use halfgnn_contract::{VECTOR_BYTES, WARP};
 
-/// Edges whose features a sub-warp has in flight at once.
+/// Edges whose features a sub-warp has in flight at once, of each of [`Accumulate::FOURS`].
 const IN_FLIGHT: u32 = 4;
 const _: () = assert!(
     IN_FLIGHT == 4,
@@ -337,38 +337,53 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 self.call::<W, S>(params, segment.rows.row);
             }
             let mut edge = first;
+            // The next four edges, of these rows of `x`. A function in its place has conversions moved past branches.
+            macro_rules! add_four {
+                ($values:expr) => {
+                    let [a, b, c, d] = $values;
+                    let weights = if W::WEIGHTED {
+                        self.weight(params, edge).load_u32x4()
+                    } else {
+                        Self::ONES
+                    };
+                    let terms = if W::TERMED {
+                        self.term(params, edge).load_u32x4().map(f32::from_bits)
+                    } else {
+                        [0.0; 4]
+                    };
+                    // Sub-warps of a warp end rows at different edges. They part only where one does, and add together: a way of
+                    // its own for steps without a start would be walked beside this one.
+                    let starting = starts.four();
+                    let edges = [
+                        (weights[0], terms[0], a),
+                        (weights[1], terms[1], b),
+                        (weights[2], terms[2], c),
+                        (weights[3], terms[3], d),
+                    ];
+                    segment = self.step::<0, W, S, A>(params, segment, starting, edges[0]);
+                    segment = self.step::<1, W, S, A>(params, segment, starting, edges[1]);
+                    segment = self.step::<2, W, S, A>(params, segment, starting, edges[2]);
+                    segment = self.step::<3, W, S, A>(params, segment, starting, edges[3]);
+                    if starting != 0 {
+                        self.call::<W, S>(params, segment.rows.row);
+                    }
+                    edge += IN_FLIGHT;
+                    starts.pass(params, IN_FLIGHT, edge, edge < end);
+                };
+            }
             // Shares begin at multiples of a step; no sum here leaves 32 bits.
+            if A::FOURS == 2 {
+                while end - edge >= 2 * IN_FLIGHT {
+                    let columns = self.column(params, edge).load_u32x4();
+                    let after = self.column(params, edge + IN_FLIGHT).load_u32x4();
+                    let (values, after) = (columns.map(fetch), after.map(fetch));
+                    add_four!(values);
+                    add_four!(after);
+                }
+            }
             while edge < end & !(IN_FLIGHT - 1) {
                 let columns = self.column(params, edge).load_u32x4();
-                let [a, b, c, d] = columns.map(fetch);
-                let weights = if W::WEIGHTED {
-                    self.weight(params, edge).load_u32x4()
-                } else {
-                    Self::ONES
-                };
-                let terms = if W::TERMED {
-                    self.term(params, edge).load_u32x4().map(f32::from_bits)
-                } else {
-                    [0.0; 4]
-                };
-                // Sub-warps of a warp end rows at different edges. They part only where one does, and add together: a way of
-                // its own for steps without a start would be walked beside this one.
-                let starting = starts.four();
-                let edges = [
-                    (weights[0], terms[0], a),
-                    (weights[1], terms[1], b),
-                    (weights[2], terms[2], c),
-                    (weights[3], terms[3], d),
-                ];
-                segment = self.step::<0, W, S, A>(params, segment, starting, edges[0]);
-                segment = self.step::<1, W, S, A>(params, segment, starting, edges[1]);
-                segment = self.step::<2, W, S, A>(params, segment, starting, edges[2]);
-                segment = self.step::<3, W, S, A>(params, segment, starting, edges[3]);
-                if starting != 0 {
-                    self.call::<W, S>(params, segment.rows.row);
-                }
-                edge += IN_FLIGHT;
-                starts.pass(params, IN_FLIGHT, edge, edge < end);
+                add_four!(columns.map(fetch));
             }
             while edge < end {
                 let value = fetch(self.column(params, edge).load_u32());

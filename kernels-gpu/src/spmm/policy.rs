@@ -401,6 +401,9 @@ pub trait Accumulate<V: Vector> {
     type Sum: Copy;
     /// What batches leave, and what a row adds up to.
     type Sums: Sums<V>;
+    /// Times four edges whose rows a sub-warp asks for before it adds them up: two where a row has half as many bytes, so that
+    /// as many are under way.
+    const FOURS: u32 = 1;
     /// The sum of no edge.
     fn zero() -> Self::Sum;
     /// The sum of no edge of row `row`, whose load `load` is the lane's.

@@ -25,6 +25,7 @@ impl<V: Vector<Floats = [f32; 8]>> Accumulate<V> for InInteger {
     type Input = Codes<Int8>;
     type Sum = Integers;
     type Sums = Quantized<V>;
+    const FOURS: u32 = 2;
     #[inline(always)]
     fn zero() -> Integers {
         Integers {
@@ -85,6 +86,7 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for CodesInFloat<C> {
     type Input = Codes<C>;
     type Sum = [f32; 8];
     type Sums = Quantized<V>;
+    const FOURS: u32 = 2;
     #[inline(always)]
     fn zero() -> [f32; 8] {
         Floats::ZERO

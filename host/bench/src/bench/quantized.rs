@@ -208,7 +208,7 @@ impl Bench<'_, '_> {
         let mut codes = QuantizedMatrix::zeros(backend, shape, format, MemoryKind::Features)?;
         // Once for the scales, and once with them.
         ops::quantize(backend, x, None, Rounding::Nearest, &mut codes)?;
-        ops::update_scales(backend, 1.0, &mut codes)?;
+        ops::update_scales(backend, 1.0, codes.scales_mut())?;
         let pass = Times::of(backend, runs, || {
             ops::quantize(backend, x, None, Rounding::Nearest, &mut codes)
         })?;
@@ -284,7 +284,7 @@ fn check<B: Backend>(
     y: &Matrix<B, f16>,
 ) -> Result<Result<f64, String>, Failure> {
     let (columns, stride) = (y.columns(), padded::<f16>(y.columns()));
-    let (bytes, scales) = (codes.to_codes(backend)?, codes.scales(backend)?);
+    let (bytes, scales) = (codes.to_codes(backend)?, codes.scales().to_vec(backend)?);
     let y = y.to_padded(backend)?;
     let mut largest = 0.0f64;
     for row in samples(graph.vertices()) {

@@ -8,7 +8,7 @@ use super::measure::zeros;
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::model::ModelName;
-use crate::names::{DeviceName, PrecisionName};
+use crate::names::{CodeFormatName, DeviceName, PrecisionName};
 use crate::screen::{Page, bytes};
 use clap::Args;
 use halfgnn::Error;
@@ -16,6 +16,7 @@ use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{ModelConfig, Network, Propagation};
+use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer};
 use halfgnn::with_element;
@@ -72,6 +73,9 @@ pub struct TrainBenchArgs {
     /// Make outputs of layers again in the backward pass instead of storing them, where one product does (GIN)
     #[arg(long)]
     pub recompute: bool,
+    /// Send what is summed up over neighbours in 8 bits, of models that can, in half and bf16
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub messages: Option<CodeFormatName>,
     /// Edges that a warp of an SpMM walks, a power of two from 16 to 256, instead of what suits graph and card
     #[arg(long, value_name = "N")]
     pub edges_per_warp: Option<u32>,
@@ -113,6 +117,8 @@ struct Row<'a> {
     hidden: u32,
     layers: usize,
     precision: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<&'static str>,
     recorded: bool,
     ms: f64,
     gib: f64,
@@ -242,6 +248,7 @@ impl OnGraph<'_, '_> {
             hidden: args.hidden as usize,
             dropout: 0.0,
             recompute: args.recompute,
+            messages: args.messages.map(Into::into),
             ..name.config(features, classes)
         };
         config.policy.edges_per_warp = args.edges_per_warp;
@@ -317,6 +324,7 @@ impl OnGraph<'_, '_> {
             hidden: args.hidden,
             layers,
             precision: E::PRECISION.to_string(),
+            messages: config.messages.map(CodeFormat::name),
             recorded: trainer.is_recorded(),
             ms,
             gib: gib(peak),
@@ -334,7 +342,7 @@ impl Bench<'_> {
             "{:<16} {:<5} {:<6} {:>10.3} ms an epoch  {:>10}",
             row.graph,
             row.model,
-            row.precision,
+            row.messages.unwrap_or(&row.precision),
             row.ms,
             bytes(peak)
         );

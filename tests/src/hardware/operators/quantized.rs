@@ -53,9 +53,9 @@ fn codes<B: Backend + 'static, E: Element>(
             let x = matrix::<B, E>(backend, shape, &values);
             ops::quantize(backend, &x, row_scale, rounding, &mut y).expect("legal");
             results.extend(y.to_f32(backend).expect("no failure"));
-            results.extend(y.largest(backend).expect("no failure"));
-            ops::update_scales(backend, 1.5, &mut y).expect("legal");
-            results.extend(y.scales(backend).expect("no failure"));
+            results.extend(y.scales().largest(backend).expect("no failure"));
+            ops::update_scales(backend, 1.5, y.scales_mut()).expect("legal");
+            results.extend(y.scales().to_vec(backend).expect("no failure"));
         }
         Results::rows(&results, features)
     }));
@@ -76,7 +76,7 @@ fn sums<B: Backend + 'static, E: Element>(
         let values = operands.mild::<E>(vertices * features);
         let numbers = matrix::<B, E>(backend, shape, &values);
         ops::quantize(backend, &numbers, None, Rounding::Nearest, &mut x).expect("legal");
-        ops::update_scales(backend, 1.0, &mut x).expect("legal");
+        ops::update_scales(backend, 1.0, x.scales_mut()).expect("legal");
         ops::quantize(backend, &numbers, None, Rounding::Nearest, &mut x).expect("legal");
 
         let row_scale = elements(backend, &operands.mild::<f32>(vertices));

@@ -60,7 +60,7 @@ impl QuantizeOperators for Cpu {
                 Some((rng::key(random.seed(), stream), words.buffer.read()[at]))
             }
         };
-        let scales = y.scales.buffer.read();
+        let scales = y.scales.scales.buffer.read();
         let reciprocals: Vec<f32> = scales[..columns].iter().map(|scale| 1.0 / scale).collect();
         drop(scales);
         let rows = y.codes.buffer.get_mut().par_chunks_exact_mut(stride / 4);
@@ -80,11 +80,13 @@ impl QuantizeOperators for Cpu {
                             let column = 4 * block + k;
                             let value = element.to_f32();
                             let value = factor.map_or(value, |factor| value * factor);
-                            if !value.is_finite() {
-                                seen.not_finite = seen.not_finite.wrapping_add(1);
+                            let magnitude = if value.is_finite() {
+                                value.abs()
                             } else {
-                                seen.largest[column] = seen.largest[column].max(value.abs());
-                            }
+                                seen.not_finite = seen.not_finite.wrapping_add(1);
+                                f32::INFINITY
+                            };
+                            seen.largest[column] = seen.largest[column].max(magnitude);
                             let number = value * reciprocals[column];
                             if number.abs() > format.saturation() {
                                 seen.saturated = seen.saturated.wrapping_add(1);
@@ -98,10 +100,11 @@ impl QuantizeOperators for Cpu {
                 },
             )
             .reduce(|| Seen::nothing(columns), Seen::and);
-        for (bits, largest) in y.largest.buffer.get_mut().iter_mut().zip(&seen.largest) {
-            *bits = (*bits).max(largest.to_bits());
+        let so_far = y.scales.largest.buffer.get_mut().iter_mut();
+        for (so_far, largest) in so_far.zip(&seen.largest) {
+            *so_far = so_far.max(*largest);
         }
-        let counts = y.counts.buffer.get_mut();
+        let counts = y.scales.counts.buffer.get_mut();
         for (word, more) in [(SATURATED, seen.saturated), (NOT_FINITE, seen.not_finite)] {
             counts[word as usize] = counts[word as usize].wrapping_add(more);
         }
@@ -112,12 +115,12 @@ impl QuantizeOperators for Cpu {
         &self,
         operands: Checked<UpdateScalesOperands<'_, Self>>,
     ) -> Result<(), Error> {
-        let UpdateScalesOperands { margin, y } = operands.into_inner();
-        let format = y.format();
-        let largest = y.largest.buffer.get_mut();
-        for (scale, bits) in y.scales.buffer.get_mut().iter_mut().zip(largest) {
-            *scale = format.next_scale(f32::from_bits(*bits), margin, *scale);
-            *bits = 0;
+        let UpdateScalesOperands { margin, scales } = operands.into_inner();
+        let format = scales.format();
+        let largest = scales.largest.buffer.get_mut();
+        for (scale, largest) in scales.scales.buffer.get_mut().iter_mut().zip(largest) {
+            *scale = format.next_scale(*largest, margin, *scale);
+            *largest = 0.0;
         }
         Ok(())
     }

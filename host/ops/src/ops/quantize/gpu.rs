@@ -31,10 +31,10 @@ impl<D: Driver> QuantizeOperators for Gpu<D> {
         let params = QuantizeParams {
             x: self.matrix(x)?,
             y: self.array(&y.codes)?,
-            scales: self.array(&y.scales)?,
+            scales: self.matrix(&y.scales.scales)?,
             row_scale: self.optional_array(of.row_scale)?,
-            largest: self.array(&y.largest)?,
-            counts: self.array(&y.counts)?,
+            largest: self.matrix(&y.scales.largest)?,
+            counts: self.array(&y.scales.counts)?,
             step,
             rows,
             key,
@@ -62,13 +62,13 @@ impl<D: Driver> QuantizeOperators for Gpu<D> {
         operands: Checked<UpdateScalesOperands<'_, Self>>,
     ) -> Result<(), Error> {
         const NAME: &str = "update_scales";
-        let UpdateScalesOperands { margin, y } = operands.into_inner();
+        let UpdateScalesOperands { margin, scales } = operands.into_inner();
         let params = UpdateScalesParams {
-            scales: self.array(&y.scales)?,
-            largest: self.array(&y.largest)?,
+            scales: self.matrix(&scales.scales)?,
+            largest: self.matrix(&scales.largest)?,
             margin,
-            columns: narrow(NAME, "columns", y.stride())?,
-            format: y.format().word(),
+            columns: narrow(NAME, "columns", scales.stride())?,
+            format: scales.format().word(),
             reserved: 0,
         };
         let ctas = u64::from(params.columns.div_ceil(contract::THREADS_PER_CTA));

@@ -2,26 +2,32 @@
 
 use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
-use crate::tensor::Array;
+use crate::tensor::{Array, Matrix};
 use halfgnn_contract::quantize::{COUNTS, CodeFormat, NOT_FINITE, SATURATED, row_codes};
+
+/// Scales of columns on a backend, beside the largest magnitude of each, from which the next ones are [made](crate::ops::update_scales),
+/// and two counts.
+#[derive(Debug)]
+pub struct ColumnScales<B: Storage> {
+    /// One row, with as many columns as a row has codes; those of padding are 1.
+    pub(crate) scales: Matrix<B, f32>,
+    /// Of as many columns.
+    pub(crate) largest: Matrix<B, f32>,
+    pub(crate) counts: Array<B, u32>,
+    format: CodeFormat,
+    columns: usize,
+}
 
 /// A row-major matrix of 8-bit codes on a backend: element (`r`, `c`) is the number of its code times the scale of column `c`.
 ///
 /// Rows start at multiples of 16 bytes; codes past the last column are that of zero once something was
-/// [quantized](crate::ops::quantize). The scales lie on the device, beside the largest magnitude of each column, from which the
-/// next ones are made, and two counts.
+/// [quantized](crate::ops::quantize).
 #[derive(Debug)]
 pub struct QuantizedMatrix<B: Storage> {
     /// Four a word, the first in its lowest bits.
     pub(crate) codes: Array<B, u32>,
-    /// As many as a row has codes; those of padding are 1.
-    pub(crate) scales: Array<B, f32>,
-    /// Bits of the largest magnitudes, as many.
-    pub(crate) largest: Array<B, u32>,
-    pub(crate) counts: Array<B, u32>,
-    format: CodeFormat,
+    pub(crate) scales: ColumnScales<B>,
     rows: usize,
-    columns: usize,
 }
 
 /// Elements that no code stands for.
@@ -31,6 +37,129 @@ pub struct Unrepresented {
     pub saturated: u32,
     /// Infinities, and NaNs, which became zero. Modulo 2³².
     pub not_finite: u32,
+}
+
+impl<B: Storage> ColumnScales<B> {
+    /// Scales of 1 of so many columns.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for more columns than can be addressed, [`Error::Driver`] where there is not enough memory.
+    pub fn new(
+        backend: &B,
+        columns: usize,
+        format: CodeFormat,
+        kind: MemoryKind,
+    ) -> Result<Self, Error> {
+        if columns > u32::MAX as usize / 2 {
+            return Err(Error::TooLarge { rows: 1, columns });
+        }
+        let stride = stride_of(columns);
+        let mut scales = Matrix::zeros(backend, 1, stride, kind)?;
+        if !backend.only_counts() {
+            scales.write_f32(backend, &vec![1.0; stride])?;
+        }
+        Ok(Self {
+            scales,
+            largest: Matrix::zeros(backend, 1, stride, kind)?,
+            counts: Array::zeros(backend, COUNTS as usize, kind)?,
+            format,
+            columns,
+        })
+    }
+
+    /// The scale of each column.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    pub fn to_vec(&self, backend: &B) -> Result<Vec<f32>, Error> {
+        let mut scales = self.scales.to_f32(backend)?;
+        scales.truncate(self.columns);
+        Ok(scales)
+    }
+
+    /// Replaces the scales. Codes that were made are of the scales before and no numbers any more.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where there is not one a column, [`Error::Unsupported`] for one that is not positive or has no finite
+    /// reciprocal, with its column.
+    pub fn write(&mut self, backend: &B, scales: &[f32]) -> Result<(), Error> {
+        const NAME: &str = "ColumnScales::write";
+        Error::expect(NAME, "scales", self.columns, scales.len())?;
+        let fits = |&scale: &f32| scale > 0.0 && scale.is_finite() && (1.0 / scale).is_finite();
+        if let Some(column) = scales.iter().position(|scale| !fits(scale)) {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: format!(
+                    "the scale of column {column} is {}; a scale is positive, and so is its reciprocal, both finite",
+                    scales[column]
+                ),
+            });
+        }
+        let mut padded = scales.to_vec();
+        padded.resize(self.stride(), 1.0);
+        self.scales.write_f32(backend, &padded)
+    }
+
+    /// The largest magnitude of each column since the scales were last [updated](crate::ops::update_scales), infinite where there
+    /// was an infinity or a NaN.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    pub fn largest(&self, backend: &B) -> Result<Vec<f32>, Error> {
+        let mut largest = self.largest.to_f32(backend)?;
+        largest.truncate(self.columns);
+        Ok(largest)
+    }
+
+    /// What no code stood for, since the scales were made or the counts were last [forgotten](ColumnScales::forget_counts).
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    pub fn unrepresented(&self, backend: &B) -> Result<Unrepresented, Error> {
+        let counts = self.counts.to_vec(backend)?;
+        Ok(Unrepresented {
+            saturated: counts[SATURATED as usize],
+            not_finite: counts[NOT_FINITE as usize],
+        })
+    }
+
+    /// Begins to count anew: after a pass that was only to find scales.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    pub fn forget_counts(&mut self, backend: &B) -> Result<(), Error> {
+        self.counts.write(backend, &[0; COUNTS as usize])
+    }
+
+    /// What a checkpoint keeps, each a row of [`ColumnScales::stride`] numbers: the scales, and the largest magnitudes, which are
+    /// finite unless something was not.
+    pub fn state(&self) -> [&Matrix<B, f32>; 2] {
+        [&self.scales, &self.largest]
+    }
+
+    /// The same, to be restored.
+    pub fn state_mut(&mut self) -> [&mut Matrix<B, f32>; 2] {
+        [&mut self.scales, &mut self.largest]
+    }
+
+    /// How codes tell numbers.
+    pub fn format(&self) -> CodeFormat {
+        self.format
+    }
+
+    /// Number of columns, padding not counted.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Codes, and so bytes, between the starts of two rows: a multiple of 16.
+    pub fn stride(&self) -> usize {
+        stride_of(self.columns)
+    }
+}
+
+fn stride_of(columns: usize) -> usize {
+    row_codes(columns as u64) as usize
 }
 
 impl<B: Storage> QuantizedMatrix<B> {
@@ -45,30 +174,58 @@ impl<B: Storage> QuantizedMatrix<B> {
         format: CodeFormat,
         kind: MemoryKind,
     ) -> Result<Self, Error> {
-        let too_large = Error::TooLarge { rows, columns };
-        let stride = Some(columns)
-            .filter(|&columns| columns <= u32::MAX as usize / 2)
-            .map(Self::stride_of);
-        let len = stride
-            .and_then(|stride| stride.checked_mul(rows))
-            .filter(|&len| len <= isize::MAX as usize);
-        let (Some(stride), Some(len)) = (stride, len) else {
-            return Err(too_large);
-        };
-        let mut codes = Array::zeros(backend, len / 4, kind)?;
+        let words = Self::words(rows, columns)?;
+        let scales = ColumnScales::new(backend, columns, format, kind)?;
+        let mut codes = Array::zeros(backend, words, kind)?;
         if format.zero() != 0 && !backend.only_counts() {
             let word = u32::from_ne_bytes([format.zero(); 4]);
-            codes.write(backend, &vec![word; len / 4])?;
+            codes.write(backend, &vec![word; words])?;
         }
         Ok(Self {
             codes,
-            scales: Array::from_slice(backend, &vec![1.0; stride], kind)?,
-            largest: Array::zeros(backend, stride, kind)?,
-            counts: Array::zeros(backend, COUNTS as usize, kind)?,
-            format,
+            scales,
             rows,
-            columns,
         })
+    }
+
+    /// Words that the codes of a matrix take.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] where it has more elements than can be addressed.
+    pub fn words(rows: usize, columns: usize) -> Result<usize, Error> {
+        Some(columns)
+            .filter(|&columns| columns <= u32::MAX as usize / 2)
+            .and_then(|columns| stride_of(columns).checked_mul(rows))
+            .filter(|&len| len <= isize::MAX as usize)
+            .map(|len| len / 4)
+            .ok_or(Error::TooLarge { rows, columns })
+    }
+
+    /// Takes `codes`, whatever they are, in the place of its own, which it gives back: so that one array serves one matrix after the
+    /// other. It has `rows` rows from then on, and scales as before.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where there are not as many [words](QuantizedMatrix::words) as the matrix takes.
+    pub fn replace_codes(
+        &mut self,
+        codes: Array<B, u32>,
+        rows: usize,
+    ) -> Result<Array<B, u32>, Error> {
+        const NAME: &str = "QuantizedMatrix::replace_codes";
+        let words = Self::words(rows, self.columns())?;
+        Error::expect(NAME, "words of codes", words, codes.len())?;
+        self.rows = rows;
+        Ok(std::mem::replace(&mut self.codes, codes))
+    }
+
+    /// The scales of the columns.
+    pub fn scales(&self) -> &ColumnScales<B> {
+        &self.scales
+    }
+
+    /// The scales of the columns, to change them.
+    pub fn scales_mut(&mut self) -> &mut ColumnScales<B> {
+        &mut self.scales
     }
 
     /// The elements, row-major, after all work on the backend is done.
@@ -76,11 +233,11 @@ impl<B: Storage> QuantizedMatrix<B> {
     /// # Errors
     /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
     pub fn to_f32(&self, backend: &B) -> Result<Vec<f32>, Error> {
-        let (codes, scales) = (self.to_codes(backend)?, self.scales(backend)?);
+        let (codes, scales) = (self.to_codes(backend)?, self.scales.to_vec(backend)?);
         Ok(codes
             .iter()
             .enumerate()
-            .map(|(at, &code)| self.format.decode(code) * scales[at % self.columns])
+            .map(|(at, &code)| self.format().decode(code) * scales[at % self.columns()])
             .collect())
     }
 
@@ -94,69 +251,14 @@ impl<B: Storage> QuantizedMatrix<B> {
         let stride = self.stride();
         Ok(codes
             .enumerate()
-            .filter(|(at, _)| at % stride < self.columns)
+            .filter(|(at, _)| at % stride < self.columns())
             .map(|(_, code)| code)
             .collect())
     }
 
-    /// The scale of each column.
-    ///
-    /// # Errors
-    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
-    pub fn scales(&self, backend: &B) -> Result<Vec<f32>, Error> {
-        let mut scales = self.scales.to_vec(backend)?;
-        scales.truncate(self.columns);
-        Ok(scales)
-    }
-
-    /// Replaces the scales: those of a checkpoint, say. The codes are of the scales before and no numbers any more.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] where there is not one a column, [`Error::Unsupported`] for one that is not positive or has no finite
-    /// reciprocal, with its column.
-    pub fn set_scales(&mut self, backend: &B, scales: &[f32]) -> Result<(), Error> {
-        const NAME: &str = "QuantizedMatrix::set_scales";
-        Error::expect(NAME, "scales", self.columns, scales.len())?;
-        let fits = |&scale: &f32| scale > 0.0 && scale.is_finite() && (1.0 / scale).is_finite();
-        if let Some(column) = scales.iter().position(|scale| !fits(scale)) {
-            return Err(Error::Unsupported {
-                operator: NAME,
-                reason: format!(
-                    "the scale of column {column} is {}; a scale is positive, and so is its reciprocal, both finite",
-                    scales[column]
-                ),
-            });
-        }
-        let mut padded = scales.to_vec();
-        padded.resize(self.stride(), 1.0);
-        self.scales.write(backend, &padded)
-    }
-
-    /// The largest finite magnitude of each column since the scales were last [updated](crate::ops::update_scales).
-    ///
-    /// # Errors
-    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
-    pub fn largest(&self, backend: &B) -> Result<Vec<f32>, Error> {
-        let bits = self.largest.to_vec(backend)?;
-        let largest = bits.into_iter().take(self.columns);
-        Ok(largest.map(f32::from_bits).collect())
-    }
-
-    /// What no code stood for, since the matrix was made.
-    ///
-    /// # Errors
-    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
-    pub fn unrepresented(&self, backend: &B) -> Result<Unrepresented, Error> {
-        let counts = self.counts.to_vec(backend)?;
-        Ok(Unrepresented {
-            saturated: counts[SATURATED as usize],
-            not_finite: counts[NOT_FINITE as usize],
-        })
-    }
-
     /// How codes tell numbers.
     pub fn format(&self) -> CodeFormat {
-        self.format
+        self.scales.format
     }
 
     /// Number of rows.
@@ -166,20 +268,16 @@ impl<B: Storage> QuantizedMatrix<B> {
 
     /// Number of columns, padding not counted.
     pub fn columns(&self) -> usize {
-        self.columns
+        self.scales.columns
     }
 
     /// `(rows, columns)`.
     pub fn shape(&self) -> (usize, usize) {
-        (self.rows, self.columns)
+        (self.rows, self.columns())
     }
 
     /// Codes, and so bytes, between the starts of two rows: a multiple of 16.
     pub fn stride(&self) -> usize {
-        Self::stride_of(self.columns)
-    }
-
-    fn stride_of(columns: usize) -> usize {
-        row_codes(columns as u64) as usize
+        self.scales.stride()
     }
 }

@@ -5,7 +5,7 @@ mod gpu;
 mod matrix;
 
 pub use halfgnn_contract::quantize::CodeFormat;
-pub use matrix::{QuantizedMatrix, Unrepresented};
+pub use matrix::{ColumnScales, QuantizedMatrix, Unrepresented};
 
 use super::check::{expect_len, expect_shape};
 use super::{Checked, Operator, RandomState};
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
 /// `y = R · x` in codes, each element over the scale of its column and rounded. `y` keeps its scales; what is larger than they
-/// allow becomes the largest, and is [counted](QuantizedMatrix::unrepresented), as NaNs are, which become zero. The largest
+/// allow becomes the largest, and is [counted](ColumnScales::unrepresented), as NaNs are, which become zero. The largest
 /// magnitude of each column is kept for [`update_scales`].
 ///
 /// # Errors
@@ -35,8 +35,8 @@ pub fn quantize<B: QuantizeOperators, E: Element>(
 }
 
 /// New scales for the matrix that is quantized next: each column has room for `margin` times the largest magnitude that it had in
-/// calls of [`quantize`] since the scales were last updated. A column of zeros, or of infinities, keeps its scale. The codes are
-/// those of the scales before and no numbers any more.
+/// calls of [`quantize`] since the scales were last updated. A column of zeros, or with an infinity or a NaN, keeps its scale. The
+/// codes of a matrix are those of the scales before and no numbers any more.
 ///
 /// Called once before each [`quantize`] it is delayed scaling, as in Transformer Engine: scales of the step before, and no pass over
 /// the matrix to find them.
@@ -46,9 +46,9 @@ pub fn quantize<B: QuantizeOperators, E: Element>(
 pub fn update_scales<B: QuantizeOperators>(
     backend: &B,
     margin: f32,
-    y: &mut QuantizedMatrix<B>,
+    scales: &mut ColumnScales<B>,
 ) -> Result<(), Error> {
-    backend.update_scales(Checked::new(UpdateScalesOperands { margin, y })?)
+    backend.update_scales(Checked::new(UpdateScalesOperands { margin, scales })?)
 }
 
 /// To which of the two codes about it a number is rounded.
@@ -102,8 +102,8 @@ impl<B: Storage, E: Element> Operator for QuantizeOperands<'_, B, E> {
 pub struct UpdateScalesOperands<'a, B: Storage> {
     /// How many times the largest magnitude there is to be room for.
     pub margin: f32,
-    /// Whose scales.
-    pub y: &'a mut QuantizedMatrix<B>,
+    /// Become the next ones.
+    pub scales: &'a mut ColumnScales<B>,
 }
 
 impl<B: Storage> Operator for UpdateScalesOperands<'_, B> {

@@ -78,7 +78,7 @@ impl Input {
             rows: gpu.array(&x.codes)?,
             stride: narrow(NAME, "columns of x", x.stride())? / VECTOR_BYTES,
             columns: x.columns(),
-            codes: Some((x.format(), gpu.array(&x.scales)?)),
+            codes: Some((x.format(), gpu.matrix(&x.scales.scales)?)),
         })
     }
 }

@@ -57,7 +57,7 @@ impl SpmmOperators for Cpu {
         operands: Checked<QuantizedSpmmOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let QuantizedSpmmOperands { a, op, x, y } = operands.into_inner();
-        let (words, scales) = (x.codes.buffer.read(), x.scales.buffer.read());
+        let (words, scales) = (x.codes.buffer.read(), x.scales.scales.buffer.read());
         let numbers = std::array::from_fn(|code| x.format().decode(code as u8));
         let codes = Input::Codes {
             codes: bytemuck::cast_slice(&words),
