@@ -47,7 +47,7 @@ impl Default for GatV2 {
     }
 }
 
-const NO_EDGE_TERM: &str = "GATv2's scores have no term for edges here; train without their weights (--ignore-edge-weights), or a gat, which has one";
+const NO_EDGE_TERM: &str = "GATv2's scores have no term for edges here, as GAT's have";
 
 impl Architecture for GatV2 {
     const NAME: &'static str = "gatv2";
