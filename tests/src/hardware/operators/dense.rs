@@ -7,7 +7,7 @@ use crate::reference::Sum;
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
-use halfgnn::ops::{Activation, Dropout, Form, RandomState};
+use halfgnn::ops::{Activation, Dropout, Form, Nonlinearity, RandomState};
 use halfgnn::tensor::{Element, Precision};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -29,6 +29,9 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     element_wise::<B, f16>(&mut cases);
     element_wise::<B, bf16>(&mut cases);
     element_wise::<B, f32>(&mut cases);
+    nonlinearities::<B, f16>(&mut cases);
+    nonlinearities::<B, bf16>(&mut cases);
+    nonlinearities::<B, f32>(&mut cases);
     cases
 }
 
@@ -191,6 +194,30 @@ fn element_wise<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B
             let mut sums = unwritten::<B, f32>(backend, (1, columns));
             ops::column_sums(backend, &x, &mut sums).expect("legal sums");
             Results::rows(&read(backend, &sums), 1)
+        }));
+    }
+}
+
+/// Activation functions other than a ReLU, and their gradients.
+fn nonlinearities<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let functions = [
+        ("elu", Nonlinearity::Elu),
+        ("leaky relu", Nonlinearity::LeakyRelu(0.01)),
+        ("gelu", Nonlinearity::Gelu),
+        ("tanh", Nonlinearity::Tanh),
+    ];
+    for (what, function) in functions {
+        let name = format!("nonlinearity {} {what}", E::PRECISION);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let shape = (50, 41);
+            let x = matrix::<B, E>(backend, shape, &operands.mixed::<E>(50 * 41));
+            let bias = matrix::<B, f32>(backend, (1, 41), &operands.uniform::<f32>(41));
+            let mut y = unwritten::<B, E>(backend, shape);
+            ops::nonlinearity(backend, function, Some(&bias), Some(&x), &mut y).expect("legal");
+            let mut d = matrix::<B, E>(backend, shape, &operands.mild::<E>(50 * 41));
+            let of = if function.wants_input() { &x } else { &y };
+            ops::nonlinearity_backward(backend, function, of, &mut d).expect("legal");
+            Results::rows(&read(backend, &y), 41).and(Results::rows(&read(backend, &d), 41))
         }));
     }
 }
