@@ -12,9 +12,9 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::{Csr, Graph};
 use halfgnn::ops::{
-    self, Attention, AttentionBackward, AttentionForward, AttentionScores, Dropout, EdgeMap,
-    EdgeStep, EdgeValues, EdgeWeights, OptimizerSnapshot, OptimizerState, RandomState, Sddmm,
-    SegmentReduction, Spmm,
+    self, Attention, AttentionBackward, AttentionForward, AttentionScores, Dropout, EdgeBiases,
+    EdgeMap, EdgeStep, EdgeValues, EdgeWeights, OptimizerSnapshot, OptimizerState, RandomState,
+    Sddmm, SegmentReduction, Spmm, edge_plane,
 };
 use halfgnn::tensor::{Array, Element, Precision};
 use halfgnn_contract::rng;
@@ -33,6 +33,8 @@ pub(crate) struct Case<'a> {
     pub(crate) h: Vec<f32>,
     pub(crate) vectors: Vec<f32>,
     pub(crate) dy: Vec<f32>,
+    /// Biases of the edges, head by head, if they have some: of the fused operators alone.
+    pub(crate) biases: Vec<f32>,
 }
 
 impl<'a> Case<'a> {
@@ -51,6 +53,7 @@ impl<'a> Case<'a> {
             h: Random(120).uniform::<E>(vertices * columns),
             vectors: Random(121).uniform::<E>(2 * columns),
             dy: Random(122).uniform::<E>(vertices * columns),
+            biases: Vec::new(),
         }
     }
 
@@ -107,13 +110,28 @@ impl<'a> Case<'a> {
         let [mut y, mut positive] = [(); 2].map(|()| unwritten::<B, E>(backend, of_destinations));
         let mut lent = unwritten::<B, E>(backend, shape);
         let dropout = self.drops(&random);
+        let edges = csr.edges();
+        let biases = (!self.biases.is_empty()).then(|| {
+            // Those of the transposed order stand where its edges do.
+            let mut order: Vec<usize> = (0..edges).collect();
+            order.sort_by_key(|&edge| csr.cols()[edge]);
+            let of_heads = (0..self.heads).flat_map(|head| {
+                let of_head = &self.biases[head * edges..][..edges];
+                order.iter().map(|&edge| of_head[edge])
+            });
+            let back: Vec<f32> = of_heads.collect();
+            [&self.biases, &back].map(|biases| planes::<B, f32>(backend, self.heads, biases))
+        });
+        let len = self.heads * edge_plane(edges);
+        let mut lent_edges = elements::<B, E>(backend, &vec![f32::NAN; len]);
+        let mut d_biases = unwritten_numbers(backend, len);
         let of = |y, positive| AttentionForward {
             h: &h,
             vectors: &vectors,
             dropout,
             y,
             positive,
-            biases: None,
+            biases: biases.as_ref().map(|biases| &biases[0]),
         };
         let mut alone = unwritten::<B, E>(backend, of_destinations);
         attention
@@ -142,7 +160,13 @@ impl<'a> Case<'a> {
             lent: (&mut lent, numbers.each_mut()),
             dh: &mut dh,
             d_vectors: &mut d_vectors,
-            biases: None,
+            biases: biases.as_ref().map(|[forward, backward]| EdgeBiases {
+                a: &a,
+                forward,
+                backward,
+                lent: &mut lent_edges,
+                d: &mut d_biases,
+            }),
         };
         attention
             .backward(backend, &back, of)
@@ -153,6 +177,10 @@ impl<'a> Case<'a> {
             y,
             dh: read(backend, &dh),
             d_vectors: read(backend, &d_vectors),
+            d_biases: match biases {
+                Some(_) => d_biases.to_vec(backend).expect("no failure before"),
+                None => Vec::new(),
+            },
         }
     }
 
@@ -244,6 +272,7 @@ impl<'a> Case<'a> {
             y: read(backend, &y),
             dh: read(backend, &dh),
             d_vectors: read(backend, &d_vectors),
+            d_biases: Vec::new(),
         }
     }
 
@@ -362,6 +391,8 @@ pub(crate) struct Outcome {
     pub(crate) y: Vec<f32>,
     pub(crate) dh: Vec<f32>,
     pub(crate) d_vectors: Vec<f32>,
+    /// With the ends of the planes.
+    pub(crate) d_biases: Vec<f32>,
 }
 
 struct Reference {

@@ -5,6 +5,7 @@
 //! the depth of the sums ([`mod@reference`]), or with `==` where the numbers are small integers that half holds exactly.
 //! Outputs start as NaN, and padding must be zero afterwards.
 
+pub mod additive;
 pub mod attention;
 pub mod attention_heads;
 pub mod batches;
@@ -91,6 +92,7 @@ macro_rules! conformance {
             segment: sums_and_maxima, sums_are_close_and_repeat, nan_stays_in_its_row, softmax_statistics,
                 softmax_of_extremes, misfits_are_refused;
             attention: fused, fused_between, unfused, masks_are_known, repeatable, softmax_of_extremes, weights_sum_to_one, misfits_are_refused;
+            additive: every_graph, every_width, extremes_stay_where_they_are, repeatable, misfits_are_refused;
             shadow: exponentials, softmax_of_rows, sums_and_means, every_shape, misfits_are_refused;
             attention_heads: scores, dots, gradients_of_scores, padding_stays_zero, means, misfits_are_refused;
             matmul: every_shape, integers_are_exact, epilogues, beside_the_product, of_a_normalized_operand,

@@ -465,6 +465,40 @@ fn convolve(
                 &kept,
             )
         }
+        ConvolutionConfig::GatV2(gat) => {
+            let map = |name: String| {
+                let bias = parameters.row(&format!("{name}.bias")).to_vec();
+                let mut rows = parameters.product(x, &format!("{name}.weight"));
+                for row in &mut rows {
+                    row.iter_mut().zip(&bias).for_each(|(y, bias)| *y += bias);
+                }
+                rows
+            };
+            let sources = map(name("source"));
+            let destinations = match gat.share_weights {
+                true => sources.clone(),
+                false => map(name("destination")),
+            };
+            let vector = parameters.row(&name("attention"));
+            let outputs = parameters.row(&name("bias")).len();
+            let kept = |place| match masks {
+                Some(masks) => masks.of_edge(layer, gat.attention_dropout, place),
+                None => 1.0,
+            };
+            let distance = vector.len() / gat.heads;
+            let slope = f64::from(gat.slope);
+            let score = |head: usize, edge: usize| -> f64 {
+                let i = toy.graph.rows()[edge] as usize;
+                let j = toy.graph.cols()[edge] as usize;
+                let columns = head * distance..(head + 1) * distance;
+                let heard = |c: usize| {
+                    let given = destinations[i][c] + sources[j][c];
+                    vector[c] * if given > 0.0 { given } else { slope * given }
+                };
+                columns.map(heard).sum()
+            };
+            hear(toy, gat.heads, &sources, &score, outputs, &kept)
+        }
         other => panic!("no reference for {other}"),
     }
 }
@@ -480,29 +514,43 @@ fn attend(
     outputs: usize,
     kept: &dyn Fn([usize; 3]) -> f64,
 ) -> Rows {
-    let (vertices, width) = (h.len(), h[0].len());
+    let width = h[0].len();
     let distance = width / heads;
     let dot = |v: usize, row: usize, head: usize| -> f64 {
         let columns = head * distance..(head + 1) * distance;
         columns.map(|c| h[v][c] * vectors[row * width + c]).sum()
     };
+    let score = |head: usize, edge: usize| {
+        let (i, j) = (
+            toy.graph.rows()[edge] as usize,
+            toy.graph.cols()[edge] as usize,
+        );
+        let e = dot(i, 0, head) + dot(j, 1, head) + bias(head, edge);
+        if e > 0.0 { e } else { slope * e }
+    };
+    hear(toy, heads, h, &score, outputs, kept)
+}
+
+/// What each vertex hears of `h` with the weights that a softmax of scores of a head and an edge gives; the rest as of [`attend`].
+fn hear(
+    toy: &Toy,
+    heads: usize,
+    h: &Rows,
+    score: &dyn Fn(usize, usize) -> f64,
+    outputs: usize,
+    kept: &dyn Fn([usize; 3]) -> f64,
+) -> Rows {
+    let (vertices, width) = (h.len(), h[0].len());
+    let distance = width / heads;
     let mut y = vec![vec![0.0; width]; vertices];
     for head in 0..heads {
-        let score = |edge: usize| {
-            let (i, j) = (
-                toy.graph.rows()[edge] as usize,
-                toy.graph.cols()[edge] as usize,
-            );
-            let e = dot(i, 0, head) + dot(j, 1, head) + bias(head, edge);
-            if e > 0.0 { e } else { slope * e }
-        };
         let mut sums = vec![0.0; vertices];
         for (edge, &i) in toy.graph.rows().iter().enumerate() {
-            sums[i as usize] += score(edge).exp();
+            sums[i as usize] += score(head, edge).exp();
         }
         for (edge, (&i, &j)) in toy.graph.rows().iter().zip(toy.graph.cols()).enumerate() {
             let place = [head, i as usize, j as usize];
-            let weight = score(edge).exp() / sums[i as usize] * kept(place);
+            let weight = score(head, edge).exp() / sums[i as usize] * kept(place);
             for c in head * distance..(head + 1) * distance {
                 y[i as usize][c] += weight * h[j as usize][c];
             }

@@ -5,7 +5,7 @@ use crate::reference::roundoff;
 use crate::task;
 use halfgnn::backend::Backend;
 use halfgnn::nn::{
-    Aggregate, ConvolutionConfig, Gat, Gin, HiddenActivation, ModelConfig, Statistics,
+    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, ModelConfig, Statistics,
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Precision};
@@ -42,6 +42,16 @@ pub fn models() -> Vec<(&'static str, ModelConfig)> {
         .into(),
         ..of(ModelConfig::gat(task::FEATURES, task::CLASSES))
     };
+    let v2 = ModelConfig {
+        hidden: 32,
+        convolution: GatV2 {
+            heads: 2,
+            attention_dropout: 0.3,
+            ..GatV2::default()
+        }
+        .into(),
+        ..of(ModelConfig::gatv2(task::FEATURES, task::CLASSES))
+    };
     let gin = ModelConfig::gin(task::FEATURES, task::CLASSES);
     let sum = ModelConfig {
         convolution: Gin {
@@ -58,6 +68,7 @@ pub fn models() -> Vec<(&'static str, ModelConfig)> {
         ("gcn", task::model()),
         ("gat", of(ModelConfig::gat(task::FEATURES, task::CLASSES))),
         ("gat-heads", heads),
+        ("gatv2", v2),
         ("gin", of(gin)),
         ("gin-sum", of(sum)),
         ("sage", of(ModelConfig::sage(task::FEATURES, task::CLASSES))),
@@ -78,8 +89,13 @@ pub fn models_of_activations() -> Vec<ModelConfig> {
 /// Those of [`models`] whose messages may be codes, in both formats.
 pub fn models_of_messages() -> Vec<(&'static str, ModelConfig)> {
     let models = models().into_iter();
-    let weighed =
-        models.filter(|(_, model)| !matches!(model.convolution, ConvolutionConfig::Gat(_)));
+    let attends = |model: &ModelConfig| {
+        matches!(
+            model.convolution,
+            ConvolutionConfig::Gat(_) | ConvolutionConfig::GatV2(_)
+        )
+    };
+    let weighed = models.filter(|(_, model)| !attends(model));
     let of = |(name, model): (&'static str, ModelConfig)| {
         CodeFormat::ALL.map(|format| {
             let messages = Some(format);

@@ -29,6 +29,15 @@
 //!         g.lin_edge.weight.data = table(d, heads*c, 1, 4).t().clone()
 //!         g.att_edge.data = table(1, heads*c, 1, 1).view(1, heads, c); print(g(x, ei, attr))
 //!
+//! from torch_geometric.nn import GATv2Conv
+//! for heads in (1, 2):
+//!     for share in (False, True):
+//!         g = GATv2Conv(f, c, heads=heads, concat=False, share_weights=share); g.bias.data = b.clone()
+//!         g.lin_l.weight.data = table(f, heads*c, 2, 3).t().clone(); g.lin_l.bias.data = table(1, heads*c, 1, 1)[0]
+//!         if not share:
+//!             g.lin_r.weight.data = table(f, heads*c, 1, 2).t().clone(); g.lin_r.bias.data = table(1, heads*c, 1, 4)[0]
+//!         g.att.data = table(1, heads*c, 1, 3).view(1, heads, c); print(g(x, ei))
+//!
 //! h = 4; adj_t = torch.sparse_coo_tensor(torch.stack([dst, src]), w, (n, n)).coalesce().to_sparse_csr()
 //! for edges in (ei, adj_t):
 //!     m = nn.Sequential(nn.Linear(f, h, bias=False), nn.BatchNorm1d(h, track_running_stats=False), nn.ReLU(), nn.Linear(h, c))
@@ -45,7 +54,8 @@ use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Aggregate, EdgeData, Gat, Gcn, Gin, Inputs, Mode, Model, ModelConfig, Network, Norm, Sage,
+    Aggregate, EdgeData, Gat, GatV2, Gcn, Gin, Inputs, Mode, Model, ModelConfig, Network, Norm,
+    Sage,
 };
 use halfgnn::tensor::Matrix;
 
@@ -97,6 +107,11 @@ fn logits_of(model: ModelConfig, edges: EdgeData<'_>) -> Vec<f32> {
         let shape = parameter.shape();
         let values = match parameter.name() {
             "layers.0.bias" => vec![0.1, -0.2],
+            "layers.0.attention" if model.convolution.name() == "gatv2" => spread(1, 1, 3, shape),
+            "layers.0.source.weight" => spread(FEATURES, 2, 3, shape),
+            "layers.0.source.bias" => spread(1, 1, 1, shape),
+            "layers.0.destination.weight" => spread(FEATURES, 1, 2, shape),
+            "layers.0.destination.bias" => spread(1, 1, 4, shape),
             "layers.0.attention" => {
                 let [mut destination, source] = [2, 3].map(|b| spread(1, 1, b, (1, shape.1)));
                 destination.extend(source);
@@ -291,4 +306,66 @@ fn a_gat_with_a_term_of_its_edges() {
         };
         expect(&logits_of(gat(3), edges), &expected[1]);
     }
+}
+
+const GATV2: [[[f64; CLASSES]; VERTICES]; 4] = [
+    [
+        [-0.357_970_33, -0.456_396_46],
+        [0.35, -0.265_621_13],
+        [-1.4, -0.261_523_51],
+        [-0.319_914_97, -0.054_376_07],
+        [-1.4, -0.2],
+    ],
+    [
+        [-0.393_394_2, -0.491_162_72],
+        [0.35, -0.308_955_43],
+        [-1.4, -0.262_304_69],
+        [-0.340_705_75, -0.059_585_36],
+        [-1.4, -0.2],
+    ],
+    [
+        [-0.277_347_77, -0.077_303_45],
+        [-0.086_943_65, 0.016_633_08],
+        [-0.593_342_24, 0.087_580_52],
+        [-0.418_463_5, 0.250_807_76],
+        [-0.525, 0.05],
+    ],
+    [
+        [-0.281_163_42, -0.127_989_32],
+        [-0.081_480_53, -0.010_497_18],
+        [-0.593_342_24, 0.087_189_93],
+        [-0.419_371_34, 0.248_111_02],
+        [-0.525, 0.05],
+    ],
+];
+
+#[test]
+fn a_gatv2_of_one_map_or_two() {
+    let mut expected = GATV2.iter();
+    for heads in [1, 2] {
+        for share_weights in [false, true] {
+            let gat = GatV2 {
+                heads,
+                share_weights,
+                ..GatV2::default()
+            };
+            let model = ModelConfig::of(gat, FEATURES, CLASSES);
+            expect(&logits(model, None), expected.next().expect("four cases"));
+        }
+    }
+    // Weights of edges have no place in its scores.
+    let model = ModelConfig::gatv2(FEATURES, CLASSES);
+    let graph = Graph::from_edges(VERTICES, &TARGETS, &SOURCES).expect("a graph");
+    let weights = EdgeData {
+        weights: Some(&WEIGHTS),
+        ..EdgeData::default()
+    };
+    let told = model
+        .prepare_edges(&graph, weights)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        told.contains("GATv2's scores have no term for edges"),
+        "{told}"
+    );
 }

@@ -48,7 +48,7 @@ Examples:
   python3 -c 'from safetensors.torch import load_file; from torch_geometric.nn import GCN
   m = GCN(1433, 64, 2, 7); m.load_state_dict(load_file(\"gcn.safetensors\"))'
 
-GCN, GraphSAGE, GIN and GAT have counterparts there; which name becomes which is in docs/data.md.";
+GCN, GraphSAGE, GIN and GAT have counterparts there, GATv2 in PyG; which name becomes which is in docs/data.md.";
 
 /// Of `import`.
 pub const IMPORT: &str = "\
@@ -57,7 +57,7 @@ Examples:
   halfgnn import model.safetensors --from pyg own.safetensors
   halfgnn predict --model own.safetensors --dataset data.pt --out classes.csv
 
-The names and shapes of the tensors tell the model: GCN, GraphSAGE, GIN or GAT.";
+The names and shapes of the tensors tell the model: GCN, GraphSAGE, GIN, GAT or, from PyG, GATv2.";
 
 /// Of `bench`, which is a family.
 pub const BENCH: &str = "\

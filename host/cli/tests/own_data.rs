@@ -292,6 +292,40 @@ fn a_model_goes_to_another_framework_and_comes_back() {
     refused(&none, 2, &["it is no checkpoint"]);
 }
 
+/// Under the names of PyG's `GATv2Conv`, of one map and of two.
+#[test]
+fn a_gatv2_goes_to_pyg_and_comes_back() {
+    let place = Place::new();
+    for share in [&[][..], &["--share-weights"]] {
+        let train = [
+            &[
+                "train",
+                "--device",
+                "cpu",
+                "--dataset",
+                "team",
+                "--undirected",
+            ][..],
+            &[
+                "--model", "gatv2", "--heads", "2", "--hidden", "16", "--layers", "2",
+            ],
+            &["--epochs", "30", "--precision", "float", "--save", "model"],
+            share,
+        ];
+        place.run(&train.concat());
+        place.predict("team", &["--out", "own.csv", "--logits"]);
+        let told = place.run(&["export", "model", "--to", "pyg", "other.safetensors"]);
+        let word = if share.is_empty() { "False" } else { "True" };
+        let note = format!("heads=2, negative_slope=0.2, share_weights={word}");
+        assert!(text(&told.stdout).contains(&note), "{}", text(&told.stdout));
+        place.run(&["import", "other.safetensors", "--from", "pyg", "model"]);
+        place.predict("team", &["--out", "back.csv", "--logits"]);
+        assert_eq!(place.read("back.csv"), place.read("own.csv"));
+    }
+    let dgl = place.output(&["export", "model", "--to", "dgl", "x"]);
+    refused(&dgl, 2, &["GATv2 is written under PyG's names alone"]);
+}
+
 /// What is timed knows no weights, and says so.
 #[test]
 fn bench_says_that_weights_are_left_out() {

@@ -5,6 +5,7 @@
 
 use super::appnp::Appnp;
 use super::gat::Gat;
+use super::gatv2::GatV2;
 use super::gcn::Gcn;
 use super::gcnii::Gcnii;
 use super::gin::Gin;
@@ -444,6 +445,8 @@ models! {
     Gcn,
     /// A graph attention network.
     Gat,
+    /// A graph attention network whose attention is dynamic.
+    GatV2,
     /// A graph isomorphism network.
     Gin,
     /// GraphSAGE.
@@ -500,6 +503,10 @@ mod tests {
             (
                 Gin::default().into(),
                 r#"{"gin":{"aggregate":"mean","lambda":0.1,"epsilon":-0.95,"learn_epsilon":false,"statistics":"batch"}}"#,
+            ),
+            (
+                GatV2::default().into(),
+                r#"{"gatv2":{"heads":1,"slope":0.2,"attention_dropout":0.0,"share_weights":false}}"#,
             ),
             (ConvolutionConfig::from(Sage), r#""sage""#),
         ];

@@ -11,6 +11,7 @@
 //! as PyG's `GATConv(edge_dim=…)` has it. Of it a float for each edge and head is lent for the length of a pass.
 
 use super::architecture::{Architecture, LayerOption, number, probability, stack, store};
+use super::heads::{self, Heads};
 use super::{
     Context, EdgeFeatures, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output,
     OutputGradient, Parameter, Place, Pool, Propagation, Stage,
@@ -18,8 +19,7 @@ use super::{
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::ops::{
-    self, Attention, AttentionBackward, AttentionForward, EdgeBiases, Epilogue, Form, MOST_HEADS,
-    SpmmPolicy,
+    self, Attention, AttentionBackward, AttentionForward, EdgeBiases, Epilogue, Form, SpmmPolicy,
 };
 use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
@@ -104,44 +104,11 @@ impl Architecture for Gat {
     }
 
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
-        let heads = self.heads;
-        if heads == 0 {
-            return Err("attention without heads computes nothing; give it at least 1".into());
-        }
-        if heads > MOST_HEADS {
-            return Err(format!(
-                "{heads} heads of attention; there can be {MOST_HEADS} at most"
-            ));
-        }
-        let mut hidden = (0..model
-            .layers
-            .saturating_sub(1)
-            .min(1 + model.hidden_by_layer.len()))
-            .map(|layer| model.hidden_of(layer));
-        if heads > 1
-            && let Some(width) = hidden.find(|width| !width.is_multiple_of(8 * heads))
-        {
-            return Err(format!(
-                "{heads} heads want a hidden width that is a multiple of {}, and it is {width}",
-                8 * heads,
-            ));
-        }
-        if !(0.0..1.0).contains(&self.attention_dropout) {
-            return Err(format!(
-                "attention dropout {} is not in [0, 1)",
-                self.attention_dropout
-            ));
-        }
+        heads::refusal(model, self.heads, self.attention_dropout, self.slope)?;
         if self.edge_features > MOST_EDGE_FEATURES {
             return Err(format!(
                 "{} features of each edge; there can be {MOST_EDGE_FEATURES} at most",
                 self.edge_features
-            ));
-        }
-        if !self.slope.is_finite() {
-            return Err(format!(
-                "the slope {} of the scores should be finite",
-                self.slope
             ));
         }
         Ok(())
@@ -154,13 +121,13 @@ impl Architecture for Gat {
         seed: u64,
     ) -> Result<Vec<Stage<B, E>>, Error> {
         stack(model, seed, |place, (inputs, outputs)| {
-            let shape = Shape {
+            let heads = Heads {
                 inputs,
                 outputs,
                 averaged: place.layer + 1 == model.layers,
-                gat: self.clone(),
+                count: self.heads,
             };
-            GatLayer::new(backend, place, shape, model.policy)
+            GatLayer::new(backend, place, heads, self, model.policy)
         })
     }
 }
@@ -169,47 +136,6 @@ impl ModelConfig {
     /// A graph attention network: three layers of 64 with one head, dropout 0.5.
     pub fn gat(features: usize, classes: usize) -> Self {
         Self::of(Gat::default(), features, classes)
-    }
-}
-
-/// The shape of a [`GatLayer`].
-#[derive(Clone, Debug)]
-struct Shape {
-    inputs: usize,
-    outputs: usize,
-    /// Whether the outputs are the mean of the heads, and not all of them.
-    averaged: bool,
-    gat: Gat,
-}
-
-impl Shape {
-    /// Columns of a head that hold something.
-    fn head(&self) -> usize {
-        if self.averaged {
-            self.outputs
-        } else {
-            self.outputs / self.gat.heads
-        }
-    }
-
-    /// Columns of all heads; each but a single one begins at a whole vector.
-    fn width<E: Element>(&self) -> usize {
-        match self.gat.heads {
-            1 => self.outputs,
-            heads => heads * padded::<E>(self.head()),
-        }
-    }
-
-    /// Values of a matrix of `rows` rows and all heads' columns, zero where a head is padded.
-    fn spread<E: Element>(&self, rows: usize, values: &[f32]) -> Vec<f32> {
-        let (head, width) = (self.head(), self.width::<E>());
-        let distance = width / self.gat.heads;
-        let mut all = vec![0.0; rows * width];
-        for (k, &value) in values.iter().enumerate() {
-            let (row, column) = (k / (self.gat.heads * head), k % (self.gat.heads * head));
-            all[row * width + column / head * distance + column % head] = value;
-        }
-        all
     }
 }
 
@@ -233,8 +159,13 @@ struct EdgeTerm<B: Backend, E: Element> {
 }
 
 impl<B: Backend, E: Element> EdgeTerm<B, E> {
-    fn new(backend: &B, place: Place, shape: &Shape) -> Result<Option<Self>, Error> {
-        let (columns, heads, head) = (shape.gat.edge_features, shape.gat.heads, shape.head());
+    fn new(
+        backend: &B,
+        place: Place,
+        shape: &Heads,
+        columns: usize,
+    ) -> Result<Option<Self>, Error> {
+        let (heads, head) = (shape.count, shape.head());
         if columns == 0 {
             return Ok(None);
         }
@@ -344,7 +275,8 @@ fn edge_features<B: Backend>(
 /// The layer of a [`Gat`].
 #[derive(Debug)]
 pub struct GatLayer<B: Backend, E: Element> {
-    shape: Shape,
+    heads: Heads,
+    gat: Gat,
     policy: SpmmPolicy,
     weight: Parameter<B, E>,
     /// The attention vectors of destination and source, a row each.
@@ -361,9 +293,15 @@ pub struct GatLayer<B: Backend, E: Element> {
 }
 
 impl<B: Backend, E: Element> GatLayer<B, E> {
-    fn new(backend: &B, place: Place, shape: Shape, policy: SpmmPolicy) -> Result<Self, Error> {
+    fn new(
+        backend: &B,
+        place: Place,
+        shape: Heads,
+        gat: &Gat,
+        policy: SpmmPolicy,
+    ) -> Result<Self, Error> {
         let (inputs, width) = (shape.inputs, shape.width::<E>());
-        let (heads, head) = (shape.gat.heads, shape.head());
+        let (heads, head) = (shape.count, shape.head());
         let weight = Parameter::weights(backend, "weight".into(), (inputs, width), || {
             let weights = place.glorot((inputs, heads * head), 0);
             shape.spread::<E>(inputs, &weights)
@@ -377,24 +315,20 @@ impl<B: Backend, E: Element> GatLayer<B, E> {
             policy,
             weight,
             vectors,
-            edge: EdgeTerm::new(backend, place, &shape)?,
+            edge: EdgeTerm::new(backend, place, &shape, gat.edge_features)?,
             transformed: Kept::new(backend, width)?,
             heard: Kept::new(backend, width)?,
             positive: Kept::new(backend, width)?,
             softmax: None,
-            shape,
+            heads: shape,
+            gat: gat.clone(),
         })
-    }
-
-    /// Whether the output is made from `heard`, and is not `heard` itself.
-    fn is_averaged(&self) -> bool {
-        self.shape.averaged && self.shape.gat.heads > 1
     }
 }
 
 impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
     fn widths(&self) -> (usize, usize) {
-        (self.shape.inputs, self.shape.outputs)
+        (self.heads.inputs, self.heads.outputs)
     }
 
     fn forward(
@@ -405,7 +339,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
     ) -> Result<(), Error> {
         let backend = at.backend;
         let ends = (at.rows(), x.rows());
-        let (heads, slope) = (self.shape.gat.heads, self.shape.gat.slope);
+        let (heads, slope) = (self.heads.count, self.gat.slope);
         let plain = Epilogue::default();
         let weight = self.weight.values();
         let h = self.transformed.room(backend, x.rows())?;
@@ -419,7 +353,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         }
         let biases = match (
             &mut self.edge,
-            edge_features(graph, self.shape.gat.edge_features)?,
+            edge_features(graph, self.gat.edge_features)?,
         ) {
             (Some(edge), Some(features)) => {
                 Some(edge.terms(backend, at.pool, &features.forward)?)
@@ -439,7 +373,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         let of = AttentionForward {
             h,
             vectors: self.vectors.values(),
-            dropout: at.dropout(self.shape.gat.attention_dropout, 0),
+            dropout: at.dropout(self.gat.attention_dropout, 0),
             y: &mut *heard,
             positive: match at.mode {
                 Mode::Train { .. } => Some(positive),
@@ -451,7 +385,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         if let Some(biases) = biases {
             at.pool.give_numbers(biases);
         }
-        if self.is_averaged() {
+        if self.heads.is_averaged() {
             ops::head_mean(backend, heads, self.heard.get(), y.matrix())
         } else {
             y.copy(self.heard.get())
@@ -465,9 +399,9 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         dy: &mut OutputGradient<'_, B, E>,
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
-        let (backend, heads) = (at.backend, self.shape.gat.heads);
+        let (backend, heads) = (at.backend, self.heads.count);
         let width = self.heard.get().columns();
-        let spread = if self.is_averaged() {
+        let spread = if self.heads.is_averaged() {
             let mut spread = at.take(width)?;
             ops::head_mean_backward(backend, heads, dy.matrix(), &mut spread)?;
             Some(spread)
@@ -480,7 +414,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         let mut room = || at.pool.take(backend, (x.rows(), width));
         let (mut dh, mut lent) = (room()?, room()?);
         let graph = at.graph()?;
-        let features = edge_features(graph, self.shape.gat.edge_features)?;
+        let features = edge_features(graph, self.gat.edge_features)?;
         let mut of_edges = match (&mut self.edge, features) {
             (Some(edge), Some(features)) => {
                 let forward = edge.terms(backend, at.pool, &features.forward)?;
@@ -500,7 +434,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             y: self.heard.get(),
             positive: self.positive.get(),
             dy: spread.as_ref().unwrap_or(dy.matrix()),
-            dropout: at.dropout(self.shape.gat.attention_dropout, 0),
+            dropout: at.dropout(self.gat.attention_dropout, 0),
             lent: (
                 &mut lent,
                 [&mut inner, &mut d_destination, &mut softmax_gradient],

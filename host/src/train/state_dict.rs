@@ -10,6 +10,7 @@
 //! | GCN `weight`, `bias` | `GCNConv`: `lin.weight`, `bias` | `GraphConv`: `weight` (inputs × outputs), `bias` |
 //! | GraphSAGE `self.weight`, `neighbours.weight`, `bias` | `SAGEConv`: `lin_r.weight`, `lin_l.weight`, `lin_l.bias` | `SAGEConv('mean')`: `fc_self.weight`, `fc_neigh.weight`, `fc_self.bias` |
 //! | GAT `weight`, `attention` (destination, source), `bias` | `GATConv`: `lin.weight`, `att_dst`, `att_src`, `bias`; with `edge_dim` also `lin_edge.weight`, `att_edge` (`edge.weight`, `edge.attention`) | `GATConv`: `fc.weight`, `attn_r`, `attn_l`, `bias` (of each head, also in the last layer) |
+//! | GATv2 `source.weight`, `source.bias`, `destination.weight`, `destination.bias`, `attention`, `bias` | `GATv2Conv`: `lin_l.weight`, `lin_l.bias`, `lin_r.weight`, `lin_r.bias`, `att`, `bias` | none |
 //! | GIN `mlp.0.weight`, `norm.weight`, `norm.bias`, `norm.running`, `mlp.1.weight`, `bias`, `epsilon` | `GINConv(Sequential(Linear, BatchNorm1d, ReLU, Linear))`: `nn.0.weight`, `nn.1.weight`, `nn.1.bias`, `nn.1.running_mean` and `nn.1.running_var`, `nn.3.weight`, `nn.3.bias`, `eps` | `GINConv` with the same: `apply_func.…`, `eps` |
 //!
 //! What the other side has no place for is folded into what it has, where that changes no logit: divisors of features and GIN's λ

@@ -1,6 +1,8 @@
 //! SDDMM: a number for each edge, made of what its row and its column have.
 //!
 //! - The dot product `e[h][k] = scale · Σ_f u[row_k, f] · v[col_k, f]`, `f` over the columns of head `h` (HalfGNN §4.2).
+//! - Additive attention's score (Bahdanau et al., ICLR 2015; GATv2, Brody et al., ICLR 2022),
+//!   `e[h][k] = Σ_f a[f] · LeakyReLU(u[row_k, f] + v[col_k, f])`, in float whatever the elements.
 //! - Element by element, `e[h][k] = l[h][row_k] op r[h][col_k]` and the like ([`CombineParams`]).
 //!
 //! The edges lie in CSR order with both row and column ids. A warp takes tiles of [`TILE_EDGES`] edges, as many warps
@@ -40,7 +42,7 @@ param_struct! {
         pub u: DevicePtr<HalfBits>,
         /// Features of the columns.
         pub v: DevicePtr<HalfBits>,
-        /// Output, a plane a head: [`HalfBits`], or floats for float entries; 16-byte aligned. From the last edge to the
+        /// Output, a plane a head: [`HalfBits`], or floats for float entries and those of additive attention; 16-byte aligned. From the last edge to the
         /// end of a plane it becomes zero.
         pub output: DevicePtr<HalfBits>,
         /// Distance of two planes in elements, a multiple of 8.
@@ -62,6 +64,12 @@ param_struct! {
         pub warps: u32,
         /// Factor of every product.
         pub scale: f32,
+        /// The vector `a` of additive attention, for the entries of that: laid out as a row of `u`, zeros in its padding.
+        pub vector: DevicePtr<HalfBits>,
+        /// Slope of its LeakyReLU below zero.
+        pub slope: f32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -158,7 +166,8 @@ pub enum Reduction {
 ///
 /// - element: what one lane loads: `Half2`, `Half4`, `Half8`, `BFloat8` or `Float4`.
 /// - reduction: `Shuffles` or `TensorCores`.
-/// - accumulate, inside a lane: `InHalf` (half2 arithmetic) or `InFloat`. Lanes are added up in float.
+/// - accumulate, inside a lane: `InHalf` (half2 arithmetic) or `InFloat`; or `Additive`, which is no dot product but additive
+///   attention's score, in float. Lanes are added up in float.
 /// - wide: whether a row may have more loads than a sub-warp has lanes. Else the features of a row are kept in registers
 ///   while it lasts.
 #[macro_export]
@@ -183,6 +192,12 @@ macro_rules! sddmm_entries {
             sddmm_bfloat8_float_wide: BFloat8, Shuffles, InFloat, true;
             sddmm_float4_float: Float4, Shuffles, InFloat, false;
             sddmm_float4_float_wide: Float4, Shuffles, InFloat, true;
+            sddmm_half8_additive: Half8, Shuffles, Additive, false;
+            sddmm_half8_additive_wide: Half8, Shuffles, Additive, true;
+            sddmm_bfloat8_additive: BFloat8, Shuffles, Additive, false;
+            sddmm_bfloat8_additive_wide: BFloat8, Shuffles, Additive, true;
+            sddmm_float4_additive: Float4, Shuffles, Additive, false;
+            sddmm_float4_additive_wide: Float4, Shuffles, Additive, true;
         }
     };
 }

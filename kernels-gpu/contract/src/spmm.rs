@@ -55,7 +55,7 @@ param_struct! {
         /// First edge of each row, and `edges` at the end; `vertices + 1` long.
         pub offsets: DevicePtr<u64>,
         /// Weight of each edge, for the entries that take edge features (SpMMve): [`HalfBits`], or floats for float
-        /// entries; a plane a head, 16-byte aligned.
+        /// entries and those that take floats of edges; a plane a head, 16-byte aligned.
         pub edge_weights: DevicePtr<HalfBits>,
         /// Factor of each column, for the entries that take one.
         pub column_scale: DevicePtr<f32>,
@@ -65,7 +65,8 @@ param_struct! {
         pub x: DevicePtr<HalfBits>,
         /// Output, one row a row of the matrix.
         pub y: DevicePtr<HalfBits>,
-        /// Second output, laid out as `y`, for the entries of two sums.
+        /// Second output, laid out as `y`, for the entries of two sums: of the edges of positive sign, or what the vector of
+        /// additive attention has as its gradient from the edges of a row.
         pub y_positive: DevicePtr<HalfBits>,
         /// A number a row and head, for the entries whose edges have a term: the sum of the terms, a plane a head, each as long
         /// as [`SpmmParams::vertices`].
@@ -128,6 +129,11 @@ param_struct! {
         pub attention: EdgeAttention,
         /// Scale of each column of an 8-bit `x`, for the entries that take one; as many as a row of `x` has codes.
         pub scales: DevicePtr<f32>,
+        /// What rows are added to before the LeakyReLU of additive attention, for the entries of its gradient: a row a row of
+        /// the matrix, laid out as `x`.
+        pub row_features: DevicePtr<HalfBits>,
+        /// The vector of additive attention, for the same entries: laid out as a row of `x`, zeros in its padding.
+        pub vector: DevicePtr<HalfBits>,
     }
 }
 
@@ -250,7 +256,7 @@ pub mod shared {
 /// list from which the kernels crate makes the entries and the host its table.
 ///
 /// - element: what one lane loads: `Half2`, `Half4`, `Half8`, `BFloat8` or `Float4`.
-/// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `ColumnScale`, `Attention`, or with a sign that says whether the sum
+/// - weight: `Ones` (SpMMv), `EdgeFeatures` (SpMMve), `EdgeFloats` (one an edge and head, in float), `ColumnScale`, `Attention`, or with a sign that says whether the sum
 ///   of scores is positive `SignedAttention` and, with a term beside the weight, `AttentionGradient`; and these three with a
 ///   bias an edge, `BiasedAttention`, `SignedBiasedAttention` and `BiasedAttentionGradient`.
 /// - scale: `Discretized` (each batch, then merged in float), `Finished` (likewise, with an epilogue), `Atomic` (each
@@ -259,7 +265,8 @@ pub mod shared {
 ///   factor once a row).
 /// - accumulate, inside a batch: `InHalf` (half2 arithmetic), `InFloat`, `Largest` for maxima, or `BothInFloat` for two sums,
 ///   of all edges and of those of positive sign. Of an `x` of 8-bit codes ([`crate::quantize`]), of which a lane loads as many as
-///   the element has in 16 bytes: `InInteger` (int8, exactly), `Int8InFloat` and `E4m3InFloat`.
+///   the element has in 16 bytes: `InInteger` (int8, exactly), `Int8InFloat` and `E4m3InFloat`. For the gradient of additive
+///   attention `Additive`, and `BothAdditive` with that of its vector.
 #[macro_export]
 macro_rules! spmm_entries {
     ($with:ident) => {
@@ -275,6 +282,12 @@ macro_rules! spmm_entries {
             spmm_ab_half8_discretized_float: Half8, BiasedAttention, Discretized, InFloat;
             spmm_ab_half8_both: Half8, SignedBiasedAttention, Discretized, BothInFloat;
             spmm_abg_half8_both: Half8, BiasedAttentionGradient, Discretized, BothInFloat;
+            spmm_ad_half8: Half8, EdgeFloats, Discretized, Additive;
+            spmm_ad_half8_both: Half8, EdgeFloats, Discretized, BothAdditive;
+            spmm_ad_float4: Float4, EdgeFloats, Discretized, Additive;
+            spmm_ad_float4_both: Float4, EdgeFloats, Discretized, BothAdditive;
+            spmm_ad_bfloat8: BFloat8, EdgeFloats, Discretized, Additive;
+            spmm_ad_bfloat8_both: BFloat8, EdgeFloats, Discretized, BothAdditive;
             spmm_v_half8_finished_float: Half8, Ones, Finished, InFloat;
             spmm_cs_half8_finished_float: Half8, ColumnScale, Finished, InFloat;
             spmm_v_half8_post_half: Half8, Ones, PostReduction, InHalf;
@@ -456,6 +469,8 @@ pub enum Weights {
     Ones,
     /// One an edge: SpMMve.
     EdgeFeatures,
+    /// One float an edge and head, whatever the elements.
+    EdgeFloats,
     /// One float a column.
     ColumnScale,
     /// Attention, computed in float from scores of the vertices.
@@ -478,6 +493,7 @@ impl Weights {
         match self {
             Weights::Ones => 1,
             Weights::EdgeFeatures
+            | Weights::EdgeFloats
             | Weights::ColumnScale
             | Weights::Attention
             | Weights::SignedAttention
@@ -527,6 +543,10 @@ pub enum Accumulate {
     Largest,
     /// Two sums in float: of all edges, and of those whose weight has a positive sign.
     BothInFloat,
+    /// In float the products of the weights with the derivative of additive attention by what its LeakyReLU is given.
+    Additive,
+    /// Two sums in float: [`Accumulate::Additive`], and with the derivative by its vector.
+    BothAdditive,
     /// Of int8 codes, in integers of 16 bits, which hold the sum of a batch exactly.
     InInteger,
     /// Of int8 codes, in float.
@@ -539,8 +559,11 @@ impl Accumulate {
     /// What a row adds up to.
     pub const fn sums(self) -> Sums {
         match self {
-            Accumulate::InHalf | Accumulate::InFloat | Accumulate::Largest => Sums::One,
-            Accumulate::BothInFloat => Sums::Both,
+            Accumulate::InHalf
+            | Accumulate::InFloat
+            | Accumulate::Largest
+            | Accumulate::Additive => Sums::One,
+            Accumulate::BothInFloat | Accumulate::BothAdditive => Sums::Both,
             Accumulate::InInteger | Accumulate::Int8InFloat | Accumulate::E4m3InFloat => {
                 Sums::Quantized
             }

@@ -25,6 +25,8 @@ pub unsafe fn run<V: Vector, R: Reduction<V>, const WIDE: bool>(params: &SddmmPa
     // what depends on it. SAFETY: all lanes come through here.
     let warp = block_idx_x() * WARPS_PER_CTA + unsafe { shuffle_idx(warp_id(), 0) };
     let walk = Walk::<V>::new(params, 0);
+    // SAFETY: the launch contract.
+    let common = unsafe { R::common(walk.vector, params.slope) };
     let mut kept = Kept {
         first: NO_ROW,
         last: NO_ROW,
@@ -47,7 +49,7 @@ pub unsafe fn run<V: Vector, R: Reduction<V>, const WIDE: bool>(params: &SddmmPa
                 let sums = if WIDE {
                     wide_step::<V, R>(params, walk, rows, columns)
                 } else {
-                    walk.step::<R>(&mut kept, rows, columns)
+                    walk.step::<R>(&mut kept, rows, columns, common)
                 };
                 R::store(sums, params.scale, params.lanes_log2, tiles.result(edge));
                 let edges = STEP_EDGES * (WARP >> params.lanes_log2);
@@ -55,7 +57,7 @@ pub unsafe fn run<V: Vector, R: Reduction<V>, const WIDE: bool>(params: &SddmmPa
                 step += edges;
             }
             sync_warp();
-            write::<V>(params, &tiles);
+            write::<V, R>(params, &tiles);
             tiles.advance();
         }
     }
@@ -83,6 +85,7 @@ static ZEROS: Zeros = Zeros([0; 4]);
 struct Walk<V: Vector> {
     u: Global<V::Bits>,
     v: Global<V::Bits>,
+    vector: Global<V::Bits>,
     /// Distances of two rows in bytes, none for a lane that reads zeros.
     u_stride: u32,
     v_stride: u32,
@@ -99,6 +102,7 @@ impl<V: Vector> Walk<V> {
             Self {
                 u: Global::new(params.u).at(at),
                 v: Global::new(params.v).at(at),
+                vector: Global::new(params.vector).at(at),
                 u_stride: params.u_stride,
                 v_stride: params.v_stride,
             }
@@ -107,6 +111,7 @@ impl<V: Vector> Walk<V> {
             Self {
                 u: zeros,
                 v: zeros,
+                vector: zeros,
                 u_stride: 0,
                 v_stride: 0,
             }
@@ -156,6 +161,7 @@ impl<V: Vector> Walk<V> {
         kept: &mut Kept<R::Rows>,
         rows: [u32; 4],
         columns: [u32; 4],
+        common: R::Common,
     ) -> R::Sums {
         // SAFETY: the caller's promise; the condition around `add` is the same for all lanes.
         unsafe {
@@ -178,7 +184,7 @@ impl<V: Vector> Walk<V> {
                 R::set_last(&mut kept.features, last);
             }
             let of_first = rows.map(|row| row == rows[0]);
-            let mut sums = R::add(R::zero(), kept.features, values, of_first);
+            let mut sums = R::add(R::zero(), kept.features, values, of_first, common);
             if !all(at_an_end(rows, 1) && at_an_end(rows, 2)) {
                 // A loop, so that it stays a branch: predicated, it would cost every step.
                 let mut edge = recomputed(1);
@@ -186,7 +192,7 @@ impl<V: Vector> Walk<V> {
                     let row = if edge == 1 { rows[1] } else { rows[2] };
                     let mut features = R::none();
                     R::set_first(&mut features, self.row(row));
-                    let others = R::add(R::zero(), features, values, [true; 4]);
+                    let others = R::add(R::zero(), features, values, [true; 4], common);
                     let mut stays = [true; 4];
                     stays[1] = edge != 1 || at_an_end(rows, 1);
                     stays[2] = edge != 2 || at_an_end(rows, 2);
@@ -227,7 +233,8 @@ unsafe fn wide_step<V: Vector, R: Reduction<V>>(
                 let mut features = R::none();
                 R::set_first(&mut features, walk.row(a));
                 R::set_last(&mut features, walk.row(b));
-                sums = R::add(sums, features, values, of_first);
+                let common = R::common(walk.vector, params.slope);
+                sums = R::add(sums, features, values, of_first, common);
             }
             block += 1;
             if block == params.blocks {
@@ -253,7 +260,7 @@ unsafe fn wide_step<V: Vector, R: Reduction<V>>(
 /// # Safety
 /// After the walk and a barrier of the warp.
 #[inline(always)]
-unsafe fn write<V: Vector>(params: &SddmmParams, tiles: &Tiles) {
+unsafe fn write<V: Vector, R: Reduction<V>>(params: &SddmmParams, tiles: &Tiles) {
     let edge = recomputed(lane_id() * 4);
     let at = tiles.base() as u64 + edge as u64;
     if at < params.plane {
@@ -268,7 +275,12 @@ unsafe fn write<V: Vector>(params: &SddmmParams, tiles: &Tiles) {
                 }
             }
             let plane = block_idx_y() as u64 * params.plane;
-            V::store_features(Global::new(params.output).at(plane + at), results);
+            if R::FLOAT_RESULTS {
+                let output = Global::<f32>::new(params.output).at(plane + at);
+                Global::<[u32; 4]>::cast(output).store(results.map(f32::to_bits));
+            } else {
+                V::store_features(Global::new(params.output).at(plane + at), results);
+            }
         }
     }
 }

@@ -10,7 +10,7 @@
 //!           round 1: two shuffles, round 2: one, round 3: one          a tree for four edges
 //! ```
 //!
-//! - [`policy`]: how partial sums are made and added up: by shuffles, or on tensor cores.
+//! - [`policy`]: how partial sums are made and added up: by shuffles, or on tensor cores; and additive attention's scores.
 //! - [`dot`]: the walk along the edges.
 //! - [`combine`]: element by element, what needs no dot product.
 //!
@@ -25,7 +25,7 @@ use crate::device::vector::{
     HalfVector8 as Half8,
 };
 use halfgnn_contract::sddmm::{CombineParams, SddmmParams};
-use policy::{InFloat, InHalf, Shuffles, TensorCores};
+use policy::{Additive, InFloat, InHalf, Shuffles, TensorCores};
 
 macro_rules! dot_entries {
     ($($entry:ident: $element:ident, $reduction:ident, $accumulate:ident, $wide:literal;)*) => {$(

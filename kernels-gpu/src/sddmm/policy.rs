@@ -1,6 +1,7 @@
 //! How the products of four edges become four sums.
 
 use crate::device::float::mul_add;
+use crate::device::global::Global;
 use crate::device::half::{Half2, Pair};
 use crate::device::mma::{FragmentA, Product};
 use crate::device::shared::Shared;
@@ -9,6 +10,7 @@ use crate::device::vector::{Floats, HalfVector, Packed, Vector};
 use crate::device::warp::{lane_id, shuffle_xor};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
+use halfgnn_contract::attention::leaky_relu;
 
 /// How a sub-warp computes the sums of its four edges.
 pub trait Reduction<V: Vector> {
@@ -16,7 +18,16 @@ pub trait Reduction<V: Vector> {
     type Rows: Copy;
     /// What a lane has of the sums of four edges.
     type Sums: Copy;
+    /// What a lane has that all edges have alike.
+    type Common: Copy;
+    /// Whether results are floats, whatever the elements.
+    const FLOAT_RESULTS: bool = false;
 
+    /// The lane's part of what all edges have alike: of the vector, and the slope.
+    ///
+    /// # Safety
+    /// Where the policy reads the vector there is one, and this is a load of it.
+    unsafe fn common(vector: Global<V::Bits>, slope: f32) -> Self::Common;
     /// Any features.
     fn none() -> Self::Rows;
     /// Replaces the features of the first row by what a load gave.
@@ -36,6 +47,7 @@ pub trait Reduction<V: Vector> {
         rows: Self::Rows,
         values: [V; 4],
         of_first: [bool; 4],
+        common: Self::Common,
     ) -> Self::Sums;
     /// For each edge the sum in `a` where `which` holds, else that in `b`.
     fn select(which: [bool; 4], a: Self::Sums, b: Self::Sums) -> Self::Sums;
@@ -52,12 +64,21 @@ pub trait Accumulate<V: Vector> {
     type Row: Copy;
     /// A partial sum.
     type Sum: Copy;
+    /// What all edges have alike.
+    type Common: Copy;
+    /// [`Reduction::FLOAT_RESULTS`]
+    const FLOAT_RESULTS: bool = false;
+    /// [`Reduction::common`]
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn common(vector: Global<V::Bits>, slope: f32) -> Self::Common;
     /// The features of a row as a load gave them.
     fn row(features: V) -> Self::Row;
     /// No product.
     fn zero() -> Self::Sum;
     /// With the products of one edge.
-    fn add(sum: Self::Sum, row: Self::Row, values: V) -> Self::Sum;
+    fn add(sum: Self::Sum, row: Self::Row, values: V, common: Self::Common) -> Self::Sum;
     /// The sum in float.
     fn finish(sum: Self::Sum) -> f32;
 }
@@ -68,6 +89,9 @@ pub struct InHalf;
 impl<V: HalfVector> Accumulate<V> for InHalf {
     type Row = V;
     type Sum = Half2;
+    type Common = ();
+    #[inline(always)]
+    unsafe fn common(_: Global<V::Bits>, _: f32) {}
     #[inline(always)]
     fn row(features: V) -> V {
         features
@@ -77,7 +101,7 @@ impl<V: HalfVector> Accumulate<V> for InHalf {
         Half2::ZERO
     }
     #[inline(always)]
-    fn add(sum: Half2, row: V, values: V) -> Half2 {
+    fn add(sum: Half2, row: V, values: V, (): ()) -> Half2 {
         row.dot(values, sum)
     }
     #[inline(always)]
@@ -92,6 +116,9 @@ pub struct InFloat;
 impl<V: Vector> Accumulate<V> for InFloat {
     type Row = V::Floats;
     type Sum = f32;
+    type Common = ();
+    #[inline(always)]
+    unsafe fn common(_: Global<V::Bits>, _: f32) {}
     #[inline(always)]
     fn row(features: V) -> V::Floats {
         features.widen()
@@ -101,11 +128,50 @@ impl<V: Vector> Accumulate<V> for InFloat {
         0.0
     }
     #[inline(always)]
-    fn add(mut sum: f32, row: V::Floats, values: V) -> f32 {
+    fn add(mut sum: f32, row: V::Floats, values: V, (): ()) -> f32 {
         let values = values.widen();
         let mut i = 0;
         while i < V::WIDTH as usize {
             sum = mul_add(row.get(i), values.get(i), sum);
+            i += 1;
+        }
+        sum
+    }
+    #[inline(always)]
+    fn finish(sum: f32) -> f32 {
+        sum
+    }
+}
+
+/// Additive attention's score in float, `Σ_f a[f] · LeakyReLU(u[f] + v[f])`: no dot product, but a sum as one is.
+pub struct Additive;
+
+impl<V: Vector> Accumulate<V> for Additive {
+    type Row = V::Floats;
+    type Sum = f32;
+    /// The lane's part of `a`, and the slope.
+    type Common = (V::Floats, f32);
+    const FLOAT_RESULTS: bool = true;
+    #[inline(always)]
+    unsafe fn common(vector: Global<V::Bits>, slope: f32) -> Self::Common {
+        // SAFETY: the caller's promise.
+        (V::from_bits(unsafe { vector.read() }).widen(), slope)
+    }
+    #[inline(always)]
+    fn row(features: V) -> V::Floats {
+        features.widen()
+    }
+    #[inline(always)]
+    fn zero() -> f32 {
+        0.0
+    }
+    #[inline(always)]
+    fn add(mut sum: f32, row: V::Floats, values: V, (vector, slope): Self::Common) -> f32 {
+        let values = values.widen();
+        let mut i = 0;
+        while i < V::WIDTH as usize {
+            let heard = leaky_relu(row.get(i) + values.get(i), slope);
+            sum = mul_add(vector.get(i), heard, sum);
             i += 1;
         }
         sum
@@ -124,6 +190,14 @@ pub struct Shuffles<A>(PhantomData<A>);
 impl<V: Vector, A: Accumulate<V>> Reduction<V> for Shuffles<A> {
     type Rows = [A::Row; 2];
     type Sums = [A::Sum; 4];
+    type Common = A::Common;
+    const FLOAT_RESULTS: bool = A::FLOAT_RESULTS;
+
+    #[inline(always)]
+    unsafe fn common(vector: Global<V::Bits>, slope: f32) -> A::Common {
+        // SAFETY: the caller's promise.
+        unsafe { A::common(vector, slope) }
+    }
 
     #[inline(always)]
     fn none() -> Self::Rows {
@@ -156,13 +230,14 @@ impl<V: Vector, A: Accumulate<V>> Reduction<V> for Shuffles<A> {
         [first, last]: Self::Rows,
         values: [V; 4],
         of_first: [bool; 4],
+        common: A::Common,
     ) -> Self::Sums {
         let of = |edge: usize| if of_first[edge] { first } else { last };
         [
-            A::add(a, of(0), values[0]),
-            A::add(b, of(1), values[1]),
-            A::add(c, of(2), values[2]),
-            A::add(d, of(3), values[3]),
+            A::add(a, of(0), values[0], common),
+            A::add(b, of(1), values[1], common),
+            A::add(c, of(2), values[2], common),
+            A::add(d, of(3), values[3], common),
         ]
     }
 
@@ -234,6 +309,10 @@ impl<P: Product> Reduction<Packed<P, 4>> for TensorCores<InFloat> {
     type Rows = [FragmentA; 2];
     /// For each edge the element of its tile that is on the diagonal, if one of the lane's is.
     type Sums = [f32; 4];
+    type Common = ();
+
+    #[inline(always)]
+    unsafe fn common(_: Global<<Packed<P, 4> as Vector>::Bits>, _: f32) {}
 
     #[inline(always)]
     fn none() -> Self::Rows {
@@ -267,6 +346,7 @@ impl<P: Product> Reduction<Packed<P, 4>> for TensorCores<InFloat> {
         rows: Self::Rows,
         values: [Packed<P, 4>; 4],
         of_first: [bool; 4],
+        (): (),
     ) -> [f32; 4] {
         // SAFETY: the caller's promise.
         unsafe {

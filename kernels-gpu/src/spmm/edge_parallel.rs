@@ -327,10 +327,11 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         // SAFETY: `first` and `end - 1` are edges of the warp, and past the last edge there is one more start.
         unsafe {
             let (mut starts, index) = Starts::at(starts, first);
+            let rows = Rows::at(params, index);
             let mut segment = Segment::<A::Sum> {
-                rows: Rows::at(params, index),
                 head: if starts.take() { NONE } else { index },
-                sum: A::zero(),
+                sum: A::start(params, rows.row, self.load.index),
+                rows,
             };
             if !segment.is_head() {
                 self.call::<W, S>(params, segment.rows.row);
@@ -453,9 +454,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             if starting & 1 << NUMBER != 0 {
                 let called = starting & ((1 << NUMBER) - 1) == 0;
                 self.flush::<W, S, A>(params, &segment, called);
+                let rows = segment.rows.next(params);
                 segment = Segment {
-                    rows: segment.rows.next(params),
-                    sum: A::zero(),
+                    sum: A::start(params, rows.row, self.load.index),
+                    rows,
                     ..segment
                 };
             }

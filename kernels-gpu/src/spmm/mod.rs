@@ -16,11 +16,13 @@
 //! - [`empty`]: rows without edges, which CTAs of the same launch write.
 //! - [`epilogue`]: what becomes of a row where it is written.
 //! - [`follow_up`]: completes the rows that cross CTAs.
+//! - [`additive`]: the gradient of additive attention, whose rows have features of their own.
 //! - [`quantized`]: what is added up of rows of 8-bit codes.
 //! - [`vertex_parallel`]: a warp a row and one launch, for small graphs with short rows; of the same policies.
 //!
 //! Each row is added up in an order that depends on the graph alone, so results repeat bit for bit.
 
+mod additive;
 mod edge_parallel;
 mod empty;
 mod epilogue;
@@ -36,11 +38,12 @@ use crate::device::vector::{
     BFloatVector8 as BFloat8, Float4, HalfVector2 as Half2, HalfVector4 as Half4,
     HalfVector8 as Half8,
 };
+use additive::{Additive, BothAdditive};
 use halfgnn_contract::spmm::SpmmParams;
 use policy::{
     Atomic, Attention, AttentionGradient, BiasedAttention, BiasedAttentionGradient, BothInFloat,
-    ColumnScale, Discretized, EdgeFeatures, Finished, InFloat, InHalf, Largest, Maximum, Ones,
-    PostReduction, PreReduction, SignedAttention, SignedBiasedAttention,
+    ColumnScale, Discretized, EdgeFeatures, EdgeFloats, Finished, InFloat, InHalf, Largest,
+    Maximum, Ones, PostReduction, PreReduction, SignedAttention, SignedBiasedAttention,
 };
 use quantized::{E4m3InFloat, InInteger, Int8InFloat};
 use sums::{Both, One, Quantized};

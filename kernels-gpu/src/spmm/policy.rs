@@ -116,6 +116,31 @@ impl EdgeFeatures {
     }
 }
 
+/// One float an edge and head, whatever the elements.
+pub struct EdgeFloats;
+
+impl Weights for EdgeFloats {
+    const WEIGHTED: bool = true;
+    const IN_FLOAT: bool = true;
+    const BY_HEAD: bool = true;
+    #[inline(always)]
+    unsafe fn four<V: Vector>(
+        params: &SpmmParams,
+        edge: u64,
+        _: [u32; 4],
+        _: [u32; 4],
+    ) -> [u32; 4] {
+        let four = EdgeFeatures::plane::<f32>(params).at(edge);
+        // SAFETY: a plane is as long as there are edges and 16-byte aligned, and `edge` is a multiple of 4.
+        unsafe { Global::<[u32; 4]>::cast(four).read() }
+    }
+    #[inline(always)]
+    unsafe fn one<V: Vector>(params: &SpmmParams, edge: u64, _: u32, _: u32) -> u32 {
+        // SAFETY: a plane is as long as there are edges.
+        unsafe { EdgeFeatures::plane::<f32>(params).at(edge).read() }.to_bits()
+    }
+}
+
 /// A float factor of each column: the left degree norm, without a pass over the input.
 pub struct ColumnScale;
 
@@ -381,6 +406,14 @@ pub trait Accumulate<V: Vector> {
     const FOURS: u32 = 1;
     /// The sum of no edge.
     fn zero() -> Self::Sum;
+    /// The sum of no edge of row `row`, whose load `load` is the lane's.
+    ///
+    /// # Safety
+    /// The launch contract; there are such a row and load.
+    #[inline(always)]
+    unsafe fn start(_params: &SpmmParams, _row: u32, _load: u32) -> Self::Sum {
+        Self::zero()
+    }
     /// One more edge of weight 1.
     fn add(sum: Self::Sum, x: Self::Input) -> Self::Sum;
     /// One more edge.

@@ -138,7 +138,7 @@ unsafe fn walk<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(
             edge = edge.wrapping_add(warps * WARP);
             // Wanted when this group is done.
             let next = columns.at(edge as u64).load_if(lane_id() < left);
-            let mut sum = A::zero();
+            let mut sum = A::start(params, row.row, load);
             let mut first = sub_warp;
             while first - sub_warp < count {
                 let places = [

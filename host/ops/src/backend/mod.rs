@@ -14,15 +14,16 @@ pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 
 use crate::driver::Driver;
 use crate::ops::{
-    AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators, HeadOperators,
-    LossOperators, MatmulOperators, NonlinearityOperators, NormalizeOperators, OptimizerOperators,
-    QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators, ShadowOperators,
-    SortOperators, SpmmOperators,
+    AdditiveOperators, AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators,
+    HeadOperators, LossOperators, MatmulOperators, NonlinearityOperators, NormalizeOperators,
+    OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators,
+    ShadowOperators, SortOperators, SpmmOperators,
 };
 
 /// A device with all operators, of every family.
 pub trait Backend:
     Storage
+    + AdditiveOperators
     + AttentionOperators
     + BitsOperators
     + ConstructOperators

@@ -11,6 +11,7 @@
 //! - Features have their heads side by side, all of one width; with more than one head a width must fill whole 16-byte
 //!   vectors (8 halves or 4 floats), so that every head starts at one.
 
+mod additive;
 mod attention;
 mod bits;
 mod check;
@@ -33,6 +34,7 @@ pub mod shadow;
 mod sort;
 mod spmm;
 
+pub use additive::*;
 pub use attention::*;
 pub use bits::*;
 pub use check::MOST_HEADS;

@@ -3,12 +3,14 @@
 mod layers;
 
 use super::{Framework, ImportOptions, StateDict, StateDictError, StateTensor, refuse};
-use crate::nn::{Aggregate, ConvolutionConfig, Gat, Gcn, Gin, ModelConfig, Sage, Statistics};
+use crate::nn::{
+    Aggregate, ConvolutionConfig, Gat, GatV2, Gcn, Gin, ModelConfig, Sage, Statistics,
+};
 use crate::ops::OptimizerSnapshot;
 use crate::train::checkpoint::TaskIdentity;
 use crate::train::{Checkpoint, Loss, Progress, Snapshot, Tensors, TrainConfig};
 use half::{bf16, f16};
-use layers::{DGL, Layer, PYG, gat, gcn, gin, row, sage};
+use layers::{DGL, Layer, PYG, gat, gatv2, gcn, gin, row, sage};
 use safetensors::tensor::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 
@@ -86,7 +88,7 @@ fn in_order(tensors: &StateDict, from: Framework) -> Result<Vec<Layer<'_>>, Stat
         });
         let Some((prefix, end)) = found else {
             return refuse(format!(
-                "tensor `{name}` has no place in a GCN, GraphSAGE, GIN or GAT here; the names that have one are in the documentation"
+                "tensor `{name}` has no place in a GCN, GraphSAGE, GIN, GAT or GATv2 here; the names that have one are in the documentation"
             ));
         };
         let digits = prefix.trim_end_matches(|letter: char| !letter.is_ascii_digit());
@@ -150,6 +152,28 @@ pub(super) fn checkpoint(
             heads,
             edge_features: one("features of edges", &features)?.unwrap_or(0),
             ..Gat::default()
+        }
+        .into()
+    } else if options.from == Framework::Pyg && layers[0].has("att") {
+        let (mut heads, mut shared) = (Vec::new(), true);
+        for (number, layer) in layers.iter().enumerate() {
+            let (layer, of_layer, is_shared) = gatv2(layer, options, number + 1 == count)?;
+            taken.push(layer);
+            heads.push(of_layer);
+            shared &= is_shared;
+        }
+        if shared {
+            // Two maps of the same numbers are one, as share_weights=True has it.
+            for layer in &mut taken {
+                layer
+                    .tensors
+                    .retain(|(name, _)| !name.starts_with("destination."));
+            }
+        }
+        GatV2 {
+            heads: one("heads", &heads)?.unwrap_or(1),
+            share_weights: shared,
+            ..GatV2::default()
         }
         .into()
     } else if layers[0].has(is_gin) {

@@ -1,7 +1,9 @@
 //! A model under another framework's names.
 
 use super::{Framework, StateDict, StateDictError, StateTensor, padded, refuse, transposed};
-use crate::nn::{Aggregate, ConvolutionConfig, Gat, Gin, HiddenActivation, Norm, Statistics};
+use crate::nn::{
+    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, Norm, Statistics,
+};
 use crate::train::{Checkpoint, Tensor};
 use safetensors::tensor::{Dtype, TensorView};
 use std::io;
@@ -89,24 +91,14 @@ impl Layer<'_> {
         let bias = self.get("bias")?.values.clone();
         let heads = gat.heads;
         let is_last = self.number + 1 == self.checkpoint.model.layers;
-        let head = match is_last {
-            true => self.checkpoint.model.classes,
-            false => self.checkpoint.model.hidden / heads,
-        };
-        let width = match heads {
-            1 => head,
-            heads => heads * padded(self.checkpoint.precision, head),
-        };
+        let (head, width) = self.head(heads);
         if (weight.columns, vectors.columns, vectors.rows) != (width, width, 2) {
             return refuse(format!(
                 "layer {} is not as wide as its heads are",
                 self.number
             ));
         }
-        let whole = |values: &[f32]| -> Vec<f32> {
-            let heads = values.chunks_exact(width / heads);
-            heads.flat_map(|padded| padded[..head].to_vec()).collect()
-        };
+        let whole = |values: &[f32]| whole(values, width / heads, head);
         weight.values = whole(&weight.values);
         weight.columns = heads * head;
         let (destination, source) = vectors.values.split_at(width);
@@ -150,6 +142,50 @@ impl Layer<'_> {
         Ok(())
     }
 
+    /// Columns of a head of the layer, and of all of them with their padding.
+    fn head(&self, heads: usize) -> (usize, usize) {
+        let model = &self.checkpoint.model;
+        let head = match self.number + 1 == model.layers {
+            true => model.classes,
+            false => model.hidden_of(self.number) / heads,
+        };
+        let width = match heads {
+            1 => head,
+            heads => heads * padded(self.checkpoint.precision, head),
+        };
+        (head, width)
+    }
+
+    fn gatv2(&mut self, gat: &GatV2) -> Result<(), StateDictError> {
+        let heads = gat.heads;
+        let (head, width) = self.head(heads);
+        let maps = match gat.share_weights {
+            true => [("source", "lin_l"), ("source", "lin_r")],
+            false => [("source", "lin_l"), ("destination", "lin_r")],
+        };
+        for (own, theirs) in maps {
+            let mut weight = self.weight(&format!("{own}.weight"))?;
+            let bias = self.get(&format!("{own}.bias"))?.values.clone();
+            if (weight.columns, bias.len()) != (width, width) {
+                return refuse(format!(
+                    "layer {} is not as wide as its heads are",
+                    self.number
+                ));
+            }
+            weight.values = whole(&weight.values, width / heads, head);
+            weight.columns = heads * head;
+            self.linear(&format!("{theirs}.weight"), &weight);
+            let bias = whole(&bias, width / heads, head);
+            self.vector(&format!("{theirs}.bias"), &bias);
+        }
+        let vector = &self.get("attention")?.values;
+        let vector = whole(vector, width / heads, head);
+        self.put("att", &[1, heads, head], vector);
+        let bias = self.get("bias")?.values.clone();
+        self.vector("bias", &bias);
+        Ok(())
+    }
+
     fn gin(&mut self, gin: &Gin) -> Result<(), StateDictError> {
         let mut first = self.weight("mlp.0.weight")?;
         // (1 + ε) · x + λ · n is λ times (1 + ε) / λ · x + n, and the map after it is linear.
@@ -186,6 +222,12 @@ impl Layer<'_> {
         self.vector(&format!("{mlp}.3.bias"), &bias.values);
         Ok(())
     }
+}
+
+/// Heads of `padded` columns each as they are without padding, `head` columns each.
+fn whole(values: &[f32], padded: usize, head: usize) -> Vec<f32> {
+    let heads = values.chunks_exact(padded.max(1));
+    heads.flat_map(|padded| padded[..head].to_vec()).collect()
 }
 
 /// All layers, and what whoever loads them should know.
@@ -248,6 +290,19 @@ pub(super) fn state_dict(
                 notes.push(format!("GATConv(…, negative_slope={})", gat.slope));
             }
         }
+        ConvolutionConfig::GatV2(gat) => {
+            if to == Framework::Dgl {
+                return refuse(
+                    "GATv2 is written under PyG's names alone; export it to pyg, whose lin_l is DGL's fc_src and lin_r its fc_dst",
+                );
+            }
+            notes.push(format!(
+                "GATv2Conv(…, heads={}, negative_slope={}, share_weights={}), the last layer with concat=False",
+                gat.heads,
+                gat.slope,
+                if gat.share_weights { "True" } else { "False" }
+            ));
+        }
         ConvolutionConfig::Gin(gin) => {
             if gin.lambda == 0.0 {
                 return refuse(
@@ -279,7 +334,7 @@ pub(super) fn state_dict(
         other => {
             let kind = other.name().to_uppercase();
             return refuse(format!(
-                "{name} has no convolution that {kind}'s layers would be; gcn, sage, gin and gat have one"
+                "{name} has no convolution that {kind}'s layers would be; gcn, sage, gin, gat and gatv2 have one"
             ));
         }
     }
@@ -295,6 +350,7 @@ pub(super) fn state_dict(
             ConvolutionConfig::Gcn(_) => layer.gcn()?,
             ConvolutionConfig::Sage(_) => layer.sage()?,
             ConvolutionConfig::Gat(gat) => layer.gat(gat)?,
+            ConvolutionConfig::GatV2(gat) => layer.gatv2(gat)?,
             ConvolutionConfig::Gin(gin) => layer.gin(gin)?,
             _ => {}
         }

@@ -1,7 +1,9 @@
-//! A layer of attention, forward and backward: fused, and of operators on arrays of edges; means of heads.
+//! A layer of attention, forward and backward: fused, with biases of edges, and of operators on arrays of edges; additive attention's
+//! scores and their gradients; means of heads.
 
 use super::sparse::graph;
 use super::{OperatorCase, Results};
+use crate::additive;
 use crate::attention::Case;
 use crate::input::{matrix, read, unwritten};
 use crate::reference::roundoff;
@@ -56,6 +58,52 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                     .and(Results::rows(&outcome.d_vectors, columns))
             }));
         }
+    }
+    for (heads, width, dropout) in [(1, 40, 0.0), (2, 24, 0.3)] {
+        for of_biases in [false, true] {
+            // The gradient of the biases begins with an SDDMM on tensor cores, and everything else with none.
+            let what = if of_biases {
+                "gradient of biases"
+            } else {
+                "biased"
+            };
+            let name = format!("attention {precision} {what} {heads} x {width} dropout {dropout}");
+            let columns = heads * width;
+            cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+                let graph = graph(operands);
+                let vertices = graph.vertices();
+                let mut case = Case::random::<E>(&graph, heads, width, dropout);
+                case.h = operands.uniform::<E>(vertices * columns);
+                case.vectors = operands.uniform::<E>(2 * columns);
+                case.dy = operands.mild::<E>(vertices * columns);
+                case.biases = operands.uniform::<f32>(heads * graph.edges());
+                let outcome = case.fused::<B, E>(backend);
+                match (of_biases, E::PRECISION) {
+                    (true, Precision::Float) => Results::rows(&outcome.d_biases, 64),
+                    (true, _) => near::<E>(&[outcome.d_biases], 64),
+                    (false, _) => Results::rows(&outcome.y, columns)
+                        .and(Results::rows(&outcome.dh, columns))
+                        .and(Results::rows(&outcome.d_vectors, columns)),
+                }
+            }));
+        }
+    }
+    for (heads, width) in [(1, 41), (3, 16), (1, 300)] {
+        let name = format!("additive attention {precision} {heads} x {width}");
+        let columns = heads * width;
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = graph(operands);
+            let vertices = graph.vertices();
+            let mut case = additive::Case::random::<E>(&graph, heads, width);
+            case.vector = operands.uniform::<E>(columns);
+            case.u = operands.mild::<E>(vertices * columns);
+            case.v = operands.mild::<E>(vertices * columns);
+            case.d = operands.uniform::<f32>(heads * graph.edges());
+            let outcome = case.run::<B, E>(backend);
+            Results::rows(&outcome.scores, 64)
+                .and(Results::rows(&outcome.du, columns))
+                .and(Results::rows(&outcome.of_vector, columns))
+        }));
     }
     let name = format!("means of heads {precision}");
     cases.push(OperatorCase::new(name, move |backend: &B, operands| {

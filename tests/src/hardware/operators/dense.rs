@@ -5,10 +5,10 @@ use crate::input::{elements, matrix, read, unwritten};
 use crate::matmul::{Case, FORMS, Normal};
 use crate::reference::Sum;
 use half::{bf16, f16};
-use halfgnn::backend::Backend;
+use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::ops;
-use halfgnn::ops::{Activation, Dropout, Form, RandomState};
-use halfgnn::tensor::{Element, Precision};
+use halfgnn::ops::{Activation, Dropout, Form, Nonlinearity, RandomState};
+use halfgnn::tensor::{Array, Element, Precision};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let mut cases = Vec::new();
@@ -29,6 +29,12 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     element_wise::<B, f16>(&mut cases);
     element_wise::<B, bf16>(&mut cases);
     element_wise::<B, f32>(&mut cases);
+    nonlinearities::<B, f16>(&mut cases);
+    dropped_rows::<B, f16>(&mut cases);
+    nonlinearities::<B, bf16>(&mut cases);
+    dropped_rows::<B, bf16>(&mut cases);
+    nonlinearities::<B, f32>(&mut cases);
+    dropped_rows::<B, f32>(&mut cases);
     cases
 }
 
@@ -193,4 +199,46 @@ fn element_wise<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B
             Results::rows(&read(backend, &sums), 1)
         }));
     }
+}
+
+/// Activation functions other than a ReLU, and their gradients.
+fn nonlinearities<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let functions = [
+        ("elu", Nonlinearity::Elu),
+        ("leaky relu", Nonlinearity::LeakyRelu(0.01)),
+        ("gelu", Nonlinearity::Gelu),
+        ("tanh", Nonlinearity::Tanh),
+    ];
+    for (what, function) in functions {
+        let name = format!("nonlinearity {} {what}", E::PRECISION);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let shape = (50, 41);
+            let x = matrix::<B, E>(backend, shape, &operands.mixed::<E>(50 * 41));
+            let bias = matrix::<B, f32>(backend, (1, 41), &operands.uniform::<f32>(41));
+            let mut y = unwritten::<B, E>(backend, shape);
+            ops::nonlinearity(backend, function, Some(&bias), Some(&x), &mut y).expect("legal");
+            let mut d = matrix::<B, E>(backend, shape, &operands.mild::<E>(50 * 41));
+            let of = if function.wants_input() { &x } else { &y };
+            ops::nonlinearity_backward(backend, function, of, &mut d).expect("legal");
+            Results::rows(&read(backend, &y), 41).and(Results::rows(&read(backend, &d), 41))
+        }));
+    }
+}
+
+/// Dropout of rows that are a part of a matrix.
+fn dropped_rows<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let name = format!("drop_rows {}", E::PRECISION);
+    cases.push(OperatorCase::new(name, |backend: &B, operands| {
+        let random = RandomState::new(backend, 11, 3).expect("room for a word");
+        let dropout = Dropout {
+            probability: 0.4,
+            stream: 1,
+            random: &random,
+        };
+        let vertices: Vec<u32> = (0..50).map(|row| (row * 37) % 90).collect();
+        let vertices = Array::from_slice(backend, &vertices, MemoryKind::Graph).expect("room");
+        let mut y = matrix::<B, E>(backend, (50, 41), &operands.mixed::<E>(50 * 41));
+        ops::drop_rows(backend, dropout, &vertices, &mut y).expect("legal");
+        Results::rows(&read(backend, &y), 41)
+    }));
 }

@@ -43,17 +43,16 @@ impl<B: Storage, E: Element> Operator for EdgeBiasGradientOperands<'_, B, E> {
                 reason: reason.into(),
             })
         };
-        if weights.transposed {
-            return refuse(
-                "rows of the adjacency are destinations here; give it as it was in the forward pass",
-            );
-        }
         if weights.biases.is_none() {
             return refuse("the scores have no biases, and so no gradient of them");
         }
         expect_edges(Self::NAME, "gradient of the weights", heads, a, x)?;
         expect_edges(Self::NAME, "gradient of the biases", heads, a, d)?;
-        expect_vertices(Self::NAME, "inner sums", heads, a.rows(), inner)
+        let destinations = match weights.transposed {
+            false => a.rows(),
+            true => a.columns(),
+        };
+        expect_vertices(Self::NAME, "inner sums", heads, destinations, inner)
     }
 }
 

@@ -140,8 +140,9 @@ impl AttentionOperators for Cpu {
         );
         let (x, inner, statistics): (&[E], &[f32], &[[f32; 2]]) = (&x, &inner, &statistics);
         let mask = weights.dropout.map(Mask::new);
+        let planes = Planes::new(a, weights.transposed);
         with_edges(a, |graph| {
-            with_scores(&weights.scores(), Planes::new(a, false), |scores| {
+            with_scores(&weights.scores(), planes, |scores| {
                 let values = d.buffer.get_mut().par_iter_mut().enumerate();
                 values.with_min_len(MIN_NUMBERS).for_each(|(at, d)| {
                     let (head, edge) = (at / stride, at % stride);
@@ -154,7 +155,7 @@ impl AttentionOperators for Cpu {
                     let x = x[at].to_f32();
                     let d_weight = mask
                         .as_ref()
-                        .map_or(x, |mask| mask.edge(x, head, row, column));
+                        .map_or(x, |mask| planes.dropped(mask, x, head, row, column));
                     *d = leaky_relu_derivative(sum, scores.slope)
                         * weight(sum, scores.slope, statistics[vertex])
                         * (d_weight - inner[vertex]);

@@ -115,8 +115,8 @@ impl<D: Driver> AttentionOperators for Gpu<D> {
         };
         let config = edge_config(contract::edge_bias_ctas(edges), weights.heads)?;
         let name = entry::<E>("edge_bias_gradient")?;
-        // SAFETY: the operator checked that there are biases, that planes are as long as the edges and numbers of vertices as
-        // those ask for, and that the adjacency is not the transposed one.
+        // SAFETY: the operator checked that there are biases, and that planes are as long as the edges and numbers of vertices as
+        // those ask for.
         unsafe { self.launch(name, config, &params) }
     }
 }

@@ -65,8 +65,7 @@ pub struct AttentionStatisticsOperands<'a, B: Storage> {
 /// from `j` to `i`, with the sum `s` of its scores and bias, and the factors `k(i,j)` of dropout; in float.
 ///
 /// # Errors
-/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] for a transposed adjacency, and where there are
-/// no biases.
+/// [`Error::Shape`] where the operands do not fit the graph, [`Error::Unsupported`] where there are no biases.
 pub fn edge_bias_gradient<B: AttentionOperators, E: Element>(
     backend: &B,
     operands: EdgeBiasGradientOperands<'_, B, E>,
@@ -77,9 +76,9 @@ pub fn edge_bias_gradient<B: AttentionOperators, E: Element>(
 /// Operands of [`edge_bias_gradient`].
 #[derive(Debug)]
 pub struct EdgeBiasGradientOperands<'a, B: Storage, E: Element> {
-    /// The graph, rows destinations.
+    /// The graph, whose rows are destinations, or sources where the weights say so.
     pub a: &'a Adjacency<B>,
-    /// Weights that the forward pass had, with their biases.
+    /// Weights that the forward pass had, with their biases in the order of the graph.
     pub weights: &'a EdgeAttention<'a, B>,
     /// The gradient of what each weight became by dropout: planes of edges.
     pub x: &'a Array<B, E>,

@@ -13,7 +13,7 @@ use pulp::Simd;
 use rayon::prelude::*;
 
 /// Edges that are one piece of work.
-const CHUNK_EDGES: usize = 1024;
+pub(crate) const CHUNK_EDGES: usize = 1024;
 
 /// Halves whose products a lane of the kernels adds up in half.
 const LANE_HALVES: usize = 8;
@@ -114,7 +114,7 @@ impl SddmmOperators for Cpu {
 }
 
 /// The features of one head of a vertex, widened.
-struct Features<'a, E> {
+pub(crate) struct Features<'a, E> {
     values: &'a [E],
     stride: usize,
     first: usize,
@@ -123,7 +123,7 @@ struct Features<'a, E> {
 }
 
 impl<'a, E: Element> Features<'a, E> {
-    fn new(values: &'a [E], stride: usize, first: usize, features: usize) -> Self {
+    pub(crate) fn new(values: &'a [E], stride: usize, first: usize, features: usize) -> Self {
         Self {
             values,
             stride,
@@ -134,7 +134,7 @@ impl<'a, E: Element> Features<'a, E> {
     }
 
     /// Those of `vertex`, which often is that of the call before.
-    fn of(&mut self, vertex: u32) -> &[f32] {
+    pub(crate) fn of(&mut self, vertex: u32) -> &[f32] {
         if self.vertex != Some(vertex) {
             let start = vertex as usize * self.stride + self.first;
             widen(
@@ -148,11 +148,11 @@ impl<'a, E: Element> Features<'a, E> {
 }
 
 /// Parts that a dot product in float is kept in: feature `i` belongs to part `i % PARTS`, whatever the vectors.
-const PARTS: usize = 16;
+pub(crate) const PARTS: usize = 16;
 
 /// The sum of the parts, in halves.
 #[inline(always)]
-fn sum_parts(mut parts: [f32; PARTS]) -> f32 {
+pub(crate) fn sum_parts(mut parts: [f32; PARTS]) -> f32 {
     let mut left = PARTS / 2;
     while left > 0 {
         for part in 0..left {

@@ -8,8 +8,8 @@ use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, entry, narrow};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::ops::{Accumulate, Checked, HalfLoad, edge_plane};
-use crate::tensor::{Element, Precision, padded};
+use crate::ops::{Accumulate, Additive, Checked, HalfLoad, edge_plane};
+use crate::tensor::{Array, Element, Precision, padded};
 use halfgnn_contract::sddmm::{self as contract, CombineParams, SddmmEntry, SddmmParams};
 use halfgnn_contract::spmm::{self, Load};
 use halfgnn_contract::{DevicePtr, HalfBits};
@@ -62,14 +62,12 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
             blocks: shape.blocks,
             warps: ctas * contract::WARPS_PER_CTA,
             scale: op.scale,
-        };
-        let config = LaunchConfig {
-            grid: [ctas, op.heads as u32, 1],
-            block: [contract::THREADS_PER_CTA, 1, 1],
-            shared_bytes: contract::SHARED_BYTES,
+            vector: DevicePtr::NULL,
+            slope: 0.0,
+            reserved: 0,
         };
         // SAFETY: the operator checked that `u`, `v` and `e` fit the graph, whose arrays were checked when it was made.
-        unsafe { self.launch(shape.entry.name, config, &params) }
+        unsafe { self.launch(shape.entry.name, config(ctas, op.heads), &params) }
     }
 
     fn combine_edges<E: Element>(
@@ -126,7 +124,54 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
     }
 }
 
+/// The launch of so many CTAs a head.
+fn config(ctas: u32, heads: usize) -> LaunchConfig {
+    LaunchConfig {
+        grid: [ctas, heads as u32, 1],
+        block: [contract::THREADS_PER_CTA, 1, 1],
+        shared_bytes: contract::SHARED_BYTES,
+    }
+}
+
 impl<D: Driver> Gpu<D> {
+    /// The scores of additive attention, of heads that are `width` elements wide, padding included.
+    pub(crate) fn launch_additive_scores<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: &Additive<'_, Self, E>,
+        width: u32,
+        scores: &mut Array<Self, f32>,
+    ) -> Result<(), Error> {
+        let edges = narrow(NAME, "edges", a.edges())?;
+        let shape = additive_shape::<E>(width)?;
+        let multiprocessors = self.driver().info().multiprocessors;
+        let ctas = contract::tiles(edges)
+            .div_ceil(contract::WARPS_PER_CTA)
+            .min(multiprocessors.saturating_mul(CTAS_PER_MULTIPROCESSOR));
+        let stride = narrow(NAME, "bytes of a row", op.u.stride() * size_of::<E>())?;
+        let params = SddmmParams {
+            rows: self.array(a.row_ids(self)?)?,
+            columns: self.array(&a.column_ids)?,
+            u: self.matrix(op.u)?,
+            v: self.matrix(op.v)?,
+            output: self.array(scores)?,
+            plane: edge_plane(a.edges()) as u64,
+            edges,
+            u_stride: stride,
+            v_stride: stride,
+            head_loads: shape.head_loads,
+            lanes_log2: shape.lanes_log2,
+            blocks: shape.blocks,
+            warps: ctas * contract::WARPS_PER_CTA,
+            scale: 1.0,
+            vector: self.matrix(op.vector)?,
+            slope: op.slope,
+            reserved: 0,
+        };
+        // SAFETY: the operator checked that features, vector and scores fit the graph, whose arrays were checked when it was made.
+        unsafe { self.launch(shape.entry.name, config(ctas, op.heads), &params) }
+    }
+
     /// Address of an operand, what it is a number of, and how long a plane of rows or of columns is.
     fn operand<E: Element>(
         &self,
@@ -153,6 +198,27 @@ struct Shape {
     head_loads: u32,
     lanes_log2: u32,
     blocks: u32,
+}
+
+/// The shape of the scores of additive attention, for heads of `width` elements, padding included.
+fn additive_shape<E: Element>(width: u32) -> Result<Shape, Error> {
+    let load = Load::widest(E::PRECISION.format());
+    let head_loads = width / load.width();
+    let lanes_log2 = spmm::lanes_log2(head_loads);
+    let blocks = head_loads.div_ceil(1 << lanes_log2).max(1);
+    let (reduction, accumulate) = (contract::Reduction::Shuffles, spmm::Accumulate::Additive);
+    let entry = contract::sddmm(load, reduction, accumulate, blocks > 1).ok_or_else(|| {
+        Error::Unsupported {
+            operator: NAME,
+            reason: format!("no kernel is built for additive attention of {load:?}"),
+        }
+    })?;
+    Ok(Shape {
+        entry,
+        head_loads,
+        lanes_log2,
+        blocks,
+    })
 }
 
 /// The shape for heads of `width` elements, padding included.

@@ -1,7 +1,7 @@
 //! SDDMM (HalfGNN §4.2): a number for each edge, made of what its two ends have.
 
 mod check;
-mod cpu;
+pub(crate) mod cpu;
 mod gpu;
 
 use super::{Accumulate, Checked, HalfLoad};

@@ -10,8 +10,8 @@ use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::ops::{self, Activation, Checked, CodeFormat, Combine, QuantizedMatrix};
-use crate::tensor::{Element, Matrix, Precision, padded};
+use crate::ops::{self, Activation, Additive, Checked, CodeFormat, Combine, QuantizedMatrix};
+use crate::tensor::{Array, Element, Matrix, Precision, padded};
 use halfgnn_contract::attention::{self, edge_plane_stride};
 use halfgnn_contract::spmm::{self as contract, Load, Scale, Schedule, SpmmParams, Weights};
 use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
@@ -19,7 +19,7 @@ use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 impl<D: Driver> SpmmOperators for Gpu<D> {
     fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
         let SpmmOperands { a, op, x, y } = operands.into_inner();
-        self.launch_spmm(a, op, Input::of_matrix(self, x)?, y, None)
+        self.launch_spmm(a, op, Input::of_matrix(self, x)?, y, (None, None))
     }
 
     fn quantized_spmm<E: Element>(
@@ -27,7 +27,7 @@ impl<D: Driver> SpmmOperators for Gpu<D> {
         operands: Checked<QuantizedSpmmOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let QuantizedSpmmOperands { a, op, x, y } = operands.into_inner();
-        self.launch_spmm(a, op, Input::of_codes(self, x)?, y, None)
+        self.launch_spmm(a, op, Input::of_codes(self, x)?, y, (None, None))
     }
 
     fn attention_pair<E: Element>(
@@ -46,7 +46,7 @@ impl<D: Driver> SpmmOperators for Gpu<D> {
             softmax_gradient: op.softmax_gradient,
         };
         let x = Input::of_matrix(self, x)?;
-        self.launch_spmm(a, &spmm, x, op.all, Some(second))
+        self.launch_spmm(a, &spmm, x, op.all, (Some(second), None))
     }
 }
 
@@ -83,6 +83,19 @@ impl Input {
     }
 }
 
+/// What an SpMM is told that is the gradient of additive attention.
+struct AdditiveSums {
+    heads: usize,
+    /// The gradient of the scores: planes of floats.
+    d: DevicePtr<HalfBits>,
+    /// A row a row of the matrix, laid out as the input.
+    row_features: DevicePtr<HalfBits>,
+    vector: DevicePtr<HalfBits>,
+    slope: f32,
+    /// The second output, or null.
+    of_vector: DevicePtr<HalfBits>,
+}
+
 /// The second sum of an SpMM with the weights of attention: what [`AttentionPair`](super::AttentionPair) has beside the first.
 struct SecondSum<'a, D: Driver> {
     /// The output, of the shape of the first.
@@ -92,6 +105,30 @@ struct SecondSum<'a, D: Driver> {
 }
 
 impl<D: Driver> Gpu<D> {
+    /// The gradient of additive attention's scores `d` by `u`, and what each row has of that by the vector.
+    pub(crate) fn launch_additive_gradient<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: &Additive<'_, Self, E>,
+        d: &Array<Self, f32>,
+        du: &mut Matrix<Self, E>,
+        of_vector: Option<&mut Matrix<Self, E>>,
+    ) -> Result<(), Error> {
+        // What the kernel reads beside them lies as they do.
+        self.matrix::<E, E>(op.v)?;
+        self.matrix::<E, E>(du)?;
+        let of = AdditiveSums {
+            heads: op.heads,
+            d: self.array(d)?,
+            row_features: self.matrix(op.u)?,
+            vector: self.matrix(op.vector)?,
+            slope: op.slope,
+            of_vector: self.optional_matrix(of_vector.as_deref())?,
+        };
+        let x = Input::of_matrix(self, op.v)?;
+        self.launch_spmm(a, &Spmm::default(), x, du, (None, Some(of)))
+    }
+
     /// An SpMM, of one sum or of two.
     fn launch_spmm<E: Element>(
         &self,
@@ -99,12 +136,13 @@ impl<D: Driver> Gpu<D> {
         op: &Spmm<'_, Self, E>,
         x: Input,
         y: &mut Matrix<Self, E>,
-        second_sum: Option<SecondSum<'_, D>>,
+        (second_sum, additive): (Option<SecondSum<'_, D>>, Option<AdditiveSums>),
     ) -> Result<(), Error> {
         if y.rows() == 0 || y.columns() == 0 || self.is_count_of_cpu() {
             return Ok(());
         }
         let kind = Kind::of::<D, E>(op, second_sum.as_ref()).of_codes(x.codes.map(|codes| codes.0));
+        let kind = kind.of_additive(additive.as_ref());
         let edges = narrow(NAME, "edges", a.edges())?;
         let empty_count = narrow(NAME, "rows without edges", a.empty_rows.len())?;
         let load = kind.load;
@@ -115,6 +153,7 @@ impl<D: Driver> Gpu<D> {
             EdgeWeights::Planes { heads, .. } => heads,
             EdgeWeights::Attention(of) => of.heads,
         };
+        let heads = additive.as_ref().map_or(heads, |of| of.heads);
         let heads = narrow(NAME, "heads", heads)?;
         let rows = Rows {
             edges,
@@ -166,6 +205,10 @@ impl<D: Driver> Gpu<D> {
                 edge_weights = self.optional_array(of.biases)?;
             }
         }
+        if let Some(of) = &additive {
+            edge_weights = of.d;
+            attention.slope = of.slope;
+        }
         let addend = op.epilogue.addend;
         let row_ids = match op.weights {
             EdgeWeights::Attention(_) => Some(a.row_ids(self)?),
@@ -180,9 +223,11 @@ impl<D: Driver> Gpu<D> {
             row_scale: self.optional_array(op.row_scale)?,
             x: x.rows,
             y: self.strided(y)?,
-            y_positive: second_sum
-                .as_ref()
-                .map_or(DevicePtr::NULL, |of| of.positive),
+            y_positive: match (&second_sum, &additive) {
+                (Some(of), _) => of.positive,
+                (None, Some(of)) => of.of_vector,
+                (None, None) => DevicePtr::NULL,
+            },
             term_sums: self
                 .optional_array(softmax_gradient.map(|softmax_gradient| &*softmax_gradient.sums))?,
             records: DevicePtr::new(workspace.address()),
@@ -216,6 +261,10 @@ impl<D: Driver> Gpu<D> {
             edge_plane_stride: edge_plane_stride(u64::from(edges)),
             attention,
             scales: x.codes.map_or(DevicePtr::NULL, |(_, scales)| scales),
+            row_features: additive
+                .as_ref()
+                .map_or(DevicePtr::NULL, |of| of.row_features),
+            vector: additive.as_ref().map_or(DevicePtr::NULL, |of| of.vector),
         };
         let config = |ctas, shared_bytes| LaunchConfig {
             grid: [ctas, tiles, heads],
@@ -392,6 +441,21 @@ impl Kind {
             .then(|| of(Scale::Finished))
             .flatten()
             .or_else(|| of(scale))
+    }
+
+    /// The same of additive attention's gradient, where it is that.
+    fn of_additive(self, of: Option<&AdditiveSums>) -> Self {
+        let Some(of) = of else {
+            return self;
+        };
+        Self {
+            weights: Weights::EdgeFloats,
+            accumulate: match of.of_vector.is_null() {
+                true => contract::Accumulate::Additive,
+                false => contract::Accumulate::BothAdditive,
+            },
+            ..self
+        }
     }
 
     /// What it has to share out.

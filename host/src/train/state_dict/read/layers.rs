@@ -7,7 +7,7 @@ use crate::train::Tensor;
 use std::collections::BTreeMap;
 
 /// What a layer may have, by the ends of names.
-pub(super) const PYG: [&str; 20] = [
+pub(super) const PYG: [&str; 21] = [
     "lin.weight",
     "lin_src.weight",
     "bias",
@@ -28,6 +28,7 @@ pub(super) const PYG: [&str; 20] = [
     "nn.3.bias",
     "lin_edge.weight",
     "att_edge",
+    "att",
 ];
 pub(super) const DGL: [&str; 18] = [
     "weight",
@@ -246,23 +247,8 @@ pub(super) fn gat(
     if Some(weight.columns) != heads.checked_mul(head) {
         return layer.misshapen(linear, layer.get(linear)?, "all heads × inputs");
     }
-    // Zeros where a head is padded.
-    let distance = if heads == 1 {
-        head
-    } else {
-        padded(options.precision, head)
-    };
-    let spread = |values: &[f32]| -> Vec<f32> {
-        let heads = values.chunks_exact(head);
-        heads
-            .flat_map(|values| {
-                values
-                    .iter()
-                    .copied()
-                    .chain(std::iter::repeat_n(0.0, distance - head))
-            })
-            .collect()
-    };
+    let distance = distance(options, heads, head);
+    let spread = |values: &[f32]| spread(values, head, distance);
     let outputs = if is_last { head } else { weight.columns };
     let bias = match (options.from, is_last, layer.tensors.get("bias")) {
         // The mean of heads has the mean of their biases.
@@ -331,6 +317,101 @@ pub(super) fn gat(
     };
     taken.tensors.extend(of_edges);
     Ok((taken, heads, edge_features))
+}
+
+/// Columns from one head to the next.
+fn distance(options: &ImportOptions, heads: usize, head: usize) -> usize {
+    match heads {
+        1 => head,
+        _ => padded(options.precision, head),
+    }
+}
+
+/// Heads of `head` columns, `distance` apart, with zeros where one is padded.
+fn spread(values: &[f32], head: usize, distance: usize) -> Vec<f32> {
+    let heads = values.chunks_exact(head);
+    let zeros = std::iter::repeat_n(0.0, distance - head);
+    heads
+        .flat_map(|values| values.iter().copied().chain(zeros.clone()))
+        .collect()
+}
+
+/// A layer of GATv2, its heads, and whether its two maps are one.
+pub(super) fn gatv2(
+    layer: &Layer<'_>,
+    options: &ImportOptions,
+    is_last: bool,
+) -> Result<(Taken, usize, bool), StateDictError> {
+    let maps = ["lin_l", "lin_r"];
+    let own = [
+        "att",
+        "bias",
+        "lin_l.weight",
+        "lin_l.bias",
+        "lin_r.weight",
+        "lin_r.bias",
+    ];
+    layer.only(&own, "GATv2Conv")?;
+    let vector = layer.get("att")?;
+    let (heads, head) = match vector.shape[..] {
+        [1, heads, head] if heads > 0 && head > 0 => (heads, head),
+        _ => return layer.misshapen("att", vector, "(1, heads, columns)"),
+    };
+    let distance = distance(options, heads, head);
+    let spread = |values: &[f32]| spread(values, head, distance);
+    let columns = heads * distance;
+    let mut taken = Vec::new();
+    for name in maps {
+        let linear = format!("{name}.weight");
+        let weight = layer.linear(&linear)?;
+        if Some(weight.columns) != heads.checked_mul(head) {
+            return layer.misshapen(&linear, layer.get(&linear)?, "all heads × inputs");
+        }
+        let bias = layer.vector(&format!("{name}.bias"), weight.columns)?;
+        taken.push((weight, bias));
+    }
+    let shared = taken[0] == taken[1];
+    let (inputs, all) = (taken[0].0.rows, taken[0].0.columns);
+    if taken[1].0.rows != inputs {
+        let found = layer.get("lin_r.weight")?;
+        return layer.misshapen("lin_r.weight", found, "that of the other map");
+    }
+    let outputs = if is_last { head } else { all };
+    if let (true, Some(bias)) = (is_last && heads > 1, layer.tensors.get("bias"))
+        && bias.shape == [all]
+    {
+        return refuse(format!(
+            "`{}` is of {heads} heads side by side in the last layer, and a GATv2 here has their mean there (concat=False)",
+            layer.name("bias")
+        ));
+    }
+    let mut tensors = vec![
+        ("bias", row(layer.vector("bias", outputs)?)),
+        ("attention", row(spread(&vector.values))),
+    ];
+    let names = [
+        ("source.weight", "source.bias"),
+        ("destination.weight", "destination.bias"),
+    ];
+    for ((weight, bias), names) in taken.into_iter().zip(names) {
+        let values = spread(&weight.values);
+        let rows = weight.rows;
+        tensors.push((
+            names.0,
+            Tensor {
+                rows,
+                columns,
+                values,
+            },
+        ));
+        tensors.push((names.1, row(spread(&bias))));
+    }
+    let taken = Taken {
+        inputs,
+        outputs,
+        tensors,
+    };
+    Ok((taken, heads, shared))
 }
 
 /// A layer of GIN, its ε, the width between its maps, and whether it has running statistics.

@@ -39,6 +39,19 @@ impl Planes {
         }
     }
 
+    /// What becomes of a number of an edge by dropout.
+    pub(crate) fn dropped(
+        self,
+        mask: &Mask,
+        x: f32,
+        head: usize,
+        row: usize,
+        column: usize,
+    ) -> f32 {
+        let (destination, source) = self.ends(row, column);
+        mask.edge(x, head, destination, source)
+    }
+
     /// Where numbers of an edge's destination stand, and those of its source.
     pub(crate) fn of(self, head: usize, row: usize, column: usize) -> [usize; 2] {
         let (destination, source) = self.ends(row, column);
