@@ -6,7 +6,7 @@ use crate::task;
 use half::{bf16, f16};
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::nn::{ModelConfig, Norm};
-use halfgnn::ops::{self, Activation};
+use halfgnn::ops::{self, Activation, CodeFormat};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Clipping, Decay, Schedule, TrainConfig};
 
@@ -58,6 +58,15 @@ pub fn recorded_steps_are_the_same_steps<B: Backend>(backend: &B, scale: Scale) 
         check::<B, bf16>(backend, &model, scale.pick(3, 20));
         check::<B, f32>(backend, &model, scale.pick(3, 20));
     }
+    check::<B, f16>(backend, &with_messages(), scale.pick(4, 20));
+}
+
+/// The task's model, its messages in codes.
+fn with_messages() -> ModelConfig {
+    ModelConfig {
+        messages: Some(CodeFormat::Int8),
+        ..task::model()
+    }
 }
 
 /// A schedule changes the rate of recorded steps, and the norm of their gradients is clipped anew in each: the same bits as of
@@ -97,12 +106,14 @@ pub fn schedules_and_clipping_reach_recorded_steps<B: Backend>(backend: &B, scal
 /// Whether steps are recorded on a backend, of which it is known: one that forgot how to would else pass every other case.
 pub fn assert_recorded<B: Backend>(backend: &B, expected: bool) {
     let objective = task::objective::<B, f16>(backend, Norm::Both);
-    let config = TrainConfig::new(f16::PRECISION);
-    let mut trainer = task::trainer(backend, &objective, task::model(), config);
-    for _ in 0..3 {
-        trainer.step().expect("a step");
+    for model in [task::model(), with_messages()] {
+        let config = TrainConfig::new(f16::PRECISION);
+        let mut trainer = task::trainer(backend, &objective, model, config);
+        for _ in 0..3 {
+            trainer.step().expect("a step");
+        }
+        assert_eq!(trainer.is_recorded(), expected);
     }
-    assert_eq!(trainer.is_recorded(), expected);
     let recording = backend.record(|| Ok(())).expect("nothing to record");
     assert_eq!(recording.is_some(), expected);
 }

@@ -73,7 +73,8 @@ impl<B: Backend> Messages<B> {
     ) -> Result<&QuantizedMatrix<B>, Error> {
         let codes = &mut self.codes[direction as usize];
         let words = QuantizedMatrix::<B>::words(x.rows(), x.columns())?;
-        codes.replace_codes(pool.take_words(backend, words)?, x.rows())?;
+        let nothing = codes.replace_codes(pool.take_words(backend, words)?, x.rows())?;
+        pool.give_words(nothing);
         let rounding = match (direction, mode) {
             (Direction::Backward, Mode::Train { random }) => Rounding::Stochastic {
                 stream: ROUNDING_STREAM.wrapping_add(self.layer),
