@@ -259,6 +259,7 @@ pub fn carry_out<B: Backend, E: Element>(
     Ok(Outcome {
         device: name,
         memory: backend.memory(),
+        // Several ranks send no messages of 8 bits.
         saturated: None,
         runs,
     })
