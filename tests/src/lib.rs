@@ -28,6 +28,7 @@ pub mod optimizer;
 pub mod properties;
 pub mod quantized;
 pub mod ranks;
+pub mod readout;
 pub mod recording;
 pub mod reference;
 pub mod sampling;
@@ -103,6 +104,7 @@ macro_rules! conformance {
             neighbors: samples_follow_the_counter, all_samples_are_as_likely, batches_are_blocks, rows_are_taken,
                 misfits_are_refused;
             batches: whole_neighbourhoods_are_the_graph, a_run_goes_on_between_batches, misfits_are_refused;
+            readout: pygs_numbers, batches_are_graphs, misfits_are_refused;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;
             optimizer: rules_follow_float64, gradients_are_clipped, bits_are_those_of_the_cpu, overflow_skips_a_step, overflows_are_found_in_every_column,

@@ -2,10 +2,10 @@
 
 use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
-use crate::names::{ActivationName, CodeFormatName, probability};
+use crate::names::{ActivationName, CodeFormatName, PoolName, probability};
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use halfgnn::nn::{ConvolutionConfig, ModelConfig, ModelKind};
+use halfgnn::nn::{ConvolutionConfig, ModelConfig, ModelKind, Readout};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -43,6 +43,9 @@ pub struct ModelArgs {
     /// not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<SpmmPolicyName>,
+    /// What is taken of the vertices of each graph, of a dataset that is many graphs [default: sum]
+    #[arg(long, value_enum, value_name = "READOUT")]
+    pub pool: Option<PoolName>,
     /// Send what is summed up over neighbours in 8 bits while training, forward and backward, in half or bf16; evaluations and
     /// predictions send what the model computes with. Not of GAT
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -166,8 +169,28 @@ impl ModelArgs {
     /// # Errors
     /// Where an option is given that the model does not have.
     pub fn config(&self, features: usize, classes: usize) -> Result<ModelConfig, Failure> {
+        self.config_for(features, classes, false)
+    }
+
+    /// The model likewise, or one that tells whole graphs where a dataset is many.
+    ///
+    /// # Errors
+    /// Those of [`ModelArgs::config`], and where `--pool` is given and the dataset is one graph.
+    pub fn config_for(
+        &self,
+        features: usize,
+        classes: usize,
+        of_graphs: bool,
+    ) -> Result<ModelConfig, Failure> {
         let kind = self.model.kind();
         let mut convolution = kind.convolution.clone();
+        if of_graphs {
+            convolution.tell_graphs();
+        } else if self.pool.is_some() {
+            return Err(Failure::Input(
+                "--pool makes one row of the vertices of each of many graphs, and the dataset is one graph; leave it out".into(),
+            ));
+        }
         let own = |name: &str| kind.options.iter().any(|option| option.name == name);
         let given = |name: &str| self.own.0.contains_key(name);
         let mut all = OwnOptions::all().into_iter();
@@ -223,6 +246,7 @@ impl ModelArgs {
             recompute: self.recompute,
             messages: self.messages.map(Into::into),
             policy: self.policy.map_or(config.policy, |named| named.0),
+            readout: of_graphs.then(|| self.pool.map_or(Readout::Sum, Readout::from)),
             ..config
         };
         Ok(config)

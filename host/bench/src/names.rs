@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use halfgnn::device;
-use halfgnn::nn::HiddenActivation;
+use halfgnn::nn::{HiddenActivation, Readout};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Precision;
 
@@ -78,6 +78,24 @@ impl From<ActivationName> for HiddenActivation {
             ActivationName::Gelu => HiddenActivation::Gelu,
             ActivationName::Tanh => HiddenActivation::Tanh,
             ActivationName::None => HiddenActivation::None,
+        }
+    }
+}
+
+/// [`Readout`], as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum PoolName {
+    /// Their sum, which tells graphs of different sizes apart
+    Sum,
+    /// Their mean
+    Mean,
+}
+
+impl From<PoolName> for Readout {
+    fn from(name: PoolName) -> Self {
+        match name {
+            PoolName::Sum => Readout::Sum,
+            PoolName::Mean => Readout::Mean,
         }
     }
 }

@@ -61,7 +61,7 @@ pub struct OpenArgs {
     /// Divide each row of features by its sum, or do not; bags of words are divided unless this says `false`
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Reading")]
     pub normalize_features: Option<bool>,
-    /// Split anew: per-class:20,30 or public:20,500,1000 or fractions:0.6,0.2; per-class:20,30 where the file has no splits
+    /// Split anew: per-class:20,30 or public:20,500,1000 or fractions:0.6,0.2, or fold:K, K from 0, of ten parts of which one is tested on and the next validated on; per-class:20,30 where the file has no splits, and fractions:0.8,0.1 of many graphs
     #[arg(long, value_name = "RULE", help_heading = "Reading")]
     pub split: Option<SplitRule>,
     /// Of tables: the column of the vertices' ids, otherwise `id`, `node_id`, `node` or `vertex`

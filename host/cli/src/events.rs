@@ -8,7 +8,7 @@ use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
 use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
-use halfgnn::data::{Dataset, Preparation};
+use halfgnn::data::{Dataset, GraphIndex, Preparation};
 use halfgnn::metrics::Metric;
 use halfgnn::ops::{CodeFormat, Scaling};
 use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
@@ -64,6 +64,12 @@ pub enum Event<'a> {
         version: &'static str,
         /// The dataset's name.
         dataset: &'a str,
+        /// Its graphs, where it is many.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        graphs: Option<usize>,
+        /// What is taken of the vertices of each.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pool: Option<String>,
         /// Its vertices.
         vertices: usize,
         /// Its edges, self-loops that the model adds not counted.
@@ -324,6 +330,8 @@ impl<'a> Event<'a> {
         Event::Start {
             version: env!("CARGO_PKG_VERSION"),
             dataset: &dataset.name,
+            graphs: dataset.graphs.as_ref().map(GraphIndex::graphs),
+            pool: plan.model.readout.map(|readout| readout.to_string()),
             vertices: dataset.graph.vertices(),
             edges: dataset.graph.edges(),
             features: dataset.feature_len(),

@@ -8,12 +8,12 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
 use crate::screen::{Page, count};
-use crate::session::edge_data;
+use crate::session::{edge_data, inputs};
 use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
 use halfgnn::backend::Backend;
-use halfgnn::data::{Dataset, Origin, UNLABELLED, UploadFeatures};
+use halfgnn::data::{Dataset, GraphIndex, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
@@ -38,14 +38,14 @@ pub struct PredictArgs {
     /// Rename the vertices first, so that neighbours lie close together; what is written is in the order of the dataset
     #[arg(long, value_enum, value_name = "ORDER")]
     pub reorder: Option<ReorderName>,
-    /// Where to write what is predicted, the class of each vertex: a NumPy array of u32 (.npy), or a table of vertices and classes
+    /// Where to write what is predicted, the class of each vertex, or of each graph of many, its labels as zeros and ones, or its values: a NumPy array of u32 (.npy), or a table of vertices and classes
     /// (.csv, or .parquet in a build with it), under the ids and names that the dataset's tables have
     #[arg(long, value_name = "FILE.npy|FILE.csv|FILE.parquet")]
     pub out: PathBuf,
     /// Write the logits instead, vertices x classes, as f32; in a table, a column for each class
     #[arg(long, group = "wanted")]
     pub logits: bool,
-    /// Write the probability of each class instead, the softmax of the logits
+    /// Write the probability of each class instead, the softmax of the logits; of each label its own, the sigmoid of its logit
     #[arg(long, group = "wanted")]
     pub probabilities: bool,
     /// Write embeddings instead: what layer N gives, from 1, with its bias and activation
@@ -72,7 +72,7 @@ struct Predicted<'a> {
     /// The file, and whether logits are in it rather than classes.
     output: String,
     logits: bool,
-    /// `classes`, `logits`, `probabilities` or `embeddings`.
+    /// `classes`, `labels`, `values`, `logits`, `probabilities` or `embeddings`.
     written: &'static str,
     /// In percent; none where the dataset has no test vertices.
     test_accuracy: Option<f64>,
@@ -85,9 +85,10 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let checkpoint = Checkpoint::open(&args.model)?;
     let format = OutputFormat::of(&args.out)?;
     let of_classes = matches!(checkpoint.loss, Loss::CrossEntropy { .. });
-    if !of_classes && !args.logits && args.layer.is_none() {
+    let of_labels = matches!(checkpoint.loss, Loss::BinaryCrossEntropy { .. });
+    if args.probabilities && !of_classes && !of_labels {
         return Err(Failure::Input(format!(
-            "{}: its model was trained by its {}, and gives no class of each vertex; add --logits for the numbers that it gives, or --layer for embeddings",
+            "{}: its model was trained by its {}, so that it gives numbers, which have no probabilities; leave --probabilities out",
             args.model.display(),
             checkpoint.loss.name()
         )));
@@ -164,7 +165,10 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             },
         )
     } else if args.probabilities {
-        logits.chunks_exact_mut(columns).for_each(softmax);
+        match of_labels {
+            true => logits.iter_mut().for_each(|logit| *logit = sigmoid(*logit)),
+            false => logits.chunks_exact_mut(columns).for_each(softmax),
+        }
         (
             "probabilities",
             Predictions::Numbers {
@@ -182,16 +186,44 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
                 name: "embedding",
             },
         )
+    } else if of_labels {
+        // More likely than not.
+        let has = |logit: &mut f32| *logit = f32::from(u8::from(*logit > 0.0));
+        logits.iter_mut().for_each(has);
+        (
+            "labels",
+            Predictions::Numbers {
+                values: logits,
+                columns,
+                name: "label",
+            },
+        )
+    } else if !of_classes {
+        (
+            "values",
+            Predictions::Numbers {
+                values: logits,
+                columns,
+                name: "value",
+            },
+        )
     } else {
         let names = checkpoint.task.class_names.as_deref();
         ("classes", Predictions::Classes(classes.clone(), names))
     };
-    let bytes = predictions.to_bytes(format, dataset.ids.as_ref())?;
+    // A layer before the readout gives a row for each vertex, also of many graphs.
+    let rows = predictions.rows();
+    let member = match rows == dataset.graph.vertices() && rows != dataset.targets.vertices() {
+        true => ("vertex", "vertices"),
+        false => (dataset.member(), dataset.members()),
+    };
+    let bytes = predictions.to_bytes(format, member.0, dataset.ids.as_ref())?;
     file::write(&args.out, &bytes)
         .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
     page.line(&format_args!(
-        "{written} of {} vertices written to {}",
-        count(classes.len()),
+        "{written} of {} {} written to {}",
+        count(rows),
+        member.1,
         args.out.display()
     ));
     let accuracy = labels.filter(|_| of_classes).map(|labels| {
@@ -270,6 +302,11 @@ fn class(logits: &[f32]) -> u32 {
     best as u32
 }
 
+/// The probability of a label.
+fn sigmoid(logit: f32) -> f32 {
+    1.0 / (1.0 + (-logit).exp())
+}
+
 /// Logits become the probabilities of the classes.
 fn softmax(row: &mut [f32]) {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -314,7 +351,10 @@ impl Prediction<'_> {
         };
         let backend = &device.backend;
         let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
-        let counts = graph.counts();
+        let graphs = self.dataset.graphs.as_ref();
+        let counts = graph
+            .counts()
+            .with_graphs(graphs.map_or(0, GraphIndex::graphs));
         Footprint::check_training::<E>(
             &counts,
             config,
@@ -327,7 +367,12 @@ impl Prediction<'_> {
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
         let inputs = Inputs {
             backend,
-            graphs: &[graph.propagation::<B, E>(backend, config)?],
+            graphs: &inputs(
+                backend,
+                config,
+                self.dataset,
+                graph.propagation::<B, E>(backend, config)?,
+            )?,
             features: &self.dataset.upload_features(backend)?,
         };
         model.forward(inputs, Mode::Evaluate)?;
@@ -368,6 +413,7 @@ mod tests {
         let mut row = [1000.0, 1000.0, -1e9];
         softmax(&mut row);
         assert_eq!(row, [0.5, 0.5, 0.0]);
+        assert_eq!([sigmoid(0.0), sigmoid(-1e9), sigmoid(1e9)], [0.5, 0.0, 1.0]);
         let mut row = [0.0, 3.0_f32.ln()];
         softmax(&mut row);
         assert!((row[1] - 0.75).abs() < 1e-6, "{row:?}");

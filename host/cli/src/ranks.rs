@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::launch::{Devices, devices};
 use crate::screen::count;
 use crate::session::{Observer, Outcome, Plan, edge_data};
-use crate::task::{Goal, TaskName};
+use crate::task::Goal;
 use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
@@ -92,6 +92,13 @@ impl RanksArgs {
                 "--rank-fault {fault} is of ranks that are threads; take --ranks, or stop a process"
             )));
         }
+        if let Some(graphs) = &dataset.graphs {
+            return Err(Failure::Input(format!(
+                "{}: it is {} graphs, and ranks deal the vertices of one out; train with one rank",
+                dataset.name,
+                graphs.graphs()
+            )));
+        }
         let graph = &dataset.graph;
         if let Some(fault) = self.rank_fault.iter().find(|fault| fault.rank >= ranks) {
             return Err(Failure::Input(format!(
@@ -124,16 +131,11 @@ impl RanksArgs {
         given.map(|(option, _)| option)
     }
 
-    /// Refuses with several ranks what they do not do.
-    pub fn check(&self, task: TaskName, inductive: bool, sampled: bool) -> Result<(), Failure> {
+    /// Refuses with several ranks what they do not do: options, and whether they were given.
+    pub fn check(&self, options: &[(&'static str, bool)]) -> Result<(), Failure> {
         if self.ranks.is_none_or(|ranks| ranks == 1) && self.rendezvous.is_none() {
             return Ok(());
         }
-        let options = [
-            ("--task link", task == TaskName::Link),
-            ("--inductive", inductive),
-            ("--sampler", sampled),
-        ];
         match options.iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(Failure::Input(format!(
                 "{option} is trained by one rank; leave it out, or train with one"

@@ -9,32 +9,71 @@ use halfgnn::sample::{Sampling, SamplingPolicy};
 
 /// Seeds of a batch where nobody says how many.
 const BATCH: u32 = 1024;
+/// Graphs likewise.
+const GRAPHS: u32 = 32;
 
 /// In which batches it learns.
 #[derive(Args)]
 pub struct SamplingArgs {
     /// Learn in batches of training vertices and of what they hear from, drawn on the device: neighbor:F,F,… with a fanout for each
     /// layer, that of the batch's vertices first and -1 for all neighbours, or neighbor-replace:F,F,… where one may be drawn again;
-    /// the whole graph is seen in evaluation
+    /// the whole graph is seen in evaluation; graphs of a dataset that is many, which are learnt from all at once otherwise
     #[arg(long, value_name = "SAMPLER")]
     pub sampler: Option<SamplingPolicy>,
-    /// Training vertices of a batch [default: 1024]
-    #[arg(long, value_name = "N", requires = "sampler", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Training vertices of a batch [default: 1024], or training graphs, for which it is enough by itself [default: 32]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: Option<u32>,
 }
 
 impl SamplingArgs {
     /// How a run is cut into batches, if it is.
-    pub fn sampling(&self) -> Option<Sampling> {
-        self.sampler.clone().map(|policy| Sampling {
+    ///
+    /// # Errors
+    /// Where what is given is not for datasets such as this one, many graphs or one.
+    pub fn sampling(&self, of_graphs: bool) -> Result<Option<Sampling>, Failure> {
+        let refuse = |reason: &str| Err(Failure::Input(reason.into()));
+        let policy = match (&self.sampler, of_graphs) {
+            (Some(SamplingPolicy::Graphs), false) => {
+                return refuse(
+                    "--sampler graphs is of datasets that are many graphs, and this is one; take --sampler neighbor:15,10",
+                );
+            }
+            (Some(SamplingPolicy::Graphs), true) => SamplingPolicy::Graphs,
+            (Some(_), true) => {
+                return refuse(
+                    "--sampler draws neighbours in one graph, and the dataset is many, which are taken whole; take --batch N, graphs of a batch, instead",
+                );
+            }
+            (Some(policy), false) => policy.clone(),
+            (None, true) if self.batch.is_some() => SamplingPolicy::Graphs,
+            (None, false) if self.batch.is_some() => {
+                return refuse(
+                    "--batch is how many vertices a batch has, and nothing says what it hears from; add --sampler neighbor:15,10",
+                );
+            }
+            (None, _) => return Ok(None),
+        };
+        let customary = match policy {
+            SamplingPolicy::Graphs => GRAPHS,
+            _ => BATCH,
+        };
+        Ok(Some(Sampling {
             policy,
-            batch: self.batch.unwrap_or(BATCH),
-        })
+            batch: self.batch.unwrap_or(customary),
+        }))
     }
 }
 
 /// Refuses what cannot be learnt in batches; the model's layers are counted where it is made.
-pub fn check(goal: &Goal, model: &ModelConfig, dataset: &Dataset) -> Result<(), Failure> {
+pub fn check(
+    sampling: &Sampling,
+    goal: &Goal,
+    model: &ModelConfig,
+    dataset: &Dataset,
+) -> Result<(), Failure> {
+    if sampling.policy == SamplingPolicy::Graphs {
+        return Ok(());
+    }
     let refuse = |reason: String| Err(Failure::Input(format!("--sampler {reason}")));
     if let Goal::Links { .. } = goal {
         return refuse(
@@ -63,6 +102,9 @@ pub fn check(goal: &Goal, model: &ModelConfig, dataset: &Dataset) -> Result<(), 
 
 /// Refuses another number of fanouts than the model has layers that hear from neighbours.
 pub fn check_layers(sampling: &Sampling, hops: usize) -> Result<(), Failure> {
+    if sampling.policy == SamplingPolicy::Graphs {
+        return Ok(());
+    }
     let fanouts = sampling.policy.layers();
     if fanouts == hops {
         return Ok(());

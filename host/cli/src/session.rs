@@ -6,7 +6,7 @@ use crate::ranks::{self, Dealt};
 use crate::sampling;
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
-use halfgnn::data::{Dataset, UploadFeatures};
+use halfgnn::data::{Dataset, GraphIndex, UploadFeatures};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
@@ -14,8 +14,8 @@ use halfgnn::nn::{EdgeData, ModelConfig, Network, Propagation, kept_as};
 use halfgnn::sample::Sampling;
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
-    self, BatchReport, Batches, Checkpoint, EpochReport, Footprint, Loss, Objective, RunSummary,
-    Split, Spread, Status, TrainConfig, Trainer,
+    self, BatchReport, Batches, Checkpoint, EpochReport, Footprint, GraphBatches, Loss, Objective,
+    RunSummary, Split, Spread, Status, TrainConfig, Trainer,
 };
 use halfgnn::with_element;
 
@@ -199,7 +199,10 @@ fn carry_out<B: Backend, E: Element>(
         tracing::info!("kept in {kept}: {tensor}");
     }
     let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
-    let counts = graph.counts();
+    let graphs = dataset.graphs.as_ref();
+    let counts = graph
+        .counts()
+        .with_graphs(graphs.map_or(0, GraphIndex::graphs));
     let check = match plan.sampling {
         Some(_) => Footprint::check_evaluation::<E>,
         None => Footprint::check_training::<E>,
@@ -233,7 +236,13 @@ fn carry_out<B: Backend, E: Element>(
         let mut trainer = match &plan.sampling {
             Some(sampling) => {
                 sampling::check_layers(sampling, model.hops())?;
-                let batches = batches(backend, (&training, &learnt), plan, sampling, seed)?;
+                let batches = match graphs {
+                    Some(index) => {
+                        let graphs = GraphBatches::new(&graph, index, config)?;
+                        batches_of_graphs(&training, graphs, plan, sampling, seed)?
+                    }
+                    None => batches(backend, (&training, &learnt), plan, sampling, seed)?,
+                };
                 Trainer::sampled(backend, batches, &objective, model, train)?
             }
             None => Trainer::inductive(backend, &training, &objective, model, train)?,
@@ -303,6 +312,51 @@ pub fn edge_data<'a>(model: &ModelConfig, dataset: &'a Dataset) -> EdgeData<'a> 
     }
 }
 
+/// The batches of whole graphs of a run.
+fn batches_of_graphs<B: Backend, E: Element>(
+    training: &Objective<B, E>,
+    graphs: GraphBatches,
+    plan: &Plan,
+    sampling: &Sampling,
+    seed: u64,
+) -> Result<Batches<B, E>, Failure> {
+    let Goal::Vertices { loss, .. } = &plan.goal else {
+        return Err(Failure::Input(
+            "links are told of one graph; leave --task link out".into(),
+        ));
+    };
+    let batch = sampling.batch as usize;
+    Ok(Batches::of_graphs(training, loss, graphs, batch, seed)?)
+}
+
+/// The graphs that a model computes on: `graph`, and where it pools the one that does it.
+pub fn inputs<B: Backend>(
+    backend: &B,
+    model: &ModelConfig,
+    dataset: &Dataset,
+    graph: Propagation<B>,
+) -> Result<Vec<Propagation<B>>, Failure> {
+    let mut all = vec![graph];
+    match (model.readout, &dataset.graphs) {
+        (Some(readout), Some(graphs)) => all.push(readout.propagation(backend, graphs)?),
+        (None, None) => {}
+        (Some(_), None) => {
+            return Err(Failure::Input(format!(
+                "{}: it is one graph, and the model tells whole graphs; give it a dataset of many, or of one with `ptr`",
+                dataset.name
+            )));
+        }
+        (None, Some(graphs)) => {
+            return Err(Failure::Input(format!(
+                "{}: it is {} graphs, and the model tells something of vertices; give it one graph",
+                dataset.name,
+                graphs.graphs()
+            )));
+        }
+    }
+    Ok(all)
+}
+
 /// The batches of a run, of the task that is learnt from and its graph.
 fn batches<B: Backend, E: Element>(
     backend: &B,
@@ -361,7 +415,8 @@ fn objectives<'a, B: Backend, E: Element>(
         loss,
         splits: [&dataset.train, &dataset.val, &dataset.test],
     };
-    let objective = Objective::of(backend, vec![graph], features, &goal)?;
+    let graphs = inputs(backend, &plan.model, dataset, graph)?;
+    let objective = Objective::of(backend, graphs, features, &goal)?;
     let (training, graph) = match inductive {
         true => of_training_vertices(backend, dataset, plan, loss)?,
         false => (objective.clone(), all),

@@ -255,6 +255,20 @@ impl TaskArgs {
         {
             return Err(of(option, wanted));
         }
+        if let Some(graphs) = &dataset.graphs {
+            let refuse = |reason: &str| {
+                let graphs = graphs.graphs();
+                Failure::Input(format!("{}: it is {graphs} graphs, {reason}", dataset.name))
+            };
+            if task == TaskName::Link {
+                return Err(refuse("and links are told of one; leave --task link out"));
+            }
+            if self.inductive {
+                return Err(refuse(
+                    "whose edges stay within each, so that training on some is inductive by itself; leave --inductive out, and take --batch N to learn from the training graphs alone",
+                ));
+            }
+        }
         if task == TaskName::Link {
             return self.links(dataset, seed);
         }

@@ -18,6 +18,7 @@ use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::metrics::Metric;
 use halfgnn::nn::ModelConfig;
+use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Spread, Status, TrainConfig};
 use halfgnn_bench::room;
@@ -49,6 +50,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
                     .task
                     .embedding
                     .map_or(demand.classes, |width| width as usize);
+                // No recipe makes many graphs.
                 let model = args.model.config(demand.features, classes)?;
                 let defaults = TrainConfig::new(args.precision.into());
                 let train = args.optimize.config(defaults, model.weight_decay())?;
@@ -59,9 +61,10 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut dataset = args.open.dataset(&args.dataset)?;
     if dataset.outputs == 0 && args.task.task != TaskName::Link {
         return Err(Failure::Input(format!(
-            "{}: it has no labels, so that there is nothing to train on; give some vertices labels, train on its links (--task link), or \
+            "{}: it has no labels, so that there is nothing to train on; give some {} labels, train on its links (--task link), or \
              predict with a model of another graph",
-            dataset.name
+            dataset.name,
+            dataset.members(),
         )));
     }
     let mut reordering = None;
@@ -122,10 +125,11 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     if dataset.targets.classes().is_some() {
         warn_of_classes(&dataset);
     }
-    for (what, vertices) in [("validate", &dataset.val), ("test", &dataset.test)] {
-        if vertices.is_empty() && matches!(plan.goal, Goal::Vertices { .. }) {
+    let members = dataset.members();
+    for (what, list) in [("validate", &dataset.val), ("test", &dataset.test)] {
+        if list.is_empty() && matches!(plan.goal, Goal::Vertices { .. }) {
             tracing::warn!(
-                "no vertices are left to {what}, so that accuracy is told as 0, and other metrics are not told; split otherwise, such as by --split fractions:0.6,0.2"
+                "no {members} are left to {what}, so that accuracy is told as 0, and other metrics are not told; split otherwise, such as by --split fractions:0.6,0.2"
             );
         }
     }
@@ -193,15 +197,18 @@ fn plan(
         None => {
             let precision = args.precision.into();
             let defaults = TrainConfig::new(precision);
-            let mut model = args
-                .model
-                .config(dataset.feature_len(), goal.outputs(dataset))?;
+            let mut model = args.model.config_for(
+                dataset.feature_len(),
+                goal.outputs(dataset),
+                dataset.graphs.is_some(),
+            )?;
             let features = dataset.edge_features.as_ref();
             let of_edge = usize::from(dataset.edge_weights.is_some())
                 + features.map_or(0, |features| features.columns());
             // Whether or not it can, `tell_use` and `takes_edge_weights` say so. What a sampler draws has no numbers of edges: weights
             // are refused, and features are told as not used.
-            if args.sampling.sampling().is_none() {
+            let sampling = args.sampling.sampling(dataset.graphs.is_some())?;
+            if sampling.is_none_or(|sampling| sampling.policy == SamplingPolicy::Graphs) {
                 model.read_edge_features(of_edge);
             }
             let train = TrainConfig {
@@ -222,10 +229,10 @@ fn plan(
     };
     let sampling = match &resume {
         Some(checkpoint) => checkpoint.sampling.clone(),
-        None => args.sampling.sampling(),
+        None => args.sampling.sampling(dataset.graphs.is_some())?,
     };
-    if sampling.is_some() {
-        sampling::check(&goal, &model, dataset)?;
+    if let Some(sampling) = &sampling {
+        sampling::check(sampling, &goal, &model, dataset)?;
     }
     let inductive = matches!(
         goal,
@@ -234,7 +241,12 @@ fn plan(
             ..
         }
     );
-    (args.ranks).check(args.task.task, inductive, sampling.is_some())?;
+    args.ranks.check(&[
+        ("--task link", args.task.task == TaskName::Link),
+        ("--inductive", inductive),
+        ("--sampler", sampling.is_some()),
+        ("--messages", args.model.messages.is_some()),
+    ])?;
     let mut changes = Vec::new();
     if resume.is_some() {
         changes = args.optimize.change(&mut train);
@@ -367,6 +379,15 @@ pub fn tell_use(model: &ModelConfig, dataset: &mut Dataset) {
             _ => {}
         }
     }
+    if let (Some(readout), Some(graphs)) = (model.readout, &dataset.graphs) {
+        let what = format!(
+            "the {readout} of the vertices of each of {}, in the rows that come before the logits",
+            count(graphs.graphs())
+        );
+        dataset
+            .preparations
+            .push(Preparation::new("pooling", what, Origin::Model));
+    }
     if !model.wants_self_loops() {
         return;
     }
@@ -382,8 +403,12 @@ pub fn tell_use(model: &ModelConfig, dataset: &mut Dataset) {
 /// One line on a dataset, and one on each thing that was done to it.
 pub fn describe(dataset: &Dataset) -> String {
     let mut text = format!(
-        "{}: {} vertices, {} edges (largest degree {}), {} features, {} {}; {} vertices to train on, {} to validate, {} to test",
+        "{}: {}{} vertices, {} edges (largest degree {}), {} features, {} {}; {} {} to train on, {} to validate, {} to test",
         dataset.name,
+        match &dataset.graphs {
+            Some(graphs) => format!("{} graphs, ", count(graphs.graphs())),
+            None => String::new(),
+        },
         count(dataset.graph.vertices()),
         count(dataset.graph.edges()),
         count(dataset.graph.degree_stats().max() as usize),
@@ -394,6 +419,7 @@ pub fn describe(dataset: &Dataset) -> String {
         },
         dataset.targets.unit(),
         count(dataset.train.len()),
+        dataset.members(),
         count(dataset.val.len()),
         count(dataset.test.len()),
     );

@@ -334,9 +334,40 @@ fn a_regression_goes_on_as_one() {
         command.output().unwrap()
     };
     refused(
-        &predict(&[]),
+        &predict(&["--probabilities"]),
         2,
-        &["trained by its absolute error", "add --logits"],
+        &["trained by its absolute error", "leave --probabilities out"],
     );
+    let table = || std::fs::read_to_string(place.folder.path().join("o.csv")).unwrap();
+    assert!(predict(&[]).status.success());
+    let values = table();
+    assert!(values.starts_with("vertex,value_0\n0,"), "{values}");
     assert!(predict(&["--logits"]).status.success());
+    assert_eq!(table(), values.replace("value_0", "logit_0"));
+    let labels = ["--task", "multi-label", "--save", "labels.safetensors"];
+    run(&place, &[&labels[..], &["--epochs", "9"]].concat());
+    let of_labels = |more: &[&str]| -> Vec<f32> {
+        let last = ["--model", "labels.safetensors", "--out", "l.csv"];
+        let mut command = halfgnn(&["predict", "--device", "cpu"]);
+        command
+            .arg("--dataset")
+            .arg(&place.dataset)
+            .args(last)
+            .args(more)
+            .current_dir(place.folder.path());
+        assert!(command.output().unwrap().status.success());
+        let text = std::fs::read_to_string(place.folder.path().join("l.csv")).unwrap();
+        let cells = text
+            .lines()
+            .skip(1)
+            .flat_map(|line| line.split(',').skip(1));
+        cells.map(|cell| cell.parse().unwrap()).collect()
+    };
+    let (logits, shares) = (of_labels(&["--logits"]), of_labels(&["--probabilities"]));
+    let truths = of_labels(&[]);
+    assert_eq!(truths.len(), 2 * VERTICES as usize);
+    for (at, &logit) in logits.iter().enumerate() {
+        assert_eq!(truths[at], f32::from(u8::from(logit > 0.0)));
+        assert!((shares[at] - 1.0 / (1.0 + (-logit).exp())).abs() < 1e-6);
+    }
 }

@@ -292,6 +292,22 @@ pub enum DataProblem {
         /// The split that has it too.
         second: &'static str,
     },
+    /// The dataset is many graphs, and this is of one.
+    #[error("it is {graphs} graphs, and {what}")]
+    ManyGraphs {
+        /// How many.
+        graphs: usize,
+        /// What cannot be, and the way out.
+        what: &'static str,
+    },
+    /// Something is wrong with a member of an archive.
+    #[error("{member}: {problem}")]
+    Member {
+        /// The member.
+        member: String,
+        /// What is wrong there.
+        problem: Box<DataProblem>,
+    },
     /// More memory than there is.
     #[error(
         "{key}: its {elements} elements take {bytes} bytes, and there is no room for them in memory"

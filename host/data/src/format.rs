@@ -22,7 +22,7 @@ use super::read::tables;
 #[cfg(feature = "torch")]
 use super::read::torch;
 #[cfg(feature = "text")]
-use super::read::{edge_list, matrix_market};
+use super::read::{edge_list, matrix_market, tu};
 #[cfg(feature = "numpy")]
 use super::read::{pyg, reddit, scipy};
 #[cfg(feature = "text")]
@@ -46,6 +46,9 @@ pub enum Format {
     Planetoid,
     /// The raw files of a node property prediction dataset of the Open Graph Benchmark, in their folder.
     Ogb,
+    /// A collection of many graphs as TU Dortmund publishes them, `NAME_A.txt`, `NAME_graph_indicator.txt` and others: their folder, or
+    /// the `.zip` of the site.
+    Tu,
     /// Reddit as DGL distributes it: `reddit_data.npz` and `reddit_graph.npz`.
     DglReddit,
     /// A sparse matrix of scipy's (`scipy.sparse.save_npz`): CSR, CSC or COO. A graph only.
@@ -68,6 +71,7 @@ impl Format {
         Self::Parquet,
         Self::Planetoid,
         Self::Ogb,
+        Self::Tu,
         Self::DglReddit,
         Self::ScipySparse,
         Self::MatrixMarket,
@@ -85,6 +89,7 @@ impl Format {
             Self::Parquet => "parquet",
             Self::Planetoid => "planetoid",
             Self::Ogb => "ogb",
+            Self::Tu => "tu",
             Self::DglReddit => "dgl-reddit",
             Self::ScipySparse => "scipy",
             Self::MatrixMarket => "matrix-market",
@@ -105,6 +110,9 @@ impl Format {
             Self::Parquet => "tables nodes.parquet,edges.parquet",
             Self::Planetoid => "a folder of Planetoid's raw files (ind.NAME.allx, …)",
             Self::Ogb => "a folder of OGB's raw files (raw/edge.csv.gz, …)",
+            Self::Tu => {
+                "many graphs of TU's (NAME_A.txt, NAME_graph_indicator.txt, …, or their .zip)"
+            }
             Self::DglReddit => "DGL's Reddit (reddit_data.npz, reddit_graph.npz)",
             Self::ScipySparse => "a scipy sparse .npz (save_npz)",
             Self::MatrixMarket => "a Matrix Market file (.mtx, .mtx.gz)",
@@ -123,6 +131,7 @@ impl Format {
             | Self::Parquet
             | Self::Planetoid
             | Self::Ogb
+            | Self::Tu
             | Self::DglReddit => true,
             Self::ScipySparse | Self::MatrixMarket | Self::EdgeList | Self::RawCsr => false,
         }
@@ -137,7 +146,7 @@ impl Format {
             Self::Parquet => Some("parquet"),
             Self::Planetoid => Some("planetoid"),
             Self::Ogb => Some("ogb"),
-            Self::MatrixMarket | Self::EdgeList => Some("text"),
+            Self::MatrixMarket | Self::EdgeList | Self::Tu => Some("text"),
             Self::RawCsr => None,
         }
     }
@@ -153,7 +162,7 @@ impl Format {
             Self::Parquet => cfg!(feature = "parquet"),
             Self::Planetoid => cfg!(feature = "planetoid"),
             Self::Ogb => cfg!(feature = "ogb"),
-            Self::MatrixMarket | Self::EdgeList => cfg!(feature = "text"),
+            Self::MatrixMarket | Self::EdgeList | Self::Tu => cfg!(feature = "text"),
             Self::RawCsr => true,
         }
     }
@@ -198,6 +207,9 @@ pub(super) enum Place {
     /// The folder, and the name of one dataset in it.
     #[cfg(feature = "planetoid")]
     Planetoid(PathBuf, String),
+    /// The folder, and the name of one collection in it.
+    #[cfg(feature = "text")]
+    Tu(PathBuf, String),
 }
 
 impl Place {
@@ -215,6 +227,8 @@ impl Place {
             Self::Tables(_) => Format::Csv,
             #[cfg(feature = "planetoid")]
             Self::Planetoid(..) => Format::Planetoid,
+            #[cfg(feature = "text")]
+            Self::Tu(..) => Format::Tu,
         }
     }
 
@@ -231,7 +245,7 @@ impl Place {
         {
             return Ok(Self::Tables(pair));
         }
-        #[cfg(any(feature = "numpy", feature = "planetoid"))]
+        #[cfg(any(feature = "numpy", feature = "planetoid", feature = "text"))]
         let folder = || match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
             _ => PathBuf::from("."),
@@ -242,6 +256,12 @@ impl Place {
             && matches!(forced, None | Some(Format::Planetoid))
         {
             return Ok(Self::Planetoid(folder(), name));
+        }
+        #[cfg(feature = "text")]
+        if let Some(name) = tu::name_of(&path.file_name().unwrap_or_default().to_string_lossy())
+            && matches!(forced, None | Some(Format::Tu))
+        {
+            return Ok(Self::Tu(folder(), name.into()));
         }
         let format = match forced {
             Some(format) => format,
@@ -303,6 +323,22 @@ impl Place {
                     _ => {}
                 }
             }
+            #[cfg(feature = "text")]
+            {
+                let names = tu::names(folder)?;
+                match names.as_slice() {
+                    [name] if is(Format::Tu) => {
+                        return Ok(Self::Tu(folder.into(), name.clone()));
+                    }
+                    [first, _, ..] if is(Format::Tu) => {
+                        return Err(DataProblem::SeveralDatasets {
+                            example: format!("{first}_graph_indicator.txt"),
+                            names,
+                        });
+                    }
+                    _ => {}
+                }
+            }
         }
         Err(DataProblem::UnknownFormat { known: known(is) })
     }
@@ -354,8 +390,14 @@ pub(super) fn of_input(input: &mut Input<'_>) -> Result<Format, DataProblem> {
         let is_torch = torch::recognises(npz.members().iter().map(String::as_str));
         #[cfg(not(feature = "torch"))]
         let is_torch = false;
+        #[cfg(feature = "text")]
+        let is_tu = tu::archive::recognises(npz.members().iter().map(String::as_str));
+        #[cfg(not(feature = "text"))]
+        let is_tu = false;
         let format = if is_torch {
             Format::Torch
+        } else if is_tu {
+            Format::Tu
         } else if npz.has(pyg::EDGES) {
             Format::Pyg
         } else if npz.has("adj_indptr") {

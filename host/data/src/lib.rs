@@ -51,6 +51,7 @@ mod features;
 pub mod file;
 mod folder;
 mod format;
+mod graph_index;
 mod half_range;
 mod ids;
 mod input;
@@ -75,6 +76,7 @@ pub use edge_features::EdgeFeatures;
 pub use error::{DataError, DataProblem};
 pub use features::{DenseFeatures, Features, SparseFeatures};
 pub use format::Format;
+pub use graph_index::GraphIndex;
 pub use half_range::{HalfRange, InfiniteFeatures};
 pub use ids::VertexIds;
 pub use input::Progress;
@@ -110,9 +112,11 @@ pub struct Dataset {
     pub edge_weights: Option<Vec<f32>>,
     /// The features of each edge, in the graph's order, where the file has some.
     pub edge_features: Option<EdgeFeatures>,
+    /// Which vertices are of which graph, where the dataset is many graphs beside one another: targets and splits are then of graphs.
+    pub graphs: Option<GraphIndex>,
     /// The features of each vertex.
     pub features: Features,
-    /// What a model is to tell of each vertex.
+    /// What a model is to tell of each vertex, or of each graph where there are many.
     pub targets: Targets,
     /// How many numbers that takes of a model, [`Targets::outputs`].
     pub outputs: usize,
@@ -145,8 +149,51 @@ impl Dataset {
         targets: impl Into<Targets>,
         splits: Splits,
     ) -> Result<Self, DataError> {
-        let (name, targets) = (name.into(), targets.into());
-        match check(&graph, &features, &targets, &splits) {
+        Self::of_parts(name.into(), graph, None, features, targets.into(), splits)
+    }
+
+    /// A dataset of many graphs: `graph` has the vertices of all of them, and `graphs` says which are whose. Targets and splits are of
+    /// graphs.
+    ///
+    /// ```
+    /// use halfgnn_data::{Dataset, Features, GraphIndex, Splits};
+    /// use halfgnn_graph::Graph;
+    ///
+    /// // An edge, and a triangle.
+    /// let (to, from) = ([0, 1, 2, 3, 3, 4, 4, 2], [1, 0, 3, 2, 4, 3, 2, 4]);
+    /// let graph = Graph::from_edges(5, &to, &from)?;
+    /// let graphs = GraphIndex::new(vec![0, 2, 5])?;
+    /// let features = Features::dense(1, vec![1.0; 5])?;
+    /// let splits = Splits { train: vec![0, 1], ..Splits::default() };
+    /// let dataset = Dataset::of_graphs("two", graph, graphs, features, vec![0, 1], splits)?;
+    /// assert_eq!(dataset.graphs.as_ref().map(GraphIndex::graphs), Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Dataset::new`], [`DataProblem::Shape`] where `graphs` is of another number of vertices, and [`DataProblem::Value`]
+    /// where an edge joins two graphs.
+    pub fn of_graphs(
+        name: impl Into<String>,
+        graph: Graph,
+        graphs: GraphIndex,
+        features: Features,
+        targets: impl Into<Targets>,
+        splits: Splits,
+    ) -> Result<Self, DataError> {
+        let targets = targets.into();
+        Self::of_parts(name.into(), graph, Some(graphs), features, targets, splits)
+    }
+
+    fn of_parts(
+        name: String,
+        graph: Graph,
+        graphs: Option<GraphIndex>,
+        features: Features,
+        targets: Targets,
+        splits: Splits,
+    ) -> Result<Self, DataError> {
+        match check(&graph, graphs.as_ref(), &features, &targets, &splits) {
             Ok(()) => {
                 let Splits { train, val, test } = splits;
                 Ok(Self {
@@ -154,6 +201,7 @@ impl Dataset {
                     graph,
                     edge_weights: None,
                     edge_features: None,
+                    graphs,
                     features,
                     outputs: targets.outputs(),
                     targets,
@@ -181,6 +229,22 @@ impl Dataset {
     /// The number of features of a vertex (F).
     pub fn feature_len(&self) -> usize {
         self.features.feature_len()
+    }
+
+    /// What targets and splits are of: `vertex`, or `graph` where there are many.
+    pub fn member(&self) -> &'static str {
+        match self.graphs {
+            Some(_) => "graph",
+            None => "vertex",
+        }
+    }
+
+    /// Several of [them](Dataset::member).
+    pub fn members(&self) -> &'static str {
+        match self.graphs {
+            Some(_) => "graphs",
+            None => "vertices",
+        }
     }
 
     /// The class of each vertex, or [`UNLABELLED`], for who can do with nothing else.
@@ -218,6 +282,7 @@ impl Dataset {
 /// That the parts fit together.
 fn check(
     graph: &Graph,
+    graphs: Option<&GraphIndex>,
     features: &Features,
     targets: &Targets,
     splits: &Splits,
@@ -231,8 +296,30 @@ fn check(
             format!("a row for each of {vertices} vertices"),
         ));
     }
-    if targets.vertices() != vertices {
-        let wanted = format!("({vertices}), a label for each vertex");
+    if let Some(graphs) = graphs {
+        if graphs.vertices() != vertices {
+            let wanted = format!("an end at {vertices}, the number of vertices");
+            return Err(DataProblem::shape(
+                "ptr",
+                &[graphs.vertices() as u64],
+                wanted,
+            ));
+        }
+        let of_vertex = graphs.of_each_vertex();
+        let mut edges = graph.rows().iter().zip(graph.cols());
+        let apart =
+            |(row, column): (&u32, &u32)| of_vertex[*row as usize] != of_vertex[*column as usize];
+        if let Some(at) = edges.position(apart) {
+            let (row, column) = (graph.rows()[at], graph.cols()[at]);
+            let why =
+                format!("which hears from {column} of another graph; edges stay within a graph");
+            return Err(DataProblem::value("edges", at as u64, row, why));
+        }
+    }
+    let members = graphs.map_or(vertices, GraphIndex::graphs);
+    if targets.vertices() != members {
+        let of = graphs.map_or("vertex", |_| "graph");
+        let wanted = format!("({members}), a label for each {of}");
         return Err(DataProblem::shape(
             "labels",
             &[targets.vertices() as u64],

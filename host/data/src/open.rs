@@ -20,11 +20,12 @@ use super::read::tables;
 #[cfg(feature = "torch")]
 use super::read::torch::Torch;
 #[cfg(feature = "text")]
-use super::read::{edge_list, matrix_market};
+use super::read::{edge_list, matrix_market, tu};
 #[cfg(feature = "numpy")]
 use super::read::{gnn_benchmark, pyg, reddit, scipy};
 use super::{
-    Dataset, EdgeFeatures, Features, Origin, Preparation, SplitRule, Splits, Targets, VertexIds,
+    Dataset, EdgeFeatures, Features, GraphIndex, Origin, Preparation, SplitRule, Splits, Targets,
+    VertexIds,
 };
 use halfgnn_graph::{AddedWeight, Graph};
 
@@ -187,6 +188,8 @@ pub(super) struct Parts {
     pub targets: Targets,
     pub class_names: Option<Vec<String>>,
     pub ids: Option<VertexIds>,
+    /// Which vertices are whose, of many graphs.
+    pub graphs: Option<GraphIndex>,
     /// The ways to split that the file has.
     pub splits: Vec<Splits>,
     /// Whether features count words, and are customarily divided by their sums.
@@ -206,6 +209,7 @@ impl Parts {
             targets,
             class_names: None,
             ids: None,
+            graphs: None,
             splits: Vec::new(),
             are_counts: false,
             done: Vec::new(),
@@ -249,7 +253,10 @@ impl Parts {
             }
             rule => {
                 let by = rule.map_or(Origin::Default, |_| Origin::Option);
-                let rule = rule.unwrap_or_else(|| SplitRule::default_of(&self.targets));
+                let rule = rule.unwrap_or_else(|| match self.graphs {
+                    Some(_) => SplitRule::default_of_graphs(),
+                    None => SplitRule::default_of(&self.targets),
+                });
                 let seed = options.split_seed;
                 let split = Preparation::split(rule, seed, by);
                 (rule.split(&self.targets, seed)?, split)
@@ -280,8 +287,15 @@ impl Parts {
         };
         let (graph, added) = options.complete(self.graph, &mut of_edges)?;
         done.extend(added);
-        let dataset = Dataset::new("", graph, self.features, self.targets, splits)
-            .map_err(DataError::into_problem)?;
+        let dataset = Dataset::of_parts(
+            String::new(),
+            graph,
+            self.graphs,
+            self.features,
+            self.targets,
+            splits,
+        )
+        .map_err(DataError::into_problem)?;
         Ok(Dataset {
             edge_weights: of_edges.weights,
             edge_features: of_edges.features,
@@ -351,6 +365,11 @@ impl Dataset {
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?,
                 name,
             ),
+            #[cfg(feature = "text")]
+            Place::Tu(path, name) => {
+                let folder = folder(path, tu::LAYOUT);
+                (tu::read(&mut tu::InFolder(folder, name.clone()))?, name)
+            }
         };
         let source = Preparation::new("source", source, Origin::File);
         parts.done.insert(0, source);
@@ -435,6 +454,10 @@ impl OpenGraph for Graph {
             Place::Planetoid(path, name) => {
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?.graph
             }
+            #[cfg(feature = "text")]
+            Place::Tu(path, name) => {
+                tu::read(&mut tu::InFolder(folder(path, tu::LAYOUT), name))?.graph
+            }
         };
         let (graph, _) = options
             .complete(graph, &mut OfEdges::default())
@@ -469,6 +492,10 @@ fn labelled(input: Input<'_>, format: Format) -> Result<Parts, DataProblem> {
         Format::Pyg => pyg::read(&mut Npz::open(input)?),
         #[cfg(feature = "torch")]
         Format::Torch => pyg::read(&mut Torch::open(input)?),
+        #[cfg(all(feature = "text", feature = "numpy"))]
+        Format::Tu => tu_archive(input),
+        #[cfg(not(all(feature = "text", feature = "numpy")))]
+        Format::Tu => Err(several_files(format)),
         #[cfg(not(feature = "torch"))]
         Format::Torch => Err(several_files(format)), // refused above
         Format::Planetoid | Format::Ogb | Format::DglReddit | Format::Csv | Format::Parquet => {
@@ -502,10 +529,22 @@ fn bare(input: Input<'_>, format: Format, options: &OpenOptions) -> Result<Graph
         Format::MatrixMarket => matrix_market::read(input, options.undirected, progress),
         #[cfg(feature = "text")]
         Format::EdgeList => edge_list::read(input, options.undirected, progress),
+        #[cfg(all(feature = "text", feature = "numpy"))]
+        Format::Tu => Ok(tu_archive(input)?.graph),
         Format::RawCsr => raw_csr::read(input),
         // Several files, or refused above.
         _ => Err(several_files(format)),
     }
+}
+
+/// A collection of TU's as its site packs it.
+#[cfg(all(feature = "text", feature = "numpy"))]
+fn tu_archive(input: Input<'_>) -> Result<Parts, DataProblem> {
+    tu::read(&mut tu::archive::InArchive::open(input)?).map_err(|error| {
+        let member = error.place().to_owned();
+        let problem = Box::new(error.into_problem());
+        DataProblem::Member { member, problem }
+    })
 }
 
 fn several_files(format: Format) -> DataProblem {

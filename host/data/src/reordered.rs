@@ -11,9 +11,16 @@ impl Dataset {
     /// too: [`Permutation::restore`] maps it back.
     ///
     /// # Errors
-    /// [`DataProblem::Graph`] where `order` is of another number of vertices, [`DataProblem::OutOfMemory`].
+    /// [`DataProblem::Graph`] where `order` is of another number of vertices, [`DataProblem::OutOfMemory`], [`DataProblem::ManyGraphs`] where the
+    /// dataset is many graphs.
     pub fn reordered(&self, order: &Permutation) -> Result<Self, DataError> {
         let refuse = |problem| DataError::new(&self.name, problem);
+        if let Some(graphs) = &self.graphs {
+            return Err(refuse(DataProblem::ManyGraphs {
+                graphs: graphs.graphs(),
+                what: "another order would mix their vertices; leave the order as it is",
+            }));
+        }
         let permuted = self.graph.permuted(order.new_of_old());
         let graph = permuted.map_err(|error| refuse(DataProblem::graph("order", error)))?;
         let (mut edge_weights, mut edge_features) = (None, None);
@@ -35,6 +42,7 @@ impl Dataset {
             graph,
             edge_weights,
             edge_features,
+            graphs: None,
             features: self.features.reordered(order).map_err(refuse)?,
             targets: self.targets.reordered(order),
             outputs: self.outputs,

@@ -19,7 +19,7 @@ pub struct Splits {
 
 /// How labelled vertices are split by chance.
 ///
-/// As text: `per-class:20,30`, `public:20,500,1000`, `fractions:0.6,0.2`.
+/// As text: `per-class:20,30`, `public:20,500,1000`, `fractions:0.6,0.2`, `fold:3` of ten, `fold:3,5`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum SplitRule {
@@ -48,6 +48,15 @@ pub enum SplitRule {
         /// The share to validate on.
         val: f64,
     },
+    /// One of several parts to test on, the next (behind the last the first) to validate on, the others to train on: cross-validation.
+    /// Parts are of one size, and so are those of each class (ten stratified parts are what GIN's paper does with whole graphs, Xu
+    /// et al., 2019).
+    Fold {
+        /// Which is tested on, from 0.
+        fold: usize,
+        /// How many there are, from 3 on.
+        of: usize,
+    },
 }
 
 impl Default for SplitRule {
@@ -66,6 +75,14 @@ impl SplitRule {
                 train: 0.6,
                 val: 0.2,
             },
+        }
+    }
+
+    /// The rule of many graphs of which nothing else is said: `fractions:0.8,0.1`.
+    pub const fn default_of_graphs() -> Self {
+        Self::Fractions {
+            train: 0.8,
+            val: 0.1,
         }
     }
 
@@ -117,6 +134,24 @@ impl SplitRule {
                     test: sorted(&order[train + val..]),
                 }
             }
+            Self::Fold { fold, of } => {
+                let mut order: Vec<u32> = order().collect();
+                if let Some(classes) = targets.classes() {
+                    // A stable sort: within a class it stays random.
+                    order.sort_by_key(|&vertex| classes[vertex as usize]);
+                }
+                let mut splits = Splits::default();
+                for (at, vertex) in order.into_iter().enumerate() {
+                    let list = match at % of {
+                        part if part == fold => &mut splits.test,
+                        part if part == (fold + 1) % of => &mut splits.val,
+                        _ => &mut splits.train,
+                    };
+                    list.push(vertex);
+                }
+                splits.sort();
+                splits
+            }
         })
     }
 }
@@ -127,6 +162,7 @@ impl std::fmt::Display for SplitRule {
             Self::PerClass { train, val } => write!(f, "per-class:{train},{val}"),
             Self::Public { train, val, test } => write!(f, "public:{train},{val},{test}"),
             Self::Fractions { train, val } => write!(f, "fractions:{train},{val}"),
+            Self::Fold { fold, of } => write!(f, "fold:{fold},{of}"),
         }
     }
 }
@@ -156,10 +192,15 @@ impl std::str::FromStr for SplitRule {
                 }
                 _ => None,
             }),
+            "fold" => numbers(values).and_then(|numbers| match numbers[..] {
+                [fold] if fold < 10 => Some(Self::Fold { fold, of: 10 }),
+                [fold, of] if fold < of && of > 2 => Some(Self::Fold { fold, of }),
+                _ => None,
+            }),
             _ => None,
         };
         read.ok_or_else(|| {
-            "a split is per-class:TRAIN,VAL or public:TRAIN,VAL,TEST (counts) or fractions:TRAIN,VAL (from 0 to 1)".into()
+            "a split is per-class:TRAIN,VAL or public:TRAIN,VAL,TEST (counts), fractions:TRAIN,VAL (from 0 to 1) or fold:K of 10 or fold:K,PARTS (K from 0, 3 parts or more)".into()
         })
     }
 }
@@ -185,10 +226,14 @@ impl Splits {
             *taken += 1;
             list.push(vertex);
         }
-        for list in [&mut splits.train, &mut splits.val, &mut splits.test] {
+        splits.sort();
+        splits
+    }
+
+    fn sort(&mut self) {
+        for list in [&mut self.train, &mut self.val, &mut self.test] {
             list.sort_unstable();
         }
-        splits
     }
 
     /// That every vertex of the lists exists, has a label and is in one list, once.
@@ -275,7 +320,24 @@ mod tests {
         assert_eq!(sizes("public:20,500,100000"), [80, 500, 1419]);
         assert_eq!(sizes("fractions:0.6,0.2"), [1199, 400, 400]);
         assert_eq!(sizes("fractions: 0.9, 0.5e-1"), [1799, 100, 100]);
+        let folds: Vec<_> = (0..5)
+            .map(|fold| SplitRule::Fold { fold, of: 5 }.split(&labels, 3).unwrap())
+            .collect();
+        let mut tested: Vec<u32> = folds.iter().flat_map(|fold| fold.test.clone()).collect();
+        tested.sort_unstable();
+        assert_eq!(tested, (0..2000).filter(|&v| v != 7).collect::<Vec<u32>>());
+        assert_eq!(folds[0].val, folds[1].test);
+        assert_eq!(folds[4].val, folds[0].test);
+        for fold in &folds {
+            let first = fold.test.iter().filter(|&&vertex| vertex % 4 == 0);
+            assert_eq!(first.count(), 100);
+        }
+        assert_eq!(sizes("fold:2,5"), [1199, 400, 400]);
+        assert_eq!("fold:9".parse(), Ok(SplitRule::Fold { fold: 9, of: 10 }));
         for text in [
+            "fold:10",
+            "fold:2,2",
+            "fold:5,5",
             "",
             "per-class",
             "per-class:1",

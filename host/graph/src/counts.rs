@@ -54,6 +54,8 @@ pub struct GraphCounts {
     pub weighted: bool,
     /// Features of each edge that a model reads.
     pub edge_features: usize,
+    /// Graphs that its vertices are of, where there are many; else 0.
+    pub graphs: usize,
 }
 
 impl GraphCounts {
@@ -66,7 +68,14 @@ impl GraphCounts {
             balanced: symmetric || graph.in_degrees() == graph.out_degrees(),
             weighted: false,
             edge_features: 0,
+            graphs: 0,
         }
+    }
+
+    /// Of so many graphs beside one another.
+    #[must_use]
+    pub fn with_graphs(self, graphs: usize) -> Self {
+        Self { graphs, ..self }
     }
 
     /// With so many features of each edge.
@@ -98,6 +107,7 @@ impl GraphCounts {
             balanced: true,
             weighted: false,
             edge_features: 0,
+            graphs: 0,
         }
     }
 

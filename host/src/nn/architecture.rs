@@ -37,6 +37,9 @@ pub trait Architecture:
     /// Makes the shape of a model the customary one of this kind, where that is not two layers of 64 with dropout 0.5.
     fn shape(&self, _model: &mut ModelConfig) {}
 
+    /// Makes it the customary one of models that tell whole graphs.
+    fn tell_graphs(&mut self) {}
+
     /// The degree norm that the model's [`Propagation`](super::Propagation) has to have.
     fn norm(&self) -> Norm;
 
@@ -306,6 +309,14 @@ macro_rules! models {
             pub(super) fn shape(&self, model: &mut ModelConfig) {
                 match self {
                     $(Self::$kind(config) => config.shape(model),)*
+                    Self::Other(_) => {}
+                }
+            }
+
+            /// Makes it the customary one of models that tell whole graphs: see [`ModelConfig::of_graphs`].
+            pub fn tell_graphs(&mut self) {
+                match self {
+                    $(Self::$kind(config) => config.tell_graphs(),)*
                     Self::Other(_) => {}
                 }
             }

@@ -1,6 +1,6 @@
 //! What a model is: its shape, and the kind of its layers.
 
-use super::{ConvolutionConfig, HiddenActivation, Norm};
+use super::{ConvolutionConfig, HiddenActivation, Norm, Readout};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
 use crate::ops::{CodeFormat, SpmmPolicy};
@@ -46,6 +46,10 @@ pub struct ModelConfig {
     pub messages: Option<CodeFormat>,
     /// How the aggregations sum up.
     pub policy: SpmmPolicy,
+    /// What is taken of the rows of a graph's vertices, of a model that tells whole graphs: behind its layers, of which the last is a
+    /// hidden one as well, and before two linear maps with a ReLU and a dropout between them, as PyG's examples have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readout: Option<Readout>,
     /// What a layer does with the graph.
     pub convolution: ConvolutionConfig,
 }
@@ -67,10 +71,40 @@ impl ModelConfig {
             recompute: false,
             messages: None,
             policy: SpmmPolicy::default(),
+            readout: None,
             convolution: convolution.clone(),
         };
         convolution.shape(&mut model);
         model
+    }
+
+    /// [`ModelConfig::of`] of a model that tells whole graphs. A GIN is then the paper's: the sum of the neighbours, and running
+    /// statistics in evaluation, since a graph by itself has few vertices to take them of.
+    pub fn of_graphs(
+        kind: impl Into<ConvolutionConfig>,
+        readout: Readout,
+        features: usize,
+        classes: usize,
+    ) -> Self {
+        let mut convolution = kind.into();
+        convolution.tell_graphs();
+        Self {
+            readout: Some(readout),
+            ..Self::of(convolution, features, classes)
+        }
+    }
+
+    /// What is taken of the rows of a graph's vertices.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] of a model that tells something of vertices.
+    pub(crate) fn expect_readout(&self, operator: &'static str) -> Result<Readout, Error> {
+        self.readout.ok_or_else(|| Error::Unsupported {
+            operator,
+            reason:
+                "the model has no readout, so that it tells vertices and not graphs; give it one"
+                    .into(),
+        })
     }
 
     /// The L2 penalty that models of this kind are customarily trained with.

@@ -65,6 +65,16 @@ pub enum Aggregate {
 }
 
 impl Gin {
+    /// Takes the mean of the neighbours, with the default's λ and ε, or the sum, with the paper's, 1 and 0.
+    fn aggregate_by(&mut self, aggregate: Aggregate) {
+        let default = Self::default();
+        (self.lambda, self.epsilon) = match aggregate {
+            Aggregate::Mean => (default.lambda, default.epsilon),
+            Aggregate::Sum => (1.0, 0.0),
+        };
+        self.aggregate = aggregate;
+    }
+
     /// What the stored aggregation is of the true one: a power of two, such that a row of `degree` neighbours, each up
     /// to 64, stays within half.
     fn scale(&self, degree: u32) -> f32 {
@@ -86,11 +96,12 @@ impl Architecture for Gin {
             name: "aggregate",
             value: "AGGREGATE",
             choices: &[("mean", "Their mean"), ("sum", "Their sum")],
-            help: "what is taken of the neighbours [default: mean]",
+            help: "what is taken of the neighbours [default: mean; sum of a model that tells whole graphs]",
             set: |gin, text| {
-                if text == "sum" {
-                    (gin.aggregate, gin.lambda, gin.epsilon) = (Aggregate::Sum, 1.0, 0.0);
-                }
+                gin.aggregate_by(match text {
+                    "sum" => Aggregate::Sum,
+                    _ => Aggregate::Mean,
+                });
                 Ok(())
             },
         },
@@ -116,11 +127,16 @@ impl Architecture for Gin {
         },
         LayerOption {
             name: "running-statistics",
-            help: "evaluate with the running statistics of training, not with those of all vertices",
+            help: "evaluate with the running statistics of training, not with those of all vertices; always so where whole graphs are told",
             set: |gin, _| store(&mut gin.statistics, Ok(Statistics::Running)),
             ..LayerOption::NONE
         },
     ];
+
+    fn tell_graphs(&mut self) {
+        self.aggregate_by(Aggregate::Sum);
+        self.statistics = Statistics::Running;
+    }
 
     fn shape(&self, model: &mut ModelConfig) {
         (model.layers, model.hidden) = (5, 128);

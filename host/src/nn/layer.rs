@@ -27,6 +27,11 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether it makes a row of each graph from the rows of its vertices, by a graph of its own.
+    fn pools(&self) -> bool {
+        false
+    }
+
     /// Columns of what it sums up over neighbours, forward and backward, where it does that by [`Aggregation`](super::Aggregation)
     /// alone: then a [stage](super::Stage::messages) can have them sent in 8 bits.
     fn message_columns(&self) -> Option<usize> {

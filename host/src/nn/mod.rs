@@ -31,6 +31,7 @@ mod parameter;
 mod pool;
 mod precision;
 mod propagation;
+mod readout;
 mod sage;
 mod weights;
 
@@ -55,6 +56,7 @@ pub use parameter::Parameter;
 pub use pool::Pool;
 pub use precision::kept_as;
 pub use propagation::{Degrees, EdgeFactors, Norm, Propagation};
+pub use readout::{Readout, ReadoutLayer};
 pub use sage::{Sage, SageLayer};
 
 use crate::backend::Backend;
@@ -69,7 +71,7 @@ pub struct Inputs<'a, B: Backend, E: Element> {
     /// Where it computes.
     pub backend: &'a B,
     /// The graph of each layer that [hears](Layer::aggregates) from neighbours, in their order; or one that is every layer's,
-    /// as a whole graph is.
+    /// as a whole graph is; or two, of which the second is that of the layer that [pools](Layer::pools) and the first every other's.
     ///
     /// What a layer writes, a row for each destination of its graph, the next reads: those are the next graph's sources.
     pub graphs: &'a [Propagation<B>],

@@ -221,10 +221,14 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// there is not enough memory.
     pub fn new(backend: &B, config: &ModelConfig, seed: u64) -> Result<Self, Error> {
         config.check()?;
-        let stages = config.convolution.stages(backend, config, seed)?;
+        let stages = match config.readout {
+            None => config.convolution.stages(backend, config, seed)?,
+            Some(readout) => readout.stages(backend, config, seed)?,
+        };
         let stages = stages.into_iter().map(|mut stage| {
+            let sends = stage.layer.aggregates() && !stage.layer.pools();
             stage.recompute |= config.recompute;
-            stage.messages = config.messages.filter(|_| stage.layer.aggregates());
+            stage.messages = config.messages.filter(|_| sends);
             stage
         });
         Self::from_layers(backend, stages)
@@ -414,17 +418,31 @@ impl<B: Backend, E: Element> Network<B, E> {
     fn levels<'a>(&self, inputs: Inputs<'a, B, E>) -> Result<Vec<Level<'a, B>>, Error> {
         let graphs = inputs.graphs;
         let wanted = self.hops();
-        if graphs.len() != wanted && graphs.len() != 1 {
+        let pooling = self.steps.iter().filter(|step| step.layer.pools()).count();
+        // One for all that do not pool, and one for that which does.
+        let two = pooling == 1 && graphs.len() == 2 && wanted != 2;
+        if graphs.len() != wanted && !two && (graphs.len() != 1 || pooling > 0) {
+            let ways = match pooling {
+                0 => "one for all",
+                _ => "one for all but the one that pools, and one for that",
+            };
             return refuse(format!(
-                "{wanted} of its layers hear from neighbours, and there are {} graphs; give one for each, or one for all",
+                "{wanted} of its layers hear from neighbours, and there are {} graphs; give one for each, or {ways}",
                 graphs.len()
             ));
         }
+        let mut pooled = graphs.iter().skip(usize::from(two));
         // One for all never ends.
-        let mut graphs = graphs.iter().cycle();
+        let mut graphs = match two {
+            true => &graphs[..1],
+            false => graphs,
+        }
+        .iter()
+        .cycle();
         let mut rows = inputs.features.rows();
         let levels = self.steps.iter().enumerate().map(|(number, step)| {
             let graph = match step.layer.aggregates() {
+                true if two && step.layer.pools() => pooled.next(),
                 true => graphs.next(),
                 false => None,
             };

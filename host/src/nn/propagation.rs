@@ -536,6 +536,14 @@ impl<B: Backend> Propagation<B> {
         self.largest_degree
     }
 
+    /// With another number for the most edges of a row: that of a graph that this is a part of.
+    pub(crate) fn with_largest_degree(self, largest_degree: u32) -> Self {
+        Self {
+            largest_degree,
+            ..self
+        }
+    }
+
     /// Number of vertices that hear: rows of a layer's output.
     pub fn destinations(&self) -> usize {
         self.forward().rows()

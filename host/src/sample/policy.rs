@@ -20,13 +20,16 @@ pub enum SamplingPolicy {
         /// Whether a neighbour may be drawn again.
         replace: bool,
     },
+    /// Whole graphs of a dataset that is many: `graphs`.
+    Graphs,
 }
 
 impl SamplingPolicy {
-    /// Layers of a batch.
+    /// Layers of a batch; none of whole graphs.
     pub fn layers(&self) -> usize {
         match self {
             Self::Neighbor { fanouts, .. } => fanouts.len(),
+            Self::Graphs => 0,
         }
     }
 
@@ -34,14 +37,20 @@ impl SamplingPolicy {
     /// beside the neighbours that are drawn.
     ///
     /// # Errors
-    /// Those of the sampler.
+    /// Those of the sampler, and [`Error::Unsupported`] for whole graphs, of which
+    /// [`Batches::of_graphs`](crate::train::Batches::of_graphs) makes batches.
     pub fn sampler<B: Backend>(
         &self,
         backend: &B,
         graph: &Graph,
         self_loops: bool,
     ) -> Result<Box<dyn Sampler<B>>, Error> {
-        let Self::Neighbor { fanouts, replace } = self;
+        let Self::Neighbor { fanouts, replace } = self else {
+            return Err(Error::Unsupported {
+                operator: "SamplingPolicy::sampler",
+                reason: "whole graphs are taken as they are, and nothing of them is drawn; make batches of them".into(),
+            });
+        };
         let without = self_loops.then(|| graph.without_self_loops());
         let graph = without.as_ref().unwrap_or(graph);
         let sampler = NeighborSampler::new(backend, graph.csr(), fanouts.clone())?;
@@ -53,6 +62,7 @@ impl SamplingPolicy {
 impl fmt::Display for SamplingPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Graphs => f.write_str("graphs"),
             Self::Neighbor { fanouts, replace } => {
                 let name = if *replace {
                     "neighbor-replace"
@@ -70,13 +80,16 @@ impl FromStr for SamplingPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text == "graphs" {
+            return Ok(Self::Graphs);
+        }
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let replace = match name {
             "neighbor" => false,
             "neighbor-replace" => true,
             _ => {
                 return Err(format!(
-                    "`{name}` is no sampler; take neighbor:15,10,5 or neighbor-replace:15,10,5, a fanout for each layer"
+                    "`{name}` is no sampler; take neighbor:15,10,5 or neighbor-replace:15,10,5, a fanout for each layer, or graphs"
                 ));
             }
         };
@@ -114,10 +127,15 @@ mod tests {
 
     #[test]
     fn policies_are_written_as_they_are_read() {
-        for text in ["neighbor:15,10,5", "neighbor-replace:3,-1", "neighbor:1"] {
+        for (text, layers) in [
+            ("neighbor:15,10,5", 3),
+            ("neighbor-replace:3,-1", 2),
+            ("neighbor:1", 1),
+            ("graphs", 0),
+        ] {
             let policy: SamplingPolicy = text.parse().expect(text);
             assert_eq!(policy.to_string(), text);
-            assert_eq!(policy.layers(), text.split(',').count());
+            assert_eq!(policy.layers(), layers);
             let json = serde_json::to_string(&policy).expect("text");
             assert_eq!(
                 serde_json::from_str::<SamplingPolicy>(&json).expect("a policy"),

@@ -1,7 +1,7 @@
 //! What a trainer learns from batch by batch.
 
 use super::objective::Objective;
-use super::{Goal, Loss};
+use super::{Goal, GraphBatches, Loss};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::{Norm, Propagation};
@@ -14,11 +14,19 @@ pub struct Batches<B: Backend, E: Element> {
     /// Whose features and targets they are.
     task: Objective<B, E>,
     loss: Loss,
-    norm: Norm,
     loader: Loader,
-    sampler: Box<dyn Sampler<B>>,
+    source: Source<B>,
     /// The seeds of an epoch, of which batches were asked for last.
     order: Option<(u32, Vec<Seeds>)>,
+}
+
+/// What makes a batch.
+#[derive(Debug)]
+enum Source<B: Backend> {
+    /// Vertices, and what is drawn of their neighbours, with a degree norm of each block.
+    Sampled(Box<dyn Sampler<B>>, Norm),
+    /// Whole graphs.
+    Graphs(Box<GraphBatches>),
 }
 
 impl<B: Backend, E: Element> Batches<B, E> {
@@ -61,8 +69,31 @@ impl<B: Backend, E: Element> Batches<B, E> {
             loader: Loader::new(task.0.lists[0].clone(), batch, seed)?,
             task: task.clone(),
             loss: loss.clone(),
-            norm,
-            sampler,
+            source: Source::Sampled(sampler, norm),
+            order: None,
+        })
+    }
+
+    /// Batches of `batch` of the training graphs of `task`, which `graphs` are, in orders that `seed` decides; `loss` is the task's.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the task is of another number of graphs or of vertices, [`Error::Unsupported`] for batches of no graphs.
+    pub fn of_graphs(
+        task: &Objective<B, E>,
+        loss: &Loss,
+        graphs: GraphBatches,
+        batch: usize,
+        seed: u64,
+    ) -> Result<Self, Error> {
+        const NAME: &str = "Batches";
+        let (index, vertices) = (graphs.index(), task.0.features.rows());
+        Error::expect(NAME, "vertices of the graphs", vertices, index.vertices())?;
+        Error::expect(NAME, "graphs", task.vertices(), index.graphs())?;
+        Ok(Self {
+            loader: Loader::new(task.0.lists[0].clone(), batch, seed)?,
+            task: task.clone(),
+            loss: loss.clone(),
+            source: Source::Graphs(Box::new(graphs)),
             order: None,
         })
     }
@@ -95,12 +126,6 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let order = || (epoch, self.loader.epoch(epoch).collect());
         let (_, order) = self.order.get_or_insert_with(order);
         let Seeds { step, vertices, .. } = &order[number];
-        let seed = self.loader.seed();
-        let batch = self.sampler.sample(backend, vertices, seed, *step)?;
-        let features = batch.features(backend, &self.task.0.features)?;
-        let graphs = (batch.blocks.into_iter())
-            .map(|block| Propagation::of_sampled(backend, block, self.norm))
-            .collect::<Result<_, _>>()?;
         let all: Vec<u32> = (0..vertices.len() as u32).collect();
         let goal = Goal {
             targets: &self.task.0.targets.selected(vertices),
@@ -108,7 +133,19 @@ impl<B: Backend, E: Element> Batches<B, E> {
             loss: &self.loss,
             splits: [&all, &[], &[]],
         };
-        let objective = Objective::of(backend, graphs, features, &goal)?;
+        let features = &self.task.0.features;
+        let objective = match &mut self.source {
+            Source::Graphs(graphs) => graphs.objective(backend, vertices, features, &goal)?,
+            Source::Sampled(sampler, norm) => {
+                let seed = self.loader.seed();
+                let batch = sampler.sample(backend, vertices, seed, *step)?;
+                let features = batch.features(backend, features)?;
+                let graphs = (batch.blocks.into_iter())
+                    .map(|block| Propagation::of_sampled(backend, block, *norm))
+                    .collect::<Result<_, _>>()?;
+                Objective::of(backend, graphs, features, &goal)?
+            }
+        };
         Ok((objective, vertices.len()))
     }
 }

@@ -8,7 +8,7 @@
 //! same bytes.
 
 use super::{Loss, Progress, Snapshot, Tensor, Tensors, TrainConfig};
-use crate::data::{Dataset, Targets};
+use crate::data::{Dataset, GraphIndex, Targets};
 use crate::file;
 use crate::message::{escaped, shortened};
 use crate::nn::{ConvolutionConfig, ModelConfig};
@@ -91,9 +91,11 @@ impl TaskIdentity {
             Targets::Values(values) => values.values().iter().map(|x| x.to_bits()).collect(),
             classes => classes.classes().unwrap_or_default().into(),
         };
+        let starts = dataset.graphs.as_ref().map(GraphIndex::starts);
         let lists = [&targets[..], &dataset.train, &dataset.val, &dataset.test];
+        let lists = lists.into_iter().chain(starts);
         // The length parts a list from the next.
-        let words = lists.into_iter().flat_map(|list| {
+        let words = lists.flat_map(|list| {
             std::iter::once(list.len() as u64).chain(list.iter().map(|&x| x.into()))
         });
         Self {

@@ -7,7 +7,7 @@ use crate::driver::DriverError;
 use crate::driver::dry::Dry;
 use crate::error::Error;
 use crate::graph::GraphCounts;
-use crate::nn::{Model, ModelConfig, Network, Norm};
+use crate::nn::{Model, ModelConfig, Network, Norm, Readout};
 use crate::tensor::Element;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
@@ -115,7 +115,7 @@ impl Footprint {
         config.check()?;
         let shape = [config.features, config.classes];
         let model = |backend: &Gpu<Dry>| Network::<_, E>::new(backend, config, 0);
-        let of = (config.norm(), shape);
+        let of = (config.norm(), shape, config.readout);
         Self::count(counts, of, (train, work), multiprocessors, model, seen)
     }
 
@@ -135,7 +135,7 @@ impl Footprint {
         let mut seen = Self::default();
         Self::count(
             counts,
-            (norm, shape),
+            (norm, shape, None),
             (train, Work::Training),
             multiprocessors,
             model,
@@ -147,7 +147,7 @@ impl Footprint {
     /// Counts into `seen`, which also has what was counted before an error.
     fn count<E: Element, M: Model<Gpu<Dry>, E>>(
         counts: &GraphCounts,
-        (norm, shape): (Norm, [usize; 2]),
+        (norm, shape, readout): (Norm, [usize; 2], Option<Readout>),
         (train, work): (&TrainConfig, Work),
         multiprocessors: Option<u32>,
         model: impl FnOnce(&Gpu<Dry>) -> Result<M, Error>,
@@ -155,7 +155,7 @@ impl Footprint {
     ) -> Result<(), Error> {
         let backend = &Gpu::counting(multiprocessors)?;
         let run = || {
-            let objective = Objective::<_, E>::counted(backend, counts, norm, shape)?;
+            let objective = Objective::<_, E>::counted(backend, counts, norm, shape, readout)?;
             let train = TrainConfig {
                 record: false,
                 // Of classes, as the targets that are counted; others keep a few words.

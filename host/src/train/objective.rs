@@ -3,11 +3,11 @@
 use super::Loss;
 use super::links::{LinkSplit, Links};
 use crate::backend::{Backend, MemoryKind};
-use crate::data::Targets;
+use crate::data::{DataProblem, GraphIndex, Targets};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::GraphCounts;
-use crate::nn::{Inputs, Norm, Propagation};
+use crate::nn::{Inputs, Norm, Propagation, Readout};
 use crate::ops::{self, ElementLoss, NO_TARGET, OptimizerState};
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
@@ -357,11 +357,25 @@ impl<B: Backend, E: Element> Objective<B, E> {
         counts: &GraphCounts,
         norm: Norm,
         [features, classes]: [usize; 2],
+        readout: Option<Readout>,
     ) -> Result<Self, Error> {
         let (vertices, kind) = (counts.vertices(), MemoryKind::Features);
-        let numbers = || Array::zeros(backend, vertices, kind);
+        let mut graphs = vec![Propagation::counted::<E>(backend, counts, norm)?];
+        let mut members = vertices;
+        if let Some(readout) = readout {
+            // How large each of them is does not matter much.
+            members = counts.graphs.clamp(1, vertices.max(1));
+            let starts = (0..=members).map(|graph| (graph * vertices / members) as u32);
+            let refuse = |error: DataProblem| Error::Unsupported {
+                operator: NAME,
+                reason: error.to_string(),
+            };
+            let index = GraphIndex::new(starts.collect()).map_err(refuse)?;
+            graphs.push(readout.propagation(backend, &index)?);
+        }
+        let numbers = || Array::zeros(backend, members, kind);
         Ok(Self(Arc::new(Task {
-            graphs: vec![Propagation::counted::<E>(backend, counts, norm)?],
+            graphs,
             features: Matrix::zeros(backend, vertices, features, kind)?,
             answers: Answers::Classes {
                 labels: numbers()?,
@@ -371,7 +385,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             selected: numbers()?,
             lists: [vec![0], Vec::new(), Vec::new()],
             targets: Targets::Classes(Vec::new()),
-            vertices,
+            vertices: members,
             outputs: classes,
             ranks: None,
         })))

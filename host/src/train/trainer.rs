@@ -176,6 +176,13 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     ) -> Result<Self, Error> {
         expect_outputs(objective, &model)?;
         expect_outputs(training, &model)?;
+        if training.group().is_some() && !model.watched().is_empty() {
+            // Scales, and whether something overflowed, would be each rank's own.
+            return Err(Error::Unsupported {
+                operator: "Trainer",
+                reason: "messages of 8 bits are trained by one rank; leave them as they are, or train with one".into(),
+            });
+        }
         for parameter in model.parameters_mut() {
             parameter.keep_moments(backend, config.optimizer.moments())?;
         }

@@ -50,6 +50,35 @@ pub(crate) fn planetoid(bytes: &[u8]) -> Answer {
     in_place_of_each(bytes, &files)
 }
 
+/// A collection of TU's: the bytes in the place of each file.
+pub(crate) fn tu(bytes: &[u8]) -> Answer {
+    const WHOLE: [(&str, &[u8]); 6] = [
+        ("A", include_bytes!("../corpus/tu/A.txt")),
+        (
+            "graph_indicator",
+            include_bytes!("../corpus/tu/graph_indicator.txt"),
+        ),
+        (
+            "graph_labels",
+            include_bytes!("../corpus/tu/graph_labels.txt"),
+        ),
+        (
+            "node_labels",
+            include_bytes!("../corpus/tu/node_labels.txt"),
+        ),
+        (
+            "node_attributes",
+            include_bytes!("../corpus/tu/node_attributes.txt"),
+        ),
+        (
+            "edge_labels",
+            include_bytes!("../corpus/tu/edge_labels.txt"),
+        ),
+    ];
+    let files = WHOLE.map(|(part, whole)| (format!("TWO_{part}.txt"), whole));
+    in_place_of_each(bytes, &files)
+}
+
 /// OGB's raw files: the bytes in the place of each.
 pub(crate) fn ogb(bytes: &[u8]) -> Answer {
     let files: [(String, &[u8]); 7] = [

@@ -208,6 +208,13 @@ fn whole(format: Format) -> Files {
             ("raw/node-label.csv", corpus!("ogb/node-label.csv")),
             ("raw/num-node-list.csv", corpus!("ogb/num-node-list.csv")),
         ],
+        Format::Tu => vec![
+            ("TWO_A.txt", corpus!("tu/A.txt")),
+            ("TWO_graph_indicator.txt", corpus!("tu/graph_indicator.txt")),
+            ("TWO_graph_labels.txt", corpus!("tu/graph_labels.txt")),
+            ("TWO_node_labels.txt", corpus!("tu/node_labels.txt")),
+            ("TWO_node_attributes.txt", corpus!("tu/node_attributes.txt")),
+        ],
         Format::DglReddit => {
             let [data, graph] = reddit();
             vec![
@@ -336,6 +343,14 @@ fn case(format: Format, mistake: Mistake) -> Case {
             patched(format, "ind.x.allx", b"\0\0\xc2\x80\x3f", b"\0\0\xc3\x80\x7f"), "data[0] is NaN"),
         (Format::Planetoid, HugeHeader) => Refused("ind.x.allx",
             patched(format, "ind.x.allx", b"X\x14\0\0\0", b"X\0\0\0\x7f"), "ind.x.allx: as a Python pickle"),
+        (Format::Tu, Truncated) => Refused("TWO_A.txt", b"1, 2\n2".to_vec(), "line 2: there are 1 numbers, where the first line has 2"),
+        (Format::Tu, Empty) => Refused("TWO_A.txt", Vec::new(), "TWO_A.txt: the file is empty"),
+        (Format::Tu, WrongKey) => Refused("TWO_node_labels.txt", b"label\n4\n4\n9\n9\n4\n".to_vec(), "line 1: 'label' is no whole number"),
+        (Format::Tu, WrongType) => Refused("TWO_node_labels.txt", b"4\n4.5\n9\n9\n4\n".to_vec(), "line 2: '4.5' is no whole number"),
+        (Format::Tu, OutOfRange) => Refused("TWO_A.txt", b"1, 2\n1, 6\n".to_vec(), "line 2: vertex 6 is none of 5, numbered from 1"),
+        (Format::Tu, Negative) => Refused("TWO_graph_indicator.txt", b"1\n-1\n2\n2\n2\n".to_vec(), "'-1' is no number of a graph"),
+        (Format::Tu, NanFeature) => Refused("TWO_node_attributes.txt", b"1\nnan\n3\n4\n5\n".to_vec(), "line 2: 'nan' is no finite number"),
+        (Format::Tu, HugeHeader) => Impossible("nothing in it is promised"),
         (Format::Ogb, Truncated) => Refused("raw/edge.csv", b"0,1\n2".to_vec(), "line 2: an edge has two vertex ids"),
         (Format::Ogb, Empty) => Refused("raw/num-node-list.csv", Vec::new(), "num-node-list.csv"),
         (Format::Ogb, WrongKey) => Refused("raw/node-label.csv", b"label\n1\n2\n3\n".to_vec(), "'label' is no label"),

@@ -75,6 +75,7 @@ fn mutated_files_are_refused_or_read() {
         ("raw-csr", 4000),
         ("planetoid", 500),
         ("ogb", 400),
+        ("tu", 400),
         ("reddit", 600),
         ("checkpoint", 3000),
     ] {

@@ -169,6 +169,8 @@ pub struct Training {
     pub model: String,
     /// `half` or `float`, where it was told.
     pub precision: Option<String>,
+    /// What was made small, where it was told.
+    pub loss: Option<String>,
     /// Epochs of each seed.
     pub runs: BTreeMap<u64, Vec<Epoch>>,
     /// Test accuracy at the best validation epoch, of each seed.
@@ -244,6 +246,7 @@ struct Place {
     /// What the last `start` said.
     dataset: Option<String>,
     precision: Option<String>,
+    loss: Option<String>,
 }
 
 impl Records {
@@ -337,6 +340,7 @@ impl Records {
                 place.since = self.trainings.len();
                 place.dataset = event["dataset"].as_str().map(str::to_owned);
                 place.precision = event["precision"].as_str().map(str::to_owned);
+                place.loss = event["loss"].as_str().map(str::to_owned);
             }
             "epoch" => {
                 let of = Of::deserialize(&event)?;
@@ -384,6 +388,7 @@ impl Records {
                 dataset: place.dataset.clone(),
                 model: of.model.clone(),
                 precision: of.precision.clone().or_else(|| place.precision.clone()),
+                loss: place.loss.clone(),
                 ..Training::default()
             });
             self.trainings.len() - 1
@@ -481,7 +486,7 @@ mod tests {
     #[test]
     fn trainings_are_told_apart_by_label_and_start() {
         let records = read(
-            r#"{"event":"start","dataset":"cora","precision":"half","model":"gcn"}
+            r#"{"event":"start","dataset":"cora","precision":"half","model":"gcn","loss":"squared error"}
 {"event":"epoch","model":"gcn","seed":0,"epoch":1,"loss":1.9,"test_accuracy":20.0}
 {"event":"epoch","model":"gcn","seed":1,"epoch":1,"loss":null,"test_accuracy":21.0}
 {"event":"run","model":"gcn","seed":0,"test_accuracy":80.0}
@@ -494,6 +499,11 @@ mod tests {
         .unwrap();
         let labels: Vec<_> = records.trainings.iter().map(Training::label).collect();
         assert_eq!(labels, ["gcn half", "gcn float", "plain half"]);
+        let losses = records.trainings.iter().map(|run| run.loss.as_deref());
+        assert_eq!(
+            losses.collect::<Vec<_>>(),
+            [Some("squared error"), None, None]
+        );
         let first = &records.trainings[0];
         assert_eq!(first.runs.len(), 2);
         assert_eq!(first.runs[&1][0].loss, None);

@@ -62,8 +62,16 @@ struct Labels {
     /// `dense` or `sparse`.
     stored: &'static str,
     feature_bytes: u64,
-    /// What is known of each vertex, in words.
-    targets: &'static str,
+    /// What is known of each vertex, or of each graph, in words.
+    targets: String,
+    /// What that is of: `vertex` or `graph`.
+    #[serde(skip)]
+    member: &'static str,
+    #[serde(skip)]
+    members: &'static str,
+    /// Of a dataset that is many graphs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graphs: Option<Graphs>,
     /// What a model gives of each: classes, labels or values, in one word.
     unit: &'static str,
     classes: usize,
@@ -79,6 +87,14 @@ struct Labels {
     test: usize,
     /// The share of edges between labelled vertices whose ends are of one class.
     homophily: Option<f64>,
+}
+
+/// What many graphs are like.
+#[derive(Debug, Serialize)]
+struct Graphs {
+    graphs: usize,
+    fewest_vertices: usize,
+    most_vertices: usize,
 }
 
 /// What the weights of edges are like.
@@ -262,7 +278,15 @@ impl Labels {
             targets: match dataset.outputs {
                 0 => "none",
                 _ => dataset.targets.description(),
-            },
+            }
+            .replace("vertex", dataset.member()),
+            member: dataset.member(),
+            members: dataset.members(),
+            graphs: dataset.graphs.as_ref().map(|graphs| Graphs {
+                graphs: graphs.graphs(),
+                fewest_vertices: graphs.sizes().min().unwrap_or(0),
+                most_vertices: graphs.sizes().max().unwrap_or(0),
+            }),
             unit: dataset.targets.unit(),
             classes: dataset.outputs,
             class_names: dataset.class_names.clone(),
@@ -288,15 +312,27 @@ impl Labels {
                 bytes(self.feature_bytes)
             ),
         );
-        row("targets", self.targets.into());
+        if let Some(graphs) = &self.graphs {
+            row(
+                "graphs",
+                format!(
+                    "{}, of {} to {} vertices",
+                    count(graphs.graphs),
+                    count(graphs.fewest_vertices),
+                    count(graphs.most_vertices)
+                ),
+            );
+        }
+        row("targets", self.targets.clone());
         let (smallest, largest) = (self.class_sizes.iter().min(), self.class_sizes.iter().max());
         let given = match self.unit {
-            "values" => format!("{} of each vertex", count(self.classes)),
+            "values" => format!("{} of each {}", count(self.classes), self.member),
             _ => format!(
-                "{}, of {} to {} vertices",
+                "{}, of {} to {} {}",
                 count(self.classes),
                 count(*smallest.unwrap_or(&0)),
-                count(*largest.unwrap_or(&0))
+                count(*largest.unwrap_or(&0)),
+                self.members
             ),
         };
         row(self.unit, given);
@@ -306,7 +342,10 @@ impl Labels {
         if smallest == Some(&0) && self.unit == "classes" {
             row("  without vertices", empty_classes(&self.class_sizes));
         }
-        row("vertices without a label", count(self.unlabelled));
+        row(
+            &format!("{} without a label", self.members),
+            count(self.unlabelled),
+        );
         let [train, validation, test] = [self.train, self.validation, self.test].map(count);
         row(
             "splits",
@@ -419,6 +458,9 @@ fn duplicates(graph: &Graph) -> usize {
 }
 
 fn homophily(dataset: &Dataset) -> Option<f64> {
+    if dataset.graphs.is_some() {
+        return None;
+    }
     let labels = dataset.targets.classes()?;
     let label = |vertex: u32| labels[vertex as usize];
     let edges = dataset.graph.rows().par_iter().zip(dataset.graph.cols());

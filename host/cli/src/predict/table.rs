@@ -50,17 +50,28 @@ pub enum Predictions<'a> {
 }
 
 impl Predictions<'_> {
-    /// The bytes of a file; the vertices are called by their ids where they have some.
+    /// How many vertices, or graphs, something is predicted of.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Classes(classes, _) => classes.len(),
+            Self::Numbers {
+                values, columns, ..
+            } => values.len() / columns,
+        }
+    }
+
+    /// The bytes of a file, in whose tables `member` is what a row is of; vertices are called by their ids where they have some.
     pub fn to_bytes(
         &self,
         format: OutputFormat,
+        member: &str,
         ids: Option<&VertexIds>,
     ) -> Result<Vec<u8>, Failure> {
         match format {
             OutputFormat::Npy => Ok(self.npy()),
-            OutputFormat::Csv => Ok(self.csv(ids)),
+            OutputFormat::Csv => Ok(self.csv(member, ids)),
             #[cfg(feature = "parquet")]
-            OutputFormat::Parquet => self.parquet(ids),
+            OutputFormat::Parquet => self.parquet(member, ids),
         }
     }
 
@@ -92,16 +103,10 @@ impl Predictions<'_> {
     }
 
     /// A line with the names, and one for each vertex.
-    fn csv(&self, ids: Option<&VertexIds>) -> Vec<u8> {
-        let first = if ids.is_some() { "id" } else { "vertex" };
+    fn csv(&self, member: &str, ids: Option<&VertexIds>) -> Vec<u8> {
+        let first = if ids.is_some() { "id" } else { member };
         let mut text = format!("{first},{}\n", self.names().join(","));
-        let vertices = match self {
-            Self::Classes(classes, _) => classes.len(),
-            Self::Numbers {
-                values, columns, ..
-            } => values.len() / columns,
-        };
-        for vertex in 0..vertices {
+        for vertex in 0..self.rows() {
             match ids {
                 Some(ids) => text.push_str(&quoted(ids.get(vertex))),
                 None => text.push_str(&vertex.to_string()),
@@ -129,7 +134,7 @@ impl Predictions<'_> {
     }
 
     #[cfg(feature = "parquet")]
-    fn parquet(&self, ids: Option<&VertexIds>) -> Result<Vec<u8>, Failure> {
+    fn parquet(&self, member: &str, ids: Option<&VertexIds>) -> Result<Vec<u8>, Failure> {
         use halfgnn::data::ParquetColumn;
         let names = self.names();
         let mut columns = Vec::new();
@@ -155,12 +160,11 @@ impl Predictions<'_> {
                 }
             }
         }
-        let vertices = columns.first().map_or(0, ParquetColumn::len);
         let mut all = vec![match ids {
             Some(ids) => ("id", ParquetColumn::Texts(ids.iter().collect())),
             None => (
-                "vertex",
-                ParquetColumn::Wholes((0..vertices as i64).collect()),
+                member,
+                ParquetColumn::Wholes((0..self.rows() as i64).collect()),
             ),
         }];
         all.extend(names.iter().map(String::as_str).zip(columns));

@@ -32,6 +32,8 @@ pub(super) mod scipy;
 pub(super) mod tables;
 #[cfg(feature = "torch")]
 pub(super) mod torch;
+#[cfg(feature = "text")]
+pub(super) mod tu;
 
 use super::error::DataProblem;
 use super::input::Progress;

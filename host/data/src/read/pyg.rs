@@ -9,6 +9,7 @@
 //! | `train_idx`, `val_idx` or `valid_idx`, `test_idx` | splits as lists of vertices | a split by rule |
 //! | `edge_weight`, E | the weight of each edge | `edge_attr` of one column |
 //! | `edge_attr`, E × D | features of each edge | none |
+//! | `ptr`, or `batch` of n numbers | many graphs, as PyG's `Batch` has them: where the vertices of each start, or each vertex's graph; `y` and splits have a row for each graph | one graph |
 //! | `num_nodes` | the number of vertices | the rows of `x`, or of `y`, or the largest id |
 //!
 //! Edges and what belongs to them are brought into the graph's order. What else there is is named and left alone.
@@ -17,14 +18,16 @@ use super::arrays::{Arrays, Values, expect_len};
 use super::npy::Kind;
 use crate::error::DataProblem;
 use crate::open::Parts;
-use crate::{EdgeFeatures, Features, MAX_CLASSES, Origin, Preparation, Splits, Targets};
+use crate::{
+    EdgeFeatures, Features, GraphIndex, MAX_CLASSES, Origin, Preparation, Splits, Targets,
+};
 use halfgnn_graph::index::MAX_VERTICES;
 use halfgnn_graph::{Graph, edge_order};
 
 /// What every file has.
 pub(crate) const EDGES: &str = "edge_index";
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 15] = [
     EDGES,
     "x",
     "y",
@@ -38,6 +41,8 @@ const KEYS: [&str; 13] = [
     "edge_weight",
     "edge_attr",
     "num_nodes",
+    "ptr",
+    "batch",
 ];
 
 /// Reads a dataset.
@@ -63,11 +68,16 @@ pub(crate) fn read(arrays: &mut impl Arrays) -> Result<Parts, DataProblem> {
     drop((sources, targets));
     let mut done = Vec::new();
     let features = features(arrays, vertices, &mut done)?;
-    let targets = match arrays.has("y") {
-        true => y(arrays, vertices, &mut done)?,
-        false => Targets::unlabelled(vertices),
+    let graphs = graphs(arrays, vertices)?;
+    let members = match &graphs {
+        Some(graphs) => (graphs.graphs(), "graph"),
+        None => (vertices, "vertex"),
     };
-    let splits = splits(arrays, vertices)?;
+    let targets = match arrays.has("y") {
+        true => y(arrays, members, &mut done)?,
+        false => Targets::unlabelled(members.0),
+    };
+    let splits = splits(arrays, members.0)?;
     let others: Vec<_> = arrays.keys();
     let others: Vec<_> = others
         .iter()
@@ -81,6 +91,7 @@ pub(crate) fn read(arrays: &mut impl Arrays) -> Result<Parts, DataProblem> {
     Ok(Parts {
         edge_weights,
         edge_features,
+        graphs,
         splits,
         done,
         ..Parts::new(graph, features, targets)
@@ -113,7 +124,12 @@ fn vertices(arrays: &mut impl Arrays) -> Result<(u64, Option<usize>), DataProble
             }
             Some(count)
         }
-        false => match ["x", "y", "train_mask"].iter().find(|key| arrays.has(key)) {
+        // Of many graphs the others have a row for each graph.
+        false => match ["x", "batch", "y", "train_mask"]
+            .iter()
+            .take(if arrays.has("ptr") { 2 } else { 4 })
+            .find(|key| arrays.has(key))
+        {
             // An array without elements may claim any number of rows.
             Some(key) => Some(arrays.kind(key)?.1)
                 .filter(|shape| !shape.contains(&0))
@@ -186,6 +202,23 @@ fn edge_data(
     Ok((weights, features))
 }
 
+/// Which vertices are of which graph, where there are many.
+fn graphs(arrays: &mut impl Arrays, vertices: usize) -> Result<Option<GraphIndex>, DataProblem> {
+    if arrays.has("ptr") {
+        let most = vertices as u64 + 1;
+        let starts = arrays.ids("ptr", most, "vertices and their end")?;
+        return GraphIndex::new(starts.line("ptr")?).map(Some);
+    }
+    if arrays.has("batch") {
+        let of_vertices = arrays
+            .ids("batch", vertices as u64, "graphs")?
+            .line("batch")?;
+        expect_len("batch", of_vertices.len(), vertices, "one for each vertex")?;
+        return GraphIndex::of_vertices(&of_vertices).map(Some);
+    }
+    Ok(None)
+}
+
 fn features(
     arrays: &mut impl Arrays,
     vertices: usize,
@@ -210,7 +243,7 @@ fn features(
 /// What `y` means: its type and shape tell.
 fn y(
     arrays: &mut impl Arrays,
-    vertices: usize,
+    (vertices, member): (usize, &str),
     done: &mut Vec<Preparation>,
 ) -> Result<Targets, DataProblem> {
     let (kind, shape) = arrays.kind("y")?;
@@ -218,7 +251,7 @@ fn y(
         [rows] if rows == vertices as u64 => 1,
         [rows, columns @ 1..=u64::MAX] if rows == vertices as u64 => columns as usize,
         _ => {
-            let wanted = format!("({vertices}) or ({vertices}, K), a row for each vertex");
+            let wanted = format!("({vertices}) or ({vertices}, K), a row for each {member}");
             return Err(DataProblem::shape("y", &shape, wanted));
         }
     };
@@ -233,6 +266,7 @@ fn y(
     }
     let values = arrays.floats_or_nan("y")?.values;
     let (targets, what) = Targets::of_numbers(columns, values)?;
+    let what = what.replace("each vertex", &format!("each {member}"));
     done.push(Preparation::new("targets", what, Origin::File));
     Ok(targets)
 }

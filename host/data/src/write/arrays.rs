@@ -58,6 +58,7 @@ pub(super) fn scipy(to: impl Write + Seek, graph: &Graph) -> Result<(), DataProb
 /// The arrays of a `Data` object of PyG's.
 pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataProblem> {
     let (graph, vertices) = (&dataset.graph, dataset.graph.vertices());
+    let members = dataset.targets.vertices();
     let mut archive = Archive::new(to);
     // An edge goes from the vertex that is a column to that which is a row.
     let ends = graph.cols().iter().chain(graph.rows());
@@ -79,6 +80,11 @@ pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataPr
         archive.array("edge_attr", &shape, features.values().iter().copied())?;
     }
     archive.array("num_nodes", &[], [vertices as i64].into_iter())?;
+    if let Some(graphs) = &dataset.graphs {
+        let starts = graphs.starts();
+        let ptr = starts.iter().map(|&start| i64::from(start));
+        archive.array("ptr", &[starts.len()], ptr)?;
+    }
     let features = dataset.feature_len();
     let rows = (0..vertices).flat_map(|vertex| {
         let mut row = vec![0.0; features];
@@ -86,7 +92,7 @@ pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataPr
         row
     });
     archive.array("x", &[vertices, features], rows)?;
-    let shape = [vertices, dataset.outputs];
+    let shape = [members, dataset.outputs];
     match &dataset.targets {
         Targets::Classes(_) if dataset.outputs == 0 => {}
         Targets::Classes(classes) => {
@@ -94,11 +100,11 @@ pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataPr
                 UNLABELLED => -1,
                 class => i64::from(class),
             };
-            archive.array("y", &[vertices], classes.iter().map(label))?;
+            archive.array("y", &[members], classes.iter().map(label))?;
         }
         Targets::Labels(labels) => {
             // A truth that nobody knows is NaN, and so all are floats.
-            let truths = (0..vertices * dataset.outputs).map(|at| {
+            let truths = (0..members * dataset.outputs).map(|at| {
                 let (vertex, label) = (at / dataset.outputs, at % dataset.outputs);
                 match dataset.targets.is_labelled(vertex) {
                     true => f32::from(u8::from(labels.has(vertex, label))),
@@ -114,9 +120,9 @@ pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataPr
         .into_iter()
         .zip(splits)
     {
-        let mut mask = vec![false; vertices];
+        let mut mask = vec![false; members];
         list.iter().for_each(|&vertex| mask[vertex as usize] = true);
-        archive.array(key, &[vertices], mask.into_iter())?;
+        archive.array(key, &[members], mask.into_iter())?;
     }
     archive.finish()
 }

@@ -100,7 +100,12 @@ impl SaveGraph for Graph {
                     "a graph without features and labels",
                 ));
             }
-            Format::Planetoid | Format::Ogb | Format::DglReddit | Format::Csv | Format::Parquet => {
+            Format::Planetoid
+            | Format::Ogb
+            | Format::Tu
+            | Format::DglReddit
+            | Format::Csv
+            | Format::Parquet => {
                 return Err(not_written(
                     options.format,
                     "anything; they are several files",
@@ -135,6 +140,12 @@ impl Dataset {
         options: WriteOptions,
     ) -> Result<(), DataProblem> {
         let mut to = BufWriter::with_capacity(1 << 16, to);
+        if let (Some(graphs), Format::GnnBenchmark) = (&self.graphs, options.format) {
+            return Err(DataProblem::ManyGraphs {
+                graphs: graphs.graphs(),
+                what: "gnn-benchmark's archive is of one; write PyG's (--to pyg)",
+            });
+        }
         match options.format {
             Format::GnnBenchmark => arrays::gnn_benchmark(&mut to, self)?,
             Format::Pyg => arrays::pyg(&mut to, self)?,
@@ -144,10 +155,11 @@ impl Dataset {
         Ok(())
     }
 
-    /// The archive that has a place for the most of it: gnn-benchmark's for classes, PyG's for other targets and where edges have
-    /// features.
+    /// The archive that has a place for the most of it: gnn-benchmark's for classes, PyG's for other targets, for many graphs
+    /// and where edges have features.
     pub fn archive_format(&self) -> Format {
-        match self.targets.classes().is_some() && self.edge_features.is_none() {
+        let is_plain = self.edge_features.is_none() && self.graphs.is_none();
+        match self.targets.classes().is_some() && is_plain {
             true => Format::GnnBenchmark,
             false => Format::Pyg,
         }
@@ -163,6 +175,10 @@ impl Dataset {
             (
                 "features of edges",
                 format != Format::Pyg && self.edge_features.is_some(),
+            ),
+            (
+                "which vertices are of which graph",
+                format != Format::Pyg && self.graphs.is_some(),
             ),
             ("ids of vertices", self.ids.is_some()),
             ("names of classes", self.class_names.is_some()),

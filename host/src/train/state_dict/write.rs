@@ -199,6 +199,11 @@ pub(super) fn state_dict(
             "its layers are residual, which the other's convolutions are not; train without --residual",
         );
     }
+    if model.readout.is_some() {
+        return refuse(
+            "it tells whole graphs, and no one layout of the other's has the maps behind the pooling; a model that tells vertices can be carried over",
+        );
+    }
     let (name, mut notes) = (to.name(), Vec::new());
     if model.activation != HiddenActivation::Relu && model.layers > 1 {
         notes.push(format!(

@@ -5,7 +5,7 @@ mod trainings;
 
 use super::records::Records;
 use timings::{FASTER, SMALLER, half_against_float, ratios, rooflines, step_memory};
-use trainings::{accuracies, curves, memory};
+use trainings::{accuracies, curves, loss_unit, memory};
 
 /// A figure: what stands over it and what is drawn.
 #[derive(Debug, PartialEq)]
@@ -107,14 +107,14 @@ pub fn all(records: &Records) -> Vec<Figure> {
         records,
         "accuracy",
         "Test accuracy by epoch",
-        "test accuracy (%)",
+        |_| "test accuracy (%)".into(),
         |epoch| epoch.test_accuracy,
     ));
     figures.extend(curves(
         records,
         "loss",
         "Training loss by epoch",
-        "loss (mean cross-entropy)",
+        loss_unit,
         |epoch| epoch.loss,
     ));
     figures.extend(accuracies(records));

@@ -31,7 +31,7 @@ pub(super) fn curves(
     records: &Records,
     name: &str,
     title: &str,
-    unit: &str,
+    unit: impl Fn(&[&Training]) -> String,
     value: impl Fn(&Epoch) -> Option<f64>,
 ) -> Vec<Figure> {
     let mut figures = Vec::new();
@@ -51,13 +51,22 @@ pub(super) fn curves(
                 .into(),
             data: Data::Lines(Lines {
                 x: "epoch".into(),
-                y: unit.into(),
+                y: unit(&trainings),
                 series,
                 ..Lines::default()
             }),
         });
     }
     figures
+}
+
+/// What losses are, where all trainings say the same.
+pub(super) fn loss_unit(trainings: &[&Training]) -> String {
+    let losses = distinct(trainings.iter().copied(), |training| &training.loss);
+    match losses[..] {
+        [Some(loss)] => format!("loss (mean {loss})"),
+        _ => "loss".into(),
+    }
 }
 
 /// Mean, least and most of a value over the seeds, by epoch.
@@ -165,6 +174,15 @@ mod tests {
             ]),
             ..Training::default()
         };
+        let squared = Training {
+            loss: Some("squared error".into()),
+            ..Training::default()
+        };
+        assert_eq!(
+            loss_unit(&[&squared, &squared]),
+            "loss (mean squared error)"
+        );
+        assert_eq!(loss_unit(&[&squared, &training]), "loss");
         let points = curve(&training, |epoch| epoch.loss);
         let only = Point {
             x: 1.0,

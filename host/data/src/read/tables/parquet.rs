@@ -1,8 +1,10 @@
 //! Tables in Parquet, row by row. A column of lists of one length is as many columns of numbers.
 
+use std::cell::Cell as Flag;
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Once;
 
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -130,8 +132,60 @@ fn cell<'a>(field: &'a Field, line: u64, name: &str) -> Result<Cell<'a>, DataPro
 /// What the crate makes of a file. It is written for files that are whole, and panics at some that are not.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DataProblem> {
     let refuse = |reason: String| DataProblem::Parquet { reason };
-    match catch_unwind(AssertUnwindSafe(read)) {
+    match quietly(|| catch_unwind(AssertUnwindSafe(read))) {
         Ok(read) => read.map_err(|error| refuse(error.to_string())),
         Err(_) => Err(refuse("a number in it leads out of it".into())),
+    }
+}
+
+thread_local! {
+    static QUIET: Flag<bool> = const { Flag::new(false) };
+}
+
+type Hook = Box<dyn Fn(&panic::PanicHookInfo<'_>) + Send + Sync>;
+
+/// A hook that tells nothing of the panics of a thread that is quiet.
+fn silenced(told: Hook) -> Hook {
+    Box::new(move |info| {
+        if !QUIET.get() {
+            told(info);
+        }
+    })
+}
+
+/// Runs `read` without a word of the process's panic hook, which would come before the error that a panic becomes here. Other
+/// threads' panics are told as before.
+fn quietly<T>(read: impl FnOnce() -> T) -> T {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| panic::set_hook(silenced(panic::take_hook())));
+    let before = QUIET.replace(true);
+    let result = read();
+    QUIET.set(before);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn only_the_crates_panics_are_silent() {
+        const OURS: &str = "an index out of bounds";
+        let told = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&told);
+        let hook: Hook = Box::new(move |info| {
+            // Of this thread alone: other tests panic as well.
+            if info.payload_as_str() == Some(OURS) {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        panic::set_hook(silenced(hook));
+        let refused = guarded::<()>(|| panic!("{OURS}"));
+        assert!(refused.unwrap_err().to_string().contains("leads out of it"));
+        assert_eq!(told.load(Ordering::SeqCst), 0);
+        assert!(catch_unwind(|| panic!("{OURS}")).is_err());
+        assert_eq!(told.load(Ordering::SeqCst), 1);
     }
 }

@@ -1,0 +1,308 @@
+//! Models that tell whole graphs: PyG's numbers, batches, what does not fit.
+
+use crate::Scale;
+use halfgnn::backend::Backend;
+use halfgnn::data::{Dataset, Features, GraphIndex, Splits, UploadFeatures};
+use halfgnn::graph::Graph;
+use halfgnn::nn::{EdgeData, Gcn, Gin, Mode, Model, ModelConfig, Network, Readout};
+use halfgnn::tensor::Precision;
+use halfgnn::train::{
+    Batches, Goal, GraphBatches, Loss, Objective, Tensor, Tensors, TrainConfig, Trainer,
+    load_weights,
+};
+
+const FEATURES: usize = 3;
+
+/// A triangle, a path of four and a star of five, of the classes 0, 1 and 0.
+fn dataset() -> Dataset {
+    let pairs = [
+        [0, 1],
+        [1, 2],
+        [2, 0],
+        [3, 4],
+        [4, 5],
+        [5, 6],
+        [7, 8],
+        [7, 9],
+        [7, 10],
+        [7, 11],
+    ];
+    let both = pairs.iter().flat_map(|&[a, b]| [(a, b), (b, a)]);
+    let (rows, columns): (Vec<u32>, Vec<u32>) = both.unzip();
+    let graph = Graph::from_edges(12, &rows, &columns).expect("a legal graph");
+    let values = (0..12 * FEATURES).map(|at| (0.7 * at as f64).cos() as f32);
+    let splits = Splits {
+        train: vec![0, 1, 2],
+        ..Splits::default()
+    };
+    Dataset::of_graphs(
+        "three",
+        graph,
+        GraphIndex::new(vec![0, 3, 7, 12]).expect("three graphs"),
+        Features::dense(FEATURES, values.collect()).expect("a matrix"),
+        vec![0, 1, 0],
+        splits,
+    )
+    .expect("parts that fit")
+}
+
+fn models() -> [(ModelConfig, Readout, [f32; 6], f32, [f32; 24]); 4] {
+    let of = |model: ModelConfig| ModelConfig {
+        hidden: 8,
+        layers: 2,
+        dropout: 0.0,
+        ..model
+    };
+    let gcn = |readout| of(ModelConfig::of_graphs(Gcn::default(), readout, FEATURES, 2));
+    let gin = |readout| of(ModelConfig::of_graphs(Gin::default(), readout, FEATURES, 2));
+    // PyG 2.8.1 in double: `GCNConv` twice, or `GINConv(Sequential(Linear(bias=False), BatchNorm1d, ReLU, Linear))` twice, a ReLU
+    // between them; `global_add_pool` or `global_mean_pool`; `Linear`, ReLU, `Linear`. The n-th parameter, from 1, has
+    // 0.4 sin(0.37 i + n) at i, inputs × outputs. Logits in evaluation; the mean cross-entropy, and its gradient at the first weight,
+    // in training.
+    [
+        (
+            gcn(Readout::Sum),
+            Readout::Sum,
+            [
+                0.2710126, 0.1320558, 0.3467651, 0.1918108, 0.4261322, 0.2533283,
+            ],
+            0.6700588,
+            [
+                -0.0045566, 0.0061902, -0.0061927, 0.0011236, 0.0, 0.0, 0.0, 0.0, -0.0039586,
+                0.0053778, -0.0041034, 0.0025997, 0.0, 0.0, 0.0, 0.0, -0.0014988, 0.0020362,
+                -8.42e-05, 0.0028531, 0.0, 0.0, 0.0, 0.0,
+            ],
+        ),
+        (
+            gcn(Readout::Mean),
+            Readout::Mean,
+            [
+                0.1398519, 0.0364665, 0.1404354, 0.0368166, 0.1412828, 0.0370751,
+            ],
+            0.6771627,
+            [
+                -0.0012708, 0.0017455, -0.0017856, 0.0004057, 0.0, 0.0, 0.0, 0.0, -0.0010913,
+                0.0014989, -0.0011923, 0.0008177, 0.0, 0.0, 0.0, 0.0, -0.0003986, 0.0005474,
+                -3.83e-05, 0.0008452, 0.0, 0.0, 0.0, 0.0,
+            ],
+        ),
+        (
+            gin(Readout::Sum),
+            Readout::Sum,
+            [
+                0.1270228, 0.064299, 0.1605444, 0.0905585, 0.1947173, 0.1172381,
+            ],
+            0.6825394,
+            [
+                -0.0040334, 0.0051059, 0.000716, 0.0, 0.0, -0.0024447, 0.0207356, 0.0038971,
+                0.0055049, -0.0018759, -9.4e-06, 0.0, 0.0, -0.0016614, 0.0227561, 0.0102859,
+                0.0124542, -0.0079755, -0.0007305, 0.0, 0.0, -9.67e-05, 0.014074, 0.0118371,
+            ],
+        ),
+        (
+            gin(Readout::Mean),
+            Readout::Mean,
+            [
+                0.0779422, 0.0314108, 0.0778883, 0.0313724, 0.0779337, 0.0313763,
+            ],
+            0.6857497,
+            [
+                -0.0010866, 0.0013667, 0.0001826, 0.0, 0.0, -0.0003676, 0.0043616, 0.0011839,
+                0.0014848, -0.0005026, -2.4e-06, 0.0, 0.0, -0.0002498, 0.0047799, 0.0031246,
+                0.0033578, -0.0021356, -0.0001862, 0.0, 0.0, -1.45e-05, 0.0029502, 0.0035958,
+            ],
+        ),
+    ]
+}
+
+/// A model with the parameters that [`models`] speaks of.
+fn network<B: Backend>(backend: &B, config: &ModelConfig) -> Network<B, f32> {
+    let mut model = Network::<B, f32>::new(backend, config, 0).expect("a model");
+    let mut tensors = Tensors::new();
+    for (number, parameter) in model.parameters().iter().enumerate() {
+        let (rows, columns) = parameter.shape();
+        let value = |at: usize| 0.4 * (0.37 * at as f64 + (number + 1) as f64).sin();
+        let values = (0..rows * columns).map(|at| value(at) as f32).collect();
+        let tensor = Tensor {
+            rows,
+            columns,
+            values,
+        };
+        tensors.insert(parameter.name().to_owned(), tensor);
+    }
+    for (name, matrix) in model.buffers() {
+        let (rows, columns) = matrix.shape();
+        let values = matrix.to_f32(backend).expect("the buffer");
+        let tensor = Tensor {
+            rows,
+            columns,
+            values,
+        };
+        tensors.insert(name, tensor);
+    }
+    load_weights(backend, &mut model, &tensors).expect("its own shapes");
+    model
+}
+
+fn objective<B: Backend>(
+    backend: &B,
+    data: &Dataset,
+    config: &ModelConfig,
+    readout: Readout,
+) -> Objective<B, f32> {
+    let prepared = config
+        .prepare_edges(&data.graph, EdgeData::default())
+        .expect("the graph");
+    let graphs = data.graphs.as_ref().expect("many graphs");
+    let inputs = vec![
+        prepared
+            .propagation::<B, f32>(backend, config)
+            .expect("memory"),
+        readout.propagation(backend, graphs).expect("memory"),
+    ];
+    let features = data.upload_features(backend).expect("memory");
+    let loss = Loss::of(&data.targets);
+    let goal = goal(data, &loss);
+    Objective::of(backend, inputs, features, &goal).expect("parts that fit")
+}
+
+fn goal<'a>(data: &'a Dataset, loss: &'a Loss) -> Goal<'a> {
+    Goal {
+        targets: &data.targets,
+        outputs: 2,
+        loss,
+        splits: [&data.train, &data.val, &data.test],
+    }
+}
+
+fn close(found: &[f32], expected: &[f32], bound: f32) {
+    assert_eq!(found.len(), expected.len());
+    for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let error = (found - expected).abs();
+        assert!(error <= bound, "{found} for {expected} at {at}");
+    }
+}
+
+fn train() -> TrainConfig {
+    TrainConfig::new(Precision::Float)
+}
+
+/// Logits, losses and gradients are PyG's to 1e-5.
+pub fn pygs_numbers<B: Backend>(backend: &B, _scale: Scale) {
+    let data = dataset();
+    for (config, readout, logits, loss, gradient) in models() {
+        let objective = objective(backend, &data, &config, readout);
+        let mut model = network(backend, &config);
+        model
+            .forward(objective.inputs(backend), Mode::Evaluate)
+            .expect("a forward pass");
+        close(
+            &model.logits().to_f32(backend).expect("logits"),
+            &logits,
+            1e-5,
+        );
+        let mut trainer = Trainer::new(backend, &objective, model, train()).expect("a trainer");
+        trainer.gradients().expect("a backward pass");
+        close(&[trainer.loss().expect("the loss")], &[loss], 1e-5);
+        let first = trainer.model().parameters()[0].gradient().to_f32(backend);
+        close(&first.expect("the gradient"), &gradient, 1e-5);
+    }
+}
+
+/// A batch of all graphs, in another order, is the whole; and one of some are those.
+pub fn batches_are_graphs<B: Backend>(backend: &B, _scale: Scale) {
+    let data = dataset();
+    let graphs = data.graphs.as_ref().expect("many graphs");
+    let loss = Loss::of(&data.targets);
+    for (config, readout, ..) in models() {
+        let whole = objective(backend, &data, &config, readout);
+        let prepared = config
+            .prepare_edges(&data.graph, EdgeData::default())
+            .expect("the graph");
+        let batches = |size| {
+            let graphs = GraphBatches::new(&prepared, graphs, &config).expect("graphs");
+            Batches::of_graphs(&whole, &loss, graphs, size, 7).expect("batches")
+        };
+        let trainer = || {
+            let model = network(backend, &config);
+            Trainer::new(backend, &whole, model, train()).expect("a trainer")
+        };
+        let gradients = |trainer: &Trainer<B, f32, Network<B, f32>>| -> Vec<f32> {
+            let parameters = trainer.model().parameters().into_iter();
+            parameters
+                .flat_map(|it| it.gradient().to_f32(backend).expect("a gradient"))
+                .collect()
+        };
+        let mut alone = trainer();
+        alone.step().expect("a step");
+        let mut of_batch = trainer();
+        let (batch, count) = batches(3).batch(backend, 0, 0).expect("a batch");
+        assert_eq!((count, batch.vertices()), (3, 3));
+        of_batch.step_on(&batch).expect("a step");
+        close(&gradients(&of_batch), &gradients(&alone), 2e-6);
+        let mut some = batches(2);
+        assert_eq!(some.count(), 2);
+        let sizes = [0, 1].map(|number| some.batch(backend, 0, number).expect("a batch").1);
+        assert_eq!(sizes, [2, 1]);
+        let mut sampled = Trainer::sampled(
+            backend,
+            batches(2),
+            &whole,
+            network(backend, &config),
+            TrainConfig {
+                epochs: 3,
+                ..train()
+            },
+        )
+        .expect("a trainer");
+        let report = sampled
+            .next_epoch()
+            .expect("an epoch")
+            .expect("one of three");
+        assert!(report.loss.is_finite());
+        assert_eq!(report.optimizer.steps, 2);
+    }
+}
+
+/// What does not fit is said in one line.
+pub fn misfits_are_refused<B: Backend>(backend: &B, _scale: Scale) {
+    let data = dataset();
+    let graphs = data.graphs.as_ref().expect("many graphs");
+    let [(config, readout, ..), ..] = models();
+    let prepared = config
+        .prepare_edges(&data.graph, EdgeData::default())
+        .expect("the graph");
+    let of_vertices = ModelConfig::gcn(FEATURES, 2);
+    let refused = GraphBatches::new(&prepared, graphs, &of_vertices).expect_err("no readout");
+    assert!(
+        refused
+            .to_string()
+            .contains("it tells vertices and not graphs"),
+        "{refused}"
+    );
+    let fewer = GraphIndex::new(vec![0, 3, 7]).expect("two graphs");
+    let refused = GraphBatches::new(&prepared, &fewer, &config).expect_err("other graphs");
+    assert!(
+        refused.to_string().contains("vertices of the graphs"),
+        "{refused}"
+    );
+    let whole = objective(backend, &data, &config, readout);
+    let graph = prepared
+        .propagation::<B, f32>(backend, &config)
+        .expect("memory");
+    let features = data.upload_features::<B, f32>(backend).expect("memory");
+    let inputs = halfgnn::nn::Inputs {
+        backend,
+        graphs: &[graph],
+        features: &features,
+    };
+    let mut model = network(backend, &config);
+    let refused = model
+        .forward(inputs, Mode::Evaluate)
+        .expect_err("one graph");
+    let way = "give one for each, or one for all but the one that pools, and one for that";
+    assert!(refused.to_string().contains(way), "{refused}");
+    let loss = Loss::of(&data.targets);
+    let batches = GraphBatches::new(&prepared, graphs, &config).expect("graphs");
+    assert!(Batches::of_graphs(&whole, &loss, batches, 0, 0).is_err());
+}
