@@ -198,7 +198,7 @@ fn what_ranks_do_not_do_is_refused() {
     );
     refuse(
         &["--messages", "int8"],
-        &["leave the messages out, or train with one"],
+        &["--messages is trained by one rank; leave it out, or train with one"],
     );
     refuse(&["--partition", "none"], &["--partition none: "]);
     std::fs::write(place.folder.path().join("short"), "0\n1\n2\n").unwrap();
