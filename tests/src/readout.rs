@@ -46,7 +46,16 @@ fn dataset() -> Dataset {
     .expect("parts that fit")
 }
 
-fn models() -> [(ModelConfig, Readout, [f32; 6], f32, [f32; 24]); 4] {
+/// What PyG says of a model.
+struct Expected {
+    model: ModelConfig,
+    readout: Readout,
+    logits: [f32; 6],
+    loss: f32,
+    gradient: [f32; 24],
+}
+
+fn models() -> [Expected; 4] {
     let of = |model: ModelConfig| ModelConfig {
         hidden: 8,
         layers: 2,
@@ -60,58 +69,58 @@ fn models() -> [(ModelConfig, Readout, [f32; 6], f32, [f32; 24]); 4] {
     // 0.4 sin(0.37 i + n) at i, inputs × outputs. Logits in evaluation; the mean cross-entropy, and its gradient at the first weight,
     // in training.
     [
-        (
-            gcn(Readout::Sum),
-            Readout::Sum,
-            [
+        Expected {
+            model: gcn(Readout::Sum),
+            readout: Readout::Sum,
+            logits: [
                 0.2710126, 0.1320558, 0.3467651, 0.1918108, 0.4261322, 0.2533283,
             ],
-            0.6700588,
-            [
+            loss: 0.6700588,
+            gradient: [
                 -0.0045566, 0.0061902, -0.0061927, 0.0011236, 0.0, 0.0, 0.0, 0.0, -0.0039586,
                 0.0053778, -0.0041034, 0.0025997, 0.0, 0.0, 0.0, 0.0, -0.0014988, 0.0020362,
                 -8.42e-05, 0.0028531, 0.0, 0.0, 0.0, 0.0,
             ],
-        ),
-        (
-            gcn(Readout::Mean),
-            Readout::Mean,
-            [
+        },
+        Expected {
+            model: gcn(Readout::Mean),
+            readout: Readout::Mean,
+            logits: [
                 0.1398519, 0.0364665, 0.1404354, 0.0368166, 0.1412828, 0.0370751,
             ],
-            0.6771627,
-            [
+            loss: 0.6771627,
+            gradient: [
                 -0.0012708, 0.0017455, -0.0017856, 0.0004057, 0.0, 0.0, 0.0, 0.0, -0.0010913,
                 0.0014989, -0.0011923, 0.0008177, 0.0, 0.0, 0.0, 0.0, -0.0003986, 0.0005474,
                 -3.83e-05, 0.0008452, 0.0, 0.0, 0.0, 0.0,
             ],
-        ),
-        (
-            gin(Readout::Sum),
-            Readout::Sum,
-            [
+        },
+        Expected {
+            model: gin(Readout::Sum),
+            readout: Readout::Sum,
+            logits: [
                 0.1270228, 0.064299, 0.1605444, 0.0905585, 0.1947173, 0.1172381,
             ],
-            0.6825394,
-            [
+            loss: 0.6825394,
+            gradient: [
                 -0.0040334, 0.0051059, 0.000716, 0.0, 0.0, -0.0024447, 0.0207356, 0.0038971,
                 0.0055049, -0.0018759, -9.4e-06, 0.0, 0.0, -0.0016614, 0.0227561, 0.0102859,
                 0.0124542, -0.0079755, -0.0007305, 0.0, 0.0, -9.67e-05, 0.014074, 0.0118371,
             ],
-        ),
-        (
-            gin(Readout::Mean),
-            Readout::Mean,
-            [
+        },
+        Expected {
+            model: gin(Readout::Mean),
+            readout: Readout::Mean,
+            logits: [
                 0.0779422, 0.0314108, 0.0778883, 0.0313724, 0.0779337, 0.0313763,
             ],
-            0.6857497,
-            [
+            loss: 0.6857497,
+            gradient: [
                 -0.0010866, 0.0013667, 0.0001826, 0.0, 0.0, -0.0003676, 0.0043616, 0.0011839,
                 0.0014848, -0.0005026, -2.4e-06, 0.0, 0.0, -0.0002498, 0.0047799, 0.0031246,
                 0.0033578, -0.0021356, -0.0001862, 0.0, 0.0, -1.45e-05, 0.0029502, 0.0035958,
             ],
-        ),
+        },
     ]
 }
 
@@ -190,22 +199,22 @@ fn train() -> TrainConfig {
 /// Logits, losses and gradients are PyG's to 1e-5.
 pub fn pygs_numbers<B: Backend>(backend: &B, _scale: Scale) {
     let data = dataset();
-    for (config, readout, logits, loss, gradient) in models() {
-        let objective = objective(backend, &data, &config, readout);
-        let mut model = network(backend, &config);
+    for expected in models() {
+        let objective = objective(backend, &data, &expected.model, expected.readout);
+        let mut model = network(backend, &expected.model);
         model
             .forward(objective.inputs(backend), Mode::Evaluate)
             .expect("a forward pass");
         close(
             &model.logits().to_f32(backend).expect("logits"),
-            &logits,
+            &expected.logits,
             1e-5,
         );
         let mut trainer = Trainer::new(backend, &objective, model, train()).expect("a trainer");
         trainer.gradients().expect("a backward pass");
-        close(&[trainer.loss().expect("the loss")], &[loss], 1e-5);
+        close(&[trainer.loss().expect("the loss")], &[expected.loss], 1e-5);
         let first = trainer.model().parameters()[0].gradient().to_f32(backend);
-        close(&first.expect("the gradient"), &gradient, 1e-5);
+        close(&first.expect("the gradient"), &expected.gradient, 1e-5);
     }
 }
 
@@ -214,7 +223,12 @@ pub fn batches_are_graphs<B: Backend>(backend: &B, _scale: Scale) {
     let data = dataset();
     let graphs = data.graphs.as_ref().expect("many graphs");
     let loss = Loss::of(&data.targets);
-    for (config, readout, ..) in models() {
+    for Expected {
+        model: config,
+        readout,
+        ..
+    } in models()
+    {
         let whole = objective(backend, &data, &config, readout);
         let prepared = config
             .prepare_edges(&data.graph, EdgeData::default())
@@ -268,7 +282,14 @@ pub fn batches_are_graphs<B: Backend>(backend: &B, _scale: Scale) {
 pub fn misfits_are_refused<B: Backend>(backend: &B, _scale: Scale) {
     let data = dataset();
     let graphs = data.graphs.as_ref().expect("many graphs");
-    let [(config, readout, ..), ..] = models();
+    let [
+        Expected {
+            model: config,
+            readout,
+            ..
+        },
+        ..,
+    ] = models();
     let prepared = config
         .prepare_edges(&data.graph, EdgeData::default())
         .expect("the graph");

@@ -104,7 +104,7 @@ pub enum Event<'a> {
         optimizer: String,
         /// How the graph is dealt out, where there are several ranks.
         #[serde(skip_serializing_if = "Option::is_none")]
-        ranks: Option<Ranks<'a>>,
+        ranks: Option<Box<Ranks<'a>>>,
         /// How batches are drawn, such as `neighbor:15,10,5`, where training is in batches.
         #[serde(skip_serializing_if = "Option::is_none")]
         sampler: Option<String>,
@@ -347,7 +347,10 @@ impl<'a> Event<'a> {
             messages: plan.model.messages.map(CodeFormat::name),
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
-            ranks: plan.dealt.as_ref().map(Ranks::from),
+            ranks: plan
+                .dealt
+                .as_ref()
+                .map(|dealt| Box::new(Ranks::from(dealt))),
             sampler: (plan.sampling.as_ref()).map(|sampling| sampling.policy.to_string()),
             batch: plan.sampling.as_ref().map(|sampling| sampling.batch),
             learning_rate: plan.train.optimizer.learning_rate(),
