@@ -21,8 +21,9 @@ pub unsafe fn forward<V: Vector>(params: &NonlinearityParams) {
         unsafe {
             let x = biased::<V>(params, vector, load::<V>(params.x, at));
             let y = x.map(|x| apply(params.function, params.slope, x));
-            // The bias is zero there, and every function of it.
-            store::<V>(params.y, at, y);
+            // The bias is zero there, and every function of it but the sign.
+            let first = vector as u64 * V::WIDTH as u64;
+            store::<V>(params.y, at, without_padding::<V>(y, first, params.columns));
         }
     });
 }

@@ -109,7 +109,8 @@ impl Toy {
     }
 }
 
-type Rows = Vec<Vec<f64>>;
+/// A matrix in float64.
+pub type Rows = Vec<Vec<f64>>;
 
 /// The parameters of a model in float64, by name.
 #[derive(Clone, Debug)]
@@ -132,6 +133,12 @@ impl Parameters {
     /// A weight, to change it.
     pub fn at(&mut self, name: &str, index: usize) -> &mut f64 {
         &mut self.0.get_mut(name).expect("the model has it").0[index]
+    }
+
+    /// The rows of a parameter.
+    pub fn rows(&self, name: &str) -> Rows {
+        let (values, columns) = &self.0[name];
+        values.chunks(*columns).map(<[f64]>::to_vec).collect()
     }
 
     fn row(&self, name: &str) -> &[f64] {
@@ -179,7 +186,8 @@ impl Masks {
         }
     }
 
-    fn drop(self, number: u32, probability: f32, x: &mut Rows) {
+    /// Drops elements as the dropout `number` does.
+    pub fn drop(self, number: u32, probability: f32, x: &mut Rows) {
         let key = self.key(number);
         for (row, values) in x.iter_mut().enumerate() {
             for (column, value) in values.iter_mut().enumerate() {
@@ -224,6 +232,11 @@ pub fn reference_loss(
         ConvolutionConfig::Gcnii(gcnii) => deep(toy, config, gcnii, parameters, &drop, x),
         _ => stacked(toy, config, parameters, masks, &drop, x),
     };
+    loss_of(toy, &logits)
+}
+
+/// The mean cross-entropy of the training vertices.
+pub fn loss_of(toy: &Toy, logits: &Rows) -> f64 {
     let losses = toy.splits[0].iter().map(|&vertex| {
         let logits = &logits[vertex as usize];
         logits.iter().map(|z| z.exp()).sum::<f64>().ln()
@@ -567,7 +580,7 @@ fn hear(
 }
 
 /// `R · A · C · x`.
-fn aggregate(toy: &Toy, norm: Norm, x: &Rows) -> Rows {
+pub fn aggregate(toy: &Toy, norm: Norm, x: &Rows) -> Rows {
     let power = |degree: f64, exponent: f64| match degree {
         0.0 => 0.0,
         degree => degree.powf(exponent),

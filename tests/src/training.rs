@@ -5,7 +5,8 @@ use crate::reference::roundoff;
 use crate::task;
 use halfgnn::backend::Backend;
 use halfgnn::nn::{
-    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, ModelConfig, Statistics,
+    Aggregate, Binary, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, ModelConfig,
+    Statistics,
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Precision};
@@ -84,6 +85,23 @@ pub fn models_of_activations() -> Vec<ModelConfig> {
         ..task::model()
     };
     others.map(of).collect()
+}
+
+/// A GCN and a GraphSAGE of one bit, of both kinds. Half of the elements are dropped, so that a factor is a power of two and sums of
+/// signs have no roundings.
+pub fn models_of_bits() -> Vec<ModelConfig> {
+    let kinds = [
+        ModelConfig::gcn(task::FEATURES, task::CLASSES),
+        ModelConfig::sage(task::FEATURES, task::CLASSES),
+    ];
+    let of = |kind: ModelConfig| {
+        [Binary::Full, Binary::Bin].map(|binary| ModelConfig {
+            hidden: 24,
+            dropout: 0.5,
+            ..kind.clone().of_bits(binary)
+        })
+    };
+    kinds.into_iter().flat_map(of).collect()
 }
 
 /// Those of [`models`] whose messages may be codes, in both formats.

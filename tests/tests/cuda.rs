@@ -11,8 +11,8 @@ use halfgnn_tests::Scale;
 use halfgnn_tests::borrowed;
 use halfgnn_tests::task::edge_weights;
 use halfgnn_tests::training::{
-    assert_steps_agree, models, models_of_activations, models_of_edge_features, models_of_messages,
-    models_of_weights, parameters_after,
+    assert_steps_agree, models, models_of_activations, models_of_bits, models_of_edge_features,
+    models_of_messages, models_of_weights, parameters_after,
 };
 use std::sync::LazyLock;
 
@@ -104,6 +104,18 @@ fn training_through_every_activation_follows_the_cpu() {
     let cpu = Cpu::new();
     for model in models_of_activations() {
         println!("{}", model.activation);
+        assert_steps_agree::<_, _, f16>((&cpu, card), &model, None, 2);
+        assert_steps_agree::<_, _, bf16>((&cpu, card), &model, None, 2);
+        assert_steps_agree::<_, _, f32>((&cpu, card), &model, None, 2);
+    }
+}
+
+#[test]
+fn training_of_one_bit_follows_the_cpu() {
+    let Some(card) = card() else { return };
+    let cpu = Cpu::new();
+    for model in models_of_bits() {
+        println!("{} {:?}", model.convolution, model.binary);
         assert_steps_agree::<_, _, f16>((&cpu, card), &model, None, 2);
         assert_steps_agree::<_, _, bf16>((&cpu, card), &model, None, 2);
         assert_steps_agree::<_, _, f32>((&cpu, card), &model, None, 2);

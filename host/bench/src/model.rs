@@ -2,10 +2,10 @@
 
 use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
-use crate::names::{ActivationName, CodeFormatName, PoolName, probability};
+use crate::names::{ActivationName, BinaryName, CodeFormatName, PoolName, probability};
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use halfgnn::nn::{ConvolutionConfig, ModelConfig, ModelKind, Readout};
+use halfgnn::nn::{Binary, ConvolutionConfig, HiddenActivation, ModelConfig, ModelKind, Readout};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -37,8 +37,9 @@ pub struct ModelArgs {
     #[arg(long)]
     pub residual: bool,
     /// What is done to the outputs of hidden layers; all but a ReLU take a pass of their own. That of the paper of GAT is elu
-    #[arg(long, value_enum, value_name = "FUNCTION", default_value_t = ActivationName::Relu)]
-    pub activation: ActivationName,
+    /// [default: relu; with --binary none]
+    #[arg(long, value_enum, value_name = "FUNCTION")]
+    pub activation: Option<ActivationName>,
     /// How neighbours are summed up, as `halfgnn bench spmm --help` says: post-half is the way of frameworks, which overflows;
     /// not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
@@ -50,6 +51,10 @@ pub struct ModelArgs {
     /// predictions send what the model computes with. Not of GAT
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub messages: Option<CodeFormatName>,
+    /// Multiply signs of activations by signs of weights, as Bi-GCN does, of GCN and GraphSAGE; weight decay and dropout are then 0 unless
+    /// they are given, hidden layers of bin 128 wide, and the sign is the only activation
+    #[arg(long, value_enum, value_name = "PARTS")]
+    pub binary: Option<BinaryName>,
     /// What only one kind of model has.
     #[command(flatten)]
     pub own: OwnOptions,
@@ -219,7 +224,17 @@ impl ModelArgs {
                 "--policy says how neighbours are summed up, and {reason}; leave it out, or take another --model"
             )));
         }
-        let config = ModelConfig::of(convolution, features, classes);
+        let mut config = ModelConfig::of(convolution, features, classes);
+        if let Some(binary) = self.binary.map(Binary::from) {
+            let norm = config.norm();
+            config = config.of_bits(binary);
+            // One that was asked for is not replaced in silence.
+            if given("norm") && config.norm() != norm {
+                return Err(Failure::Input(format!(
+                    "--binary {binary} takes the mean of signs of neighbours, and --norm is {norm}; take --norm right, or leave it out"
+                )));
+            }
+        }
         let hidden = self.hidden.iter().flatten();
         let hidden: Vec<usize> = hidden.map(|&width| width as usize).collect();
         let dropout = self.dropout.as_deref().unwrap_or_default();
@@ -242,7 +257,9 @@ impl ModelArgs {
                 false => Vec::new(),
             },
             residual: self.residual,
-            activation: self.activation.into(),
+            activation: self
+                .activation
+                .map_or(config.activation, HiddenActivation::from),
             recompute: self.recompute,
             messages: self.messages.map(Into::into),
             policy: self.policy.map_or(config.policy, |named| named.0),

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use halfgnn::device;
-use halfgnn::nn::{HiddenActivation, Readout};
+use halfgnn::nn::{Binary, HiddenActivation, Readout};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Precision;
 
@@ -96,6 +96,24 @@ impl From<PoolName> for Readout {
         match name {
             PoolName::Sum => Readout::Sum,
             PoolName::Mean => Readout::Mean,
+        }
+    }
+}
+
+/// [`Binary`], as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BinaryName {
+    /// Both factors of every product
+    Full,
+    /// What is summed up over neighbours as well
+    Bin,
+}
+
+impl From<BinaryName> for Binary {
+    fn from(name: BinaryName) -> Self {
+        match name {
+            BinaryName::Full => Binary::Full,
+            BinaryName::Bin => Binary::Bin,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, Preparation};
 use halfgnn::metrics::Metric;
+use halfgnn::nn::Binary;
 use halfgnn::ops::{CodeFormat, Scaling};
 use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
 use serde::Serialize;
@@ -98,6 +99,9 @@ pub enum Event<'a> {
         /// `int8` or `e4m3`, where what is summed up over neighbours is sent so.
         #[serde(skip_serializing_if = "Option::is_none")]
         messages: Option<&'static str>,
+        /// `full` or `bin`, where the model is of one bit.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        binary: Option<&'static str>,
         /// Epochs of a run.
         epochs: u32,
         /// `adam`, `adamw` or `sgd`.
@@ -345,6 +349,7 @@ impl<'a> Event<'a> {
             hidden: plan.model.hidden,
             hidden_by_layer: &plan.model.hidden_by_layer,
             messages: plan.model.messages.map(CodeFormat::name),
+            binary: plan.model.binary.map(Binary::name),
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
             ranks: plan

@@ -80,6 +80,11 @@ pub fn check(
             "learns from vertices, and --task link from edges; leave one of them out".into(),
         );
     }
+    if model.binary.is_some() {
+        return refuse(
+            "draws a part of the graph, and --binary normalises features over all vertices; leave one of them out".into(),
+        );
+    }
     if dataset.edge_weights.is_some() {
         return refuse(format!(
             "draws edges without weights, and the edges of {} have some; add --ignore-edge-weights",

@@ -66,7 +66,10 @@ pub struct Outcome {
 impl Plan {
     /// What a person calls it, and the precision where that does not tell it.
     pub fn title(&self) -> String {
-        let precision = self.precision.to_string();
+        let precision = match self.model.binary {
+            Some(binary) => format!("binary {binary} {}", self.precision),
+            None => self.precision.to_string(),
+        };
         if self.label.split(' ').any(|word| word == precision) {
             self.label.into()
         } else {

@@ -241,9 +241,15 @@ fn plan(
             ..
         }
     );
+    if inductive && model.binary.is_some() {
+        return Err(Failure::Input(
+            "--binary normalises features over all vertices, and --inductive shows training some of them; leave one of them out".into(),
+        ));
+    }
     args.ranks.check(&[
         ("--task link", args.task.task == TaskName::Link),
         ("--inductive", inductive),
+        ("--binary", model.binary.is_some()),
         ("--sampler", sampling.is_some()),
         ("--messages", args.model.messages.is_some()),
     ])?;

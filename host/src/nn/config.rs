@@ -1,6 +1,6 @@
 //! What a model is: its shape, and the kind of its layers.
 
-use super::{ConvolutionConfig, HiddenActivation, Norm, Readout};
+use super::{Binary, ConvolutionConfig, HiddenActivation, Norm, Readout, binary};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
 use crate::ops::{CodeFormat, SpmmPolicy};
@@ -44,6 +44,9 @@ pub struct ModelConfig {
     /// with. Of models that sum up with degrees and weights alone.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "by_name")]
     pub messages: Option<CodeFormat>,
+    /// Which parts are of one bit; none where absent. See [`ModelConfig::of_bits`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<Binary>,
     /// How the aggregations sum up.
     pub policy: SpmmPolicy,
     /// What is taken of the rows of a graph's vertices, of a model that tells whole graphs: behind its layers, of which the last is a
@@ -70,6 +73,7 @@ impl ModelConfig {
             activation: HiddenActivation::default(),
             recompute: false,
             messages: None,
+            binary: None,
             policy: SpmmPolicy::default(),
             readout: None,
             convolution: convolution.clone(),
@@ -109,7 +113,11 @@ impl ModelConfig {
 
     /// The L2 penalty that models of this kind are customarily trained with.
     pub fn weight_decay(&self) -> f32 {
-        self.convolution.weight_decay()
+        // It would pull weights over zero and back, and their signs with them.
+        match self.binary {
+            Some(_) => 0.0,
+            None => self.convolution.weight_decay(),
+        }
     }
 
     /// The degree norm that the model's [`Propagation`](super::Propagation) has to have.
@@ -140,7 +148,10 @@ impl ModelConfig {
     /// # Errors
     /// The reason.
     pub fn edge_weights(&self) -> Result<(), &'static str> {
-        self.convolution.edge_weights()
+        match self.binary {
+            Some(Binary::Bin) => Err("sums of signs have no weights of edges"),
+            _ => self.convolution.edge_weights(),
+        }
     }
 
     /// Numbers of each edge that the model reads as features, its weight among them; 0 of one that reads none. See
@@ -168,7 +179,7 @@ impl ModelConfig {
         let Some(weights) = weights else {
             return Ok((self.prepare(graph)?, None));
         };
-        if let Err(reason) = self.convolution.edge_weights() {
+        if let Err(reason) = self.edge_weights() {
             return Err(Error::Unsupported {
                 operator: "ModelConfig::prepare_weighted",
                 reason: format!("{reason}; leave them out, or take another model"),
@@ -272,6 +283,9 @@ impl ModelConfig {
         let mut dropouts = std::iter::once(&self.dropout).chain(dropouts);
         if let Some(dropout) = dropouts.find(|dropout| !(0.0..1.0).contains(*dropout)) {
             return refuse(format!("dropout probability {dropout} is not in [0, 1)"));
+        }
+        if let Some(binary) = self.binary {
+            binary::check(self, binary).or_else(refuse)?;
         }
         self.convolution.check(self).or_else(refuse)
     }

@@ -7,6 +7,7 @@
 //! as they are, and what comes from another activation than a ReLU are dropped into a matrix of its own. With [`Stage::recompute`] an output is not even stored, where the
 //! layer can make it again: it is lent to the next layer, forward, and once more, backward.
 
+use super::binary;
 use super::fusion::{After, Bend};
 use super::layer::dropout;
 use super::messages::Messages;
@@ -221,9 +222,10 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// there is not enough memory.
     pub fn new(backend: &B, config: &ModelConfig, seed: u64) -> Result<Self, Error> {
         config.check()?;
-        let stages = match config.readout {
-            None => config.convolution.stages(backend, config, seed)?,
-            Some(readout) => readout.stages(backend, config, seed)?,
+        let stages = match (config.binary, config.readout) {
+            (Some(binary), _) => binary::stages(backend, config, binary, seed)?,
+            (None, None) => config.convolution.stages(backend, config, seed)?,
+            (None, Some(readout)) => readout.stages(backend, config, seed)?,
         };
         let stages = stages.into_iter().map(|mut stage| {
             let sends = stage.layer.aggregates() && !stage.layer.pools();

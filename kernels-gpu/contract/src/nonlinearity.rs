@@ -1,7 +1,8 @@
 //! Activation functions other than a ReLU behind a bias, which [`crate::elementwise`] has: each written once, for the kernels
 //! and for the CPU.
 //!
-//! The gradient is had from the output where that tells the slope, of ELU, leaky ReLU and tanh, and of GELU from the input.
+//! The gradient is had from the output where that tells the slope, of ELU, leaky ReLU and tanh, and of GELU and the sign from the
+//! input.
 
 use crate::attention::{leaky_relu, leaky_relu_derivative};
 use crate::format::table;
@@ -16,6 +17,9 @@ pub const LEAKY_RELU: u32 = 1;
 pub const GELU: u32 = 2;
 /// The hyperbolic tangent.
 pub const TANH: u32 = 3;
+/// +1 where `x` is zero or more, else −1, as of NaN; its derivative is that of the straight-through estimator, 1 where `x` is in
+/// [−1, 1] (Hubara et al., NIPS 2016).
+pub const SIGN: u32 = 4;
 
 param_struct! {
     /// Parameters of `nonlinearity` and `nonlinearity_backward`; threads, rows and vectors are those of
@@ -23,7 +27,7 @@ param_struct! {
     ///
     /// - `nonlinearity`: `y = f(x + bias)`; `x` and `y` may be the same.
     /// - `nonlinearity_backward`: `y` holds the gradient of the output and becomes that of the input; `x` is what the function
-    ///   gave, of [`GELU`] what it was given.
+    ///   gave, of [`GELU`] and [`SIGN`] what it was given.
     pub struct NonlinearityParams {
         /// Input, or what tells the slope.
         pub x: DevicePtr<HalfBits>,
@@ -40,7 +44,7 @@ param_struct! {
         pub columns: u32,
         /// Distance of two rows in 16-byte vectors.
         pub vectors: u32,
-        /// [`ELU`], [`LEAKY_RELU`], [`GELU`] or [`TANH`].
+        /// [`ELU`], [`LEAKY_RELU`], [`GELU`], [`TANH`] or [`SIGN`].
         pub function: u32,
         /// Slope below zero of [`LEAKY_RELU`].
         pub slope: f32,
@@ -93,11 +97,18 @@ pub const fn apply(function: u32, slope: f32, x: f32) -> f32 {
                 x * normal_cdf(x)
             }
         }
+        SIGN => {
+            if x >= 0.0 {
+                1.0
+            } else {
+                -1.0
+            }
+        }
         _ => tanh(x),
     }
 }
 
-/// Its derivative: of [`GELU`] where it was given `x`, of the others where it gave `x`.
+/// Its derivative: of [`GELU`] and [`SIGN`] where it was given `x`, of the others where it gave `x`.
 #[inline]
 pub const fn derivative(function: u32, slope: f32, x: f32) -> f32 {
     match function {
@@ -119,6 +130,13 @@ pub const fn derivative(function: u32, slope: f32, x: f32) -> f32 {
                 x
             };
             normal_cdf(within) + within * FRAC_1_SQRT_2PI * exp(-0.5 * within * within)
+        }
+        SIGN => {
+            if x >= -1.0 && x <= 1.0 {
+                1.0
+            } else {
+                0.0
+            }
         }
         _ => 1.0 - x * x,
     }
@@ -193,6 +211,20 @@ mod tests {
                 assert!(y.is_finite() && derivative(function, 0.1, of).is_finite());
             }
         }
+        let signs = [
+            f32::NAN,
+            f32::NEG_INFINITY,
+            -1e-40,
+            -0.0,
+            0.0,
+            1e-40,
+            f32::INFINITY,
+        ];
+        let expected = [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0, 1.0];
+        assert_eq!(signs.map(|x| apply(SIGN, 0.1, x)), expected);
+        let ends = [f32::NAN, -1.001, -1.0, -0.0, 1.0, 1.001, f32::INFINITY];
+        let expected = [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0];
+        assert_eq!(ends.map(|x| derivative(SIGN, 0.1, x)), expected);
         assert_eq!(apply(ELU, 0.1, -1e30), -1.0);
         assert_eq!([-1e30, 1e30].map(|x| apply(TANH, 0.1, x)), [-1.0, 1.0]);
         assert_eq!([-1e30, 100.0].map(|x| apply(GELU, 0.1, x)), [0.0, 100.0]);

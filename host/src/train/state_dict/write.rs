@@ -241,6 +241,11 @@ pub(super) fn state_dict(
             "its layers are residual, which the other's convolutions are not; train without --residual",
         );
     }
+    if model.binary.is_some() {
+        return refuse(
+            "its layers are of one bit, which the other's convolutions are not; train without --binary",
+        );
+    }
     if model.readout.is_some() {
         return refuse(
             "it tells whole graphs, and no one layout of the other's has the maps behind the pooling; a model that tells vertices can be carried over",

@@ -208,6 +208,7 @@ fn nonlinearities<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase
         ("leaky relu", Nonlinearity::LeakyRelu(0.01)),
         ("gelu", Nonlinearity::Gelu),
         ("tanh", Nonlinearity::Tanh),
+        ("sign", Nonlinearity::Sign),
     ];
     for (what, function) in functions {
         let name = format!("nonlinearity {} {what}", E::PRECISION);

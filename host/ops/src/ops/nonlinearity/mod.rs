@@ -21,6 +21,10 @@ pub enum Nonlinearity {
     Gelu,
     /// The hyperbolic tangent.
     Tanh,
+    /// +1 where `x` is zero or more, −0 included, else −1, as of NaN: the bits that [`binarize`](super::binarize) makes, as elements. Its
+    /// gradient is the straight-through estimator's, that of the identity where `x` is in [−1, 1] and else zero (Hubara et al., NIPS
+    /// 2016).
+    Sign,
 }
 
 impl Nonlinearity {
@@ -29,6 +33,8 @@ impl Nonlinearity {
         match self {
             // Below zero it comes back up: one output has two inputs.
             Nonlinearity::Gelu => true,
+            // Of the sign alone the size is lost.
+            Nonlinearity::Sign => true,
             // Of a slope that is not positive the sign is lost.
             Nonlinearity::LeakyRelu(slope) => slope <= 0.0,
             Nonlinearity::Elu | Nonlinearity::Tanh => false,
@@ -42,6 +48,7 @@ impl Nonlinearity {
             Nonlinearity::LeakyRelu(slope) => (contract::LEAKY_RELU, slope),
             Nonlinearity::Gelu => (contract::GELU, 0.0),
             Nonlinearity::Tanh => (contract::TANH, 0.0),
+            Nonlinearity::Sign => (contract::SIGN, 0.0),
         }
     }
 }

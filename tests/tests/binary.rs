@@ -1,0 +1,373 @@
+//! Networks of one bit: gradients against float64, evaluations in bits against training without dropout, refusals.
+
+use half::{bf16, f16};
+use halfgnn::backend::cpu::Cpu;
+use halfgnn::nn::{Binary, HiddenActivation, Mode, Model, ModelConfig, Network, Norm};
+use halfgnn::ops::{CodeFormat, RandomState};
+use halfgnn::tensor::Element;
+use halfgnn::train::{TrainConfig, Trainer};
+use halfgnn_tests::reference::roundoff;
+use halfgnn_tests::toy::{Masks, Parameters, Rows, Toy, aggregate, loss_of};
+use std::cell::RefCell;
+
+/// Layers, features and hidden width; odd numbers of terms and even ones, whose sums may be zero.
+const SHAPES: [(usize, usize, usize); 5] = [(1, 5, 4), (2, 9, 7), (2, 4, 8), (3, 6, 6), (4, 65, 9)];
+
+/// The models there are, so shaped.
+fn models(layers: usize, width: usize, hidden: usize) -> Vec<ModelConfig> {
+    let kinds = [ModelConfig::gcn(width, 3), ModelConfig::sage(width, 3)];
+    let all = [Binary::Full, Binary::Bin];
+    let of = |kind: ModelConfig| {
+        all.map(|binary| ModelConfig {
+            layers,
+            hidden,
+            ..kind.clone().of_bits(binary)
+        })
+    };
+    kinds.into_iter().flat_map(of).collect()
+}
+
+/// What was given to each sign, and each row factor, when the model was computed at the weights that its gradient is of. From then on
+/// a sign is a line through what it was, of slope 1 where it was given a number in [−1, 1] and else of slope 0, and row factors are
+/// constants: so differences of the loss are the straight-through estimator's gradients.
+#[derive(Default)]
+struct Tape {
+    rows: RefCell<Vec<Rows>>,
+    at: RefCell<usize>,
+    replays: bool,
+}
+
+impl Tape {
+    fn next(&self, now: &Rows) -> Rows {
+        let mut rows = self.rows.borrow_mut();
+        let mut at = self.at.borrow_mut();
+        if !self.replays {
+            rows.push(now.clone());
+        }
+        *at += 1;
+        rows[*at - 1].clone()
+    }
+
+    /// The signs of `x`, of which `exact` are those without rounding.
+    fn signs(&self, x: &Rows, exact: &Rows) -> Rows {
+        let (base, exact) = (self.next(x), self.next(exact));
+        let sign = |((x, base), exact): ((&f64, &f64), &f64)| {
+            // A mean of signs that add up to nothing is rounded here, and is a zero there.
+            let sign = if *exact >= -1e-12 { 1.0 } else { -1.0 };
+            sign + if base.abs() <= 1.0 { x - base } else { 0.0 }
+        };
+        let rows = x.iter().zip(&base).zip(&exact);
+        rows.map(|((x, base), exact)| x.iter().zip(base).zip(exact).map(sign).collect())
+            .collect()
+    }
+
+    /// The mean magnitude of each row, as it was.
+    fn factors(&self, x: &Rows) -> Vec<f64> {
+        let base = self.next(x);
+        base.iter().map(|row| magnitude(row)).collect()
+    }
+}
+
+fn magnitude(row: &[f64]) -> f64 {
+    row.iter().map(|value| value.abs()).sum::<f64>() / row.len() as f64
+}
+
+/// `x · wᵀ`.
+fn product(x: &Rows, w: &Rows) -> Rows {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum();
+    let row = |x: &Vec<f64>| w.iter().map(|w| dot(x, w)).collect();
+    x.iter().map(row).collect()
+}
+
+fn sum(a: Rows, b: &Rows) -> Rows {
+    let row = |(a, b): (Vec<f64>, &Vec<f64>)| a.iter().zip(b).map(|(a, b)| a + b).collect();
+    a.into_iter().zip(b).map(row).collect()
+}
+
+fn scaled(mut rows: Rows, factors: impl Fn(usize, usize) -> f64) -> Rows {
+    for (i, row) in rows.iter_mut().enumerate() {
+        for (j, value) in row.iter_mut().enumerate() {
+            *value *= factors(i, j);
+        }
+    }
+    rows
+}
+
+/// The logits in float64, by the formulas of the papers.
+fn logits(
+    toy: &Toy,
+    config: &ModelConfig,
+    parameters: &Parameters,
+    masks: Option<Masks>,
+    tape: &Tape,
+) -> Rows {
+    *tape.at.borrow_mut() = 0;
+    let rows = |values: &[f32]| values.iter().map(|&value| value.into()).collect();
+    let mut x: Rows = toy.features.chunks(toy.width).map(rows).collect();
+    // Batch normalisation without scale and shift.
+    let count = x.len() as f64;
+    for column in 0..toy.width {
+        let mean = x.iter().map(|row| row[column]).sum::<f64>() / count;
+        let square = |row: &Vec<f64>| (row[column] - mean).powi(2);
+        let variance = x.iter().map(square).sum::<f64>() / count;
+        for row in &mut x {
+            row[column] = (row[column] - mean) / (variance + 1e-5).sqrt();
+        }
+    }
+    let own = config.convolution.name() == "sage";
+    for layer in 0..config.layers {
+        let drop = |number: u32, mut rows: Rows| {
+            if let Some(masks) = masks {
+                let number = (number + 1) << 16 | layer as u32;
+                masks.drop(number, config.dropout_of(layer), &mut rows);
+            }
+            rows
+        };
+        let weight = |name: &str| -> (Rows, Rows) {
+            let w = parameters.rows(&format!("layers.{layer}.{name}"));
+            let signs = tape.signs(&w, &w);
+            let alpha: Vec<f64> = w.iter().map(|row| magnitude(row)).collect();
+            (scaled(signs.clone(), |row, _| alpha[row]), signs)
+        };
+        let signs = drop(0, tape.signs(&x, &x));
+        let beta = tape.factors(&x);
+        // Z, and the sums of signs that it is multiples of.
+        let z = |name: &str| {
+            let (scaled_signs, signs_of_w) = weight(name);
+            let exact = product(&signs, &signs_of_w);
+            (
+                scaled(product(&signs, &scaled_signs), |row, _| beta[row]),
+                exact,
+            )
+        };
+        let neighbours = if own {
+            "neighbours.binary_weight"
+        } else {
+            "binary_weight"
+        };
+        let itself = "self.binary_weight";
+        let last = layer + 1 == config.layers;
+        let mut y = match (config.binary.expect("of one bit"), last) {
+            (Binary::Full, _) => {
+                let y = aggregate(toy, config.norm(), &z(neighbours).0);
+                if own { sum(y, &z(itself).0) } else { y }
+            }
+            (Binary::Bin, false) => {
+                let (real, exact) = z(neighbours);
+                let y = aggregate(toy, Norm::Right, &tape.signs(&real, &exact));
+                if own {
+                    let (real, exact) = z(itself);
+                    scaled(sum(y, &tape.signs(&real, &exact)), |_, _| 0.5)
+                } else {
+                    y
+                }
+            }
+            (Binary::Bin, true) => {
+                let mean = aggregate(toy, Norm::Right, &tape.signs(&x, &x));
+                let y = product(&drop(1, mean), &weight(neighbours).0);
+                if own { sum(y, &z(itself).0) } else { y }
+            }
+        };
+        if config.binary == Some(Binary::Full) || last {
+            let bias = parameters.rows(&format!("layers.{layer}.bias"));
+            y = y
+                .into_iter()
+                .map(|row| sum(vec![row], &bias).remove(0))
+                .collect();
+        }
+        x = y;
+    }
+    x
+}
+
+fn trainer<E: Element>(
+    backend: &Cpu,
+    toy: &Toy,
+    config: &ModelConfig,
+) -> Trainer<Cpu, E, Network<Cpu, E>> {
+    let objective = toy.objective::<_, E>(backend, config.norm());
+    let mut train = TrainConfig::new(E::PRECISION);
+    train.scaling.initial = train.scaling.initial.min(256.0);
+    let mut model = Network::new(backend, config, train.seed).unwrap();
+    for parameter in model.parameters_mut() {
+        // Weights on either side of 1, where the gradient ends; biases that are seen.
+        let (rows, columns) = parameter.shape();
+        let values: Vec<f32> = match parameter.name().ends_with("bias") {
+            true => (0..columns).map(|k| 0.37 * (k % 3) as f32 - 0.3).collect(),
+            false => {
+                let before = parameter.master().to_f32(backend).unwrap();
+                before.iter().map(|value| 2.5 * value).collect()
+            }
+        };
+        assert_eq!(values.len(), rows * columns);
+        parameter.write(backend, &values).unwrap();
+    }
+    Trainer::new(backend, &objective, model, train).unwrap()
+}
+
+fn compare_with_float64<E: Element>(toy: &Toy, config: &ModelConfig, tolerance: f64) -> usize {
+    let backend = Cpu::new();
+    let mut trainer = trainer::<E>(&backend, toy, config);
+    trainer.gradients().unwrap();
+    let masks = (config.dropout > 0.0).then(|| Masks {
+        seed: TrainConfig::new(E::PRECISION).seed,
+        step: 0,
+    });
+    let mut parameters = Parameters::of(&backend, trainer.model());
+    let case = format!("{config:?} in {}", E::PRECISION);
+    let mut tape = Tape::default();
+    let loss = loss_of(toy, &logits(toy, config, &parameters, masks, &tape));
+    tape.replays = true;
+    let measured = f64::from(trainer.loss().unwrap());
+    assert!(
+        (measured - loss).abs() <= tolerance * loss,
+        "{case}: loss {measured}, should be {loss}"
+    );
+    let scale = trainer.optimizer().unwrap().loss_scale;
+    let mut beyond = 0;
+    for parameter in trainer.model().parameters() {
+        let name = parameter.name();
+        let gradient = parameter.gradient().to_f32(&backend).unwrap();
+        let gradient: Vec<f64> = gradient.iter().map(|&g| f64::from(g / scale)).collect();
+        let largest = gradient.iter().fold(0.0_f64, |most, g| most.max(g.abs()));
+        for (k, measured) in gradient.into_iter().enumerate() {
+            const STEP: f64 = 1e-6;
+            let at = *parameters.at(name, k);
+            beyond += usize::from(at.abs() > 1.0);
+            let mut loss_at = |value| {
+                *parameters.at(name, k) = value;
+                loss_of(toy, &logits(toy, config, &parameters, masks, &tape))
+            };
+            let expected = (loss_at(at + STEP) - loss_at(at - STEP)) / (2.0 * STEP);
+            loss_at(at);
+            assert!(
+                (measured - expected).abs() <= tolerance * (largest + 0.02),
+                "{case}: gradient {k} of {name} is {measured}, should be {expected}"
+            );
+        }
+    }
+    beyond
+}
+
+#[test]
+fn gradients_are_those_of_float64() {
+    let mut beyond = 0;
+    for (layers, width, hidden) in SHAPES {
+        let toy = Toy::new(width);
+        for config in models(layers, width, hidden) {
+            beyond += compare_with_float64::<f32>(&toy, &config, 1e-4);
+            let dropping = ModelConfig {
+                dropout: 0.5,
+                ..config
+            };
+            compare_with_float64::<f32>(&toy, &dropping, 1e-4);
+        }
+    }
+    assert!(beyond > 20, "{beyond} weights are not in [-1, 1]");
+}
+
+/// What stages write in an evaluation, in bits, and in training, in elements, where nothing is dropped.
+fn outputs<E: Element>(toy: &Toy, config: &ModelConfig) -> [Vec<Vec<f32>>; 2] {
+    let backend = Cpu::new();
+    let objective = toy.objective::<_, E>(&backend, config.norm());
+    let mut trainer = trainer::<E>(&backend, toy, config);
+    let random = RandomState::new(&backend, 1, 1).unwrap();
+    [Mode::Evaluate, Mode::Train { random: &random }].map(|mode| {
+        let model = trainer.model_mut();
+        model.forward(objective.inputs(&backend), mode).unwrap();
+        let of = |stage| model.activations(stage).unwrap().to_f32(&backend).unwrap();
+        (0..config.layers).map(of).collect()
+    })
+}
+
+fn evaluations_in_bits_are_training_without_dropout<E: Element>() {
+    let mut compared = 0;
+    for (layers, width, hidden) in SHAPES {
+        let toy = Toy::new(width);
+        for config in models(layers, width, hidden) {
+            let [bits, elements] = outputs::<E>(&toy, &config);
+            let what = format!("{config:?} in {}", E::PRECISION);
+            for (stage, (a, b)) in bits.iter().zip(&elements).enumerate() {
+                let signs = |values: &[f32]| values.iter().map(|v| *v >= 0.0).collect::<Vec<_>>();
+                let hidden = stage + 1 < layers;
+                if config.binary == Some(Binary::Bin) && hidden {
+                    assert_eq!(a, b, "{what}: stage {stage}");
+                }
+                let largest = b.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
+                let bound = 8.0 * roundoff::<E>() as f32 * largest;
+                for (a, b) in a.iter().zip(b) {
+                    assert!((a - b).abs() <= bound, "{what}: stage {stage}: {a} and {b}");
+                }
+                compared += usize::from(!hidden);
+                // Of sums that are rounded a sign may be another, and then all that follows is.
+                if signs(a) != signs(b) {
+                    break;
+                }
+            }
+        }
+    }
+    // Of 20 models.
+    assert!(compared > 12, "{compared} logits were compared");
+}
+
+#[test]
+fn evaluations_in_bits_are_training_without_dropout_in_float() {
+    evaluations_in_bits_are_training_without_dropout::<f32>();
+}
+
+#[test]
+fn evaluations_in_bits_are_training_without_dropout_in_half() {
+    evaluations_in_bits_are_training_without_dropout::<f16>();
+}
+
+#[test]
+fn evaluations_in_bits_are_training_without_dropout_in_bfloat16() {
+    evaluations_in_bits_are_training_without_dropout::<bf16>();
+}
+
+#[test]
+fn what_layers_of_one_bit_do_not_do_is_refused() {
+    let backend = Cpu::new();
+    let refused = |config: &ModelConfig| {
+        let made = Network::<Cpu, f32>::new(&backend, config, 0);
+        made.expect_err("there is no such network").to_string()
+    };
+    let full = ModelConfig::gcn(5, 3).of_bits(Binary::Full);
+    assert!(Network::<Cpu, f32>::new(&backend, &full, 0).is_ok());
+    let told = refused(&ModelConfig::gat(5, 3).of_bits(Binary::Full));
+    assert!(
+        told.contains("of gcn and sage, and the model is gat"),
+        "{told}"
+    );
+    let of = |change: &dyn Fn(&mut ModelConfig)| {
+        let mut config = full.clone();
+        change(&mut config);
+        refused(&config)
+    };
+    let told = of(&|config| config.activation = HiddenActivation::Relu);
+    assert!(
+        told.contains("no activation behind them but the sign"),
+        "{told}"
+    );
+    let told = of(&|config| config.residual = true);
+    assert!(told.contains("leave --residual out"), "{told}");
+    let told = of(&|config| config.recompute = true);
+    assert!(told.contains("leave --recompute out"), "{told}");
+    let told = of(&|config| config.messages = Some(CodeFormat::Int8));
+    assert!(told.contains("leave --messages out"), "{told}");
+    let told = of(&|config| config.policy.edges_per_warp = Some(64));
+    assert!(told.contains("leave --policy out"), "{told}");
+    // Sums of signs have no factors of senders.
+    let told = of(&|config| config.binary = Some(Binary::Bin));
+    assert!(told.contains("take --norm right"), "{told}");
+    assert_eq!(full.clone().of_bits(Binary::Bin).norm(), Norm::Right);
+    let weights = Some(&[1.0_f32][..]);
+    let bin = ModelConfig::gcn(5, 3).of_bits(Binary::Bin);
+    let toy = Toy::new(5);
+    let told = bin.prepare_weighted(&toy.graph, weights);
+    assert!(
+        told.unwrap_err()
+            .to_string()
+            .contains("no weights of edges")
+    );
+}
