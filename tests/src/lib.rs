@@ -45,6 +45,7 @@ pub mod spmm;
 pub mod spmm_algebra;
 pub mod spmm_heads;
 pub mod spmm_values;
+pub mod spmv;
 pub mod task;
 pub mod tasks;
 pub mod toy;
@@ -84,6 +85,7 @@ macro_rules! conformance {
                 padding_stays_zero;
             spmm_heads: planes_of_edge_features, attention, attention_pairs, misfits_are_refused;
             spmm_algebra: adjoint, permutations_commute, linear, repeatable;
+            spmv: integers_are_exact, sums_are_close_and_repeat, adjoint, infinities_stay_in_their_rows, misfits_are_refused;
             sddmm: every_graph, rows_and_columns, rows_that_cross_boundaries, every_number_of_edges, every_feature_length, heads, factors,
                 misfits_are_refused;
             sddmm_combine: every_operator, misfits_are_refused;

@@ -213,6 +213,18 @@ fn every_command_has_json_for_programs() {
             "sddmm",
         ),
         (
+            &["bench", "spmv"],
+            &[
+                "--graph",
+                "kron:6",
+                "--precision",
+                "half,bf16,float",
+                "--runs",
+                "1",
+            ],
+            "spmv",
+        ),
+        (
             &["bench", "bspmm"],
             &["--graph", "kron:6", "--features", "8,70", "--runs", "1"],
             "bspmm",

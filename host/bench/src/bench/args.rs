@@ -9,6 +9,7 @@ use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
 use crate::bench::quantized::{self, QuantizedArgs};
 use crate::bench::sampling::{self, SamplingBenchArgs};
 use crate::bench::scale::{self, ScaleArgs};
+use crate::bench::spmv::{self, SpmvArgs};
 use crate::bench::train::{self, TrainBenchArgs};
 use crate::names::{DeviceName, PrecisionName};
 use crate::reorder::ReorderName;
@@ -24,6 +25,9 @@ pub enum BenchCommand {
     /// Time SDDMM, checked before it is timed, beside what a user would pick instead
     #[command(after_help = SDDMM_EXAMPLES)]
     Sddmm(SddmmArgs),
+    /// Time SpMV, a graph times a vector, beside what a user would pick instead
+    #[command(after_help = spmv::EXAMPLES)]
+    Spmv(SpmvArgs),
     /// Time sums of bits over neighbours (BitGNN), beside the SpMM in half
     #[command(after_help = bspmm::EXAMPLES)]
     Bspmm(BspmmArgs),

@@ -15,6 +15,7 @@ pub mod policy;
 pub mod quantized;
 pub mod sampling;
 pub mod scale;
+pub mod spmv;
 mod table;
 pub mod train;
 
@@ -32,6 +33,7 @@ use table::Table;
 pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     match command {
         BenchCommand::Train(args) => train::run(args, stop),
+        BenchCommand::Spmv(args) => spmv::run(args, stop),
         BenchCommand::Bspmm(args) => bspmm::run(args, stop),
         BenchCommand::Bmm(args) => bmm::run(args, stop),
         BenchCommand::Quantized(args) => quantized::run(args, stop),

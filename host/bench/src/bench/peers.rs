@@ -41,7 +41,7 @@ pub use elsewhere::{Peers, is_card};
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card {
     use super::{BITS, CUSPARSE, GATHER, PeerTime};
-    use crate::baselines::cusparse::{Algorithm, Call, Cusparse, SparseMatrix};
+    use crate::baselines::cusparse::{Algorithm, Call, Cusparse, SparseMatrix, SpmvAlgorithm};
     use crate::baselines::kernels::{GATHER_EDGES_PER_WARP, GatheredRows};
     use crate::baselines::{EdgeIds, copy, kernels};
     use crate::bench::measure::{Operand, Times, check_sddmm, check_spmm};
@@ -271,6 +271,48 @@ mod card {
             })
         }
 
+        /// The best of cuSPARSE's SpMV algorithms that work, with the weight 1 on each edge; each is timed, and looked at by `check`.
+        pub fn spmv<B: Backend, E: Element>(
+            &self,
+            graph: &Csr,
+            x: &Array<B, E>,
+            y: &mut Array<B, E>,
+            runs: u32,
+            check: impl Fn(&Array<B, E>) -> Result<(), String>,
+        ) -> Result<PeerTime, String> {
+            let library = self.cusparse.as_ref().map_err(|error| error.to_string())?;
+            let words = |error: Error| error.to_string();
+            let a = SparseMatrix::<E>::new(self.gpu, graph).map_err(words)?;
+            let x = cast(x).expect(SAME);
+            let mut best: Option<PeerTime> = None;
+            let mut refused = Vec::new();
+            for algorithm in SpmvAlgorithm::ALL {
+                let timed = (|| {
+                    let times = {
+                        let y = (&mut *y as &mut dyn Any).downcast_mut().expect(SAME);
+                        let call = library
+                            .spmv::<E>(self.gpu, &a, x, y, algorithm)
+                            .map_err(words)?;
+                        Times::of(self.gpu, runs, || call.run()).map_err(words)?
+                    };
+                    check(y).map(|()| times)
+                })();
+                match timed {
+                    Ok(times) if best.as_ref().is_none_or(|best| times.ms < best.times.ms) => {
+                        best = Some(PeerTime {
+                            peer: CUSPARSE,
+                            precision: E::PRECISION.to_string(),
+                            algorithm: Some(algorithm.name()),
+                            times,
+                        });
+                    }
+                    Ok(_) => {}
+                    Err(reason) => refused.push(format!("{}: {reason}", algorithm.name())),
+                }
+            }
+            best.ok_or_else(|| refused.join("; "))
+        }
+
         #[allow(clippy::too_many_arguments)] // the operands of a product, and how it is timed
         fn spmm_by<B: Backend, E: Element>(
             &self,
@@ -387,6 +429,18 @@ mod elsewhere {
             _: &Operand<B, E>,
             _: &Operand<B, E>,
             _: u32,
+        ) -> Result<PeerTime, String> {
+            match self.none {}
+        }
+
+        /// The best of cuSPARSE's SpMV algorithms.
+        pub fn spmv<B: Backend, E: Element>(
+            &self,
+            _: &Csr,
+            _: &Array<B, E>,
+            _: &mut Array<B, E>,
+            _: u32,
+            _: impl Fn(&Array<B, E>) -> Result<(), String>,
         ) -> Result<PeerTime, String> {
             match self.none {}
         }

@@ -33,6 +33,7 @@ mod segment;
 pub mod shadow;
 mod sort;
 mod spmm;
+mod spmv;
 
 pub use additive::*;
 pub use attention::*;
@@ -56,3 +57,4 @@ pub use segment::*;
 pub use shadow::{Shadow, ShadowOperands, ShadowOperators};
 pub use sort::*;
 pub use spmm::*;
+pub use spmv::*;
