@@ -7,6 +7,7 @@ use crate::bench::construct::{self, ConstructArgs};
 use crate::bench::graphs::GraphName;
 use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
 use crate::bench::quantized::{self, QuantizedArgs};
+use crate::bench::sampled::{self, SampledArgs};
 use crate::bench::sampling::{self, SamplingBenchArgs};
 use crate::bench::scale::{self, ScaleArgs};
 use crate::bench::spmv::{self, SpmvArgs};
@@ -40,6 +41,9 @@ pub enum BenchCommand {
     /// Time the making of graphs on the device, beside the host's
     #[command(after_help = construct::EXAMPLES)]
     Construct(ConstructArgs),
+    /// Time sampled subgraphs, each made and used once (HP-SpMM), beside cuSPARSE
+    #[command(after_help = sampled::EXAMPLES)]
+    Sampled(SampledArgs),
     /// Time batches that are drawn on the device: drawing, features, a training step
     #[command(after_help = sampling::EXAMPLES)]
     Sampling(SamplingBenchArgs),

@@ -13,6 +13,7 @@ mod operator;
 mod peers;
 pub mod policy;
 pub mod quantized;
+pub mod sampled;
 pub mod sampling;
 pub mod scale;
 pub mod spmv;
@@ -38,6 +39,7 @@ pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure
         BenchCommand::Bmm(args) => bmm::run(args, stop),
         BenchCommand::Quantized(args) => quantized::run(args, stop),
         BenchCommand::Construct(args) => construct::run(args, stop),
+        BenchCommand::Sampled(args) => sampled::run(args, stop),
         BenchCommand::Sampling(args) => sampling::run(args, stop),
         BenchCommand::Scale(args) => scale::run(args, stop),
         BenchCommand::Ablations(args) => ablations::run(args, stop),

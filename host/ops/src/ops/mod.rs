@@ -24,6 +24,7 @@ mod matmul;
 mod nonlinearity;
 mod normalize;
 mod optimizer;
+mod partition;
 mod planes;
 mod quantize;
 mod random;

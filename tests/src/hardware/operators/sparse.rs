@@ -193,6 +193,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
 fn warps_and_loads(policy: SpmmPolicy) -> String {
     let warps = match policy.schedule {
         Schedule::Vertex => " a warp a row",
+        Schedule::Hybrid => " by the inequality",
         Schedule::Auto | Schedule::Edge => "",
     };
     let loads = match policy.load {
