@@ -45,6 +45,7 @@ pub mod spmm;
 pub mod spmm_algebra;
 pub mod spmm_heads;
 pub mod spmm_values;
+pub mod spmv;
 pub mod task;
 pub mod tasks;
 pub mod toy;
@@ -78,13 +79,14 @@ macro_rules! conformance {
     ($open:expr, $scale:expr) => {
         $crate::conformance! { @cases $open, $scale;
             spmm: every_graph, rows_and_columns, every_feature_length, edge_weights, column_factors, epilogues,
-                rows_that_cross_boundaries, edges_per_warp, vertex_parallel, atomic_writes, maxima;
+                rows_that_cross_boundaries, edges_per_warp, hybrid, vertex_parallel, atomic_writes, maxima;
             spmm_values: integers_are_exact, hubs_average_to_one, sums_that_leave_half, factors_that_underflow,
                 empty_rows_are_zero, infinities_stay_in_their_rows, zero_weights_are_edges, subnormals_are_kept,
                 padding_stays_zero;
             spmm_heads: planes_of_edge_features, attention, attention_pairs, misfits_are_refused;
             spmm_algebra: adjoint, permutations_commute, linear, repeatable;
-            sddmm: every_graph, rows_and_columns, rows_that_cross_boundaries, every_number_of_edges, every_feature_length, heads, factors,
+            spmv: integers_are_exact, sums_are_close_and_repeat, adjoint, infinities_stay_in_their_rows, misfits_are_refused;
+            sddmm: every_graph, rows_and_columns, rows_that_cross_boundaries, every_number_of_edges, every_feature_length, heads, factors, partitions,
                 misfits_are_refused;
             sddmm_combine: every_operator, misfits_are_refused;
             sddmm_values: integers_are_exact, infinities_stay_in_their_edges, subnormals_are_kept, symmetric,

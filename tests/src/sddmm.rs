@@ -16,6 +16,8 @@ const fn policy(accumulate: Accumulate, reduction: Reduction, load: HalfLoad) ->
         reduction,
         load,
         ctas_per_multiprocessor: None,
+        hybrid: false,
+        read_anew: false,
     }
 }
 
@@ -276,5 +278,36 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     ];
     for (heads, u, v, len, words) in cases {
         assert_eq!(refused(heads, u, v, len), format!("sddmm: {words}"));
+    }
+}
+
+/// HP-SDDMM's partition, and rows that are read anew, give the bits of the default: what a sub-warp computes of an edge is the same.
+pub fn partitions<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, features: usize, what: &str) {
+        let base = policies::<E>()[0];
+        let run = |policy| Case::random::<E>(graph, 1, features, policy).run::<B, E>(backend);
+        let expected = run(base);
+        for policy in [
+            SddmmPolicy {
+                hybrid: true,
+                ..base
+            },
+            SddmmPolicy {
+                read_anew: true,
+                ..base
+            },
+        ] {
+            assert_eq!(run(policy), expected, "{policy:?}, {what}, F={features}");
+        }
+    }
+    for (name, graph) in graphs::boundaries(scale) {
+        check::<B, f16>(backend, &graph, 13, &name);
+        check::<B, f32>(backend, &graph, 40, &name);
+    }
+    let graph = graphs::power_law(60, scale.pick(9_000, 200_000), Random(64));
+    for features in [7, 64] {
+        check::<B, f16>(backend, &graph, features, "a power law");
+        check::<B, bf16>(backend, &graph, features, "a power law");
+        check::<B, f32>(backend, &graph, features, "a power law");
     }
 }

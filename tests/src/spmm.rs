@@ -531,6 +531,32 @@ pub fn edges_per_warp<B: Backend>(backend: &B, scale: Scale) {
     }
 }
 
+/// HP-SpMM's partition: as many edges a warp as its inequality says, of every length of rows.
+pub fn hybrid<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, graph: &Csr, accumulate: Accumulate) {
+        let policy = SpmmPolicy {
+            accumulate,
+            schedule: Schedule::Hybrid,
+            ..SpmmPolicy::DEFAULT
+        };
+        for features in [1, 6, 16, 57, 130, 300] {
+            Case::random::<E>(graph, features, policy)
+                .averaged()
+                .check::<B, E>(backend, "hybrid");
+        }
+    }
+    let graphs = [
+        graphs::from_degrees(&[0, 7, 1, 129, 255, 513, 2, 1100, 3], Random(23)),
+        graphs::power_law(300, scale.pick(20_000, 400_000), Random(24)),
+    ];
+    for graph in graphs {
+        check::<B, f16>(backend, &graph, Accumulate::Float);
+        check::<B, f16>(backend, &graph, Accumulate::Half);
+        check::<B, bf16>(backend, &graph, Accumulate::Float);
+        check::<B, f32>(backend, &graph, Accumulate::Float);
+    }
+}
+
 /// A warp a row and a CTA a long one: rows that end around a group of 32 edges, around what makes a row long, and around
 /// what four warps walk at a time, at every place of a CTA and beside each other.
 pub fn vertex_parallel<B: Backend>(backend: &B, scale: Scale) {

@@ -314,7 +314,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use halfgnn::nn::{Aggregate, Appnp, Gat, Gcnii, Gin, Statistics};
-    use halfgnn::ops::Scaling;
+    use halfgnn::ops::{Scaling, Schedule};
 
     /// A command with nothing but a model.
     #[derive(Parser)]
@@ -350,6 +350,8 @@ mod tests {
         assert_eq!(gat.convolution, expected.into());
         let plain = config(&["--model", "gin", "--policy", "post-half"]).unwrap();
         assert_eq!(plain.policy.scaling, Scaling::PostReduction);
+        let hybrid = config(&["--policy", "hp"]).unwrap();
+        assert_eq!(hybrid.policy.schedule, Schedule::Hybrid);
         let sum = config(&["--model", "gin", "--aggregate", "sum", "--epsilon", "-0.5"]).unwrap();
         let expected = Gin {
             aggregate: Aggregate::Sum,

@@ -148,7 +148,7 @@ fn devices_are_tried_and_told() {
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 22] = [
+    let commands: [(&[&str], &[&str], &str); 25] = [
         (
             &["train"],
             &[
@@ -213,6 +213,18 @@ fn every_command_has_json_for_programs() {
             "sddmm",
         ),
         (
+            &["bench", "spmv"],
+            &[
+                "--graph",
+                "kron:6",
+                "--precision",
+                "half,bf16,float",
+                "--runs",
+                "1",
+            ],
+            "spmv",
+        ),
+        (
             &["bench", "bspmm"],
             &["--graph", "kron:6", "--features", "8,70", "--runs", "1"],
             "bspmm",
@@ -242,6 +254,22 @@ fn every_command_has_json_for_programs() {
             "construct",
         ),
         (
+            &["bench", "sampled"],
+            &[
+                "--graph",
+                "kron:8",
+                "--subgraphs",
+                "3",
+                "--vertices",
+                "20,60",
+                "--features",
+                "6",
+                "--runs",
+                "1",
+            ],
+            "sampled_summary",
+        ),
+        (
             &["bench", "sampling"],
             &[
                 "--graph",
@@ -263,6 +291,20 @@ fn every_command_has_json_for_programs() {
         (
             &["bench", "ablations"],
             &["--graph", "kron:6", "--features", "8", "--runs", "1"],
+            "accuracy",
+        ),
+        (
+            &["bench", "ablations"],
+            &[
+                "--paper",
+                "gnnone",
+                "--graph",
+                "kron:6",
+                "--features",
+                "16",
+                "--runs",
+                "1",
+            ],
             "accuracy",
         ),
         (
@@ -343,6 +385,35 @@ fn every_command_has_json_for_programs() {
             );
         }
     }
+}
+
+#[test]
+fn padding_is_told_by_benches() {
+    let output = run(&[
+        "bench",
+        "spmm",
+        "--graph",
+        "kron:5",
+        "--features",
+        "6,16",
+        "--policy",
+        "hp,discretized-half-hp",
+        "--runs",
+        "1",
+        "--device",
+        "cpu",
+    ]);
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        told.contains("rows of 6 features in half are padded to 8"),
+        "{told}"
+    );
+    assert!(!told.contains("rows of 16 features"), "{told}");
+    assert!(
+        told.contains(" hp ") && told.contains(" discretized-half-hp "),
+        "{told}"
+    );
 }
 
 #[test]

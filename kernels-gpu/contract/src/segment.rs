@@ -1,4 +1,5 @@
-//! Segment reductions: one value a row from the values of its edges, by a sum, a maximum or a running softmax.
+//! Segment reductions: one value a row from the values of its edges, by a sum, a maximum or a running softmax. A product with a
+//! vector (SpMV) is one: the sum of what the edges' columns name.
 //!
 //! Edges are dealt out evenly, [`EDGES_PER_LANE`] consecutive ones a lane and [`EDGES_PER_WARP`] a warp, whatever the
 //! degrees. A warp writes the rows that lie inside it. What it has of a row that began before it or goes on after it
@@ -45,11 +46,13 @@ param_struct! {
         /// Planes of edge values, for the entries that reduce them: [`HalfBits`], or floats for float entries; 16-byte
         /// aligned.
         pub values: DevicePtr<HalfBits>,
-        /// Planes of what the values are multiplied by, for the entries that reduce products.
+        /// Planes of what the values are multiplied by, for the entries that reduce products; the vector, an element a column, for a
+        /// product with one.
         pub factors: DevicePtr<HalfBits>,
         /// Which value is that of each edge, for the entries that gather: `edges` long, 16-byte aligned, each below it.
         pub map: DevicePtr<u32>,
-        /// Output, planes of one float a row; pairs of floats, `m` and `1/z`, of a softmax.
+        /// Output, planes of one float a row; pairs of floats, `m` and `1/z`, of a softmax; an element a row of a product with a
+        /// vector.
         pub result: DevicePtr<f32>,
         /// Output of a softmax: the share of the scores above zero in the weights of each row; or null.
         pub positive_share: DevicePtr<f32>,
@@ -133,6 +136,12 @@ macro_rules! segment_entries {
                 segment_product_sum(SegmentParams): F16 = segment_product_sum_half, F32 = segment_product_sum_float, BF16 = segment_product_sum_bfloat;
                 /// Sums of values that a map picks.
                 segment_gathered_sum(SegmentParams): F16 = segment_gathered_sum_half, F32 = segment_gathered_sum_float, BF16 = segment_gathered_sum_bfloat;
+                /// Product with a vector: sums of the elements that columns name.
+                spmv(SegmentParams): F16 = spmv_half, F32 = spmv_float, BF16 = spmv_bfloat;
+                /// The same, each times the value of its edge.
+                spmv_weighted(SegmentParams): F16 = spmv_weighted_half, F32 = spmv_weighted_float, BF16 = spmv_weighted_bfloat;
+                /// Follow-up of both.
+                spmv_follow_up(SegmentParams): F16 = spmv_follow_up_half, F32 = spmv_follow_up_float, BF16 = spmv_follow_up_bfloat;
             }
             plain {
                 /// Running softmax of the scores of the edges, which are the vertices' (attention).

@@ -21,7 +21,9 @@ use halfgnn_contract::segment::SegmentParams;
 
 /// The functions that the entries are, by name.
 mod family {
-    use super::policy::{BiasedScores, Gathered, Max, Plane, Product, Scores, Sum};
+    use super::policy::{
+        BiasedScores, Elements, Gathered, Max, Named, Plane, Product, Scores, Sum, WeightedNamed,
+    };
     use super::reduce::run;
     use crate::device::vector::Vector;
     use halfgnn_contract::attention::Softmax;
@@ -57,6 +59,30 @@ mod family {
     pub unsafe fn segment_gathered_sum<V: Vector>(params: &SegmentParams) {
         // SAFETY: the caller's promise.
         unsafe { run::<Gathered<V>, Sum>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn spmv<V: Vector>(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<Named<V>, Elements<V>>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn spmv_weighted<V: Vector>(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { run::<WeightedNamed<V>, Elements<V>>(params) }
+    }
+
+    /// # Safety
+    /// The launch contract of [`SegmentParams`].
+    #[inline(always)]
+    pub unsafe fn spmv_follow_up<V: Vector>(params: &SegmentParams) {
+        // SAFETY: the caller's promise.
+        unsafe { super::follow_up::run::<Elements<V>>(params) }
     }
 
     /// # Safety

@@ -72,6 +72,54 @@ monoid_of_one_float! {
     Max, f32::NEG_INFINITY, |a, b| if a > b || a.is_nan() { a } else { b }
 }
 
+/// The sum, written as an element: rounded once, at the end.
+pub struct Elements<V>(f32, PhantomData<V>);
+
+impl<V> Clone for Elements<V> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for Elements<V> {}
+
+impl<V> From<f32> for Elements<V> {
+    #[inline(always)]
+    fn from(value: f32) -> Self {
+        Self(value, PhantomData)
+    }
+}
+
+impl<V: Vector> Monoid for Elements<V> {
+    const WORDS: u32 = FLOAT_WORDS;
+    #[inline(always)]
+    fn empty() -> Self {
+        Self::from(0.0)
+    }
+    #[inline(always)]
+    fn join(self, other: Self) -> Self {
+        Self::from(self.0 + other.0)
+    }
+    #[inline(always)]
+    fn map(self, mut f: impl FnMut(u32, f32) -> f32) -> Self {
+        Self::from(f(0, self.0))
+    }
+    #[inline(always)]
+    unsafe fn write(self, params: &SegmentParams, at: u64) {
+        let bits = V::weight_from_f32(self.0);
+        let address = Global::<V::Feature>::new(params.result).at(at).address();
+        // SAFETY: the caller's promise; an element of 16 bits is in both halves.
+        unsafe {
+            if size_of::<V::Feature>() == 2 {
+                Global::<u16>::at_address(address).store(bits as u16);
+            } else {
+                Global::<u32>::at_address(address).store(bits);
+            }
+        }
+    }
+}
+
 impl Monoid for Softmax {
     const WORDS: u32 = SOFTMAX_WORDS;
     #[inline(always)]
@@ -264,6 +312,54 @@ impl<V: Vector> Source<Sum> for Gathered<V> {
         unsafe {
             let from = Global::<u32>::new(params.map).at(edge.at).read();
             Sum(Values::<V>::one(params.values, params, head, from as u64))
+        }
+    }
+}
+
+/// The element of the vector that the edge's column names.
+pub struct Named<V>(PhantomData<V>);
+
+impl<V: Vector> Named<V> {
+    /// # Safety
+    /// As [`Source::one`].
+    #[inline(always)]
+    unsafe fn element(params: &SegmentParams, edge: Edge) -> f32 {
+        let x = Global::<V::Feature>::new(params.factors);
+        // SAFETY: the caller's promise; the vector has an element for each column.
+        V::weight_to_f32(unsafe { V::weight(x.at(edge.column as u64)) })
+    }
+}
+
+impl<V: Vector> Source<Elements<V>> for Named<V> {
+    const COLUMNS: bool = true;
+    #[inline(always)]
+    unsafe fn one(params: &SegmentParams, _: u32, edge: Edge) -> Elements<V> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::element(params, edge) }.into()
+    }
+}
+
+/// The same times the value of the edge, in float.
+pub struct WeightedNamed<V>(PhantomData<V>);
+
+impl<V: Vector> Source<Elements<V>> for WeightedNamed<V> {
+    const COLUMNS: bool = true;
+    #[inline(always)]
+    unsafe fn one(params: &SegmentParams, head: u32, edge: Edge) -> Elements<V> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let weight = Values::<V>::one(params.values, params, head, edge.at);
+            (weight * Named::<V>::element(params, edge)).into()
+        }
+    }
+    #[inline(always)]
+    unsafe fn four(params: &SegmentParams, head: u32, edges: [Edge; 4]) -> [Elements<V>; 4] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let weights = Values::<V>::four(params.values, params, head, edges[0].at);
+            let [a, b, c, d] = edges.map(|edge| Named::<V>::element(params, edge));
+            let [e, f, g, h] = weights;
+            [a * e, b * f, c * g, d * h].map(Elements::from)
         }
     }
 }

@@ -9,7 +9,7 @@ use super::policy::{SddmmPolicyName, SpmmPolicyName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::names::DeviceName;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use half::f16;
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
@@ -24,10 +24,37 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// The paper whose ideas are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Paper {
+    /// HalfGNN's
+    Halfgnn,
+    /// GNNOne's: rows kept, wide loads, edges that a warp caches
+    Gnnone,
+}
+
+impl Paper {
+    fn ablations(self) -> &'static [Ablation] {
+        match self {
+            Paper::Halfgnn => &ABLATIONS,
+            Paper::Gnnone => &GNNONE,
+        }
+    }
+
+    /// What errors are told of.
+    fn sums(self) -> &'static [(SpmmPolicy, Precision)] {
+        match self {
+            Paper::Halfgnn => &SUMS,
+            Paper::Gnnone => &CACHES,
+        }
+    }
+}
+
 /// What `--help` ends with.
 pub const EXAMPLES: &str = "\
 Examples:
   halfgnn bench ablations --graph amazon-like --graph kron:21 --graph products-like --json ablations.jsonl
+  halfgnn bench ablations --paper gnnone --graph kron:21 --features 6,16,32 --json gnnone.jsonl
   halfgnn bench ablations --graph kron:10 --device cpu    errors alone
 
 Both sides of a ratio are timed in this run on the same operands: means of the neighbours' rows (SpMM) and dot products
@@ -37,6 +64,9 @@ there is no card there are no times: the CPU has neither loads nor warps nor ato
 /// Options of `bench ablations`.
 #[derive(Args)]
 pub struct AblationsArgs {
+    /// Whose ideas; each as policies of this library's kernels, which share what is not told apart
+    #[arg(long, value_enum, value_name = "PAPER", default_value_t = Paper::Halfgnn)]
+    pub paper: Paper,
     /// Graphs, as of `bench spmm`; may be repeated
     #[arg(long = "graph", value_name = "FILE|NAME|kron:SCALE", required = true)]
     pub graphs: Vec<GraphName>,
@@ -172,6 +202,57 @@ const ABLATIONS: [Ablation; 7] = [
     },
 ];
 
+/// A warp that caches so many edges at once.
+const fn caching(edges: u32) -> SpmmPolicy {
+    SpmmPolicy {
+        accumulate: Accumulate::Float,
+        edges_per_warp: Some(edges),
+        ..EDGE
+    }
+}
+
+/// The two sizes of GNNOne's cache, in its precision.
+const CACHES: [(SpmmPolicy, Precision); 2] = [
+    (caching(128), Precision::Float),
+    (caching(32), Precision::Float),
+];
+
+const fn float(policy: SpmmPolicy) -> Kernel {
+    Kernel::Spmm(SpmmPolicyName(policy), Precision::Float)
+}
+
+/// GNNOne's (§5.4), as policies of the kernels here: what they are with and without differs in nothing else.
+const GNNONE: [Ablation; 4] = [
+    Ablation {
+        name: "SDDMM: features of rows kept over read anew",
+        paper: Some(2.78),
+        claim: "Fig. 8, reuse; there with the caching of edges, which both sides have here",
+        with: Kernel::Sddmm(SddmmPolicyName::Half2InHalf),
+        without: Kernel::Sddmm(SddmmPolicyName::Half2InHalfAnew),
+    },
+    Ablation {
+        name: "SDDMM: 16-byte over 4-byte loads",
+        paper: Some(1.80),
+        claim: "Fig. 8, float4 over float; here half8 over half2",
+        with: Kernel::Sddmm(SddmmPolicyName::Half8InHalf),
+        without: Kernel::Sddmm(SddmmPolicyName::Half2InHalf),
+    },
+    Ablation {
+        name: "SDDMM: reuse and 16-byte loads",
+        paper: Some(4.59),
+        claim: "Fig. 8, both, F = 32",
+        with: Kernel::Sddmm(SddmmPolicyName::Half8InHalf),
+        without: Kernel::Sddmm(SddmmPolicyName::Half2InHalfAnew),
+    },
+    Ablation {
+        name: "SpMM: 128 over 32 edges cached by a warp",
+        paper: Some(1.31),
+        claim: "Fig. 9, F = 16, float",
+        with: float(caching(128)),
+        without: float(caching(32)),
+    },
+];
+
 /// What errors are told of: every way to add up, in both schedules.
 const SUMS: [(SpmmPolicy, Precision); 7] = {
     const fn float(policy: SpmmPolicy) -> SpmmPolicy {
@@ -294,7 +375,8 @@ pub fn run(args: &AblationsArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> 
             device::open(args.device.into(), ablate)??;
         }
     }
-    let summaries: Vec<Summary> = ABLATIONS
+    let ablations = args.paper.ablations();
+    let summaries: Vec<Summary> = ablations
         .iter()
         .filter_map(|ablation| Summary::of(ablation, &told.rows))
         .collect();
@@ -349,7 +431,7 @@ impl Task for Ablate<'_> {
             ));
         }
         for &features in &self.args.features {
-            for (policy, precision) in SUMS {
+            for &(policy, precision) in self.args.paper.sums() {
                 let policy = SpmmPolicyName(policy);
                 with_element!(precision, E => {
                     self.errors::<B, E>(backend, &adjacency, features, policy)
@@ -368,6 +450,26 @@ impl Ablate<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// What was computed, or nothing where the feature length has no such kernel, which is said.
+    fn legal<T>(
+        &self,
+        features: u32,
+        name: String,
+        computed: Result<T, Error>,
+    ) -> Result<Option<T>, Failure> {
+        match computed {
+            Ok(computed) => Ok(Some(computed)),
+            Err(error @ Error::Unsupported { .. }) => {
+                self.told.say(&format!(
+                    "{}, F = {features}: no {name}: {error}",
+                    self.label
+                ));
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn errors<B: Backend, E: Element>(
         &mut self,
         backend: &B,
@@ -379,7 +481,10 @@ impl Ablate<'_> {
             return Ok(());
         }
         let mut means = Means::<B, E>::new(backend, self.graph, features, 0.0..64.0)?;
-        means.call(backend, adjacency, policy.0)?;
+        let called = means.call(backend, adjacency, policy.0);
+        if self.legal(features, policy.to_string(), called)?.is_none() {
+            return Ok(());
+        }
         let found = check_means(backend, self.graph.csr(), &means.x, &means.y)?;
         let accuracy = Accuracy {
             event: "accuracy",
@@ -418,28 +523,32 @@ impl Ablate<'_> {
     ) -> Result<(), Failure> {
         // What several of them have is timed once.
         let mut timed: Vec<(Kernel, f64)> = Vec::new();
-        for ablation in ABLATIONS {
+        for ablation in self.args.paper.ablations() {
             for kernel in [ablation.with, ablation.without] {
                 if self.stopped() {
                     return Ok(());
                 }
                 if timed.iter().all(|(other, _)| *other != kernel) {
                     let ms = match kernel {
-                        Kernel::Sddmm(policy) => {
-                            self.sddmm(backend, adjacency, features, policy)?
-                        }
+                        Kernel::Sddmm(policy) => self.sddmm(backend, adjacency, features, policy),
                         Kernel::Spmm(policy, precision) => with_element!(precision, E => {
-                            self.spmm::<B, E>(backend, adjacency, features, policy)?
+                            self.spmm::<B, E>(backend, adjacency, features, policy)
                         }),
+                    };
+                    let Some(ms) = self.legal(features, kernel.name(), ms)? else {
+                        continue;
                     };
                     timed.push((kernel, ms));
                 }
             }
             let ms = |kernel| {
                 let found = timed.iter().find(|(other, _)| *other == kernel);
-                found.map_or(f64::NAN, |(_, ms)| *ms)
+                found.map(|(_, ms)| *ms)
             };
-            let (ms_with, ms_without) = (ms(ablation.with), ms(ablation.without));
+            let (Some(ms_with), Some(ms_without)) = (ms(ablation.with), ms(ablation.without))
+            else {
+                continue;
+            };
             let row = Row {
                 event: "ablation",
                 ablation: ablation.name,
@@ -477,7 +586,7 @@ impl Ablate<'_> {
         adjacency: &Adjacency<B>,
         features: u32,
         policy: SpmmPolicyName,
-    ) -> Result<f64, Failure> {
+    ) -> Result<f64, Error> {
         let mut means = Means::<B, E>::new(backend, self.graph, features, -0.5..0.5)?;
         let times = Times::of(backend, self.args.runs, || {
             means.call(backend, adjacency, policy.0)
@@ -491,7 +600,7 @@ impl Ablate<'_> {
         adjacency: &Adjacency<B>,
         features: u32,
         policy: SddmmPolicyName,
-    ) -> Result<f64, Failure> {
+    ) -> Result<f64, Error> {
         let mut operands =
             SddmmOperator::operands::<B, f16>(backend, self.graph, features as usize)?;
         let times = Times::of(backend, self.args.runs, || {
@@ -578,13 +687,13 @@ mod tests {
 
     #[test]
     fn every_ablation_has_two_sides_of_its_own() {
-        for (i, ablation) in ABLATIONS.iter().enumerate() {
+        let all: Vec<&Ablation> = [Paper::Halfgnn, Paper::Gnnone]
+            .into_iter()
+            .flat_map(Paper::ablations)
+            .collect();
+        for (i, ablation) in all.iter().enumerate() {
             assert_ne!(ablation.with, ablation.without, "{}", ablation.name);
-            assert!(
-                ABLATIONS[..i]
-                    .iter()
-                    .all(|other| other.name != ablation.name)
-            );
+            assert!(all[..i].iter().all(|other| other.name != ablation.name));
         }
     }
 }

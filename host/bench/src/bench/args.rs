@@ -7,8 +7,10 @@ use crate::bench::construct::{self, ConstructArgs};
 use crate::bench::graphs::GraphName;
 use crate::bench::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
 use crate::bench::quantized::{self, QuantizedArgs};
+use crate::bench::sampled::{self, SampledArgs};
 use crate::bench::sampling::{self, SamplingBenchArgs};
 use crate::bench::scale::{self, ScaleArgs};
+use crate::bench::spmv::{self, SpmvArgs};
 use crate::bench::train::{self, TrainBenchArgs};
 use crate::names::{DeviceName, PrecisionName};
 use crate::reorder::ReorderName;
@@ -24,6 +26,9 @@ pub enum BenchCommand {
     /// Time SDDMM, checked before it is timed, beside what a user would pick instead
     #[command(after_help = SDDMM_EXAMPLES)]
     Sddmm(SddmmArgs),
+    /// Time SpMV, a graph times a vector, beside what a user would pick instead
+    #[command(after_help = spmv::EXAMPLES)]
+    Spmv(SpmvArgs),
     /// Time sums of bits over neighbours (BitGNN), beside the SpMM in half
     #[command(after_help = bspmm::EXAMPLES)]
     Bspmm(BspmmArgs),
@@ -36,6 +41,9 @@ pub enum BenchCommand {
     /// Time the making of graphs on the device, beside the host's
     #[command(after_help = construct::EXAMPLES)]
     Construct(ConstructArgs),
+    /// Time sampled subgraphs, each made and used once (HP-SpMM), beside cuSPARSE
+    #[command(after_help = sampled::EXAMPLES)]
+    Sampled(SampledArgs),
     /// Time batches that are drawn on the device: drawing, features, a training step
     #[command(after_help = sampling::EXAMPLES)]
     Sampling(SamplingBenchArgs),

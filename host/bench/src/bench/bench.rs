@@ -10,7 +10,7 @@ use halfgnn::Error;
 use halfgnn::backend::{Backend, DeviceGraph};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
-use halfgnn::tensor::{Element, Precision};
+use halfgnn::tensor::{Element, Precision, padded};
 use halfgnn::with_element;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -126,6 +126,13 @@ impl<O: Operator> Bench<'_, '_, O> {
                     if !policies.contains(&policy) {
                         policies.push(policy);
                     }
+                }
+                let read = with_element!(precision, E => padded::<E>(features as usize));
+                if read > features as usize {
+                    self.table.say(&format!(
+                        "{}: rows of {features} features in {precision} are padded to {read}, and read and written so",
+                        self.label
+                    ));
                 }
                 let mut timed = Vec::new();
                 for policy in policies {

@@ -58,7 +58,7 @@ impl Times {
 }
 
 /// Element `index` of operand `operand`, in [0, 1).
-fn unit(operand: u32, index: usize) -> f32 {
+pub fn unit(operand: u32, index: usize) -> f32 {
     rng::unit_f32(rng::uniform_u32(rng::key(1, operand), index as u64))
 }
 

@@ -13,8 +13,10 @@ mod operator;
 mod peers;
 pub mod policy;
 pub mod quantized;
+pub mod sampled;
 pub mod sampling;
 pub mod scale;
+pub mod spmv;
 mod table;
 pub mod train;
 
@@ -32,10 +34,12 @@ use table::Table;
 pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     match command {
         BenchCommand::Train(args) => train::run(args, stop),
+        BenchCommand::Spmv(args) => spmv::run(args, stop),
         BenchCommand::Bspmm(args) => bspmm::run(args, stop),
         BenchCommand::Bmm(args) => bmm::run(args, stop),
         BenchCommand::Quantized(args) => quantized::run(args, stop),
         BenchCommand::Construct(args) => construct::run(args, stop),
+        BenchCommand::Sampled(args) => sampled::run(args, stop),
         BenchCommand::Sampling(args) => sampling::run(args, stop),
         BenchCommand::Scale(args) => scale::run(args, stop),
         BenchCommand::Ablations(args) => ablations::run(args, stop),

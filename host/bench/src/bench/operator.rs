@@ -175,12 +175,18 @@ impl Operator for SddmmOperator {
         policy.as_str().into()
     }
 
-    fn in_float(_: SddmmPolicyName) -> SddmmPolicyName {
-        SddmmPolicyName::Half8Tensor
+    fn in_float(policy: SddmmPolicyName) -> SddmmPolicyName {
+        match policy {
+            SddmmPolicyName::Hp => policy,
+            _ => SddmmPolicyName::Half8Tensor,
+        }
     }
 
     fn chosen(policy: SddmmPolicyName) -> SddmmPolicyName {
-        policy
+        match policy {
+            SddmmPolicyName::Hp => SddmmPolicyName::Half8Tensor,
+            _ => policy,
+        }
     }
 
     fn operands<B: Backend, E: Element>(

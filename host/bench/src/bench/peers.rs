@@ -41,10 +41,11 @@ pub use elsewhere::{Peers, is_card};
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card {
     use super::{BITS, CUSPARSE, GATHER, PeerTime};
-    use crate::baselines::cusparse::{Algorithm, Call, Cusparse, SparseMatrix};
+    use crate::baselines::cusparse::{Algorithm, Call, Cusparse, SparseMatrix, SpmvAlgorithm};
     use crate::baselines::kernels::{GATHER_EDGES_PER_WARP, GatheredRows};
     use crate::baselines::{EdgeIds, copy, kernels};
     use crate::bench::measure::{Operand, Times, check_sddmm, check_spmm};
+    use crate::bench::sampled::clocked;
     use half::f16;
     use halfgnn::Error;
     use halfgnn::backend::gpu::Gpu;
@@ -137,6 +138,62 @@ mod card {
                         tracing::info!("cuSPARSE {}: {reason}", algorithm.name());
                         refused.push(format!("{}: {reason}", algorithm.name()));
                     }
+                }
+            }
+            best.ok_or_else(|| refused.join("; "))
+        }
+
+        /// The best of cuSPARSE's SpMM algorithms on a graph that is used once: what it asks for before the first call and one call, by
+        /// the clock, the fastest of `runs`. Offsets and weights are there before. Each is checked.
+        pub fn spmm_of_a_new_graph<B: Backend, E: Element>(
+            &self,
+            graph: &Csr,
+            x: &Operand<B, E>,
+            y: &mut Matrix<B, E>,
+            runs: u32,
+        ) -> Result<PeerTime, String> {
+            let words = |error: Error| error.to_string();
+            let library = self.cusparse.as_ref().map_err(|error| error.to_string())?;
+            let a = SparseMatrix::<E>::new(self.gpu, graph).map_err(words)?;
+            let mut best: Option<PeerTime> = None;
+            let mut refused = Vec::new();
+            for algorithm in Algorithm::ALL {
+                let timed = (|| {
+                    let mut all = Vec::new();
+                    {
+                        let y: &mut Matrix<Gpu<Cuda>, E> =
+                            (&mut *y as &mut dyn Any).downcast_mut().expect(SAME);
+                        let x = cast(&x.matrix).expect(SAME);
+                        // One more than is timed, as of ours.
+                        for _ in 0..=runs {
+                            let (ms, ()) = clocked(self.gpu, || {
+                                library.spmm::<E>(self.gpu, &a, x, y, algorithm)?.run()
+                            })
+                            .map_err(words)?;
+                            all.push(ms);
+                        }
+                    }
+                    let backend: &B = cast(self.gpu).expect(SAME);
+                    check_spmm(backend, graph, x, y)?;
+                    all.remove(0);
+                    all.sort_by(f64::total_cmp);
+                    Ok::<_, String>(Times {
+                        ms: all[0],
+                        ms_fastest: all[0],
+                        ms_slowest: all[all.len() - 1],
+                    })
+                })();
+                match timed {
+                    Ok(times) if best.as_ref().is_none_or(|best| times.ms < best.times.ms) => {
+                        best = Some(PeerTime {
+                            peer: CUSPARSE,
+                            precision: E::PRECISION.to_string(),
+                            algorithm: Some(algorithm.name()),
+                            times,
+                        });
+                    }
+                    Ok(_) => {}
+                    Err(reason) => refused.push(format!("{}: {reason}", algorithm.name())),
                 }
             }
             best.ok_or_else(|| refused.join("; "))
@@ -271,6 +328,48 @@ mod card {
             })
         }
 
+        /// The best of cuSPARSE's SpMV algorithms that work, with the weight 1 on each edge; each is timed, and looked at by `check`.
+        pub fn spmv<B: Backend, E: Element>(
+            &self,
+            graph: &Csr,
+            x: &Array<B, E>,
+            y: &mut Array<B, E>,
+            runs: u32,
+            check: impl Fn(&Array<B, E>) -> Result<(), String>,
+        ) -> Result<PeerTime, String> {
+            let library = self.cusparse.as_ref().map_err(|error| error.to_string())?;
+            let words = |error: Error| error.to_string();
+            let a = SparseMatrix::<E>::new(self.gpu, graph).map_err(words)?;
+            let x = cast(x).expect(SAME);
+            let mut best: Option<PeerTime> = None;
+            let mut refused = Vec::new();
+            for algorithm in SpmvAlgorithm::ALL {
+                let timed = (|| {
+                    let times = {
+                        let y = (&mut *y as &mut dyn Any).downcast_mut().expect(SAME);
+                        let call = library
+                            .spmv::<E>(self.gpu, &a, x, y, algorithm)
+                            .map_err(words)?;
+                        Times::of(self.gpu, runs, || call.run()).map_err(words)?
+                    };
+                    check(y).map(|()| times)
+                })();
+                match timed {
+                    Ok(times) if best.as_ref().is_none_or(|best| times.ms < best.times.ms) => {
+                        best = Some(PeerTime {
+                            peer: CUSPARSE,
+                            precision: E::PRECISION.to_string(),
+                            algorithm: Some(algorithm.name()),
+                            times,
+                        });
+                    }
+                    Ok(_) => {}
+                    Err(reason) => refused.push(format!("{}: {reason}", algorithm.name())),
+                }
+            }
+            best.ok_or_else(|| refused.join("; "))
+        }
+
         #[allow(clippy::too_many_arguments)] // the operands of a product, and how it is timed
         fn spmm_by<B: Backend, E: Element>(
             &self,
@@ -337,6 +436,17 @@ mod elsewhere {
             match self.none {}
         }
 
+        /// The best of cuSPARSE's SpMM algorithms on a graph that is used once.
+        pub fn spmm_of_a_new_graph<B: Backend, E: Element>(
+            &self,
+            _: &Csr,
+            _: &Operand<B, E>,
+            _: &mut Matrix<B, E>,
+            _: u32,
+        ) -> Result<PeerTime, String> {
+            match self.none {}
+        }
+
         /// Only reading.
         pub fn gather<B: Backend, E: Element>(
             &self,
@@ -387,6 +497,18 @@ mod elsewhere {
             _: &Operand<B, E>,
             _: &Operand<B, E>,
             _: u32,
+        ) -> Result<PeerTime, String> {
+            match self.none {}
+        }
+
+        /// The best of cuSPARSE's SpMV algorithms.
+        pub fn spmv<B: Backend, E: Element>(
+            &self,
+            _: &Csr,
+            _: &Array<B, E>,
+            _: &mut Array<B, E>,
+            _: u32,
+            _: impl Fn(&Array<B, E>) -> Result<(), String>,
         ) -> Result<PeerTime, String> {
             match self.none {}
         }

@@ -9,11 +9,12 @@ use std::str::FromStr;
 
 /// The grammar of [`SpmmPolicyName`], for `--help`.
 pub const SPMM_GRAMMAR: &str = "\
-A policy of the SpMM is SUMS[-WARPS][-LOAD], or `all`:
+A policy of the SpMM is SUMS[-WARPS][-LOAD], or `all`, or `hp` for discretized-float-hp:
   SUMS   discretized-float, discretized-half   batches added up in float or half2, scaled and merged in float
          post-half, pre-half                   rows summed up in half, then scaled; products scaled, then summed up
          atomic-float, atomic-half             as discretized, what warps share of a row added by atomics
   WARPS  edge, edge16 … edge256   a warp has so many edges, and a row that several have takes a second launch
+         hp                       as edge, with as many edges a warp as HP-SpMM's inequality says
          vertex                   a warp has a row, in one launch
          left away, the faster of them is chosen
   LOAD   half2, half4   what a lane loads at once in half, 16 bytes (half8) if left away
@@ -26,6 +27,15 @@ pub struct SpmmPolicyName(pub SpmmPolicy);
 /// What `--policy` takes: one policy, or several by one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpmmPolicies(pub Vec<SpmmPolicyName>);
+
+/// HP-SpMM's and HP-SDDMM's partition, as it is typed.
+const HP: &str = "hp";
+
+/// The policy by the name of HP-SpMM alone.
+const HYBRID: SpmmPolicyName = SpmmPolicyName(SpmmPolicy {
+    schedule: Schedule::Hybrid,
+    ..SpmmPolicy::DEFAULT
+});
 
 /// Edges of a warp that can be asked for.
 const EDGES_PER_WARP: [u32; 5] = [16, 32, 64, 128, 256];
@@ -44,7 +54,11 @@ impl FromStr for SpmmPolicies {
                 ..SpmmPolicy::DEFAULT
             })
         };
-        let mut all = vec![of(Schedule::Auto, None), of(Schedule::Vertex, None)];
+        let mut all = vec![
+            of(Schedule::Auto, None),
+            of(Schedule::Vertex, None),
+            of(Schedule::Hybrid, None),
+        ];
         all.extend(EDGES_PER_WARP.map(|edges| of(Schedule::Edge, Some(edges))));
         Ok(Self(all))
     }
@@ -59,6 +73,9 @@ impl FromStr for SpmmPolicyName {
                 "`{text}` is no policy: {part}; say SUMS[-WARPS][-LOAD] as discretized-float-vertex, see --help"
             )
         };
+        if text == HP {
+            return Ok(HYBRID);
+        }
         let mut parts = text.split('-');
         let mut policy = SpmmPolicy::DEFAULT;
         let sums = (
@@ -82,6 +99,7 @@ impl FromStr for SpmmPolicyName {
         for part in parts {
             match part {
                 "vertex" => policy.schedule = Schedule::Vertex,
+                HP => policy.schedule = Schedule::Hybrid,
                 "half2" => policy.load = HalfLoad::Half2,
                 "half4" => policy.load = HalfLoad::Half4,
                 _ => match part.strip_prefix("edge").map(str::parse) {
@@ -92,7 +110,7 @@ impl FromStr for SpmmPolicyName {
                     _ if part == "edge" => policy.schedule = Schedule::Edge,
                     _ => {
                         return Err(wrong(&format!(
-                            "`{part}` is neither vertex, edge, edge16 to edge256, half2 nor half4"
+                            "`{part}` is neither vertex, edge, edge16 to edge256, hp, half2 nor half4"
                         )));
                     }
                 },
@@ -105,6 +123,9 @@ impl FromStr for SpmmPolicyName {
 impl fmt::Display for SpmmPolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = &self.0;
+        if *self == HYBRID {
+            return f.write_str(HP);
+        }
         f.write_str(match (policy.scaling, policy.write) {
             (Scaling::Discretized, Write::Staged) => "discretized",
             (_, Write::Atomic) => "atomic",
@@ -119,6 +140,7 @@ impl fmt::Display for SpmmPolicyName {
             (Schedule::Auto, None) => {}
             (Schedule::Vertex, _) => f.write_str("-vertex")?,
             (Schedule::Edge, None) => f.write_str("-edge")?,
+            (Schedule::Hybrid, _) => f.write_str("-hp")?,
             (Schedule::Auto | Schedule::Edge, Some(edges)) => write!(f, "-edge{edges}")?,
         }
         f.write_str(match policy.load {
@@ -155,6 +177,8 @@ impl SpmmPolicyName {
 pub enum SddmmPolicyName {
     /// The default: 16-byte loads, lanes added up on tensor cores
     Half8Tensor,
+    /// The same, with as many edges a warp as HP-SDDMM's inequality says; of floats too
+    Hp,
     /// 16-byte loads, lanes added up in float by shuffles
     Half8,
     /// 16-byte loads, half2 arithmetic
@@ -163,6 +187,8 @@ pub enum SddmmPolicyName {
     Half4InHalf,
     /// 4-byte loads, half2 arithmetic
     Half2InHalf,
+    /// The same, reading the features of rows anew for every four edges instead of keeping them
+    Half2InHalfAnew,
 }
 
 impl SddmmPolicyName {
@@ -170,10 +196,12 @@ impl SddmmPolicyName {
     pub fn as_str(self) -> &'static str {
         match self {
             SddmmPolicyName::Half8Tensor => "half8-tensor",
+            SddmmPolicyName::Hp => HP,
             SddmmPolicyName::Half8 => "half8",
             SddmmPolicyName::Half8InHalf => "half8-in-half",
             SddmmPolicyName::Half4InHalf => "half4-in-half",
             SddmmPolicyName::Half2InHalf => "half2-in-half",
+            SddmmPolicyName::Half2InHalfAnew => "half2-in-half-anew",
         }
     }
 }
@@ -182,6 +210,12 @@ impl From<SddmmPolicyName> for SddmmPolicy {
     fn from(name: SddmmPolicyName) -> Self {
         let (load, reduction, accumulate) = match name {
             SddmmPolicyName::Half8Tensor => return SddmmPolicy::default(),
+            SddmmPolicyName::Hp => {
+                return SddmmPolicy {
+                    hybrid: true,
+                    ..SddmmPolicy::default()
+                };
+            }
             SddmmPolicyName::Half8 => (HalfLoad::Half8, Reduction::Shuffles, Accumulate::Float),
             SddmmPolicyName::Half8InHalf => {
                 (HalfLoad::Half8, Reduction::Shuffles, Accumulate::Half)
@@ -189,7 +223,7 @@ impl From<SddmmPolicyName> for SddmmPolicy {
             SddmmPolicyName::Half4InHalf => {
                 (HalfLoad::Half4, Reduction::Shuffles, Accumulate::Half)
             }
-            SddmmPolicyName::Half2InHalf => {
+            SddmmPolicyName::Half2InHalf | SddmmPolicyName::Half2InHalfAnew => {
                 (HalfLoad::Half2, Reduction::Shuffles, Accumulate::Half)
             }
         };
@@ -197,6 +231,7 @@ impl From<SddmmPolicyName> for SddmmPolicy {
             load,
             reduction,
             accumulate,
+            read_anew: name == SddmmPolicyName::Half2InHalfAnew,
             ..SddmmPolicy::default()
         }
     }
@@ -217,6 +252,8 @@ mod tests {
             "atomic-half",
             "discretized-half-vertex-half2",
             "discretized-half-edge-half4",
+            "discretized-half-hp-half2",
+            "hp",
         ]
         .into_iter()
         .map(String::from)
@@ -224,8 +261,8 @@ mod tests {
         let all: SpmmPolicies = "all".parse().expect("every schedule");
         names.extend(all.0.iter().map(SpmmPolicyName::to_string));
         assert_eq!(
-            names[8..11].join(" "),
-            "discretized-float discretized-float-vertex discretized-float-edge16"
+            names[10..14].join(" "),
+            "discretized-float discretized-float-vertex hp discretized-float-edge16"
         );
         for name in names {
             let policy: SpmmPolicyName = name.parse().expect("a policy");
@@ -233,6 +270,8 @@ mod tests {
         }
         let default: SpmmPolicyName = "discretized-float".parse().expect("a policy");
         assert_eq!(default.0, SpmmPolicy::default());
+        let whole: SpmmPolicyName = "discretized-float-hp".parse().expect("a policy");
+        assert_eq!(whole.to_string(), "hp");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::ops::{
     AdditiveOperators, AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators,
     HeadOperators, LossOperators, MatmulOperators, NonlinearityOperators, NormalizeOperators,
     OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators,
-    ShadowOperators, SortOperators, SpmmOperators,
+    ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
 };
 
 /// A device with all operators, of every family.
@@ -41,6 +41,7 @@ pub trait Backend:
     + ShadowOperators
     + SortOperators
     + SpmmOperators
+    + SpmvOperators
 {
 }
 

@@ -7,6 +7,7 @@ use crate::reference::Sum;
 use crate::sddmm;
 use crate::segment::unwritten_numbers;
 use crate::spmm::{self, Ending, SCHEDULES, Weighted, policies, weighted_policies};
+use crate::spmv;
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
@@ -38,7 +39,25 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     combinations::<B, f16>(&mut cases);
     combinations::<B, bf16>(&mut cases);
     combinations::<B, f32>(&mut cases);
+    spmvs::<B, f16>(&mut cases);
+    spmvs::<B, bf16>(&mut cases);
+    spmvs::<B, f32>(&mut cases);
     cases
+}
+
+fn spmvs<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    for weighted in [false, true] {
+        let name = format!("spmv {} weighted {weighted}", E::PRECISION);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let graph = graph(operands);
+            let x = operands.mild::<E>(graph.vertices());
+            let weights = weighted.then(|| operands.mild::<E>(graph.edges()));
+            Results::rows(
+                &spmv::run::<B, E>(backend, &graph, weights.as_deref(), &x),
+                1,
+            )
+        }));
+    }
 }
 
 fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
@@ -174,6 +193,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
 fn warps_and_loads(policy: SpmmPolicy) -> String {
     let warps = match policy.schedule {
         Schedule::Vertex => " a warp a row",
+        Schedule::Hybrid => " by the inequality",
         Schedule::Auto | Schedule::Edge => "",
     };
     let loads = match policy.load {

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 pub type Status = c_int;
 /// `cusparseHandle_t`.
 pub type Handle = *mut c_void;
-/// `cusparseSpMatDescr_t` and `cusparseDnMatDescr_t`.
+/// `cusparseSpMatDescr_t`, `cusparseDnMatDescr_t` and `cusparseDnVecDescr_t`.
 pub type Descriptor = *mut c_void;
 
 /// `CUSPARSE_INDEX_32I`.
@@ -98,6 +98,18 @@ functions! {
     spmm = b"cusparseSpMM\0": fn(
         handle: Handle, op_a: c_int, op_b: c_int, alpha: *const c_void, a: Descriptor, b: Descriptor, beta: *const c_void,
         c: Descriptor, compute: c_int, algorithm: c_int, buffer: *mut c_void,
+    ) -> Status;
+    create_vector = b"cusparseCreateDnVec\0": fn(
+        descriptor: *mut Descriptor, len: i64, values: *mut c_void, value_type: c_int,
+    ) -> Status;
+    destroy_vector = b"cusparseDestroyDnVec\0": fn(descriptor: Descriptor) -> Status;
+    spmv_buffer = b"cusparseSpMV_bufferSize\0": fn(
+        handle: Handle, op_a: c_int, alpha: *const c_void, a: Descriptor, x: Descriptor, beta: *const c_void, y: Descriptor,
+        compute: c_int, algorithm: c_int, bytes: *mut usize,
+    ) -> Status;
+    spmv = b"cusparseSpMV\0": fn(
+        handle: Handle, op_a: c_int, alpha: *const c_void, a: Descriptor, x: Descriptor, beta: *const c_void, y: Descriptor,
+        compute: c_int, algorithm: c_int, buffer: *mut c_void,
     ) -> Status;
     sddmm_buffer = b"cusparseSDDMM_bufferSize\0": fn(
         handle: Handle, op_a: c_int, op_b: c_int, alpha: *const c_void, a: Descriptor, b: Descriptor, beta: *const c_void,

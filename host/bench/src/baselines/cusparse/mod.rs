@@ -1,4 +1,4 @@
-//! cuSPARSE's SpMM and SDDMM on a graph and matrices of this crate, with half or float in memory and float sums.
+//! cuSPARSE's SpMM, SpMV and SDDMM on a graph and matrices of this crate, with half or float in memory and float sums.
 
 mod ffi;
 
@@ -126,6 +126,53 @@ impl Algorithm {
     }
 }
 
+/// The algorithms of cuSPARSE's SpMV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpmvAlgorithm {
+    /// `CUSPARSE_SPMV_CSR_ALG1`
+    Csr1,
+    /// `CUSPARSE_SPMV_CSR_ALG2`
+    Csr2,
+    /// `CUSPARSE_SPMV_COO_ALG1`
+    Coo1,
+    /// `CUSPARSE_SPMV_COO_ALG2`
+    Coo2,
+}
+
+impl SpmvAlgorithm {
+    /// Every algorithm.
+    pub const ALL: [SpmvAlgorithm; 4] = [
+        SpmvAlgorithm::Csr1,
+        SpmvAlgorithm::Csr2,
+        SpmvAlgorithm::Coo1,
+        SpmvAlgorithm::Coo2,
+    ];
+
+    /// What the library's documentation calls it, in short.
+    pub fn name(self) -> &'static str {
+        match self {
+            SpmvAlgorithm::Csr1 => "CSR_ALG1",
+            SpmvAlgorithm::Csr2 => "CSR_ALG2",
+            SpmvAlgorithm::Coo1 => "COO_ALG1",
+            SpmvAlgorithm::Coo2 => "COO_ALG2",
+        }
+    }
+
+    /// The value of `cusparseSpMVAlg_t`.
+    fn code(self) -> c_int {
+        match self {
+            SpmvAlgorithm::Coo1 => 1,
+            SpmvAlgorithm::Csr1 => 2,
+            SpmvAlgorithm::Csr2 => 3,
+            SpmvAlgorithm::Coo2 => 4,
+        }
+    }
+
+    fn is_coo(self) -> bool {
+        matches!(self, SpmvAlgorithm::Coo1 | SpmvAlgorithm::Coo2)
+    }
+}
+
 /// A graph as cuSPARSE reads it: ids of rows and columns, 32-bit offsets, and a value an edge.
 #[derive(Debug)]
 pub struct SparseMatrix<E: Element> {
@@ -181,6 +228,7 @@ pub struct Call<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Spmm(Algorithm),
+    Spmv(SpmvAlgorithm),
     Sddmm,
 }
 
@@ -277,6 +325,39 @@ impl Cusparse {
         )
     }
 
+    /// `y = A x` of vectors by one algorithm.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the operands do not fit, [`Error::Driver`] where the library does not take them.
+    pub fn spmv<'a, E: Element>(
+        &self,
+        gpu: &Gpu<Cuda>,
+        a: &'a SparseMatrix<E>,
+        x: &'a Array<Gpu<Cuda>, E>,
+        y: &'a mut Array<Gpu<Cuda>, E>,
+        algorithm: SpmvAlgorithm,
+    ) -> Result<Call<'a>, Error> {
+        let (rows, columns) = a.ids.shape;
+        Error::expect("cusparseSpMV", "elements of x", columns, x.len())?;
+        Error::expect("cusparseSpMV", "elements of y", rows, y.len())?;
+        let sparse = self.sparse(a, algorithm.is_coo())?;
+        self.session.driver.make_current()?;
+        let functions = &self.session.functions;
+        let mut call = self.call(gpu, Kind::Spmv(algorithm), sparse)?;
+        for (descriptor, vector) in call.dense.iter_mut().zip([x, &*y]) {
+            // SAFETY: the descriptor only notes the address, of a vector of this length, which the call borrows.
+            functions.check("cusparseCreateDnVec", unsafe {
+                (functions.create_vector)(
+                    descriptor,
+                    vector.len() as i64,
+                    address(vector),
+                    value_type::<E>(),
+                )
+            })?;
+        }
+        call.made_ready(gpu)
+    }
+
     fn sparse<E: Element>(&self, a: &SparseMatrix<E>, coo: bool) -> Result<Descriptor, Error> {
         let functions = &self.session.functions;
         let (height, width) = (a.ids.shape.0 as i64, a.ids.shape.1 as i64);
@@ -333,15 +414,7 @@ impl Cusparse {
     ) -> Result<Call<'a>, Error> {
         self.session.driver.make_current()?;
         let functions = &self.session.functions;
-        // From here on whatever has been made is destroyed with the call.
-        let mut call = Call {
-            session: Arc::clone(&self.session),
-            kind,
-            sparse,
-            dense: [ptr::null_mut(); 2],
-            workspace: Array::zeros(gpu, 0, MemoryKind::Workspace)?,
-            operands: std::marker::PhantomData,
-        };
+        let mut call = self.call(gpu, kind, sparse)?;
         for (descriptor, (matrix, order)) in call.dense.iter_mut().zip(dense) {
             let (rows, columns) = match order {
                 ffi::ORDER_ROW => (matrix.rows(), matrix.columns()),
@@ -360,11 +433,19 @@ impl Cusparse {
                 )
             })?;
         }
-        let mut bytes = 0;
-        call.invoke(Step::Measure(&mut bytes))?;
-        call.workspace = Array::zeros(gpu, bytes, MemoryKind::Workspace)?;
-        call.invoke(Step::Preprocess)?;
-        Ok(call)
+        call.made_ready(gpu)
+    }
+
+    /// A call of one operand. From here on whatever has been made is destroyed with it.
+    fn call<'a>(&self, gpu: &Gpu<Cuda>, kind: Kind, sparse: Descriptor) -> Result<Call<'a>, Error> {
+        Ok(Call {
+            session: Arc::clone(&self.session),
+            kind,
+            sparse,
+            dense: [ptr::null_mut(); 2],
+            workspace: Array::zeros(gpu, 0, MemoryKind::Workspace)?,
+            operands: std::marker::PhantomData,
+        })
     }
 }
 
@@ -376,6 +457,15 @@ enum Step<'a> {
 }
 
 impl Call<'_> {
+    /// The same with its workspace, and what the library does beforehand done.
+    fn made_ready(mut self, gpu: &Gpu<Cuda>) -> Result<Self, Error> {
+        let mut bytes = 0;
+        self.invoke(Step::Measure(&mut bytes))?;
+        self.workspace = Array::zeros(gpu, bytes, MemoryKind::Workspace)?;
+        self.invoke(Step::Preprocess)?;
+        Ok(self)
+    }
+
     /// Queues the call.
     ///
     /// # Errors
@@ -399,7 +489,30 @@ impl Call<'_> {
         );
         let buffer = address(&self.workspace);
         let plain = ffi::NON_TRANSPOSE;
+        let compute = ffi::REAL_32F;
         let (a, b, c, algorithm) = match self.kind {
+            Kind::Spmv(algorithm) => {
+                let (a, [x, y], algorithm) = (self.sparse, self.dense, algorithm.code());
+                // SAFETY: as below.
+                return unsafe {
+                    match step {
+                        Step::Measure(bytes) => functions.check(
+                            "cusparseSpMV_bufferSize",
+                            (functions.spmv_buffer)(
+                                *handle, plain, alpha, a, x, beta, y, compute, algorithm, bytes,
+                            ),
+                        ),
+                        // What there is of it came with CUDA 12.4, and is done by the first run.
+                        Step::Preprocess => Ok(()),
+                        Step::Run => functions.check(
+                            "cusparseSpMV",
+                            (functions.spmv)(
+                                *handle, plain, alpha, a, x, beta, y, compute, algorithm, buffer,
+                            ),
+                        ),
+                    }
+                };
+            }
             Kind::Spmm(algorithm) => (self.sparse, self.dense[0], self.dense[1], algorithm.code()),
             Kind::Sddmm => (
                 self.dense[0],
@@ -409,7 +522,6 @@ impl Call<'_> {
             ),
         };
         let spmm = matches!(self.kind, Kind::Spmm(_));
-        let compute = ffi::REAL_32F;
         // SAFETY: handle and descriptors are live; the factors are floats on the host, as the handle's pointer mode and
         // the compute type say, and are read before the call returns; the workspace is as long as the library asked for.
         unsafe {
@@ -458,10 +570,14 @@ impl Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         let functions = &self.session.functions;
+        let destroy = match self.kind {
+            Kind::Spmv(_) => functions.destroy_vector,
+            Kind::Spmm(_) | Kind::Sddmm => functions.destroy_dense,
+        };
         // SAFETY: each was made by the library, or is null and was not; queued work does not read descriptors.
         unsafe {
             for dense in self.dense.into_iter().filter(|dense| !dense.is_null()) {
-                (functions.destroy_dense)(dense);
+                destroy(dense);
             }
             (functions.destroy_sparse)(self.sparse);
         }

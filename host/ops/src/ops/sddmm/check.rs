@@ -26,6 +26,13 @@ impl<B: Storage, E: Element> Operator for SddmmOperands<'_, B, E> {
                 reason,
             });
         }
+        if op.policy.hybrid && op.policy.ctas_per_multiprocessor.is_some() {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: "CTAs for each multiprocessor, and the hybrid partition, whose inequality says how many; leave one of the two away"
+                    .into(),
+            });
+        }
         expect_edges(Self::NAME, "edge values", op.heads, a, e)
     }
 }

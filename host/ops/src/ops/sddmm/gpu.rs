@@ -8,7 +8,7 @@ use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, entry, narrow};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
-use crate::ops::{Accumulate, Additive, Checked, HalfLoad, edge_plane};
+use crate::ops::{Accumulate, Additive, Checked, HalfLoad, edge_plane, partition};
 use crate::tensor::{Array, Element, Precision, padded};
 use halfgnn_contract::sddmm::{self as contract, CombineParams, SddmmEntry, SddmmParams};
 use halfgnn_contract::spmm::{self, Load};
@@ -18,7 +18,10 @@ const NAME: &str = "sddmm";
 
 /// CTAs for each multiprocessor, unless the policy says how many: as many as are resident, twice, so that those that are
 /// done early leave room for others.
-const CTAS_PER_MULTIPROCESSOR: u32 = 24;
+const CTAS_PER_MULTIPROCESSOR: u32 = 2 * RESIDENT_CTAS;
+
+/// CTAs that a multiprocessor holds at once.
+const RESIDENT_CTAS: u32 = 12;
 
 impl<D: Driver> SddmmOperators for Gpu<D> {
     fn sddmm<E: Element>(
@@ -37,15 +40,13 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
             padded::<E>(u.columns() / op.heads),
         )?;
         let shape = shape::<E>(op.policy, width)?;
-        let ctas = op
-            .policy
-            .ctas_per_multiprocessor
-            .unwrap_or(CTAS_PER_MULTIPROCESSOR)
-            .max(1);
-        let resident = self.driver().info().multiprocessors.saturating_mul(ctas);
-        let ctas = contract::tiles(edges)
-            .div_ceil(contract::WARPS_PER_CTA)
-            .min(resident);
+        let loads = shape.head_loads.saturating_mul(op.heads as u32);
+        let ctas = ctas(
+            op.policy,
+            edges,
+            loads,
+            self.driver().info().multiprocessors,
+        );
         let stride = narrow(NAME, "bytes of a row", u.stride() * size_of::<E>())?;
         let params = SddmmParams {
             rows: self.array(a.row_ids(self)?)?,
@@ -122,6 +123,28 @@ impl<D: Driver> SddmmOperators for Gpu<D> {
         // SAFETY: the operator checked that the operands and `e` fit the graph and the heads.
         unsafe { self.launch(name, config, &params) }
     }
+}
+
+/// CTAs of a launch on a card of so many multiprocessors, for rows of so many loads.
+fn ctas(policy: SddmmPolicy, edges: u32, loads: u32, multiprocessors: u32) -> u32 {
+    let all = contract::tiles(edges).div_ceil(contract::WARPS_PER_CTA);
+    if policy.hybrid {
+        let launch = partition::Launch {
+            edges,
+            loads,
+            full_wave: u64::from(RESIDENT_CTAS) * u64::from(multiprocessors),
+            warps_per_cta: contract::WARPS_PER_CTA,
+        };
+        let built = |edges: u32| edges.is_multiple_of(contract::TILE_EDGES);
+        let edges_per_warp = launch.edges_per_warp(built).unwrap_or(contract::TILE_EDGES);
+        let warps = edges.div_ceil(edges_per_warp);
+        return warps.div_ceil(contract::WARPS_PER_CTA).min(all);
+    }
+    let ctas = policy
+        .ctas_per_multiprocessor
+        .unwrap_or(CTAS_PER_MULTIPROCESSOR)
+        .max(1);
+    all.min(multiprocessors.saturating_mul(ctas))
 }
 
 /// The launch of so many CTAs a head.
@@ -244,7 +267,9 @@ fn shape<E: Element>(policy: SddmmPolicy, width: u32) -> Result<Shape, Error> {
         (contract::Reduction::Shuffles, fitting)
     };
     let blocks = head_loads.div_ceil(1 << lanes_log2).max(1);
-    let entry = contract::sddmm(load, reduction, accumulate, blocks > 1).ok_or_else(|| {
+    // What reads rows of several blocks keeps none of them, and reads those of one block as well.
+    let wide = blocks > 1 || policy.read_anew;
+    let entry = contract::sddmm(load, reduction, accumulate, wide).ok_or_else(|| {
         Error::Unsupported {
             operator: NAME,
             reason: format!(
@@ -291,6 +316,25 @@ mod tests {
     }
 
     #[test]
+    fn ctas_are_those_of_the_policy() {
+        let of = |policy, edges| ctas(policy, edges, 8, 132);
+        let tiles = |count: u32| count * contract::TILE_EDGES;
+        assert_eq!(of(SddmmPolicy::default(), tiles(9)), 3);
+        assert_eq!(of(SddmmPolicy::default(), u32::MAX), 132 * 24);
+        let hybrid = SddmmPolicy {
+            hybrid: true,
+            ..SddmmPolicy::default()
+        };
+        // 4 · 1,584 · n · 4 · 32 ≤ NNZ · 8: n ≤ NNZ / 101,376.
+        let warps = |edges: u32, edges_per_warp: u32| edges / edges_per_warp / 4;
+        assert_eq!(of(hybrid, 101_376 * 512), warps(101_376 * 512, 512));
+        let fewer = 101_376 * 512 - tiles(8);
+        assert_eq!(of(hybrid, fewer), warps(fewer, 256));
+        assert_eq!(of(hybrid, tiles(9)), 3);
+        assert_eq!(of(hybrid, 0), 0);
+    }
+
+    #[test]
     fn tensor_cores_are_the_default_in_half() {
         let of = |width| {
             shape::<f16>(SddmmPolicy::default(), width)
@@ -300,6 +344,15 @@ mod tests {
         assert_eq!(of(32).expect("built"), ("sddmm_half8_tensor", 2, 1));
         assert_eq!(of(64).expect("built"), ("sddmm_half8_tensor", 3, 1));
         assert_eq!(of(256).expect("built"), ("sddmm_half8_tensor_wide", 3, 4));
+        let anew = SddmmPolicy {
+            read_anew: true,
+            ..SddmmPolicy::default()
+        };
+        let anew = shape::<f16>(anew, 32).expect("built");
+        assert_eq!(
+            (anew.entry.name, anew.blocks),
+            ("sddmm_half8_tensor_wide", 1)
+        );
         let float = shape::<f32>(SddmmPolicy::default(), 64).expect("built");
         assert_eq!(
             (float.entry.name, float.lanes_log2),

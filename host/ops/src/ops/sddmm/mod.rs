@@ -67,6 +67,11 @@ pub struct SddmmPolicy {
     pub load: HalfLoad,
     /// Threads, as CTAs for each multiprocessor: fewer take more edges each. By the size of the graph where absent.
     pub ctas_per_multiprocessor: Option<u32>,
+    /// Threads by HP-SDDMM's inequality instead (Fan, Wang, Chu 2023, §III-B): the most of 128, 256 and 512 edges a warp with which
+    /// there still are enough full waves of CTAs. Its smaller candidates are less than a tile of the kernels.
+    pub hybrid: bool,
+    /// Whether the features of rows are read anew for every four edges, instead of kept while a row lasts: for comparison.
+    pub read_anew: bool,
 }
 
 /// How the partial sums of lanes become the sum of an edge.

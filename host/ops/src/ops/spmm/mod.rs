@@ -196,6 +196,9 @@ pub enum Schedule {
     /// A row, in one launch: for small graphs whose rows are short, where a launch is what takes time (HalfGNN §4.3.3, after
     /// Huang et al.).
     Vertex,
+    /// As [`Schedule::Edge`], with as many edges a warp as HP-SpMM's inequality says (Fan, Wang, Chu 2023, §III-B): the most of 32, 64,
+    /// 128 and 256 with which there still are enough full waves of CTAs. Its 8 and 512 are no size that the kernels have.
+    Hybrid,
 }
 
 /// What a lane loads at once in half precision (HalfGNN §4.2).

@@ -2,6 +2,7 @@
 
 use super::{NAME, Schedule, SpmmPolicy};
 use crate::error::Error;
+use crate::ops::partition;
 use halfgnn_contract::spmm::{self as contract, Schedule as Built, Sums};
 
 /// What an SpMM has to share out: the edges, once for each tile of the columns.
@@ -131,10 +132,16 @@ fn schedule(
                 "{edges} edges a warp in the vertex-parallel schedule, where a warp has a row; leave one of the two away"
             ),
         }),
+        (Schedule::Hybrid, Some(edges)) => Err(Error::Unsupported {
+            operator: NAME,
+            reason: format!(
+                "{edges} edges a warp in the hybrid schedule, whose inequality says how many; leave one of the two away"
+            ),
+        }),
         (Schedule::Auto, None) if built && suits_vertices(work, multiprocessors) => {
             Ok(Built::VertexParallel)
         }
-        (Schedule::Auto | Schedule::Edge, _) => Ok(Built::EdgeParallel),
+        (Schedule::Auto | Schedule::Edge, _) | (Schedule::Hybrid, None) => Ok(Built::EdgeParallel),
     }
 }
 
@@ -149,6 +156,7 @@ fn suits_vertices(work: &Work, multiprocessors: u32) -> bool {
 fn cta_edges_log2(policy: &SpmmPolicy, work: &Work, multiprocessors: u32) -> Result<u32, Error> {
     match policy.edges_per_warp {
         Some(edges) => forced(edges, work.columns.lanes_log2),
+        None if policy.schedule == Schedule::Hybrid => hybrid(work, multiprocessors),
         None => Ok(choose(work, multiprocessors)),
     }
 }
@@ -183,6 +191,22 @@ fn choose(work: &Work, multiprocessors: u32) -> u32 {
             u64::from(ctas) * work.columns.passes() >= enough(multiprocessors)
         })
         .unwrap_or(fewest)
+}
+
+/// Edges of a CTA as a base-2 logarithm, by HP-SpMM's inequality.
+fn hybrid(work: &Work, multiprocessors: u32) -> Result<u32, Error> {
+    let launch = partition::Launch {
+        edges: work.rows.edges,
+        loads: work.columns.loads,
+        full_wave: CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors),
+        warps_per_cta: contract::WARPS_PER_CTA,
+    };
+    let lanes_log2 = work.columns.lanes_log2;
+    let smallest = 1 << contract::cta_edges_log2_min(lanes_log2);
+    let edges = launch
+        .edges_per_warp(|edges| forced(edges, lanes_log2).is_ok())
+        .unwrap_or(smallest / contract::WARPS_PER_CTA);
+    forced(edges, lanes_log2)
 }
 
 /// Edges of a CTA as a base-2 logarithm, for warps of so many as a caller wants.
@@ -304,6 +328,9 @@ mod tests {
         let both = schedule(&policy(Schedule::Vertex, Some(64)), &cora(), 132, true);
         let message = both.expect_err("no legal schedule").to_string();
         assert!(message.contains("64 edges a warp"), "{message}");
+        let both = schedule(&policy(Schedule::Hybrid, Some(64)), &cora(), 132, true);
+        let message = both.expect_err("no legal schedule").to_string();
+        assert!(message.contains("inequality"), "{message}");
     }
 
     #[test]
@@ -335,6 +362,31 @@ mod tests {
             let schedule = scheduled(SpmmPolicy::DEFAULT, &work);
             assert_eq!(schedule, Built::EdgeParallel, "{passes} passes");
         }
+    }
+
+    /// 4 · 1,320 · n · 4 · 32 ≤ NNZ · 8 at F = 64 in half: n ≤ NNZ / 84,480.
+    #[test]
+    fn hybrid_ctas_follow_the_inequality() {
+        let policy = SpmmPolicy {
+            schedule: Schedule::Hybrid,
+            ..SpmmPolicy::DEFAULT
+        };
+        let edges_of = |edges: u32, lanes_log2: u32| {
+            let work = work(edges, edges / 32, lanes_log2, 1);
+            assert_eq!(scheduled(policy, &work), Built::EdgeParallel);
+            let plan = Plan::of(&policy, &work, 132, true).expect("a legal schedule");
+            (1 << plan.cta_edges_log2) / contract::WARPS_PER_CTA
+        };
+        assert_eq!(edges_of(84_480 * 128, 3), 128);
+        assert_eq!(edges_of(84_480 * 128 - 1, 3), 64);
+        assert_eq!(edges_of(84_480 * 256, 3), 256);
+        assert_eq!(edges_of(u32::MAX, 3), 256);
+        assert_eq!(edges_of(1, 3), 32);
+        // One lane a row wants more edges a warp than the inequality's least.
+        assert_eq!(edges_of(1, 0), 128);
+        // Our own choice is another: it has short rows keep small CTAs.
+        let short = work(1 << 27, 1 << 25, 3, 1);
+        assert_ne!(hybrid(&short, 132).expect("legal"), choose(&short, 132));
     }
 
     #[test]
