@@ -10,7 +10,9 @@ use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Targets;
 use halfgnn::distributed::{Fault, Group, Partition, Shard, in_process};
 use halfgnn::graph::Graph;
-use halfgnn::nn::{Appnp, EdgeData, Gat, Gcnii, HiddenActivation, ModelConfig, Network};
+use halfgnn::nn::{
+    Appnp, EdgeData, Gat, Gcnii, HiddenActivation, HiddenNorm, ModelConfig, Network,
+};
 use halfgnn::ops::{self, Dropout, Normalization, NormalizationGradients, RandomState};
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use halfgnn::train::{Goal, Loss, Objective, Snapshot, TrainConfig, Trainer};
@@ -286,6 +288,20 @@ pub fn steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
             ModelConfig {
                 activation: HiddenActivation::Elu,
                 ..shape(ModelConfig::gcn(FEATURES, CLASSES))
+            },
+        ),
+        (
+            "gcn with batch norms",
+            ModelConfig {
+                hidden_norm: HiddenNorm::Batch,
+                ..shape(ModelConfig::gcn(FEATURES, CLASSES))
+            },
+        ),
+        (
+            "appnp with layer norms",
+            ModelConfig {
+                hidden_norm: HiddenNorm::Layer,
+                ..shape(ModelConfig::of(Appnp::default(), FEATURES, CLASSES))
             },
         ),
         (

@@ -2,7 +2,7 @@
 
 use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
-use crate::names::{ActivationName, CodeFormatName, PoolName, probability};
+use crate::names::{ActivationName, CodeFormatName, HiddenNormName, PoolName, probability};
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use halfgnn::nn::{ConvolutionConfig, ModelConfig, ModelKind, Readout};
@@ -39,6 +39,10 @@ pub struct ModelArgs {
     /// What is done to the outputs of hidden layers; all but a ReLU take a pass of their own. That of the paper of GAT is elu
     #[arg(long, value_enum, value_name = "FUNCTION", default_value_t = ActivationName::Relu)]
     pub activation: ActivationName,
+    /// What normalises the outputs of hidden layers, before a residual input and the activation, as PyG's models have it; beside the
+    /// batch normalisation inside GIN's layers. pair and graph are of one rank
+    #[arg(long, value_enum, value_name = "NORM", default_value_t = HiddenNormName::None)]
+    pub hidden_norm: HiddenNormName,
     /// How neighbours are summed up, as `halfgnn bench spmm --help` says: post-half is the way of frameworks, which overflows;
     /// not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
@@ -243,6 +247,7 @@ impl ModelArgs {
             },
             residual: self.residual,
             activation: self.activation.into(),
+            hidden_norm: self.hidden_norm.into(),
             recompute: self.recompute,
             messages: self.messages.map(Into::into),
             policy: self.policy.map_or(config.policy, |named| named.0),
