@@ -30,6 +30,7 @@ pub struct PtxBuilder {
     copy_to: Vec<PathBuf>,
     launch_bounds: BTreeMap<String, LaunchBounds>,
     checks: BTreeMap<String, Rules>,
+    only: Vec<String>,
     toolchain: Option<Toolchain>,
     assembly: Option<(Ptxas, Vec<String>)>,
     rerun_directives: bool,
@@ -70,6 +71,7 @@ impl PtxBuilder {
             copy_to: Vec::new(),
             launch_bounds: BTreeMap::new(),
             checks: BTreeMap::new(),
+            only: Vec::new(),
             toolchain: None,
             assembly: None,
             rerun_directives: env::var_os("OUT_DIR").is_some(),
@@ -127,6 +129,13 @@ impl PtxBuilder {
         self
     }
 
+    /// Leaves out the entries that do not match `pattern`, nor that of another call: a look at one kernel, or a test of it,
+    /// then takes a fraction of the time. The PTX goes to `ptx-only/` of the target folder, since it is not the whole.
+    pub fn only(mut self, pattern: impl Into<String>) -> Self {
+        self.only.push(pattern.into());
+        self
+    }
+
     /// Uses this toolchain and looks for none.
     pub fn toolchain(mut self, toolchain: Toolchain) -> Self {
         self.toolchain = Some(toolchain);
@@ -172,12 +181,16 @@ impl PtxBuilder {
 
         let target_dir = self.resolve_target_dir(&package)?;
         let name = self.name.clone().unwrap_or_else(|| package.name.clone());
-        let out = target_dir.join("ptx");
+        let out = target_dir.join(match self.only.is_empty() {
+            true => "ptx",
+            false => "ptx-only",
+        });
         let job = Job {
             package: &package,
             toolchain: &toolchain,
             archs: &archs,
             name: &name,
+            only: &self.only,
             shared: &target_dir.join("ptx-build"),
             out: &out,
         };
@@ -259,7 +272,7 @@ impl PtxBuilder {
             .add(&toolchain.version)
             .add(&toolchain.llvm_version)
             // Debug forms are stable within one build of this crate, which is all that is asked of them.
-            .add(format!("{:?}", package.metadata));
+            .add(format!("{:?}{:?}", package.metadata, self.only));
         for root in &package.source_roots {
             for file in files::sources(root)? {
                 let content = fs::read(&file).map_err(BuildError::io(&file))?;

@@ -113,10 +113,11 @@ fn defined<'m, 'a>(module: &'m Module<'a>) -> impl Iterator<Item = &'m Function<
 /// Patterns that match no entry: a misspelled name would otherwise switch a rule off unseen.
 pub(crate) fn unused_patterns<'a>(
     module: &Module<'_>,
-    patterns: impl Iterator<Item = &'a String>,
+    patterns: impl IntoIterator<Item = &'a String>,
     table: &str,
 ) -> Vec<Fault> {
     patterns
+        .into_iter()
         .filter(|pattern| !defined(module).any(|function| pattern::matches(pattern, function.name)))
         .map(|pattern| Fault {
             entry: pattern.clone(),

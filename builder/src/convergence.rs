@@ -109,8 +109,8 @@ fn attribute_place(line: &str) -> usize {
 }
 
 /// The name in `define ptx_kernel void @name(`.
-fn entry_name(line: &str) -> Option<&str> {
-    if !line.contains(" ptx_kernel ") {
+pub(crate) fn entry_name(line: &str) -> Option<&str> {
+    if !line.starts_with("define ") || !line.contains(" ptx_kernel ") {
         return None;
     }
     let (_, rest) = line.split_once('@')?;

@@ -8,10 +8,10 @@ use std::thread;
 
 use crate::checks;
 use crate::compact::compact;
-use crate::compile::{self, Bitcode};
+use crate::compile;
 use crate::error::BuildError;
 use crate::files;
-use crate::lower::{self, Arch};
+use crate::lower::{self, Arch, Prepared};
 use crate::manifest::{Manifest, ModuleRecord};
 use crate::package::Package;
 use crate::pattern;
@@ -26,6 +26,8 @@ pub(crate) struct Job<'a> {
     pub archs: &'a [Arch],
     /// The first part of the files' names.
     pub name: &'a str,
+    /// Patterns of the entries that are built, if not all are.
+    pub only: &'a [String],
     /// The folder of intermediate files, shared by the crates that have one target folder.
     pub shared: &'a Path,
     /// The folder of the PTX files.
@@ -60,8 +62,9 @@ impl Job<'_> {
         let work = self.work()?;
         let metadata = &self.package.metadata;
         let bounds = |entry: &str| pattern::lookup(&metadata.launch_bounds, entry).copied();
-        let ir = lower::prepare(self.toolchain, &self.package.name, &bitcode, &work, bounds)?;
-        let lowered = in_parallel(self.archs, |arch| self.lower(&bitcode, &ir, *arch));
+        let name = &self.package.name;
+        let prepared = lower::prepare(self.toolchain, name, bitcode, self.only, &work, bounds)?;
+        let lowered = in_parallel(self.archs, |arch| self.lower(&prepared, *arch));
 
         let mut passed = Vec::new();
         for (arch, lowered) in self.archs.iter().zip(lowered) {
@@ -77,17 +80,12 @@ impl Job<'_> {
     }
 
     /// The PTX for one architecture, if it keeps the rules; if not, it is kept for inspection.
-    fn lower(
-        &self,
-        bitcode: &Bitcode,
-        ir: &Path,
-        arch: Arch,
-    ) -> Result<(String, ModuleRecord), BuildError> {
+    fn lower(&self, prepared: &Prepared, arch: Arch) -> Result<(String, ModuleRecord), BuildError> {
         let (package, metadata) = (self.package, &self.package.metadata);
         let text = lower::lower(
             self.toolchain,
             &package.name,
-            ir,
+            &prepared.ir,
             arch,
             metadata.unroll_threshold,
         )?;
@@ -114,17 +112,12 @@ impl Job<'_> {
             let rules = pattern::lookup(&metadata.checks, entry);
             rules.copied().unwrap_or_default()
         };
-        let mut faults = checks::check(&module, &bitcode.exports, rules);
-        faults.extend(checks::unused_patterns(
-            &module,
-            metadata.launch_bounds.keys(),
-            "launch-bounds",
-        ));
-        faults.extend(checks::unused_patterns(
-            &module,
-            metadata.checks.keys(),
-            "checks",
-        ));
+        let mut faults = checks::check(&module, &prepared.exports, rules);
+        if self.only.is_empty() {
+            let (bounds, rules) = (metadata.launch_bounds.keys(), metadata.checks.keys());
+            faults.extend(checks::unused_patterns(&module, bounds, "launch-bounds"));
+            faults.extend(checks::unused_patterns(&module, rules, "checks"));
+        }
         if faults.is_empty() {
             let compact = compact(&text);
             let fingerprint = files::Fingerprint::new().add(&compact).hex();

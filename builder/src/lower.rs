@@ -1,5 +1,6 @@
 //! Linked bitcode in, PTX for one architecture out: `opt`, then `llc`.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use crate::compile::Bitcode;
 use crate::convergence;
 use crate::error::BuildError;
 use crate::package::LaunchBounds;
+use crate::pattern;
 use crate::toolchain::Toolchain;
 
 /// A GPU architecture by its compute capability, such as `sm_90`.
@@ -50,35 +52,63 @@ impl Arch {
     }
 }
 
-/// Drops what no export needs, marks what must not be duplicated, and writes the module as text.
-/// Returns its path.
+/// A module that is ready to be optimised.
+pub(crate) struct Prepared {
+    /// Its text.
+    pub ir: PathBuf,
+    /// What must be in its PTX.
+    pub exports: Vec<String>,
+}
+
+/// Drops what no export needs, and entries that match no pattern of `only` if there are some; marks what must not be duplicated,
+/// and writes the module as text.
 pub(crate) fn prepare(
     toolchain: &Toolchain,
     package: &str,
-    bitcode: &Bitcode,
+    bitcode: Bitcode,
+    only: &[String],
     work: &Path,
     bounds: impl Fn(&str) -> Option<LaunchBounds>,
-) -> Result<PathBuf, BuildError> {
-    let ir = llvm(
-        toolchain,
-        package,
-        "opt",
-        [
-            OsStr::new("-S"),
-            OsStr::new("-passes=internalize,globaldce"),
-            OsStr::new(&format!(
-                "-internalize-public-api-list={}",
-                bitcode.exports.join(",")
-            )),
-            bitcode.path.as_os_str(),
-            OsStr::new("-o"),
-            OsStr::new("-"),
-        ],
-    )?;
-    let ir = convergence::annotate(&ir, bounds);
-    let path = work.join(format!("{package}.ll"));
-    fs::write(&path, &ir).map_err(BuildError::io(&path))?;
-    Ok(path)
+) -> Result<Prepared, BuildError> {
+    let needed = |exports: &[String]| {
+        llvm(
+            toolchain,
+            package,
+            "opt",
+            [
+                OsStr::new("-S"),
+                OsStr::new("-passes=internalize,globaldce"),
+                OsStr::new(&format!(
+                    "-internalize-public-api-list={}",
+                    exports.join(",")
+                )),
+                bitcode.path.as_os_str(),
+                OsStr::new("-o"),
+                OsStr::new("-"),
+            ],
+        )
+    };
+    let mut exports = bitcode.exports;
+    let mut ir = needed(&exports)?;
+    if !only.is_empty() {
+        let entries: HashSet<&str> = ir.lines().filter_map(convergence::entry_name).collect();
+        if let Some(pattern) = only
+            .iter()
+            .find(|pattern| !entries.iter().any(|entry| pattern::matches(pattern, entry)))
+        {
+            return Err(BuildError::Option {
+                option: format!("only {pattern:?}"),
+                reason: "matches no kernel".into(),
+            });
+        }
+        let is_wanted = |name: &str| only.iter().any(|pattern| pattern::matches(pattern, name));
+        exports.retain(|name| !entries.contains(name.as_str()) || is_wanted(name));
+        ir = needed(&exports)?;
+    }
+    let marked = convergence::annotate(&ir, bounds);
+    let ir = work.join(format!("{package}.ll"));
+    fs::write(&ir, &marked).map_err(BuildError::io(&ir))?;
+    Ok(Prepared { ir, exports })
 }
 
 /// Optimises and lowers a prepared module; `unroll` is LLVM's `unroll-threshold`. The text still has LLVM's comments, which say where a line was inlined.

@@ -175,6 +175,41 @@ fn registers_go_into_the_manifest_for_every_architecture() {
     );
 }
 
+/// What is not asked for is left out, but for what is no kernel; and the whole stays as it was.
+#[test]
+fn a_part_is_built_apart() {
+    const MORE: &str = r#"
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn fill(y: *mut f32) {
+    unsafe { *y = 1.0 }
+}
+"#;
+    let Some(toolchain) = toolchain() else { return };
+    let directory = write_crate("part", SUM_METADATA, &format!("{SUM}{MORE}"));
+    let builder = builder(&directory, toolchain).name("part");
+    let entries = |builder: PtxBuilder| {
+        let built = builder.build().expect("the crate compiles");
+        let text = fs::read_to_string(&built.files[0].path).expect("the PTX was written");
+        let module = Module::parse(&text).expect("it is PTX");
+        let global = module.source.variable("CONTRACT");
+        assert!(global.is_some_and(|global| global.visible));
+        let entries = module.source.entries().map(|entry| entry.name.to_owned());
+        entries.collect::<Vec<_>>()
+    };
+    let mut whole = entries(builder.clone());
+    whole.sort_unstable();
+    assert_eq!(whole, ["fill", "sum_warp"]);
+    assert_eq!(entries(builder.clone().only("fi*")), ["fill"]);
+    assert_eq!(entries(builder.clone().only("sum_*")), ["sum_warp"]);
+    assert!(!builder.clone().build().expect("it is there").rebuilt);
+    let none = builder.only("fill").only("gemm_*").build();
+    let told = none.expect_err("no such kernel").to_string();
+    assert!(
+        told.contains("gemm_*") && told.contains("no kernel"),
+        "{told}"
+    );
+}
+
 #[test]
 fn copies_go_to_a_folder_or_to_one_file() {
     let Some(toolchain) = toolchain() else { return };

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from . import dgl, nn
     from .device import emulated
     from .graph import Graph
-    from .ops import edge_softmax, gat_attention, sddmm, spmm
+    from .ops import edge_softmax, gat_attention, gatv2_attention, sddmm, spmm
     from .training import Epoch, Run, Trainer, train
 
 __version__: str = _core.__version__
@@ -32,6 +32,7 @@ __all__ = [
     "edge_softmax",
     "emulated",
     "gat_attention",
+    "gatv2_attention",
     "get_num_threads",
     "nn",
     "sddmm",
@@ -70,6 +71,7 @@ _PLACES = {
     "edge_softmax": "ops",
     "emulated": "device",
     "gat_attention": "ops",
+    "gatv2_attention": "ops",
     "nn": "",
     "sddmm": "ops",
     "spmm": "ops",

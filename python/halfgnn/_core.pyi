@@ -17,6 +17,8 @@ __all__ = [
     "edge_softmax_backward",
     "gat_backward",
     "gat_forward",
+    "gatv2_backward",
+    "gatv2_forward",
     "kernels_in",
     "load",
     "sddmm",
@@ -138,6 +140,23 @@ def gat_backward(
     place: _Place,
     allocate: _Allocate,
     format: int,
+    transposed: _Adjacency,
+    layer: Any,
+    gradients: Any,
+) -> None: ...
+def gatv2_forward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
+    layer: Any,
+    y: _Matrix,
+) -> None: ...
+def gatv2_backward(
+    place: _Place,
+    allocate: _Allocate,
+    format: int,
+    a: _Adjacency,
     transposed: _Adjacency,
     layer: Any,
     gradients: Any,

@@ -641,3 +641,179 @@ def _attention_gradient(ctx: Any, dy: Tensor, *_others: Any) -> Any:
 torch.library.register_autograd(
     "halfgnn::gat_attention", _attention_gradient, setup_context=_attention_setup, lib=_library
 )
+
+
+# GATv2's attention
+
+
+class _AdditiveLayer:
+    """What both passes of additive attention are given, as the extension module reads it."""
+
+    heads: int
+    slope: float
+    dropout: float
+    seed: _Array | None
+    sources: _Matrix
+    destinations: _Matrix | None
+    vector: _Matrix
+    statistics: _Array
+    zeros: tuple[_Array, _Array]
+    scores: _Array
+
+
+class _AdditiveGradients:
+    """What the backward pass writes, and is given besides."""
+
+    y: _Matrix
+    dy: _Matrix
+    d_destinations: _Matrix
+    d_sources: _Matrix
+    d_vector: _Matrix
+    inner: _Array
+    d: _Array
+    products: _Array
+    of_destinations: _Matrix
+    of_sources: _Matrix
+
+
+def _additive_layer(
+    sizes: Sequence[int],
+    h: Tensor,
+    h_destination: Tensor | None,
+    vector: Tensor,
+    statistics: Tensor,
+    heads: int,
+    slope: float,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[_AdditiveLayer, list[Any]]:
+    """The layer, and what must live until it was used."""
+    layer = _AdditiveLayer()
+    layer.heads, layer.slope, layer.dropout = heads, slope, dropout
+    seed = _aligned(seed)
+    layer.seed = _optional(seed)
+    h, layer.sources = _rows(h, clean=True)
+    layer.destinations = None
+    if h_destination is not None:
+        h_destination, layer.destinations = _rows(h_destination, clean=True)
+    vector, layer.vector = _rows(vector, clean=True)
+    layer.statistics = _raw(statistics)
+    zeros = [h.new_zeros(heads * count, dtype=torch.float32) for count in (sizes[0], h.shape[0])]
+    layer.zeros = _raw(zeros[0]), _raw(zeros[1])
+    scores = h.new_empty((heads, plane(sizes[1])), dtype=torch.float32)
+    layer.scores = _raw(scores)
+    return layer, [seed, h, h_destination, vector, statistics, zeros, scores]
+
+
+def _additive(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor | None,
+    turned: Sequence[int] | None,
+    h: Tensor,
+    h_destination: Tensor | None,
+    vector: Tensor,
+    heads: int,
+    slope: float,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    y = _output(h, sizes[0], h.shape[1])
+    statistics = h.new_empty(2 * heads * sizes[0], dtype=torch.float32)
+    options = heads, slope, dropout, seed
+    layer, kept = _additive_layer(sizes, h, h_destination, vector, statistics, *options)
+    graph = raw_adjacency(a, sizes, address)
+    _call(_core.gatv2_forward, h.device, FORMATS[h.dtype][0], graph, layer, _matrix(y))
+    del kept
+    return y, statistics
+
+
+def _additive_fake(
+    a: Any, sizes: Any, t: Any, turned: Any, h: Any, h_destination: Any, vector: Any, heads: Any, *_others: Any
+) -> tuple[Tensor, Tensor]:
+    return _fake_output(h, sizes[0], h.shape[1]), h.new_empty(2 * heads * sizes[0], dtype=torch.float32)
+
+
+_define(
+    "gatv2_attention(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor h, Tensor? h_destination, Tensor vector, int heads, float slope, "
+    "float dropout, Tensor? seed) -> (Tensor, Tensor)",
+    _additive,
+    _additive_fake,
+)
+
+
+def _additive_backward(
+    a: Tensor,
+    sizes: Sequence[int],
+    t: Tensor,
+    turned: Sequence[int],
+    h: Tensor,
+    h_destination: Tensor | None,
+    vector: Tensor,
+    y: Tensor,
+    statistics: Tensor,
+    dy: Tensor,
+    heads: int,
+    slope: float,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    options = heads, slope, dropout, seed
+    layer, kept = _additive_layer(sizes, h, h_destination, vector, statistics, *options)
+    of = _AdditiveGradients()
+    (y, of.y), (dy, of.dy) = _rows(y, clean=True), _rows(dy, clean=True)
+    destinations, sources, width = sizes[0], h.shape[0], h.shape[1]
+    d_destinations, d_sources = _output(h, destinations, width), _output(h, sources, width)
+    d_vector = _output(h, 1, width, torch.float32)
+    of.d_destinations, of.d_sources, of.d_vector = map(_matrix, (d_destinations, d_sources, d_vector))
+    lent = _output(h, destinations, width), _output(h, sources, width)
+    of.of_destinations, of.of_sources = map(_matrix, lent)
+    edges = (heads, plane(sizes[1]))
+    inner = h.new_empty(heads * destinations, dtype=torch.float32)
+    d, products = h.new_empty(edges, dtype=torch.float32), h.new_empty(edges)
+    of.inner, of.d, of.products = map(_raw, (inner, d, products))
+    graphs = raw_adjacency(a, sizes, address), raw_adjacency(t, turned, address)
+    _call(_core.gatv2_backward, h.device, FORMATS[h.dtype][0], *graphs, layer, of)
+    del kept, lent
+    return d_destinations, d_sources, d_vector
+
+
+def _additive_backward_fake(
+    a: Any, sizes: Any, t: Any, turned: Any, h: Any, *_others: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    width = h.shape[1]
+    return (
+        _fake_output(h, sizes[0], width),
+        _fake_output(h, h.shape[0], width),
+        _fake_output(h, 1, width, torch.float32),
+    )
+
+
+_define(
+    "gatv2_attention_backward(Tensor a, SymInt[] sizes, Tensor t, SymInt[] turned, Tensor h, Tensor? h_destination, Tensor vector, Tensor y, "
+    "Tensor statistics, Tensor dy, int heads, float slope, float dropout, Tensor? seed) -> (Tensor, Tensor, Tensor)",
+    _additive_backward,
+    _additive_backward_fake,
+)
+
+
+def _additive_setup(ctx: Any, inputs: Any, output: Any) -> None:
+    a, sizes, t, turned, h, h_destination, vector, heads, slope, dropout, seed = inputs
+    ctx.options, ctx.sizes, ctx.turned = (heads, slope, dropout), sizes, turned
+    ctx.save_for_backward(a, t, h, h_destination, vector, seed, *output)
+
+
+def _additive_gradient(ctx: Any, dy: Tensor, *_others: Any) -> Any:
+    a, t, h, h_destination, vector, seed, y, statistics = ctx.saved_tensors
+    d_destinations, dh, d_vector = _ops.gatv2_attention_backward(
+        a, ctx.sizes, t, ctx.turned, h, h_destination, vector, y, statistics, dy, *ctx.options, seed
+    )
+    apart = d_destinations
+    if h_destination is None:
+        dh, apart = dh + d_destinations, None
+    return None, None, None, None, dh, apart, d_vector.to(vector.dtype), None, None, None, None
+
+
+torch.library.register_autograd(
+    "halfgnn::gatv2_attention", _additive_gradient, setup_context=_additive_setup, lib=_library
+)

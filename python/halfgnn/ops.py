@@ -193,34 +193,94 @@ def gat_attention(
     Raises:
         ValueError: shapes do not fit, or a number is out of range.
     """
+    name = "gat_attention"
+    vectors = {"att_src": att_src, "att_dst": att_dst}
+    graph, h, h_dst = _attended(name, graph, h, h_dst, heads, dropout, vectors)
+    of = att_dst, att_src
+    h, h_dst, keep, seed, width = _torch_attended(name, h, h_dst, of, heads, dropout)
+    *both, _ = _both(graph, keep)
+    stacked = _torch_vectors(of, h, heads)
+    y = _torch_operator(name)(*both, h, h_dst, stacked, heads, negative_slope, dropout, seed, keep)[0]
+    return _narrowed(y, heads, width)
+
+
+def gatv2_attention(
+    graph: Any,
+    h: torch.Tensor,
+    att: torch.Tensor,
+    *,
+    heads: int = 1,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    h_dst: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """GATv2's aggregation: the sum over each destination's edges of the sources' rows, weighted by the softmax of
+    ``att · LeakyReLU(h_dst[i] + h[j])``, head by head. Of an edge some numbers a head are made for the length of a pass, and nothing kept.
+
+    Torch tensors only. Scores, weights and their softmax are float.
+
+    Args:
+        graph: as of :func:`spmm`; its weights have no part in this, so that it must have none.
+        h: features of the sources, sources × (heads · D).
+        att: the vectors of the scores, heads × D (or 1 × heads × D).
+        heads: number of heads.
+        negative_slope: of the LeakyReLU below zero.
+        dropout: probability of a weight to be dropped, in [0, 1); the others are divided by its complement.
+        h_dst: features of the destinations, where they are others: by default the first rows of ``h``.
+
+    Returns:
+        destinations × (heads · D), in the format of ``h``.
+
+    Raises:
+        ValueError: shapes do not fit, or a number is out of range.
+    """
+    name = "gatv2_attention"
+    graph, h, h_dst = _attended(name, graph, h, h_dst, heads, dropout, {"att": att})
+    h, h_dst, keep, seed, width = _torch_attended(name, h, h_dst, (att,), heads, dropout)
+    *both, _ = _both(graph, keep)
+    vector = _torch_vectors((att,), h, heads)
+    y = _torch_operator(name)(*both, h, h_dst, vector, heads, negative_slope, dropout, seed)[0]
+    return _narrowed(y, heads, width)
+
+
+def _attended(
+    operator: str,
+    graph: Any,
+    h: Any,
+    h_dst: Any,
+    heads: int,
+    dropout: float,
+    vectors: dict[str, Any],
+) -> tuple[Graph, Any, Any]:
+    """The operands of attention, of shapes that fit."""
     graph = graph if isinstance(graph, Graph) else Graph.of(graph)
     if not is_tensor(h):
-        raise ValueError("gat_attention: h is no torch tensor; make one with torch.from_numpy")
+        raise ValueError(f"{operator}: h is no torch tensor; make one with torch.from_numpy")
     graph = _on(graph, h)
     if graph.weight is not None:
-        raise ValueError("gat_attention: the graph has weights, which attention replaces; pass graph.unweighted()")
+        raise ValueError(f"{operator}: the graph has weights, which attention replaces; pass graph.unweighted()")
     if h.ndim == 3:
         h = h.flatten(1)
     if h_dst is not None and h_dst.ndim == 3:
         h_dst = h_dst.flatten(1)
     if heads < 1 or h.ndim != 2 or h.shape[1] % heads or h.shape[1] == 0:
-        raise ValueError(f"gat_attention: h of {tuple(h.shape)} cannot be cut into {heads} heads")
+        raise ValueError(f"{operator}: h of {tuple(h.shape)} cannot be cut into {heads} heads")
     if h.shape[0] != graph.num_src:
-        raise ValueError(f"gat_attention: rows of h should be {graph.num_src}, are {h.shape[0]}")
+        raise ValueError(f"{operator}: rows of h should be {graph.num_src}, are {h.shape[0]}")
     if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"gat_attention: dropout should be in [0, 1), is {dropout}")
-    for name, vector in (("att_src", att_src), ("att_dst", att_dst)):
+        raise ValueError(f"{operator}: dropout should be in [0, 1), is {dropout}")
+    for name, vector in vectors.items():
         if vector.numel() != h.shape[1]:
-            raise ValueError(f"gat_attention: {name} should have {h.shape[1]} numbers, has {vector.numel()}")
+            raise ValueError(f"{operator}: {name} should have {h.shape[1]} numbers, has {vector.numel()}")
     if h_dst is None and graph.num_dst != graph.num_src:
         if graph.num_dst > graph.num_src:
             raise ValueError(
-                f"gat_attention: {graph.num_dst} destinations cannot be the first of {graph.num_src} sources; give h_dst"
+                f"{operator}: {graph.num_dst} destinations cannot be the first of {graph.num_src} sources; give h_dst"
             )
         h_dst = h[: graph.num_dst]
     if h_dst is not None and tuple(h_dst.shape) != (graph.num_dst, h.shape[1]):
-        raise ValueError(f"gat_attention: h_dst should be {(graph.num_dst, h.shape[1])}, is {tuple(h_dst.shape)}")
-    return _torch_attention(graph, h, h_dst, att_src, att_dst, heads, negative_slope, dropout)
+        raise ValueError(f"{operator}: h_dst should be {(graph.num_dst, h.shape[1])}, is {tuple(h_dst.shape)}")
+    return graph, h, h_dst
 
 
 def _on(graph: Graph, x: Any) -> Graph:
@@ -413,33 +473,43 @@ def _torch_softmax(graph: Graph, e: torch.Tensor) -> torch.Tensor:
     return _values(graph, _library._ops.edge_softmax(*graph._a, _planes(graph, e, e.dtype)))
 
 
-def _torch_attention(
-    graph: Graph,
+def _torch_operator(name: str) -> Any:
+    from . import _library
+
+    return getattr(_library._ops, name)
+
+
+def _torch_attended(
+    operator: str,
     h: torch.Tensor,
     h_dst: torch.Tensor | None,
-    att_src: torch.Tensor,
-    att_dst: torch.Tensor,
+    vectors: tuple[torch.Tensor, ...],
     heads: int,
-    slope: float,
     dropout: float,
-) -> torch.Tensor:
+) -> tuple[torch.Tensor, torch.Tensor | None, bool, torch.Tensor | None, int]:
+    """Features in one format, of heads of whole vectors; whether gradients are wanted; the seed of the mask; and the width of a head."""
     import torch
 
-    from . import _library
     from ._tensors import FORMATS
 
-    h = _format("gat_attention", h)
+    h = _format(operator, h)
     h_dst = None if h_dst is None else h_dst.to(h.dtype)
-    keep = _gradients(h, h_dst, att_src, att_dst)
-    *both, _ = _both(graph, keep)
-    vectors = torch.stack([att_dst.reshape(-1), att_src.reshape(-1)]).to(h.dtype)
+    keep = _gradients(h, h_dst, *vectors)
     lanes = FORMATS[h.dtype][1]
     h, width = _widened(h, heads, lanes)
-    vectors, _ = _widened(vectors, heads, lanes)
     if h_dst is not None:
         h_dst, _ = _widened(h_dst, heads, lanes)
     seed = None
     if dropout > 0.0:
         seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=h.device)
-    y = _library._ops.gat_attention(*both, h, h_dst, vectors, heads, slope, dropout, seed, keep)[0]
-    return _narrowed(y, heads, width)
+    return h, h_dst, keep, seed, width
+
+
+def _torch_vectors(vectors: tuple[torch.Tensor, ...], h: torch.Tensor, heads: int) -> torch.Tensor:
+    """A row each, as wide as the features."""
+    import torch
+
+    from ._tensors import FORMATS
+
+    rows = torch.stack([vector.reshape(-1) for vector in vectors]).to(h.dtype)
+    return _widened(rows, heads, FORMATS[h.dtype][1])[0]

@@ -22,7 +22,8 @@ mod _core {
     use super::errors::DeviceOutOfMemoryError;
     #[pymodule_export]
     use super::operators::{
-        edge_softmax, edge_softmax_backward, gat_backward, gat_forward, sddmm, spmm,
+        edge_softmax, edge_softmax_backward, gat_backward, gat_forward, gatv2_backward,
+        gatv2_forward, sddmm, spmm,
     };
     #[pymodule_export]
     use super::place::{kernels_in, load, survey};

@@ -1,13 +1,17 @@
 //! Operators on borrowed memory. Shapes are checked by the operators themselves; what is written is what the page of each says.
 
+mod additive;
 mod attention;
 
+pub use additive::{gatv2_backward, gatv2_forward};
 pub use attention::{gat_backward, gat_forward};
 
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
 use crate::place::{Operation, Place, perform, precision};
 use halfgnn::Error;
-use halfgnn::ops::{self, Aggregation, EdgeWeights, Sddmm, Spmm, SpmmEpilogue};
+use halfgnn::ops::{
+    self, Aggregation, Dropout, EdgeWeights, RandomState, Sddmm, Spmm, SpmmEpilogue,
+};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::with_element;
 use pyo3::prelude::*;
@@ -29,6 +33,39 @@ impl<T: OnElements> Operation for T {
         // a card whatever torch does with their memory later is queued behind, on the same stream.
         with_element!(self.precision(), E => unsafe { OnElements::run::<B, E>(self, backend) })
     }
+}
+
+/// Tells the masks of attention from others that are drawn from the same words.
+const STREAM: u32 = 0x6174_7465;
+
+/// What masks of weights are drawn from: the word on the device, where the probability, in [0, 1), is not 0.
+///
+/// # Safety
+/// As of [`Lend`].
+unsafe fn random<B: Lend>(
+    backend: &B,
+    operator: &'static str,
+    (probability, seed): (f32, Option<RawArray>),
+) -> Result<Option<RandomState<B>>, Error> {
+    if probability <= 0.0 {
+        return Ok(None);
+    }
+    let seed = seed.ok_or_else(|| Error::Unsupported {
+        operator,
+        reason: "dropout without a seed".into(),
+    })?;
+    // SAFETY: what this function asks of its caller.
+    let word = unsafe { backend.array(seed) }?;
+    RandomState::counted_by(0, word).map(Some)
+}
+
+/// Dropout by what [`random`] gives.
+fn dropout<B: Lend>(probability: f32, random: Option<&RandomState<B>>) -> Option<Dropout<'_, B>> {
+    random.map(|random| Dropout {
+        probability,
+        stream: STREAM,
+        random,
+    })
 }
 
 struct SpmmCall {

@@ -35,6 +35,10 @@ LAYERS = {
     "gat": ("GATConv", lambda: ((IN, OUT), {})),
     "gat heads": ("GATConv", lambda: ((IN, OUT), {"heads": 3, "residual": True})),
     "gat mean": ("GATConv", lambda: ((IN, 8), {"heads": 4, "concat": False, "add_self_loops": False})),
+    "gatv2": ("GATv2Conv", lambda: ((IN, OUT), {})),
+    "gatv2 heads": ("GATv2Conv", lambda: ((IN, OUT), {"heads": 3, "residual": True, "negative_slope": 0.1})),
+    "gatv2 mean": ("GATv2Conv", lambda: ((IN, 8), {"heads": 4, "concat": False, "add_self_loops": False})),
+    "gatv2 shared": ("GATv2Conv", lambda: ((IN, OUT), {"heads": 2, "share_weights": True, "bias": False})),
 }
 
 
@@ -126,21 +130,31 @@ def test_edge_weights_and_their_gradients(name):
     assert torch.allclose(ours(x, Graph(index, N, weight=values)), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind, options", [("SAGEConv", {}), ("GATConv", {"heads": 2}), ("GINConv", {})])
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        ("SAGEConv", {}),
+        ("GATConv", {"heads": 2}),
+        ("GATv2Conv", {"heads": 2}),
+        ("GATv2Conv", {"share_weights": True, "concat": False}),
+        ("GINConv", {}),
+    ],
+)
 def test_bipartite(kind, options):
     generator = torch.Generator().manual_seed(4)
     index = torch.stack([torch.randint(0, 30, (99,), generator=generator), torch.randint(0, 17, (99,), generator=generator)])
     x = (torch.randn(30, IN, generator=generator), torch.randn(17, IN, generator=generator))
-    if kind == "GATConv":
+    if kind.startswith("GAT"):
         options = {**options, "add_self_loops": False}
-        arguments = ((IN, IN), OUT)
+        arguments = (IN if options.get("share_weights") else (IN, IN), OUT)
     else:
         arguments = ((IN, IN), OUT) if kind == "SAGEConv" else (mlp().eval(),)
     theirs = getattr(pyg, kind)(*arguments, **options).eval()
     ours = getattr(nn, kind)(*copy.deepcopy(arguments), **options).eval()
     ours.load_state_dict(theirs.state_dict())
     assert torch.allclose(ours(x, index), theirs(x, index), atol=1e-5)
-    assert torch.allclose(ours(x, index, size=(30, 17)), theirs(x, index, size=(30, 17)), atol=1e-5)
+    if kind != "GATv2Conv":
+        assert torch.allclose(ours(x, index, size=(30, 17)), theirs(x, index, size=(30, 17)), atol=1e-5)
 
 
 class Net(torch.nn.Module):
@@ -150,11 +164,13 @@ class Net(torch.nn.Module):
         self.norm = torch.nn.LayerNorm(16)
         self.second = pyg.GCNConv(16, 8)
         self.third = pyg.SAGEConv(8, 8)
-        self.fourth = pyg.GATv2Conv(8, OUT)
+        self.fourth = pyg.GATv2Conv(8, 8)
+        self.fifth = pyg.SGConv(8, OUT)
 
     def forward(self, x, index):
         x = self.norm(self.first(x, index)).relu()
-        return self.fourth(self.third(self.second(x, index).relu(), index).relu(), index)
+        x = self.third(self.second(x, index).relu(), index).relu()
+        return self.fifth(self.fourth(x, index).relu(), index)
 
 
 def test_replace_changes_layers_in_place_and_says_what_it_left():
@@ -165,9 +181,9 @@ def test_replace_changes_layers_in_place_and_says_what_it_left():
     parameters = [id(p) for p in model.parameters()]
     optimizer = torch.optim.Adam(model.parameters())
     done = nn.replace(model)
-    assert done.replaced == ["first", "second", "third"]
-    assert done.left == {"fourth": "halfgnn has no GATv2Conv"}
-    assert str(done) == "3 layers replaced; left: fourth (halfgnn has no GATv2Conv)"
+    assert done.replaced == ["first", "second", "third", "fourth"]
+    assert done.left == {"fifth": "halfgnn has no SGConv"}
+    assert str(done) == "4 layers replaced; left: fifth (halfgnn has no SGConv)"
     assert isinstance(model.first, nn.GATConv) and isinstance(model.first, pyg.GATConv)
     assert list(model.state_dict()) == keys and [id(p) for p in model.parameters()] == parameters
     with warnings.catch_warnings():
@@ -176,7 +192,7 @@ def test_replace_changes_layers_in_place_and_says_what_it_left():
     optimizer.step()
     twin = copy.deepcopy(model)
     assert torch.equal(twin(x, index), model(x, index))
-    assert nn.replace(model).replaced == ["first", "second", "third"]
+    assert nn.replace(model).replaced == ["first", "second", "third", "fourth"]
 
 
 def test_pygs_own_models():
@@ -195,6 +211,8 @@ def test_pygs_own_models():
     [
         ("GATConv", {}, {"return_attention_weights": True}, "attention weights are returned"),
         ("GATConv", {"edge_dim": 3}, {"edge_attr": torch.ones(230, 3)}, "edges have features"),
+        ("GATv2Conv", {}, {"return_attention_weights": True}, "attention weights are returned"),
+        ("GATv2Conv", {"edge_dim": 3}, {"edge_attr": torch.ones(230, 3)}, "edges have features"),
         ("SAGEConv", {"aggr": "median"}, {}, "the aggregator is median"),
         ("GCNConv", {"flow": "target_to_source"}, {}, "the flow is target_to_source"),
         ("GCNConv", {"aggr": "mean"}, {}, "the aggregator is mean"),

@@ -191,7 +191,19 @@ def reference_attention(index, h, h_dst, att_src, att_dst, heads, destinations):
     h, h_dst, att_src, att_dst = (x.double() for x in (h, h_dst, att_src, att_dst))
     h, h_dst = h.view(len(h), heads, -1), h_dst.view(len(h_dst), heads, -1)
     e = (h * att_src).sum(2)[index[0]] + (h_dst * att_dst).sum(2)[index[1]]
-    e = torch.nn.functional.leaky_relu(e, 0.2)
+    return weighted_sum(index, h, torch.nn.functional.leaky_relu(e, 0.2), destinations)
+
+
+def reference_additive(index, h, h_dst, att, heads, destinations):
+    h, h_dst, att = (x.double() for x in (h, h_dst, att))
+    h, h_dst = h.view(len(h), heads, -1), h_dst.view(len(h_dst), heads, -1)
+    e = (torch.nn.functional.leaky_relu(h[index[0]] + h_dst[index[1]], 0.2) * att).sum(2)
+    return weighted_sum(index, h, e, destinations)
+
+
+def weighted_sum(index, h, e, destinations):
+    """Of the sources' rows, by the softmax of the scores over the edges of each destination."""
+    heads = h.shape[1]
     most = torch.full((destinations, heads), -torch.inf, dtype=torch.float64, device=e.device)
     most = most.scatter_reduce(0, index[1][:, None].expand_as(e), e.detach(), "amax")
     e = (e - most[index[1]]).exp()
@@ -216,6 +228,25 @@ def test_attention(device, dtype, tolerance, heads, width, bipartite):
     compare(
         lambda h, a, b, d=None: halfgnn.gat_attention(graph, h, a, b, heads=heads, h_dst=d),
         lambda h, a, b, d=None: reference_attention(index, h, h if d is None else d, a, b, heads, 23),
+        operands,
+        2 * tolerance,
+    )
+
+
+@pytest.mark.parametrize("dtype, tolerance", FORMATS)
+@pytest.mark.parametrize("heads, width", [(1, 41), (3, 5), (2, 8)])
+@pytest.mark.parametrize("kind", ["square", "bipartite", "alike"])
+def test_additive_attention(device, dtype, tolerance, heads, width, kind):
+    sources = 19 if kind == "bipartite" else 23
+    index = edges(destinations=23, sources=sources).to(device)
+    graph = Graph(index, size=(sources, 23))
+    operands = [random(sources, heads * width, dtype=dtype, device=device)]
+    operands.append(random(heads, width, dtype=dtype, device=device))
+    if kind != "alike":
+        operands.append(random(23, heads * width, dtype=dtype, device=device))
+    compare(
+        lambda h, a, d=None: halfgnn.gatv2_attention(graph, h, a, heads=heads, h_dst=d),
+        lambda h, a, d=None: reference_additive(index, h, h if d is None else d, a, heads, 23),
         operands,
         2 * tolerance,
     )
@@ -247,7 +278,8 @@ def test_dropout_of_attention_keeps_the_mean_and_is_the_generators(device):
     assert abs(np.mean(values) - 1) < 0.3
 
 
-def test_dropout_has_the_same_mask_in_both_passes():
+@pytest.mark.parametrize("kind", ["gat", "gatv2"])
+def test_dropout_has_the_same_mask_in_both_passes(kind):
     index = edges(sources=23)
     graph = Graph(index, 23)
     h = random(23, 16).detach().double().float().requires_grad_()
@@ -255,9 +287,13 @@ def test_dropout_has_the_same_mask_in_both_passes():
 
     def run(h):
         torch.manual_seed(5)
+        if kind == "gatv2":
+            return halfgnn.gatv2_attention(graph, h, a, heads=2, dropout=0.4)
         return halfgnn.gat_attention(graph, h, a, b, heads=2, dropout=0.4)
 
-    direction, step = torch.randn(23, 16, generator=torch.Generator().manual_seed(1)), 1e-2
+    direction = torch.randn(23, 16, generator=torch.Generator().manual_seed(1))
+    # A LeakyReLU of GATv2's is of each feature of an edge, and the slope turns where one changes its sign.
+    step = {"gat": 1e-2, "gatv2": 3e-4}[kind]
     weights = torch.randn(23, 16, generator=torch.Generator().manual_seed(2))
     (gradient,) = torch.autograd.grad((run(h) * weights).sum(), h)
     with torch.no_grad():
@@ -321,10 +357,11 @@ def operations(graph, device="cpu"):
         (ops_.sddmm, (*both, u, x, 2)),
         (ops_.edge_softmax, (*both[:2], planes)),
         (ops_.gat_attention, (*both[:4], x, u, vectors, 2, 0.2, 0.0, None, True)),
+        (ops_.gatv2_attention, (*both[:4], x, u, vectors[:1], 2, 0.2, 0.0, None)),
     ]
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(6))
 def test_opcheck(number):
     operation, operands = operations(Graph(edges(), size=(19, 23)))[number]
     torch.library.opcheck(operation.default, operands)
@@ -340,6 +377,7 @@ def test_compiled_without_a_break_and_once_for_all_sizes():
         def forward(self, x, graph, weight):
             x = halfgnn.spmm(graph, self.lin(x), weight, norm="both").relu()
             x = halfgnn.gat_attention(graph, x, self.att[0], self.att[1], heads=2)
+            x = halfgnn.gatv2_attention(graph, x, self.att[0], heads=2)
             e = halfgnn.edge_softmax(graph, halfgnn.sddmm(graph, x, x))
             return halfgnn.spmm(graph, x, e, reduce="mean")
 
@@ -517,6 +555,8 @@ def test_refusals():
         (lambda: halfgnn.gat_attention(graph, x, x[0], x[0], dropout=1.0), r"should be in \[0, 1\)"),
         (lambda: halfgnn.gat_attention(graph, x, x[0], x[0]), "give h_dst"),
         (lambda: halfgnn.gat_attention(graph, x, x[0, :3], x[0]), "att_src should have 8"),
+        (lambda: halfgnn.gatv2_attention(graph, x, x[0, :3]), "att should have 8"),
+        (lambda: halfgnn.gatv2_attention(graph, x, x[0]), "give h_dst"),
     ]:
         with pytest.raises(ValueError, match=words) as refused:
             call()

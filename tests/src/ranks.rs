@@ -11,7 +11,8 @@ use halfgnn::data::Targets;
 use halfgnn::distributed::{Fault, Group, Partition, Shard, in_process};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Appnp, EdgeData, Gat, Gcnii, HiddenActivation, HiddenNorm, ModelConfig, Network,
+    Appnp, ConvolutionConfig, EdgeData, Gat, GatV2, Gcnii, HiddenActivation, HiddenNorm,
+    ModelConfig, Network,
 };
 use halfgnn::ops::{self, Dropout, Normalization, NormalizationGradients, RandomState};
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
@@ -240,6 +241,45 @@ fn assert_steps<B: Backend, E: Element>(
     }
 }
 
+/// Edges that attention drops: ranks do not draw them alike, and refuse to.
+fn keep_all_edges(model: &mut ModelConfig) {
+    let (ConvolutionConfig::Gat(Gat {
+        attention_dropout, ..
+    })
+    | ConvolutionConfig::GatV2(GatV2 {
+        attention_dropout, ..
+    })) = &mut model.convolution
+    else {
+        return;
+    };
+    *attention_dropout = 0.0;
+}
+
+/// A model that drops edges, whichever it is, has no shard.
+pub fn dropped_edges_are_refused<B: Backend>(backend: &B, _scale: Scale) {
+    let graph = task::graph();
+    let partition = Partition::by_degree(&graph, 1).expect("ranks");
+    let shard = Shard::new(&graph, &partition, 0).expect("a shard");
+    let mut ranks = in_process(1, "test", Duration::from_secs(9), &[]);
+    let group = Group::new(ranks.remove(0));
+    let mut refusals = 0;
+    for (name, mut model) in models() {
+        let mut has_shard = |model: &ModelConfig| {
+            let prepared = model
+                .prepare_edges(&graph, EdgeData::default())
+                .expect("edges");
+            let shard = prepared.propagation_of_shard::<B, f32>(backend, model, (&shard, &group));
+            shard.is_ok()
+        };
+        if !has_shard(&model) {
+            refusals += 1;
+            keep_all_edges(&mut model);
+        }
+        assert!(has_shard(&model), "{name}");
+    }
+    assert_eq!(refusals, 2, "a GAT and a GATv2");
+}
+
 /// Every model, with dropout; every way to deal a graph out, ranks without rows and vertices without edges among them.
 pub fn steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
     let graph = task::graph();
@@ -257,9 +297,7 @@ pub fn steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
     let all = [dealt(1), dealt(2), dealt(3), dealt(5), uneven.clone()];
     let partitions = scale.pick(&all[2..3], &all[..]);
     for (name, mut model) in models() {
-        if let halfgnn::nn::ConvolutionConfig::Gat(gat) = &mut model.convolution {
-            gat.attention_dropout = 0.0;
-        }
+        keep_all_edges(&mut model);
         model.dropout = 0.5;
         assert_steps::<B, f16>(backend, case, name, &model, partitions);
         if scale == Scale::Full {

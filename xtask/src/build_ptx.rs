@@ -21,6 +21,17 @@ pub struct Options {
     pub archs: Vec<String>,
 }
 
+/// Options of `build-ptx` alone.
+#[derive(Args)]
+pub struct BuildOptions {
+    #[command(flatten)]
+    build: Options,
+    /// Only the kernels that match, such as 'gemm_*', into target/ptx-only: a look at them, or a test of them with
+    /// HALFGNN_PTX_DIR, in a fraction of the time; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+}
+
 impl Options {
     /// The device toolchain, installed first if it is missing and that is allowed.
     pub fn toolchain(&self) -> Result<Toolchain, Failure> {
@@ -34,7 +45,17 @@ impl Options {
 
 /// Builds what is out of date and says where it is.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let built = builder(options)?.build()?;
+    build(builder(options)?)
+}
+
+/// Likewise, or a part of it.
+pub fn run_alone(options: &BuildOptions) -> Result<(), Failure> {
+    let only = options.only.iter();
+    build(only.fold(builder(&options.build)?, PtxBuilder::only))
+}
+
+fn build(builder: PtxBuilder) -> Result<(), Failure> {
+    let built = builder.build()?;
     let state = if built.rebuilt { "built" } else { "up to date" };
     for file in &built.files {
         println!("{} ({state})", file.path.display());

@@ -32,7 +32,7 @@ enum Task {
     /// Install what compiles kernels to PTX, if it is missing
     Setup(setup::Options),
     /// Compile the kernels to PTX into target/ptx
-    BuildPtx(build_ptx::Options),
+    BuildPtx(build_ptx::BuildOptions),
     /// Check the PTX, and assemble it for every architecture if ptxas is found
     VerifyPtx(verify_ptx::Options),
     /// Build the PTX and run all tests
@@ -59,7 +59,7 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Setup(options) => setup::run(&options),
-        Task::BuildPtx(options) => build_ptx::run(&options),
+        Task::BuildPtx(options) => build_ptx::run_alone(&options),
         Task::VerifyPtx(options) => verify_ptx::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

@@ -54,7 +54,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         test.env(halfgnn_builder::ptxas::PTXAS_VARIABLE, ptxas.path);
     }
     if options.arguments.is_empty() {
-        test.arg("--workspace");
+        // What else fails is told as well.
+        test.args(["--workspace", "--no-fail-fast"]);
     }
     let result = workspace::run(test.args(&options.arguments));
     let lines = fs::read_to_string(&skipped)?;

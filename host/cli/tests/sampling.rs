@@ -262,7 +262,7 @@ fn what_cannot_be_drawn_is_refused_in_a_line() {
     }
     let alone = place.train(&["--batch", "5"]).output().unwrap();
     assert!(
-        text(&alone.stderr).contains("--sampler <SAMPLER>"),
+        text(&alone.stderr).contains("add --sampler neighbor:15,10"),
         "{}",
         text(&alone.stderr)
     );

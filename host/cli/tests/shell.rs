@@ -298,8 +298,8 @@ fn every_command_has_json_for_programs() {
     let documented = documented::events();
     for (command, arguments, last) in commands {
         let on_cpu = !matches!(
-            command[0],
-            "report" | "dataset" | "device" | "export" | "import"
+            command,
+            ["report" | "dataset" | "device" | "export" | "import", ..] | ["bench", "scale"]
         );
         let device: &[&str] = if on_cpu { &ON_CPU } else { &[] };
         let output = halfgnn(&[command, &["--json", "-"], arguments, device].concat())

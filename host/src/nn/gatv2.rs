@@ -92,6 +92,10 @@ impl Architecture for GatV2 {
         true
     }
 
+    fn drops_edges(&self) -> bool {
+        self.attention_dropout > 0.0
+    }
+
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
         heads::refusal(model, self.heads, self.attention_dropout, self.slope)
     }

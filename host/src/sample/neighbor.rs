@@ -24,8 +24,9 @@ use std::sync::Arc;
 /// let batch = sampler.sample(&backend, &[0], 7, 0)?;
 /// let [inner, outer] = &batch.blocks[..] else { unreachable!() };
 /// assert_eq!((outer.destinations(), outer.sources()), (1, 3));
-/// assert_eq!((inner.destinations(), inner.sources()), (3, 4));
-/// assert_eq!(batch.inputs.len(), 4);
+/// // The two that were drawn hear from 4, and vertex 0, which every layer draws for anew, from all three.
+/// assert_eq!((inner.destinations(), inner.sources()), (3, 5));
+/// assert_eq!(batch.inputs.len(), 5);
 /// # Ok::<(), halfgnn::Error>(())
 /// ```
 #[derive(Debug)]

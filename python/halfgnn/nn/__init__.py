@@ -17,7 +17,7 @@ except ImportError as error:
         "halfgnn.nn has PyG's layers and wants torch_geometric: pip install 'halfgnn[pyg]', or take halfgnn.dgl or the operators"
     ) from error
 
-from ._convolutions import GATConv, GCNConv, GINConv, SAGEConv
+from ._convolutions import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
 from ._replace import Replaced, replace
 
-__all__ = ["GATConv", "GCNConv", "GINConv", "Replaced", "SAGEConv", "replace"]
+__all__ = ["GATConv", "GATv2Conv", "GCNConv", "GINConv", "Replaced", "SAGEConv", "replace"]

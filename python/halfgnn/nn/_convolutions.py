@@ -1,4 +1,4 @@
-"""GCN, GraphSAGE, GIN and GAT."""
+"""GCN, GraphSAGE, GIN, GAT and GATv2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 from ..graph import Graph
-from ..ops import gat_attention, scaled_spmm, spmm
+from ..ops import gat_attention, gatv2_attention, scaled_spmm, spmm
 from ._common import fall_back, graph_of, refused, sizes, to_pyg
 
 
@@ -151,17 +151,7 @@ class GATConv(_Untemplated, pyg.GATConv):  # type: ignore[misc]
     ) -> Any:
         """As PyG's."""
         pair = (x, x) if isinstance(x, Tensor) else tuple(x)
-        reason = refused(self, *pair)
-        if reason is None and return_attention_weights is not None:
-            reason = "attention weights are returned"
-        if reason is None and edge_attr is not None and self.lin_edge is not None:
-            reason = "edges have features"
-        if reason is None and pair[1] is None:
-            reason = "destinations have no features"
-        if reason is None and self.aggr not in ("add", "sum"):
-            reason = f"the aggregator is {self.aggr}"
-        if reason is None and self.training and self.dropout >= 1.0:
-            reason = f"the dropout is {self.dropout}"
+        reason = _no_attention(self, pair, edge_attr, return_attention_weights)
         if reason is not None:
             fall_back(self, reason)
             index = to_pyg(edge_index)[0]
@@ -169,7 +159,6 @@ class GATConv(_Untemplated, pyg.GATConv):  # type: ignore[misc]
         graph = _unweighted(self, graph_of(edge_index, sizes(pair, edge_index, size)))
         if self.add_self_loops:
             graph = graph._looped()[0]
-        result = None if self.res is None else self.res(pair[1])
         if self.lin is not None:
             source = self.lin(pair[0])
             destination = None if pair[1] is pair[0] else self.lin(pair[1])
@@ -185,11 +174,67 @@ class GATConv(_Untemplated, pyg.GATConv):  # type: ignore[misc]
             dropout=self.dropout if self.training else 0.0,
             h_dst=destination,
         )
-        if not self.concat:
-            out = out.view(-1, self.heads, self.out_channels).mean(dim=1)
-        if result is not None:
-            out = out + result
-        return out if self.bias is None else out + self.bias.to(out.dtype)
+        return _attention_output(self, out, pair[1])
+
+
+class GATv2Conv(_Untemplated, pyg.GATv2Conv):  # type: ignore[misc]
+    """PyG's ``GATv2Conv``, without a row of features for each edge in either pass."""
+
+    def forward(
+        self,
+        x: Any,
+        edge_index: Any,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: Any = None,
+    ) -> Any:
+        """As PyG's."""
+        pair = (x, x) if isinstance(x, Tensor) else tuple(x)
+        reason = _no_attention(self, pair, edge_attr, return_attention_weights)
+        if reason is not None:
+            fall_back(self, reason)
+            index = to_pyg(edge_index)[0]
+            return super().forward(x, index, edge_attr, return_attention_weights)
+        graph = _unweighted(self, graph_of(edge_index, sizes(pair, edge_index, None)))
+        if self.add_self_loops:
+            graph = graph._looped()[0]
+        alike = self.share_weights and pair[1] is pair[0]
+        out = gatv2_attention(
+            graph,
+            self.lin_l(pair[0]),
+            self.att,
+            heads=self.heads,
+            negative_slope=self.negative_slope,
+            dropout=self.dropout if self.training else 0.0,
+            h_dst=None if alike else self.lin_r(pair[1]),
+        )
+        return _attention_output(self, out, pair[1])
+
+
+def _no_attention(layer: Any, pair: Any, edge_attr: Any, return_attention_weights: Any) -> str | None:
+    """Why halfgnn has no attention of this kind."""
+    reason = refused(layer, *pair)
+    if reason is not None:
+        return reason
+    if return_attention_weights is not None:
+        return "attention weights are returned"
+    if edge_attr is not None and layer.lin_edge is not None:
+        return "edges have features"
+    if pair[1] is None:
+        return "destinations have no features"
+    if layer.aggr not in ("add", "sum"):
+        return f"the aggregator is {layer.aggr}"
+    if layer.training and layer.dropout >= 1.0:
+        return f"the dropout is {layer.dropout}"
+    return None
+
+
+def _attention_output(layer: Any, out: Tensor, x: Tensor) -> Tensor:
+    """What was heard, all heads or their mean, with the residual of ``x`` and the bias."""
+    if not layer.concat:
+        out = out.view(-1, layer.heads, layer.out_channels).mean(dim=1)
+    if layer.res is not None:
+        out = out + layer.res(x)
+    return out if layer.bias is None else out + layer.bias.to(out.dtype)
 
 
 def _unweighted(layer: object, graph: Graph) -> Graph:

@@ -14,6 +14,7 @@ _CLASSES: dict[type, type] = {
     pyg.SAGEConv: ours.SAGEConv,
     pyg.GINConv: ours.GINConv,
     pyg.GATConv: ours.GATConv,
+    pyg.GATv2Conv: ours.GATv2Conv,
 }
 
 
@@ -34,7 +35,7 @@ class Replaced:
 
 
 def replace(model: torch.nn.Module) -> Replaced:
-    """Makes PyG's ``GCNConv``, ``SAGEConv``, ``GINConv`` and ``GATConv`` in a model halfgnn's, in place: parameters, buffers, hooks and
+    """Makes PyG's ``GCNConv``, ``SAGEConv``, ``GINConv``, ``GATConv`` and ``GATv2Conv`` in a model halfgnn's, in place: parameters, buffers, hooks and
     optimisers stay what they are, and so do the keys of the ``state_dict``.
 
     Returns:

@@ -1,20 +1,19 @@
 //! GAT's attention without an array of edges (`halfgnn::ops::Attention`), with all that it keeps in memory of the caller's, and
 //! with destinations that need not be the first sources.
 
-use super::OnElements;
+use super::{OnElements, dropout, random};
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
 use crate::place::{Place, perform, precision};
 use halfgnn::Error;
 use halfgnn::backend::Storage;
 use halfgnn::ops::{
-    self, AttentionPair, AttentionScores, Combine, Dropout, EdgeAttention, EdgeWeights, HeadDots,
+    self, AttentionPair, AttentionScores, Combine, EdgeAttention, EdgeWeights, HeadDots,
     RandomState, SoftmaxGradient, Spmm, SpmmPolicy,
 };
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use pyo3::prelude::*;
 
-/// Tells the masks of attention from others that are drawn from the same words.
-const STREAM: u32 = 0x6174_7465;
+const NAME: &str = "gat_attention";
 
 /// What both passes are given.
 #[derive(Clone, Copy, FromPyObject)]
@@ -59,12 +58,6 @@ impl Layer {
     unsafe fn lent<B: Lend, E: Element>(&self, backend: &B) -> Result<Lent<B, E>, Error> {
         // SAFETY: what this method asks of its caller.
         unsafe {
-            let random = (self.dropout > 0.0)
-                .then(|| {
-                    let seed = self.seed.ok_or_else(|| refused("dropout without a seed"))?;
-                    RandomState::counted_by(0, backend.array(seed)?)
-                })
-                .transpose()?;
             Ok(Lent {
                 h: backend.matrix(self.h)?,
                 h_destination: self.h_destination.map(|h| backend.matrix(h)).transpose()?,
@@ -73,7 +66,7 @@ impl Layer {
                 source: backend.array(self.source)?,
                 statistics: backend.array(RawArray(self.statistics.0, self.statistics.1 / 2))?,
                 share: backend.array(self.share)?,
-                random,
+                random: random(backend, NAME, (self.dropout, self.seed))?,
             })
         }
     }
@@ -116,11 +109,7 @@ impl Layer {
             statistics: &lent.statistics,
             slope: self.slope,
             transposed,
-            dropout: lent.random.as_ref().map(|random| Dropout {
-                probability: self.dropout,
-                stream: STREAM,
-                random,
-            }),
+            dropout: dropout(self.dropout, lent.random.as_ref()),
             biases: None,
         }
     }
@@ -128,7 +117,7 @@ impl Layer {
 
 fn refused(reason: &str) -> Error {
     Error::Unsupported {
-        operator: "gat_attention",
+        operator: NAME,
         reason: reason.into(),
     }
 }

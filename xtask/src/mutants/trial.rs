@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,8 +73,8 @@ pub struct Bench<'a> {
     scratch: &'a Scratch,
     files: Sources,
     toolchain: Toolchain,
-    /// Whether the PTX is that of kernels without a mutant.
-    ptx_is_plain: bool,
+    /// The patterns of kernels of which there is PTX without a mutant.
+    plain: Option<Vec<String>>,
 }
 
 /// What a run of a killer said.
@@ -91,7 +92,7 @@ impl<'a> Bench<'a> {
             scratch,
             files,
             toolchain,
-            ptx_is_plain: false,
+            plain: None,
         }
     }
 
@@ -136,30 +137,31 @@ impl<'a> Bench<'a> {
         let Killer::Test(arguments) = &mutant.killer else {
             return Ok(None);
         };
-        if record.passes(arguments) == Some(true) {
+        let killer = with_kernels(arguments, &mutant.kernels);
+        if record.passes(&killer) == Some(true) {
             return Ok(None);
         }
         if mutant.runs_kernels() {
-            self.plain_ptx()?;
+            self.plain_ptx(&mutant.kernels)?;
         }
         let start = Instant::now();
         if !self.builds(arguments)? {
             return Ok(Some(Outcome::FailsAnyway));
         }
-        let said = self.test(arguments)?;
+        let said = self.test(arguments, &mutant.kernels)?;
         match said {
             Said::RunsNothing => return Ok(Some(Outcome::NoTest)),
             Said::Fails => return Ok(Some(Outcome::FailsAnyway)),
             Said::Passes => {}
         }
-        record.note_killer(arguments, true, start.elapsed().as_secs())?;
+        record.note_killer(&killer, true, start.elapsed().as_secs())?;
         Ok(None)
     }
 
     fn in_sources(&mut self, mutant: &Mutant) -> Result<Outcome, Failure> {
         if mutant.builds_ptx {
-            self.ptx_is_plain = false;
-            let built = self.build_ptx();
+            self.plain = None;
+            let built = self.build_ptx(&mutant.kernels);
             if mutant.killer == Killer::BuildPtx {
                 // Refused by a rule; what does not compile is no mutant.
                 return Ok(match built {
@@ -172,17 +174,15 @@ impl<'a> Bench<'a> {
                 return Ok(does_not_build(&error));
             }
         } else if mutant.runs_kernels() {
-            self.plain_ptx()?;
+            self.plain_ptx(&mutant.kernels)?;
         }
         self.judged(mutant)
     }
 
     fn in_ptx(&mut self, mutant: &Mutant) -> Result<Outcome, Failure> {
-        self.plain_ptx()?;
-        let file = self
-            .scratch
-            .target()
-            .join(format!("ptx/halfgnn-{ARCH}.ptx"));
+        self.plain_ptx(&mutant.kernels)?;
+        let folder = self.ptx_folder(&mutant.kernels);
+        let file = folder.join(format!("halfgnn-{ARCH}.ptx"));
         let ptx = fs::read_to_string(&file)?;
         let mutated = match mutant.place_in_ptx(&ptx) {
             Ok(mutated) => mutated,
@@ -205,7 +205,7 @@ impl<'a> Bench<'a> {
         if !self.builds(arguments)? {
             return Ok(Outcome::DoesNotBuild);
         }
-        Ok(match self.test(arguments)? {
+        Ok(match self.test(arguments, &mutant.kernels)? {
             Said::Passes => Outcome::Survived,
             Said::Fails => Outcome::Killed,
             Said::RunsNothing => Outcome::NoTest,
@@ -213,25 +213,34 @@ impl<'a> Bench<'a> {
     }
 
     /// Sees to it that the PTX is that of the kernels as they are.
-    fn plain_ptx(&mut self) -> Result<(), Failure> {
-        if !self.ptx_is_plain {
-            self.build_ptx()?;
-            self.ptx_is_plain = true;
+    fn plain_ptx(&mut self, kernels: &[String]) -> Result<(), Failure> {
+        if self.plain.as_deref() != Some(kernels) {
+            self.build_ptx(kernels)?;
+            self.plain = Some(kernels.to_vec());
         }
         Ok(())
     }
 
-    fn build_ptx(&self) -> Result<(), halfgnn_builder::BuildError> {
+    /// Where the builder puts them.
+    fn ptx_folder(&self, kernels: &[String]) -> PathBuf {
+        self.scratch.target().join(match kernels.is_empty() {
+            true => "ptx",
+            false => "ptx-only",
+        })
+    }
+
+    fn build_ptx(&self, kernels: &[String]) -> Result<(), halfgnn_builder::BuildError> {
         let builder = PtxBuilder::new(self.scratch.tree().join("kernels-gpu"))
             .name("halfgnn")
             .target_dir(self.scratch.target())
             .toolchain(self.toolchain.clone())
             .arch(ARCH);
+        let builder = kernels.iter().fold(builder, PtxBuilder::only);
         builder.build().map(drop)
     }
 
     /// `cargo test` in the copy; what it prints goes into a file beside it.
-    fn cargo_test(&self, arguments: &str) -> Result<Command, Failure> {
+    fn cargo_test(&self, arguments: &str, kernels: &[String]) -> Result<Command, Failure> {
         let output = File::create(self.output())?;
         let mut cargo = workspace::cargo();
         cargo
@@ -239,7 +248,7 @@ impl<'a> Bench<'a> {
             .arg("test")
             .args(arguments.split_whitespace())
             .env("CARGO_TARGET_DIR", self.scratch.target())
-            .env("HALFGNN_PTX_DIR", self.scratch.target().join("ptx"))
+            .env("HALFGNN_PTX_DIR", self.ptx_folder(kernels))
             .env(test::REQUIRE_PTX, "1")
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -247,7 +256,7 @@ impl<'a> Bench<'a> {
         Ok(cargo)
     }
 
-    fn output(&self) -> std::path::PathBuf {
+    fn output(&self) -> PathBuf {
         self.scratch.folder().join("output.txt")
     }
 
@@ -255,7 +264,7 @@ impl<'a> Bench<'a> {
         // What comes after `--` is for the tests.
         let for_cargo = arguments.split(" -- ").next().unwrap_or(arguments);
         let builds = self
-            .cargo_test(&format!("{for_cargo} --no-run"))?
+            .cargo_test(&format!("{for_cargo} --no-run"), &[])?
             .status()?;
         if !builds.success() {
             eprint!("{}", fs::read_to_string(self.output())?);
@@ -263,8 +272,8 @@ impl<'a> Bench<'a> {
         Ok(builds.success())
     }
 
-    fn test(&self, arguments: &str) -> Result<Said, Failure> {
-        let mut child = self.cargo_test(arguments)?.spawn()?;
+    fn test(&self, arguments: &str, kernels: &[String]) -> Result<Said, Failure> {
+        let mut child = self.cargo_test(arguments, kernels)?.spawn()?;
         let start = Instant::now();
         let status = loop {
             match child.try_wait()? {
@@ -286,6 +295,14 @@ impl<'a> Bench<'a> {
         } else {
             Said::RunsNothing
         })
+    }
+}
+
+/// A killer and what it is given to run, as it is noted.
+fn with_kernels(arguments: &str, kernels: &[String]) -> String {
+    match kernels {
+        [] => arguments.to_owned(),
+        some => format!("{arguments} of {}", some.join(" ")),
     }
 }
 

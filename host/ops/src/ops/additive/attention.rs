@@ -121,6 +121,33 @@ impl<
         })
     }
 
+    /// The same in memory of the caller's: `statistics` has as many elements as there are destinations and heads, the zeros as many
+    /// as destinations and heads, and as sources and heads.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for no heads.
+    pub fn in_memory(
+        heads: usize,
+        slope: f32,
+        statistics: Array<B, [f32; 2]>,
+        zeros: [Array<B, f32>; 2],
+    ) -> Result<Self, Error> {
+        expect_heads(NAME, heads)?;
+        Ok(Self {
+            heads,
+            slope,
+            policy: SpmmPolicy::default(),
+            statistics,
+            none: zeros,
+        })
+    }
+
+    /// What the last forward pass has left: of each destination and head the largest score and the reciprocal of the sum of
+    /// exponentials.
+    pub fn statistics(&self) -> &Array<B, [f32; 2]> {
+        &self.statistics
+    }
+
     /// The same with another policy of its SpMMs.
     #[must_use]
     pub fn with_policy(self, policy: SpmmPolicy) -> Self {
