@@ -282,11 +282,16 @@ fn gradients_through_every_norm_are_those_of_float64() {
                 compare_with_float64::<f32>(&toy, &config, Some(masks), 2e-4);
             }
         }
-        // In half a few normalised layers, one behind the other, of 14 vertices are too far from float64 to tell anything.
+        // In half a few normalised layers, one behind the other, of 14 vertices are too far from float64 to tell anything, and
+        // gradients of attention that are zero by chance alone are as large as others.
         for mut config in models(9, 2, 7) {
             config.recompute = false;
             config.hidden_norm = norm;
-            if config.layers < 3 {
+            let attends = matches!(
+                config.convolution,
+                ConvolutionConfig::Gat(_) | ConvolutionConfig::GatV2(_)
+            );
+            if config.layers < 3 && !attends {
                 compare_with_float64::<f16>(&toy, &config, None, 8e-2);
             }
         }

@@ -55,7 +55,7 @@ pub(super) fn write(
         HiddenNorm::None => return Ok(None),
         HiddenNorm::Batch => "BatchNorm",
         HiddenNorm::Layer => "LayerNorm(…, mode='node')",
-        HiddenNorm::Pair => "PairNorm(), which has no tensors,",
+        HiddenNorm::Pair => "PairNorm(), of the scale 1 and without tensors,",
         HiddenNorm::Graph => "GraphNorm",
     };
     Ok(Some(format!(
