@@ -229,7 +229,8 @@ fn of_groups(
 /// Each group follows float64, forward and backward, with the same bits every time: all rows as one, and many, some without rows,
 /// of one, and past a chunk.
 pub fn groups_follow_float64<B: Backend>(backend: &B, scale: Scale) {
-    let large = scale.pick(300, 40_000);
+    // More chunks than a CTA has warps.
+    let large = scale.pick(900, 40_000);
     for columns in WIDTHS {
         let columns = if scale == Scale::Full {
             columns.min(41)
