@@ -197,9 +197,9 @@ fn of_groups(
                 .map(|c| mean_of(&|at| dy[at] * (x[at] - mean[c]) * s, c))
                 .sum();
             for row in rows.clone() {
-                for c in 0..columns {
+                for (c, mean) in mean.iter().enumerate() {
                     let at = row * columns + c;
-                    let n = (x[at] - mean[c]) * s;
+                    let n = (x[at] - mean) * s;
                     expected.y[at] = n;
                     expected.dx[at] = s * (dy[at] - mean_of(&|at| dy[at], c) - n * products);
                 }

@@ -87,7 +87,7 @@ enum Kind<B: Backend, E: Element> {
         bias: Parameter<B, E>,
         statistics: Matrix<B, f32>,
     },
-    Groups(Groups<B, E>),
+    Groups(Box<Groups<B, E>>),
 }
 
 /// A norm of the rows of each graph.
@@ -140,13 +140,13 @@ impl<B: Backend, E: Element> StageNorm<B, E> {
                 bias: row("bias", 0.0)?,
                 statistics: nothing(2)?,
             },
-            HiddenNorm::Pair => Kind::Groups(Groups {
+            HiddenNorm::Pair => Kind::Groups(Box::new(Groups {
                 parameters: None,
                 parts: None,
                 statistics: nothing(columns)?,
                 whole: None,
-            }),
-            HiddenNorm::Graph => Kind::Groups(Groups {
+            })),
+            HiddenNorm::Graph => Kind::Groups(Box::new(Groups {
                 parameters: Some(GraphParameters {
                     weight: row("weight", 1.0)?,
                     bias: row("bias", 0.0)?,
@@ -155,7 +155,7 @@ impl<B: Backend, E: Element> StageNorm<B, E> {
                 parts: Some([nothing(columns)?, nothing(columns)?, nothing(columns)?]),
                 statistics: nothing(columns)?,
                 whole: None,
-            }),
+            })),
         };
         Ok(Some(Self {
             given: Kept::new(backend, columns)?,
@@ -387,14 +387,11 @@ impl<B: Backend, E: Element> Groups<B, E> {
     }
 }
 
-/// The norm, and its scales and shifts.
-#[expect(
-    clippy::type_complexity,
-    reason = "a pair of references a caller takes apart"
-)]
-fn norm_of<B: Backend, E: Element>(
-    parameters: Option<&GraphParameters<B, E>>,
-) -> (GroupNorm<'_, B>, [Option<&Matrix<B, f32>>; 2]) {
+/// A norm, and its scales and shifts.
+type NormOf<'a, B> = (GroupNorm<'a, B>, [Option<&'a Matrix<B, f32>>; 2]);
+
+/// The norm of these parameters.
+fn norm_of<B: Backend, E: Element>(parameters: Option<&GraphParameters<B, E>>) -> NormOf<'_, B> {
     match parameters {
         None => (GroupNorm::Pair, [None, None]),
         Some(all) => (

@@ -277,7 +277,7 @@ mod tests {
         for (rows, expected) in [(0, 128), (1, 128), (1 << 15, 128), (1 << 31, 1 << 23)] {
             assert_eq!(rows_per_chunk(rows), expected);
         }
-        for rows in [32_769, 2_449_029, (1 << 32) - 1] {
+        for rows in [32_769_u64, 2_449_029, (1 << 32) - 1] {
             assert!(rows.div_ceil(rows_per_chunk(rows)) <= 256);
         }
     }
