@@ -19,12 +19,16 @@
 //!         if b.dtype == torch.float32: b.copy_(torch.rand_like(b) + 0.5)
 //!     print(name, m.eval()(x, ei))
 //!     save_file(m.state_dict(), f'pyg-{name}.safetensors')
+//! # and with norms between the layers, from a seed of their own
+//! torch.manual_seed(1)
+//! for norm, kw in (('batch_norm', None), ('layer_norm', {'mode': 'node'}), ('graph_norm', None)):
+//!     m = GCN(5, 8, 3, 3, norm=norm, norm_kwargs=kw) # then as above, to f'pyg-gcn-{norm}.safetensors'
 //! ```
 
 use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::graph::Graph;
-use halfgnn::nn::{Inputs, Mode, Model, Network, Propagation};
+use halfgnn::nn::{HiddenNorm, Inputs, Mode, Model, Network, Propagation};
 use halfgnn::tensor::{Matrix, Precision};
 use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
 use halfgnn::train::{Checkpoint, load_weights};
@@ -151,6 +155,82 @@ fn logits_are_those_of_pyg() {
         let read = Checkpoint::import(&file(name), &options(Framework::Pyg, Precision::Float));
         let read = read.unwrap_or_else(|error| panic!("{error}"));
         assert_near(&logits(&read, None), &expected, name);
+    }
+}
+
+#[test]
+fn norms_between_layers_are_those_of_pyg() {
+    let batch = [
+        -1.232589, -0.1898615, -1.137775, -1.086291, -0.2259251, -1.049991, -1.086291, -0.2259251,
+        -1.049991, -1.037948, -0.2094113, -1.004412, -0.9153656, -0.2316681, -0.9151566, -1.086291,
+        -0.2259251, -1.049991,
+    ];
+    let layer = [
+        1.095408, -0.5330111, 0.4874946, 1.003191, -0.4924854, 0.3659001, 1.003191, -0.4924854,
+        0.3659001, 1.030091, -0.5070818, 0.4555811, 0.9803733, -0.4827971, 0.3976349, 1.003191,
+        -0.4924854, 0.3659001,
+    ];
+    let graph = [
+        -1.21898, 1.250988, 0.9061224, -1.017072, 1.15199, 0.7743118, -1.017072, 1.15199,
+        0.7743118, -1.103812, 1.077292, 0.8862268, -0.9704803, 0.956442, 0.824589, -1.017072,
+        1.15199, 0.7743118,
+    ];
+    for (norm, expected) in [
+        (HiddenNorm::Batch, batch),
+        (HiddenNorm::Layer, layer),
+        (HiddenNorm::Graph, graph),
+    ] {
+        let name = format!("gcn-{norm}-norm");
+        let read = Checkpoint::import(&file(&name), &options(Framework::Pyg, Precision::Float));
+        let read = read.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(read.model.hidden_norm, norm);
+        assert_near(&logits(&read, None), &expected, &name);
+
+        let (tensors, notes) = read.state_dict(Framework::Pyg).expect("PyG's names");
+        assert!(notes.iter().any(|note| note.contains("Norm")), "{notes:?}");
+        let bytes = std::fs::read(file(&name)).expect("a file");
+        let original = safetensors::SafeTensors::deserialize(&bytes).expect("tensors");
+        for (tensor, theirs) in original.iter().filter(|(it, _)| !it.ends_with("tracked")) {
+            let ours = &tensors[tensor];
+            assert_eq!(ours.shape, theirs.shape(), "{tensor}");
+            let bytes = ours.values.iter().flat_map(|value| value.to_le_bytes());
+            assert_eq!(bytes.collect::<Vec<_>>(), theirs.data(), "{tensor}");
+        }
+        let told = read.state_dict(Framework::Dgl).expect_err("no names there");
+        assert!(
+            told.to_string().contains("norms between its layers"),
+            "{told}"
+        );
+    }
+    // A norm of a mode that there is none of here, and a part that is missing.
+    let read = Checkpoint::import(
+        &file("gcn-graph-norm"),
+        &options(Framework::Pyg, Precision::Float),
+    );
+    let (tensors, _) = read
+        .expect("a model")
+        .state_dict(Framework::Pyg)
+        .expect("tensors");
+    for (without, with, told) in [
+        ("norms.1.bias", None, "it has no tensor `norms.1.bias`"),
+        (
+            "norms.1.bias",
+            Some("norms.1.shift"),
+            "it has no tensor `norms.1.bias`",
+        ),
+        (
+            "",
+            Some("norms.1.scale"),
+            "tensor `norms.1.scale` has no place",
+        ),
+    ] {
+        let mut tensors = tensors.clone();
+        let any = tensors["norms.1.bias"].clone();
+        tensors.remove(without);
+        tensors.extend(with.map(|name| (name.to_owned(), any)));
+        let options = options(Framework::Pyg, Precision::Float);
+        let found = Checkpoint::from_state_dict(&tensors, &options).expect_err("refused");
+        assert!(found.to_string().contains(told), "{found}");
     }
 }
 

@@ -11,6 +11,7 @@
 //! - [`matmul`]: matrix products for the linear layers, on tensor cores or in float.
 //! - [`nonlinearity`]: activation functions other than a ReLU.
 //! - [`normalize`]: batch normalisation, and weighted sums of two matrices.
+//! - [`norms`]: norms of each row, and of the rows of each group.
 //! - [`optimizer`]: Adam, the overflow check, the loss scale.
 //! - [`quantize`]: matrices of 8-bit codes.
 //! - [`baselines`]: what other kernels are compared with.
@@ -47,6 +48,7 @@ pub mod loss;
 pub mod matmul;
 pub mod nonlinearity;
 pub mod normalize;
+pub mod norms;
 pub mod optimizer;
 pub mod quantize;
 pub mod sampling;

@@ -25,6 +25,7 @@ pub mod losses;
 pub mod matmul;
 pub mod neighbors;
 pub mod normalize;
+pub mod norms;
 pub mod optimizer;
 pub mod properties;
 pub mod quantized;
@@ -108,9 +109,10 @@ macro_rules! conformance {
             neighbors: samples_follow_the_counter, all_samples_are_as_likely, batches_are_blocks, rows_are_taken,
                 misfits_are_refused;
             batches: whole_neighbourhoods_are_the_graph, a_run_goes_on_between_batches, misfits_are_refused;
-            readout: pygs_numbers, batches_are_graphs, misfits_are_refused;
+            readout: pygs_numbers, pygs_norms, batches_are_graphs, misfits_are_refused;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;
+            norms: rows_follow_float64, groups_follow_float64, misfits_are_refused;
             optimizer: rules_follow_float64, gradients_are_clipped, bits_are_those_of_the_cpu, overflow_skips_a_step, overflows_are_found_in_every_column,
                 the_loss_scale_follows;
             contracts: shapes_are_checked, values_are_checked, policies_are_checked, memory_is_counted;

@@ -11,7 +11,8 @@ use halfgnn::data::Targets;
 use halfgnn::distributed::{Fault, Group, Partition, Shard, in_process};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Appnp, ConvolutionConfig, EdgeData, Gat, GatV2, Gcnii, HiddenActivation, ModelConfig, Network,
+    Appnp, ConvolutionConfig, EdgeData, Gat, GatV2, Gcnii, HiddenActivation, HiddenNorm,
+    ModelConfig, Network,
 };
 use halfgnn::ops::{self, Dropout, Normalization, NormalizationGradients, RandomState};
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
@@ -263,7 +264,7 @@ pub fn dropped_edges_are_refused<B: Backend>(backend: &B, _scale: Scale) {
     let group = Group::new(ranks.remove(0));
     let mut refusals = 0;
     for (name, mut model) in models() {
-        let mut has_shard = |model: &ModelConfig| {
+        let has_shard = |model: &ModelConfig| {
             let prepared = model
                 .prepare_edges(&graph, EdgeData::default())
                 .expect("edges");
@@ -325,6 +326,20 @@ pub fn steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
             ModelConfig {
                 activation: HiddenActivation::Elu,
                 ..shape(ModelConfig::gcn(FEATURES, CLASSES))
+            },
+        ),
+        (
+            "gcn with batch norms",
+            ModelConfig {
+                hidden_norm: HiddenNorm::Batch,
+                ..shape(ModelConfig::gcn(FEATURES, CLASSES))
+            },
+        ),
+        (
+            "appnp with layer norms",
+            ModelConfig {
+                hidden_norm: HiddenNorm::Layer,
+                ..shape(ModelConfig::of(Appnp::default(), FEATURES, CLASSES))
             },
         ),
         (

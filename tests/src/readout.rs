@@ -4,7 +4,7 @@ use crate::Scale;
 use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, Features, GraphIndex, Splits, UploadFeatures};
 use halfgnn::graph::Graph;
-use halfgnn::nn::{EdgeData, Gcn, Gin, Mode, Model, ModelConfig, Network, Readout};
+use halfgnn::nn::{EdgeData, Gcn, Gin, HiddenNorm, Mode, Model, ModelConfig, Network, Readout};
 use halfgnn::tensor::Precision;
 use halfgnn::train::{
     Batches, Goal, GraphBatches, Loss, Objective, Tensor, Tensors, TrainConfig, Trainer,
@@ -215,6 +215,155 @@ pub fn pygs_numbers<B: Backend>(backend: &B, _scale: Scale) {
         close(&[trainer.loss().expect("the loss")], &[expected.loss], 1e-5);
         let first = trainer.model().parameters()[0].gradient().to_f32(backend);
         close(&first.expect("the gradient"), &expected.gradient, 1e-5);
+    }
+}
+
+/// Logits, the loss, the gradient at the first weight and those of the norm's parameters.
+type OfNorm = (
+    HiddenNorm,
+    [f32; 6],
+    f32,
+    [f32; 24],
+    Vec<(&'static str, [f32; 8])>,
+);
+
+/// PyG 2.8.1 in double, the first model of [`models`] with `BatchNorm(8)`, `LayerNorm(8, mode="node")`, `PairNorm()` or `GraphNorm(8)`
+/// before its ReLU, the last three with `batch`. Parameters of the norm follow those of the convolution.
+fn norms() -> Vec<OfNorm> {
+    vec![
+        (
+            HiddenNorm::Batch,
+            [
+                -0.2350384, -0.4462649, -0.2188436, -0.4270713, -0.2022013, -0.4071203,
+            ],
+            0.6648656,
+            [
+                0.0, 0.0, -0.0009467, 0.000761, 0.0006391, -0.0061546, 0.0086324, -0.0014789, 0.0,
+                0.0, 0.0000245, 0.000146, 0.00031, -0.0042057, 0.0095238, -0.0037349, 0.0, 0.0,
+                0.0009842, -0.0005377, -0.0001649, -0.0002788, 0.005936, -0.0042343,
+            ],
+            vec![
+                (
+                    "weight",
+                    [
+                        0.0, 0.0, -0.0042536, 0.0042876, -0.0040349, 0.0025151, -0.0007727,
+                        -0.002037,
+                    ],
+                ),
+                (
+                    "bias",
+                    [
+                        0.0, 0.0, 0.0015867, -0.0015373, 0.0014373, -0.0008158, 0.0006958,
+                        0.0011523,
+                    ],
+                ),
+            ],
+        ),
+        (
+            HiddenNorm::Layer,
+            [
+                -0.2394473, -0.4529914, -0.2244461, -0.4356573, -0.209864, -0.4186709,
+            ],
+            0.6635224,
+            [
+                -0.0000719, 0.000041, 0.000194, 0.0003664, 0.000535, -0.0041769, 0.0044252,
+                -0.0013128, -0.0000705, 0.0000342, 0.0001714, 0.0003227, 0.0004675, -0.0035921,
+                0.0038071, -0.0011402, -0.0000359, 0.0000113, 0.0000682, 0.0001271, 0.0001801,
+                -0.0013178, 0.0013984, -0.0004314,
+            ],
+            vec![
+                (
+                    "weight",
+                    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0038641, -0.0042027, 0.0034376],
+                ),
+                (
+                    "bias",
+                    [0.0, 0.0, 0.0, 0.0, 0.0, -0.0044547, 0.0037997, -0.0030197],
+                ),
+            ],
+        ),
+        (
+            HiddenNorm::Pair,
+            [
+                0.2999106, 0.1506494, 0.3903163, 0.2208253, 0.4769302, 0.2881448,
+            ],
+            0.6686603,
+            [
+                0.0041247, -0.005276, -0.0011426, 0.0015283, -0.0015698, 0.0198469, -0.0023748,
+                0.0091125, -0.00178, 0.0025633, -0.0004425, 0.0005583, -0.0006229, 0.010516,
+                0.0026325, 0.0149131, -0.0068475, 0.0091971, 0.0004657, -0.0006743, 0.000617,
+                -0.0037607, 0.0064017, 0.0136998,
+            ],
+            vec![],
+        ),
+        (
+            HiddenNorm::Graph,
+            [
+                -0.6033258, -0.6108269, -0.665066, -0.6744983, -0.7780731, -0.7841651,
+            ],
+            0.6924613,
+            [
+                0.0, 0.0, 0.0, -0.0006821, -0.0002761, 0.0002654, -0.0004079, 0.0004439, 0.0, 0.0,
+                0.0, -0.0001942, 0.0014141, -0.0008415, 0.0003491, 0.0000037, 0.0, 0.0, 0.0,
+                0.0003851, 0.0024392, -0.0015526, 0.0009419, -0.0004383,
+            ],
+            vec![
+                (
+                    "weight",
+                    [
+                        0.0, 0.0, 0.0, -0.003595, 0.0091738, -0.0098516, 0.0097756, -0.0092889,
+                    ],
+                ),
+                (
+                    "bias",
+                    [
+                        0.0, 0.0, 0.0, 0.0016243, -0.009837, 0.0101997, -0.009981, 0.0094341,
+                    ],
+                ),
+                (
+                    "mean_scale",
+                    [
+                        0.0, 0.0, 0.0, 0.0000285, 0.0004707, -0.0002631, 0.0001542, -0.0000966,
+                    ],
+                ),
+            ],
+        ),
+    ]
+}
+
+/// With a norm between layers, which takes statistics of each graph where it is one of graphs, they are PyG's to 1e-5 as well.
+pub fn pygs_norms<B: Backend>(backend: &B, _scale: Scale) {
+    let data = dataset();
+    for (norm, logits, loss, gradient, of_norm) in norms() {
+        let [expected, ..] = models();
+        let config = ModelConfig {
+            hidden_norm: norm,
+            ..expected.model
+        };
+        let objective = objective(backend, &data, &config, expected.readout);
+        let mut model = network(backend, &config);
+        model
+            .forward(objective.inputs(backend), Mode::Evaluate)
+            .expect("a forward pass");
+        let found = model.logits().to_f32(backend).expect("logits");
+        close(&found, &logits, 1e-5);
+        let mut trainer = Trainer::new(backend, &objective, model, train()).expect("a trainer");
+        trainer.gradients().expect("a backward pass");
+        close(&[trainer.loss().expect("the loss")], &[loss], 1e-5);
+        let of = |name: &str| {
+            let all = trainer.model().parameters();
+            let mut named = all.iter().filter(|it| it.name() == name);
+            let parameter = named.next().expect("the model has it");
+            parameter.gradient().to_f32(backend).expect("a gradient")
+        };
+        close(&of("layers.0.weight"), &gradient, 1e-5);
+        for (name, expected) in of_norm {
+            close(
+                &of(&format!("layers.0.hidden_norm.{name}")),
+                &expected,
+                1e-5,
+            );
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Aggregate, Appnp, ConvolutionConfig, Gat, Gcn, Gcnii, Gin, HiddenActivation, Model,
+    Aggregate, Appnp, ConvolutionConfig, Gat, Gcn, Gcnii, Gin, HiddenActivation, HiddenNorm, Model,
     ModelConfig, Norm, Propagation,
 };
 use halfgnn::tensor::{Element, Matrix};
@@ -262,9 +262,14 @@ fn stacked(
         let mut y = convolve(toy, config, parameters, layer, masks, &x);
         let name = |parameter: &str| format!("layers.{layer}.{parameter}");
         let bias = parameters.row(&name("bias"));
+        for row in &mut y {
+            row.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+        }
+        if layer + 1 < config.layers {
+            normalize(config, parameters, layer, &mut y);
+        }
         for (y, x) in y.iter_mut().zip(&x) {
             for (n, value) in y.iter_mut().enumerate() {
-                *value += bias[n];
                 if config.residual && x.len() == bias.len() {
                     *value += x[n];
                 }
@@ -302,6 +307,57 @@ fn normal(x: f64) -> f64 {
     0.5 + sum * (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt()
 }
 
+/// The norm behind a hidden layer, of all rows as one graph, by PyG's formulas.
+fn normalize(config: &ModelConfig, parameters: &Parameters, layer: usize, rows: &mut Rows) {
+    const EPSILON: f64 = 1e-5;
+    let (count, columns) = (rows.len() as f64, rows[0].len());
+    let parameter = |name: &str| parameters.row(&format!("layers.{layer}.hidden_norm.{name}"));
+    let mean_of =
+        |rows: &Rows, column: usize| rows.iter().map(|row| row[column]).sum::<f64>() / count;
+    let affine = |rows: &mut Rows| {
+        let (weight, bias) = (parameter("weight"), parameter("bias"));
+        for (n, value) in rows.iter_mut().flat_map(|row| row.iter_mut().enumerate()) {
+            *value = *value * weight[n] + bias[n];
+        }
+    };
+    match config.hidden_norm {
+        HiddenNorm::None => {}
+        HiddenNorm::Layer => {
+            for row in rows.iter_mut() {
+                let width = columns as f64;
+                let mean = row.iter().sum::<f64>() / width;
+                let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width;
+                row.iter_mut()
+                    .for_each(|x| *x = (*x - mean) / (variance + EPSILON).sqrt());
+            }
+            affine(rows);
+        }
+        HiddenNorm::Pair => {
+            let means: Vec<f64> = (0..columns).map(|column| mean_of(rows, column)).collect();
+            for row in rows.iter_mut() {
+                row.iter_mut().zip(&means).for_each(|(x, mean)| *x -= mean);
+            }
+            let squares = rows.iter().flatten().map(|x| x * x).sum::<f64>() / count;
+            let values = rows.iter_mut().flatten();
+            values.for_each(|x| *x /= (EPSILON + squares).sqrt());
+        }
+        HiddenNorm::Batch | HiddenNorm::Graph => {
+            for column in 0..columns {
+                let share = match config.hidden_norm {
+                    HiddenNorm::Graph => parameter("mean_scale")[column],
+                    _ => 1.0,
+                };
+                let shift = share * mean_of(rows, column);
+                rows.iter_mut().for_each(|row| row[column] -= shift);
+                let squares = rows.iter().map(|row| row[column].powi(2)).sum::<f64>() / count;
+                rows.iter_mut()
+                    .for_each(|row| row[column] /= (squares + EPSILON).sqrt());
+            }
+            affine(rows);
+        }
+    }
+}
+
 fn activate(config: &ModelConfig, rows: &mut Rows) {
     let values = rows.iter_mut().flatten();
     values.for_each(|value| *value = activated(config.activation, *value));
@@ -336,6 +392,7 @@ fn propagated(
     for layer in 0..config.layers {
         x = linear(parameters, layer, &drop(layer, config.dropout, &x));
         if layer + 1 < config.layers {
+            normalize(config, parameters, layer, &mut x);
             activate(config, &mut x);
         }
     }
@@ -361,6 +418,7 @@ fn deep(
     x: Rows,
 ) -> Rows {
     let mut x = linear(parameters, 0, &drop(0, config.dropout, &x));
+    normalize(config, parameters, 0, &mut x);
     activate(config, &mut x);
     let (alpha, initial) = (f64::from(gcnii.alpha), x.clone());
     for layer in 1..=config.layers {
@@ -372,6 +430,7 @@ fn deep(
         );
         let product = parameters.product(&sum, &format!("layers.{layer}.weight"));
         x = mixed((1.0 - beta, &sum), (beta, &product));
+        normalize(config, parameters, layer, &mut x);
         activate(config, &mut x);
     }
     let last = config.layers + 1;

@@ -2,7 +2,9 @@
 
 use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
-use crate::names::{ActivationName, BinaryName, CodeFormatName, PoolName, probability};
+use crate::names::{
+    ActivationName, BinaryName, CodeFormatName, HiddenNormName, PoolName, probability,
+};
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use halfgnn::nn::{Binary, ConvolutionConfig, HiddenActivation, ModelConfig, ModelKind, Readout};
@@ -40,6 +42,10 @@ pub struct ModelArgs {
     /// [default: relu; with --binary none]
     #[arg(long, value_enum, value_name = "FUNCTION")]
     pub activation: Option<ActivationName>,
+    /// What normalises the outputs of hidden layers, before a residual input and the activation, as PyG's models have it; beside the
+    /// batch normalisation inside GIN's layers. pair and graph are of one rank
+    #[arg(long, value_enum, value_name = "NORM", default_value_t = HiddenNormName::None)]
+    pub hidden_norm: HiddenNormName,
     /// How neighbours are summed up, as `halfgnn bench spmm --help` says: post-half is the way of frameworks, which overflows;
     /// not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
@@ -260,6 +266,7 @@ impl ModelArgs {
             activation: self
                 .activation
                 .map_or(config.activation, HiddenActivation::from),
+            hidden_norm: self.hidden_norm.into(),
             recompute: self.recompute,
             messages: self.messages.map(Into::into),
             policy: self.policy.map_or(config.policy, |named| named.0),

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use halfgnn::device;
-use halfgnn::nn::{Binary, HiddenActivation, Readout};
+use halfgnn::nn::{Binary, HiddenActivation, HiddenNorm, Readout};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Precision;
 
@@ -78,6 +78,33 @@ impl From<ActivationName> for HiddenActivation {
             ActivationName::Gelu => HiddenActivation::Gelu,
             ActivationName::Tanh => HiddenActivation::Tanh,
             ActivationName::None => HiddenActivation::None,
+        }
+    }
+}
+
+/// [`HiddenNorm`], as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum HiddenNormName {
+    /// Nothing
+    None,
+    /// Columns over all vertices; evaluated with running statistics
+    Batch,
+    /// Each vertex over its columns (PyG's LayerNorm of the mode node)
+    Layer,
+    /// Columns less their mean, all by one deviation of each graph (PairNorm)
+    Pair,
+    /// Columns of each graph less a learnt multiple of their mean (GraphNorm)
+    Graph,
+}
+
+impl From<HiddenNormName> for HiddenNorm {
+    fn from(name: HiddenNormName) -> Self {
+        match name {
+            HiddenNormName::None => HiddenNorm::None,
+            HiddenNormName::Batch => HiddenNorm::Batch,
+            HiddenNormName::Layer => HiddenNorm::Layer,
+            HiddenNormName::Pair => HiddenNorm::Pair,
+            HiddenNormName::Graph => HiddenNorm::Graph,
         }
     }
 }

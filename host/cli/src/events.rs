@@ -10,7 +10,7 @@ use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, Preparation};
 use halfgnn::metrics::Metric;
-use halfgnn::nn::Binary;
+use halfgnn::nn::{Binary, HiddenNorm};
 use halfgnn::ops::{CodeFormat, Scaling};
 use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
 use serde::Serialize;
@@ -96,6 +96,9 @@ pub enum Event<'a> {
         /// Widths of hidden layers one by one, where they differ.
         #[serde(skip_serializing_if = "<[usize]>::is_empty")]
         hidden_by_layer: &'a [usize],
+        /// `batch`, `layer`, `pair` or `graph`, where hidden layers have a norm.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hidden_norm: Option<&'static str>,
         /// `int8` or `e4m3`, where what is summed up over neighbours is sent so.
         #[serde(skip_serializing_if = "Option::is_none")]
         messages: Option<&'static str>,
@@ -348,6 +351,9 @@ impl<'a> Event<'a> {
             layers: plan.model.layers,
             hidden: plan.model.hidden,
             hidden_by_layer: &plan.model.hidden_by_layer,
+            hidden_norm: Some(plan.model.hidden_norm)
+                .filter(|norm| *norm != HiddenNorm::None)
+                .map(HiddenNorm::name),
             messages: plan.model.messages.map(CodeFormat::name),
             binary: plan.model.binary.map(Binary::name),
             epochs: plan.train.epochs,

@@ -17,7 +17,7 @@ use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, U
 use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::metrics::Metric;
-use halfgnn::nn::ModelConfig;
+use halfgnn::nn::{HiddenNorm, ModelConfig};
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Spread, Status, TrainConfig};
@@ -98,6 +98,12 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         .for_each(|line| recorder.screen.line(line));
     if let Some(dealt) = &plan.dealt {
         recorder.screen.line(&dealt.line());
+    }
+    if plan.model.hidden_norm != HiddenNorm::None {
+        let norm = plan.model.hidden_norm;
+        recorder
+            .screen
+            .line(&format_args!("a {norm} norm behind each hidden layer"));
     }
     if !changes.is_empty() {
         let epoch = plan
@@ -252,6 +258,10 @@ fn plan(
         ("--binary", model.binary.is_some()),
         ("--sampler", sampling.is_some()),
         ("--messages", args.model.messages.is_some()),
+        (
+            "--hidden-norm pair or graph",
+            model.hidden_norm.wants_whole_graphs(),
+        ),
     ])?;
     let mut changes = Vec::new();
     if resume.is_some() {

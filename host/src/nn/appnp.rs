@@ -110,7 +110,7 @@ impl Architecture for Appnp {
             let stage = Stage::new(dense).bias().dropout(model.dropout_of(layer));
             stages.push(match layer + 1 == model.layers {
                 true => stage.initial(),
-                false => stage.activation(model.activation),
+                false => stage.hidden(model),
             });
             if layer > 0 {
                 stages[layer].decay(0.0);

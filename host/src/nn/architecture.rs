@@ -110,7 +110,7 @@ pub fn stack<B: Backend, E: Element, L: Layer<B, E> + 'static>(
             .dropout(model.dropout_of(number));
         let stage = match number + 1 == model.layers {
             true => stage,
-            false => stage.activation(model.activation),
+            false => stage.hidden(model),
         };
         Ok(match model.residual && widths.0 == widths.1 {
             true => stage.residual(),

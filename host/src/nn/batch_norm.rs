@@ -20,28 +20,28 @@ pub enum Statistics {
     Running,
 }
 
-/// Batch normalisation and a ReLU (Ioffe and Szegedy, ICML 2015). In training the statistics are those of all vertices,
+/// Batch normalisation, with a ReLU where it is to have one (Ioffe and Szegedy, ICML 2015). In training the statistics are those of all vertices,
 /// in evaluation as well or the running ones; both are float.
 #[derive(Debug)]
-pub(super) struct NormalizedRelu<B: Backend, E: Element> {
+pub(super) struct BatchNormalization<B: Backend, E: Element> {
     weight: Parameter<B, E>,
     bias: Parameter<B, E>,
     statistics: Matrix<B, f32>,
     running: Matrix<B, f32>,
     evaluate_with: Statistics,
+    relu: bool,
 }
 
-/// Names of the running statistics.
-const RUNNING: &str = "norm.running";
-
-impl<B: Backend, E: Element> NormalizedRelu<B, E> {
-    /// Scales of 1, shifts of 0, a running mean of 0 and a running variance of 1.
+impl<B: Backend, E: Element> BatchNormalization<B, E> {
+    /// Scales of 1, shifts of 0, a running mean of 0 and a running variance of 1; the names are those of scales and shifts.
     pub(super) fn new(
         backend: &B,
         columns: usize,
         evaluate_with: Statistics,
+        relu: bool,
+        [scales, shifts]: [String; 2],
     ) -> Result<Self, Error> {
-        let mut weight = Parameter::bias(backend, "norm.weight".into(), columns)?;
+        let mut weight = Parameter::bias(backend, scales, columns)?;
         weight.write_with(backend, || vec![1.0; columns])?;
         let mut running = Matrix::zeros(backend, 2, columns, MemoryKind::Weights)?;
         running.write_with(backend, || {
@@ -49,10 +49,11 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         })?;
         Ok(Self {
             weight,
-            bias: Parameter::bias(backend, "norm.bias".into(), columns)?,
+            bias: Parameter::bias(backend, shifts, columns)?,
             statistics: Matrix::zeros(backend, 2, columns, MemoryKind::Activations)?,
             running,
             evaluate_with,
+            relu,
         })
     }
 
@@ -62,11 +63,11 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
             statistics: &self.statistics,
             weight: self.weight.master(),
             bias: self.bias.master(),
-            relu: true,
+            relu: self.relu,
         }
     }
 
-    /// Takes the statistics of `x`, which is `scale` times what it stands for: [`NormalizedRelu::op`] then makes the same of it,
+    /// Takes the statistics of `x`, which is `scale` times what it stands for: [`BatchNormalization::op`] then makes the same of it,
     /// whatever the scale. It has no pass of its own: the products that want to see its output normalise what they read.
     pub(super) fn forward(
         &mut self,
@@ -78,7 +79,7 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
             epsilon: BatchNorm::default().epsilon * scale * scale,
             ..BatchNorm::default()
         };
-        if let Some(halo) = at.graph()?.halo() {
+        if let Some(halo) = at.ranks {
             return self.forward_of_ranks(at, halo, &op, x);
         }
         let (statistics, running) = (&mut self.statistics, &mut self.running);
@@ -108,7 +109,7 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         d: &mut Matrix<B, E>,
         (scale, row_scale): (f32, Option<&Array<B, f32>>),
     ) -> Result<(), Error> {
-        if let Some(halo) = at.graph()?.halo() {
+        if let Some(halo) = at.ranks {
             return self.backward_of_ranks(at, halo, x, d, (scale, row_scale));
         }
         let (weight, d_weight) = self.weight.master_and_gradient();
@@ -117,7 +118,7 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
             statistics: &self.statistics,
             weight,
             bias,
-            relu: true,
+            relu: self.relu,
         };
         let gradients = NormalizationGradients {
             weight: d_weight,
@@ -128,7 +129,7 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         ops::normalize_backward(at.backend, &op, x, d, gradients)
     }
 
-    /// [`NormalizedRelu::forward`] of a rank, which has some rows of the batch: the moments of all ranks' rows are put together, in
+    /// [`BatchNormalization::forward`] of a rank, which has some rows of the batch: the moments of all ranks' rows are put together, in
     /// double and in the order of ranks (Chan, Golub and LeVeque, The American Statistician 37, 1983).
     fn forward_of_ranks(
         &mut self,
@@ -197,7 +198,7 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         Ok(())
     }
 
-    /// [`NormalizedRelu::backward`] of a rank: the means are those over all ranks' rows, and the gradients of scales and shifts terms
+    /// [`BatchNormalization::backward`] of a rank: the means are those over all ranks' rows, and the gradients of scales and shifts terms
     /// of sums, as every parameter's are.
     fn backward_of_ranks(
         &mut self,
@@ -214,7 +215,7 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
             statistics: &self.statistics,
             weight,
             bias,
-            relu: true,
+            relu: self.relu,
         };
         if x.rows() > 0 {
             let gradients = NormalizationGradients {
@@ -259,12 +260,14 @@ impl<B: Backend, E: Element> NormalizedRelu<B, E> {
         [&mut self.weight, &mut self.bias]
     }
 
-    pub(super) fn buffers(&self) -> Vec<(&'static str, &Matrix<B, f32>)> {
-        vec![(RUNNING, &self.running)]
+    /// The running statistics, a mean and a variance of each column.
+    pub(super) fn running(&self) -> &Matrix<B, f32> {
+        &self.running
     }
 
-    pub(super) fn buffers_mut(&mut self) -> Vec<(&'static str, &mut Matrix<B, f32>)> {
-        vec![(RUNNING, &mut self.running)]
+    /// The same, to be read from a file.
+    pub(super) fn running_mut(&mut self) -> &mut Matrix<B, f32> {
+        &mut self.running
     }
 }
 

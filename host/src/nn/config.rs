@@ -1,6 +1,6 @@
 //! What a model is: its shape, and the kind of its layers.
 
-use super::{Binary, ConvolutionConfig, HiddenActivation, Norm, Readout, binary};
+use super::{Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Norm, Readout, binary};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
 use crate::ops::{CodeFormat, SpmmPolicy};
@@ -36,6 +36,9 @@ pub struct ModelConfig {
     /// What is done to the outputs of hidden layers.
     #[serde(default, skip_serializing_if = "HiddenActivation::is_relu")]
     pub activation: HiddenActivation,
+    /// What normalises the outputs of hidden layers, before a residual input and the activation.
+    #[serde(default, skip_serializing_if = "HiddenNorm::is_none")]
+    pub hidden_norm: HiddenNorm,
     /// Whether outputs of layers that the backward pass can make again by one product are not stored: those of GIN, but the
     /// last's and residual ones. Changes no bit of the results.
     #[serde(default)]
@@ -71,6 +74,7 @@ impl ModelConfig {
             dropout_by_layer: Vec::new(),
             residual: false,
             activation: HiddenActivation::default(),
+            hidden_norm: HiddenNorm::None,
             recompute: false,
             messages: None,
             binary: None,
@@ -268,6 +272,12 @@ impl ModelConfig {
             return refuse(format!(
                 "{what} of {width} columns; kernels count them in 32 bits"
             ));
+        }
+        if self.recompute && !self.hidden_norm.is_none() {
+            return refuse(
+                "what a norm between layers has read is kept, so that recompute would spare nothing; leave one of them out"
+                    .into(),
+            );
         }
         let rounding = SpmmPolicy {
             schedule: SpmmPolicy::default().schedule,

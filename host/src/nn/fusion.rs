@@ -32,6 +32,17 @@ pub(super) struct After<'a, B: Backend, E: Element> {
     pub(super) residual: Option<&'a Matrix<B, E>>,
 }
 
+impl<B: Backend, E: Element> After<'_, B, E> {
+    /// Nothing.
+    pub(super) const NOTHING: Self = Self {
+        bias: None,
+        relu: false,
+        nonlinearity: None,
+        dropout: None,
+        residual: None,
+    };
+}
+
 /// An activation function that has a pass of its own, and where what it was given is kept, if its gradient wants to see that.
 #[derive(Debug)]
 pub(super) struct Bend<'a, B: Backend, E: Element> {

@@ -107,7 +107,7 @@ impl Architecture for Gcnii {
         let mut stages = Vec::with_capacity(last + 1);
         stages.push(
             dense(0, (model.features, model.hidden))?
-                .activation(model.activation)
+                .hidden(model)
                 .initial(),
         );
         for layer in 1..last {
@@ -120,11 +120,7 @@ impl Architecture for Gcnii {
                 [self.alpha, beta],
                 model.policy,
             )?;
-            stages.push(
-                Stage::new(convolution)
-                    .activation(model.activation)
-                    .dropout(model.dropout),
-            );
+            stages.push(Stage::new(convolution).hidden(model).dropout(model.dropout));
         }
         stages.push(dense(last, (model.hidden, model.classes))?);
         Ok(stages)

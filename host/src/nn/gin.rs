@@ -11,7 +11,7 @@
 
 use super::aggregation::{Aggregation, Order};
 use super::architecture::{Architecture, LayerOption, finite, not_negative, stack, store};
-use super::batch_norm::{NormalizedRelu, Statistics};
+use super::batch_norm::{BatchNormalization, Statistics};
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Propagation, Stage,
@@ -182,6 +182,9 @@ impl ModelConfig {
     }
 }
 
+/// The name of the running statistics.
+const RUNNING: &str = "norm.running";
+
 /// The layer of a [`Gin`].
 #[derive(Debug)]
 pub struct GinLayer<B: Backend, E: Element> {
@@ -189,7 +192,7 @@ pub struct GinLayer<B: Backend, E: Element> {
     policy: SpmmPolicy,
     epsilon: Option<Parameter<B, E>>,
     first: Parameter<B, E>,
-    norm: NormalizedRelu<B, E>,
+    norm: BatchNormalization<B, E>,
     second: Parameter<B, E>,
     /// `H · W₁`, where the layer transforms first and the gradient of ε wants it.
     transformed: Option<Kept<B, E>>,
@@ -228,7 +231,13 @@ impl<B: Backend, E: Element> GinLayer<B, E> {
             policy,
             epsilon,
             first: place.weights(backend, "mlp.0.weight", (inputs, hidden), 0)?,
-            norm: NormalizedRelu::new(backend, hidden, gin.statistics)?,
+            norm: BatchNormalization::new(
+                backend,
+                hidden,
+                gin.statistics,
+                true,
+                ["norm.weight", "norm.bias"].map(String::from),
+            )?,
             second: place.weights(backend, "mlp.1.weight", (hidden, outputs), 1)?,
             transformed,
             aggregated,
@@ -514,11 +523,11 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
     }
 
     fn buffers(&self) -> Vec<(&'static str, &Matrix<B, f32>)> {
-        self.norm.buffers()
+        vec![(RUNNING, self.norm.running())]
     }
 
     fn buffers_mut(&mut self) -> Vec<(&'static str, &mut Matrix<B, f32>)> {
-        self.norm.buffers_mut()
+        vec![(RUNNING, self.norm.running_mut())]
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {

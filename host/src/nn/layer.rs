@@ -2,7 +2,7 @@
 
 use super::messages::Messages;
 use super::{
-    InputGradient, Mode, Output, OutputGradient, Parameter, Pool, Propagation, glorot_uniform,
+    Halo, InputGradient, Mode, Output, OutputGradient, Parameter, Pool, Propagation, glorot_uniform,
 };
 use crate::backend::Backend;
 use crate::error::Error;
@@ -113,6 +113,8 @@ pub struct Context<'a, B: Backend, E: Element> {
     pub(super) layer: usize,
     /// None where it hears from nobody.
     pub(super) graph: Option<&'a Propagation<B>>,
+    /// The ranks that have a part of the graph each, where there are others.
+    pub(super) ranks: Option<&'a Halo<B>>,
     /// Those of its output.
     pub(super) rows: usize,
     /// In codes, where they are sent so in this pass.

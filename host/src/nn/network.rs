@@ -1,6 +1,6 @@
 //! A model: layers one after the other, with bias, ReLU and dropout between them.
 //!
-//! A stage is `H' = relu(layer(dropout(H)) + b)`, with `+ H` inside the ReLU where it is residual, each part where it has
+//! A stage is `H' = relu(norm(layer(dropout(H)) + b))`, with `+ H` inside the ReLU where it is residual, each part where it has
 //! it. The backward pass mirrors the forward pass. A dropout is done where the stage before writes its output, so that of
 //! what follows a layer only one matrix is stored: behind a ReLU an element of it is positive exactly where ReLU and
 //! dropout let it through. The features, which are the caller's, the rows of an initial stage, which later layers read
@@ -9,15 +9,16 @@
 
 use super::binary;
 use super::fusion::{After, Bend};
+use super::hidden_norm::StageNorm;
 use super::layer::dropout;
 use super::messages::Messages;
 use super::{
-    Context, Halo, HiddenActivation, InputGradient, Inputs, Kept, Layer, Mode, Model, ModelConfig,
-    Output, OutputGradient, Parameter, Pool, Propagation,
+    Context, Halo, HiddenActivation, HiddenNorm, InputGradient, Inputs, Kept, Layer, Mode, Model,
+    ModelConfig, Output, OutputGradient, Parameter, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops::{self, Activation, CodeFormat, Combine, Nonlinearity};
+use crate::ops::{self, Activation, CodeFormat, Combine, Nonlinearity, RowGroups};
 use crate::tensor::{Element, Matrix, Precision};
 use std::collections::HashSet;
 
@@ -28,6 +29,7 @@ pub struct Stage<B: Backend, E: Element> {
     bias: bool,
     relu: bool,
     nonlinearity: Option<Nonlinearity>,
+    norm: HiddenNorm,
     dropout: f32,
     residual: bool,
     initial: bool,
@@ -44,6 +46,7 @@ impl<B: Backend, E: Element> Stage<B, E> {
             bias: false,
             relu: false,
             nonlinearity: None,
+            norm: HiddenNorm::None,
             dropout: 0.0,
             residual: false,
             initial: false,
@@ -74,6 +77,19 @@ impl<B: Backend, E: Element> Stage<B, E> {
         self
     }
 
+    /// With this norm behind the bias, in the place of any other.
+    #[must_use]
+    pub fn norm(mut self, norm: HiddenNorm) -> Self {
+        self.norm = norm;
+        self
+    }
+
+    /// As a hidden layer of a model: with its norm and its activation.
+    #[must_use]
+    pub fn hidden(self, model: &ModelConfig) -> Self {
+        self.norm(model.hidden_norm).activation(model.activation)
+    }
+
     /// With its input's elements dropped in training with this probability, in [0, 1).
     #[must_use]
     pub fn dropout(mut self, probability: f32) -> Self {
@@ -81,7 +97,7 @@ impl<B: Backend, E: Element> Stage<B, E> {
         self
     }
 
-    /// With its input added to its output, before the ReLU: they are of one width.
+    /// With its input added to its output, behind the norm and before the ReLU: they are of one width.
     #[must_use]
     pub fn residual(mut self) -> Self {
         self.residual = true;
@@ -142,6 +158,8 @@ struct Level<'a, B: Backend> {
     rows: usize,
     /// The exchange before and after a layer that hears from rows of other ranks.
     exchange: Option<&'a Halo<B>>,
+    /// The graphs that its rows are of, where there are several.
+    groups: Option<&'a RowGroups<B>>,
 }
 
 /// A stage at work.
@@ -153,6 +171,7 @@ struct Step<B: Backend, E: Element> {
     nonlinearity: Option<Nonlinearity>,
     /// What that was given, where its gradient wants to see it.
     given: Option<Kept<B, E>>,
+    norm: Option<StageNorm<B, E>>,
     /// That of the input.
     dropout: f32,
     residual: bool,
@@ -288,6 +307,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         for (number, stage) in stages.into_iter().enumerate() {
             let (inputs, columns) = stage.layer.widths();
             let stored = !(stage.recompute && stage.layer.repeats())
+                || stage.norm != HiddenNorm::None
                 || stage.residual
                 || stage.initial
                 || number + 1 == count;
@@ -299,6 +319,11 @@ impl<B: Backend, E: Element> Network<B, E> {
             } else {
                 None
             };
+            let prefix = format!("layers.{number}.");
+            let mut norm = StageNorm::new(backend, stage.norm, columns, &prefix)?;
+            for parameter in norm.iter_mut().flat_map(StageNorm::parameters_mut) {
+                parameter.set_decay(stage.decay);
+            }
             let given = match stage.nonlinearity {
                 Some(function) if function.wants_input() => Some(Kept::new(backend, columns)?),
                 _ => None,
@@ -326,6 +351,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 relu: stage.relu,
                 nonlinearity: stage.nonlinearity,
                 given,
+                norm,
                 dropout: stage.dropout,
                 residual: stage.residual,
                 dropped: if drops_apart && stage.dropout > 0.0 {
@@ -433,6 +459,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 graphs.len()
             ));
         }
+        let all = graphs;
         let mut pooled = graphs.iter().skip(usize::from(two));
         // One for all never ends.
         let mut graphs = match two {
@@ -441,6 +468,11 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
         .iter()
         .cycle();
+        let members = all.last().filter(|_| pooling > 0);
+        let groups = match members.filter(|_| self.wants_groups()) {
+            Some(pooled) => pooled.row_groups(inputs.backend)?,
+            None => None,
+        };
         let mut rows = inputs.features.rows();
         let levels = self.steps.iter().enumerate().map(|(number, step)| {
             let graph = match step.layer.aggregates() {
@@ -467,9 +499,16 @@ impl<B: Backend, E: Element> Network<B, E> {
                 graph,
                 rows,
                 exchange,
+                groups: groups.filter(|groups| groups.rows() == rows && !step.layer.pools()),
             })
         });
         levels.collect()
+    }
+
+    /// Whether a norm between its layers takes statistics of each graph.
+    fn wants_groups(&self) -> bool {
+        let mut norms = self.steps.iter().flat_map(|step| &step.norm);
+        norms.any(StageNorm::is_of_groups)
     }
 
     /// Makes room for what stages write.
@@ -529,6 +568,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             pool: &mut self.pool,
             layer: number,
             graph: level.graph,
+            ranks,
             rows: level.rows,
             messages: None,
             initial: None,
@@ -612,6 +652,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 bias,
                 nonlinearity,
                 given,
+                norm,
                 residual,
                 dropped,
                 extended,
@@ -647,7 +688,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 }
                 _ => x,
             };
-            let after = After {
+            let mut after = After {
                 bias: bias.as_ref().map(Parameter::master),
                 relu,
                 nonlinearity: bend(backend, *nonlinearity, given, level.rows)?,
@@ -656,13 +697,28 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 residual: residual.then_some(x),
             };
             let y = output.room(backend, &mut self.pool, level.rows)?;
-            let mut y = Output::new(backend, y, after);
+            // With a norm behind it the layer writes elsewhere, with its bias alone.
+            let mut normalized = None;
+            let target = match norm {
+                None => y,
+                Some(norm) => {
+                    let before = After {
+                        bias: after.bias.take(),
+                        ..After::NOTHING
+                    };
+                    let behind = std::mem::replace(&mut after, before);
+                    normalized = Some((y, behind));
+                    norm.room(backend, level.rows)?
+                }
+            };
+            let mut y = Output::new(backend, target, after);
             let mut at = Context {
                 backend,
                 mode,
                 pool: &mut self.pool,
                 layer: number,
                 graph: level.graph,
+                ranks,
                 rows: level.rows,
                 messages: messages.filter(|_| matches!(mode, Mode::Train { .. })),
                 initial,
@@ -670,6 +726,14 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             };
             layer.forward(&mut at, x, &mut y)?;
             y.finish(number)?;
+            if let (Some(norm), Some((y, mut behind))) = (norm, normalized) {
+                let relu = behind.relu && behind.residual.is_none();
+                norm.forward(&at, level.groups, relu, y)?;
+                behind.relu &= !relu;
+                let mut y = Output::new(backend, y, behind);
+                y.matrix();
+                y.finish(number)?;
+            }
             if let (Some(ranks), Some(dropout), Some(y)) = (ranks, dropout, &mut output.matrix) {
                 ranks.drop_rows(backend, dropout, y)?;
             }
@@ -751,6 +815,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let Step {
                 layer,
                 bias,
+                norm,
                 residual,
                 dropped,
                 extended,
@@ -776,21 +841,25 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             } else {
                 None
             };
-            let bias = bias.as_mut().map(Parameter::gradient_mut);
-            let mut dy = OutputGradient::new(backend, d, bias);
-            let mut dx =
-                InputGradient::new(wanted, x, gradient_factor.filter(|_| skipped.is_none()));
             let mut at = Context {
                 backend,
                 mode,
                 pool: &mut self.pool,
                 layer: number,
                 graph: level.graph,
+                ranks,
                 rows: level.rows,
                 messages: messages.as_mut(),
                 initial,
                 d_initial: &mut d_initial,
             };
+            if let Some(norm) = norm {
+                norm.backward(&at, level.groups, d)?;
+            }
+            let bias = bias.as_mut().map(Parameter::gradient_mut);
+            let mut dy = OutputGradient::new(backend, d, bias);
+            let mut dx =
+                InputGradient::new(wanted, x, gradient_factor.filter(|_| skipped.is_none()));
             layer.backward(&mut at, x, &mut dy, &mut dx)?;
             dy.finish()?;
             let (mut next, done) = dx.finish(&mut at)?;
@@ -834,6 +903,11 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                     return Ok(Some(format!("layers.{number}.{name}")));
                 }
             }
+            if let Some(norm) = &step.norm
+                && spoilt(norm.given())?
+            {
+                return Ok(Some(format!("layers.{number}.before_hidden_norm")));
+            }
             if let Some(output) = &step.output.matrix
                 && spoilt(output)?
             {
@@ -855,7 +929,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         steps
             .flat_map(|(number, step)| {
                 let messages = step.messages.iter().flat_map(Messages::buffers);
-                let buffers = step.layer.buffers().into_iter().chain(messages);
+                let norm = step.norm.iter().filter_map(StageNorm::buffers);
+                let buffers = step.layer.buffers().into_iter().chain(norm).chain(messages);
                 buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
@@ -866,7 +941,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         steps
             .flat_map(|(number, step)| {
                 let messages = step.messages.iter_mut().flat_map(Messages::buffers_mut);
-                let buffers = step.layer.buffers_mut().into_iter().chain(messages);
+                let norm = step.norm.iter_mut().filter_map(StageNorm::buffers_mut);
+                let own = step.layer.buffers_mut().into_iter();
+                let buffers = own.chain(norm).chain(messages);
                 buffers.map(move |(name, buffer)| (format!("layers.{number}.{name}"), buffer))
             })
             .collect()
@@ -883,6 +960,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             .flat_map(|step| {
                 let mut all = step.layer.parameters();
                 all.extend(&step.bias);
+                all.extend(step.norm.iter().flat_map(StageNorm::parameters));
                 all
             })
             .collect()
@@ -894,6 +972,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             .flat_map(|step| {
                 let mut all = step.layer.parameters_mut();
                 all.extend(&mut step.bias);
+                all.extend(step.norm.iter_mut().flat_map(StageNorm::parameters_mut));
                 all
             })
             .collect()

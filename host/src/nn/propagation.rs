@@ -7,12 +7,12 @@ use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::{self, Graph, GraphCounts};
-use crate::ops::{self, DegreePower};
+use crate::ops::{self, DegreePower, RowGroups};
 use crate::tensor::{Array, Element, Precision};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const WEIGHTED: &str = "Propagation::weighted";
 
@@ -88,6 +88,14 @@ pub struct Propagation<B: Backend> {
     weights: Option<Weights>,
     edge_features: Option<EdgeFeatures<B>>,
     halo: Option<Halo<B>>,
+    members: Option<Members<B>>,
+}
+
+/// Where the vertices of each graph start, of an adjacency that pools them, and the same on the backend once somebody asked.
+#[derive(Debug)]
+struct Members<B: Backend> {
+    starts: Vec<u32>,
+    groups: OnceLock<RowGroups<B>>,
 }
 
 /// Weights of edges with the degree norm in them, as [`EdgeFactors`] has them.
@@ -318,6 +326,7 @@ impl<B: Backend> Propagation<B> {
             weights: None,
             edge_features: None,
             halo: None,
+            members: None,
         })
     }
 
@@ -438,6 +447,7 @@ impl<B: Backend> Propagation<B> {
             weights: None,
             edge_features: None,
             halo: None,
+            members: None,
         })
     }
 
@@ -497,6 +507,7 @@ impl<B: Backend> Propagation<B> {
                 )?),
             },
             halo: None,
+            members: None,
         })
     }
 
@@ -542,6 +553,34 @@ impl<B: Backend> Propagation<B> {
             largest_degree,
             ..self
         }
+    }
+
+    /// The same, which pools the vertices of graphs that start there.
+    pub(super) fn of_members(self, starts: &[u32]) -> Self {
+        Self {
+            members: Some(Members {
+                starts: starts.to_vec(),
+                groups: OnceLock::new(),
+            }),
+            ..self
+        }
+    }
+
+    /// The rows of each graph's vertices, of an adjacency that pools them; copied to the backend when somebody first asks.
+    ///
+    /// # Errors
+    /// Those of [`RowGroups::new`].
+    pub(super) fn row_groups(&self, backend: &B) -> Result<Option<&RowGroups<B>>, Error> {
+        let Some(members) = &self.members else {
+            return Ok(None);
+        };
+        if members.groups.get().is_none() {
+            // Another thread's are as good.
+            let _ = members
+                .groups
+                .set(RowGroups::new(backend, &members.starts)?);
+        }
+        Ok(members.groups.get())
     }
 
     /// Number of vertices that hear: rows of a layer's output.

@@ -40,7 +40,9 @@ impl Readout {
         backend: &B,
         graphs: &GraphIndex,
     ) -> Result<Propagation<B>, Error> {
-        Propagation::of_block(backend, &graphs.block()?, self.norm(), Degrees::OfBlock)
+        let block = graphs.block()?;
+        let pooled = Propagation::of_block(backend, &block, self.norm(), Degrees::OfBlock)?;
+        Ok(pooled.of_members(graphs.starts()))
     }
 
     /// The stages of a model that tells whole graphs: see [`ModelConfig::readout`].

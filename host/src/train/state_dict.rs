@@ -12,10 +12,12 @@
 //! | GAT `weight`, `attention` (destination, source), `bias` | `GATConv`: `lin.weight`, `att_dst`, `att_src`, `bias`; with `edge_dim` also `lin_edge.weight`, `att_edge` (`edge.weight`, `edge.attention`) | `GATConv`: `fc.weight`, `attn_r`, `attn_l`, `bias` (of each head, also in the last layer) |
 //! | GATv2 `source.weight`, `source.bias`, `destination.weight`, `destination.bias`, `attention`, `bias` | `GATv2Conv`: `lin_l.weight`, `lin_l.bias`, `lin_r.weight`, `lin_r.bias`, `att`, `bias` | none |
 //! | GIN `mlp.0.weight`, `norm.weight`, `norm.bias`, `norm.running`, `mlp.1.weight`, `bias`, `epsilon` | `GINConv(Sequential(Linear, BatchNorm1d, ReLU, Linear))`: `nn.0.weight`, `nn.1.weight`, `nn.1.bias`, `nn.1.running_mean` and `nn.1.running_var`, `nn.3.weight`, `nn.3.bias`, `eps` | `GINConv` with the same: `apply_func.…`, `eps` |
+//! | between layers, `hidden_norm.weight`, `.bias`, `.running` (two rows), `.mean_scale` | `norms.N.` of `BasicGNN`: `module.weight`, `module.bias`, `module.running_mean`, `module.running_var` of `BatchNorm`; `weight`, `bias` of `LayerNorm(mode='node')`; `weight`, `bias`, `mean_scale` of `GraphNorm`; none of `PairNorm` | none |
 //!
 //! What the other side has no place for is folded into what it has, where that changes no logit: divisors of features and GIN's λ
 //! into the first map, the bias of GIN's first map into the running mean. What cannot be is refused.
 
+mod norms;
 mod read;
 mod write;
 

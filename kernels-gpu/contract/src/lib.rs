@@ -23,6 +23,7 @@ pub mod math;
 pub mod matmul;
 pub mod nonlinearity;
 pub mod normalize;
+pub mod norms;
 pub mod optimizer;
 pub mod quantize;
 pub mod rng;
@@ -148,6 +149,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         sampling::ENTRIES,
         optimizer::ENTRIES,
         normalize::ENTRIES,
+        norms::ENTRIES,
         baselines::ENTRIES,
         segment::ENTRIES,
         heads::ENTRIES,
@@ -185,6 +187,7 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("math.rs"));
     hash = fnv1a(hash, include_bytes!("matmul.rs"));
     hash = fnv1a(hash, include_bytes!("normalize.rs"));
+    hash = fnv1a(hash, include_bytes!("norms.rs"));
     hash = fnv1a(hash, include_bytes!("optimizer.rs"));
     hash = fnv1a(hash, include_bytes!("quantize.rs"));
     hash = fnv1a(hash, include_bytes!("rng.rs"));

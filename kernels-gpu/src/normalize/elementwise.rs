@@ -8,7 +8,7 @@ use halfgnn_contract::{DevicePtr, HalfBits};
 
 /// A thread's vectors of the matrix that a kernel writes.
 #[derive(Clone, Copy)]
-struct Output {
+pub struct Output {
     /// That of the first row.
     first: Global<[u32; 4]>,
     /// Distance of two rows in 16-byte vectors.
@@ -21,7 +21,7 @@ struct Output {
 impl Output {
     /// Those of `matrix`, of `columns` columns, whose rows are `vectors` apart.
     #[inline(always)]
-    fn of<V: Vector>(walk: &Walk, matrix: DevicePtr<HalfBits>, vectors: u32, columns: u32) -> Self {
+    pub fn of<V: Vector>(walk: &Walk, matrix: DevicePtr<HalfBits>, vectors: u32, columns: u32) -> Self {
         Self {
             first: walk.vectors_of(matrix),
             vectors,
@@ -30,12 +30,18 @@ impl Output {
         }
     }
 
+    /// The thread's vector of the first row.
+    #[inline(always)]
+    pub fn first(&self) -> Global<[u32; 4]> {
+        self.first
+    }
+
     /// Writes what the thread has of a row; padding becomes zero.
     ///
     /// # Safety
     /// `row` is a row of the thread's walk, and the matrix has the thread's vector of it.
     #[inline(always)]
-    unsafe fn write<V: Vector<Bits = [u32; 4]>>(&self, row: u64, values: V::Floats) {
+    pub unsafe fn write<V: Vector<Bits = [u32; 4]>>(&self, row: u64, values: V::Floats) {
         let values = without_padding::<V>(values, self.column, self.columns);
         let place = self.first.at(row * self.vectors as u64);
         // SAFETY: the caller's promise.

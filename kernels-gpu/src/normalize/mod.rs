@@ -12,7 +12,9 @@ mod finish;
 mod moments;
 mod walk;
 
-pub use walk::Columns;
+pub use elementwise::Output;
+pub use moments::leave;
+pub use walk::{Columns, Walk, parameters};
 
 use halfgnn_contract::normalize::{CombineParams, FinishParams, MomentsParams, NormalizeParams};
 

@@ -77,7 +77,7 @@ pub unsafe fn backward<V: Vector<Bits = [u32; 4]>>(params: &MomentsParams) {
 /// # Safety
 /// The launch contract of [`MomentsParams`], and every thread of the CTA calls it.
 #[inline(always)]
-unsafe fn leave<V: Vector>(params: &MomentsParams, walk: &Walk, mut sums: [V::Floats; 2]) {
+pub unsafe fn leave<V: Vector>(params: &MomentsParams, walk: &Walk, mut sums: [V::Floats; 2]) {
     // SAFETY: the caller's promise. From here on shared memory is no longer the walk's.
     unsafe { sync_threads() };
     let mut i = 0;

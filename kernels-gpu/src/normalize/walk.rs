@@ -41,6 +41,20 @@ impl Walk {
         }
     }
 
+    /// The walk of this thread through the rows `first .. end`, which are the CTA's.
+    #[inline(always)]
+    pub fn of_rows(first: u64, end: u64, lanes_log2: u32) -> Self {
+        let lane = thread_idx_x() & ((1 << lanes_log2) - 1);
+        let group = thread_idx_x() >> lanes_log2;
+        Self {
+            vector: (block_idx_y() << lanes_log2) + lane,
+            group,
+            groups: THREADS_PER_CTA >> lanes_log2,
+            first: first + group as u64,
+            end,
+        }
+    }
+
     /// The thread's vector of the first row of a matrix.
     #[inline(always)]
     pub fn vectors_of(&self, matrix: DevicePtr<HalfBits>) -> Global<[u32; 4]> {
@@ -176,6 +190,37 @@ impl<V: Vector> Columns<V> {
             reciprocal: row(statistics.at(float_vectors as u64)),
             weight: row(Global::new(weight)),
             bias: row(Global::new(bias)),
+        }
+    }
+
+    /// Those of a group of rows, whose statistics are `shift` and, a row on, `reciprocal`; scales and shifts are 1 and 0 where they
+    /// are null.
+    ///
+    /// # Safety
+    /// The launch contract: rows of `float_vectors` vectors, and nothing writes them during the launch.
+    #[inline(always)]
+    pub unsafe fn of_group(
+        statistics: Global<[u32; 4]>,
+        [weight, bias]: [DevicePtr<f32>; 2],
+        vector: u32,
+        float_vectors: u32,
+    ) -> Self {
+        let [weight, bias] = [Global::new(weight), Global::new(bias)];
+        // SAFETY: the caller's promise.
+        let row = |row| unsafe { parameters::<V>(row, vector, float_vectors) };
+        Self {
+            mean: row(statistics),
+            reciprocal: row(statistics.at(float_vectors as u64)),
+            weight: if weight.is_null() {
+                V::Floats::ONE
+            } else {
+                row(weight)
+            },
+            bias: if bias.is_null() {
+                V::Floats::ZERO
+            } else {
+                row(bias)
+            },
         }
     }
 

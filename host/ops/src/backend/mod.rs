@@ -16,8 +16,8 @@ use crate::driver::Driver;
 use crate::ops::{
     AdditiveOperators, AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators,
     HeadOperators, LossOperators, MatmulOperators, NonlinearityOperators, NormalizeOperators,
-    OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators,
-    ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
+    NormsOperators, OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators,
+    SegmentOperators, ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
 };
 
 /// A device with all operators, of every family.
@@ -33,6 +33,7 @@ pub trait Backend:
     + MatmulOperators
     + NonlinearityOperators
     + NormalizeOperators
+    + NormsOperators
     + OptimizerOperators
     + QuantizeOperators
     + SamplingOperators

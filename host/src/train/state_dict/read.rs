@@ -2,9 +2,9 @@
 
 mod layers;
 
-use super::{Framework, ImportOptions, StateDict, StateDictError, StateTensor, refuse};
+use super::{Framework, ImportOptions, StateDict, StateDictError, StateTensor, norms, refuse};
 use crate::nn::{
-    Aggregate, ConvolutionConfig, Gat, GatV2, Gcn, Gin, ModelConfig, Sage, Statistics,
+    Aggregate, ConvolutionConfig, Gat, GatV2, Gcn, Gin, HiddenNorm, ModelConfig, Sage, Statistics,
 };
 use crate::ops::OptimizerSnapshot;
 use crate::train::checkpoint::TaskIdentity;
@@ -131,7 +131,12 @@ pub(super) fn checkpoint(
     tensors: &StateDict,
     options: &ImportOptions,
 ) -> Result<Checkpoint, StateDictError> {
-    let layers = in_order(tensors, options.from)?;
+    let mut tensors = tensors.clone();
+    let (hidden_norm, of_norms) = match options.from {
+        Framework::Pyg => norms::read(&mut tensors)?,
+        Framework::Dgl => (HiddenNorm::None, Tensors::new()),
+    };
+    let layers = in_order(&tensors, options.from)?;
     let count = layers.len();
     let (attends, is_gin, is_sage) = match options.from {
         Framework::Pyg => ("att_src", "nn.0.weight", "lin_l.weight"),
@@ -225,7 +230,7 @@ pub(super) fn checkpoint(
         }
     }
     let mut model = ModelConfig::of(convolution, taken[0].inputs, taken[count - 1].outputs);
-    model.layers = count;
+    (model.layers, model.hidden_norm) = (count, hidden_norm);
     let widths: Vec<usize> = taken[..count - 1]
         .iter()
         .map(|layer| layer.outputs)
@@ -247,7 +252,7 @@ pub(super) fn checkpoint(
     model
         .check()
         .map_err(|error| StateDictError(error.to_string()))?;
-    let mut own = Tensors::new();
+    let mut own = of_norms;
     for (number, layer) in taken.into_iter().enumerate() {
         let named = layer.tensors.into_iter();
         own.extend(named.map(|(name, tensor)| (format!("layers.{number}.{name}"), tensor)));

@@ -1,8 +1,8 @@
 //! A model under another framework's names.
 
-use super::{Framework, StateDict, StateDictError, StateTensor, padded, refuse, transposed};
+use super::{Framework, StateDict, StateDictError, StateTensor, norms, padded, refuse, transposed};
 use crate::nn::{
-    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, Norm, Statistics,
+    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, Norm, Statistics,
 };
 use crate::train::{Checkpoint, Tensor};
 use safetensors::tensor::{Dtype, TensorView};
@@ -251,6 +251,11 @@ pub(super) fn state_dict(
             "it tells whole graphs, and no one layout of the other's has the maps behind the pooling; a model that tells vertices can be carried over",
         );
     }
+    if to == Framework::Dgl && model.hidden_norm != HiddenNorm::None {
+        return refuse(
+            "it has norms between its layers, for which DGL's convolutions have no names; PyG's models have",
+        );
+    }
     let (name, mut notes) = (to.name(), Vec::new());
     if model.activation != HiddenActivation::Relu && model.layers > 1 {
         notes.push(format!(
@@ -360,6 +365,7 @@ pub(super) fn state_dict(
             _ => {}
         }
     }
+    notes.extend(norms::write(checkpoint, &mut out)?);
     if checkpoint.feature_divisors.is_some() {
         notes.push("columns of features are divided in the first layer's weights, so that it takes them as they are".into());
     }

@@ -1,11 +1,14 @@
-//! Batch normalisation with its gradient, weighted sums, dot products.
+//! Batch normalisation, norms of rows and of groups, with their gradients; weighted sums, dot products.
 
 use super::{OperatorCase, Results};
 use crate::input::{matrix, read, unwritten};
 use half::{bf16, f16};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
-use halfgnn::ops::{BatchNorm, Combine, Normalization, NormalizationGradients};
+use halfgnn::ops::{
+    AffineGradients, BatchNorm, Combine, GroupGradients, GroupNorm, GroupNormalization, LayerNorm,
+    Normalization, NormalizationGradients, RowGroups,
+};
 use halfgnn::tensor::Element;
 
 const SHAPE: (usize, usize) = (150, 37);
@@ -62,6 +65,8 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 .and(Results::rows(&read(backend, &d), columns))
         }));
     }
+    cases.push(norm_of_rows::<B, E>());
+    cases.extend([false, true].map(norm_of_groups::<B, E>));
     let name = format!("combine and dot {precision}");
     cases.push(OperatorCase::new(name, move |backend: &B, operands| {
         let epsilon = matrix(backend, (1, 1), &operands.uniform::<f32>(1));
@@ -80,4 +85,86 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         let sums = Results::rows(&read(backend, &y), columns);
         sums.and(Results::rows(&read(backend, &product), 1))
     }));
+}
+
+fn norm_of_rows<B: Backend + 'static, E: Element>() -> OperatorCase<B> {
+    let (rows, columns) = SHAPE;
+    let name = format!("norm of rows {}", E::PRECISION);
+    OperatorCase::new(name, move |backend: &B, operands| {
+        let x = matrix::<B, E>(backend, SHAPE, &operands.striped::<E>(rows, columns));
+        let [weight, bias] =
+            [(); 2].map(|()| matrix(backend, (1, columns), &operands.mild::<f32>(columns)));
+        let op = LayerNorm {
+            weight: &weight,
+            bias: &bias,
+            epsilon: 1e-5,
+            relu: true,
+        };
+        let mut statistics = unwritten::<B, f32>(backend, (rows, 2));
+        let mut y = unwritten::<B, E>(backend, SHAPE);
+        ops::normalize_rows(backend, &op, &x, &mut statistics, &mut y).expect("a legal norm");
+        let mut d = matrix::<B, E>(backend, SHAPE, &operands.mild::<E>(rows * columns));
+        let [mut of_weight, mut of_bias] =
+            [(); 2].map(|()| unwritten::<B, f32>(backend, (1, columns)));
+        let gradients = AffineGradients {
+            weight: &mut of_weight,
+            bias: &mut of_bias,
+        };
+        ops::normalize_rows_backward(backend, &weight, &x, &statistics, &mut d, gradients)
+            .expect("a legal gradient");
+        [&of_weight, &of_bias]
+            .into_iter()
+            .map(|values| Results::rows(&read(backend, values), 1))
+            .fold(Results::rows(&read(backend, &y), columns), Results::and)
+            .and(Results::rows(&read(backend, &statistics), 2))
+            .and(Results::rows(&read(backend, &d), columns))
+    })
+}
+
+fn norm_of_groups<B: Backend + 'static, E: Element>(graph: bool) -> OperatorCase<B> {
+    let (rows, columns) = SHAPE;
+    let kind = if graph { "graph" } else { "pair" };
+    let name = format!("norm of groups {kind} {}", E::PRECISION);
+    OperatorCase::new(name, move |backend: &B, operands| {
+        let x = matrix::<B, E>(backend, SHAPE, &operands.striped::<E>(rows, columns));
+        let [weight, bias, multiples] =
+            [(); 3].map(|()| matrix(backend, (1, columns), &operands.mild::<f32>(columns)));
+        let groups = RowGroups::new(backend, &[0, 5, 5, 140, rows as u32]).expect("in order");
+        let norm = match graph {
+            true => GroupNorm::Graph(&multiples),
+            false => GroupNorm::Pair,
+        };
+        let mut statistics = unwritten::<B, f32>(backend, (3 * groups.groups(), columns));
+        ops::group_statistics(backend, &norm, 1e-5, &groups, &x, &mut statistics)
+            .expect("legal statistics");
+        let op = GroupNormalization {
+            groups: &groups,
+            statistics: &statistics,
+            weight: graph.then_some(&weight),
+            bias: graph.then_some(&bias),
+            relu: graph,
+        };
+        let mut y = unwritten::<B, E>(backend, SHAPE);
+        ops::normalize_groups(backend, &op, &x, &mut y).expect("a legal norm");
+        let mut d = matrix::<B, E>(backend, SHAPE, &operands.mild::<E>(rows * columns));
+        let mut parts = [(); 3].map(|()| unwritten::<B, f32>(backend, (groups.groups(), columns)));
+        let [of_weight, of_bias, of_multiples] = &mut parts;
+        let gradients = graph.then_some(GroupGradients {
+            weight: of_weight,
+            bias: of_bias,
+            mean_scale: of_multiples,
+        });
+        ops::normalize_groups_backward(backend, &norm, &op, &x, &mut d, gradients)
+            .expect("a legal gradient");
+        let results = Results::rows(&read(backend, &y), columns)
+            .and(Results::rows(&read(backend, &statistics), columns))
+            .and(Results::rows(&read(backend, &d), columns));
+        match graph {
+            false => results,
+            true => parts
+                .iter()
+                .map(|part| Results::rows(&read(backend, part), columns))
+                .fold(results, Results::and),
+        }
+    })
 }
