@@ -263,7 +263,7 @@ pub fn dropped_edges_are_refused<B: Backend>(backend: &B, _scale: Scale) {
     let group = Group::new(ranks.remove(0));
     let mut refusals = 0;
     for (name, mut model) in models() {
-        let mut has_shard = |model: &ModelConfig| {
+        let has_shard = |model: &ModelConfig| {
             let prepared = model
                 .prepare_edges(&graph, EdgeData::default())
                 .expect("edges");
