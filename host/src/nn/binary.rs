@@ -556,6 +556,9 @@ impl<B: Backend, E: Element> Signs<B, E> {
     }
 }
 
+/// A gradient that may be wanted, and what was dropped of what it is of.
+type Wanted<'d, B, E> = Option<(&'d mut Matrix<B, E>, Option<Dropout<'d, B>>)>;
+
 /// Weights whose signs multiply, outputs × inputs.
 #[derive(Debug)]
 struct BinaryWeight<B: Backend, E: Element> {
@@ -739,7 +742,7 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         backend: &B,
         x: &Matrix<B, E>,
         d: &Matrix<B, E>,
-        dx: Option<(&mut Matrix<B, E>, Option<Dropout<'_, B>>)>,
+        dx: Wanted<'_, B, E>,
     ) -> Result<(), Error> {
         let plain = Epilogue::default();
         let (master, gradient) = self.parameter.master_and_gradient();
