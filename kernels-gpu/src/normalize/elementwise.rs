@@ -21,7 +21,12 @@ pub struct Output {
 impl Output {
     /// Those of `matrix`, of `columns` columns, whose rows are `vectors` apart.
     #[inline(always)]
-    pub fn of<V: Vector>(walk: &Walk, matrix: DevicePtr<HalfBits>, vectors: u32, columns: u32) -> Self {
+    pub fn of<V: Vector>(
+        walk: &Walk,
+        matrix: DevicePtr<HalfBits>,
+        vectors: u32,
+        columns: u32,
+    ) -> Self {
         Self {
             first: walk.vectors_of(matrix),
             vectors,

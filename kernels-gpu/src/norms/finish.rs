@@ -58,11 +58,7 @@ impl Group {
     /// # Safety
     /// The launch contract of [`GroupFinishParams`], and every thread of the CTA calls it.
     #[inline(always)]
-    unsafe fn for_each(
-        &self,
-        params: &GroupFinishParams,
-        mut visit: impl FnMut(u64, [f32; 2]),
-    ) {
+    unsafe fn for_each(&self, params: &GroupFinishParams, mut visit: impl FnMut(u64, [f32; 2])) {
         let plane = params.float_vectors as u64 * 4;
         let mut first = 0;
         while first < params.columns {
@@ -192,7 +188,9 @@ pub unsafe fn gradients(params: &GroupFinishParams) {
                 term(1, column).store(slope);
                 part(params.weight_gradient).at(column).store(product);
                 part(params.bias_gradient).at(column).store(dy);
-                part(params.mean_scale_gradient).at(column).store(mean_scale);
+                part(params.mean_scale_gradient)
+                    .at(column)
+                    .store(mean_scale);
             } else {
                 term(0, column).store(of(1, column).read() * means[0]);
                 products += means[1];

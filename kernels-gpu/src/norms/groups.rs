@@ -46,8 +46,8 @@ impl Chunk {
     #[inline(always)]
     unsafe fn columns<V: Vector>(&self, params: &GroupsParams, walk: &Walk) -> Columns<V> {
         let rows = self.group * STATISTICS_ROWS as u64;
-        let statistics = Global::<[u32; 4]>::new(params.statistics)
-            .at(rows * params.float_vectors as u64);
+        let statistics =
+            Global::<[u32; 4]>::new(params.statistics).at(rows * params.float_vectors as u64);
         let affine = [params.weight, params.bias];
         // SAFETY: the caller's promise.
         unsafe { Columns::of_group(statistics, affine, walk.vector, params.float_vectors) }

@@ -59,12 +59,7 @@ impl Row {
 
     /// Vector `vector` of the row.
     #[inline(always)]
-    fn place<T>(
-        &self,
-        params: &RowsParams,
-        matrix: DevicePtr<T>,
-        vector: u32,
-    ) -> Global<[u32; 4]> {
+    fn place<T>(&self, params: &RowsParams, matrix: DevicePtr<T>, vector: u32) -> Global<[u32; 4]> {
         let at = self.row * params.vectors as u64 + vector as u64;
         Global::<[u32; 4]>::new(matrix).at(at)
     }
