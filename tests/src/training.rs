@@ -137,6 +137,15 @@ pub fn step_of_codes(format: CodeFormat) -> f64 {
     }
 }
 
+/// What signs that turn change of a gradient, by its largest: of the numbers that a network of one bit takes the signs of, a few are
+/// within a rounding of zero in bfloat16. In half and in float none of this task's are.
+fn signs_turned<E: Element>() -> f64 {
+    match E::PRECISION {
+        Precision::BFloat16 => 0.1,
+        Precision::Half | Precision::Float => 0.0,
+    }
+}
+
 /// Those of [`models`] whose edges may have weights.
 pub fn models_of_weights() -> Vec<(&'static str, ModelConfig)> {
     let mut models = models();
@@ -207,6 +216,7 @@ pub fn assert_steps_agree<A: Backend, B: Backend, E: Element>(
         // Where that turns a code it is the neighbouring one, forward and backward.
         let codes = model.messages.map_or(0.0, step_of_codes);
         let allowed = allowed + codes * (2 * model.layers) as f64;
+        let allowed = allowed + model.binary.map_or(0.0, |_| signs_turned::<E>());
         let losses = [
             first.loss().expect("a loss"),
             second.loss().expect("a loss"),

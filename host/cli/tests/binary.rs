@@ -43,20 +43,12 @@ fn networks_of_one_bit_learn_and_are_kept() {
 
         let [dataset, kept, out] = ["ring.npz", "kept", "out.csv"]
             .map(|name| place.folder.path().join(name).display().to_string());
-        let predict = ["predict", "--checkpoint", &kept, "--dataset", &dataset];
+        let predict = ["predict", "--model", &kept, "--dataset", &dataset];
         let output = halfgnn(&[&predict[..], &["--out", &out, "--device", "cpu"]].concat())
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let export = [
-            "export",
-            "--checkpoint",
-            &kept,
-            "--to",
-            "pyg",
-            "--out",
-            &out,
-        ];
+        let export = ["export", &kept, "--to", "pyg", &out];
         refused(&halfgnn(&export).output().unwrap(), 2, &["of one bit"]);
     }
     let plain = events_of(&place, &["--epochs", "1"]);

@@ -70,7 +70,7 @@ pub(super) fn read(tensors: &mut StateDict) -> Result<(HiddenNorm, Tensors), Sta
     let ends_with = |end: &str| of_norms.iter().any(|name| name.ends_with(end));
     let norm = match of_norms.is_empty() {
         true => return Ok((HiddenNorm::None, Tensors::new())),
-        false if ends_with(".module.running_mean") => HiddenNorm::Batch,
+        false if of_norms.iter().any(|name| name.contains(".module.")) => HiddenNorm::Batch,
         false if ends_with(".mean_scale") => HiddenNorm::Graph,
         false => HiddenNorm::Layer,
     };
