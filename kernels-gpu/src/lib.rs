@@ -9,6 +9,7 @@
 //! - [`heads`]: what attention does to heads of features.
 //! - [`loss`]: cross-entropy with its gradient, and the count of right answers.
 //! - [`matmul`]: matrix products for the linear layers, on tensor cores or in float.
+//! - [`maximum`]: maxima of two matrices, and of the rows of each group.
 //! - [`nonlinearity`]: activation functions other than a ReLU.
 //! - [`normalize`]: batch normalisation, and weighted sums of two matrices.
 //! - [`norms`]: norms of each row, and of the rows of each group.
@@ -46,6 +47,7 @@ pub mod elementwise;
 pub mod heads;
 pub mod loss;
 pub mod matmul;
+pub mod maximum;
 pub mod nonlinearity;
 pub mod normalize;
 pub mod norms;

@@ -2,10 +2,9 @@
 
 use crate::device::global::Global;
 use crate::device::thread::{block_idx_x, thread_idx_x};
-use crate::device::vector::{Floats, Vector, without_padding};
+use crate::device::vector::{Floats, Vector, load, store, without_padding};
 use halfgnn_contract::elementwise::{THREADS_PER_CTA, row_in_cta};
 use halfgnn_contract::nonlinearity::{NonlinearityParams, apply, derivative};
-use halfgnn_contract::{DevicePtr, HalfBits};
 
 /// The functions that the entries are, by name.
 mod family {
@@ -42,23 +41,6 @@ pub unsafe fn backward<V: Vector>(params: &NonlinearityParams) {
             store::<V>(params.y, at, without_padding::<V>(d, first, params.columns));
         }
     });
-}
-
-/// # Safety
-/// `at` is a vector of the matrix.
-#[inline(always)]
-unsafe fn load<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64) -> V::Floats {
-    // SAFETY: the caller's promise. Not `read`: the matrix may be written in place.
-    V::from_bits(unsafe { Global::<V::Bits>::new(matrix).at(at).load() }).widen()
-}
-
-/// # Safety
-/// `at` is a vector of the matrix and no other thread's.
-#[inline(always)]
-unsafe fn store<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64, values: V::Floats) {
-    let vector = Global::<V::Bits>::new(matrix).at(at);
-    // SAFETY: the caller's promise.
-    unsafe { vector.store(V::narrow(values).to_bits()) }
 }
 
 /// Adds the bias, if there is one, to a vector of a row.

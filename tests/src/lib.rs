@@ -23,6 +23,7 @@ pub mod input;
 pub mod loss;
 pub mod losses;
 pub mod matmul;
+pub mod maximum;
 pub mod neighbors;
 pub mod normalize;
 pub mod norms;
@@ -112,6 +113,7 @@ macro_rules! conformance {
             readout: pygs_numbers, pygs_norms, batches_are_graphs, misfits_are_refused;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;
+            maximum: of_matrices, of_groups, nan_stays_in_its_column, misfits_are_refused;
             norms: rows_follow_float64, groups_follow_float64, misfits_are_refused;
             optimizer: rules_follow_float64, gradients_are_clipped, bits_are_those_of_the_cpu, overflow_skips_a_step, overflows_are_found_in_every_column,
                 the_loss_scale_follows;

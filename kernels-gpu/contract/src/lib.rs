@@ -21,6 +21,7 @@ pub mod heads;
 pub mod loss;
 pub mod math;
 pub mod matmul;
+pub mod maximum;
 pub mod nonlinearity;
 pub mod normalize;
 pub mod norms;
@@ -144,6 +145,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         sddmm::ENTRIES,
         matmul::ENTRIES,
         elementwise::ENTRIES,
+        maximum::ENTRIES,
         nonlinearity::ENTRIES,
         loss::ENTRIES,
         sampling::ENTRIES,
@@ -186,6 +188,8 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("loss.rs"));
     hash = fnv1a(hash, include_bytes!("math.rs"));
     hash = fnv1a(hash, include_bytes!("matmul.rs"));
+    hash = fnv1a(hash, include_bytes!("maximum.rs"));
+    hash = fnv1a(hash, include_bytes!("nonlinearity.rs"));
     hash = fnv1a(hash, include_bytes!("normalize.rs"));
     hash = fnv1a(hash, include_bytes!("norms.rs"));
     hash = fnv1a(hash, include_bytes!("optimizer.rs"));
@@ -209,4 +213,23 @@ const fn fnv1a(mut hash: u64, bytes: &[u8]) -> u64 {
         i += 1;
     }
     hash
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    #[test]
+    fn the_fingerprint_is_of_every_source() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        for entry in std::fs::read_dir(folder).expect("sources") {
+            let name = entry
+                .expect("a file")
+                .file_name()
+                .into_string()
+                .expect("UTF-8");
+            let line = std::format!("hash = fnv1a(hash, include_bytes!(\"{name}\"));");
+            assert!(include_str!("lib.rs").contains(&line), "{name}");
+        }
+    }
 }

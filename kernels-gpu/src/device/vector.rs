@@ -6,7 +6,7 @@ use super::bfloat::BFloat2;
 use super::float;
 use super::global::{Access, Global, add_f32};
 use super::half::{Half2, Pair};
-use halfgnn_contract::VECTOR_BYTES;
+use halfgnn_contract::{DevicePtr, HalfBits, VECTOR_BYTES};
 
 /// A few floats of one lane: what a half vector is widened to.
 pub trait Floats: Copy {
@@ -32,6 +32,27 @@ pub trait Floats: Copy {
     /// # Safety
     /// As [`Floats::load`], and no other thread touches them unordered.
     unsafe fn store(self, to: Global<f32>);
+}
+
+/// Vector `at` of a matrix that may be written in place.
+///
+/// # Safety
+/// It is one, and no other thread writes it unordered.
+#[inline(always)]
+pub unsafe fn load<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64) -> V::Floats {
+    // SAFETY: the caller's promise. Not `read`, which is for what no thread writes.
+    V::from_bits(unsafe { Global::<V::Bits>::new(matrix).at(at).load() }).widen()
+}
+
+/// Makes these vector `at` of a matrix, each rounded.
+///
+/// # Safety
+/// It is one, and no other thread touches it unordered.
+#[inline(always)]
+pub unsafe fn store<V: Vector>(matrix: DevicePtr<HalfBits>, at: u64, values: V::Floats) {
+    let vector = Global::<V::Bits>::new(matrix).at(at);
+    // SAFETY: the caller's promise.
+    unsafe { vector.store(V::narrow(values).to_bits()) }
 }
 
 /// `floats` as elements `first ..` of a row of `columns`: those past its end become zero, whatever they were.

@@ -15,9 +15,9 @@ pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 use crate::driver::Driver;
 use crate::ops::{
     AdditiveOperators, AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators,
-    HeadOperators, LossOperators, MatmulOperators, NonlinearityOperators, NormalizeOperators,
-    NormsOperators, OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators,
-    SegmentOperators, ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
+    HeadOperators, LossOperators, MatmulOperators, MaximumOperators, NonlinearityOperators,
+    NormalizeOperators, NormsOperators, OptimizerOperators, QuantizeOperators, SamplingOperators,
+    SddmmOperators, SegmentOperators, ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
 };
 
 /// A device with all operators, of every family.
@@ -31,6 +31,7 @@ pub trait Backend:
     + HeadOperators
     + LossOperators
     + MatmulOperators
+    + MaximumOperators
     + NonlinearityOperators
     + NormalizeOperators
     + NormsOperators

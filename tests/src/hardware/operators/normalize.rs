@@ -67,6 +67,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
     }
     cases.push(norm_of_rows::<B, E>());
     cases.extend([false, true].map(norm_of_groups::<B, E>));
+    cases.push(maximum::<B, E>());
     let name = format!("combine and dot {precision}");
     cases.push(OperatorCase::new(name, move |backend: &B, operands| {
         let epsilon = matrix(backend, (1, 1), &operands.uniform::<f32>(1));
@@ -118,6 +119,33 @@ fn norm_of_rows<B: Backend + 'static, E: Element>() -> OperatorCase<B> {
             .fold(Results::rows(&read(backend, &y), columns), Results::and)
             .and(Results::rows(&read(backend, &statistics), 2))
             .and(Results::rows(&read(backend, &d), columns))
+    })
+}
+
+fn maximum<B: Backend + 'static, E: Element>() -> OperatorCase<B> {
+    let (rows, columns) = SHAPE;
+    let name = format!("maximum {}", E::PRECISION);
+    OperatorCase::new(name, move |backend: &B, operands| {
+        let [x, mut largest, dy] =
+            [(); 3].map(|()| matrix::<B, E>(backend, SHAPE, &operands.striped::<E>(rows, columns)));
+        ops::maximum(backend, &x, &mut largest).expect("legal");
+        let (mut left, mut dx) = (dy, unwritten::<B, E>(backend, SHAPE));
+        ops::maximum_backward(backend, &x, &largest, &mut left, &mut dx).expect("legal");
+        let groups = RowGroups::new(backend, &[0, 5, 5, 140, rows as u32]).expect("in order");
+        let of_groups = (groups.groups(), columns);
+        let mut y = unwritten::<B, E>(backend, of_groups);
+        ops::group_maximum(backend, &groups, &x, &mut y).expect("legal");
+        let d = operands.mild::<E>(groups.groups() * columns);
+        let d = matrix::<B, E>(backend, of_groups, &d);
+        let mut rows = unwritten::<B, E>(backend, SHAPE);
+        ops::group_maximum_backward(backend, &groups, (&x, &y), &d, &mut rows).expect("legal");
+        [&left, &dx, &y, &rows]
+            .into_iter()
+            .map(|values| Results::rows(&read(backend, values), columns))
+            .fold(
+                Results::rows(&read(backend, &largest), columns),
+                Results::and,
+            )
     })
 }
 
