@@ -23,12 +23,16 @@
 //! torch.manual_seed(1)
 //! for norm, kw in (('batch_norm', None), ('layer_norm', {'mode': 'node'}), ('graph_norm', None)):
 //!     m = GCN(5, 8, 3, 3, norm=norm, norm_kwargs=kw) # then as above, to f'pyg-gcn-{norm}.safetensors'
+//! # with jumping knowledge, and heads that do not fill whole vectors
+//! torch.manual_seed(2)
+//! models = {'gcn-cat': GCN(5, 8, 3, 3, jk='cat'), 'gcn-max': GCN(5, 8, 2, 3, jk='max', norm='batch_norm'),
+//!           'gat-cat': GAT(5, 15, 2, 3, heads=3, jk='cat')} # then as above
 //! ```
 
 use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::graph::Graph;
-use halfgnn::nn::{HiddenNorm, Inputs, Mode, Model, Network, Propagation};
+use halfgnn::nn::{HiddenNorm, Inputs, Jumping, Mode, Model, Network, Propagation};
 use halfgnn::tensor::{Matrix, Precision};
 use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
 use halfgnn::train::{Checkpoint, load_weights};
@@ -159,6 +163,94 @@ fn logits_are_those_of_pyg() {
 }
 
 #[test]
+fn jumping_knowledge_is_that_of_pyg() {
+    let cat = [
+        -0.1283367,
+        0.05113933,
+        -1.590667,
+        -0.2178923,
+        0.01053081,
+        -1.56675,
+        -0.2178923,
+        0.01053081,
+        -1.56675,
+        0.004095137,
+        0.09905058,
+        -1.540821,
+        0.02567751,
+        0.07487258,
+        -1.561208,
+        -0.2178923,
+        0.01053081,
+        -1.56675,
+    ];
+    let max = [
+        0.5158366, -0.667308, -0.1757932, 0.4907651, -0.6643353, -0.1812639, 0.4907651, -0.6643353,
+        -0.1812639, 0.5731719, -0.6563308, -0.1284099, 0.579854, -0.6706166, -0.1284522, 0.4907651,
+        -0.6643353, -0.1812639,
+    ];
+    let heads = [
+        2.497421, 1.704577, -1.565284, 2.265231, 1.564068, -1.327977, 2.567004, 1.513818,
+        -1.357046, 2.329436, 1.887754, -2.35238, 2.085199, 1.857664, -2.309468, 2.139928, 1.628086,
+        -1.378735,
+    ];
+    for (name, jumping, expected) in [
+        ("gcn-cat", Jumping::Cat, cat),
+        ("gcn-max", Jumping::Max, max),
+        ("gat-cat", Jumping::Cat, heads),
+    ] {
+        let read = Checkpoint::import(&file(name), &options(Framework::Pyg, Precision::Float));
+        let read = read.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(read.model.jumping, Some(jumping));
+        assert_near(&logits(&read, None), &expected, name);
+        let (_, notes) = assert_written_as_read(&read, name);
+        let note = format!("jk='{jumping}'");
+        assert!(notes.iter().any(|it| it.contains(&note)), "{notes:?}");
+        let told = read.state_dict(Framework::Dgl).expect_err("no names there");
+        assert!(told.to_string().contains("jumping knowledge"), "{told}");
+    }
+    let read = Checkpoint::import(&file("gcn-cat"), &options(Framework::Pyg, Precision::Float));
+    let (tensors, _) = read
+        .expect("a model")
+        .state_dict(Framework::Pyg)
+        .expect("tensors");
+    let refused = |change: &dyn Fn(&mut StateDict)| {
+        let mut changed = tensors.clone();
+        change(&mut changed);
+        let options = options(Framework::Pyg, Precision::Float);
+        let error = Checkpoint::from_state_dict(&changed, &options).expect_err("refused");
+        error.to_string()
+    };
+    let without = refused(&|tensors| drop(tensors.remove("lin.bias")));
+    assert!(without.contains("no `lin.bias`"), "{without}");
+    let narrow = refused(&|tensors| {
+        let weight = StateTensor {
+            shape: vec![3, 9],
+            values: vec![0.0; 27],
+        };
+        tensors.insert("lin.weight".into(), weight);
+    });
+    assert!(narrow.contains("takes rows of 9"), "{narrow}");
+}
+
+/// What is written has the names, shapes and numbers of the file that was read.
+fn assert_written_as_read(read: &Checkpoint, name: &str) -> (StateDict, Vec<String>) {
+    let (tensors, notes) = read.state_dict(Framework::Pyg).expect("PyG's names");
+    let bytes = std::fs::read(file(name)).expect("a file");
+    let original = safetensors::SafeTensors::deserialize(&bytes).expect("tensors");
+    let named = original.iter().filter(|(it, _)| !it.ends_with("tracked"));
+    let named: Vec<_> = named.collect();
+    assert_eq!(tensors.len(), named.len(), "{name}");
+    for (tensor, theirs) in named {
+        let ours = &tensors[tensor];
+        assert_eq!(ours.shape, theirs.shape(), "{tensor}");
+        let bytes = ours.values.iter().flat_map(|value| value.to_le_bytes());
+        assert_eq!(bytes.collect::<Vec<_>>(), theirs.data(), "{tensor}");
+    }
+    (tensors, notes)
+}
+
+#[test]
 fn norms_between_layers_are_those_of_pyg() {
     let batch = [
         -1.232589, -0.1898615, -1.137775, -1.086291, -0.2259251, -1.049991, -1.086291, -0.2259251,
@@ -186,16 +278,8 @@ fn norms_between_layers_are_those_of_pyg() {
         assert_eq!(read.model.hidden_norm, norm);
         assert_near(&logits(&read, None), &expected, &name);
 
-        let (tensors, notes) = read.state_dict(Framework::Pyg).expect("PyG's names");
+        let (_, notes) = assert_written_as_read(&read, &name);
         assert!(notes.iter().any(|note| note.contains("Norm")), "{notes:?}");
-        let bytes = std::fs::read(file(&name)).expect("a file");
-        let original = safetensors::SafeTensors::deserialize(&bytes).expect("tensors");
-        for (tensor, theirs) in original.iter().filter(|(it, _)| !it.ends_with("tracked")) {
-            let ours = &tensors[tensor];
-            assert_eq!(ours.shape, theirs.shape(), "{tensor}");
-            let bytes = ours.values.iter().flat_map(|value| value.to_le_bytes());
-            assert_eq!(bytes.collect::<Vec<_>>(), theirs.data(), "{tensor}");
-        }
         let told = read.state_dict(Framework::Dgl).expect_err("no names there");
         assert!(
             told.to_string().contains("norms between its layers"),

@@ -4,7 +4,9 @@ use crate::Scale;
 use halfgnn::backend::Backend;
 use halfgnn::data::{Dataset, Features, GraphIndex, Splits, UploadFeatures};
 use halfgnn::graph::Graph;
-use halfgnn::nn::{EdgeData, Gcn, Gin, HiddenNorm, Mode, Model, ModelConfig, Network, Readout};
+use halfgnn::nn::{
+    EdgeData, Gcn, Gin, HiddenNorm, Jumping, Mode, Model, ModelConfig, Network, Readout,
+};
 use halfgnn::tensor::Precision;
 use halfgnn::train::{
     Batches, Goal, GraphBatches, Loss, Objective, Tensor, Tensors, TrainConfig, Trainer,
@@ -55,7 +57,7 @@ struct Expected {
     gradient: [f32; 24],
 }
 
-fn models() -> [Expected; 4] {
+fn models() -> [Expected; 8] {
     let of = |model: ModelConfig| ModelConfig {
         hidden: 8,
         layers: 2,
@@ -64,6 +66,10 @@ fn models() -> [Expected; 4] {
     };
     let gcn = |readout| of(ModelConfig::of_graphs(Gcn::default(), readout, FEATURES, 2));
     let gin = |readout| of(ModelConfig::of_graphs(Gin::default(), readout, FEATURES, 2));
+    let jump = |model: ModelConfig, jumping| ModelConfig {
+        jumping: Some(jumping),
+        ..model
+    };
     // PyG 2.8.1 in double: `GCNConv` twice, or `GINConv(Sequential(Linear(bias=False), BatchNorm1d, ReLU, Linear))` twice, a ReLU
     // between them; `global_add_pool` or `global_mean_pool`; `Linear`, ReLU, `Linear`. The n-th parameter, from 1, has
     // 0.4 sin(0.37 i + n) at i, inputs × outputs. Logits in evaluation; the mean cross-entropy, and its gradient at the first weight,
@@ -119,6 +125,60 @@ fn models() -> [Expected; 4] {
                 -0.0010866, 0.0013667, 0.0001826, 0.0, 0.0, -0.0003676, 0.0043616, 0.0011839,
                 0.0014848, -0.0005026, -2.4e-06, 0.0, 0.0, -0.0002498, 0.0047799, 0.0031246,
                 0.0033578, -0.0021356, -0.0001862, 0.0, 0.0, -1.45e-05, 0.0029502, 0.0035958,
+            ],
+        },
+        // Likewise `global_max_pool`, and with a ReLU behind both convolutions `torch.cat`, of the features as well, or the maximum of
+        // `torch.stack`.
+        Expected {
+            model: gcn(Readout::Max),
+            readout: Readout::Max,
+            logits: [
+                0.1398519, 0.0364665, 0.1394368, 0.0355375, 0.1398682, 0.0350794,
+            ],
+            loss: 0.6771201,
+            gradient: [
+                -0.0015517, 0.0021805, -0.0016134, 0.0006434, 0.0, 0.0, 0.0, 0.0, -0.0021486,
+                0.0030214, -0.001813, 0.0012995, 0.0, 0.0, 0.0, 0.0, -0.001735, 0.0024413,
+                -0.00116, 0.0013444, 0.0, 0.0, 0.0, 0.0,
+            ],
+        },
+        Expected {
+            model: jump(gcn(Readout::Mean), Jumping::Cat),
+            readout: Readout::Mean,
+            logits: [
+                -0.0184444, -0.237563, -0.0215237, -0.2401569, -0.0073995, -0.2333857,
+            ],
+            loss: 0.6615096,
+            gradient: [
+                -0.015997, 0.0167979, -0.0141824, 0.003479, 0.0, 0.0, 0.0, 0.0, -0.0139454,
+                0.0146421, -0.0098081, 0.0064391, 0.0, 0.0, 0.0, 0.0, -0.005335, 0.0056,
+                -0.0008209, 0.0063708, 0.0, 0.0, 0.0, 0.0,
+            ],
+        },
+        Expected {
+            model: jump(gcn(Readout::Max), Jumping::All),
+            readout: Readout::Max,
+            logits: [
+                -0.2356999, -0.323573, -0.2401635, -0.3301293, -0.2110707, -0.2951557,
+            ],
+            loss: 0.6804351,
+            gradient: [
+                -0.0034543, 0.0050296, -0.0049337, 0.0054172, 0.0, 0.0, 0.0, 0.0, -0.0138388,
+                0.0157662, -0.0145203, 0.0148608, 0.0, 0.0, 0.0, 0.0, -0.0177146, 0.0190876,
+                -0.0172778, 0.0173151, 0.0, 0.0, 0.0, 0.0,
+            ],
+        },
+        Expected {
+            model: jump(gcn(Readout::Sum), Jumping::Max),
+            readout: Readout::Sum,
+            logits: [
+                -0.1763802, -0.2151629, -0.2701683, -0.2961965, -0.2938598, -0.3273904,
+            ],
+            loss: 0.6855708,
+            gradient: [
+                -0.0427774, 0.0504105, -0.0438266, 0.0047381, 0.0, 0.0, 0.0, 0.0, -0.0391033,
+                0.0460691, -0.029378, 0.0161958, 0.0, 0.0, 0.0, 0.0, -0.0170382, 0.0200607,
+                -0.0011124, 0.0200363, 0.0, 0.0, 0.0, 0.0,
             ],
         },
     ]

@@ -3,8 +3,8 @@
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{
-    Aggregate, Appnp, ConvolutionConfig, Gat, Gcn, Gcnii, Gin, HiddenActivation, HiddenNorm, Model,
-    ModelConfig, Norm, Propagation,
+    Aggregate, Appnp, ConvolutionConfig, Gat, Gcn, Gcnii, Gin, HiddenActivation, HiddenNorm,
+    Jumping, Model, ModelConfig, Norm, Propagation,
 };
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::Objective;
@@ -257,15 +257,23 @@ fn stacked(
     drop: Drop<'_>,
     mut x: Rows,
 ) -> Rows {
+    let mut all = match config.jumping {
+        Some(Jumping::All) => vec![x.clone()],
+        _ => Vec::new(),
+    };
     for layer in 0..config.layers {
         x = drop(layer, config.dropout, &x);
+        if layer > 0 {
+            all.push(x.clone());
+        }
         let mut y = convolve(toy, config, parameters, layer, masks, &x);
         let name = |parameter: &str| format!("layers.{layer}.{parameter}");
         let bias = parameters.row(&name("bias"));
         for row in &mut y {
             row.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
         }
-        if layer + 1 < config.layers {
+        let hidden = layer + 1 < config.layers || config.jumping.is_some();
+        if hidden {
             normalize(config, parameters, layer, &mut y);
         }
         for (y, x) in y.iter_mut().zip(&x) {
@@ -273,14 +281,46 @@ fn stacked(
                 if config.residual && x.len() == bias.len() {
                     *value += x[n];
                 }
-                if layer + 1 < config.layers {
+                if hidden {
                     *value = activated(config.activation, *value);
                 }
             }
         }
         x = y;
     }
+    if let Some(jumping) = config.jumping {
+        all.push(drop(config.layers, config.dropout, &x));
+        x = jumped(config, parameters, jumping, all);
+    }
     x
+}
+
+/// The last map of jumping knowledge, from the rows of all layers.
+fn jumped(config: &ModelConfig, parameters: &Parameters, jumping: Jumping, all: Vec<Rows>) -> Rows {
+    if jumping == Jumping::Max {
+        let larger = |mut a: Rows, b: Rows| {
+            for (a, b) in a.iter_mut().flatten().zip(b.iter().flatten()) {
+                *a = a.max(*b);
+            }
+            a
+        };
+        let largest = all.into_iter().reduce(larger).expect("a layer");
+        return linear(parameters, config.layers + 1, &largest);
+    }
+    let products = all.iter().enumerate().map(|(number, rows)| {
+        parameters.product(
+            rows,
+            &format!("layers.{}.jump.{number}.weight", config.layers),
+        )
+    });
+    let mut y = products
+        .reduce(|a, b| mixed((1.0, &a), (1.0, &b)))
+        .expect("a layer");
+    let bias = parameters.row(&format!("layers.{}.bias", config.layers));
+    for row in &mut y {
+        row.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+    }
+    y
 }
 
 fn activated(function: HiddenActivation, x: f64) -> f64 {
@@ -634,6 +674,13 @@ fn hear(
     };
     if heads > 1 && outputs < width && outputs <= distance {
         y = y.into_iter().map(mean).collect();
+    } else if outputs < width {
+        let head = outputs / heads;
+        let side_by_side = |row: Vec<f64>| -> Vec<f64> {
+            let of_head = |row: &[f64]| row[..head].to_vec();
+            row.chunks(distance).flat_map(of_head).collect()
+        };
+        y = y.into_iter().map(side_by_side).collect();
     }
     y
 }

@@ -6,7 +6,7 @@ use halfgnn::backend::{MemoryKind, Storage};
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{
     Aggregate, Appnp, ConvolutionConfig, EdgeData, Gat, GatV2, Gcn, Gcnii, Gin, HiddenActivation,
-    HiddenNorm, Mode, Model, ModelConfig, Network, Norm, Propagation, Statistics,
+    HiddenNorm, Jumping, Mode, Model, ModelConfig, Network, Norm, Propagation, Statistics,
 };
 use halfgnn::ops::Accumulate;
 use halfgnn::tensor::{Element, Matrix, Precision};
@@ -59,6 +59,10 @@ fn models(width: usize, layers: usize, hidden: usize) -> Vec<ModelConfig> {
         residual: true,
         ..config
     };
+    let jump = |config: ModelConfig, jumping| ModelConfig {
+        jumping: Some(jumping),
+        ..config
+    };
     let gcn = |norm| ModelConfig {
         convolution: Gcn { norm }.into(),
         ..shape(ModelConfig::gcn(width, 3))
@@ -91,9 +95,20 @@ fn models(width: usize, layers: usize, hidden: usize) -> Vec<ModelConfig> {
         gat(1, hidden),
         residual(gat(1, hidden)),
         gat(2, 16),
+        gat(3, 15),
+        gatv2(3, 15, true),
         gatv2(1, hidden, false),
         residual(gatv2(1, hidden, true)),
         gatv2(2, 16, false),
+        jump(shape(ModelConfig::sage(width, 3)), Jumping::Cat),
+        jump(residual(gcn(Norm::Both)), Jumping::Max),
+        jump(gat(3, 15), Jumping::All),
+        ModelConfig {
+            hidden_by_layer: vec![hidden; layers - 1],
+            hidden_norm: HiddenNorm::Batch,
+            activation: HiddenActivation::Elu,
+            ..jump(gin(Aggregate::Sum, 1.0, 0.0, false), Jumping::Cat)
+        },
         shape(ModelConfig::sage(width, 3)),
         residual(shape(ModelConfig::sage(width, 3))),
         shape(ModelConfig::gin(width, 3)),
@@ -723,7 +738,7 @@ fn what_is_no_model_is_refused() {
         error.to_string()
     };
     assert!(refused(0, 64, 0.0).contains("without heads"));
-    assert!(refused(3, 64, 0.0).contains("a multiple of 24, and it is 64"));
+    assert!(refused(3, 64, 0.0).contains("the hidden width is 64; take 66"));
     assert!(refused(1, 64, 1.0).contains("attention dropout 1 is not in [0, 1)"));
     let (backend, toy) = (Cpu::new(), Toy::new(4));
     let objective = toy.objective::<_, f16>(&backend, ModelConfig::gin(4, 3).norm());

@@ -3,7 +3,7 @@
 use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
 use crate::names::{
-    ActivationName, BinaryName, CodeFormatName, HiddenNormName, PoolName, probability,
+    ActivationName, BinaryName, CodeFormatName, HiddenNormName, JumpingName, PoolName, probability,
 };
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
@@ -46,6 +46,10 @@ pub struct ModelArgs {
     /// batch normalisation inside GIN's layers. pair and graph are of one rank
     #[arg(long, value_enum, value_name = "NORM", default_value_t = HiddenNormName::None)]
     pub hidden_norm: HiddenNormName,
+    /// What of all layers' outputs goes on to a last linear map, jumping knowledge, as PyG's `jk` has it; without it the last layer's
+    /// alone. Not of APPNP and GCNII
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub jumping: Option<JumpingName>,
     /// How neighbours are summed up, as `halfgnn bench spmm --help` says: post-half is the way of frameworks, which overflows;
     /// not of GAT [default: discretized-float]
     #[arg(long, value_name = "POLICY")]
@@ -267,6 +271,7 @@ impl ModelArgs {
                 .activation
                 .map_or(config.activation, HiddenActivation::from),
             hidden_norm: self.hidden_norm.into(),
+            jumping: self.jumping.map(Into::into),
             recompute: self.recompute,
             messages: self.messages.map(Into::into),
             policy: self.policy.map_or(config.policy, |named| named.0),

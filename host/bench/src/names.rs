@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use halfgnn::device;
-use halfgnn::nn::{Binary, HiddenActivation, HiddenNorm, Readout};
+use halfgnn::nn::{Binary, HiddenActivation, HiddenNorm, Jumping, Readout};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Precision;
 
@@ -116,6 +116,8 @@ pub enum PoolName {
     Sum,
     /// Their mean
     Mean,
+    /// The largest of each column
+    Max,
 }
 
 impl From<PoolName> for Readout {
@@ -123,6 +125,28 @@ impl From<PoolName> for Readout {
         match name {
             PoolName::Sum => Readout::Sum,
             PoolName::Mean => Readout::Mean,
+            PoolName::Max => Readout::Max,
+        }
+    }
+}
+
+/// [`Jumping`], as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum JumpingName {
+    /// They lie side by side
+    Cat,
+    /// The largest of each element
+    Max,
+    /// They lie side by side, and the features beside them, as GIN reads graphs out
+    All,
+}
+
+impl From<JumpingName> for Jumping {
+    fn from(name: JumpingName) -> Self {
+        match name {
+            JumpingName::Cat => Jumping::Cat,
+            JumpingName::Max => Jumping::Max,
+            JumpingName::All => Jumping::All,
         }
     }
 }

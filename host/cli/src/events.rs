@@ -10,7 +10,7 @@ use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, Preparation};
 use halfgnn::metrics::Metric;
-use halfgnn::nn::{Binary, HiddenNorm};
+use halfgnn::nn::{Binary, HiddenNorm, Jumping};
 use halfgnn::ops::{CodeFormat, Scaling};
 use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
 use serde::Serialize;
@@ -99,6 +99,9 @@ pub enum Event<'a> {
         /// `batch`, `layer`, `pair` or `graph`, where hidden layers have a norm.
         #[serde(skip_serializing_if = "Option::is_none")]
         hidden_norm: Option<&'static str>,
+        /// `cat`, `max` or `all`, where all layers' outputs go on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        jumping: Option<&'static str>,
         /// `int8` or `e4m3`, where what is summed up over neighbours is sent so.
         #[serde(skip_serializing_if = "Option::is_none")]
         messages: Option<&'static str>,
@@ -351,6 +354,7 @@ impl<'a> Event<'a> {
             layers: plan.model.layers,
             hidden: plan.model.hidden,
             hidden_by_layer: &plan.model.hidden_by_layer,
+            jumping: plan.model.jumping.map(Jumping::name),
             hidden_norm: Some(plan.model.hidden_norm)
                 .filter(|norm| *norm != HiddenNorm::None)
                 .map(HiddenNorm::name),

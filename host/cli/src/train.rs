@@ -17,7 +17,7 @@ use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, U
 use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::metrics::Metric;
-use halfgnn::nn::{HiddenNorm, ModelConfig};
+use halfgnn::nn::{HiddenNorm, Jumping, ModelConfig};
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Spread, Status, TrainConfig};
@@ -104,6 +104,16 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         recorder
             .screen
             .line(&format_args!("a {norm} norm behind each hidden layer"));
+    }
+    if let Some(jumping) = plan.model.jumping {
+        let what = match jumping {
+            Jumping::Cat => "the outputs of all layers, side by side, go on to a last map",
+            Jumping::Max => "the largest of all layers' outputs go on to a last map",
+            Jumping::All => {
+                "the features and the outputs of all layers, side by side, go on to a last map"
+            }
+        };
+        recorder.screen.line(&what);
     }
     if !changes.is_empty() {
         let epoch = plan

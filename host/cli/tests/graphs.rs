@@ -179,6 +179,35 @@ fn all_graphs_at_once_and_means() {
     );
 }
 
+/// GIN's readout of the features and of all layers, and the largest of each column.
+#[test]
+fn readouts_of_all_layers_and_the_largest() {
+    let folder = collection();
+    let how = [
+        "--model",
+        "gin",
+        "--layers",
+        "3",
+        "--jumping",
+        "all",
+        "--pool",
+        "max",
+        "--batch",
+        "30",
+        "--epochs",
+        "40",
+    ];
+    let output = train(folder.path(), &how);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let events = events(&output.stdout);
+    let start = of(&events, "start");
+    documented::check(&documented::events(), start, "train");
+    assert_eq!(start["pool"], "max");
+    assert_eq!(start["jumping"], "all");
+    let accuracy = of(&events, "summary")["test_accuracy"].as_f64();
+    assert!(accuracy.expect("a number") > 80.0, "{accuracy:?}");
+}
+
 #[test]
 fn it_is_shown_and_converted() {
     let folder = collection();

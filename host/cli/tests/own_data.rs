@@ -326,6 +326,76 @@ fn a_gatv2_goes_to_pyg_and_comes_back() {
     refused(&dgl, 2, &["GATv2 is written under PyG's names alone"]);
 }
 
+/// Three heads, whose hidden layers are 66 wide where nothing is said, and the outputs of all layers, under PyG's names and back.
+#[test]
+fn jumping_knowledge_goes_to_pyg_and_comes_back() {
+    let place = Place::new();
+    let train = |more: &[&str]| {
+        let arguments = [
+            "train",
+            "--device",
+            "cpu",
+            "--dataset",
+            "team",
+            "--undirected",
+            "--json",
+            "run.json",
+        ];
+        let how = ["--epochs", "20", "--precision", "float", "--save", "model"];
+        place.output(&[&arguments[..], &how, more].concat())
+    };
+    for jumping in ["cat", "max"] {
+        let told = train(&["--model", "gat", "--heads", "3", "--jumping", jumping]);
+        assert!(told.status.success(), "{}", text(&told.stderr));
+        assert!(text(&told.stdout).contains("go on to a last map"));
+        let lines = place.read("run.json");
+        let start = lines
+            .iter()
+            .find(|line| line.contains("\"start\""))
+            .unwrap();
+        assert!(
+            start.contains(&format!("\"jumping\":\"{jumping}\"")),
+            "{start}"
+        );
+        assert!(start.contains("\"hidden\":66"), "{start}");
+        place.predict("team", &["--out", "own.csv", "--logits"]);
+        let told = place.run(&["export", "model", "--to", "pyg", "other.safetensors"]);
+        let note = format!("jk='{jumping}'");
+        assert!(text(&told.stdout).contains(&note), "{}", text(&told.stdout));
+        place.run(&["import", "other.safetensors", "--from", "pyg", "model"]);
+        place.predict("team", &["--out", "back.csv", "--logits"]);
+        assert_eq!(place.read("back.csv"), place.read("own.csv"));
+    }
+    let all = train(&["--model", "sage", "--jumping", "all"]);
+    assert!(all.status.success(), "{}", text(&all.stderr));
+    let told = place.output(&["export", "model", "--to", "pyg", "x"]);
+    refused(
+        &told,
+        2,
+        &["takes the features as well", "--jumping cat or max"],
+    );
+    for (asked, words) in [
+        (
+            &["--jumping", "cat", "--model", "gcnii"][..],
+            &["gcnii has a way of its own", "leave jumping knowledge out"][..],
+        ),
+        (
+            &["--jumping", "max", "--hidden", "16,8"],
+            &["rows of one width", "take another jumping knowledge"],
+        ),
+        (
+            &["--jumping", "cat", "--binary", "full"],
+            &["leave --jumping out"],
+        ),
+        (
+            &["--model", "gatv2", "--heads", "3", "--hidden", "64"],
+            &["the hidden width is 64; take 66"],
+        ),
+    ] {
+        refused(&train(asked), 2, words);
+    }
+}
+
 /// What is timed knows no weights, and says so.
 #[test]
 fn bench_says_that_weights_are_left_out() {

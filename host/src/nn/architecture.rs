@@ -108,7 +108,7 @@ pub fn stack<B: Backend, E: Element, L: Layer<B, E> + 'static>(
         let stage = Stage::new(layer(place, widths)?)
             .bias()
             .dropout(model.dropout_of(number));
-        let stage = match number + 1 == model.layers {
+        let stage = match model.is_last(number) {
             true => stage,
             false => stage.hidden(model),
         };

@@ -97,6 +97,10 @@ pub(super) fn check(model: &ModelConfig, binary: Binary) -> Result<(), String> {
             "send no messages of 8 bits; leave --messages out",
         ),
         (
+            model.jumping.is_some(),
+            "go on to the last layer alone; leave --jumping out",
+        ),
+        (
             model.readout.is_some(),
             "tell something of vertices, and not of whole graphs; leave --binary out",
         ),

@@ -1,6 +1,9 @@
 //! What a model is: its shape, and the kind of its layers.
 
-use super::{Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Norm, Readout, binary};
+use super::{
+    Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Jumping, Norm, Readout, binary,
+    jumping,
+};
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
 use crate::ops::{CodeFormat, SpmmPolicy};
@@ -56,6 +59,10 @@ pub struct ModelConfig {
     /// hidden one as well, and before two linear maps with a ReLU and a dropout between them, as PyG's examples have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readout: Option<Readout>,
+    /// What is made of the outputs of all layers, where not the last alone goes on: each is then a hidden one, and a linear map is behind
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jumping: Option<Jumping>,
     /// What a layer does with the graph.
     pub convolution: ConvolutionConfig,
 }
@@ -80,6 +87,7 @@ impl ModelConfig {
             binary: None,
             policy: SpmmPolicy::default(),
             readout: None,
+            jumping: None,
             convolution: convolution.clone(),
         };
         convolution.shape(&mut model);
@@ -206,6 +214,19 @@ impl ModelConfig {
         Ok((prepared, Some(weights)))
     }
 
+    /// Whether layer `layer` is the last, and what it computes goes nowhere but to what the model tells.
+    pub fn is_last(&self, layer: usize) -> bool {
+        layer >= self.hidden_layers()
+    }
+
+    /// Layers that are hidden: all but the last or, with jumping knowledge, all.
+    pub fn hidden_layers(&self) -> usize {
+        match self.jumping {
+            Some(_) => self.layers,
+            None => self.layers.saturating_sub(1),
+        }
+    }
+
     /// Inputs and outputs of layer `layer`.
     pub fn layer(&self, layer: usize) -> (usize, usize) {
         let width = |boundary| match boundary {
@@ -293,6 +314,9 @@ impl ModelConfig {
         let mut dropouts = std::iter::once(&self.dropout).chain(dropouts);
         if let Some(dropout) = dropouts.find(|dropout| !(0.0..1.0).contains(*dropout)) {
             return refuse(format!("dropout probability {dropout} is not in [0, 1)"));
+        }
+        if let Some(jumping) = self.jumping {
+            jumping::check(self, jumping).or_else(refuse)?;
         }
         if let Some(binary) = self.binary {
             binary::check(self, binary).or_else(refuse)?;

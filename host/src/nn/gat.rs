@@ -11,7 +11,7 @@
 //! as PyG's `GATConv(edge_dim=…)` has it. Of it a float for each edge and head is lent for the length of a pass.
 
 use super::architecture::{Architecture, LayerOption, number, probability, stack, store};
-use super::heads::{self, Heads};
+use super::heads::{self, Heads, Joining};
 use super::{
     Context, EdgeFeatures, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output,
     OutputGradient, Parameter, Place, Pool, Propagation, Stage,
@@ -25,7 +25,7 @@ use crate::tensor::{Array, Element, Matrix, padded};
 use serde::{Deserialize, Serialize};
 
 /// Attention (Veličković et al., ICLR 2018), three layers of 64 with one head and dropout 0.5. With several heads a hidden
-/// layer has them side by side, so its width must be that many heads of a multiple of 8; the last layer has their mean.
+/// layer has them side by side, so its width must be a multiple of them; the last layer has their mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gat {
     /// Heads of every layer.
@@ -80,6 +80,7 @@ impl Architecture for Gat {
 
     fn shape(&self, model: &mut ModelConfig) {
         model.layers = 3;
+        model.hidden = model.hidden.next_multiple_of(self.heads.max(1));
     }
 
     fn norm(&self) -> Norm {
@@ -124,7 +125,7 @@ impl Architecture for Gat {
             let heads = Heads {
                 inputs,
                 outputs,
-                averaged: place.layer + 1 == model.layers,
+                averaged: model.is_last(place.layer),
                 count: self.heads,
             };
             GatLayer::new(backend, place, heads, self, model.policy)
@@ -276,6 +277,7 @@ fn edge_features<B: Backend>(
 #[derive(Debug)]
 pub struct GatLayer<B: Backend, E: Element> {
     heads: Heads,
+    joining: Joining<B, E>,
     gat: Gat,
     policy: SpmmPolicy,
     weight: Parameter<B, E>,
@@ -320,6 +322,7 @@ impl<B: Backend, E: Element> GatLayer<B, E> {
             heard: Kept::new(backend, width)?,
             positive: Kept::new(backend, width)?,
             softmax: None,
+            joining: Joining::new(backend, &shape)?,
             heads: shape,
             gat: gat.clone(),
         })
@@ -385,11 +388,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         if let Some(biases) = biases {
             at.pool.give_numbers(biases);
         }
-        if self.heads.is_averaged() {
-            ops::head_mean(backend, heads, self.heard.get(), y.matrix())
-        } else {
-            y.copy(self.heard.get())
-        }
+        self.joining.forward(backend, self.heard.get(), y)
     }
 
     fn backward(
@@ -401,13 +400,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
     ) -> Result<(), Error> {
         let (backend, heads) = (at.backend, self.heads.count);
         let width = self.heard.get().columns();
-        let spread = if self.heads.is_averaged() {
-            let mut spread = at.take(width)?;
-            ops::head_mean_backward(backend, heads, dy.matrix(), &mut spread)?;
-            Some(spread)
-        } else {
-            None
-        };
+        let spread = self.joining.backward(at, width, dy)?;
         let mut numbers = |rows| at.pool.take_numbers(backend, heads * rows);
         let (mut inner, mut d_destination) = (numbers(at.rows)?, numbers(at.rows)?);
         let mut softmax_gradient = numbers(x.rows())?;

@@ -8,7 +8,7 @@
 //! and nothing kept.
 
 use super::architecture::{Architecture, LayerOption, number, probability, stack, store};
-use super::heads::{self, Heads};
+use super::heads::{self, Heads, Joining};
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Stage,
@@ -23,7 +23,7 @@ use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 
 /// Attention (Brody, Alon and Yahav, ICLR 2022), three layers of 64 with one head and dropout 0.5. With several heads a hidden
-/// layer has them side by side, so its width must be that many heads of a multiple of 8; the last layer has their mean.
+/// layer has them side by side, so its width must be a multiple of them; the last layer has their mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatV2 {
     /// Heads of every layer.
@@ -82,6 +82,7 @@ impl Architecture for GatV2 {
 
     fn shape(&self, model: &mut ModelConfig) {
         model.layers = 3;
+        model.hidden = model.hidden.next_multiple_of(self.heads.max(1));
     }
 
     fn norm(&self) -> Norm {
@@ -110,7 +111,7 @@ impl Architecture for GatV2 {
             let heads = Heads {
                 inputs,
                 outputs,
-                averaged: place.layer + 1 == model.layers,
+                averaged: model.is_last(place.layer),
                 count: self.heads,
             };
             GatV2Layer::new(backend, place, heads, self, model.policy)
@@ -181,6 +182,7 @@ impl<B: Backend, E: Element> Map<B, E> {
 #[derive(Debug)]
 pub struct GatV2Layer<B: Backend, E: Element> {
     heads: Heads,
+    joining: Joining<B, E>,
     slope: f32,
     attention_dropout: f32,
     policy: SpmmPolicy,
@@ -225,6 +227,7 @@ impl<B: Backend, E: Element> GatV2Layer<B, E> {
             destinations: Kept::new(backend, width)?,
             heard: Kept::new(backend, width)?,
             softmax: None,
+            joining: Joining::new(backend, &heads)?,
             heads,
         })
     }
@@ -284,11 +287,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatV2Layer<B, E> {
         let mut scores = at.pool.take_numbers(backend, edge_values(a, heads))?;
         attention.forward(backend, a, features, &mut scores, heard)?;
         at.pool.give_numbers(scores);
-        if self.heads.is_averaged() {
-            ops::head_mean(backend, heads, self.heard.get(), y.matrix())
-        } else {
-            y.copy(self.heard.get())
-        }
+        self.joining.forward(backend, self.heard.get(), y)
     }
 
     fn backward(
@@ -302,13 +301,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatV2Layer<B, E> {
         let width = self.heard.get().columns();
         let (rows, sources) = (at.rows(), x.rows());
         let graph = at.graph()?;
-        let spread = if self.heads.is_averaged() {
-            let mut spread = at.take(width)?;
-            ops::head_mean_backward(backend, heads, dy.matrix(), &mut spread)?;
-            Some(spread)
-        } else {
-            None
-        };
+        let spread = self.joining.backward(at, width, dy)?;
         let edges = edge_values(graph.forward(), heads);
         let mut numbers = |len| at.pool.take_numbers(backend, len);
         let mut inner = numbers(heads * rows)?;

@@ -1,8 +1,10 @@
 //! The columns of a layer of several heads.
 
-use super::ModelConfig;
-use crate::ops::MOST_HEADS;
-use crate::tensor::{Element, padded};
+use super::{Context, ModelConfig, Output, OutputGradient};
+use crate::backend::{Backend, MemoryKind};
+use crate::error::Error;
+use crate::ops::{self, Epilogue, Form, MOST_HEADS};
+use crate::tensor::{Element, Matrix, padded};
 
 /// How a layer of attention shares its columns out to heads.
 #[derive(Clone, Copy, Debug)]
@@ -34,19 +36,96 @@ impl Heads {
 
     /// Values of a matrix of `rows` rows and all heads' columns, zero where a head is padded.
     pub fn spread<E: Element>(&self, rows: usize, values: &[f32]) -> Vec<f32> {
-        let (head, width) = (self.head(), self.width::<E>());
-        let distance = width / self.count;
+        let width = self.width::<E>();
         let mut all = vec![0.0; rows * width];
-        for (k, &value) in values.iter().enumerate() {
-            let (row, column) = (k / (self.count * head), k % (self.count * head));
-            all[row * width + column / head * distance + column % head] = value;
+        let places = (0..rows).flat_map(|row| self.columns::<E>().map(move |at| row * width + at));
+        for (place, &value) in places.zip(values) {
+            all[place] = value;
         }
         all
     }
 
-    /// Whether the output is made from what the heads heard, and is not that itself.
-    pub fn is_averaged(&self) -> bool {
-        self.averaged && self.count > 1
+    /// The number of each column that holds something, among [`Heads::width`].
+    fn columns<E: Element>(&self) -> impl Iterator<Item = usize> {
+        let (head, distance) = (self.head(), self.width::<E>() / self.count);
+        (0..self.count * head).map(move |column| column / head * distance + column % head)
+    }
+}
+
+/// How the output of a layer is made from what its heads heard, and how its gradient comes back to them.
+#[derive(Debug)]
+pub(super) enum Joining<B: Backend, E: Element> {
+    /// It is that.
+    Whole,
+    /// The mean of so many heads.
+    Mean(usize),
+    /// The heads side by side, without the columns that pad each: a product with this matrix of zeros and ones, which rounds nothing.
+    Packed(Matrix<B, E>),
+}
+
+impl<B: Backend, E: Element> Joining<B, E> {
+    pub fn new(backend: &B, heads: &Heads) -> Result<Self, Error> {
+        let (width, outputs) = (heads.width::<E>(), heads.outputs);
+        if heads.averaged && heads.count > 1 {
+            return Ok(Self::Mean(heads.count));
+        }
+        if width == outputs {
+            return Ok(Self::Whole);
+        }
+        let mut packing = Matrix::zeros(backend, width, outputs, MemoryKind::Weights)?;
+        packing.write_with(backend, || {
+            let mut values = vec![0.0; width * outputs];
+            for (to, from) in heads.columns::<E>().enumerate() {
+                values[from * outputs + to] = 1.0;
+            }
+            values
+        })?;
+        Ok(Self::Packed(packing))
+    }
+
+    /// Writes the output.
+    pub fn forward(
+        &self,
+        backend: &B,
+        heard: &Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Whole => y.copy(heard),
+            Self::Mean(heads) => ops::head_mean(backend, *heads, heard, y.matrix()),
+            Self::Packed(packing) => y.product(None, heard, packing),
+        }
+    }
+
+    /// The gradient of so many columns of what was heard, to be given back, where it is not that of the output.
+    pub fn backward(
+        &self,
+        at: &mut Context<'_, B, E>,
+        columns: usize,
+        dy: &OutputGradient<'_, B, E>,
+    ) -> Result<Option<Matrix<B, E>>, Error> {
+        if let Self::Whole = self {
+            return Ok(None);
+        }
+        let mut spread = at.take(columns)?;
+        match self {
+            Self::Whole => {}
+            Self::Mean(heads) => {
+                ops::head_mean_backward(at.backend, *heads, dy.matrix(), &mut spread)?;
+            }
+            Self::Packed(packing) => {
+                let plain = Epilogue::default();
+                ops::matmul(
+                    at.backend,
+                    Form::NT,
+                    dy.matrix(),
+                    packing,
+                    &plain,
+                    &mut spread,
+                )?;
+            }
+        }
+        Ok(Some(spread))
     }
 }
 
@@ -71,11 +150,11 @@ pub(super) fn refusal(
         .min(1 + model.hidden_by_layer.len()))
         .map(|layer| model.hidden_of(layer));
     if heads > 1
-        && let Some(width) = hidden.find(|width| !width.is_multiple_of(8 * heads))
+        && let Some(width) = hidden.find(|width| !width.is_multiple_of(heads))
     {
         return Err(format!(
-            "{heads} heads want a hidden width that is a multiple of {}, and it is {width}",
-            8 * heads,
+            "{heads} heads side by side are a multiple of {heads} wide, and the hidden width is {width}; take {}",
+            width.next_multiple_of(heads)
         ));
     }
     if !(0.0..1.0).contains(&attention_dropout) {

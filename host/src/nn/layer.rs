@@ -119,8 +119,28 @@ pub struct Context<'a, B: Backend, E: Element> {
     pub(super) rows: usize,
     /// In codes, where they are sent so in this pass.
     pub(super) messages: Option<&'a mut Messages<B>>,
-    pub(super) initial: Option<&'a Matrix<B, E>>,
+    pub(super) earlier: Earlier<'a, B, E>,
     pub(super) d_initial: &'a mut Option<Matrix<B, E>>,
+    /// Gradients of the rows that [`Context::jumped`] has, where somebody has told them.
+    pub(super) d_jumped: &'a mut [Option<Matrix<B, E>>],
+}
+
+/// What a layer may read beside its input.
+#[derive(Debug)]
+pub(super) struct Earlier<'a, B: Backend, E: Element> {
+    /// None where an output is made again.
+    pub(super) features: Option<&'a Matrix<B, E>>,
+    pub(super) initial: Option<&'a Matrix<B, E>>,
+    pub(super) jumped: Vec<&'a Matrix<B, E>>,
+}
+
+impl<B: Backend, E: Element> Earlier<'_, B, E> {
+    /// Nothing.
+    pub(super) const NONE: Self = Self {
+        features: None,
+        initial: None,
+        jumped: Vec::new(),
+    };
 }
 
 impl<'a, B: Backend, E: Element> Context<'a, B, E> {
@@ -189,7 +209,7 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
     /// # Errors
     /// [`Error::Unsupported`] where no stage before the layer's is the [initial](super::Stage::initial) one.
     pub fn initial(&self) -> Result<&'a Matrix<B, E>, Error> {
-        self.initial.ok_or_else(|| Error::Unsupported {
+        self.earlier.initial.ok_or_else(|| Error::Unsupported {
             operator: "Network",
             reason: format!(
                 "layer {} reads the initial rows, and no stage before it is marked with Stage::initial",
@@ -212,6 +232,59 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
             Some(sum) => sum,
             none => {
                 let sum = none.insert(self.pool.take(self.backend, initial)?);
+                if sum.rows() == d.rows() {
+                    term.y_factor = 0.0;
+                } else {
+                    sum.clear(self.backend)?;
+                }
+                sum
+            }
+        };
+        ops::combine_rows(self.backend, d.rows(), &term, d, sum)
+    }
+
+    /// The features that the network was given, before any dropout, in a forward or a backward pass.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where an output is [made again](Layer::repeat).
+    pub fn features(&self) -> Result<&'a Matrix<B, E>, Error> {
+        self.earlier.features.ok_or_else(|| Error::Unsupported {
+            operator: "Network",
+            reason: format!(
+                "layer {} reads the features to make its output again, which it does not see then",
+                self.layer
+            ),
+        })
+    }
+
+    /// The outputs of the stages that [jump](super::Stage::jumps), in their order, as the stage behind each reads them: after its
+    /// dropout. The rows of destinations come first.
+    pub fn jumped(&self) -> Vec<&'a Matrix<B, E>> {
+        self.earlier.jumped.clone()
+    }
+
+    /// Adds `d` to the gradient of the `number`-th of [`Context::jumped`], to that of the first rows where it has fewer.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no such one, and those of [`ops::combine_rows`].
+    pub fn add_to_jumped(&mut self, number: usize, d: &Matrix<B, E>) -> Result<(), Error> {
+        let (Some(&jumped), Some(place)) = (
+            self.earlier.jumped.get(number),
+            self.d_jumped.get_mut(number),
+        ) else {
+            return Err(Error::Unsupported {
+                operator: "Network",
+                reason: format!(
+                    "layer {} tells a gradient of jump {number}, and there is none; mark a stage with Stage::jumps",
+                    self.layer
+                ),
+            });
+        };
+        let mut term = Combine::sum();
+        let sum = match place {
+            Some(sum) => sum,
+            none => {
+                let sum = none.insert(self.pool.take(self.backend, jumped.shape())?);
                 if sum.rows() == d.rows() {
                     term.y_factor = 0.0;
                 } else {

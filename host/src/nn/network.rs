@@ -10,7 +10,8 @@
 use super::binary;
 use super::fusion::{After, Bend};
 use super::hidden_norm::StageNorm;
-use super::layer::dropout;
+use super::jumping;
+use super::layer::{Earlier, dropout};
 use super::messages::Messages;
 use super::{
     Context, Halo, HiddenActivation, HiddenNorm, InputGradient, Inputs, Kept, Layer, Mode, Model,
@@ -33,6 +34,7 @@ pub struct Stage<B: Backend, E: Element> {
     dropout: f32,
     residual: bool,
     initial: bool,
+    jumps: bool,
     recompute: bool,
     messages: Option<CodeFormat>,
     decay: f32,
@@ -50,6 +52,7 @@ impl<B: Backend, E: Element> Stage<B, E> {
             dropout: 0.0,
             residual: false,
             initial: false,
+            jumps: false,
             recompute: false,
             messages: None,
             decay: 1.0,
@@ -111,6 +114,13 @@ impl<B: Backend, E: Element> Stage<B, E> {
         self
     }
 
+    /// As one of the stages whose output a later layer than the next reads as one of [`Context::jumped`].
+    #[must_use]
+    pub fn jumps(mut self) -> Self {
+        self.jumps = true;
+        self
+    }
+
     /// With its output made again in the backward pass instead of stored, where the layer [repeats](Layer::repeats) it and
     /// nobody else reads it. Changes no bit of the results.
     #[must_use]
@@ -143,6 +153,8 @@ pub struct Network<B: Backend, E: Element> {
     steps: Vec<Step<B, E>>,
     /// The number of the initial stage.
     initial: Option<usize>,
+    /// The numbers of those that jump.
+    jumps: Vec<usize>,
     gradient: Matrix<B, E>,
     pool: Pool<B, E>,
     /// Rows of each stage's output for which there is room.
@@ -243,8 +255,13 @@ impl<B: Backend, E: Element> Network<B, E> {
         config.check()?;
         let stages = match (config.binary, config.readout) {
             (Some(binary), _) => binary::stages(backend, config, binary, seed)?,
-            (None, None) => config.convolution.stages(backend, config, seed)?,
-            (None, Some(readout)) => readout.stages(backend, config, seed)?,
+            (None, Some(readout)) if config.jumping.is_none() => {
+                readout.stages(backend, config, seed)?
+            }
+            (None, _) => match config.jumping {
+                Some(jumping) => jumping::stages(backend, config, jumping, seed)?,
+                None => config.convolution.stages(backend, config, seed)?,
+            },
         };
         let stages = stages.into_iter().map(|mut stage| {
             let sends = stage.layer.aggregates() && !stage.layer.pools();
@@ -264,7 +281,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         backend: &B,
         stages: impl IntoIterator<Item = Stage<B, E>>,
     ) -> Result<Self, Error> {
-        let mut initial = None;
+        let (mut initial, mut jumps) = (None, Vec::new());
         let mut stages: Vec<_> = stages.into_iter().collect();
         let (count, mut width) = (stages.len(), None);
         for (number, stage) in stages.iter_mut().enumerate() {
@@ -290,6 +307,9 @@ impl<B: Backend, E: Element> Network<B, E> {
                     "layer {number} is the second that is to be initial"
                 ));
             }
+            if stage.jumps {
+                jumps.push(number);
+            }
             let prefix = format!("layers.{number}.");
             for parameter in stage.layer.parameters_mut() {
                 parameter.prefix(&prefix);
@@ -310,6 +330,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 || stage.norm != HiddenNorm::None
                 || stage.residual
                 || stage.initial
+                || stage.jumps
                 || number + 1 == count;
             let bias = if stage.bias {
                 let name = format!("layers.{number}.bias");
@@ -376,6 +397,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         let network = Self {
             steps,
             initial,
+            jumps,
             gradient: nothing(classes)?,
             pool: Pool::new(),
             rows: Vec::new(),
@@ -571,8 +593,9 @@ impl<B: Backend, E: Element> Network<B, E> {
             ranks,
             rows: level.rows,
             messages: None,
-            initial: None,
+            earlier: Earlier::NONE,
             d_initial: &mut None,
+            d_jumped: &mut [],
         };
         layer.repeat(&mut at, &mut y)?;
         y.finish(number)?;
@@ -592,6 +615,26 @@ impl<B: Backend, E: Element> Network<B, E> {
                 .filter(|next| next.dropped.is_none())
                 .and_then(|next| dropout(next.dropout, number as u32 + 1, mode)),
         }
+    }
+}
+
+/// What the layer behind these steps may read of them and of the features.
+fn earlier<'a, B: Backend, E: Element>(
+    (initial, jumps): (Option<usize>, &[usize]),
+    before: &'a [Step<B, E>],
+    inputs: Inputs<'a, B, E>,
+    mode: Mode<'_, B>,
+) -> Earlier<'a, B, E> {
+    let initial = initial.and_then(|number| before.get(number));
+    // As the stage behind it reads it.
+    let jumped = |&number: &usize| match (mode, &before.get(number + 1)?.dropped) {
+        (Mode::Train { .. }, Some(dropped)) => Some(dropped.get()),
+        _ => Some(before[number].output.get()),
+    };
+    Earlier {
+        features: Some(inputs.features),
+        initial: initial.map(|step| step.output.get()),
+        jumped: jumps.iter().map_while(jumped).collect(),
     }
 }
 
@@ -640,8 +683,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         for (number, level) in levels.iter().enumerate() {
             let Activation { relu, dropout, .. } = self.activation(number, mode);
             let (before, rest) = self.steps.split_at_mut(number);
-            let initial = self.initial.and_then(|initial| before.get(initial));
-            let initial = initial.map(|step| step.output.get());
+            let earlier = earlier((self.initial, &self.jumps), before, inputs, mode);
             let source = match before.last() {
                 Some(step) => step.output.get(),
                 None => inputs.features,
@@ -721,8 +763,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 ranks,
                 rows: level.rows,
                 messages: messages.filter(|_| matches!(mode, Mode::Train { .. })),
-                initial,
+                earlier,
                 d_initial: &mut None,
+                d_jumped: &mut [],
             };
             layer.forward(&mut at, x, &mut y)?;
             y.finish(number)?;
@@ -773,12 +816,13 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         // Whether it is that of what ReLU and dropout were given already.
         let mut undone = false;
         let mut d_initial = None;
+        let mut d_jumped: Vec<Option<Matrix<B, E>>> = self.jumps.iter().map(|_| None).collect();
         for (number, level) in levels.iter().enumerate().rev() {
             let activation = self.activation(number, mode);
             // What the initial stage has written is read by others as well: their gradients come first.
             let gradient_factor = number
                 .checked_sub(1)
-                .filter(|before| self.initial != Some(*before))
+                .filter(|before| self.initial != Some(*before) && !self.jumps.contains(before))
                 .and_then(|before| self.activation(before, mode).gradient_factor());
             let step = &mut self.steps[number];
             let d = lent.as_mut().unwrap_or(&mut self.gradient);
@@ -809,8 +853,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 self.make_again(before, backend, (&levels[before], ranks), mode)?;
             }
             let (before, rest) = self.steps.split_at_mut(number);
-            let initial = self.initial.and_then(|initial| before.get(initial));
-            let initial = initial.map(|step| step.output.get());
+            let earlier = earlier((self.initial, &self.jumps), before, inputs, mode);
             let dropping = input_dropout(&rest[0], number, mode);
             let Step {
                 layer,
@@ -850,8 +893,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 ranks,
                 rows: level.rows,
                 messages: messages.as_mut(),
-                initial,
+                earlier,
                 d_initial: &mut d_initial,
+                d_jumped: &mut d_jumped,
             };
             if let Some(norm) = norm {
                 norm.backward(&at, level.groups, d)?;
@@ -876,6 +920,14 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 let own = next.insert(self.pool.take(backend, own)?);
                 halo.fold(backend, &what, &mut self.pool, &all, own)?;
                 self.pool.give(all);
+            }
+            // What else reads the same rows has told its gradient before.
+            let jump = self.jumps.iter().position(|&jump| jump + 1 == number);
+            if let Some(sum) = jump.and_then(|jump| d_jumped[jump].take())
+                && let Some(dx) = &mut next
+            {
+                ops::combine(backend, &Combine::sum(), &sum, dx)?;
+                self.pool.give(sum);
             }
             if let (Some(op), Some(dx)) = (dropping, &mut next) {
                 match (ranks, op.dropout) {

@@ -1,13 +1,13 @@
 //! From the rows of a graph's vertices to one row of the graph: what tells whole graphs (Xu et al., ICLR 2019).
 
 use super::{
-    Aggregation, Context, Degrees, Dense, InputGradient, Layer, ModelConfig, Norm, Output,
+    Aggregation, Context, Degrees, Dense, InputGradient, Kept, Layer, ModelConfig, Norm, Output,
     OutputGradient, Parameter, Place, Propagation, Stage,
 };
 use crate::backend::Backend;
 use crate::data::GraphIndex;
 use crate::error::Error;
-use crate::ops::{SpmmEpilogue, SpmmPolicy};
+use crate::ops::{self, RowGroups, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,13 +20,16 @@ pub enum Readout {
     Sum,
     /// Their mean (PyG's `global_mean_pool`).
     Mean,
+    /// The largest of each column (PyG's `global_max_pool`), whose gradient goes to the first vertex that has it; zeros of a graph
+    /// without vertices.
+    Max,
 }
 
 impl Readout {
     /// The degree norm of the adjacency that pools.
     const fn norm(self) -> Norm {
         match self {
-            Self::Sum => Norm::None,
+            Self::Sum | Self::Max => Norm::None,
             Self::Mean => Norm::Right,
         }
     }
@@ -62,7 +65,7 @@ impl Readout {
         let layer = stages.len() + 1;
         let dense = |layer, outputs| Dense::new(backend, Place { layer, seed }, (width, outputs));
         stages.extend([
-            Stage::new(ReadoutLayer::new(self, width, model.policy)),
+            Stage::new(Pooling::new(self, model.policy).layer(backend, width)?),
             Stage::new(dense(layer, width)?).bias().relu(),
             Stage::new(dense(layer + 1, model.classes)?)
                 .bias()
@@ -77,38 +80,117 @@ impl fmt::Display for Readout {
         f.pad(match self {
             Self::Sum => "sum",
             Self::Mean => "mean",
+            Self::Max => "max",
         })
     }
 }
 
-/// A layer that makes a row of each graph from the rows of its vertices. Its graph is that of [`Readout::propagation`].
-#[derive(Debug)]
-pub struct ReadoutLayer {
+/// How rows of vertices become rows of graphs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pooling {
     readout: Readout,
-    width: usize,
     aggregation: Aggregation,
 }
 
-impl ReadoutLayer {
-    /// Of rows of so many columns.
-    pub fn new(readout: Readout, width: usize, policy: SpmmPolicy) -> Self {
+impl Pooling {
+    /// `readout`, where it sums up by `policy`.
+    pub fn new(readout: Readout, policy: SpmmPolicy) -> Self {
+        let factor = 1.0;
         Self {
             readout,
-            width,
-            aggregation: Aggregation {
-                policy,
-                factor: 1.0,
-            },
+            aggregation: Aggregation { policy, factor },
         }
+    }
+
+    /// A layer that does nothing else, of rows of so many columns.
+    pub fn layer<B: Backend, E: Element>(
+        self,
+        backend: &B,
+        width: usize,
+    ) -> Result<ReadoutLayer<B, E>, Error> {
+        Ok(ReadoutLayer {
+            pooling: self,
+            width,
+            largest: match self.readout {
+                Readout::Max => Some(Kept::new(backend, width)?),
+                Readout::Sum | Readout::Mean => None,
+            },
+        })
+    }
+
+    /// `y` becomes a row of each graph.
+    pub fn forward<B: Backend, E: Element>(
+        self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        match self.readout {
+            Readout::Max => ops::group_maximum(at.backend, groups(at)?, x, y),
+            Readout::Sum | Readout::Mean => {
+                let plain = SpmmEpilogue::default();
+                self.aggregation.forward(at, false, plain, x, y)
+            }
+        }
+    }
+
+    /// `dx` becomes the gradient of `x`, from that of `y`.
+    pub fn backward<B: Backend, E: Element>(
+        self,
+        at: &mut Context<'_, B, E>,
+        (x, y): (&Matrix<B, E>, &Matrix<B, E>),
+        dy: &Matrix<B, E>,
+        dx: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        match self.readout {
+            Readout::Max => ops::group_maximum_backward(at.backend, groups(at)?, (x, y), dy, dx),
+            Readout::Sum | Readout::Mean => {
+                let plain = SpmmEpilogue::default();
+                self.aggregation.backward(at, false, plain, dy, dx)
+            }
+        }
+    }
+}
+
+/// Which rows are of one graph.
+fn groups<'a, B: Backend, E: Element>(at: &Context<'a, B, E>) -> Result<&'a RowGroups<B>, Error> {
+    let groups = at.graph()?.row_groups(at.backend)?;
+    groups.ok_or_else(|| Error::Unsupported {
+        operator: "ReadoutLayer",
+        reason: "the largest of the rows of graphs is taken by a graph of Readout::propagation; give that as the last of the graphs".into(),
+    })
+}
+
+/// A layer that makes a row of each graph from the rows of its vertices. Its graph is that of [`Readout::propagation`].
+#[derive(Debug)]
+pub struct ReadoutLayer<B: Backend, E: Element> {
+    pooling: Pooling,
+    width: usize,
+    /// What the gradient of a maximum wants to see again.
+    largest: Option<Kept<B, E>>,
+}
+
+impl<B: Backend, E: Element> ReadoutLayer<B, E> {
+    /// Of rows of so many columns.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::zeros`].
+    pub fn new(
+        backend: &B,
+        readout: Readout,
+        width: usize,
+        policy: SpmmPolicy,
+    ) -> Result<Self, Error> {
+        Pooling::new(readout, policy).layer(backend, width)
     }
 
     /// What it takes.
     pub fn readout(&self) -> Readout {
-        self.readout
+        self.pooling.readout
     }
 }
 
-impl<B: Backend, E: Element> Layer<B, E> for ReadoutLayer {
+impl<B: Backend, E: Element> Layer<B, E> for ReadoutLayer<B, E> {
     fn widths(&self) -> (usize, usize) {
         (self.width, self.width)
     }
@@ -123,13 +205,18 @@ impl<B: Backend, E: Element> Layer<B, E> for ReadoutLayer {
         x: &Matrix<B, E>,
         y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
-        y.aggregate(at, self.aggregation, false, None, x)
+        let Some(largest) = &mut self.largest else {
+            return y.aggregate(at, self.pooling.aggregation, false, None, x);
+        };
+        let largest = largest.room(at.backend, at.rows())?;
+        self.pooling.forward(at, x, largest)?;
+        y.copy(largest)
     }
 
     fn backward(
         &mut self,
         at: &mut Context<'_, B, E>,
-        _x: &Matrix<B, E>,
+        x: &Matrix<B, E>,
         dy: &mut OutputGradient<'_, B, E>,
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error> {
@@ -137,8 +224,8 @@ impl<B: Backend, E: Element> Layer<B, E> for ReadoutLayer {
             return Ok(());
         }
         let dx = dx.matrix(at)?;
-        let plain = SpmmEpilogue::default();
-        self.aggregation.backward(at, false, plain, dy.matrix(), dx)
+        let y = self.largest.as_ref().map_or(dy.matrix(), Kept::get);
+        self.pooling.backward(at, (x, y), dy.matrix(), dx)
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {
@@ -147,5 +234,10 @@ impl<B: Backend, E: Element> Layer<B, E> for ReadoutLayer {
 
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
         Vec::new()
+    }
+
+    fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
+        let largest = self.largest.iter();
+        largest.map(|largest| ("largest", largest.get())).collect()
     }
 }

@@ -17,6 +17,7 @@
 //! What the other side has no place for is folded into what it has, where that changes no logit: divisors of features and GIN's λ
 //! into the first map, the bias of GIN's first map into the running mean. What cannot be is refused.
 
+mod jumping;
 mod norms;
 mod read;
 mod write;

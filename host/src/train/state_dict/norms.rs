@@ -32,7 +32,7 @@ pub(super) fn write(
 ) -> Result<Option<String>, StateDictError> {
     let (norm, hidden) = (
         checkpoint.model.hidden_norm,
-        checkpoint.model.layers.saturating_sub(1),
+        checkpoint.model.hidden_layers(),
     );
     for number in 0..hidden {
         for (own, theirs) in names(norm) {

@@ -2,6 +2,7 @@
 
 mod layers;
 
+use super::jumping::LastMap;
 use super::{Framework, ImportOptions, StateDict, StateDictError, StateTensor, norms, refuse};
 use crate::nn::{
     Aggregate, ConvolutionConfig, Gat, GatV2, Gcn, Gin, HiddenNorm, ModelConfig, Sage, Statistics,
@@ -136,6 +137,10 @@ pub(super) fn checkpoint(
         Framework::Pyg => norms::read(&mut tensors)?,
         Framework::Dgl => (HiddenNorm::None, Tensors::new()),
     };
+    let last_map = match options.from {
+        Framework::Pyg => LastMap::take(&mut tensors)?,
+        Framework::Dgl => None,
+    };
     let layers = in_order(&tensors, options.from)?;
     let count = layers.len();
     let (attends, is_gin, is_sage) = match options.from {
@@ -147,7 +152,8 @@ pub(super) fn checkpoint(
     let convolution: ConvolutionConfig = if layers[0].has(attends) {
         let (mut heads, mut features) = (Vec::new(), Vec::new());
         for (number, layer) in layers.iter().enumerate() {
-            let (layer, of_layer, of_edges) = gat(layer, options, number + 1 == count)?;
+            let (layer, of_layer, of_edges) =
+                gat(layer, options, last_map.is_none() && number + 1 == count)?;
             taken.push(layer);
             heads.push(of_layer);
             features.push(of_edges);
@@ -162,7 +168,8 @@ pub(super) fn checkpoint(
     } else if options.from == Framework::Pyg && layers[0].has("att") {
         let (mut heads, mut shared) = (Vec::new(), true);
         for (number, layer) in layers.iter().enumerate() {
-            let (layer, of_layer, is_shared) = gatv2(layer, options, number + 1 == count)?;
+            let (layer, of_layer, is_shared) =
+                gatv2(layer, options, last_map.is_none() && number + 1 == count)?;
             taken.push(layer);
             heads.push(of_layer);
             shared &= is_shared;
@@ -229,15 +236,36 @@ pub(super) fn checkpoint(
             ));
         }
     }
+    let mut own = of_norms;
     let mut model = ModelConfig::of(convolution, taken[0].inputs, taken[count - 1].outputs);
     (model.layers, model.hidden_norm) = (count, hidden_norm);
+    if let Some(last_map) = last_map {
+        model.classes = last_map.outputs();
+        let widths: Vec<usize> = taken.iter().map(|layer| layer.outputs).collect();
+        let (jumping, of_map) = last_map.read(&widths)?;
+        model.jumping = Some(jumping);
+        own.extend(of_map);
+    }
     let widths: Vec<usize> = taken[..count - 1]
         .iter()
         .map(|layer| layer.outputs)
         .collect();
-    model.hidden = *widths.first().or(inner.first()).unwrap_or(&model.hidden);
+    let only = taken.first().filter(|_| model.jumping.is_some());
+    let only = only.map(|layer| &layer.outputs);
+    model.hidden = *widths
+        .first()
+        .or(only)
+        .or(inner.first())
+        .unwrap_or(&model.hidden);
     if widths.iter().any(|width| *width != model.hidden) {
         model.hidden_by_layer = widths;
+    }
+    let (last, wanted) = (taken[count - 1].outputs, model.hidden_of(count - 1));
+    if model.jumping.is_some() && last != wanted {
+        return refuse(format!(
+            "`{}` gives rows of {last}, and with jumping knowledge it is as wide here as the layer before it, {wanted}",
+            layers[count - 1].prefix
+        ));
     }
     // GIN's layers are two maps, and what is between them is as wide as what comes out.
     for (number, &width) in inner.iter().enumerate() {
@@ -252,7 +280,6 @@ pub(super) fn checkpoint(
     model
         .check()
         .map_err(|error| StateDictError(error.to_string()))?;
-    let mut own = of_norms;
     for (number, layer) in taken.into_iter().enumerate() {
         let named = layer.tensors.into_iter();
         own.extend(named.map(|(name, tensor)| (format!("layers.{number}.{name}"), tensor)));

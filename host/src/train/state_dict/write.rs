@@ -1,6 +1,8 @@
 //! A model under another framework's names.
 
-use super::{Framework, StateDict, StateDictError, StateTensor, norms, padded, refuse, transposed};
+use super::{
+    Framework, StateDict, StateDictError, StateTensor, jumping, norms, padded, refuse, transposed,
+};
 use crate::nn::{
     Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, Norm, Statistics,
 };
@@ -90,7 +92,7 @@ impl Layer<'_> {
         let (mut weight, vectors) = (self.weight("weight")?, self.get("attention")?.clone());
         let bias = self.get("bias")?.values.clone();
         let heads = gat.heads;
-        let is_last = self.number + 1 == self.checkpoint.model.layers;
+        let is_last = self.checkpoint.model.is_last(self.number);
         let (head, width) = self.head(heads);
         if (weight.columns, vectors.columns, vectors.rows) != (width, width, 2) {
             return refuse(format!(
@@ -145,7 +147,7 @@ impl Layer<'_> {
     /// Columns of a head of the layer, and of all of them with their padding.
     fn head(&self, heads: usize) -> (usize, usize) {
         let model = &self.checkpoint.model;
-        let head = match self.number + 1 == model.layers {
+        let head = match model.is_last(self.number) {
             true => model.classes,
             false => model.hidden_of(self.number) / heads,
         };
@@ -251,13 +253,18 @@ pub(super) fn state_dict(
             "it tells whole graphs, and no one layout of the other's has the maps behind the pooling; a model that tells vertices can be carried over",
         );
     }
+    if to == Framework::Dgl && model.jumping.is_some() {
+        return refuse(
+            "it has jumping knowledge, whose last map has no name among DGL's convolutions; PyG's models have",
+        );
+    }
     if to == Framework::Dgl && model.hidden_norm != HiddenNorm::None {
         return refuse(
             "it has norms between its layers, for which DGL's convolutions have no names; PyG's models have",
         );
     }
     let (name, mut notes) = (to.name(), Vec::new());
-    if model.activation != HiddenActivation::Relu && model.layers > 1 {
+    if model.activation != HiddenActivation::Relu && model.hidden_layers() > 0 {
         notes.push(format!(
             "{} behind the hidden layers, not relu",
             model.activation
@@ -366,6 +373,7 @@ pub(super) fn state_dict(
         }
     }
     notes.extend(norms::write(checkpoint, &mut out)?);
+    notes.extend(jumping::write(checkpoint, &mut out)?);
     if checkpoint.feature_divisors.is_some() {
         notes.push("columns of features are divided in the first layer's weights, so that it takes them as they are".into());
     }
