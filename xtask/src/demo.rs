@@ -15,7 +15,7 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Installs what is missing, builds the PTX and the program, and runs `halfgnn demo`. Where no device toolchain can be
+/// Installs what is missing, builds the PTX and as much of the program as the demo wants, and runs `halfgnn demo`. Where no device toolchain can be
 /// had, the demo still runs, on the CPU; and where nothing would read the PTX, it is not built.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let on_card = wants_kernels(&options.arguments, has_driver());
@@ -29,10 +29,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             Err(failure) => eprintln!("no PTX, so the demo runs without a GPU: {failure}"),
         }
     }
+    // Without what only other commands want, and with a profile that is quick to build.
     let mut demo = workspace::cargo();
-    demo.args(["run", "--release", "--bin", "halfgnn"]);
+    demo.args(["run", "--profile", "demo", "--package", "halfgnn-cli"]);
+    demo.arg("--no-default-features");
     if on_card {
-        demo.args(["--features", "cuda"]);
+        demo.args(["--features", "cuda,emulator"]);
     }
     workspace::run(demo.args(["--", "demo"]).args(&options.arguments))
 }

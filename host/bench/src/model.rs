@@ -1,10 +1,10 @@
 //! Options that say which model: those that all share, and those of each kind, from the library's list of them.
 
-use crate::bench::policy::SpmmPolicyName;
 use crate::failure::Failure;
 use crate::names::{
     ActivationName, BinaryName, CodeFormatName, HiddenNormName, JumpingName, PoolName, probability,
 };
+use crate::policy::SpmmPolicyName;
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use halfgnn::nn::{Binary, ConvolutionConfig, HiddenActivation, ModelConfig, ModelKind, Readout};

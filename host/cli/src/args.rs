@@ -1,11 +1,13 @@
 //! The command line.
 
+#[cfg(feature = "bench")]
 use crate::bench::args::BenchCommand;
-use crate::bench::graphs::GraphName;
 use crate::checkpoint::CheckpointArgs;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::dataset::{self, DatasetArgs};
 use crate::exchange::{ExportArgs, ImportArgs};
+#[cfg(feature = "emulator")]
+use crate::graphs::GraphName;
 use crate::help;
 use crate::model::ModelArgs;
 use crate::optimize::OptimizeArgs;
@@ -16,7 +18,7 @@ use crate::sampling::SamplingArgs;
 use crate::task::TaskArgs;
 use crate::tune::{self, TuneArgs};
 use crate::watch::WatchArgs;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 pub use halfgnn_bench::names::{DeviceName, PrecisionName};
 use halfgnn_bench::report::ReportArgs;
 use std::path::PathBuf;
@@ -61,9 +63,11 @@ pub enum Command {
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
     /// Time an operator on a graph, checked before it is timed, beside what a user would pick instead
+    #[cfg(feature = "bench")]
     #[command(subcommand, after_help = help::BENCH)]
     Bench(BenchCommand),
     /// Count what the kernels of an SpMM do, on the emulator: instructions, sectors, conflicts, shuffles
+    #[cfg(feature = "emulator")]
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),
     /// Make figures and tables of what --json wrote, in one HTML file
@@ -134,6 +138,7 @@ Examples:
   halfgnn demo
   halfgnn demo --device cpu --epochs 10 --json -";
 
+#[cfg(feature = "emulator")]
 const PROFILE_EXAMPLES: &str = "\
 Examples:
   halfgnn profile --graph kron:10
@@ -142,6 +147,7 @@ Examples:
 The kernels are executed on the CPU, every access checked: take a small graph.";
 
 /// Options of `profile`.
+#[cfg(feature = "emulator")]
 #[derive(Args)]
 pub struct ProfileArgs {
     /// Graph to run on
@@ -162,7 +168,8 @@ pub struct ProfileArgs {
 }
 
 /// What a batch of edges is added up in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[cfg(feature = "emulator")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum AccumulateName {
     /// half2 arithmetic, as in the paper
     Half,

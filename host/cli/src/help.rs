@@ -60,6 +60,7 @@ Examples:
 The names and shapes of the tensors tell the model: GCN, GraphSAGE, GIN, GAT or, from PyG, GATv2.";
 
 /// Of `bench`, which is a family.
+#[cfg(feature = "bench")]
 pub const BENCH: &str = "\
 Examples:
   halfgnn bench spmm --graph kron:18

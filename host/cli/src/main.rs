@@ -12,6 +12,7 @@ mod help;
 mod launch;
 mod optimize;
 mod predict;
+#[cfg(feature = "emulator")]
 mod profile;
 mod ranks;
 mod sampling;
@@ -25,7 +26,11 @@ mod watch;
 use args::{Cli, Command};
 use clap::Parser;
 use failure::Failure;
-use halfgnn_bench::{bench, failure, json, machine, model, reorder, report, screen};
+#[cfg(feature = "bench")]
+use halfgnn_bench::bench;
+#[cfg(feature = "emulator")]
+use halfgnn_bench::graphs;
+use halfgnn_bench::{failure, json, machine, model, reorder, report, screen};
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -44,14 +49,12 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> Result<(), Failure> {
-    let ends_itself = matches!(
-        command,
-        Command::Train(_)
-            | Command::Tune(_)
-            | Command::Demo(_)
-            | Command::Bench(_)
-            | Command::Report(_)
-    );
+    let ends_itself = match command {
+        Command::Train(_) | Command::Tune(_) | Command::Demo(_) | Command::Report(_) => true,
+        #[cfg(feature = "bench")]
+        Command::Bench(_) => true,
+        _ => false,
+    };
     let stop = stop_on_interrupt(ends_itself)?;
     match command {
         Command::Train(args) => train::run(args, &stop),
@@ -60,7 +63,9 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Export(args) => exchange::export(args),
         Command::Import(args) => exchange::import(args),
         Command::Demo(args) => demo::run(args, &stop),
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(args, &stop),
+        #[cfg(feature = "emulator")]
         Command::Profile(args) => profile::run(args),
         Command::Report(args) => report::run(args, &stop),
         Command::Dataset(args) => dataset::run(args),

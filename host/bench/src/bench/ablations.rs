@@ -1,14 +1,14 @@
 //! `halfgnn bench ablations`: each of the paper's ideas with it and without, in one run, beside the paper's figure; and the
 //! errors of what a batch can be added up in.
 
-use super::graphs::GraphName;
 use super::measure::{Operand, Times, check_means};
 use super::operator::{Operator, SddmmOperator};
 use super::peers;
-use super::policy::{SddmmPolicyName, SpmmPolicyName};
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::names::DeviceName;
+use crate::policy::{SddmmPolicyName, SpmmPolicyName};
 use clap::{Args, ValueEnum};
 use half::f16;
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};

@@ -1,11 +1,11 @@
 //! `halfgnn bench bspmm`: sums of ±1 over neighbours, beside the SpMM in half and the time that reading alone takes.
 
 use super::args::Gathering;
-use super::graphs::GraphName;
 use super::measure::{Operand, Times, samples};
 use super::peers::{BITS, PeerTime, Peers};
 use super::table::{Row, Table};
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::names::DeviceName;
 use clap::{Args, ValueEnum};

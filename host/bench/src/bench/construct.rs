@@ -1,8 +1,8 @@
 //! `halfgnn bench construct`: how long a graph takes that is made on the device, of edges that lie there.
 
-use super::graphs::GraphName;
 use super::measure::Times;
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::names::DeviceName;
 use crate::screen::{Page, count};

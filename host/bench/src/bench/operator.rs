@@ -2,7 +2,7 @@
 
 use super::measure::{Operand, check_sddmm, check_spmm};
 use super::peers::{PeerTime, Peers};
-use super::policy::{SddmmPolicyName, SpmmPolicyName};
+use crate::policy::{SddmmPolicyName, SpmmPolicyName};
 use halfgnn::Error;
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::graph::{Csr, Graph};

@@ -1,10 +1,10 @@
 //! `halfgnn bench quantized`: sums over neighbours of rows of 8 bits, beside the SpMM in half and the time that reading alone takes.
 
-use super::graphs::GraphName;
 use super::measure::{Operand, Times, check_spmm, samples};
 use super::peers::{PeerTime, Peers};
 use super::table::{Row, Table};
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::names::DeviceName;
 use clap::{Args, ValueEnum};

@@ -1,9 +1,9 @@
 //! `halfgnn bench sampled`: sampled subgraphs, each new: what a graph costs that is made and used once, beside cuSPARSE.
 
-use super::graphs::GraphName;
 use super::measure::{Operand, check_spmm};
 use super::peers::Peers;
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::names::{DeviceName, PrecisionName};
 use crate::screen::{Page, count};

@@ -1,8 +1,8 @@
 //! `halfgnn bench sampling`: how long a batch takes: what is drawn, the features of it, and a training step on it.
 
-use super::graphs::GraphName;
 use super::measure::Times;
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::names::DeviceName;
 use crate::screen::{Page, count};

@@ -1,7 +1,7 @@
 //! `halfgnn bench scale`: what so many ranks would have of a graph, and what they would send one another.
 
-use super::graphs::GraphName;
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::names::PrecisionName;
 use crate::screen::{Page, bytes, count};

@@ -1,10 +1,10 @@
 //! `halfgnn bench spmv`: a graph times a vector, beside cuSPARSE and the time that reading 8 bytes an edge alone takes.
 
-use super::graphs::GraphName;
 use super::measure::{Times, samples, unit};
 use super::peers::{PeerTime, Peers};
 use super::table::{Row, Table};
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::names::{DeviceName, PrecisionName};
 use clap::{Args, ValueEnum};

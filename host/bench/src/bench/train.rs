@@ -3,9 +3,9 @@
 //! The task is made up: random features, a random class for each vertex, all of them trained on, no dropout. What a step
 //! costs does not depend on what there is to learn.
 
-use super::graphs::GraphName;
 use super::measure::zeros;
 use crate::failure::Failure;
+use crate::graphs::GraphName;
 use crate::json::JsonLines;
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName};
