@@ -246,6 +246,7 @@ impl<B: Backend, E: Element> Running for Run<B, E> {
             feature_divisors: None,
             loss: self.loss.clone(),
             inductive: false,
+            links: None,
             sampling: None,
             snapshot: self.trainer.snapshot()?,
         })

@@ -9,7 +9,7 @@ use halfgnn::metrics::Metric;
 use halfgnn::nn::{ModelConfig, Network, Propagation};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{
-    EpochReport, Few, Goal, LinkSplit, Loss, Objective, Split, TrainConfig, Trainer,
+    EpochReport, Few, Goal, HeldOut, LinkSplit, Loss, Objective, Split, TrainConfig, Trainer,
 };
 use halfgnn_contract::rng;
 
@@ -181,7 +181,14 @@ pub fn of_links<B: Backend>(backend: &B, _: Scale) {
         train(backend, &objective.expect("a legal task"), 6, &metrics)
     }
     let graph = graph().to_undirected().expect("room");
-    let split = LinkSplit::new(&graph, [0.1, 0.1], 2).expect("links");
+    let split = LinkSplit::new(
+        &graph,
+        HeldOut {
+            shares: [0.1, 0.1],
+            seed: 2,
+        },
+    )
+    .expect("links");
     let expected = run::<_, f32>(&Cpu::new(), &split);
     assert_ne!(expected[0].loss, expected[1].loss);
     compare("links", &run::<B, f32>(backend, &split), &expected, 1e-4);

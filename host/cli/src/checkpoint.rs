@@ -1,7 +1,7 @@
 //! Options that put a run aside and take it up again.
 
 use crate::failure::Failure;
-use crate::task::{Goal, take_targets_of};
+use crate::task::{Goal, hold_out, take_targets_of};
 use clap::Args;
 use halfgnn::backend::Backend;
 use halfgnn::data::Dataset;
@@ -10,11 +10,8 @@ use halfgnn::nn::{Model, ModelConfig};
 use halfgnn::sample::Sampling;
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::checkpoint::TaskIdentity;
-use halfgnn::train::{Checkpoint, Progress, TrainConfig, Trainer};
+use halfgnn::train::{Checkpoint, Loss, Progress, TrainConfig, Trainer};
 use std::path::PathBuf;
-
-/// Why there is no file of a link predictor.
-pub const LINKS_ARE_NOT_KEPT: &str = "--save and --resume are of models that tell something of vertices, and this tells links; leave them out";
 
 /// Files that one command keeps at most.
 const MOST_KEPT: u32 = 10_000;
@@ -36,15 +33,24 @@ pub struct CheckpointArgs {
 }
 
 impl CheckpointArgs {
-    /// The run to go on with, if there is one; it must be one on `dataset`.
-    pub fn open(&self, dataset: &mut Dataset) -> Result<Option<Checkpoint>, Failure> {
+    /// The run to go on with, if there is one, and what it is to tell; it must be one on `dataset`.
+    pub fn open(&self, dataset: &mut Dataset) -> Result<Option<(Checkpoint, Goal)>, Failure> {
         let Some(path) = &self.resume else {
             return Ok(None);
         };
         let checkpoint = Checkpoint::open(path)?;
-        take_targets_of(&checkpoint.loss, dataset)?;
+        let goal = match checkpoint.links {
+            Some(links) => hold_out(dataset, links, checkpoint.model.classes)?,
+            None => {
+                take_targets_of(&checkpoint.loss, dataset)?;
+                Goal::Vertices {
+                    loss: checkpoint.loss.clone(),
+                    inductive: checkpoint.inductive,
+                }
+            }
+        };
         checkpoint.check_task(path, dataset)?;
-        Ok(Some(checkpoint))
+        Ok(Some((checkpoint, goal)))
     }
 
     /// Where and when to keep runs of so many seeds from the first on; that they can be written is found out now.
@@ -138,12 +144,19 @@ impl Saving {
         run: Run<'_>,
         trainer: &Trainer<B, E, M>,
     ) -> Result<(), Failure> {
-        let Goal::Vertices { loss, inductive } = run.goal else {
-            return Err(Failure::Input(LINKS_ARE_NOT_KEPT.into()));
+        let (loss, inductive, links) = match run.goal {
+            Goal::Vertices { loss, inductive } => (loss.clone(), *inductive, None),
+            Goal::Links { split, .. } => {
+                let loss = Loss::BinaryCrossEntropy {
+                    positive_weights: None,
+                };
+                (loss, false, Some(split.held_out))
+            }
         };
         let checkpoint = Checkpoint {
-            loss: loss.clone(),
-            inductive: *inductive,
+            loss,
+            inductive,
+            links,
             sampling: run.sampling.cloned(),
             task: TaskIdentity::of(run.dataset),
             model: run.model.clone(),

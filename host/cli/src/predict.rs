@@ -1,5 +1,6 @@
 //! `halfgnn predict`: what a trained model says of the vertices of a graph.
 
+mod pairs;
 mod table;
 
 use crate::args::DeviceName;
@@ -20,6 +21,7 @@ use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
 use halfgnn::tensor::Element;
 use halfgnn::train::{Checkpoint, Footprint, Loss, load_weights};
 use halfgnn::with_element;
+use pairs::Pairs;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use table::{OutputFormat, Predictions};
@@ -51,6 +53,10 @@ pub struct PredictArgs {
     /// Write embeddings instead: what layer N gives, from 1, with its bias and activation
     #[arg(long, value_name = "N", group = "wanted", value_parser = clap::value_parser!(u32).range(1..))]
     pub layer: Option<u32>,
+    /// Write the score of each pair of vertices of a table of two columns, .csv or .tsv, and the probability that they are linked, of a model
+    /// of links; vertices under the ids of the dataset's tables, or numbered from 0
+    #[arg(long, value_name = "FILE", group = "wanted")]
+    pub pairs: Option<PathBuf>,
     /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
@@ -72,8 +78,11 @@ struct Predicted<'a> {
     /// The file, and whether logits are in it rather than classes.
     output: String,
     logits: bool,
-    /// `classes`, `labels`, `values`, `logits`, `probabilities` or `embeddings`.
+    /// `classes`, `labels`, `values`, `logits`, `probabilities`, `embeddings` or `links`.
     written: &'static str,
+    /// How many pairs of vertices are told of, where links are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pairs: Option<usize>,
     /// In percent; none where the dataset has no test vertices.
     test_accuracy: Option<f64>,
 }
@@ -84,8 +93,25 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let mut page = Page::new(json.is_stdout());
     let checkpoint = Checkpoint::open(&args.model)?;
     let format = OutputFormat::of(&args.out)?;
+    let of_links = checkpoint.links.is_some();
     let of_classes = matches!(checkpoint.loss, Loss::CrossEntropy { .. });
-    let of_labels = matches!(checkpoint.loss, Loss::BinaryCrossEntropy { .. });
+    let of_labels = matches!(checkpoint.loss, Loss::BinaryCrossEntropy { .. }) && !of_links;
+    match (of_links, &args.pairs, args.layer) {
+        (true, None, None) => {
+            return Err(Failure::Input(format!(
+                "{}: its model tells links; say which by --pairs FILE, or take its embeddings by --layer {}, without --logits and --probabilities",
+                args.model.display(),
+                checkpoint.model.layers
+            )));
+        }
+        (false, Some(_), _) => {
+            return Err(Failure::Input(format!(
+                "{}: --pairs is of models that tell links (train --task link), and this one tells something of vertices; leave it out",
+                args.model.display()
+            )));
+        }
+        _ => {}
+    }
     if args.probabilities && !of_classes && !of_labels {
         return Err(Failure::Input(format!(
             "{}: its model was trained by its {}, so that it gives numbers, which have no probabilities; leave --probabilities out",
@@ -105,7 +131,18 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
-    take_targets_of(&checkpoint.loss, &mut dataset)?;
+    if !of_links {
+        take_targets_of(&checkpoint.loss, &mut dataset)?;
+    } else if !dataset.graph.is_symmetric() {
+        return Err(Failure::Input(format!(
+            "{}: links are told in both directions at once, and the graph is directed; make it undirected (--undirected)",
+            dataset.name
+        )));
+    }
+    let mut pairs = match &args.pairs {
+        Some(path) => Some(Pairs::read(path, &dataset)?),
+        None => None,
+    };
     takes_edge_weights(&checkpoint.model, &dataset)?;
     if dataset.edge_weights.is_some() && !checkpoint.task.edge_weights {
         return Err(Failure::Input(format!(
@@ -114,7 +151,10 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             dataset.name
         )));
     }
-    let labels = labels(&checkpoint, &dataset)?;
+    let labels = match of_links {
+        true => None,
+        false => labels(&checkpoint, &dataset)?,
+    };
     if let Some(divisors) = &checkpoint.feature_divisors {
         dataset.scale_features(divisors, Origin::Checkpoint);
     }
@@ -153,6 +193,31 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             let values = reordered.order.restore(&values, width);
             (values, width)
         });
+    }
+    if let Some(pairs) = &mut pairs {
+        pairs.score(&logits, columns);
+        let bytes = pairs.to_bytes(format, dataset.ids.as_ref())?;
+        file::write(&args.out, &bytes)
+            .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
+        page.line(&format_args!(
+            "scores and probabilities of {} pairs written to {}",
+            count(pairs.len()),
+            args.out.display()
+        ));
+        json.write(&Predicted {
+            event: "prediction",
+            dataset: &dataset.name,
+            device: &device,
+            vertices: dataset.graph.vertices(),
+            classes: columns,
+            vertices_by_class: &[],
+            output: args.out.display().to_string(),
+            logits: false,
+            written: "links",
+            pairs: Some(pairs.len()),
+            test_accuracy: None,
+        })?;
+        return json.finish();
     }
     let classes: Vec<u32> = logits.chunks_exact(columns).map(class).collect();
     let (written, predictions) = if args.logits {
@@ -248,6 +313,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         output: args.out.display().to_string(),
         logits: args.logits,
         written,
+        pairs: None,
         test_accuracy: accuracy,
     };
     json.write(&predicted)?;

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use halfgnn::data::{Dataset, LabelSets, Origin, Preparation, Targets, UNLABELLED, Values};
 use halfgnn::metrics::Metric;
-use halfgnn::train::{Few, LinkSplit, Loss, TrainConfig};
+use halfgnn::train::{Few, HeldOut, LinkSplit, Loss, TrainConfig};
 
 /// What a model is to tell, and how well it does is measured.
 #[derive(Args)]
@@ -323,23 +323,30 @@ impl TaskArgs {
             )));
         }
         let Shares(shares) = self.held_out.unwrap_or(Shares([0.05, 0.1]));
-        let split = LinkSplit::new(&dataset.graph, shares, seed)
-            .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
-        dataset.graph = split.graph.clone();
-        // They are of the edges before, and the first lines say that they are not used.
-        dataset.edge_features = None;
-        let [train, validation, test] = [0, 1, 2].map(|of| split.edges[of].len());
-        let what = format!(
-            "{train} links to learn from, {validation} to validate, {test} to test, from seed {seed}"
-        );
-        dataset
-            .preparations
-            .push(Preparation::new("splits", what, Origin::Option));
-        Ok(Goal::Links {
-            split: Box::new(split),
-            width: self.embedding.unwrap_or(16) as usize,
-        })
+        let width = self.embedding.unwrap_or(16) as usize;
+        hold_out(dataset, HeldOut { shares, seed }, width)
     }
+}
+
+/// Holds edges of a dataset out, whose links are told by embeddings of so many numbers.
+pub fn hold_out(dataset: &mut Dataset, held_out: HeldOut, width: usize) -> Result<Goal, Failure> {
+    let split = LinkSplit::new(&dataset.graph, held_out)
+        .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
+    dataset.graph = split.graph.clone();
+    // They are of the edges before, and the first lines say that they are not used.
+    dataset.edge_features = None;
+    let [train, validation, test] = [0, 1, 2].map(|of| split.edges[of].len());
+    let what = format!(
+        "{train} links to learn from, {validation} to validate, {test} to test, from seed {}",
+        held_out.seed
+    );
+    dataset
+        .preparations
+        .push(Preparation::new("splits", what, Origin::Option));
+    Ok(Goal::Links {
+        split: Box::new(split),
+        width,
+    })
 }
 
 /// Targets as those of another task.

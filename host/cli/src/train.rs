@@ -1,7 +1,7 @@
 //! `halfgnn train`.
 
 use crate::args::{DeviceName, TrainArgs};
-use crate::checkpoint::{LINKS_ARE_NOT_KEPT, Saving};
+use crate::checkpoint::Saving;
 use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
@@ -59,7 +59,8 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         )?;
     }
     let mut dataset = args.open.dataset(&args.dataset)?;
-    if dataset.outputs == 0 && args.task.task != TaskName::Link {
+    let of_links = args.task.task == TaskName::Link || args.checkpoint.resume.is_some();
+    if dataset.outputs == 0 && !of_links {
         return Err(Failure::Input(format!(
             "{}: it has no labels, so that there is nothing to train on; give some {} labels, train on its links (--task link), or \
              predict with a model of another graph",
@@ -186,21 +187,14 @@ fn plan(
     dataset: &mut Dataset,
     saving: Option<Saving>,
 ) -> Result<(Plan, Vec<String>), Failure> {
-    if args.task.task == TaskName::Link && (saving.is_some() || args.checkpoint.resume.is_some()) {
-        return Err(Failure::Input(LINKS_ARE_NOT_KEPT.into()));
-    }
     if args.checkpoint.resume.is_some() && args.task.is_given() {
         return Err(Failure::Input(
             "--resume goes on with the task and the metrics of the run; leave the options of the task out".into(),
         ));
     }
-    let resume = args.checkpoint.open(dataset)?;
-    let goal = match &resume {
-        Some(checkpoint) => Goal::Vertices {
-            loss: checkpoint.loss.clone(),
-            inductive: checkpoint.inductive,
-        },
-        None => args.task.goal(dataset, args.seed)?,
+    let (resume, goal) = match args.checkpoint.open(dataset)? {
+        Some((checkpoint, goal)) => (Some(checkpoint), goal),
+        None => (None, args.task.goal(dataset, args.seed)?),
     };
     let dataset = &*dataset;
     let (precision, model, mut train, feature_divisors) = match &resume {
@@ -263,7 +257,7 @@ fn plan(
         ));
     }
     args.ranks.check(&[
-        ("--task link", args.task.task == TaskName::Link),
+        ("--task link", matches!(goal, Goal::Links { .. })),
         ("--inductive", inductive),
         ("--binary", model.binary.is_some()),
         ("--sampler", sampling.is_some()),

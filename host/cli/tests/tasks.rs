@@ -228,6 +228,154 @@ fn links_are_told_from_other_pairs() {
     assert_eq!(losses(&train(&[])), losses(&events));
 }
 
+/// A model of links is kept, goes on, and tells pairs under the ids of a table and by number.
+#[test]
+fn links_are_kept_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let run = |arguments: &[&str]| {
+        let mut command = halfgnn(arguments);
+        command.current_dir(folder.path()).output().unwrap()
+    };
+    let done = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout).to_owned()
+    };
+    fn train<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        let common = ["train", "--device", "cpu", "--dataset", "blocks:600"];
+        [&common[..], more].concat()
+    }
+    let links = [
+        "--task",
+        "link",
+        "--embedding",
+        "8",
+        "--seed",
+        "5",
+        "--precision",
+        "float",
+    ];
+    let kept = |name: &'static str, epochs: &'static str| {
+        done(&train(
+            &[&links[..], &["--epochs", epochs, "--save", name]].concat(),
+        ));
+    };
+    kept("whole", "9");
+    kept("part", "4");
+    done(&train(&[
+        "--resume", "part", "--save", "part", "--epochs", "9",
+    ]));
+    let [whole, part] = ["whole", "part"]
+        .map(|name| halfgnn::train::Checkpoint::open(folder.path().join(name).as_path()).unwrap());
+    assert_eq!(
+        whole.links.map(|links| (links.shares, links.seed)),
+        Some(([0.05, 0.1], 5))
+    );
+    assert_eq!(part.snapshot.tensors, whole.snapshot.tensors);
+    // Of another graph it cannot go on.
+    let other = [
+        "train",
+        "--device",
+        "cpu",
+        "--dataset",
+        "blocks:700",
+        "--resume",
+        "part",
+    ];
+    refused(&run(&other), 2, &["it was trained on", "vertices"]);
+
+    fn predict<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        let common = ["predict", "--device", "cpu", "--model", "whole"];
+        [&common[..], &["--dataset", "blocks:600"], more].concat()
+    }
+    std::fs::write(path("pairs.csv"), "from,to\n0,1\n599, 3\n1,0\n").unwrap();
+    std::fs::write(path("pairs.tsv"), "0\t1\n599\t3\n").unwrap();
+    done(&predict(&[
+        "--pairs",
+        "pairs.csv",
+        "--out",
+        "out.csv",
+        "--json",
+        "told.jsonl",
+    ]));
+    let out = std::fs::read_to_string(path("out.csv")).unwrap();
+    let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0], ["source", "target", "score", "probability"]);
+    assert_eq!(lines[2][..2], ["599", "3"]);
+    assert_eq!((lines.len(), &lines[1][2..]), (4, &lines[3][2..]));
+    // What the rows of the last layer say.
+    done(&predict(&["--layer", "2", "--out", "rows.csv"]));
+    let rows = std::fs::read_to_string(path("rows.csv")).unwrap();
+    let row = |vertex: usize| -> Vec<f64> {
+        let line = rows.lines().nth(vertex + 1).unwrap();
+        line.split(',')
+            .skip(1)
+            .map(|cell| cell.parse().unwrap())
+            .collect()
+    };
+    for line in &lines[1..] {
+        let number = |at: usize| line[at].parse::<f64>().unwrap();
+        let [a, b] = [0, 1].map(|at| row(number(at) as usize));
+        assert_eq!(a.len(), 8);
+        let dot: f64 = a.iter().zip(&b).map(|(a, b)| a * b).sum();
+        assert!(
+            (number(2) - dot).abs() < 1e-5 * dot.abs().max(1.0),
+            "{line:?}: {dot}"
+        );
+        let probability = 1.0 / (1.0 + (-dot).exp());
+        assert!((number(3) - probability).abs() < 1e-5, "{line:?}");
+    }
+    let told = std::fs::read(path("told.jsonl")).unwrap();
+    let told = events(&told);
+    let last = of(&told, "prediction")[0];
+    assert_eq!(
+        (&last["written"], &last["pairs"]),
+        (&"links".into(), &3.into())
+    );
+    done(&predict(&["--pairs", "pairs.tsv", "--out", "out.npy"]));
+    let array = std::fs::read(path("out.npy")).unwrap();
+    assert!(array.len() > 16 && array[array.len() - 16..].iter().any(|&byte| byte != 0));
+
+    for (file, content, word) in [
+        ("three", "0,1,2\n", "line 1 has 3 cells"),
+        ("far", "0,1\n0,600\n", "line 2: `600` is no vertex of"),
+        ("half", "0,to\n", "line 1: `to` is no vertex of"),
+        ("none", "from,to\n", "it has no pairs"),
+    ] {
+        std::fs::write(path(file), content).unwrap();
+        refused(
+            &run(&predict(&["--pairs", file, "--out", "x.csv"])),
+            2,
+            &[word],
+        );
+    }
+    let words = ["its model tells links", "--pairs FILE", "--layer 2"];
+    refused(&run(&predict(&["--out", "x.csv"])), 2, &words);
+    refused(&run(&predict(&["--out", "x.csv", "--logits"])), 2, &words);
+    done(&train(&["--epochs", "1", "--save", "classes"]));
+    let of_classes = [
+        "predict",
+        "--device",
+        "cpu",
+        "--model",
+        "classes",
+        "--dataset",
+        "blocks:600",
+    ];
+    let asked = ["--pairs", "pairs.csv", "--out", "x.csv"];
+    let told = run(&[&of_classes[..], &asked].concat());
+    refused(
+        &told,
+        2,
+        &["--pairs is of models that tell links", "leave it out"],
+    );
+}
+
 #[test]
 fn what_does_not_fit_the_task_is_refused() {
     let place = place(&Ring::new());
@@ -246,10 +394,6 @@ fn what_does_not_fit_the_task_is_refused() {
             &["there are 3 weights, and 2 classes"],
         ),
         (&["--class-weights", "x"], &["`balanced`"]),
-        (
-            &["--task", "link", "--save", "x.safetensors"],
-            &["--save and --resume are of models", "leave them out"],
-        ),
         (
             &["--task", "link", "--inductive"],
             &["--inductive", "leave it out"],

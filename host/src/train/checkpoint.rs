@@ -7,7 +7,7 @@
 //! place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same state gives the
 //! same bytes.
 
-use super::{Loss, Progress, Snapshot, Tensor, Tensors, TrainConfig};
+use super::{HeldOut, Loss, Progress, Snapshot, Tensor, Tensors, TrainConfig};
 use crate::data::{Dataset, GraphIndex, Targets};
 use crate::file;
 use crate::message::{escaped, shortened};
@@ -53,6 +53,8 @@ pub struct Checkpoint {
     pub loss: Loss,
     /// Whether training sees the subgraph of the training vertices alone.
     pub inductive: bool,
+    /// Which edges are held out, where it tells links: pairs by the dot product of the rows that the model gives.
+    pub links: Option<HeldOut>,
     /// How it is cut into batches, where it is.
     pub sampling: Option<Sampling>,
     /// How far it has come.
@@ -180,6 +182,8 @@ struct Header {
     loss: Option<Loss>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     inductive: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    links: Option<HeldOut>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sampling: Option<Sampling>,
     /// By name; files of version 0.1.0's first days have none.
@@ -365,6 +369,7 @@ impl Checkpoint {
             feature_divisors: self.feature_divisors.clone(),
             loss: (self.loss != PLAIN).then(|| self.loss.clone()),
             inductive: self.inductive,
+            links: self.links,
             sampling: self.sampling.clone(),
             checksums: (self.snapshot.tensors.iter())
                 .map(|(name, tensor)| (name.clone(), checksum(tensor)))
@@ -453,6 +458,7 @@ impl Checkpoint {
             feature_divisors: header.feature_divisors,
             loss: header.loss.unwrap_or(PLAIN),
             inductive: header.inductive,
+            links: header.links,
             sampling: header.sampling,
             snapshot: Snapshot {
                 progress: header.progress,
@@ -580,6 +586,10 @@ mod tests {
                 class_weights: Some(vec![0.5; 4]),
             },
             inductive: true,
+            links: Some(HeldOut {
+                shares: [0.05, 0.1],
+                seed: u64::MAX,
+            }),
             sampling: Some(Sampling {
                 policy: "neighbor:15,-1".parse().expect("a policy"),
                 batch: 7,

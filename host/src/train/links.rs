@@ -14,10 +14,20 @@ use crate::graph::{Csr, Graph, edge_order};
 use crate::ops::{self, EdgeWeights, ElementLoss, OptimizerState, Sddmm, Spmm};
 use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
+use serde::{Deserialize, Serialize};
 
 const NAME: &str = "LinkSplit";
 /// Columns of the matrix that scores are seen as: a vector of any format.
 const WIDTH: usize = 8;
+
+/// Which edges of a graph are held out: what a [`LinkSplit`] is made from beside the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldOut {
+    /// Shares of the edges that are held out: to validate with, and to test with.
+    pub shares: [f64; 2],
+    /// Of the random numbers.
+    pub seed: u64,
+}
 
 /// The edges of an undirected graph, some to learn from and to send messages along, others held out, as Kipf and Welling's graph
 /// auto-encoder (2016) has them; and as many pairs that are no edges, to measure with.
@@ -29,18 +39,22 @@ pub struct LinkSplit {
     pub edges: [Vec<[u32; 2]>; 3],
     /// As many pairs that are no edges of the whole graph.
     pub others: [Vec<[u32; 2]>; 3],
-    /// Of the random numbers.
-    pub seed: u64,
+    /// What it was made from.
+    pub held_out: HeldOut,
 }
 
 impl LinkSplit {
-    /// Holds out shares of the edges of `graph` by `seed`, rounded down: `validation` and `test` of them. Self-loops are no links;
+    /// Holds out shares of the edges of `graph` by a seed, rounded down. Self-loops are no links;
     /// they stay in the graph.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the graph is directed, the shares are none or leave nothing to learn from, or hold out
     /// nothing.
-    pub fn new(graph: &Graph, [validation, test]: [f64; 2], seed: u64) -> Result<Self, Error> {
+    pub fn new(graph: &Graph, held_out: HeldOut) -> Result<Self, Error> {
+        let HeldOut {
+            shares: [validation, test],
+            seed,
+        } = held_out;
         let refuse = |reason: String| {
             Err(Error::Unsupported {
                 operator: NAME,
@@ -67,7 +81,7 @@ impl LinkSplit {
         links.dedup();
         let order = shuffled(links.len(), rng::key(seed, stream::SPLIT));
         let counts = [validation, test].map(|share| (share * links.len() as f64) as usize);
-        let (held_out, rest) = order.split_at(counts[0] + counts[1]);
+        let (chosen_out, rest) = order.split_at(counts[0] + counts[1]);
         if rest.is_empty() || counts[0] + counts[1] == 0 {
             return refuse(format!(
                 "of {} links {} are held out; take a graph of more, or other shares",
@@ -80,7 +94,7 @@ impl LinkSplit {
             chosen.sort_unstable();
             chosen
         };
-        let edges = [rest, &held_out[..counts[0]], &held_out[counts[0]..]].map(chosen);
+        let edges = [rest, &chosen_out[..counts[0]], &chosen_out[counts[0]..]].map(chosen);
         let loops = graph
             .rows()
             .iter()
@@ -113,7 +127,7 @@ impl LinkSplit {
             graph: message,
             edges,
             others,
-            seed,
+            held_out,
         })
     }
 }
@@ -164,7 +178,7 @@ impl<B: Backend> Links<B> {
             graph: Adjacency::new(backend, split.graph.csr())?,
             edges: split.edges.clone(),
             others: split.others.clone(),
-            seed: split.seed,
+            seed: split.held_out.seed,
         })
     }
 
@@ -280,6 +294,10 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
+    fn held_out(graph: &Graph, shares: [f64; 2], seed: u64) -> Result<LinkSplit, Error> {
+        LinkSplit::new(graph, HeldOut { shares, seed })
+    }
+
     fn ring(vertices: u32) -> Graph {
         let rows: Vec<u32> = (0..vertices)
             .flat_map(|v| [v, (v + 1) % vertices])
@@ -293,7 +311,7 @@ mod tests {
     #[test]
     fn edges_are_held_out_in_both_directions() {
         let graph = ring(200);
-        let split = LinkSplit::new(&graph, [0.05, 0.1], 3).unwrap();
+        let split = held_out(&graph, [0.05, 0.1], 3).unwrap();
         assert_eq!([0, 1, 2].map(|of| split.edges[of].len()), [170, 10, 20]);
         assert_eq!([0, 1, 2].map(|of| split.others[of].len()), [170, 10, 20]);
         assert_eq!(
@@ -317,21 +335,17 @@ mod tests {
                 .flatten()
                 .all(|&pair| !has(&graph, pair))
         );
-        let again = LinkSplit::new(&graph, [0.05, 0.1], 3).unwrap();
+        let again = held_out(&graph, [0.05, 0.1], 3).unwrap();
         assert_eq!(
             (again.edges, again.others),
             (split.edges.clone(), split.others)
         );
-        assert_ne!(
-            LinkSplit::new(&graph, [0.05, 0.1], 4).unwrap().edges,
-            split.edges
-        );
+        assert_ne!(held_out(&graph, [0.05, 0.1], 4).unwrap().edges, split.edges);
     }
 
     #[test]
     fn what_cannot_be_held_out_is_refused() {
-        let message =
-            |graph: &Graph, shares| LinkSplit::new(graph, shares, 0).unwrap_err().to_string();
+        let message = |graph: &Graph, shares| held_out(graph, shares, 0).unwrap_err().to_string();
         let directed = Graph::from_edges(3, &[0, 1], &[1, 2]).unwrap();
         assert!(
             message(&directed, [0.1, 0.1]).contains("the graph is directed; make it undirected")
@@ -345,7 +359,7 @@ mod tests {
     #[test]
     fn gradients_are_differences_of_the_loss() {
         let backend = Cpu::new();
-        let split = LinkSplit::new(&ring(40), [0.1, 0.1], 1).unwrap();
+        let split = held_out(&ring(40), [0.1, 0.1], 1).unwrap();
         let links = Links::new(&backend, &split).unwrap();
         let scaling =
             super::super::MixedPrecision::of(crate::tensor::Precision::Float).loss_scaling;

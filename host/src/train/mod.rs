@@ -32,7 +32,7 @@ pub use checkpoint::{Checkpoint, CheckpointError};
 pub use clipping::Clipping;
 pub use footprint::{Footprint, host_memory};
 pub use graph_batches::GraphBatches;
-pub use links::LinkSplit;
+pub use links::{HeldOut, LinkSplit};
 pub use loss::Loss;
 pub use objective::{Goal, Objective, Split};
 pub use precision::MixedPrecision;

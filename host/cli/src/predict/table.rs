@@ -173,7 +173,7 @@ impl Predictions<'_> {
 }
 
 /// A cell as it must be written so that it is read again.
-fn quoted(text: &str) -> std::borrow::Cow<'_, str> {
+pub fn quoted(text: &str) -> std::borrow::Cow<'_, str> {
     let is_plain = !text.contains([',', '"', '\n', '\r']) && text.trim() == text;
     match is_plain {
         true => text.into(),
@@ -182,7 +182,7 @@ fn quoted(text: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// A file in NumPy's format, version 1.0.
-fn npy<const N: usize>(
+pub fn npy<const N: usize>(
     kind: &str,
     shape: &[usize],
     elements: impl Iterator<Item = [u8; N]>,

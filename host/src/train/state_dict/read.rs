@@ -302,6 +302,7 @@ pub(super) fn checkpoint(
             class_weights: None,
         },
         inductive: false,
+        links: None,
         sampling: None,
         snapshot: Snapshot {
             progress: Progress::default(),
