@@ -224,23 +224,8 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
     /// Those of [`ops::combine_rows`].
     pub fn add_to_initial(&mut self, factor: f32, d: &Matrix<B, E>) -> Result<(), Error> {
         let initial = self.initial()?.shape();
-        let mut term = Combine {
-            x_factor: factor,
-            ..Combine::sum()
-        };
-        let sum = match &mut *self.d_initial {
-            Some(sum) => sum,
-            none => {
-                let sum = none.insert(self.pool.take(self.backend, initial)?);
-                if sum.rows() == d.rows() {
-                    term.y_factor = 0.0;
-                } else {
-                    sum.clear(self.backend)?;
-                }
-                sum
-            }
-        };
-        ops::combine_rows(self.backend, d.rows(), &term, d, sum)
+        let lent = (self.backend, &mut *self.pool);
+        add_to_gradient(lent, self.d_initial, initial, (factor, d))
     }
 
     /// The features that the network was given, before any dropout, in a forward or a backward pass.
@@ -280,21 +265,35 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
                 ),
             });
         };
-        let mut term = Combine::sum();
-        let sum = match place {
-            Some(sum) => sum,
-            none => {
-                let sum = none.insert(self.pool.take(self.backend, jumped.shape())?);
-                if sum.rows() == d.rows() {
-                    term.y_factor = 0.0;
-                } else {
-                    sum.clear(self.backend)?;
-                }
-                sum
-            }
-        };
-        ops::combine_rows(self.backend, d.rows(), &term, d, sum)
+        let lent = (self.backend, &mut *self.pool);
+        add_to_gradient(lent, place, jumped.shape(), (1.0, d))
     }
+}
+
+/// Adds `factor · d` to the first rows of a gradient of this shape, which is zero where nothing was added before.
+fn add_to_gradient<B: Backend, E: Element>(
+    (backend, pool): (&B, &mut Pool<B, E>),
+    place: &mut Option<Matrix<B, E>>,
+    shape: (usize, usize),
+    (factor, d): (f32, &Matrix<B, E>),
+) -> Result<(), Error> {
+    let mut term = Combine {
+        x_factor: factor,
+        ..Combine::sum()
+    };
+    let sum = match place {
+        Some(sum) => sum,
+        none => {
+            let sum = none.insert(pool.take(backend, shape)?);
+            if sum.rows() == d.rows() {
+                term.y_factor = 0.0;
+            } else {
+                sum.clear(backend)?;
+            }
+            sum
+        }
+    };
+    ops::combine_rows(backend, d.rows(), &term, d, sum)
 }
 
 /// Rows of vertices in a matrix: all that it has, or a copy; see [`Context::own_rows`].
