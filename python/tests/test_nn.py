@@ -287,20 +287,21 @@ def test_a_compiled_layer_without_a_break():
 
 def test_training_goes_as_pygs():
     index, x = graph_and_features()
-    target = torch.randint(0, OUT, (N,), generator=torch.Generator().manual_seed(5))
+    # What can be learnt; the sums are of other orders, so after many steps the two are apart by more than rounding.
+    target, steps, alike = x[:, :OUT].argmax(1), 60, 20
     losses = {}
     for replaced in (False, True):
-        torch.manual_seed(0)
+        torch.manual_seed(1)
         model = Net()
         if replaced:
             nn.replace(model)
         optimizer = torch.optim.Adam(model.parameters(), 1e-2)
         losses[replaced] = []
-        for _ in range(30):
+        for _ in range(steps):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(x, index), target)
             loss.backward()
             optimizer.step()
             losses[replaced].append(loss.item())
-    assert losses[True][-1] < 0.9 * losses[True][0]
-    assert losses[True] == pytest.approx(losses[False], rel=1e-3)
+    assert losses[True][:alike] == pytest.approx(losses[False][:alike], rel=1e-4)
+    assert losses[True][-1] < 0.85 * losses[True][0]
