@@ -22,6 +22,7 @@
 //! - [`shadow`]: functions of rows that stay in the precision of their operand.
 //! - [`sort`]: a stable sort by keys.
 //! - [`spmm`]: the edge-parallel SpMM and its follow-up kernel.
+//! - [`subgraph`]: vertices that walks come to, and the edges between them.
 //!
 //! What the host must know of a kernel (its name, its parameter, its geometry) stands in `halfgnn_contract`.
 #![no_std]
@@ -60,6 +61,7 @@ pub mod segment;
 pub mod shadow;
 pub mod sort;
 pub mod spmm;
+pub mod subgraph;
 
 /// Recognises PTX that was built from another version of the contract; see `halfgnn_contract::FINGERPRINT`.
 #[unsafe(no_mangle)]

@@ -5,24 +5,33 @@ use crate::task::Goal;
 use clap::Args;
 use halfgnn::data::Dataset;
 use halfgnn::nn::{ModelConfig, Norm};
-use halfgnn::sample::{Sampling, SamplingPolicy};
+use halfgnn::sample::{Sampling, SamplingPolicy, Subgraphs};
 
 /// Seeds of a batch where nobody says how many.
 const BATCH: u32 = 1024;
 /// Graphs likewise.
 const GRAPHS: u32 = 32;
+/// Clusters likewise, as Cluster-GCN has them on its largest graphs.
+const CLUSTERS: u32 = 20;
 
 /// In which batches it learns.
 #[derive(Args)]
 pub struct SamplingArgs {
     /// Learn in batches of training vertices and of what they hear from, drawn on the device: neighbor:F,F,… with a fanout for each
     /// layer, that of the batch's vertices first and -1 for all neighbours, or neighbor-replace:F,F,… where one may be drawn again;
-    /// the whole graph is seen in evaluation; graphs of a dataset that is many, which are learnt from all at once otherwise
+    /// or of GraphSAINT's subgraphs: saint-node:N, saint-edge:N, saint-rw:ROOTS,LENGTH, saint-mrw:FRONTIER,BUDGET; or of some of N
+    /// clusters: cluster:N; the whole graph is seen in evaluation; graphs of a dataset that is many, which are learnt from all at once
+    /// otherwise
     #[arg(long, value_name = "SAMPLER")]
     pub sampler: Option<SamplingPolicy>,
-    /// Training vertices of a batch [default: 1024], or training graphs, for which it is enough by itself [default: 32]
+    /// Training vertices of a batch [default: 1024], clusters [default: 20], or training graphs, for which it is enough by itself
+    /// [default: 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: Option<u32>,
+    /// Of GraphSAINT's subgraphs, how many times the vertices of the graph are drawn before the run, to count how often each comes
+    /// [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub coverage: Option<u32>,
 }
 
 impl SamplingArgs {
@@ -46,6 +55,11 @@ impl SamplingArgs {
             }
             (Some(policy), false) => policy.clone(),
             (None, true) if self.batch.is_some() => SamplingPolicy::Graphs,
+            (None, _) if self.coverage.is_some() => {
+                return refuse(
+                    "--coverage counts how often GraphSAINT's samplers draw a vertex; add --sampler saint-rw:2000,4",
+                );
+            }
             (None, false) if self.batch.is_some() => {
                 return refuse(
                     "--batch is how many vertices a batch has, and nothing says what it hears from; add --sampler neighbor:15,10",
@@ -53,13 +67,30 @@ impl SamplingArgs {
             }
             (None, _) => return Ok(None),
         };
+        let drawn = match policy.subgraphs() {
+            Some(Subgraphs::Clusters(_)) | None => false,
+            Some(_) => true,
+        };
+        if drawn && self.batch.is_some() {
+            return Err(Failure::Input(format!(
+                "--sampler {policy} says itself how large a batch is; leave --batch out"
+            )));
+        }
+        if !drawn && self.coverage.is_some() {
+            return Err(Failure::Input(format!(
+                "--coverage counts how often GraphSAINT's samplers draw a vertex, and --sampler {policy} is none; leave it out"
+            )));
+        }
         let customary = match policy {
             SamplingPolicy::Graphs => GRAPHS,
+            SamplingPolicy::Subgraphs(Subgraphs::Clusters(count)) => count.min(CLUSTERS),
+            SamplingPolicy::Subgraphs(_) => 1,
             _ => BATCH,
         };
         Ok(Some(Sampling {
             policy,
             batch: self.batch.unwrap_or(customary),
+            coverage: self.coverage.unwrap_or(Sampling::COVERAGE),
         }))
     }
 }
@@ -85,11 +116,17 @@ pub fn check(
             "draws a part of the graph, and --binary normalises features over all vertices; leave one of them out".into(),
         );
     }
+    let subgraphs = sampling.policy.subgraphs();
     if dataset.edge_weights.is_some() {
-        return refuse(format!(
-            "draws edges without weights, and the edges of {} have some; add --ignore-edge-weights",
-            dataset.name
-        ));
+        match subgraphs {
+            Some(Subgraphs::Clusters(_)) | None => {
+                return refuse(format!(
+                    "draws edges without weights, and the edges of {} have some; add --ignore-edge-weights",
+                    dataset.name
+                ));
+            }
+            Some(_) => {}
+        }
     }
     if model.edge_features() > 0 {
         return refuse(format!(
@@ -97,7 +134,9 @@ pub fn check(
             dataset.name
         ));
     }
-    if model.norm() == Norm::In {
+    // Of subgraphs that are drawn, edges have the factors of the whole graph.
+    let of_blocks = matches!(subgraphs, Some(Subgraphs::Clusters(_)) | None);
+    if model.norm() == Norm::In && of_blocks {
         return refuse(
             "draws blocks, whose sources have no in-degrees, and --norm in wants them; take --norm both".into(),
         );
@@ -107,13 +146,9 @@ pub fn check(
 
 /// Refuses another number of fanouts than the model has layers that hear from neighbours.
 pub fn check_layers(sampling: &Sampling, hops: usize) -> Result<(), Failure> {
-    if sampling.policy == SamplingPolicy::Graphs {
+    let Some(fanouts) = sampling.policy.layers().filter(|&fanouts| fanouts != hops) else {
         return Ok(());
-    }
-    let fanouts = sampling.policy.layers();
-    if fanouts == hops {
-        return Ok(());
-    }
+    };
     Err(Failure::Input(format!(
         "--sampler {} has {fanouts} fanouts, and {hops} layers of the model hear from neighbours; name {hops} fanouts, or change the model's layers",
         sampling.policy

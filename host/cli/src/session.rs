@@ -11,11 +11,11 @@ use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{EdgeData, ModelConfig, Network, Propagation, kept_as};
-use halfgnn::sample::Sampling;
+use halfgnn::sample::{Sampling, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
     self, BatchReport, Batches, Checkpoint, EpochReport, Footprint, GraphBatches, Loss, Objective,
-    RunSummary, Split, Spread, Status, TrainConfig, Trainer,
+    RunSummary, Split, Spread, Status, SubgraphPlan, TrainConfig, Trainer,
 };
 use halfgnn::with_element;
 
@@ -221,7 +221,7 @@ fn carry_out<B: Backend, E: Element>(
     backend.reset_peak();
     let Tasks {
         training,
-        graph: learnt,
+        learnt,
         whole: objective,
     } = objectives::<B, E>(
         backend,
@@ -363,7 +363,7 @@ pub fn inputs<B: Backend>(
 /// The batches of a run, of the task that is learnt from and its graph.
 fn batches<B: Backend, E: Element>(
     backend: &B,
-    (training, graph): (&Objective<B, E>, &Graph),
+    (training, learnt): (&Objective<B, E>, &Learnt<'_>),
     plan: &Plan,
     sampling: &Sampling,
     seed: u64,
@@ -377,9 +377,41 @@ fn batches<B: Backend, E: Element>(
         }
     };
     let model = &plan.model;
+    if let Some(subgraphs) = sampling.policy.subgraphs() {
+        let (graph, weights) = model.prepare_weighted(&learnt.graph, learnt.weights.as_deref())?;
+        let sums_edges = model.edge_weights().is_ok();
+        let how = SubgraphPlan {
+            subgraphs,
+            batch: sampling.batch as usize,
+            coverage: sampling.coverage,
+            seed,
+        };
+        let of = (&*graph, weights.as_deref(), sums_edges);
+        let batches = Batches::of_subgraphs(backend, training, (loss, model.norm()), of, how)?;
+        tracing::info!(
+            "{}: {} subgraphs an epoch, {}",
+            sampling.policy,
+            batches.count(),
+            match (subgraphs, sums_edges) {
+                (Subgraphs::Clusters(_), _) => "with the degree norm of each",
+                (_, true) => "normalised by how often edges and vertices are drawn",
+                (_, false) =>
+                    "whose losses are normalised by how often vertices are drawn, and not the edges, which the model weighs itself",
+            }
+        );
+        return Ok(batches);
+    }
+    let graph = &*learnt.graph;
     let sampler = (sampling.policy).sampler(backend, graph, model.wants_self_loops())?;
     let (how, batch) = ((loss, model.norm()), sampling.batch as usize);
     Ok(Batches::new(training, how, sampler, batch, seed)?)
+}
+
+/// What a run learns from.
+struct Learnt<'a> {
+    graph: Cow<'a, Graph>,
+    /// Of its edges, where they have some.
+    weights: Option<Cow<'a, [f32]>>,
 }
 
 /// What a run computes on.
@@ -387,7 +419,7 @@ struct Tasks<'a, B: Backend, E: Element> {
     /// What is learnt from.
     training: Objective<B, E>,
     /// Its graph, as the dataset has it.
-    graph: Cow<'a, Graph>,
+    learnt: Learnt<'a>,
     /// What is evaluated.
     whole: Objective<B, E>,
 }
@@ -399,14 +431,17 @@ fn objectives<'a, B: Backend, E: Element>(
     plan: &Plan,
     graph: Propagation<B>,
 ) -> Result<Tasks<'a, B, E>, Failure> {
-    let all = Cow::Borrowed(&dataset.graph);
+    let all = Learnt {
+        graph: Cow::Borrowed(&dataset.graph),
+        weights: dataset.edge_weights.as_deref().map(Cow::Borrowed),
+    };
     let features = dataset.upload_features(backend)?;
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
             let objective = Objective::of_links(backend, graph, features, *width, split)?;
             return Ok(Tasks {
                 training: objective.clone(),
-                graph: all,
+                learnt: all,
                 whole: objective,
             });
         }
@@ -420,13 +455,13 @@ fn objectives<'a, B: Backend, E: Element>(
     };
     let graphs = inputs(backend, &plan.model, dataset, graph)?;
     let objective = Objective::of(backend, graphs, features, &goal)?;
-    let (training, graph) = match inductive {
+    let (training, learnt) = match inductive {
         true => of_training_vertices(backend, dataset, plan, loss)?,
         false => (objective.clone(), all),
     };
     Ok(Tasks {
         training,
-        graph,
+        learnt,
         whole: objective,
     })
 }
@@ -437,7 +472,7 @@ fn of_training_vertices<B: Backend, E: Element>(
     dataset: &Dataset,
     plan: &Plan,
     loss: &Loss,
-) -> Result<(Objective<B, E>, Cow<'static, Graph>), Failure> {
+) -> Result<(Objective<B, E>, Learnt<'static>), Failure> {
     let (induced, edges) = (dataset.graph.induced(&dataset.train))
         .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
     let of_dataset = edge_data(&plan.model, dataset);
@@ -474,5 +509,9 @@ fn of_training_vertices<B: Backend, E: Element>(
         splits: [&all, &[], &[]],
     };
     let objective = Objective::of(backend, vec![graph], features, &goal)?;
-    Ok((objective, Cow::Owned(induced)))
+    let learnt = Learnt {
+        graph: Cow::Owned(induced),
+        weights: weights.map(Cow::Owned),
+    };
+    Ok((objective, learnt))
 }

@@ -64,7 +64,7 @@ pub use network::{Network, Stage};
 pub use parameter::Parameter;
 pub use pool::Pool;
 pub use precision::kept_as;
-pub use propagation::{Degrees, EdgeFactors, Norm, Propagation};
+pub use propagation::{Degrees, EdgeFactors, GraphFactors, Norm, Propagation};
 pub use readout::{Readout, ReadoutLayer};
 pub use sage::{Sage, SageLayer};
 

@@ -7,7 +7,7 @@ use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::{self, Graph, GraphCounts};
-use crate::ops::{self, DegreePower, RowGroups};
+use crate::ops::{self, DegreePower, InducedSubgraph, RowGroups};
 use crate::tensor::{Array, Element, Precision};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -129,6 +129,51 @@ pub struct EdgeFactors<'a, B: Backend, E: Element> {
     pub backward: &'a Array<B, E>,
     /// Factor of all of them.
     pub scale: f32,
+}
+
+/// What each edge of a whole graph multiplies, from which [`Propagation::of_induced`] takes those of a part.
+#[derive(Debug)]
+pub struct GraphFactors<B: Backend, E: Element> {
+    values: Array<B, E>,
+    scale: f32,
+    largest: u32,
+}
+
+impl<B: Backend, E: Element> GraphFactors<B, E> {
+    /// The weights of the edges, 1 where there are none, with the factors of `norm` of the whole graph's degrees, and times one more
+    /// for each edge: those of [`Coverage`](crate::sample::Coverage::edge_factors).
+    ///
+    /// # Errors
+    /// Those of [`Propagation::weighted`].
+    pub fn new(
+        backend: &B,
+        graph: &Graph,
+        weights: Option<&[f32]>,
+        norm: Norm,
+        others: &[f32],
+    ) -> Result<Self, Error> {
+        let ones;
+        let weights = match weights {
+            Some(weights) => weights,
+            None => {
+                ones = vec![1.0; graph.edges()];
+                &ones
+            }
+        };
+        Error::expect(WEIGHTED, "edge weights", graph.edges(), weights.len())?;
+        Error::expect(WEIGHTED, "factors of edges", graph.edges(), others.len())?;
+        let (mut factors, largest) = weights::factors(graph, weights, norm)?;
+        factors
+            .iter_mut()
+            .zip(others)
+            .for_each(|(factor, other)| *factor *= other);
+        let (values, scale) = weights::scaled::<E>(&factors);
+        Ok(Self {
+            values: Array::from_slice(backend, &values, MemoryKind::Graph)?,
+            scale,
+            largest,
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -324,6 +369,37 @@ impl<B: Backend> Propagation<B> {
             column_scale,
             row_divisor,
             weights: None,
+            edge_features: None,
+            halo: None,
+            members: None,
+        })
+    }
+
+    /// The part of a graph between some of its vertices, whose edges multiply what `factors` has for them in place of a degree norm.
+    /// Nothing of it is copied.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn of_induced<E: Element>(
+        backend: &B,
+        subgraph: InducedSubgraph<B>,
+        factors: &GraphFactors<B, E>,
+    ) -> Result<Self, Error> {
+        let room = || Array::uninit(backend, subgraph.edges.len(), MemoryKind::Graph);
+        let (mut forward, mut backward) = (room()?, room()?);
+        ops::take_values(backend, &factors.values, &subgraph.edges, &mut forward)?;
+        ops::take_values(backend, &forward, &subgraph.transposed, &mut backward)?;
+        Ok(Self {
+            largest_degree: factors.largest,
+            edges: Edges::Block(subgraph.block),
+            row_scale: None,
+            column_scale: None,
+            row_divisor: None,
+            weights: Some(Weights {
+                arrays: Box::new([Arc::new(forward), Arc::new(backward)]),
+                precision: E::PRECISION,
+                scale: factors.scale,
+            }),
             edge_features: None,
             halo: None,
             members: None,

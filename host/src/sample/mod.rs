@@ -5,17 +5,19 @@
 //! ```
 //!
 //! A [`Loader`] puts vertices in an order that a seed and the epoch decide, and cuts it into batches; a [`Sampler`] draws on the
-//! device what a batch hears from. Both are functions of a seed and of counts, so the same batches come on every device, in
+//! device what a batch hears from. A [`SubgraphSampler`] chooses vertices together, which then learn and are heard. All are functions of a seed and of counts, so the same batches come on every device, in
 //! whatever order they are asked for. [`Batches`](crate::train::Batches) gives them to a trainer; here they are for anybody.
 
 mod loader;
 mod neighbor;
 mod policy;
+mod subgraph;
 
-pub use crate::ops::{Draw, Fanout};
+pub use crate::ops::{Draw, Fanout, InducedSubgraph};
 pub use loader::{Loader, Seeds};
 pub use neighbor::NeighborSampler;
 pub use policy::{Sampling, SamplingPolicy};
+pub use subgraph::{Coverage, SubgraphSampler, Subgraphs};
 
 use crate::backend::{Backend, Block, MemoryKind};
 use crate::error::Error;

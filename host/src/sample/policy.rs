@@ -1,9 +1,10 @@
 //! How batches are made, as a person says it.
 
-use super::{Fanout, NeighborSampler, Sampler};
+use super::{Fanout, NeighborSampler, Sampler, Subgraphs};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::graph::Graph;
+use halfgnn_contract::subgraph::MOST_FRONTIER;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -22,14 +23,25 @@ pub enum SamplingPolicy {
     },
     /// Whole graphs of a dataset that is many: `graphs`.
     Graphs,
+    /// By [`SubgraphSampler`](super::SubgraphSampler): `saint-node:6000`, `saint-edge:4000`, `saint-rw:2000,4` (roots, length),
+    /// `saint-mrw:1000,8000` (frontier, budget), `cluster:1500`.
+    Subgraphs(Subgraphs),
 }
 
 impl SamplingPolicy {
-    /// Layers of a batch; none of whole graphs.
-    pub fn layers(&self) -> usize {
+    /// Layers of a batch, where it has a graph for each and not one for all.
+    pub fn layers(&self) -> Option<usize> {
         match self {
-            Self::Neighbor { fanouts, .. } => fanouts.len(),
-            Self::Graphs => 0,
+            Self::Neighbor { fanouts, .. } => Some(fanouts.len()),
+            Self::Graphs | Self::Subgraphs(_) => None,
+        }
+    }
+
+    /// How vertices are chosen together, where they are.
+    pub fn subgraphs(&self) -> Option<Subgraphs> {
+        match self {
+            Self::Subgraphs(how) => Some(*how),
+            _ => None,
         }
     }
 
@@ -37,8 +49,9 @@ impl SamplingPolicy {
     /// beside the neighbours that are drawn.
     ///
     /// # Errors
-    /// Those of the sampler, and [`Error::Unsupported`] for whole graphs, of which
-    /// [`Batches::of_graphs`](crate::train::Batches::of_graphs) makes batches.
+    /// Those of the sampler, and [`Error::Unsupported`] for whole graphs and for subgraphs, of which
+    /// [`Batches::of_graphs`](crate::train::Batches::of_graphs) and [`Batches::of_subgraphs`](crate::train::Batches::of_subgraphs)
+    /// make batches.
     pub fn sampler<B: Backend>(
         &self,
         backend: &B,
@@ -48,7 +61,7 @@ impl SamplingPolicy {
         let Self::Neighbor { fanouts, replace } = self else {
             return Err(Error::Unsupported {
                 operator: "SamplingPolicy::sampler",
-                reason: "whole graphs are taken as they are, and nothing of them is drawn; make batches of them".into(),
+                reason: format!("{self} draws no neighbours of given vertices; make batches of it"),
             });
         };
         let without = self_loops.then(|| graph.without_self_loops());
@@ -63,6 +76,15 @@ impl fmt::Display for SamplingPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Graphs => f.write_str("graphs"),
+            Self::Subgraphs(how) => match how {
+                Subgraphs::Nodes(count) => write!(f, "saint-node:{count}"),
+                Subgraphs::Edges(count) => write!(f, "saint-edge:{count}"),
+                Subgraphs::Walks { roots, length } => write!(f, "saint-rw:{roots},{length}"),
+                Subgraphs::Frontier { frontier, budget } => {
+                    write!(f, "saint-mrw:{frontier},{budget}")
+                }
+                Subgraphs::Clusters(count) => write!(f, "cluster:{count}"),
+            },
             Self::Neighbor { fanouts, replace } => {
                 let name = if *replace {
                     "neighbor-replace"
@@ -84,12 +106,50 @@ impl FromStr for SamplingPolicy {
             return Ok(Self::Graphs);
         }
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let numbers = |count: usize, example: &str| -> Result<Vec<u32>, String> {
+            let numbers: Result<Vec<u32>, _> = rest.split(',').map(str::parse).collect();
+            let numbers = numbers
+                .ok()
+                .filter(|all| all.len() == count && !all.contains(&0));
+            numbers
+                .ok_or_else(|| format!("`{text}` wants {count} numbers from 1 on, as in {example}"))
+        };
+        let one = |example| numbers(1, example).map(|all| all[0]);
+        let two = |example| numbers(2, example).map(|all| (all[0], all[1]));
         let replace = match name {
             "neighbor" => false,
             "neighbor-replace" => true,
+            "saint-node" => {
+                return one("saint-node:6000")
+                    .map(Subgraphs::Nodes)
+                    .map(Self::Subgraphs);
+            }
+            "saint-edge" => {
+                return one("saint-edge:4000")
+                    .map(Subgraphs::Edges)
+                    .map(Self::Subgraphs);
+            }
+            "cluster" => {
+                return one("cluster:1500")
+                    .map(Subgraphs::Clusters)
+                    .map(Self::Subgraphs);
+            }
+            "saint-rw" => {
+                let (roots, length) = two("saint-rw:2000,4")?;
+                return Ok(Self::Subgraphs(Subgraphs::Walks { roots, length }));
+            }
+            "saint-mrw" => {
+                let (frontier, budget) = two("saint-mrw:1000,8000")?;
+                if frontier > budget || frontier > MOST_FRONTIER {
+                    return Err(format!(
+                        "`{text}` keeps a frontier of {frontier} vertices; take {MOST_FRONTIER} at most, and no more than it comes to"
+                    ));
+                }
+                return Ok(Self::Subgraphs(Subgraphs::Frontier { frontier, budget }));
+            }
             _ => {
                 return Err(format!(
-                    "`{name}` is no sampler; take neighbor:15,10,5 or neighbor-replace:15,10,5, a fanout for each layer, or graphs"
+                    "`{name}` is no sampler; take neighbor:15,10,5 or neighbor-replace:15,10,5, a fanout for each layer, saint-node:N, saint-edge:N, saint-rw:ROOTS,LENGTH, saint-mrw:FRONTIER,BUDGET, cluster:N, or graphs"
                 ));
             }
         };
@@ -117,8 +177,21 @@ impl TryFrom<String> for SamplingPolicy {
 pub struct Sampling {
     /// How a batch is drawn.
     pub policy: SamplingPolicy,
-    /// Vertices of a batch that are learnt from.
+    /// Vertices of a batch that are learnt from, graphs, or clusters; 1 of a subgraph that says itself how large it is.
     pub batch: u32,
+    /// How many times the vertices of the graph are drawn before a run, to count how often each comes into a subgraph: see
+    /// [`SubgraphSampler::coverage`](super::SubgraphSampler::coverage). Of no meaning for others.
+    #[serde(default = "Sampling::customary_coverage")]
+    pub coverage: u32,
+}
+
+impl Sampling {
+    /// That of PyG's `GraphSAINTSampler` in its examples.
+    pub const COVERAGE: u32 = 50;
+
+    fn customary_coverage() -> u32 {
+        Self::COVERAGE
+    }
 }
 
 #[cfg(test)]
@@ -128,10 +201,15 @@ mod tests {
     #[test]
     fn policies_are_written_as_they_are_read() {
         for (text, layers) in [
-            ("neighbor:15,10,5", 3),
-            ("neighbor-replace:3,-1", 2),
-            ("neighbor:1", 1),
-            ("graphs", 0),
+            ("neighbor:15,10,5", Some(3)),
+            ("neighbor-replace:3,-1", Some(2)),
+            ("neighbor:1", Some(1)),
+            ("graphs", None),
+            ("saint-node:6000", None),
+            ("saint-edge:4000", None),
+            ("saint-rw:2000,4", None),
+            ("saint-mrw:1000,8000", None),
+            ("cluster:1500", None),
         ] {
             let policy: SamplingPolicy = text.parse().expect(text);
             assert_eq!(policy.to_string(), text);
@@ -149,6 +227,14 @@ mod tests {
             "neighbor:0",
             "neighbor:5,,5",
             "neighbors:5",
+            "saint-node",
+            "saint-node:0",
+            "saint-node:1,2",
+            "saint-rw:2000",
+            "saint-rw:5,0",
+            "saint-mrw:9,8",
+            "saint-mrw:40000,80000",
+            "cluster:x",
         ] {
             assert!(wrong.parse::<SamplingPolicy>().is_err(), "{wrong}");
         }

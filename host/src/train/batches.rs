@@ -1,11 +1,13 @@
 //! What a trainer learns from batch by batch.
 
 use super::objective::Objective;
+use super::subgraph_batches::{SubgraphBatches, SubgraphNorms, SubgraphPlan};
 use super::{Goal, GraphBatches, Loss};
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::nn::{Norm, Propagation};
-use crate::sample::{Loader, Sampler, Seeds};
+use crate::graph::Graph;
+use crate::nn::{GraphFactors, Norm, Propagation};
+use crate::sample::{Loader, Sampler, Seeds, SubgraphSampler, Subgraphs};
 use crate::tensor::Element;
 
 /// A task whose training vertices are learnt from in batches: see [`Trainer::sampled`](super::Trainer::sampled).
@@ -15,18 +17,20 @@ pub struct Batches<B: Backend, E: Element> {
     task: Objective<B, E>,
     loss: Loss,
     loader: Loader,
-    source: Source<B>,
+    source: Source<B, E>,
     /// The seeds of an epoch, of which batches were asked for last.
     order: Option<(u32, Vec<Seeds>)>,
 }
 
 /// What makes a batch.
 #[derive(Debug)]
-enum Source<B: Backend> {
+enum Source<B: Backend, E: Element> {
     /// Vertices, and what is drawn of their neighbours, with a degree norm of each block.
     Sampled(Box<dyn Sampler<B>>, Norm),
     /// Whole graphs.
     Graphs(Box<GraphBatches>),
+    /// Vertices that are chosen together, and the edges between them.
+    Subgraphs(Box<SubgraphBatches<B, E>>),
 }
 
 impl<B: Backend, E: Element> Batches<B, E> {
@@ -43,28 +47,10 @@ impl<B: Backend, E: Element> Batches<B, E> {
         batch: usize,
         seed: u64,
     ) -> Result<Self, Error> {
-        const NAME: &str = "Batches";
-        let refuse = |reason: &str| {
-            Err(Error::Unsupported {
-                operator: NAME,
-                reason: reason.into(),
-            })
-        };
-        if task.changes() {
-            return refuse("batches are of vertices, and this task tells links; train it whole");
-        }
+        Self::check(task, task.0.features.rows(), sampler.vertices())?;
         if norm == Norm::In {
-            return refuse(
-                "the norm `in` wants the in-degrees of sources, which a sampled block does not have; take the norm `both`",
-            );
+            return Err(no_in_norm());
         }
-        let vertices = task.0.features.rows();
-        Error::expect(
-            NAME,
-            "vertices of the sampler",
-            vertices,
-            sampler.vertices(),
-        )?;
         Ok(Self {
             loader: Loader::new(task.0.lists[0].clone(), batch, seed)?,
             task: task.clone(),
@@ -98,6 +84,93 @@ impl<B: Backend, E: Element> Batches<B, E> {
         })
     }
 
+    /// Batches of subgraphs in which all vertices are heard and those of training learn: GraphSAINT's (Zeng et al., ICLR 2020), or of
+    /// [clusters](Subgraphs::Clusters) `batch` at a time. `graph` is that of `task` as the model wants it, with the weights of its
+    /// edges; `loss` is the task's and `norm` the model's.
+    ///
+    /// Subgraphs that are drawn are normalised by how often vertices and edges come into them, which is counted first
+    /// ([`SubgraphSampler::coverage`] of `coverage` times the graph): losses always, and edges where the model `sums_edges` by
+    /// factors of theirs, with the degree norm of the whole graph. Clusters, and models that weigh edges themselves, have the norm of
+    /// the subgraph's own degrees. An epoch has so many subgraphs as have the training vertices of the graph, in the mean.
+    ///
+    /// # Errors
+    /// Those of [`SubgraphSampler`], [`GraphFactors`] and [`Batches::new`].
+    pub fn of_subgraphs(
+        backend: &B,
+        task: &Objective<B, E>,
+        (loss, norm): (&Loss, Norm),
+        (graph, weights, sums_edges): (&Graph, Option<&[f32]>, bool),
+        how: SubgraphPlan,
+    ) -> Result<Self, Error> {
+        let SubgraphPlan {
+            subgraphs,
+            batch,
+            coverage,
+            seed,
+        } = how;
+        let vertices = task.0.features.rows();
+        Self::check(task, vertices, graph.vertices())?;
+        let train = task.0.lists[0].clone();
+        let mut sampler = SubgraphSampler::new(backend, graph, &train, subgraphs)?;
+        let mut in_training = vec![false; vertices];
+        train
+            .iter()
+            .for_each(|&vertex| in_training[vertex as usize] = true);
+        let (norms, loader) = match subgraphs {
+            Subgraphs::Clusters(_) => {
+                if norm == Norm::In {
+                    return Err(no_in_norm());
+                }
+                let clusters = (0..sampler.clusters().len() as u32).collect();
+                (None, Loader::new(clusters, batch, seed)?)
+            }
+            _ => {
+                let coverage = sampler.coverage(backend, seed, coverage)?;
+                let edges = match sums_edges {
+                    true => {
+                        let others = coverage.edge_factors(graph);
+                        Some(GraphFactors::new(backend, graph, weights, norm, &others)?)
+                    }
+                    false => None,
+                };
+                let norms = SubgraphNorms {
+                    edges,
+                    vertices: coverage.vertex_weights(),
+                    divisor: task.divisor(loss, &train),
+                };
+                // A subgraph is a place of an epoch that the loader numbers.
+                let mean = coverage.mean_of(&train).max(1.0);
+                let batches = (train.len() as f64 / mean).round().max(1.0) as u32;
+                let loader = Loader::new((0..batches).collect(), 1, seed)?.in_order();
+                (Some(norms), loader)
+            }
+        };
+        Ok(Self {
+            loader,
+            task: task.clone(),
+            loss: loss.clone(),
+            source: Source::Subgraphs(Box::new(SubgraphBatches {
+                sampler,
+                norm,
+                norms,
+                in_training,
+            })),
+            order: None,
+        })
+    }
+
+    /// Refuses what has no batches, and a graph of other vertices.
+    fn check(task: &Objective<B, E>, vertices: usize, of_graph: usize) -> Result<(), Error> {
+        const NAME: &str = "Batches";
+        if task.changes() {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: "batches are of vertices, and this task tells links; train it whole".into(),
+            });
+        }
+        Error::expect(NAME, "vertices of the sampler", vertices, of_graph)
+    }
+
     /// Batches of an epoch.
     pub fn count(&self) -> usize {
         self.loader.batches()
@@ -126,6 +199,10 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let order = || (epoch, self.loader.epoch(epoch).collect());
         let (_, order) = self.order.get_or_insert_with(order);
         let Seeds { step, vertices, .. } = &order[number];
+        if let Source::Subgraphs(subgraphs) = &mut self.source {
+            let seeds = (self.loader.seed(), *step, &vertices[..]);
+            return subgraphs.objective(backend, &self.task, &self.loss, seeds);
+        }
         let all: Vec<u32> = (0..vertices.len() as u32).collect();
         let goal = Goal {
             targets: &self.task.0.targets.selected(vertices),
@@ -135,6 +212,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         };
         let features = &self.task.0.features;
         let objective = match &mut self.source {
+            Source::Subgraphs(_) => unreachable!("they have returned"),
             Source::Graphs(graphs) => graphs.objective(backend, vertices, features, &goal)?,
             Source::Sampled(sampler, norm) => {
                 let seed = self.loader.seed();
@@ -147,5 +225,13 @@ impl<B: Backend, E: Element> Batches<B, E> {
             }
         };
         Ok((objective, vertices.len()))
+    }
+}
+
+/// That a block alone does not tell what the norm wants.
+fn no_in_norm() -> Error {
+    Error::Unsupported {
+        operator: "Batches",
+        reason: "the norm `in` wants the in-degrees of sources, which a sampled block does not have; take the norm `both`".into(),
     }
 }

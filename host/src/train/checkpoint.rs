@@ -593,6 +593,7 @@ mod tests {
             sampling: Some(Sampling {
                 policy: "neighbor:15,-1".parse().expect("a policy"),
                 batch: 7,
+                coverage: 12,
             }),
             snapshot: Snapshot {
                 progress: Progress {

@@ -23,6 +23,7 @@ mod schedule;
 mod snapshot;
 #[cfg(feature = "checkpoints")]
 pub mod state_dict;
+mod subgraph_batches;
 mod summary;
 mod trainer;
 
@@ -39,5 +40,6 @@ pub use precision::MixedPrecision;
 pub use progress::{Part, Progress};
 pub use schedule::{Decay, Plateau, Schedule};
 pub use snapshot::{Snapshot, Tensor, Tensors, load_weights};
+pub use subgraph_batches::SubgraphPlan;
 pub use summary::{EpochReport, Few, MOST_OTHERS, RunSummary, Score, Spread, Status};
 pub use trainer::{BatchReport, CustomLoss, TrainConfig, Trainer};

@@ -8,7 +8,9 @@ use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::GraphCounts;
 use crate::nn::{Inputs, Norm, Propagation, Readout};
-use crate::ops::{self, ElementLoss, NO_TARGET, OptimizerState};
+use crate::ops::{
+    self, CrossEntropyOperands, ElementLoss, ElementLossOperands, NO_TARGET, OptimizerState,
+};
 use crate::tensor::{Array, Element, Matrix};
 use std::fmt;
 use std::sync::Arc;
@@ -76,6 +78,8 @@ pub(super) struct Task<B: Backend, E: Element> {
     pub(super) targets: Targets,
     vertices: usize,
     outputs: usize,
+    /// A factor of what each vertex costs, and what the sum of that is divided by.
+    row_weights: Option<(Array<B, f32>, f32)>,
     /// Of a task that several ranks share.
     pub(super) ranks: Option<Ranks>,
 }
@@ -312,6 +316,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             targets: targets.clone(),
             vertices,
             outputs,
+            row_weights: None,
             ranks,
         })))
     }
@@ -342,6 +347,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             targets: Targets::Classes(Vec::new()),
             vertices,
             outputs: width,
+            row_weights: None,
             ranks: None,
         })))
     }
@@ -387,8 +393,38 @@ impl<B: Backend, E: Element> Objective<B, E> {
             targets: Targets::Classes(Vec::new()),
             vertices: members,
             outputs: classes,
+            row_weights: None,
             ranks: None,
         })))
+    }
+
+    /// The same of which each vertex costs so many times what it did, divided by `divisor` together: of a subgraph whose loss is to be
+    /// that of the whole graph, in the mean.
+    pub(super) fn weighing(
+        mut self,
+        backend: &B,
+        weights: &[f32],
+        divisor: f32,
+    ) -> Result<Self, Error> {
+        Error::expect(NAME, "weights of vertices", self.0.vertices, weights.len())?;
+        let weights = Array::from_slice(backend, weights, MemoryKind::Features)?;
+        let task = Arc::get_mut(&mut self.0).expect("a task that was just made is nobody else's");
+        task.row_weights = Some((weights, divisor));
+        Ok(self)
+    }
+
+    /// What the loss of a row is divided by where all `train` are counted: vertices, elements, or weights of classes.
+    pub(super) fn divisor(&self, loss: &Loss, train: &[u32]) -> f32 {
+        match (loss, &self.0.targets) {
+            (
+                Loss::CrossEntropy {
+                    class_weights: Some(weights),
+                },
+                Targets::Classes(classes),
+            ) => Loss::total(weights, classes, train),
+            (_, Targets::Classes(_)) => train.len() as f32,
+            _ => train.len() as f32 * self.0.outputs as f32,
+        }
     }
 
     /// What a model computes on.
@@ -428,25 +464,46 @@ impl<B: Backend, E: Element> Objective<B, E> {
             answers,
             selected,
             lists: [train, ..],
+            row_weights,
+            outputs,
             ..
         } = &*self.0;
-        let count = train.len();
+        let (row_weights, divisor) = match row_weights {
+            Some((weights, divisor)) => (Some(weights), Some(*divisor)),
+            None => (None, None),
+        };
         match answers {
-            Answers::Classes { weights: None, .. } => {
-                ops::cross_entropy(backend, logits, selected, count, state, gradient, loss)
+            Answers::Classes { weights, .. } => {
+                let (weights, total) = match weights {
+                    Some((weights, total)) => (Some(weights), *total),
+                    None => (None, train.len() as f32),
+                };
+                let operands = CrossEntropyOperands {
+                    logits,
+                    targets: selected,
+                    weights,
+                    row_weights,
+                    divisor: divisor.unwrap_or(total),
+                    state,
+                    gradient,
+                    loss,
+                };
+                ops::cross_entropy_of(backend, operands)
             }
-            Answers::Classes {
-                weights: Some((weights, total)),
-                ..
-            } => ops::weighted_cross_entropy(
-                backend, logits, selected, weights, *total, state, gradient, loss,
-            ),
             Answers::Links(links) => links.loss(backend, logits, state, gradient, loss),
             Answers::Elements { targets, kind } => {
-                let kind = kind.loss();
-                ops::element_loss(
-                    backend, kind, logits, targets, selected, count, state, gradient, loss,
-                )
+                let operands = ElementLossOperands {
+                    kind: kind.loss(),
+                    logits,
+                    targets,
+                    rows: selected,
+                    row_weights,
+                    divisor: divisor.unwrap_or(train.len() as f32 * *outputs as f32),
+                    state,
+                    gradient,
+                    loss,
+                };
+                ops::element_loss_of(backend, operands)
             }
         }
     }

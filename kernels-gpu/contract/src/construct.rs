@@ -23,11 +23,11 @@ param_struct! {
         pub offsets: DevicePtr<u64>,
         /// Pairs of which `row_starts` writes the first words.
         pub starts: DevicePtr<[u32; 2]>,
-        /// Numbers: what `take_words` picks from, or of which `largest_word` finds the largest; `words_len` long.
+        /// Numbers: what `take_words` and `take_halfwords` pick from, or of which `largest_word` finds the largest; `words_len` long.
         pub words: DevicePtr<u32>,
-        /// For `take_words`: which word each of the results is, `results` long. A number that is no word's gives 0.
+        /// For `take_words` and `take_halfwords`: which word each of the results is, `results` long. A number that is no word's gives 0.
         pub order: DevicePtr<u32>,
-        /// What `take_words` writes; for the entries that look for the largest, a word a CTA.
+        /// What they write; for the entries that look for the largest, a word a CTA.
         pub result: DevicePtr<u32>,
         /// Number of rows.
         pub row_count: u64,
@@ -110,6 +110,8 @@ macro_rules! construct_entries {
                 row_starts(ConstructParams);
                 /// Words that an order picks.
                 take_words(ConstructParams);
+                /// The same of numbers of 16 bits.
+                take_halfwords(ConstructParams);
                 /// The largest word of each CTA's share.
                 largest_word(ConstructParams);
                 /// The number of edges of the longest row of each CTA's share.

@@ -35,6 +35,7 @@ pub mod segment;
 pub mod shadow;
 pub mod sort;
 pub mod spmm;
+pub mod subgraph;
 
 pub use format::{Format, entry};
 
@@ -149,6 +150,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         nonlinearity::ENTRIES,
         loss::ENTRIES,
         sampling::ENTRIES,
+        subgraph::ENTRIES,
         optimizer::ENTRIES,
         normalize::ENTRIES,
         norms::ENTRIES,
@@ -202,6 +204,7 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("shadow.rs"));
     hash = fnv1a(hash, include_bytes!("sort.rs"));
     hash = fnv1a(hash, include_bytes!("spmm.rs"));
+    hash = fnv1a(hash, include_bytes!("subgraph.rs"));
     hash
 };
 

@@ -35,6 +35,8 @@ param_struct! {
         /// A factor for each column: of the rows of a class (`cross_entropy_weighted`), of the term of targets of 1
         /// (`binary_cross_entropy_weighted`).
         pub weights: DevicePtr<f32>,
+        /// A factor for each row, or null where all count 1. For losses only.
+        pub row_weights: DevicePtr<f32>,
         /// Words of the optimiser's state: see [`crate::optimizer::state`]. For losses only.
         pub state: DevicePtr<u32>,
         /// Four words a CTA: written by the first kernel, read by the reduction.
@@ -52,7 +54,8 @@ param_struct! {
         pub lanes_log2: u32,
         /// CTAs of the first kernel, which is the number of partials: a CTA for each `rows_per_cta` rows.
         pub ctas: u32,
-        /// What the sum of the losses is divided by: selected rows, the sum of their weights, or selected elements.
+        /// What the sum of the losses is divided by: selected rows, the sum of their weights, selected elements, or what the caller
+        /// says.
         pub divisor: f32,
         /// Rows of a CTA: [`loss_rows_per_cta`].
         pub rows_per_cta: u32,

@@ -1,6 +1,6 @@
 //! Words that an order picks, and the largest of many numbers.
 
-use crate::device::global::Global;
+use crate::device::global::{Access, Global};
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, global_idx_x, sync_threads, thread_idx_x};
 use crate::device::warp::{lane_id, shuffle_xor, warp_id};
@@ -11,17 +11,35 @@ use halfgnn_contract::construct::{ConstructParams, THREADS_PER_CTA, WARPS_PER_CT
 /// The launch contract of [`ConstructParams`]: a thread for each result.
 #[inline(always)]
 pub unsafe fn take_words(params: &ConstructParams) {
+    // SAFETY: the caller's promise.
+    unsafe { take::<u32>(params) }
+}
+
+/// # Safety
+/// The launch contract of [`ConstructParams`]: a thread for each result.
+#[inline(always)]
+pub unsafe fn take_halfwords(params: &ConstructParams) {
+    // SAFETY: the caller's promise.
+    unsafe { take::<u16>(params) }
+}
+
+/// Numbers of a width that an order picks.
+///
+/// # Safety
+/// The launch contract of [`ConstructParams`]: a thread for each result, and numbers of that width.
+#[inline(always)]
+unsafe fn take<T: Access + Default>(params: &ConstructParams) {
     let at = global_idx_x();
     if at < params.results {
-        // SAFETY: the caller's promise; a word is read only where there is one.
+        // SAFETY: the caller's promise; a number is read only where there is one.
         unsafe {
             let from = Global::<u32>::new(params.order).at(at).read() as u64;
-            let word = if from < params.words_len {
-                Global::<u32>::new(params.words).at(from).read()
+            let number = if from < params.words_len {
+                Global::<T>::new(params.words).at(from).read()
             } else {
-                0
+                T::default()
             };
-            Global::<u32>::new(params.result).at(at).store(word);
+            Global::<T>::new(params.result).at(at).store(number);
         }
     }
 }

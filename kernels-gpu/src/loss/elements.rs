@@ -20,6 +20,8 @@ pub unsafe fn loss<V: Vector, L: ElementLoss>(loss: L, _: PhantomData<V>, params
         let factor = scale(params) / params.divisor;
         for_rows(params, |place| {
             let selected = place.word(params.labels) != NO_TARGET;
+            let weight = place.weight(params);
+            let factor = factor * weight;
             let row = Row::<V>::new(params, &place);
             row.for_each_vector(|at, vector| {
                 let mut values = V::Floats::ZERO;
@@ -31,7 +33,7 @@ pub unsafe fn loss<V: Vector, L: ElementLoss>(loss: L, _: PhantomData<V>, params
                         if column < params.columns {
                             let (term, slope) =
                                 loss.of(params, column, logits.get(i as usize), row.target(column));
-                            total += term;
+                            total += term * weight;
                             values = values.with(i as usize, slope * factor);
                         }
                     });

@@ -46,7 +46,7 @@ pub unsafe fn cross_entropy<V: Vector, W: RowWeight>(
             let sum = row.fold_rest(sum, |sum, logit| sum + exp(logit - max));
             let sum = place.all(sum, |a, b| a + b);
             let reciprocal = 1.0 / sum;
-            let weight = weight.of(params, target);
+            let weight = weight.of(params, target) * place.weight(params);
             let factor = factor * weight;
             let store = |at, vector, exponentials: V::Floats| {
                 let mut values = V::Floats::ZERO;
@@ -302,6 +302,20 @@ impl Place {
         } else {
             NO_TARGET
         }
+    }
+
+    /// What the row counts.
+    ///
+    /// # Safety
+    /// The launch contract.
+    #[inline(always)]
+    pub(super) unsafe fn weight(&self, params: &LossParams) -> f32 {
+        let weights = Global::<f32>::new(params.row_weights);
+        if weights.is_null() || !self.exists {
+            return 1.0;
+        }
+        // SAFETY: the caller's promise: a weight for each row.
+        unsafe { weights.at(self.at).read() }
     }
 
     /// The values of all lanes of the sub-warp as one, in every one of them.

@@ -9,11 +9,11 @@ use crate::screen::{Page, count};
 use clap::Args;
 use half::f16;
 use halfgnn::Error;
-use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::backend::{Backend, Block, MemoryKind};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{ModelConfig, Network, Propagation};
-use halfgnn::sample::{Batch, Loader, SamplingPolicy, Seeds};
+use halfgnn::sample::{Batch, Loader, SamplingPolicy, Seeds, SubgraphSampler, Subgraphs};
 use halfgnn::tensor::{Matrix, Precision, padded};
 use halfgnn::train::{Objective, TrainConfig, Trainer};
 use serde::Serialize;
@@ -33,6 +33,8 @@ device (features), and a training step of a GraphSAGE on them (step). Seeds are 
 
 /// Classes of the step: of ogbn-products.
 const CLASSES: usize = 47;
+/// Layers of a model whose graph is one for all.
+const LAYERS: usize = 3;
 
 /// Options of `bench sampling`.
 #[derive(Args)]
@@ -144,7 +146,31 @@ impl Task for Bench<'_> {
         const WARM_UP: usize = 2;
         let (backend, args) = (&device.backend, self.args);
         let (width, vertices) = (args.features as usize, self.graph.vertices());
-        let mut sampler = args.sampler.sampler(backend, self.graph, false)?;
+        let all: Vec<u32> = (0..vertices as u32).collect();
+        let mut draw: Box<dyn FnMut(&[u32], u32) -> Result<Batch<B>, Error>> = match args
+            .sampler
+            .subgraphs()
+        {
+            None => {
+                let mut sampler = args.sampler.sampler(backend, self.graph, false)?;
+                Box::new(move |seeds, step| sampler.sample(backend, seeds, 0, step))
+            }
+            Some(Subgraphs::Clusters(_)) => {
+                return Err(Failure::Input(
+                        "clusters are made before a run, and none of its batches draws; time a sampler that does".into(),
+                    ));
+            }
+            Some(how) => {
+                let mut sampler = SubgraphSampler::new(backend, self.graph, &all, how)?;
+                Box::new(move |_, step| {
+                    let subgraph = sampler.draw(backend, 0, step)?;
+                    Ok(Batch {
+                        blocks: vec![subgraph.block],
+                        inputs: subgraph.vertices,
+                    })
+                })
+            }
+        };
         let kind = MemoryKind::Features;
         let features = Matrix::<B, f16>::from_rows(backend, (vertices, width), kind, |row, to| {
             to.iter_mut()
@@ -152,11 +178,10 @@ impl Task for Bench<'_> {
                 .for_each(|(to, at)| *to = (at % 17) as f32 / 17.0);
         })?;
         let shape = ModelConfig {
-            layers: args.sampler.layers(),
+            layers: args.sampler.layers().unwrap_or(LAYERS),
             hidden: args.hidden as usize,
             ..ModelConfig::sage(width, CLASSES)
         };
-        let all: Vec<u32> = (0..vertices as u32).collect();
         let loader = Loader::new(all, args.batch as usize, 0)?;
         let mut trainer: Option<Trainer<B, f16, Network<B, f16>>> = None;
         let mut seen = Seen::default();
@@ -171,13 +196,14 @@ impl Task for Bench<'_> {
                 seen = Seen::default();
             }
             let [of_sample, of_features, of_step] = &mut seen.ms;
-            let draw = || sampler.sample(backend, vertices, 0, *step);
-            let batch: Batch<B> = timed(backend, of_sample, draw)?;
+            let batch: Batch<B> = timed(backend, of_sample, || draw(vertices, *step))?;
             let edges = batch.blocks.iter().map(|block| block.forward().edges());
             seen.edges += edges.sum::<usize>() as f64;
             seen.inputs += batch.inputs.len() as f64;
             let taken = timed(backend, of_features, || batch.features(backend, &features))?;
-            let labels: Vec<u32> = vertices.iter().map(|&it| it % CLASSES as u32).collect();
+            // Of a subgraph all vertices learn.
+            let learning = batch.blocks.last().map_or(0, Block::destinations);
+            let labels: Vec<u32> = (0..learning as u32).map(|it| it % CLASSES as u32).collect();
             let learn = || {
                 let norm = shape.norm();
                 let graphs = (batch.blocks.into_iter())

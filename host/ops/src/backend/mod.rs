@@ -18,6 +18,7 @@ use crate::ops::{
     HeadOperators, LossOperators, MatmulOperators, MaximumOperators, NonlinearityOperators,
     NormalizeOperators, NormsOperators, OptimizerOperators, QuantizeOperators, SamplingOperators,
     SddmmOperators, SegmentOperators, ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
+    SubgraphOperators,
 };
 
 /// A device with all operators, of every family.
@@ -44,6 +45,7 @@ pub trait Backend:
     + SortOperators
     + SpmmOperators
     + SpmvOperators
+    + SubgraphOperators
 {
 }
 

@@ -37,6 +37,7 @@ pub mod shadow;
 mod sort;
 mod spmm;
 mod spmv;
+mod subgraph;
 
 pub use additive::*;
 pub use attention::*;
@@ -63,3 +64,4 @@ pub use shadow::{Shadow, ShadowOperands, ShadowOperators};
 pub use sort::*;
 pub use spmm::*;
 pub use spmv::*;
+pub use subgraph::*;

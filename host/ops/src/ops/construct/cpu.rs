@@ -9,7 +9,8 @@ use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::graph::Starts;
 use crate::ops::Checked;
-use crate::tensor::Array;
+use crate::tensor::{Array, Element};
+use bytemuck::Pod;
 use halfgnn_contract::construct::degree_factor;
 use rayon::prelude::*;
 
@@ -39,12 +40,15 @@ impl ConstructOperators for Cpu {
     }
 
     fn take_words(&self, operands: Checked<TakeWordsOperands<'_, Self>>) -> Result<(), Error> {
-        let of = operands.into_inner();
-        let (words, order) = (of.words.buffer.read(), of.order.buffer.read());
-        let taken = of.taken.buffer.get_mut().par_iter_mut();
-        taken.zip(&*order).for_each(|(taken, &at)| {
-            *taken = words.get(at as usize).copied().unwrap_or(0);
-        });
+        take(operands.into_inner());
+        Ok(())
+    }
+
+    fn take_values<E: Element>(
+        &self,
+        operands: Checked<TakeWordsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        take(operands.into_inner());
         Ok(())
     }
 
@@ -87,4 +91,13 @@ impl ConstructOperators for Cpu {
         });
         Ok(())
     }
+}
+
+/// What an order picks, zeros where there is nothing.
+fn take<T: Pod + Send + Sync>(of: TakeWordsOperands<'_, Cpu, T>) {
+    let (words, order) = (of.words.buffer.read(), of.order.buffer.read());
+    let taken = of.taken.buffer.get_mut().par_iter_mut();
+    taken.zip(&*order).for_each(|(taken, &at)| {
+        *taken = words.get(at as usize).copied().unwrap_or(T::zeroed());
+    });
 }

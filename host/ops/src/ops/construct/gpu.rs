@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::graph::Starts;
 use crate::ops::Checked;
 use crate::ops::sort::{Scan, no_items, scan_config};
-use crate::tensor::Array;
+use crate::tensor::{Array, Element, Precision};
+use bytemuck::Pod;
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::construct::{self as contract, ConstructParams, DegreeParams};
 use halfgnn_contract::scan::{self, ScanParams};
@@ -75,18 +76,18 @@ impl<D: Driver> ConstructOperators for Gpu<D> {
     }
 
     fn take_words(&self, operands: Checked<TakeWordsOperands<'_, Self>>) -> Result<(), Error> {
-        let of = operands.into_inner();
-        let params = ConstructParams {
-            words: self.array(of.words)?,
-            order: self.array(of.order)?,
-            result: self.array(of.taken)?,
-            words_len: of.words.len() as u64,
-            results: of.taken.len() as u64,
-            ..NOTHING
+        self.take("take_words", operands.into_inner())
+    }
+
+    fn take_values<E: Element>(
+        &self,
+        operands: Checked<TakeWordsOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let name = match E::PRECISION {
+            Precision::Float => "take_words",
+            Precision::Half | Precision::BFloat16 => "take_halfwords",
         };
-        let config = config(contract::ctas(params.results), 0)?;
-        // SAFETY: the operator checked that there is a result for each of the order; the kernel looks at the length of words.
-        unsafe { self.launch("take_words", config, &params) }
+        self.take(name, operands.into_inner())
     }
 
     fn row_index(
@@ -183,6 +184,26 @@ impl<D: Driver> ConstructOperators for Gpu<D> {
 }
 
 impl<D: Driver> Gpu<D> {
+    /// What an order picks, by the entry for numbers of that width.
+    fn take<T: Pod + Send + Sync>(
+        &self,
+        entry: &'static str,
+        of: TakeWordsOperands<'_, Self, T>,
+    ) -> Result<(), Error> {
+        let params = ConstructParams {
+            words: self.array(of.words)?,
+            order: self.array(of.order)?,
+            result: self.array(of.taken)?,
+            words_len: of.words.len() as u64,
+            results: of.taken.len() as u64,
+            ..NOTHING
+        };
+        let config = config(contract::ctas(params.results), 0)?;
+        // SAFETY: the operator checked that there is a result for each of the order, and the entry is for numbers of `T`'s width; the
+        // kernel looks at the length of words.
+        unsafe { self.launch(entry, config, &params) }
+    }
+
     /// The largest of the numbers that an entry looks at.
     fn largest(
         &self,

@@ -10,7 +10,8 @@ mod gpu;
 use super::{Checked, Operator};
 use crate::backend::{Adjacency, MemoryKind, Storage};
 use crate::error::Error;
-use crate::tensor::Array;
+use crate::tensor::{Array, Element};
+use bytemuck::Pod;
 use halfgnn_contract::construct as contract;
 
 /// The row of each edge from the first edges of the rows, `rows + 1` of them. Edges past the last offset get the number of
@@ -54,6 +55,24 @@ pub fn take_words<B: ConstructOperators>(
         taken,
     };
     backend.take_words(Checked::new(operands)?)
+}
+
+/// [`take_words`] of elements: `taken[i]` becomes `values[order[i]]`, or 0 where there is no such one.
+///
+/// # Errors
+/// [`Error::Shape`] where `taken` is not as long as `order`.
+pub fn take_values<B: ConstructOperators, E: Element>(
+    backend: &B,
+    values: &Array<B, E>,
+    order: &Array<B, u32>,
+    taken: &mut Array<B, E>,
+) -> Result<(), Error> {
+    let operands = TakeWordsOperands {
+        words: values,
+        order,
+        taken,
+    };
+    backend.take_values(Checked::new(operands)?)
 }
 
 /// The largest word; 0 where there is none. It waits for the device.
@@ -164,16 +183,16 @@ impl<B: Storage> Operator for RowOffsetsOperands<'_, B> {
 
 /// Operands of [`take_words`].
 #[derive(Debug)]
-pub struct TakeWordsOperands<'a, B: Storage> {
+pub struct TakeWordsOperands<'a, B: Storage, T: Pod = u32> {
     /// What is picked from.
-    pub words: &'a Array<B, u32>,
+    pub words: &'a Array<B, T>,
     /// Which word each of the results is.
     pub order: &'a Array<B, u32>,
     /// Becomes the words.
-    pub taken: &'a mut Array<B, u32>,
+    pub taken: &'a mut Array<B, T>,
 }
 
-impl<B: Storage> Operator for TakeWordsOperands<'_, B> {
+impl<B: Storage, T: Pod + Send + Sync> Operator for TakeWordsOperands<'_, B, T> {
     const NAME: &'static str = "take_words";
 
     fn check(&self) -> Result<(), Error> {
@@ -248,6 +267,15 @@ pub trait ConstructOperators: Storage {
     /// # Errors
     /// Those of the device.
     fn take_words(&self, operands: Checked<TakeWordsOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Elements in an order: see [`take_values`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn take_values<E: Element>(
+        &self,
+        operands: Checked<TakeWordsOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
 
     /// Lists of rows with and without edges, starts, and the longest row. It waits for the device.
     ///

@@ -22,6 +22,7 @@ impl<B: Storage, E: Element> Operator for CrossEntropyOperands<'_, B, E> {
         expect_classes(Self::NAME, logits)?;
         let columns = logits.columns();
         expect_len(Self::NAME, "class weights", columns, self.weights)?;
+        expect_len(Self::NAME, "row weights", logits.rows(), self.row_weights)?;
         expect_divisor(Self::NAME, self.divisor, self.weights.is_some())
     }
 }
@@ -42,6 +43,7 @@ impl<B: Storage, E: Element> Operator for ElementLossOperands<'_, B, E> {
             let columns = logits.columns();
             expect_len(Self::NAME, "positive weights", columns, positive_weights)?;
         }
+        expect_len(Self::NAME, "row weights", logits.rows(), self.row_weights)?;
         expect_divisor(Self::NAME, self.divisor, false)
     }
 }

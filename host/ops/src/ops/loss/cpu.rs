@@ -31,6 +31,8 @@ impl LossOperators for Cpu {
         let (logits, targets, gradient, loss) = (of.logits, of.targets, of.gradient, of.loss);
         let weights = of.weights.map(|weights| weights.buffer.read());
         let weights = weights.as_deref();
+        let row_weights = of.row_weights.map(|weights| weights.buffer.read());
+        let row_weight = |row: usize| row_weights.as_ref().map_or(1.0, |weights| weights[row]);
         let (values, targets) = (logits.buffer.read(), targets.buffer.read());
         let (logits, gradient) = (view(logits, &values), view_mut(gradient));
         let stride = logits.stride;
@@ -40,12 +42,15 @@ impl LossOperators for Cpu {
             .par_chunks(BLOCK_ROWS * stride)
             .zip(gradient.values.par_chunks_mut(BLOCK_ROWS * stride))
             .zip(targets.par_chunks(BLOCK_ROWS))
-            .map(|((logits_block, gradient), targets)| {
+            .enumerate()
+            .map(|(block, ((logits_block, gradient), targets))| {
                 let mut floats = vec![0.0; stride];
                 let mut loss = 0.0;
                 let rows = logits_block.chunks_exact(stride);
-                for ((row, gradient), &target) in
-                    rows.zip(gradient.chunks_exact_mut(stride)).zip(targets)
+                for (((row, gradient), &target), at) in rows
+                    .zip(gradient.chunks_exact_mut(stride))
+                    .zip(targets)
+                    .zip(block * BLOCK_ROWS..)
                 {
                     if target == NO_TARGET {
                         gradient.fill(E::zeroed());
@@ -55,7 +60,7 @@ impl LossOperators for Cpu {
                     // A class that does not exist weighs nothing.
                     let weight = weights.map_or(1.0, |weights| {
                         weights.get(target as usize).copied().unwrap_or(0.0)
-                    });
+                    }) * row_weight(at);
                     loss += weight
                         * row_loss(
                             &mut floats[..logits.columns],
@@ -202,6 +207,8 @@ fn sum_elements<E: Element>(
     );
     let (logits, targets) = (view(of.logits, &values), view(of.targets, &targets));
     let gradient = view_mut(of.gradient);
+    let row_weights = of.row_weights.map(|weights| weights.buffer.read());
+    let row_weight = |row: usize| row_weights.as_ref().map_or(1.0, |weights| weights[row]);
     let (stride, factor) = (logits.stride, of.state.loss_scale() / of.divisor);
     let blocks: Vec<f32> = logits
         .values
@@ -209,28 +216,34 @@ fn sum_elements<E: Element>(
         .zip(gradient.values.par_chunks_mut(BLOCK_ROWS * stride))
         .zip(targets.values.par_chunks(BLOCK_ROWS * targets.stride))
         .zip(rows.par_chunks(BLOCK_ROWS))
-        .map(|(((logits_block, gradient), targets_block), rows)| {
-            let (mut floats, mut loss) = (vec![0.0; stride], 0.0);
-            let rows = rows.iter().zip(logits_block.chunks_exact(stride));
-            let others = gradient
-                .chunks_exact_mut(stride)
-                .zip(targets_block.chunks_exact(targets.stride));
-            for ((&row, logits_row), (gradient, targets)) in rows.zip(others) {
-                if row == NO_TARGET {
-                    gradient.fill(E::zeroed());
-                    continue;
+        .enumerate()
+        .map(
+            |(block, (((logits_block, gradient), targets_block), rows))| {
+                let (mut floats, mut loss) = (vec![0.0; stride], 0.0);
+                let rows = rows.iter().zip(logits_block.chunks_exact(stride));
+                let others = gradient
+                    .chunks_exact_mut(stride)
+                    .zip(targets_block.chunks_exact(targets.stride));
+                for (((&row, logits_row), (gradient, targets)), at) in
+                    rows.zip(others).zip(block * BLOCK_ROWS..)
+                {
+                    if row == NO_TARGET {
+                        gradient.fill(E::zeroed());
+                        continue;
+                    }
+                    widen(logits_row, &mut floats);
+                    let weight = row_weight(at);
+                    let elements = floats[..logits.columns].iter_mut().zip(targets);
+                    for (column, (value, &target)) in elements.enumerate() {
+                        let (one, slope) = term(column, *value, target);
+                        loss += one * weight;
+                        *value = slope * (factor * weight);
+                    }
+                    round(&floats, gradient);
                 }
-                widen(logits_row, &mut floats);
-                let elements = floats[..logits.columns].iter_mut().zip(targets);
-                for (column, (value, &target)) in elements.enumerate() {
-                    let (one, slope) = term(column, *value, target);
-                    loss += one;
-                    *value = slope * factor;
-                }
-                round(&floats, gradient);
-            }
-            loss
-        })
+                loss
+            },
+        )
         .collect();
     of.loss.buffer.get_mut()[0] = blocks.iter().sum::<f32>() / of.divisor;
 }

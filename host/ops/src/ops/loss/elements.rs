@@ -54,11 +54,23 @@ pub fn element_loss<B: LossOperators, E: Element>(
         logits,
         targets,
         rows,
+        row_weights: None,
         divisor: count as f32 * logits.columns() as f32,
         state,
         gradient,
         loss,
     };
+    backend.element_loss(Checked::new(operands)?)
+}
+
+/// [`element_loss`] of all that [`ElementLossOperands`] say, such as weights of rows.
+///
+/// # Errors
+/// Those of [`element_loss`], and [`Error::Shape`] where there is not a weight for each row.
+pub fn element_loss_of<B: LossOperators, E: Element>(
+    backend: &B,
+    operands: ElementLossOperands<'_, B, E>,
+) -> Result<(), Error> {
     backend.element_loss(Checked::new(operands)?)
 }
 
@@ -73,6 +85,8 @@ pub struct ElementLossOperands<'a, B: Storage, E: Element> {
     pub targets: &'a Matrix<B, f32>,
     /// Which rows are selected.
     pub rows: &'a Array<B, u32>,
+    /// A factor of each row; 1 where there are none.
+    pub row_weights: Option<&'a Array<B, f32>>,
     /// Elements that are selected, by which the sum of the losses is divided.
     pub divisor: f32,
     /// Holds the loss scale.

@@ -35,6 +35,7 @@ impl<D: Driver> Gpu<D> {
             splits: DevicePtr::NULL,
             targets: DevicePtr::NULL,
             weights: DevicePtr::NULL,
+            row_weights: DevicePtr::NULL,
             state: DevicePtr::NULL,
             partials: DevicePtr::NULL,
             result: self.array(result)?,
@@ -104,6 +105,7 @@ impl<D: Driver> LossOperators for Gpu<D> {
             gradient: self.matrix(of.gradient)?,
             labels: self.array(of.targets)?,
             weights: self.optional_array(of.weights)?,
+            row_weights: self.optional_array(of.row_weights)?,
             state: self.array(&of.state.words)?,
             divisor: of.divisor,
             ..params
@@ -134,6 +136,7 @@ impl<D: Driver> LossOperators for Gpu<D> {
             targets: self.matrix(of.targets)?,
             target_vectors: stride_vectors(NAME, of.targets)?,
             weights: self.optional_array(weights)?,
+            row_weights: self.optional_array(of.row_weights)?,
             state: self.array(&of.state.words)?,
             divisor: of.divisor,
             ..params

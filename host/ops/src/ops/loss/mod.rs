@@ -15,6 +15,7 @@ mod gpu;
 
 pub use elements::{
     CountLabelsOperands, ElementLoss, ElementLossOperands, count_labels, element_loss,
+    element_loss_of,
 };
 
 use super::{Checked, OptimizerState};
@@ -43,6 +44,7 @@ pub fn cross_entropy<B: LossOperators, E: Element>(
         logits,
         targets,
         weights: None,
+        row_weights: None,
         divisor: count as f32,
         state,
         gradient,
@@ -72,11 +74,23 @@ pub fn weighted_cross_entropy<B: LossOperators, E: Element>(
         logits,
         targets,
         weights: Some(weights),
+        row_weights: None,
         divisor: total,
         state,
         gradient,
         loss,
     };
+    backend.cross_entropy(Checked::new(operands)?)
+}
+
+/// [`cross_entropy`] of all that [`CrossEntropyOperands`] say, such as weights of rows.
+///
+/// # Errors
+/// Those of [`weighted_cross_entropy`], and [`Error::Shape`] where there is not a weight for each row.
+pub fn cross_entropy_of<B: LossOperators, E: Element>(
+    backend: &B,
+    operands: CrossEntropyOperands<'_, B, E>,
+) -> Result<(), Error> {
     backend.cross_entropy(Checked::new(operands)?)
 }
 
@@ -92,6 +106,8 @@ pub struct CrossEntropyOperands<'a, B: Storage, E: Element> {
     pub targets: &'a Array<B, u32>,
     /// A factor of the rows of each class; 1 where there are none.
     pub weights: Option<&'a Array<B, f32>>,
+    /// A factor of each row; 1 where there are none.
+    pub row_weights: Option<&'a Array<B, f32>>,
     /// What the sum of the losses is divided by: the rows that have a class, or the sum of their weights.
     pub divisor: f32,
     /// Holds the loss scale.

@@ -95,6 +95,28 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         Ok(seeds)
     }
 
+    /// Forgets what was known, and gives each of `vertices` a place in the order of their numbers, however often it stands there.
+    /// Numbers that are no vertices are passed over.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory.
+    pub fn distinct(
+        &mut self,
+        backend: &B,
+        vertices: &Array<B, u32>,
+    ) -> Result<Array<B, u32>, Error> {
+        backend.clear(&self.known.buffer)?;
+        let met = self.mark(backend, vertices)?;
+        let mut distinct = Array::uninit(backend, met, MemoryKind::Graph)?;
+        let none = Array::uninit(backend, 0, MemoryKind::Workspace)?;
+        backend.place_marked(Checked::new(PlaceMarkedOperands {
+            places: self,
+            destinations: &none,
+            sources: &mut distinct,
+        })?)?;
+        Ok(distinct)
+    }
+
     /// A layer of a batch: of each of `destinations`, which are all that is known, in the order of their places, the neighbours that
     /// are drawn; and its sources, the destinations first and then those that were met, by their numbers.
     ///

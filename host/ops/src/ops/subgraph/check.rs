@@ -1,0 +1,207 @@
+//! What fits what.
+
+use crate::backend::{Adjacency, Storage};
+use crate::error::Error;
+use crate::ops::{Draw, Operator, Places};
+use crate::tensor::Array;
+use halfgnn_contract::subgraph::MOST_FRONTIER;
+
+fn refuse(operator: &'static str, reason: String) -> Result<(), Error> {
+    Err(Error::Unsupported { operator, reason })
+}
+
+fn expect_square<B: Storage>(operator: &'static str, graph: &Adjacency<B>) -> Result<(), Error> {
+    Error::expect(
+        operator,
+        "columns of the graph",
+        graph.rows(),
+        graph.columns(),
+    )
+}
+
+/// That so many are told apart by 32 bits.
+fn expect_countable(operator: &'static str, what: &str, count: usize) -> Result<(), Error> {
+    if u32::try_from(count).is_ok_and(|count| count != u32::MAX) {
+        return Ok(());
+    }
+    refuse(
+        operator,
+        format!("{count} {what}; 2^32 - 2 are the most that 32-bit numbers tell apart"),
+    )
+}
+
+/// Operands of [`random_walks`](super::random_walks).
+#[derive(Debug)]
+pub struct RandomWalkOperands<'a, B: Storage> {
+    /// What is walked on, from rows to columns.
+    pub graph: &'a Adjacency<B>,
+    /// Where walks begin; at ends of edges where absent.
+    pub roots: Option<&'a Array<B, u32>>,
+    /// Edges of a walk.
+    pub length: u32,
+    /// Of which random numbers.
+    pub draw: Draw,
+    /// Becomes the vertices of the walks.
+    pub vertices: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> RandomWalkOperands<'_, B> {
+    /// Walks that there is room for.
+    pub(super) fn walks(&self) -> usize {
+        self.vertices.len() / (self.length as usize + 1)
+    }
+}
+
+impl<B: Storage> Operator for RandomWalkOperands<'_, B> {
+    const NAME: &'static str = "random_walks";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_square(Self::NAME, self.graph)?;
+        let (walks, length) = (self.walks(), self.length as usize + 1);
+        let whole = walks * length;
+        Error::expect(
+            Self::NAME,
+            "vertices of whole walks",
+            whole,
+            self.vertices.len(),
+        )?;
+        expect_countable(Self::NAME, "walks", walks)?;
+        match self.roots {
+            Some(roots) if roots.is_empty() => refuse(
+                Self::NAME,
+                "no vertex to begin at; name one at least".into(),
+            ),
+            Some(roots) => expect_countable(Self::NAME, "roots", roots.len()),
+            None if self.graph.edges() == 0 => refuse(
+                Self::NAME,
+                "no edge to begin at; take a graph that has one, or name roots".into(),
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Operands of [`frontier_walk`](super::frontier_walk).
+#[derive(Debug)]
+pub struct FrontierWalkOperands<'a, B: Storage> {
+    /// What is walked on, from rows to columns.
+    pub graph: &'a Adjacency<B>,
+    /// Where the frontier may begin.
+    pub roots: &'a Array<B, u32>,
+    /// Vertices of it.
+    pub frontier: u32,
+    /// Of which random numbers.
+    pub draw: Draw,
+    /// Becomes the vertices that it came to.
+    pub vertices: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for FrontierWalkOperands<'_, B> {
+    const NAME: &'static str = "frontier_walk";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_square(Self::NAME, self.graph)?;
+        expect_countable(Self::NAME, "vertices", self.vertices.len())?;
+        expect_countable(Self::NAME, "roots", self.roots.len())?;
+        let (frontier, room) = (self.frontier, self.vertices.len());
+        if self.roots.is_empty() {
+            return refuse(
+                Self::NAME,
+                "no vertex to begin at; name one at least".into(),
+            );
+        }
+        if frontier == 0 || frontier > MOST_FRONTIER || frontier as usize > room {
+            return refuse(
+                Self::NAME,
+                format!(
+                    "a frontier of {frontier} vertices in a walk of {room}; take 1 to {MOST_FRONTIER}, and no more than the walk has"
+                ),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Operands of [`SubgraphOperators::count_within`](super::SubgraphOperators::count_within).
+#[derive(Debug)]
+pub struct WithinOperands<'a, B: Storage> {
+    /// Whose edges they are.
+    pub graph: &'a Adjacency<B>,
+    /// Which vertices are known.
+    pub places: &'a Places<B>,
+    /// Whose rows are looked at.
+    pub vertices: &'a Array<B, u32>,
+    /// Becomes the number of each one's edges.
+    pub counts: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for WithinOperands<'_, B> {
+    const NAME: &'static str = "count_within";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_places(Self::NAME, self.graph, self.places.places.len())?;
+        expect_countable(Self::NAME, "vertices", self.vertices.len())?;
+        let vertices = self.vertices.len();
+        Error::expect(Self::NAME, "counts", vertices + 1, self.counts.len())
+    }
+}
+
+/// That there is a place for each row and each column.
+fn expect_places<B: Storage>(
+    operator: &'static str,
+    graph: &Adjacency<B>,
+    places: usize,
+) -> Result<(), Error> {
+    Error::expect(operator, "rows of the graph", places, graph.rows())?;
+    expect_square(operator, graph)
+}
+
+/// Operands of [`SubgraphOperators::take_within`](super::SubgraphOperators::take_within).
+#[derive(Debug)]
+pub struct TakeEdgesOperands<'a, B: Storage> {
+    /// Whose edges they are.
+    pub graph: &'a Adjacency<B>,
+    /// The places of vertices that are known.
+    pub places: &'a Places<B>,
+    /// Whose rows are taken.
+    pub vertices: &'a Array<B, u32>,
+    /// The first edge of each, and the number of edges.
+    pub firsts: &'a Array<B, u32>,
+    /// Becomes the place in the list of each edge's row.
+    pub rows: &'a mut Array<B, u32>,
+    /// Becomes the place of each edge's column.
+    pub neighbors: &'a mut Array<B, u32>,
+    /// Becomes the number of each edge in the graph.
+    pub edges: &'a mut Array<B, u32>,
+}
+
+impl<B: Storage> Operator for TakeEdgesOperands<'_, B> {
+    const NAME: &'static str = "take_within";
+
+    fn check(&self) -> Result<(), Error> {
+        expect_places(Self::NAME, self.graph, self.places.places.len())?;
+        expect_countable(Self::NAME, "vertices", self.vertices.len())?;
+        expect_countable(Self::NAME, "edges of the graph", self.graph.edges())?;
+        let (vertices, edges) = (self.vertices.len(), self.rows.len());
+        Error::expect(Self::NAME, "first edges", vertices + 1, self.firsts.len())?;
+        Error::expect(Self::NAME, "neighbours", edges, self.neighbors.len())?;
+        Error::expect(Self::NAME, "numbers of edges", edges, self.edges.len())
+    }
+}
+
+/// Operands of [`tally`](super::tally).
+#[derive(Debug)]
+pub struct TallyOperands<'a, B: Storage> {
+    /// Are added to.
+    pub counts: &'a mut Array<B, u32>,
+    /// Which of them, each once.
+    pub order: &'a Array<B, u32>,
+}
+
+impl<B: Storage> Operator for TallyOperands<'_, B> {
+    const NAME: &'static str = "tally";
+
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Walks, and the edges between vertices.
+
+use super::{
+    FrontierWalkOperands, RandomWalkOperands, STREAM, SubgraphOperators, TakeEdgesOperands,
+    TallyOperands, WithinOperands,
+};
+use crate::backend::cpu::Cpu;
+use crate::error::Error;
+use crate::ops::Checked;
+use halfgnn_contract::rng::{key, philox};
+use halfgnn_contract::sampling::choice;
+use halfgnn_contract::subgraph::{frontier_counter, walk_counter, wide_choice};
+use rayon::prelude::*;
+
+/// The first edge of a row and how many there are, none of what is no row.
+fn row(offsets: &[u64], vertex: u32) -> (usize, u32) {
+    match offsets
+        .get(vertex as usize..)
+        .and_then(|ends| ends.get(..2))
+    {
+        Some(ends) => (ends[0] as usize, (ends[1] - ends[0]) as u32),
+        None => (0, 0),
+    }
+}
+
+/// Whether a vertex is known, by the bits of those that are.
+fn is_known(known: &[u32], vertex: u32) -> bool {
+    known[vertex as usize / 32] >> (vertex % 32) & 1 != 0
+}
+
+impl SubgraphOperators for Cpu {
+    fn random_walks(&self, operands: Checked<RandomWalkOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let offsets = of.graph.offsets.buffer.read();
+        let columns = of.graph.column_ids.buffer.read();
+        let roots = of.roots.map(|roots| roots.buffer.read());
+        let (key, step, length) = (key(of.draw.seed, STREAM), of.draw.step, of.length);
+        let walks = of.vertices.buffer.get_mut();
+        walks
+            .par_chunks_exact_mut(length as usize + 1)
+            .enumerate()
+            .for_each(|(walk, vertices)| {
+                let draw = |edges| philox(key, walk_counter(step, walk as u32, edges));
+                let numbers = draw(0);
+                let mut vertex = match &roots {
+                    Some(roots) => roots[choice(numbers[0], roots.len() as u32) as usize],
+                    None => {
+                        let edge = wide_choice([numbers[0], numbers[1]], columns.len() as u64);
+                        columns[edge as usize]
+                    }
+                };
+                vertices[0] = vertex;
+                for (edges, place) in (1..=length).zip(&mut vertices[1..]) {
+                    let (begin, degree) = row(&offsets, vertex);
+                    if degree > 0 {
+                        vertex = columns[begin + choice(draw(edges)[0], degree) as usize];
+                    }
+                    *place = vertex;
+                }
+            });
+        Ok(())
+    }
+
+    fn frontier_walk(
+        &self,
+        operands: Checked<FrontierWalkOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        /// Vertices of a part of the frontier, whose degrees are added up.
+        const PART: usize = 64;
+        let of = operands.into_inner();
+        let offsets = of.graph.offsets.buffer.read();
+        let columns = of.graph.column_ids.buffer.read();
+        let roots = of.roots.buffer.read();
+        let key = key(of.draw.seed, STREAM);
+        let draw = |index| philox(key, frontier_counter(of.draw.step, index));
+        let degree = |vertex| u64::from(row(&offsets, vertex).1);
+        let (first, rest) = of
+            .vertices
+            .buffer
+            .get_mut()
+            .split_at_mut(of.frontier as usize);
+        for (vertex, index) in first.iter_mut().zip(0..) {
+            *vertex = roots[choice(draw(index)[0], roots.len() as u32) as usize];
+        }
+        let mut frontier = first.to_vec();
+        let sum = |part: &[u32]| part.iter().map(|&vertex| degree(vertex)).sum();
+        let mut parts: Vec<u64> = frontier.chunks(PART).map(sum).collect();
+        for (vertex, index) in rest.iter_mut().zip(of.frontier..) {
+            let numbers = draw(index);
+            let total: u64 = parts.iter().sum();
+            if total == 0 {
+                *vertex = frontier[0];
+                continue;
+            }
+            let mut left = wide_choice([numbers[0], numbers[1]], total);
+            let mut falls_into = |sum: u64| {
+                let found = left < sum;
+                left -= if found { 0 } else { sum };
+                found
+            };
+            let part = parts.iter().position(|&sum| falls_into(sum));
+            let part = part.expect("a number below the sum of all");
+            let members = frontier[part * PART..].iter().take(PART);
+            let at = members.map(|&vertex| degree(vertex)).position(falls_into);
+            let member = &mut frontier[part * PART + at.expect("a number below the sum of a part")];
+            let (begin, count) = row(&offsets, *member);
+            *member = columns[begin + choice(numbers[2], count) as usize];
+            parts[part] = parts[part] + degree(*member) - u64::from(count);
+            *vertex = *member;
+        }
+        Ok(())
+    }
+
+    fn count_within(&self, operands: Checked<WithinOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let offsets = of.graph.offsets.buffer.read();
+        let columns = of.graph.column_ids.buffer.read();
+        let known = of.places.known.buffer.read();
+        let vertices = of.vertices.buffer.read();
+        let counts = of.counts.buffer.get_mut();
+        (counts.par_iter_mut().zip(&*vertices)).for_each(|(count, &vertex)| {
+            let (begin, degree) = row(&offsets, vertex);
+            let columns = &columns[begin..begin + degree as usize];
+            let within = columns.iter().filter(|&&column| is_known(&known, column));
+            *count = within.count() as u32;
+        });
+        counts[vertices.len()] = 0;
+        Ok(())
+    }
+
+    fn take_within(&self, operands: Checked<TakeEdgesOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let offsets = of.graph.offsets.buffer.read();
+        let columns = of.graph.column_ids.buffer.read();
+        let (known, places) = (
+            of.places.known.buffer.read(),
+            of.places.places.buffer.read(),
+        );
+        let (vertices, firsts) = (of.vertices.buffer.read(), of.firsts.buffer.read());
+        let (rows, neighbors) = (of.rows.buffer.get_mut(), of.neighbors.buffer.get_mut());
+        let edges = of.edges.buffer.get_mut();
+        for (place, &vertex) in vertices.iter().enumerate() {
+            let (first, end) = (firsts[place] as usize, firsts[place + 1] as usize);
+            if end > rows.len() {
+                continue;
+            }
+            let (begin, degree) = row(&offsets, vertex);
+            let within =
+                (begin..begin + degree as usize).filter(|&edge| is_known(&known, columns[edge]));
+            for (to, edge) in (first..end).zip(within) {
+                rows[to] = place as u32;
+                neighbors[to] = places[columns[edge] as usize];
+                edges[to] = edge as u32;
+            }
+        }
+        Ok(())
+    }
+
+    fn tally(&self, operands: Checked<TallyOperands<'_, Self>>) -> Result<(), Error> {
+        let TallyOperands { counts, order } = operands.into_inner();
+        let counts = counts.buffer.get_mut();
+        for &number in order.buffer.read().iter() {
+            if let Some(count) = counts.get_mut(number as usize) {
+                *count += 1;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! A thread a walk, a warp a frontier and a warp a row.
+
+use super::{
+    FrontierWalkOperands, RandomWalkOperands, STREAM, SubgraphOperators, TakeEdgesOperands,
+    TallyOperands, WithinOperands,
+};
+use crate::backend::gpu::{Gpu, dense_config, linear_config, narrow};
+use crate::backend::{Adjacency, MemoryKind};
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::ops::{Checked, Places};
+use crate::tensor::Array;
+use halfgnn_contract::rng::key;
+use halfgnn_contract::subgraph::{
+    FrontierParams, TallyParams, WalkParams, WithinParams, ctas, frontier_sums, vertex_ctas,
+};
+use halfgnn_contract::{DevicePtr, WARP};
+
+impl<D: Driver> SubgraphOperators for Gpu<D> {
+    fn random_walks(&self, operands: Checked<RandomWalkOperands<'_, Self>>) -> Result<(), Error> {
+        const NAME: &str = "random_walks";
+        let of = operands.into_inner();
+        let params = WalkParams {
+            offsets: self.array(&of.graph.offsets)?,
+            columns: self.array(&of.graph.column_ids)?,
+            roots: self.optional_array(of.roots)?,
+            graph_rows: of.graph.rows() as u64,
+            edges: of.graph.edges() as u64,
+            root_count: narrow(NAME, "roots", of.roots.map_or(0, Array::len))?,
+            walks: narrow(NAME, "walks", of.walks())?,
+            length: of.length,
+            step: of.draw.step,
+            key: key(of.draw.seed, STREAM),
+            vertices: self.array(of.vertices)?,
+        };
+        let config = dense_config(NAME, ctas(params.walks.into()), 1, 0)?;
+        // SAFETY: the operator checked that the graph is square, so that a column is a row, that there is a root or an edge to begin
+        // at, and that there is room for whole walks; the kernel looks whether a root is a row.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn frontier_walk(
+        &self,
+        operands: Checked<FrontierWalkOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        const NAME: &str = "frontier_walk";
+        let of = operands.into_inner();
+        let frontier =
+            Array::<Self, u32>::uninit(self, 2 * of.frontier as usize, MemoryKind::Workspace)?;
+        let sums = frontier_sums(of.frontier) as usize;
+        let sums = Array::<Self, u64>::uninit(self, sums, MemoryKind::Workspace)?;
+        let params = FrontierParams {
+            offsets: self.array(&of.graph.offsets)?,
+            columns: self.array(&of.graph.column_ids)?,
+            roots: self.array(of.roots)?,
+            frontier: self.array(&frontier)?,
+            sums: self.array(&sums)?,
+            graph_rows: of.graph.rows() as u64,
+            root_count: narrow(NAME, "roots", of.roots.len())?,
+            frontier_len: of.frontier,
+            vertex_count: narrow(NAME, "vertices", of.vertices.len())?,
+            step: of.draw.step,
+            key: key(of.draw.seed, STREAM),
+            vertices: self.array(of.vertices)?,
+        };
+        let config = linear_config(NAME, 1, WARP, 0)?;
+        // SAFETY: as above; the frontier is no longer than its walk and three levels of sums tell its vertices apart. The memory that
+        // it works in is freed behind the kernel on its stream.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn count_within(&self, operands: Checked<WithinOperands<'_, Self>>) -> Result<(), Error> {
+        const NAME: &str = "count_within";
+        let of = operands.into_inner();
+        let params = WithinParams {
+            firsts: self.array(of.counts)?,
+            ..self.within(NAME, of.graph, of.places, of.vertices)?
+        };
+        let warps = u64::from(params.vertex_count) + 1;
+        let config = dense_config(NAME, vertex_ctas(warps), 1, 0)?;
+        // SAFETY: the operator checked that there is a bit for each column and a count for each vertex and one more; the kernel looks
+        // whether a vertex is a row.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn take_within(&self, operands: Checked<TakeEdgesOperands<'_, Self>>) -> Result<(), Error> {
+        const NAME: &str = "take_within";
+        let of = operands.into_inner();
+        let params = WithinParams {
+            firsts: self.array(of.firsts)?,
+            edges: of.rows.len() as u64,
+            rows: self.array(of.rows)?,
+            neighbors: self.array(of.neighbors)?,
+            edge_ids: self.array(of.edges)?,
+            ..self.within(NAME, of.graph, of.places, of.vertices)?
+        };
+        let config = dense_config(NAME, vertex_ctas(params.vertex_count.into()), 1, 0)?;
+        // SAFETY: as above; the kernel looks whether the edges of a vertex lie among those that there is room for.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn tally(&self, operands: Checked<TallyOperands<'_, Self>>) -> Result<(), Error> {
+        const NAME: &str = "tally";
+        let TallyOperands { counts, order } = operands.into_inner();
+        let params = TallyParams {
+            counts: self.array(counts)?,
+            order: self.array(order)?,
+            count_len: counts.len() as u64,
+            order_len: order.len() as u64,
+        };
+        let config = dense_config(NAME, ctas(params.order_len), 1, 0)?;
+        // SAFETY: the kernel looks whether a number is a count's. One that is there twice may be counted once.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// What both kernels of edges between known vertices take.
+    fn within(
+        &self,
+        name: &'static str,
+        graph: &Adjacency<Self>,
+        places: &Places<Self>,
+        vertices: &Array<Self, u32>,
+    ) -> Result<WithinParams, Error> {
+        Ok(WithinParams {
+            offsets: self.array(&graph.offsets)?,
+            columns: self.array(&graph.column_ids)?,
+            vertices: self.array(vertices)?,
+            known: self.array(&places.known)?,
+            places: self.array(&places.places)?,
+            firsts: DevicePtr::NULL,
+            rows: DevicePtr::NULL,
+            neighbors: DevicePtr::NULL,
+            edge_ids: DevicePtr::NULL,
+            graph_rows: graph.rows() as u64,
+            edges: 0,
+            vertex_count: narrow(name, "vertices", vertices.len())?,
+            unused: 0,
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! Vertices that walks come to, and the edges between them: what GraphSAINT (Zeng et al., "GraphSAINT: graph sampling based
+//! inductive learning method", ICLR 2020) makes its batches of.
+
+mod check;
+mod cpu;
+mod gpu;
+mod induced;
+
+pub use check::{
+    FrontierWalkOperands, RandomWalkOperands, TakeEdgesOperands, TallyOperands, WithinOperands,
+};
+pub use induced::InducedSubgraph;
+
+use super::{Checked, Draw};
+use crate::backend::{Adjacency, Storage};
+use crate::error::Error;
+use crate::tensor::Array;
+
+/// Tags the keys of walks.
+pub(super) const STREAM: u32 = 0x7375_6267;
+
+/// Random walks, all of `length` edges: `vertices` becomes the vertices of one after the other, `length + 1` each.
+///
+/// A walk begins at one of `roots`, all as likely, or where there are none at the source of an edge, all edges as likely, so that a
+/// vertex is as likely as it is heard often. From there it goes from destinations to sources, all neighbours as likely, and stays
+/// where there is none. Walk `i` of a draw is the same on every device.
+///
+/// # Errors
+/// [`Error::Shape`] where the graph is not square or `vertices` holds no whole number of walks, [`Error::Unsupported`] where there is
+/// nothing to begin at, or more than 2³² − 1 walks.
+pub fn random_walks<B: SubgraphOperators>(
+    backend: &B,
+    graph: &Adjacency<B>,
+    roots: Option<&Array<B, u32>>,
+    (length, draw): (u32, Draw),
+    vertices: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    let operands = RandomWalkOperands {
+        graph,
+        roots,
+        length,
+        draw,
+        vertices,
+    };
+    backend.random_walks(Checked::new(operands)?)
+}
+
+/// A multi-dimensional random walk (Ribeiro and Towsley, "Estimating and sampling graphs with multidimensional random walks", IMC
+/// 2010; GraphSAINT's algorithm 4): `frontier` vertices are chosen of `roots`, all as likely; then one of them at a time, as likely
+/// as it has neighbours, is replaced by one of those. `vertices` becomes all that were ever in the frontier, the first ones first,
+/// some more than once. Where nothing of the frontier has a neighbour, the rest are its first vertex.
+///
+/// # Errors
+/// [`Error::Shape`] where the graph is not square, [`Error::Unsupported`] where there is no root, or for a frontier of none, of more
+/// than 32,768, or of more than there are `vertices`.
+pub fn frontier_walk<B: SubgraphOperators>(
+    backend: &B,
+    graph: &Adjacency<B>,
+    roots: &Array<B, u32>,
+    (frontier, draw): (u32, Draw),
+    vertices: &mut Array<B, u32>,
+) -> Result<(), Error> {
+    let operands = FrontierWalkOperands {
+        graph,
+        roots,
+        frontier,
+        draw,
+        vertices,
+    };
+    backend.frontier_walk(Checked::new(operands)?)
+}
+
+/// Adds 1 to each of `counts` that `order` names; no number is there twice. One past the counts is passed over.
+///
+/// # Errors
+/// Those of the device.
+pub fn tally<B: SubgraphOperators>(
+    backend: &B,
+    counts: &mut Array<B, u32>,
+    order: &Array<B, u32>,
+) -> Result<(), Error> {
+    backend.tally(Checked::new(TallyOperands { counts, order })?)
+}
+
+/// What batches of subgraphs are made of.
+pub trait SubgraphOperators: Storage {
+    /// Random walks: see [`random_walks`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn random_walks(&self, operands: Checked<RandomWalkOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// The walk of a frontier: see [`frontier_walk`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn frontier_walk(&self, operands: Checked<FrontierWalkOperands<'_, Self>>)
+    -> Result<(), Error>;
+
+    /// How many edges of each of some rows end in known vertices, and a 0 behind them.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn count_within(&self, operands: Checked<WithinOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// The edges that do, by places, and their numbers in the graph.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn take_within(&self, operands: Checked<TakeEdgesOperands<'_, Self>>) -> Result<(), Error>;
+
+    /// Counts: see [`tally`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn tally(&self, operands: Checked<TallyOperands<'_, Self>>) -> Result<(), Error>;
+}

@@ -1,0 +1,290 @@
+//! Vertices that are chosen together, and all edges between them.
+
+use crate::backend::{Adjacency, Backend, MemoryKind};
+use crate::distributed::Partition;
+use crate::error::Error;
+use crate::graph::Graph;
+use crate::ops::{self, Draw, InducedSubgraph, Places};
+use crate::tensor::Array;
+
+const NAME: &str = "SubgraphSampler";
+
+/// How the vertices of a subgraph are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Subgraphs {
+    /// So many sources of edges, all edges as likely: GraphSAINT's node sampler.
+    Nodes(u32),
+    /// The ends of so many edges, each as likely as `1/degree` of its ends together: GraphSAINT's edge sampler, as walks of one edge.
+    Edges(u32),
+    /// Random walks: GraphSAINT's random walk sampler.
+    Walks {
+        /// How many, each from one of the roots.
+        roots: u32,
+        /// Edges of each.
+        length: u32,
+    },
+    /// A [multi-dimensional random walk](ops::frontier_walk).
+    Frontier {
+        /// Vertices of the frontier.
+        frontier: u32,
+        /// Vertices that it comes to, those of the frontier among them.
+        budget: u32,
+    },
+    /// So many clusters of the graph (Chiang et al., "Cluster-GCN", KDD 2019), by Louvain's method; a batch has some of them.
+    Clusters(u32),
+}
+
+/// Chooses vertices of a graph, and takes the edges between them. The same draw is the same subgraph, on every device.
+///
+/// ```
+/// use halfgnn::backend::cpu::Cpu;
+/// use halfgnn::graph::Graph;
+/// use halfgnn::sample::{SubgraphSampler, Subgraphs};
+///
+/// let backend = Cpu::new();
+/// let ring: Vec<u32> = (0..100).collect();
+/// let next: Vec<u32> = (0..100).map(|vertex| (vertex + 1) % 100).collect();
+/// let graph = Graph::from_edges(100, &ring, &next)?;
+/// // Four walks of two edges each, from any vertex.
+/// let how = Subgraphs::Walks { roots: 4, length: 2 };
+/// let mut sampler = SubgraphSampler::new(&backend, &graph, &ring, how)?;
+/// let subgraph = sampler.draw(&backend, 7, 0)?;
+/// assert!(subgraph.vertices.len() <= 12);
+/// assert_eq!(subgraph.edges.len(), subgraph.block.forward().edges());
+/// # Ok::<(), halfgnn::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SubgraphSampler<B: Backend> {
+    how: Subgraphs,
+    /// Whose edges are taken.
+    graph: Adjacency<B>,
+    /// What is walked on, where that is another: without self-loops.
+    walked: Option<Adjacency<B>>,
+    places: Places<B>,
+    roots: Array<B, u32>,
+    clusters: Vec<Vec<u32>>,
+}
+
+/// How often vertices and edges came into the subgraphs of so many draws, from which the norms of GraphSAINT are made (§3.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// Subgraphs that were drawn.
+    pub subgraphs: u32,
+    /// How many of them each vertex is in.
+    pub vertices: Vec<u32>,
+    /// How many each edge is in, in the order of the graph.
+    pub edges: Vec<u32>,
+}
+
+impl Coverage {
+    /// The factor of each edge that makes what a vertex sums up in a subgraph as large as in the graph, in the mean: how often its
+    /// destination was drawn over how often it was itself. What was never drawn counts as drawn once.
+    pub fn edge_factors(&self, graph: &Graph) -> Vec<f32> {
+        let often = |count: u32| f64::from(count.max(1));
+        let edges = graph.rows().iter().zip(&self.edges);
+        edges
+            .map(|(&row, &count)| (often(self.vertices[row as usize]) / often(count)) as f32)
+            .collect()
+    }
+
+    /// The weight of each vertex by which a loss of the subgraphs' vertices is that of all vertices, in the mean: subgraphs over
+    /// those that it is in.
+    pub fn vertex_weights(&self) -> Vec<f32> {
+        let weight = |&count: &u32| f64::from(self.subgraphs) / f64::from(count.max(1));
+        let weights = self.vertices.iter().map(weight);
+        weights.map(|weight| weight as f32).collect()
+    }
+
+    /// How many of these vertices a subgraph has, in the mean.
+    pub fn mean_of(&self, vertices: &[u32]) -> f64 {
+        let count = |&vertex: &u32| f64::from(self.vertices[vertex as usize]);
+        vertices.iter().map(count).sum::<f64>() / f64::from(self.subgraphs.max(1))
+    }
+}
+
+impl<B: Backend> SubgraphSampler<B> {
+    /// Of `graph`, which is copied to the backend, as a model wants it: self-loops are taken where their vertex is, and never walked
+    /// along. Walks begin at `roots`; of clusters those are left out that have none.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where nothing would be chosen or a root is no vertex, [`Error::Driver`] where there is not enough
+    /// memory.
+    pub fn new(backend: &B, graph: &Graph, roots: &[u32], how: Subgraphs) -> Result<Self, Error> {
+        let refuse = |reason: String| {
+            Err(Error::Unsupported {
+                operator: NAME,
+                reason,
+            })
+        };
+        let vertices = graph.vertices();
+        if let Some(root) = roots.iter().find(|&&root| root as usize >= vertices) {
+            return refuse(format!("root {root} of {vertices} vertices"));
+        }
+        if roots.is_empty() {
+            return refuse("no vertex to begin at; name one at least".into());
+        }
+        let chosen = match how {
+            Subgraphs::Nodes(count) | Subgraphs::Edges(count) | Subgraphs::Clusters(count) => count,
+            Subgraphs::Walks { roots, .. } => roots,
+            Subgraphs::Frontier { frontier, .. } => frontier,
+        };
+        if chosen == 0 {
+            return refuse("subgraphs of no vertices; choose 1 at least".into());
+        }
+        let clusters = match how {
+            Subgraphs::Clusters(count) => clusters(graph, roots, count)?,
+            _ => Vec::new(),
+        };
+        let walked = graph.without_self_loops();
+        let walked = match walked.edges() == graph.edges() {
+            true => None,
+            false => Some(Adjacency::new(backend, walked.csr())?),
+        };
+        Ok(Self {
+            how,
+            graph: Adjacency::new(backend, graph.csr())?,
+            walked,
+            places: Places::new(backend, vertices)?,
+            roots: Array::from_slice(backend, roots, MemoryKind::Graph)?,
+            clusters,
+        })
+    }
+
+    /// Vertices of the graph.
+    pub fn vertices(&self) -> usize {
+        self.graph.rows()
+    }
+
+    /// The vertices of each cluster.
+    pub fn clusters(&self) -> &[Vec<u32>] {
+        &self.clusters
+    }
+
+    /// The subgraph that number `step` of `seed` draws; of clusters that of all of them.
+    ///
+    /// # Errors
+    /// Those of the device, and [`Error::Unsupported`] for a frontier that is larger than its walk or than 32,768 vertices, or for
+    /// sources of edges where there is none.
+    pub fn draw(&mut self, backend: &B, seed: u64, step: u32) -> Result<InducedSubgraph<B>, Error> {
+        let draw = Draw {
+            seed,
+            step,
+            layer: 0,
+        };
+        let walks = |count: u32, length: u32| {
+            let room = count as usize * (length as usize + 1);
+            Array::uninit(backend, room, MemoryKind::Workspace)
+        };
+        let roots = Some(&self.roots);
+        let graph = self.walked.as_ref().unwrap_or(&self.graph);
+        let vertices = match self.how {
+            Subgraphs::Nodes(count) => {
+                let mut vertices = walks(count, 0)?;
+                ops::random_walks(backend, graph, None, (0, draw), &mut vertices)?;
+                vertices
+            }
+            Subgraphs::Edges(count) => {
+                let mut vertices = walks(count, 1)?;
+                ops::random_walks(backend, graph, roots, (1, draw), &mut vertices)?;
+                vertices
+            }
+            Subgraphs::Walks {
+                roots: count,
+                length,
+            } => {
+                let mut vertices = walks(count, length)?;
+                ops::random_walks(backend, graph, roots, (length, draw), &mut vertices)?;
+                vertices
+            }
+            Subgraphs::Frontier { frontier, budget } => {
+                let mut vertices = walks(budget, 0)?;
+                let how = (frontier, draw);
+                ops::frontier_walk(backend, graph, &self.roots, how, &mut vertices)?;
+                vertices
+            }
+            Subgraphs::Clusters(_) => {
+                let all: Vec<u32> = (0..self.clusters.len() as u32).collect();
+                return self.of_clusters(backend, &all);
+            }
+        };
+        self.induced(backend, &vertices)
+    }
+
+    /// The subgraph of these clusters.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where one is none, and those of the device.
+    pub fn of_clusters(
+        &mut self,
+        backend: &B,
+        clusters: &[u32],
+    ) -> Result<InducedSubgraph<B>, Error> {
+        let mut vertices = Vec::new();
+        for &cluster in clusters {
+            let Some(more) = self.clusters.get(cluster as usize) else {
+                return Err(Error::Unsupported {
+                    operator: NAME,
+                    reason: format!("cluster {cluster} of {}", self.clusters.len()),
+                });
+            };
+            vertices.extend_from_slice(more);
+        }
+        let vertices = Array::from_slice(backend, &vertices, MemoryKind::Workspace)?;
+        self.induced(backend, &vertices)
+    }
+
+    fn induced(
+        &mut self,
+        backend: &B,
+        vertices: &Array<B, u32>,
+    ) -> Result<InducedSubgraph<B>, Error> {
+        self.places.induced(backend, &self.graph, vertices)
+    }
+
+    /// How often vertices and edges are drawn, counted on the device over as many draws as have `times` the vertices of the graph
+    /// together (50 in PyG's `GraphSAINTSampler`). They are others than those of any batch of a run: they count down from the last
+    /// step.
+    ///
+    /// # Errors
+    /// Those of [`SubgraphSampler::draw`].
+    pub fn coverage(&mut self, backend: &B, seed: u64, times: u32) -> Result<Coverage, Error> {
+        let edges = self.graph.edges();
+        let zeros = |len| Array::zeros(backend, len, MemoryKind::Workspace);
+        let (mut of_vertices, mut of_edges) = (zeros(self.vertices())?, zeros(edges)?);
+        let wanted = u64::from(times) * self.vertices() as u64;
+        let (mut subgraphs, mut seen) = (0, 0);
+        while seen < wanted || subgraphs == 0 {
+            let subgraph = self.draw(backend, seed, u32::MAX - subgraphs)?;
+            ops::tally(backend, &mut of_vertices, &subgraph.vertices)?;
+            ops::tally(backend, &mut of_edges, &subgraph.edges)?;
+            seen += subgraph.vertices.len() as u64;
+            subgraphs += 1;
+        }
+        Ok(Coverage {
+            subgraphs,
+            vertices: of_vertices.to_vec(backend)?,
+            edges: of_edges.to_vec(backend)?,
+        })
+    }
+}
+
+/// The vertices of so many clusters, without those of which none is a root.
+fn clusters(graph: &Graph, roots: &[u32], count: u32) -> Result<Vec<Vec<u32>>, Error> {
+    let parts = Partition::louvain(graph, count as usize);
+    let parts = parts.map_err(|error| Error::Unsupported {
+        operator: NAME,
+        reason: error.to_string(),
+    })?;
+    let mut clusters = vec![Vec::new(); count as usize];
+    for (vertex, &part) in parts.owners().iter().enumerate() {
+        clusters[part as usize].push(vertex as u32);
+    }
+    let mut rooted = vec![false; count as usize];
+    for &root in roots {
+        rooted[parts.owners()[root as usize] as usize] = true;
+    }
+    let mut rooted = rooted.into_iter();
+    clusters.retain(|_| rooted.next().unwrap_or_default());
+    Ok(clusters)
+}

@@ -1,0 +1,106 @@
+//! Batches of vertices that are chosen together, and of the edges between them.
+
+use super::objective::Objective;
+use super::{Goal, Loss};
+use crate::backend::{Backend, MemoryKind};
+use crate::error::Error;
+use crate::nn::{GraphFactors, Norm, Propagation};
+use crate::ops;
+use crate::sample::{SubgraphSampler, Subgraphs};
+use crate::tensor::{Element, Matrix};
+
+/// How subgraphs are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubgraphPlan {
+    /// How their vertices are chosen.
+    pub subgraphs: Subgraphs,
+    /// Clusters of a batch; of no meaning for others.
+    pub batch: usize,
+    /// How many times the vertices of the graph are drawn to count how often each is: 50 in PyG's `GraphSAINTSampler`.
+    pub coverage: u32,
+    /// Of all random numbers.
+    pub seed: u64,
+}
+
+/// Subgraphs as a trainer wants them.
+#[derive(Debug)]
+pub(super) struct SubgraphBatches<B: Backend, E: Element> {
+    pub(super) sampler: SubgraphSampler<B>,
+    /// The degree norm, where edges have no factors.
+    pub(super) norm: Norm,
+    /// None of clusters.
+    pub(super) norms: Option<SubgraphNorms<B, E>>,
+    /// Whether a vertex is one of training.
+    pub(super) in_training: Vec<bool>,
+}
+
+/// What makes sums and losses of subgraphs those of the graph, in the mean.
+#[derive(Debug)]
+pub(super) struct SubgraphNorms<B: Backend, E: Element> {
+    /// None of models that weigh edges themselves.
+    pub(super) edges: Option<GraphFactors<B, E>>,
+    /// What each vertex of the graph costs.
+    pub(super) vertices: Vec<f32>,
+    /// What that is divided by.
+    pub(super) divisor: f32,
+}
+
+impl<B: Backend, E: Element> SubgraphBatches<B, E> {
+    /// The task of a subgraph, and of how many of its vertices are learnt.
+    pub(super) fn objective(
+        &mut self,
+        backend: &B,
+        task: &Objective<B, E>,
+        loss: &Loss,
+        (seed, step, clusters): (u64, u32, &[u32]),
+    ) -> Result<(Objective<B, E>, usize), Error> {
+        let subgraph = match &self.norms {
+            Some(_) => self.sampler.draw(backend, seed, step)?,
+            None => self.sampler.of_clusters(backend, clusters)?,
+        };
+        let vertices = subgraph.vertices.to_vec(backend)?;
+        let places = vertices.iter().zip(0..);
+        let train: Vec<u32> = places
+            .filter(|&(&vertex, _)| self.in_training[vertex as usize])
+            .map(|(_, place)| place)
+            .collect();
+        if train.is_empty() {
+            return Err(Error::Unsupported {
+                operator: "Batches",
+                reason: format!(
+                    "none of the {} vertices of a subgraph is one to learn from; draw more of them, or take walks, which begin at such vertices",
+                    vertices.len()
+                ),
+            });
+        }
+        let whole = &task.0.features;
+        let shape = (vertices.len(), whole.columns());
+        let mut features = Matrix::uninit(backend, shape.0, shape.1, MemoryKind::Features)?;
+        ops::take_rows(backend, whole, &subgraph.vertices, &mut features)?;
+        let graph = match &self.norms {
+            Some(SubgraphNorms {
+                edges: Some(factors),
+                ..
+            }) => Propagation::of_induced(backend, subgraph, factors)?,
+            _ => Propagation::of_sampled(backend, subgraph.block, self.norm)?,
+        };
+        let goal = Goal {
+            targets: &task.0.targets.selected(&vertices),
+            outputs: task.outputs(),
+            loss,
+            splits: [&train, &[], &[]],
+        };
+        let objective = Objective::of(backend, vec![graph], features, &goal)?;
+        let objective = match &self.norms {
+            None => objective,
+            Some(norms) => {
+                let weights = vertices
+                    .iter()
+                    .map(|&vertex| norms.vertices[vertex as usize]);
+                let weights: Vec<f32> = weights.collect();
+                objective.weighing(backend, &weights, norms.divisor)?
+            }
+        };
+        Ok((objective, train.len()))
+    }
+}

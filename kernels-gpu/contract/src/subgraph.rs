@@ -1,0 +1,225 @@
+//! Vertices that walks come to, and the edges between them: the batches of GraphSAINT (Zeng et al., ICLR 2020, §3.4 and its
+//! algorithm 2).
+
+use crate::elementwise::THREADS_PER_CTA;
+use crate::format::table;
+use crate::{DevicePtr, EntrySpec, WARP, param_struct};
+
+/// Tags the random numbers of walks.
+const WALKS: u32 = 0x7761_6c6b;
+/// Tags those of the walk of a frontier.
+const FRONTIER: u32 = 0x6672_6f6e;
+/// Vertices of a frontier, at most: so many as three levels of sums over a warp's lanes have.
+pub const MOST_FRONTIER: u32 = WARP * WARP * WARP;
+
+param_struct! {
+    /// Parameters of `random_walks`.
+    ///
+    /// Walk `i` begins at one of `roots`, all as likely; where there are none, at the end of an edge, all edges as likely. Then it goes
+    /// `length` times to a neighbour, all as likely, or stays where there is none. It is a function of key, step and `i` alone.
+    pub struct WalkParams {
+        /// Where each row of the graph begins in `columns`, and the end.
+        pub offsets: DevicePtr<u64>,
+        /// The columns of the graph, all of which are rows.
+        pub columns: DevicePtr<u32>,
+        /// Where walks begin, or null.
+        pub roots: DevicePtr<u32>,
+        /// Becomes the vertices of each walk, `length + 1` of them.
+        pub vertices: DevicePtr<u32>,
+        /// Rows of the graph.
+        pub graph_rows: u64,
+        /// Edges of the graph, at least 1 where there are no `roots`.
+        pub edges: u64,
+        /// Number of `roots`.
+        pub root_count: u32,
+        /// Walks.
+        pub walks: u32,
+        /// Edges of a walk.
+        pub length: u32,
+        /// Which batch.
+        pub step: u32,
+        /// Of the random numbers: [`crate::rng::key`].
+        pub key: [u32; 2],
+    }
+}
+
+/// The counter of the random numbers of the vertex that walk `walk` comes to behind `edges` edges.
+#[inline(always)]
+pub const fn walk_counter(step: u32, walk: u32, edges: u32) -> [u32; 4] {
+    [walk, edges, WALKS, step]
+}
+
+param_struct! {
+    /// Parameters of `frontier_walk`: a multi-dimensional random walk (Ribeiro and Towsley, IMC 2010), which keeps a frontier of
+    /// vertices and moves one of them at a time to a neighbour, a vertex as likely as it has neighbours.
+    ///
+    /// The frontier begins with `frontier_len` of `roots`, all as likely, which are the first of `vertices`; each move adds the vertex
+    /// that is come to. Where nothing of the frontier has a neighbour, the rest are its first vertex.
+    pub struct FrontierParams {
+        /// Where each row of the graph begins in `columns`, and the end.
+        pub offsets: DevicePtr<u64>,
+        /// The columns of the graph, all of which are rows.
+        pub columns: DevicePtr<u32>,
+        /// Where it may begin.
+        pub roots: DevicePtr<u32>,
+        /// Becomes the vertices that it came to.
+        pub vertices: DevicePtr<u32>,
+        /// Room for a frontier: its vertices, and behind them their degrees.
+        pub frontier: DevicePtr<u32>,
+        /// Room for [`frontier_sums`] sums of degrees: of each 32 of the frontier, and behind them of each 32 of those.
+        pub sums: DevicePtr<u64>,
+        /// Rows of the graph.
+        pub graph_rows: u64,
+        /// Number of `roots`, at least 1.
+        pub root_count: u32,
+        /// Vertices of the frontier, at least 1 and [`MOST_FRONTIER`] at most.
+        pub frontier_len: u32,
+        /// Number of `vertices`, at least as many as the frontier has.
+        pub vertex_count: u32,
+        /// Which batch.
+        pub step: u32,
+        /// Of the random numbers: [`crate::rng::key`].
+        pub key: [u32; 2],
+    }
+}
+
+/// The counter of the random numbers of vertex `index` of a frontier's walk: of the first ones the first number chooses a root, of the
+/// others the first two choose who moves and the third where to.
+#[inline(always)]
+pub const fn frontier_counter(step: u32, index: u32) -> [u32; 4] {
+    [index, 0, FRONTIER, step]
+}
+
+/// Sums of each 32 of a frontier.
+pub const fn frontier_groups(frontier_len: u32) -> u32 {
+    frontier_len.div_ceil(WARP)
+}
+
+/// Sums of each 32, and of each 32 of those.
+pub const fn frontier_sums(frontier_len: u32) -> u32 {
+    let groups = frontier_groups(frontier_len);
+    groups + groups.div_ceil(WARP)
+}
+
+/// One of `choices` from 64 random bits, the lower ones first: the upper half of their product.
+#[inline(always)]
+pub const fn wide_choice(numbers: [u32; 2], choices: u64) -> u64 {
+    let [low, high] = [numbers[0] as u64, numbers[1] as u64];
+    let (lower, upper) = (choices & 0xffff_ffff, choices >> 32);
+    let middle = high * lower + ((low * lower) >> 32);
+    let other = low * upper + (middle & 0xffff_ffff);
+    high * upper + (middle >> 32) + (other >> 32)
+}
+
+param_struct! {
+    /// Parameters of `count_within` and `take_within`: the edges of the rows of `vertices` whose columns are known, in the order of
+    /// the rows and of the edges in them.
+    pub struct WithinParams {
+        /// Where each row of the graph begins in `columns`, and the end.
+        pub offsets: DevicePtr<u64>,
+        /// The columns of the graph.
+        pub columns: DevicePtr<u32>,
+        /// Whose rows are taken. A number that is no row has no edges.
+        pub vertices: DevicePtr<u32>,
+        /// A bit for each vertex of the graph: whether it is known.
+        pub known: DevicePtr<u32>,
+        /// The place of each vertex of the graph that is known.
+        pub places: DevicePtr<u32>,
+        /// How many edges each vertex has, and a 0 behind them: written by `count_within`. Their prefix sums, read by `take_within`,
+        /// which leaves a vertex out whose edges would lie past `edges`.
+        pub firsts: DevicePtr<u32>,
+        /// Becomes the place among `vertices` of each edge's row. Not written by `count_within`, likewise the next two.
+        pub rows: DevicePtr<u32>,
+        /// Becomes the place of each edge's column.
+        pub neighbors: DevicePtr<u32>,
+        /// Becomes the number of each edge in the graph.
+        pub edge_ids: DevicePtr<u32>,
+        /// Rows of the graph, and its columns.
+        pub graph_rows: u64,
+        /// Room for edges.
+        pub edges: u64,
+        /// Number of `vertices`.
+        pub vertex_count: u32,
+        /// Zero.
+        pub unused: u32,
+    }
+}
+
+param_struct! {
+    /// Parameters of `tally`: adds 1 to `counts[order[i]]`, for different numbers; one past the counts is passed over.
+    pub struct TallyParams {
+        /// Is added to.
+        pub counts: DevicePtr<u32>,
+        /// Which of them.
+        pub order: DevicePtr<u32>,
+        /// Number of `counts`.
+        pub count_len: u64,
+        /// Number of `order`.
+        pub order_len: u64,
+    }
+}
+
+/// CTAs of which each thread has an item.
+pub const fn ctas(items: u64) -> u64 {
+    items.div_ceil(THREADS_PER_CTA as u64)
+}
+
+/// CTAs of which each warp has a vertex.
+pub const fn vertex_ctas(vertices: u64) -> u64 {
+    vertices.div_ceil((THREADS_PER_CTA / WARP) as u64)
+}
+
+/// Calls `$with!` with the entries of this family: see [`crate::format`].
+#[macro_export]
+macro_rules! subgraph_entries {
+    ($with:ident) => {
+        $with! {
+            formats {
+            }
+            plain {
+                /// Random walks, a thread each.
+                random_walks(WalkParams);
+                /// The walk of a frontier, by one warp.
+                frontier_walk(FrontierParams);
+                /// How many edges of each row end in known vertices.
+                count_within(WithinParams);
+                /// The edges that do.
+                take_within(WithinParams);
+                /// Counts of what was taken.
+                tally(TallyParams);
+            }
+        }
+    };
+}
+
+/// The entries of this family.
+pub const ENTRIES: &[&[EntrySpec]] = &[subgraph_entries!(table)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_choices_are_upper_halves_of_products() {
+        for choices in [1, 7, 1 << 32, (1 << 33) + 5, u64::MAX] {
+            for numbers in [
+                [0, 0],
+                [!0, 0],
+                [0, !0],
+                [!0, !0],
+                [0x9e37_79b9, 0x7f4a_7c15],
+            ] {
+                let bits = u128::from(numbers[0]) | u128::from(numbers[1]) << 32;
+                let expected = (bits * u128::from(choices)) >> 64;
+                let chosen = wide_choice(numbers, choices);
+                assert_eq!((u128::from(chosen), chosen < choices), (expected, true));
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_of_thirty_two_each() {
+        let sums = [1, 32, 33, 1024, 1025, MOST_FRONTIER].map(frontier_sums);
+        assert_eq!(sums, [2, 2, 3, 33, 35, 1056]);
+    }
+}
