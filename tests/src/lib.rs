@@ -24,6 +24,7 @@ pub mod loss;
 pub mod losses;
 pub mod matmul;
 pub mod maximum;
+pub mod metrics;
 pub mod neighbors;
 pub mod normalize;
 pub mod norms;
@@ -105,6 +106,7 @@ macro_rules! conformance {
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
             losses: weighted_cross_entropy, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
+            metrics: errors, errors_stay_where_they_are, ranks, ranks_of_extremes, scores_of_pairs, misfits_are_refused;
             tasks: of_vertices, of_links;
             sampling: pairs_follow_the_counter, misfits_are_refused;
             neighbors: samples_follow_the_counter, all_samples_are_as_likely, batches_are_blocks, rows_are_taken,

@@ -17,9 +17,11 @@ mod errors;
 mod outcomes;
 mod ranking;
 
-pub use errors::{mean_absolute_error, r2, root_mean_squared_error};
+pub use errors::{
+    ColumnErrors, ErrorSums, mean_absolute_error, r2, root_mean_squared_error, squared_deviations,
+};
 pub use outcomes::Outcomes;
-pub use ranking::{average_precision, hits_at, mean_reciprocal_rank, roc_auc};
+pub use ranking::{average_precision, hits_at, mean_reciprocal_rank, of_ranks, rank_sum, roc_auc};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

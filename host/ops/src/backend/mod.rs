@@ -15,9 +15,10 @@ pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 use crate::driver::Driver;
 use crate::ops::{
     AdditiveOperators, AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators,
-    HeadOperators, LossOperators, MatmulOperators, MaximumOperators, NonlinearityOperators,
-    NormalizeOperators, NormsOperators, OptimizerOperators, QuantizeOperators, SamplingOperators,
-    SddmmOperators, SegmentOperators, ShadowOperators, SortOperators, SpmmOperators, SpmvOperators,
+    HeadOperators, LossOperators, MatmulOperators, MaximumOperators, MetricsOperators,
+    NonlinearityOperators, NormalizeOperators, NormsOperators, OptimizerOperators,
+    QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators, ShadowOperators,
+    SortOperators, SpmmOperators, SpmvOperators,
 };
 
 /// A device with all operators, of every family.
@@ -32,6 +33,7 @@ pub trait Backend:
     + LossOperators
     + MatmulOperators
     + MaximumOperators
+    + MetricsOperators
     + NonlinearityOperators
     + NormalizeOperators
     + NormsOperators
