@@ -144,7 +144,9 @@ def test_a_run_that_is_put_aside_goes_on_with_the_same_bits(tmp_path):
 def test_ctrl_c_ends_fit_and_keeps_what_was_learnt():
     script = textwrap.dedent(
         """
-        import sys
+        import signal, sys
+        # Whoever runs the tests in the background has them ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.path.insert(0, sys.argv[1])
         from test_train import dataset
         from halfgnn import Trainer

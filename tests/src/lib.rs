@@ -42,6 +42,7 @@ pub mod sddmm_values;
 pub mod second_levels;
 pub mod segment;
 pub mod shadow;
+pub mod sharing;
 pub mod skip;
 pub mod sort;
 pub mod spmm;

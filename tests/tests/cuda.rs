@@ -46,6 +46,13 @@ fn steps_are_recorded() {
 }
 
 #[test]
+fn one_network_serves_two_streams() {
+    let Some(gpu) = card() else { return };
+    let stream = gpu.new_stream().expect("another stream");
+    halfgnn_tests::sharing::two_threads([gpu.clone(), stream]);
+}
+
+#[test]
 fn columns_of_wider_matrices_are_operands() {
     let Some(card) = card() else { return };
     borrowed::strided_operands(card);

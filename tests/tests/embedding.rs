@@ -104,3 +104,13 @@ fn a_loss_of_ones_own_is_trained() {
     check::<_, f16>(&Cpu::new());
     check::<_, f32>(&Cpu::new());
 }
+
+#[test]
+fn one_network_serves_two_threads() {
+    halfgnn_tests::sharing::two_threads([Cpu::new(), Cpu::new()]);
+}
+
+#[test]
+fn networks_of_other_layers_share_nothing() {
+    halfgnn_tests::sharing::misfits_are_refused(&Cpu::new());
+}

@@ -333,6 +333,13 @@ fn streams_and_devices_side_by_side() {
 }
 
 #[test]
+fn one_network_serves_two_streams() {
+    let gpu = open(Options::default());
+    let stream = gpu.new_stream().expect("another stream");
+    halfgnn_tests::sharing::two_threads([gpu, stream]);
+}
+
+#[test]
 fn spmm_in_any_order() {
     in_any_order::spmm(&open(Options::default()));
 }

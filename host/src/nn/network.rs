@@ -410,6 +410,44 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
     }
 
+    /// This network with the parameters of another of the same layers, which are not copied: kernels of both read the same
+    /// memory. So one network serves several threads at once, each by a network and a stream of its own, with rows and
+    /// activations of its own. Running statistics are copied. `backend` is where `of` computes; what it was given to do is
+    /// done when this returns.
+    ///
+    /// While two networks share parameters, nobody can change them: [`Parameter::write`] and a step of an optimiser are
+    /// refused. `of` is borrowed as one that is to be changed, so that no recorded step of a
+    /// [trainer](crate::train::Trainer::model_mut) goes on to change it.
+    ///
+    /// ```
+    /// # use halfgnn::backend::cpu::Cpu;
+    /// # use halfgnn::nn::{Model, ModelConfig, Network};
+    /// let backend = Cpu::new();
+    /// let config = ModelConfig::gcn(16, 4);
+    /// let mut first = Network::<_, f32>::new(&backend, &config, 1)?;
+    /// let second = Network::new(&backend, &config, 1)?.sharing(&backend, &mut first)?;
+    /// assert!(std::ptr::eq(first.parameters()[0].master(), second.parameters()[0].master()));
+    /// # Ok::<_, halfgnn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] and [`Error::Shape`] where the parameters or the running statistics differ in number, name or
+    /// shape, and those of the device.
+    pub fn sharing(mut self, backend: &B, of: &mut Self) -> Result<Self, Error> {
+        let (mut own, others) = (self.parameters_mut(), of.parameters());
+        Error::expect("Network::sharing", "parameters", own.len(), others.len())?;
+        for (own, other) in own.iter_mut().zip(others) {
+            own.share(other)?;
+        }
+        let (own, others) = (self.buffers_mut(), of.buffers());
+        Error::expect("Network::sharing", "buffers", own.len(), others.len())?;
+        for ((_, own), (_, other)) in own.into_iter().zip(others) {
+            own.write_f32(backend, &other.to_f32(backend)?)?;
+        }
+        backend.synchronize()?;
+        Ok(self)
+    }
+
     /// Number of stages.
     pub fn depth(&self) -> usize {
         self.steps.len()

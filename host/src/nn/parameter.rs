@@ -5,17 +5,31 @@ use crate::error::Error;
 use crate::ops::ParameterMut;
 use crate::tensor::{Element, Matrix, Precision};
 use std::any::Any;
+use std::sync::Arc;
 
 /// Float master weights, their gradient and the optimiser's moments, and a copy that is rounded for the kernels.
 #[derive(Debug)]
 pub struct Parameter<B: Backend, E: Element> {
     name: String,
     decay: f32,
-    master: Matrix<B, f32>,
+    master: Arc<Matrix<B, f32>>,
     gradient: Matrix<B, f32>,
     /// Absent until somebody [wants](Parameter::keep_moments) them.
     moments: [Option<Matrix<B, f32>>; 2],
-    rounded: Option<Matrix<B, E>>,
+    rounded: Option<Arc<Matrix<B, E>>>,
+}
+
+/// What no other parameter [shares](Parameter::share).
+///
+/// # Errors
+/// [`Error::Unsupported`] where one does.
+fn exclusive<'a, T>(name: &str, shared: &'a mut Arc<T>) -> Result<&'a mut T, Error> {
+    Arc::get_mut(shared).ok_or_else(|| Error::Unsupported {
+        operator: "Parameter",
+        reason: format!(
+            "{name} cannot be changed while another network reads it; drop the networks that share it first"
+        ),
+    })
 }
 
 impl<B: Backend, E: Element> Parameter<B, E> {
@@ -33,7 +47,8 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     ) -> Result<Self, Error> {
         let mut parameter = Self::zeros(backend, name, (rows, columns))?;
         if E::PRECISION != Precision::MASTER {
-            parameter.rounded = Some(Matrix::zeros(backend, rows, columns, MemoryKind::Weights)?);
+            let rounded = Matrix::zeros(backend, rows, columns, MemoryKind::Weights)?;
+            parameter.rounded = Some(Arc::new(rounded));
         }
         parameter.write_with(backend, init)?;
         Ok(parameter)
@@ -67,7 +82,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         Ok(Self {
             name,
             decay: 1.0,
-            master: zeros()?,
+            master: Arc::new(zeros()?),
             gradient: zeros()?,
             moments: [None, None],
             rounded: None,
@@ -121,10 +136,10 @@ impl<B: Backend, E: Element> Parameter<B, E> {
 
     fn as_kernels_read<'a>(
         master: &'a Matrix<B, f32>,
-        rounded: &'a Option<Matrix<B, E>>,
+        rounded: &'a Option<Arc<Matrix<B, E>>>,
     ) -> &'a Matrix<B, E> {
         match rounded {
-            Some(rounded) => rounded,
+            Some(rounded) => &**rounded,
             None => (master as &dyn Any)
                 .downcast_ref()
                 .expect("kernels read a bias in float: see `master`"),
@@ -146,14 +161,43 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         (&self.master, &mut self.gradient)
     }
 
+    /// Reads the values of another of the same name and shape from now on, where that one keeps them.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where it is called otherwise, [`Error::Shape`] where it has another shape.
+    pub(super) fn share(&mut self, of: &Self) -> Result<(), Error> {
+        if self.name != of.name {
+            return Err(Error::Unsupported {
+                operator: "Network::sharing",
+                reason: format!(
+                    "a parameter {} cannot be read where {} is; make both networks of the same layers",
+                    of.name, self.name
+                ),
+            });
+        }
+        let (rows, columns) = self.shape();
+        let (other_rows, other_columns) = of.shape();
+        Error::expect("Network::sharing", "rows of a parameter", rows, other_rows)?;
+        Error::expect(
+            "Network::sharing",
+            "columns of a parameter",
+            columns,
+            other_columns,
+        )?;
+        self.master = of.master.clone();
+        self.rounded = of.rounded.clone();
+        Ok(())
+    }
+
     /// Replaces the values, row-major; the moments stay.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the length is another.
+    /// [`Error::Shape`] where the length is another, [`Error::Unsupported`] while another network
+    /// [shares](super::Network::sharing) them.
     pub fn write(&mut self, backend: &B, values: &[f32]) -> Result<(), Error> {
-        self.master.write_f32(backend, values)?;
+        exclusive(&self.name, &mut self.master)?.write_f32(backend, values)?;
         match &mut self.rounded {
-            Some(rounded) => rounded.write_f32(backend, values),
+            Some(rounded) => exclusive(&self.name, rounded)?.write_f32(backend, values),
             None => Ok(()),
         }
     }
@@ -199,7 +243,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     /// Replaces the values and the moments that are kept, row-major.
     ///
     /// # Errors
-    /// [`Error::Shape`] where a length, or the number of moments, is another.
+    /// [`Error::Shape`] where a length, or the number of moments, is another, and those of [`Parameter::write`].
     pub fn restore(
         &mut self,
         backend: &B,
@@ -216,14 +260,20 @@ impl<B: Backend, E: Element> Parameter<B, E> {
     }
 
     /// The parameter as the optimiser wants it.
-    pub fn for_optimizer(&mut self) -> ParameterMut<'_, B, E> {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] while another network [shares](super::Network::sharing) the values.
+    pub fn for_optimizer(&mut self) -> Result<ParameterMut<'_, B, E>, Error> {
         let [first_moment, second_moment] = self.moments.each_mut().map(Option::as_mut);
-        ParameterMut {
+        let rounded = self.rounded.as_mut();
+        Ok(ParameterMut {
             gradient: &self.gradient,
-            master: &mut self.master,
+            master: exclusive(&self.name, &mut self.master)?,
             first_moment,
             second_moment,
-            rounded: self.rounded.as_mut(),
-        }
+            rounded: rounded
+                .map(|rounded| exclusive(&self.name, rounded))
+                .transpose()?,
+        })
     }
 }

@@ -437,7 +437,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             let mut group: Vec<_> = group
                 .iter_mut()
                 .map(|parameter| parameter.for_optimizer())
-                .collect();
+                .collect::<Result<_, _>>()?;
             ops::update(backend, &rule, clip_value, state, &mut group)?;
         }
         ops::end_step(backend, &config.scaling, state)
