@@ -10,6 +10,9 @@
 //! | [`Metric::HitsAt`] | links | OGB's `hits@K`: edges above the K-th of the negatives |
 //! | [`Metric::MeanAbsoluteError`], [`Metric::RootMeanSquaredError`], [`Metric::R2`] | values | the mean over the values of a vertex |
 //!
+//! While training they are made of sums on the device ([`Outcomes`], [`ErrorSums`], [`of_ranks`]). Those of predictions on the host, such as
+//! [`roc_auc`], say the same of any predictions.
+//!
 //! Labels of which a split has only positives or only negatives are left out of means over labels, as OGB leaves them out. What is
 //! not defined, such as anything of no vertices, is a NaN.
 

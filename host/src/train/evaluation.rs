@@ -381,12 +381,57 @@ fn softmax(row: &[f32], column: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Goal, Loss};
     use super::*;
-    use crate::data::LabelSets;
+    use crate::backend::cpu::Cpu;
+    use crate::data::{LabelSets, Values};
 
     const ALL: [Vec<u32>; 3] = [Vec::new(), Vec::new(), Vec::new()];
 
+    /// A metric of the one split that has rows, as it is made on a device; of one that ranks the host says the same.
     fn value(metric: Metric, targets: &Targets, logits: &[f32]) -> f64 {
+        let found = device_value(metric, targets, logits);
+        if metrics::rank_sum(metric).is_some() {
+            let expected = host_value(metric, targets, logits);
+            assert!((found - expected).abs() < 1e-9, "{found} for {expected}");
+        }
+        found
+    }
+
+    fn device_value(metric: Metric, targets: &Targets, logits: &[f32]) -> f64 {
+        let backend = &Cpu::new();
+        let (vertices, outputs) = (targets.vertices(), targets.outputs());
+        let all: Vec<u32> = (0..vertices as u32).collect();
+        let goal = Goal {
+            targets,
+            outputs,
+            loss: &Loss::of(targets),
+            splits: [&all, &[], &[]],
+        };
+        let kind = MemoryKind::Features;
+        let features = Matrix::zeros(backend, vertices, 1, kind).unwrap();
+        let objective = Objective::<_, f32>::of(backend, Vec::new(), features, &goal).unwrap();
+        // Beside another of the same kind, which is told apart from it.
+        let beside = match metric {
+            Metric::RocAuc => Metric::AveragePrecision,
+            Metric::AveragePrecision => Metric::RocAuc,
+            _ => Metric::RootMeanSquaredError,
+        };
+        let config = TrainConfig {
+            metric: Some(beside),
+            others: Few::try_from(vec![metric]).unwrap(),
+            ..TrainConfig::new(crate::tensor::Precision::Float)
+        };
+        let mut evaluation = Evaluation::new(backend, &objective, &config).unwrap();
+        let logits = Matrix::from_f32(backend, vertices, outputs, logits, kind).unwrap();
+        evaluation.count(backend, &objective, &logits).unwrap();
+        let (_, others) = evaluation.scores(backend, &objective, &logits).unwrap();
+        let score = others.iter().next().unwrap();
+        assert!(score.of(Split::Test).is_nan());
+        score.of(Split::Train)
+    }
+
+    fn host_value(metric: Metric, targets: &Targets, logits: &[f32]) -> f64 {
         let mut lists = ALL;
         lists[2] = (0..targets.vertices() as u32).collect();
         let seen = Seen {
@@ -402,6 +447,22 @@ mod tests {
         let score = seen.score(metric);
         assert!(score.of(Split::Train).is_nan());
         score.of(Split::Test)
+    }
+
+    #[test]
+    fn errors_of_values_are_scikit_learns() {
+        // from sklearn.metrics import *; y and p in rows of two; mean_absolute_error(y, p), root_mean_squared_error, r2_score
+        let y = vec![1.0, 10.0, 2.0, -3.0, 0.5, 4.0, -1.0, 7.5, 3.0, 2.0];
+        let p = [1.5, 9.0, 2.0, -2.5, 0.0, 6.0, -1.25, 7.0, 2.0, 2.5];
+        let targets = Targets::Values(Values::new(2, y).unwrap());
+        for (metric, expected) in [
+            (Metric::MeanAbsoluteError, 0.675),
+            (Metric::RootMeanSquaredError, 0.8156987619256542),
+            (Metric::R2, 0.8866724308300395),
+        ] {
+            let found = value(metric, &targets, &p);
+            assert!((found - expected).abs() < 1e-12, "{metric}: {found}");
+        }
     }
 
     #[test]
