@@ -10,6 +10,7 @@
 //! - [`loss`]: cross-entropy with its gradient, and the count of right answers.
 //! - [`matmul`]: matrix products for the linear layers, on tensor cores or in float.
 //! - [`maximum`]: maxima of two matrices, and of the rows of each group.
+//! - [`metrics`]: what metrics are made of: sums of errors, and over scores in order.
 //! - [`nonlinearity`]: activation functions other than a ReLU.
 //! - [`normalize`]: batch normalisation, and weighted sums of two matrices.
 //! - [`norms`]: norms of each row, and of the rows of each group.
@@ -49,6 +50,7 @@ pub mod heads;
 pub mod loss;
 pub mod matmul;
 pub mod maximum;
+pub mod metrics;
 pub mod nonlinearity;
 pub mod normalize;
 pub mod norms;

@@ -7,7 +7,7 @@ use halfgnn::backend::Backend;
 use halfgnn::nn::{Model, ModelConfig, Network, Norm};
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Element;
-use halfgnn::train::{Batches, Loss, Objective, Snapshot, TrainConfig, Trainer};
+use halfgnn::train::{Batches, Loss, Objective, Snapshot, SubgraphPlan, TrainConfig, Trainer};
 use std::ops::ControlFlow;
 
 const LOSS: Loss = Loss::CrossEntropy {
@@ -23,11 +23,25 @@ fn sampled<B: Backend, E: Element>(
 ) -> Trainer<B, E, Network<B, E>> {
     let objective: Objective<B, E> = task::objective(backend, model.norm());
     let policy: SamplingPolicy = policy.parse().expect("a policy");
-    let sampler = policy
-        .sampler(backend, &task::graph(), false)
-        .expect("room");
     let how = (&LOSS, model.norm());
-    let batches = Batches::new(&objective, how, sampler, batch, config.seed).expect("batches");
+    let batches = match policy.subgraphs() {
+        Some(subgraphs) => {
+            let graph = task::graph();
+            let of = (&graph, None, model.edge_weights().is_ok());
+            let plan = SubgraphPlan {
+                subgraphs,
+                batch,
+                coverage: 3,
+                seed: config.seed,
+            };
+            Batches::of_subgraphs(backend, &objective, how, of, plan).expect("batches")
+        }
+        None => {
+            let sampler = policy.sampler(backend, &task::graph(), false);
+            let sampler = sampler.expect("room");
+            Batches::new(&objective, how, sampler, batch, config.seed).expect("batches")
+        }
+    };
     let network = Network::new(backend, model, 5).expect("a model");
     Trainer::sampled(backend, batches, &objective, network, config).expect("a trainer")
 }
@@ -50,29 +64,64 @@ pub fn whole_neighbourhoods_are_the_graph<B: Backend>(backend: &B, _: Scale) {
             epochs: 1,
             ..TrainConfig::new(f32::PRECISION)
         };
-        let objective = task::objective::<B, f32>(backend, model.norm());
-        let network = Network::new(backend, &model, 5).expect("a model");
-        let mut whole = Trainer::new(backend, &objective, network, config).expect("a trainer");
-        let mut sampled = sampled::<B, f32>(backend, &model, ("neighbor:-1,-1", 10_000), config);
-        let of_whole = whole.next_epoch().expect("a step").expect("an epoch");
-        let of_batch = sampled.next_epoch().expect("a step").expect("an epoch");
-        let far = (of_whole.loss - of_batch.loss).abs();
-        assert!(
-            far < 1e-5 * of_whole.loss.abs(),
-            "{of_whole:?} {of_batch:?}"
-        );
-        let gradients = |trainer: &Trainer<B, f32, Network<B, f32>>| {
-            let parameters = trainer.model().parameters();
-            let gradients = parameters.iter().map(|it| it.gradient().to_f32(backend));
-            gradients
-                .collect::<Result<Vec<_>, _>>()
-                .expect("no failure")
+        is_the_graph(backend, &model, ("neighbor:-1,-1", 10_000), config);
+    }
+}
+
+/// Subgraphs of all vertices, drawn every time and so with norms of 1 or as clusters, are the graph.
+pub fn subgraphs_of_all_are_the_graph<B: Backend>(backend: &B, _: Scale) {
+    let models = [
+        ModelConfig::gcn(task::FEATURES, task::CLASSES),
+        ModelConfig::sage(task::FEATURES, task::CLASSES),
+        ModelConfig::gin(task::FEATURES, task::CLASSES),
+        ModelConfig::gat(task::FEATURES, task::CLASSES),
+    ];
+    for model in models {
+        let model = ModelConfig {
+            hidden: 16,
+            layers: 2,
+            dropout: 0.0,
+            ..model
         };
-        for (of_whole, of_batch) in gradients(&whole).iter().zip(gradients(&sampled)) {
-            let largest = of_whole.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-            for (a, b) in of_whole.iter().zip(of_batch) {
-                assert!((a - b).abs() <= 1e-4 * largest, "{a} {b} of {largest}");
-            }
+        let config = TrainConfig {
+            epochs: 1,
+            ..TrainConfig::new(f32::PRECISION)
+        };
+        for how in [("cluster:1", 1), ("saint-rw:12000,4", 1)] {
+            is_the_graph(backend, &model, how, config);
+        }
+    }
+}
+
+/// That one batch has the loss and the gradients of a step on the graph.
+fn is_the_graph<B: Backend>(
+    backend: &B,
+    model: &ModelConfig,
+    how: (&str, usize),
+    config: TrainConfig,
+) {
+    let objective = task::objective::<B, f32>(backend, model.norm());
+    let network = Network::new(backend, model, 5).expect("a model");
+    let mut whole = Trainer::new(backend, &objective, network, config).expect("a trainer");
+    let mut sampled = sampled::<B, f32>(backend, model, how, config);
+    let of_whole = whole.next_epoch().expect("a step").expect("an epoch");
+    let of_batch = sampled.next_epoch().expect("a step").expect("an epoch");
+    let far = (of_whole.loss - of_batch.loss).abs();
+    assert!(
+        far < 1e-5 * of_whole.loss.abs(),
+        "{how:?}: {of_whole:?} {of_batch:?}"
+    );
+    let gradients = |trainer: &Trainer<B, f32, Network<B, f32>>| {
+        let parameters = trainer.model().parameters();
+        let gradients = parameters.iter().map(|it| it.gradient().to_f32(backend));
+        gradients
+            .collect::<Result<Vec<_>, _>>()
+            .expect("no failure")
+    };
+    for (of_whole, of_batch) in gradients(&whole).iter().zip(gradients(&sampled)) {
+        let largest = of_whole.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+        for (a, b) in of_whole.iter().zip(of_batch) {
+            assert!((a - b).abs() <= 1e-4 * largest, "{a} {b} of {largest}");
         }
     }
 }
@@ -104,51 +153,57 @@ pub fn a_run_goes_on_between_batches<B: Backend>(backend: &B, _: Scale) {
             layers: 2,
             ..model
         };
-        let how = ("neighbor:3,2", 17);
-        let config = TrainConfig {
-            epochs: 2,
-            keep_best: true,
-            seed: 3,
-            ..TrainConfig::new(f16::PRECISION)
-        };
-        let trainer = || sampled::<B, f16>(backend, &model, how, config);
-        let finish = |trainer: &mut Trainer<B, f16, Network<B, f16>>| {
-            while trainer.next_epoch().expect("a step").is_some() {}
-            without_times(trainer.snapshot().expect("nothing failed"))
-        };
-        let mut seen = Vec::new();
-        let mut whole = trainer();
-        let report = whole.next_epoch_with(|report| {
-            seen.push((report.batch, report.of));
-            ControlFlow::Continue(())
-        });
-        let report = report.expect("a step").expect("an epoch");
-        let batches = 50_usize.div_ceil(17);
-        assert!(batches > 2, "there is something to leave");
-        assert_eq!(
-            seen,
-            (1..=batches)
-                .map(|batch| (batch, batches))
-                .collect::<Vec<_>>()
-        );
-        assert!(report.loss.is_finite());
-        assert_eq!(
-            whole.optimizer().expect("no failure").steps as usize,
-            batches
-        );
-
-        let mut left = trainer();
-        let none = left.next_epoch_with(|report| match report.batch {
-            2 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        });
-        assert!(none.expect("a step").is_none());
-        let snapshot = left.snapshot().expect("nothing failed");
-        assert_eq!(snapshot.progress.part.expect("a part").batches, 2);
-        let mut resumed = trainer();
-        resumed.restore(&snapshot).expect("the same model");
-        assert_eq!(finish(&mut resumed), finish(&mut whole));
+        for how in [("neighbor:3,2", 17), ("saint-rw:6,2", 1), ("cluster:9", 2)] {
+            goes_on(backend, &model, how);
+        }
     }
+}
+
+fn goes_on<B: Backend>(backend: &B, model: &ModelConfig, how: (&str, usize)) {
+    let config = TrainConfig {
+        epochs: 2,
+        keep_best: true,
+        seed: 3,
+        ..TrainConfig::new(f16::PRECISION)
+    };
+    let trainer = || sampled::<B, f16>(backend, model, how, config);
+    let finish = |trainer: &mut Trainer<B, f16, Network<B, f16>>| {
+        while trainer.next_epoch().expect("a step").is_some() {}
+        without_times(trainer.snapshot().expect("nothing failed"))
+    };
+    let mut seen = Vec::new();
+    let mut whole = trainer();
+    let report = whole.next_epoch_with(|report| {
+        seen.push((report.batch, report.of));
+        ControlFlow::Continue(())
+    });
+    let report = report.expect("a step").expect("an epoch");
+    let batches = seen.len();
+    assert!(batches > 2, "there is something to leave: {how:?}");
+    if how.1 == 17 {
+        assert_eq!(batches, 50_usize.div_ceil(17));
+    }
+    assert_eq!(
+        seen,
+        (1..=batches)
+            .map(|batch| (batch, batches))
+            .collect::<Vec<_>>()
+    );
+    assert!(report.loss.is_finite());
+    let done = whole.optimizer().expect("no failure");
+    assert_eq!((done.steps + done.skipped) as usize, batches);
+
+    let mut left = trainer();
+    let none = left.next_epoch_with(|report| match report.batch {
+        2 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    assert!(none.expect("a step").is_none());
+    let snapshot = left.snapshot().expect("nothing failed");
+    assert_eq!(snapshot.progress.part.expect("a part").batches, 2);
+    let mut resumed = trainer();
+    resumed.restore(&snapshot).expect("the same model");
+    assert_eq!(finish(&mut resumed), finish(&mut whole));
 }
 
 /// What cannot be sampled is refused in a line.

@@ -24,6 +24,7 @@ pub mod loss;
 pub mod losses;
 pub mod matmul;
 pub mod maximum;
+pub mod metrics;
 pub mod neighbors;
 pub mod normalize;
 pub mod norms;
@@ -49,6 +50,7 @@ pub mod spmm_algebra;
 pub mod spmm_heads;
 pub mod spmm_values;
 pub mod spmv;
+pub mod subgraph;
 pub mod task;
 pub mod tasks;
 pub mod toy;
@@ -106,11 +108,14 @@ macro_rules! conformance {
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
             losses: weighted_cross_entropy, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
+            metrics: errors, errors_stay_where_they_are, ranks, ranks_of_extremes, scores_of_pairs, misfits_are_refused;
             tasks: of_vertices, of_links;
             sampling: pairs_follow_the_counter, misfits_are_refused;
             neighbors: samples_follow_the_counter, all_samples_are_as_likely, batches_are_blocks, rows_are_taken,
                 misfits_are_refused;
-            batches: whole_neighbourhoods_are_the_graph, a_run_goes_on_between_batches, misfits_are_refused;
+            batches: whole_neighbourhoods_are_the_graph, subgraphs_of_all_are_the_graph, a_run_goes_on_between_batches, misfits_are_refused;
+            subgraph: walks_follow_the_counter, frontiers_follow_the_counter, all_are_as_likely, subgraphs_are_induced,
+                sums_are_the_graphs_in_the_mean, values_are_taken, misfits_are_refused;
             readout: pygs_numbers, pygs_norms, batches_are_graphs, misfits_are_refused;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,
                 weighted_sums, dots, shapes_are_checked;

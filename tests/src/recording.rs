@@ -5,10 +5,11 @@ use crate::input::{matrix, read};
 use crate::task;
 use half::{bf16, f16};
 use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::metrics::Metric;
 use halfgnn::nn::{ModelConfig, Norm};
 use halfgnn::ops::{self, Activation, CodeFormat};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{Clipping, Decay, Schedule, TrainConfig};
+use halfgnn::train::{Clipping, Decay, Few, Schedule, TrainConfig};
 
 /// `y = relu(x)`.
 fn relu<B: Backend>(
@@ -32,6 +33,7 @@ pub fn recorded_steps_are_the_same_steps<B: Backend>(backend: &B, scale: Scale) 
         let train = |record: bool| {
             let config = TrainConfig {
                 record,
+                others: Few::try_from(vec![Metric::RocAuc, Metric::MacroF1]).expect("few"),
                 ..TrainConfig::new(E::PRECISION)
             };
             let mut trainer = task::trainer(backend, &objective, model.clone(), config);

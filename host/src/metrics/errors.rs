@@ -1,5 +1,68 @@
 //! How far values are off: of each of a row's columns, and the mean of that over the columns.
 
+/// Sums of the errors of some rows, of which the metrics are made as the functions of this module make them of the rows themselves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ErrorSums {
+    /// Rows.
+    pub rows: usize,
+    /// Of each column.
+    pub columns: Vec<ColumnErrors>,
+}
+
+/// Sums of a column of some rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ColumnErrors {
+    /// Of absolute errors.
+    pub absolute: f64,
+    /// Of squared errors.
+    pub squared: f64,
+    /// Of the squared distances of the true values from their mean, which [`squared_deviations`] are.
+    pub deviations: f64,
+}
+
+impl ErrorSums {
+    /// [`mean_absolute_error`].
+    pub fn mean_absolute_error(&self) -> f64 {
+        self.mean(|column| column.absolute / self.rows as f64)
+    }
+
+    /// [`root_mean_squared_error`].
+    pub fn root_mean_squared_error(&self) -> f64 {
+        self.mean(|column| (column.squared / self.rows as f64).sqrt())
+    }
+
+    /// [`r2`].
+    pub fn r2(&self) -> f64 {
+        match self.rows {
+            0 | 1 => f64::NAN,
+            _ => self.mean(|column| share_told(column.squared, column.deviations)),
+        }
+    }
+
+    fn mean(&self, of: impl Fn(&ColumnErrors) -> f64) -> f64 {
+        match self.rows {
+            0 => f64::NAN,
+            _ => super::mean(self.columns.iter().map(|column| Some(of(column)))),
+        }
+    }
+}
+
+/// The sum of the squared distances of values from their mean; 0 of none.
+pub fn squared_deviations(values: impl ExactSizeIterator<Item = f32> + Clone) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.clone().map(f64::from).sum::<f64>() / count;
+    values.map(|y| (f64::from(y) - mean).powi(2)).sum()
+}
+
+/// The share of squared deviations that squared errors do not leave.
+fn share_told(squared: f64, deviations: f64) -> f64 {
+    match deviations == 0.0 {
+        true if squared == 0.0 => 1.0,
+        true => 0.0,
+        false => 1.0 - squared / deviations,
+    }
+}
+
 /// Calls `of` with the pairs (true, predicted) of each column of rows of `columns`, and gives the mean; a NaN where there is no
 /// row.
 fn by_column(
@@ -69,11 +132,7 @@ pub fn r2(columns: usize, truths: &[f32], predictions: &[f32]) -> f64 {
         let mean = pairs.iter().map(|(y, _)| y).sum::<f64>() / pairs.len() as f64;
         let variance: f64 = pairs.iter().map(|(y, _)| (y - mean).powi(2)).sum();
         let left: f64 = pairs.iter().map(|(y, x)| (y - x).powi(2)).sum();
-        match variance == 0.0 {
-            true if left == 0.0 => 1.0,
-            true => 0.0,
-            false => 1.0 - left / variance,
-        }
+        share_told(left, variance)
     })
 }
 
@@ -95,5 +154,59 @@ mod tests {
         assert!(r2(1, &[2.0], &[2.0]).is_nan());
         assert!(mean_absolute_error(1, &[], &[]).is_nan());
         assert!(r2(1, &[1.0, 2.0], &[f32::NAN, 2.0]).is_nan());
+    }
+
+    #[test]
+    fn sums_say_what_the_rows_say() {
+        let of = |columns: usize, y: &[f32], p: &[f32]| {
+            let column = |at: usize| {
+                let (y, p) = (
+                    y[at..].iter().step_by(columns),
+                    p[at..].iter().step_by(columns),
+                );
+                let off = y.clone().zip(p).map(|(y, x)| f64::from(*y) - f64::from(*x));
+                ColumnErrors {
+                    absolute: off.clone().map(f64::abs).sum(),
+                    squared: off.map(|off| off * off).sum(),
+                    deviations: squared_deviations(y.copied()),
+                }
+            };
+            ErrorSums {
+                rows: y.len() / columns,
+                columns: (0..columns).map(column).collect(),
+            }
+        };
+        // Far from zero: sums of squares alone would cancel.
+        let y: Vec<f32> = (0..24).map(|at| 4096.0 + (at * 7 % 5) as f32).collect();
+        let p: Vec<f32> = y
+            .iter()
+            .zip(0..)
+            .map(|(y, at)| y + (at % 3) as f32 / 4.0)
+            .collect();
+        for (columns, y, p) in [
+            (2, &y[..], &p[..]),
+            (3, &y, &p),
+            (1, &y[..1], &p[..1]),
+            (1, &[2.0; 3], &[2.0; 3]),
+            (1, &[2.0; 3], &[1.0, 2.0, 3.0]),
+            (1, &[], &[]),
+            (1, &[1.0, 2.0], &[f32::NAN, 2.0]),
+        ] {
+            let sums = of(columns, y, p);
+            for (sum, expected) in [
+                (
+                    sums.mean_absolute_error(),
+                    mean_absolute_error(columns, y, p),
+                ),
+                (
+                    sums.root_mean_squared_error(),
+                    root_mean_squared_error(columns, y, p),
+                ),
+                (sums.r2(), r2(columns, y, p)),
+            ] {
+                let same = (sum - expected).abs() < 1e-12 || sum.is_nan() && expected.is_nan();
+                assert!(same, "{y:?} of {columns}: {sum} for {expected}");
+            }
+        }
     }
 }

@@ -10,6 +10,9 @@
 //! | [`Metric::HitsAt`] | links | OGB's `hits@K`: edges above the K-th of the negatives |
 //! | [`Metric::MeanAbsoluteError`], [`Metric::RootMeanSquaredError`], [`Metric::R2`] | values | the mean over the values of a vertex |
 //!
+//! While training they are made of sums on the device ([`Outcomes`], [`ErrorSums`], [`of_ranks`]). Those of predictions on the host, such as
+//! [`roc_auc`], say the same of any predictions.
+//!
 //! Labels of which a split has only positives or only negatives are left out of means over labels, as OGB leaves them out. What is
 //! not defined, such as anything of no vertices, is a NaN.
 
@@ -17,9 +20,11 @@ mod errors;
 mod outcomes;
 mod ranking;
 
-pub use errors::{mean_absolute_error, r2, root_mean_squared_error};
+pub use errors::{
+    ColumnErrors, ErrorSums, mean_absolute_error, r2, root_mean_squared_error, squared_deviations,
+};
 pub use outcomes::Outcomes;
-pub use ranking::{average_precision, hits_at, mean_reciprocal_rank, roc_auc};
+pub use ranking::{average_precision, hits_at, mean_reciprocal_rank, of_ranks, rank_sum, roc_auc};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

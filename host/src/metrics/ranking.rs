@@ -1,6 +1,36 @@
 //! What only the order of scores decides.
 //!
-//! Scores are sorted on the host, by [`ranked`] alone.
+//! The metrics of scores on the host, which are sorted here by [`ranked`] alone, say what those of [sums on the device](of_ranks) are.
+
+use super::Metric;
+use crate::ops::{RankSum, Ranks};
+
+/// The sum over scores in order of which a metric is made; `None` where it is made of none.
+pub const fn rank_sum(metric: Metric) -> Option<RankSum> {
+    Some(match metric {
+        Metric::RocAuc => RankSum::Concordant,
+        Metric::AveragePrecision => RankSum::Precisions,
+        Metric::MeanReciprocalRank => RankSum::ReciprocalRanks,
+        Metric::HitsAt(k) => RankSum::Hits(k),
+        _ => return None,
+    })
+}
+
+/// A metric of its [`rank_sum`] over so many scores: `None` where it is not defined, a NaN where a score is one.
+pub fn of_ranks(metric: Metric, ranks: Ranks, scores: usize) -> Option<f64> {
+    let positives = ranks.positives as f64;
+    let others = scores as f64 - positives;
+    if ranks.has_nan {
+        return Some(f64::NAN);
+    }
+    match metric {
+        Metric::RocAuc => {
+            (positives > 0.0 && others > 0.0).then(|| ranks.sum as f64 / (2.0 * positives * others))
+        }
+        Metric::HitsAt(_) => (positives > 0.0).then(|| ranks.sum as f64 / positives),
+        _ => (positives > 0.0).then(|| f64::from_bits(ranks.sum) / positives),
+    }
+}
 
 /// Scores that are equal, from the highest on: how many of them are of positives, and how many are not.
 fn ranked(scores: &[f64], positive: &[bool]) -> Option<Vec<[u64; 2]>> {

@@ -1,13 +1,14 @@
-//! What the metrics of a run say of a model: counts that are made on the device, and ranks and errors on the host.
+//! What the metrics of a run say of a model: counts and sums that are made on the device; and on the host the ranks of scores that lie
+//! on several ranks.
 
-use super::links::Links;
 use super::objective::Answers;
+use super::ranked::{Ranked, SeenRanks};
 use super::{Few, Objective, Score, Split, TrainConfig};
 use crate::backend::{Backend, MemoryKind};
 use crate::data::Targets;
 use crate::error::Error;
-use crate::metrics::{self, Metric, Outcomes};
-use crate::ops::{self, OUTCOMES};
+use crate::metrics::{self, ColumnErrors, ErrorSums, Metric, Outcomes};
+use crate::ops::{self, ERRORS, OUTCOMES, RankSum};
 use crate::tensor::{Array, Element, Matrix};
 
 /// The metrics of a run, and room for what they are made of.
@@ -17,8 +18,45 @@ pub(super) struct Evaluation<B: Backend> {
     others: Few<Metric>,
     correct: Option<Array<B, u32>>,
     outcomes: Option<Array<B, u32>>,
+    errors: Option<Errors<B>>,
+    ranks: Option<Ranked<B>>,
     /// Whether one wants to see what the model gives.
     sees_logits: bool,
+}
+
+/// Sums of errors by column and split.
+#[derive(Debug)]
+struct Errors<B: Backend> {
+    sums: Array<B, f64>,
+    /// Likewise the squared deviations of what is true, which does not change; of zeros where nobody asks.
+    deviations: Vec<f64>,
+}
+
+impl<B: Backend> Errors<B> {
+    fn new<E: Element>(
+        backend: &B,
+        objective: &Objective<B, E>,
+        deviations: bool,
+    ) -> Result<Self, Error> {
+        let columns = objective.outputs();
+        let deviation = |column: usize, list: &Vec<u32>| match &objective.0.targets {
+            Targets::Values(values) if deviations => {
+                let value = |&vertex: &u32| values.row(vertex as usize)[column];
+                metrics::squared_deviations(list.iter().map(value))
+            }
+            _ => 0.0,
+        };
+        let lists = &objective.0.lists;
+        let of_column = |column| lists.iter().map(move |list| deviation(column, list));
+        Ok(Self {
+            sums: Array::zeros(
+                backend,
+                columns * lists.len() * ERRORS,
+                MemoryKind::Workspace,
+            )?,
+            deviations: (0..columns).flat_map(of_column).collect(),
+        })
+    }
 }
 
 /// The metric that chooses where nobody says which.
@@ -91,13 +129,29 @@ impl<B: Backend> Evaluation<B> {
             wanted.then(room).transpose()
         };
         let counts = |metric| matches!(metric, Metric::MicroF1 | Metric::MacroF1);
+        let errs = |metric| {
+            use Metric::*;
+            matches!(metric, MeanAbsoluteError | RootMeanSquaredError | R2)
+        };
+        let of_ranks: Vec<RankSum> = all().filter_map(metrics::rank_sum).collect();
+        // Several ranks have each but some of the scores.
+        let on_device = !of_ranks.is_empty() && objective.group().is_none();
+        let sees_logits = !of_ranks.is_empty() && !on_device;
+        let ranks = on_device
+            .then(|| Ranked::new(backend, objective, of_ranks))
+            .transpose()?;
+        let errors = all()
+            .any(errs)
+            .then(|| Errors::new(backend, objective, all().any(|metric| metric == Metric::R2)));
         let words = 3 * OUTCOMES * objective.outputs();
         Ok(Self {
             metric,
             others: config.others,
             correct: room(all().any(|metric| metric == Metric::Accuracy), 3)?,
             outcomes: room(all().any(counts), words)?,
-            sees_logits: all().any(|metric| metric != Metric::Accuracy && !counts(metric)),
+            errors: errors.transpose()?,
+            ranks,
+            sees_logits,
         })
     }
 
@@ -122,9 +176,15 @@ impl<B: Backend> Evaluation<B> {
                 if let Some(outcomes) = &mut self.outcomes {
                     ops::count_labels(backend, logits, targets, splits, outcomes)?;
                 }
+                if let Some(Errors { sums, .. }) = &mut self.errors {
+                    ops::sum_errors(backend, logits, targets, splits, sums)?;
+                }
             }
-            // They are ranked on the host.
+            // They are ranked alone.
             Answers::Links(_) => {}
+        }
+        if let Some(ranks) = &mut self.ranks {
+            ranks.count(backend, objective, logits)?;
         }
         let Some(group) = objective.group() else {
             return Ok(());
@@ -143,21 +203,20 @@ impl<B: Backend> Evaluation<B> {
         objective: &Objective<B, E>,
         logits: &Matrix<B, E>,
     ) -> Result<(Score, Few<Score>), Error> {
-        let links = match &objective.0.answers {
-            Answers::Links(links) => Some(links),
-            _ => None,
-        };
         let logits = match self.sees_logits {
             true => logits_of_all(objective, logits.to_f32(backend)?)?,
             false => Vec::new(),
         };
         let seen = Seen {
-            links: links.map(|links| scores_of_pairs(links, objective.outputs(), &logits)),
             lists: &objective.0.lists,
             targets: &objective.0.targets,
             columns: objective.outputs(),
             correct: read(backend, self.correct.as_ref())?,
             outcomes: read(backend, self.outcomes.as_ref())?,
+            errors: self.errors(backend, objective)?,
+            ranks: (self.ranks.as_ref())
+                .map(|ranks| ranks.read(backend))
+                .transpose()?,
             logits,
         };
         let others: Vec<Score> = self
@@ -168,6 +227,38 @@ impl<B: Backend> Evaluation<B> {
         // As many as there are metrics.
         let others = Few::try_from(others).unwrap_or_default();
         Ok((seen.score(self.metric), others))
+    }
+
+    /// The sums of errors of each split, of all ranks where there are several.
+    fn errors<E: Element>(
+        &self,
+        backend: &B,
+        objective: &Objective<B, E>,
+    ) -> Result<[ErrorSums; 3], Error> {
+        let Some(Errors { sums, deviations }) = &self.errors else {
+            return Ok(Default::default());
+        };
+        let mut sums = sums.to_vec(backend)?;
+        if let Some(group) = objective.group() {
+            let all = group.gather("errors", &sums)?;
+            sums.iter_mut().enumerate().for_each(|(at, sum)| {
+                *sum = all.iter().map(|rank| rank[at]).sum();
+            });
+        }
+        let lists = &objective.0.lists;
+        let columns = sums.chunks_exact(lists.len() * ERRORS);
+        let columns = columns.zip(deviations.chunks_exact(lists.len()));
+        Ok([0, 1, 2].map(|split| ErrorSums {
+            rows: lists[split].len(),
+            columns: columns
+                .clone()
+                .map(|(sums, deviations)| ColumnErrors {
+                    absolute: sums[split * ERRORS],
+                    squared: sums[split * ERRORS + 1],
+                    deviations: deviations[split],
+                })
+                .collect(),
+        }))
     }
 }
 
@@ -193,28 +284,15 @@ fn logits_of_all<B: Backend, E: Element>(
     Ok(all)
 }
 
-/// The scores of the edges of each split, and of the pairs beside them.
-fn scores_of_pairs<B: Backend>(links: &Links<B>, width: usize, rows: &[f32]) -> [[Vec<f64>; 2]; 3] {
-    let row = |vertex: u32| {
-        rows[vertex as usize * width..][..width]
-            .iter()
-            .copied()
-            .map(f64::from)
-    };
-    let score = |&[a, b]: &[u32; 2]| row(a).zip(row(b)).map(|(a, b)| a * b).sum();
-    let scores = |pairs: &[[u32; 2]]| pairs.iter().map(score).collect();
-    [0, 1, 2].map(|split| [scores(&links.edges[split]), scores(&links.others[split])])
-}
-
 /// What metrics are made of, on the host.
 struct Seen<'a> {
-    /// The scores of links and other pairs, by split.
-    links: Option<[[Vec<f64>; 2]; 3]>,
     lists: &'a [Vec<u32>; 3],
     targets: &'a Targets,
     columns: usize,
     correct: Vec<u32>,
     outcomes: Vec<u32>,
+    errors: [ErrorSums; 3],
+    ranks: Option<SeenRanks>,
     logits: Vec<f32>,
 }
 
@@ -232,9 +310,10 @@ impl Seen<'_> {
     }
 
     fn value(&self, metric: Metric, split: Split) -> f64 {
-        if let Some(links) = &self.links {
-            let [edges, others] = &links[split as usize];
-            return of_links(metric, edges, others);
+        if let Some(ranks) = &self.ranks
+            && metrics::rank_sum(metric).is_some()
+        {
+            return ranks.value(metric, split);
         }
         match metric {
             Metric::MicroF1 => self.outcomes(split).micro_f1(),
@@ -243,9 +322,9 @@ impl Seen<'_> {
                 .macro_f1(matches!(self.targets, Targets::Labels(_))),
             Metric::RocAuc => self.ranked(split, metrics::roc_auc),
             Metric::AveragePrecision => self.ranked(split, metrics::average_precision),
-            Metric::MeanAbsoluteError => self.errors(split, metrics::mean_absolute_error),
-            Metric::RootMeanSquaredError => self.errors(split, metrics::root_mean_squared_error),
-            Metric::R2 => self.errors(split, metrics::r2),
+            Metric::MeanAbsoluteError => self.errors[split as usize].mean_absolute_error(),
+            Metric::RootMeanSquaredError => self.errors[split as usize].root_mean_squared_error(),
+            Metric::R2 => self.errors[split as usize].r2(),
             // Metrics of links, and the accuracy, which are told elsewhere.
             _ => f64::NAN,
         }
@@ -291,37 +370,6 @@ impl Seen<'_> {
             _ => f64::NAN,
         }
     }
-
-    /// A measure of how far off values are.
-    fn errors(&self, split: Split, of: impl Fn(usize, &[f32], &[f32]) -> f64) -> f64 {
-        let Targets::Values(values) = self.targets else {
-            return f64::NAN;
-        };
-        let list = self.lists[split as usize].iter();
-        let truths: Vec<f32> = list
-            .clone()
-            .flat_map(|&vertex| values.row(vertex as usize))
-            .copied()
-            .collect();
-        let predictions: Vec<f32> = list.flat_map(|&vertex| self.row(vertex)).copied().collect();
-        of(self.columns, &truths, &predictions)
-    }
-}
-
-/// A metric of the scores of edges and of other pairs.
-fn of_links(metric: Metric, edges: &[f64], others: &[f64]) -> f64 {
-    let ranked = |of: fn(&[f64], &[bool]) -> Option<f64>| {
-        let scores: Vec<f64> = edges.iter().chain(others).copied().collect();
-        let truths: Vec<bool> = (0..scores.len()).map(|at| at < edges.len()).collect();
-        of(&scores, &truths).unwrap_or(f64::NAN)
-    };
-    match metric {
-        Metric::RocAuc => ranked(metrics::roc_auc),
-        Metric::AveragePrecision => ranked(metrics::average_precision),
-        Metric::MeanReciprocalRank => metrics::mean_reciprocal_rank(edges, others),
-        Metric::HitsAt(k) => metrics::hits_at(k, edges, others),
-        _ => f64::NAN,
-    }
 }
 
 /// The probability of a column of a row of logits.
@@ -333,26 +381,88 @@ fn softmax(row: &[f32], column: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Goal, Loss};
     use super::*;
+    use crate::backend::cpu::Cpu;
     use crate::data::{LabelSets, Values};
 
     const ALL: [Vec<u32>; 3] = [Vec::new(), Vec::new(), Vec::new()];
 
+    /// A metric of the one split that has rows, as it is made on a device; of one that ranks the host says the same.
     fn value(metric: Metric, targets: &Targets, logits: &[f32]) -> f64 {
+        let found = device_value(metric, targets, logits);
+        if metrics::rank_sum(metric).is_some() {
+            let expected = host_value(metric, targets, logits);
+            assert!((found - expected).abs() < 1e-9, "{found} for {expected}");
+        }
+        found
+    }
+
+    fn device_value(metric: Metric, targets: &Targets, logits: &[f32]) -> f64 {
+        let backend = &Cpu::new();
+        let (vertices, outputs) = (targets.vertices(), targets.outputs());
+        let all: Vec<u32> = (0..vertices as u32).collect();
+        let goal = Goal {
+            targets,
+            outputs,
+            loss: &Loss::of(targets),
+            splits: [&all, &[], &[]],
+        };
+        let kind = MemoryKind::Features;
+        let features = Matrix::zeros(backend, vertices, 1, kind).unwrap();
+        let objective = Objective::<_, f32>::of(backend, Vec::new(), features, &goal).unwrap();
+        // Beside another of the same kind, which is told apart from it.
+        let beside = match metric {
+            Metric::RocAuc => Metric::AveragePrecision,
+            Metric::AveragePrecision => Metric::RocAuc,
+            _ => Metric::RootMeanSquaredError,
+        };
+        let config = TrainConfig {
+            metric: Some(beside),
+            others: Few::try_from(vec![metric]).unwrap(),
+            ..TrainConfig::new(crate::tensor::Precision::Float)
+        };
+        let mut evaluation = Evaluation::new(backend, &objective, &config).unwrap();
+        let logits = Matrix::from_f32(backend, vertices, outputs, logits, kind).unwrap();
+        evaluation.count(backend, &objective, &logits).unwrap();
+        let (_, others) = evaluation.scores(backend, &objective, &logits).unwrap();
+        let score = others.iter().next().unwrap();
+        assert!(score.of(Split::Test).is_nan());
+        score.of(Split::Train)
+    }
+
+    fn host_value(metric: Metric, targets: &Targets, logits: &[f32]) -> f64 {
         let mut lists = ALL;
         lists[2] = (0..targets.vertices() as u32).collect();
         let seen = Seen {
-            links: None,
             lists: &lists,
             targets,
             columns: targets.outputs(),
             correct: Vec::new(),
             outcomes: Vec::new(),
+            errors: Default::default(),
+            ranks: None,
             logits: logits.to_vec(),
         };
         let score = seen.score(metric);
         assert!(score.of(Split::Train).is_nan());
         score.of(Split::Test)
+    }
+
+    #[test]
+    fn errors_of_values_are_scikit_learns() {
+        // from sklearn.metrics import *; y and p in rows of two; mean_absolute_error(y, p), root_mean_squared_error, r2_score
+        let y = vec![1.0, 10.0, 2.0, -3.0, 0.5, 4.0, -1.0, 7.5, 3.0, 2.0];
+        let p = [1.5, 9.0, 2.0, -2.5, 0.0, 6.0, -1.25, 7.0, 2.0, 2.5];
+        let targets = Targets::Values(Values::new(2, y).unwrap());
+        for (metric, expected) in [
+            (Metric::MeanAbsoluteError, 0.675),
+            (Metric::RootMeanSquaredError, 0.8156987619256542),
+            (Metric::R2, 0.8866724308300395),
+        ] {
+            let found = value(metric, &targets, &p);
+            assert!((found - expected).abs() < 1e-12, "{metric}: {found}");
+        }
     }
 
     #[test]
@@ -387,11 +497,6 @@ mod tests {
         near(
             value(Metric::AveragePrecision, &labels, &logits),
             66.85185185185185,
-        );
-        let values = Targets::Values(Values::new(1, vec![2.0, 2.0, 5.0]).unwrap());
-        near(
-            value(Metric::MeanAbsoluteError, &values, &[2.0, 1.0, 3.0]),
-            1.0,
         );
     }
 

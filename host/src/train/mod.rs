@@ -18,6 +18,7 @@ mod loss;
 mod objective;
 mod precision;
 mod progress;
+mod ranked;
 mod recorded;
 mod schedule;
 mod snapshot;

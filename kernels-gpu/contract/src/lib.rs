@@ -22,6 +22,7 @@ pub mod loss;
 pub mod math;
 pub mod matmul;
 pub mod maximum;
+pub mod metrics;
 pub mod nonlinearity;
 pub mod normalize;
 pub mod norms;
@@ -164,6 +165,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         scan::ENTRIES,
         construct::ENTRIES,
         quantize::ENTRIES,
+        metrics::ENTRIES,
     ]
     .into_iter()
     .flatten()
@@ -191,6 +193,7 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("math.rs"));
     hash = fnv1a(hash, include_bytes!("matmul.rs"));
     hash = fnv1a(hash, include_bytes!("maximum.rs"));
+    hash = fnv1a(hash, include_bytes!("metrics.rs"));
     hash = fnv1a(hash, include_bytes!("nonlinearity.rs"));
     hash = fnv1a(hash, include_bytes!("normalize.rs"));
     hash = fnv1a(hash, include_bytes!("norms.rs"));

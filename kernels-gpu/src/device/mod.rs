@@ -10,6 +10,7 @@ pub mod integer;
 pub mod mma;
 pub mod registers;
 pub mod shared;
+pub mod sums;
 pub mod thread;
 pub mod vector;
 pub mod warp;

@@ -8,7 +8,8 @@ use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
 use halfgnn::ops;
 use halfgnn::ops::{
-    AdamHyper, ElementLoss, LossScaling, NO_TARGET, Optimizer, ParameterMut, SgdHyper,
+    AdamHyper, ERRORS, ElementLoss, LossScaling, NO_TARGET, Optimizer, ParameterMut, RANKS,
+    RankSum, Ranking, Scores, SgdHyper,
 };
 use halfgnn::tensor::{Array, Element};
 
@@ -33,6 +34,98 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     of_element::<B, f32>(&mut cases);
     pairs(&mut cases);
     cases
+}
+
+/// Sums over scores in order, of labels and of classes, and scores of pairs, whose bits are compared.
+fn ranks<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    let of = [
+        RankSum::Concordant,
+        RankSum::Precisions,
+        RankSum::ReciprocalRanks,
+        RankSum::Hits(20),
+    ];
+    for (rows, columns, classes) in [
+        (3000, 2, false),
+        (90, 41, false),
+        (400, 7, true),
+        (300, 2, true),
+    ] {
+        let kind = if classes { "classes" } else { "labels" };
+        let name = format!("metric of ranks {} {rows} x {columns} {kind}", E::PRECISION);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let shape = (rows, columns);
+            let logits = matrix::<B, E>(backend, shape, &operands.striped::<E>(rows, columns));
+            let targets = operands.uniform::<f32>(rows * columns);
+            let targets = matrix::<B, f32>(backend, shape, &targets);
+            let labels = words(backend, &operands.below(columns as u32, rows));
+            let splits = operands.below(4, rows);
+            let list = |of: u32| -> Vec<u32> {
+                let rows = 0..rows as u32;
+                rows.filter(|&row| splits[row as usize] == of).collect()
+            };
+            let (logits, targets, labels) = (&logits, &targets, &labels);
+            let scores = match classes {
+                true => Scores::Classes { logits, labels },
+                false => Scores::Labels { logits, targets },
+            };
+            let splits = [&list(0)[..], &list(1), &list(2)];
+            let mut ranking = Ranking::new(backend, splits, scores.columns()).expect("room");
+            let len = of.len() * scores.columns() * 3 * RANKS;
+            let mut sums = Array::from_slice(backend, &vec![u64::MAX; len], KIND).expect("room");
+            ops::sum_ranks(backend, scores, &of, &mut ranking, &mut sums).expect("legal sums");
+            let sums = sums.to_vec(backend).expect("no failure before");
+            let words = |sum: u64| [sum as u32, (sum >> 32) as u32];
+            Results::words(&sums.into_iter().flat_map(words).collect::<Vec<_>>())
+        }));
+    }
+    let name = format!("metric of pairs {} 200 x 41", E::PRECISION);
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let rows = matrix::<B, E>(backend, (200, 41), &operands.mild::<E>(200 * 41));
+        let [firsts, seconds] = [(); 2].map(|()| words(backend, &operands.below(201, 500)));
+        let mut scores = Array::from_slice(backend, &[0.0; 500], KIND).expect("room");
+        ops::score_pairs(backend, [&rows; 2], [&firsts, &seconds], &mut scores)
+            .expect("legal pairs");
+        let scores = scores.to_vec(backend).expect("no failure before");
+        // Of a NaN the bits are nobody's promise.
+        let words = |score: f32| {
+            if score.is_nan() {
+                u32::MAX
+            } else {
+                score.to_bits()
+            }
+        };
+        Results::words(&scores.into_iter().map(words).collect::<Vec<_>>())
+    }));
+}
+
+/// Sums of errors, whose bits are compared.
+fn errors<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
+    for (rows, columns) in [(5000, 2), (40, 131)] {
+        let name = format!("metric of errors {} {rows} x {columns}", E::PRECISION);
+        cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+            let shape = (rows, columns);
+            let predictions = operands.striped::<E>(rows, columns);
+            let targets = operands.uniform::<f32>(rows * columns);
+            let splits = operands.below(4, rows);
+            let unwritten = vec![f64::NAN; 3 * ERRORS * columns];
+            let mut sums = Array::from_slice(backend, &unwritten, KIND).expect("room");
+            ops::sum_errors(
+                backend,
+                &matrix::<B, E>(backend, shape, &predictions),
+                &matrix::<B, f32>(backend, shape, &targets),
+                &words(backend, &splits),
+                &mut sums,
+            )
+            .expect("legal sums");
+            let sums = sums.to_vec(backend).expect("no failure before");
+            // Of a NaN the bits are nobody's promise.
+            let words = |sum: f64| match sum.is_nan() {
+                true => [u32::MAX; 2],
+                false => [sum.to_bits() as u32, (sum.to_bits() >> 32) as u32],
+            };
+            Results::words(&sums.into_iter().flat_map(words).collect::<Vec<_>>())
+        }));
+    }
 }
 
 fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {
@@ -84,6 +177,8 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         }));
     }
     other_losses::<B, E>(cases);
+    errors::<B, E>(cases);
+    ranks::<B, E>(cases);
     for overflows in [false, true] {
         let name = format!("adam {precision} overflow {overflows}");
         cases.push(OperatorCase::new(name, move |backend: &B, operands| {

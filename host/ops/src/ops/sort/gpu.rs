@@ -19,7 +19,7 @@ pub(crate) struct Scan {
 }
 
 /// Prefix sums of words.
-const WORDS: Scan = Scan {
+pub(crate) const WORDS: Scan = Scan {
     sums: "scan_sums_of_words",
     scan: "scan_words",
 };

@@ -1,0 +1,455 @@
+//! Vertices that walks come to and the edges between them, by `==`; how likely each is; and that sums and losses of subgraphs are
+//! those of the graph.
+
+use crate::Scale;
+use crate::input::{Random, matrix, words};
+use halfgnn::backend::{Adjacency, Backend, MemoryKind};
+use halfgnn::graph::{Csr, Graph};
+use halfgnn::nn::{GraphFactors, Norm, Propagation};
+use halfgnn::ops::{self, Draw, EdgeWeights, Places, Spmm};
+use halfgnn::sample::{Coverage, SubgraphSampler, Subgraphs};
+use halfgnn::tensor::{Array, Element, Matrix};
+use halfgnn_contract::rng;
+use halfgnn_contract::sampling::choice;
+use halfgnn_contract::subgraph::{frontier_counter, walk_counter, wide_choice};
+use std::collections::BTreeSet;
+
+const STREAM: u32 = 0x7375_6267;
+const DRAW: Draw = Draw {
+    seed: 5 << 40,
+    step: 3,
+    layer: 0,
+};
+
+/// Rows of every length about those at which a warp has another turn, a hub, and vertices that hear from nobody.
+fn graph() -> Csr {
+    let lengths = [0, 1, 2, 31, 32, 33, 63, 64, 65, 97, 300, 0, 3];
+    let rows = (0..).zip(lengths);
+    let edges = rows
+        .flat_map(|(row, length)| (0..length).map(move |edge| (row, (edge * 7 + row) % 400)))
+        // So that walks come back.
+        .chain((13..400).map(|row| (row, row % 13)));
+    let (rows, columns): (Vec<u32>, Vec<u32>) = edges.unzip();
+    Csr::from_edges(400, &rows, &columns).expect("ids are in range")
+}
+
+fn read<B: Backend>(backend: &B, array: &Array<B, u32>) -> Vec<u32> {
+    array.to_vec(backend).expect("no failure before")
+}
+
+fn walked<B: Backend>(
+    backend: &B,
+    graph: &Adjacency<B>,
+    roots: Option<&[u32]>,
+    (walks, length): (usize, u32),
+    draw: Draw,
+) -> Vec<u32> {
+    let mut vertices = words(backend, &vec![u32::MAX; walks * (length as usize + 1)]);
+    let roots = roots.map(|roots| words(backend, roots));
+    ops::random_walks(
+        backend,
+        graph,
+        roots.as_ref(),
+        (length, draw),
+        &mut vertices,
+    )
+    .expect("legal walks");
+    read(backend, &vertices)
+}
+
+/// Every walk is the one that the counter gives, from given vertices and from ends of edges.
+pub fn walks_follow_the_counter<B: Backend>(backend: &B, scale: Scale) {
+    let csr = graph();
+    let graph = Adjacency::new(backend, &csr).expect("room");
+    let expected = |roots: Option<&[u32]>, walks: u32, length: u32, draw: Draw| {
+        let key = rng::key(draw.seed, STREAM);
+        let mut all = Vec::new();
+        for walk in 0..walks {
+            let numbers = |edges| rng::philox(key, walk_counter(draw.step, walk, edges));
+            let [low, high, ..] = numbers(0);
+            let mut vertex = match roots {
+                Some(roots) => roots[choice(low, roots.len() as u32) as usize],
+                None => csr.cols()[wide_choice([low, high], csr.edges() as u64) as usize],
+            };
+            all.push(vertex);
+            for edges in 1..=length {
+                let row = match vertex {
+                    0..400 => csr.row(vertex as usize),
+                    _ => &[],
+                };
+                if !row.is_empty() {
+                    vertex = row[choice(numbers(edges)[0], row.len() as u32) as usize];
+                }
+                all.push(vertex);
+            }
+        }
+        all
+    };
+    // One that is no vertex stays where it is.
+    let roots: Vec<u32> = (0..13).chain([399, 400]).collect();
+    let many = scale.pick(300, 5_000);
+    for (walks, length) in [(0, 3), (1, 0), (many, 4), (129, 1)] {
+        for roots in [None, Some(&roots[..])] {
+            let made = walked(backend, &graph, roots, (walks as usize, length), DRAW);
+            let wanted = expected(roots, walks, length, DRAW);
+            assert!(made == wanted, "{walks} walks of {length}, {roots:?}");
+        }
+    }
+    let of = |seed, step| {
+        let draw = Draw {
+            seed,
+            step,
+            layer: 0,
+        };
+        walked(backend, &graph, Some(&roots), (50, 2), draw)
+    };
+    let apart: BTreeSet<_> = [of(0, 0), of(1, 0), of(0, 1)].into_iter().collect();
+    assert_eq!(apart.len(), 3);
+}
+
+fn frontier<B: Backend>(
+    backend: &B,
+    graph: &Adjacency<B>,
+    roots: &[u32],
+    (frontier, budget): (u32, usize),
+    draw: Draw,
+) -> Vec<u32> {
+    let mut vertices = words(backend, &vec![u32::MAX; budget]);
+    let roots = words(backend, roots);
+    ops::frontier_walk(backend, graph, &roots, (frontier, draw), &mut vertices)
+        .expect("a legal walk");
+    read(backend, &vertices)
+}
+
+/// Every move is the one that the counter gives, of frontiers about those at which the sums of degrees have another level.
+pub fn frontiers_follow_the_counter<B: Backend>(backend: &B, scale: Scale) {
+    let csr = graph();
+    let graph = Adjacency::new(backend, &csr).expect("room");
+    let degree = |vertex: u32| csr.row(vertex as usize).len() as u64;
+    let expected = |roots: &[u32], length: u32, budget: u32| {
+        let key = rng::key(DRAW.seed, STREAM);
+        let numbers = |index| rng::philox(key, frontier_counter(DRAW.step, index));
+        let root = |index| roots[choice(numbers(index)[0], roots.len() as u32) as usize];
+        let mut all: Vec<u32> = (0..length).map(root).collect();
+        let mut frontier = all.clone();
+        for index in length..budget {
+            let [low, high, to, _] = numbers(index);
+            let total = frontier.iter().map(|&vertex| degree(vertex)).sum();
+            if total == 0 {
+                all.push(frontier[0]);
+                continue;
+            }
+            let mut left = wide_choice([low, high], total);
+            let moves = frontier.iter_mut().find(|vertex| {
+                let degree = degree(**vertex);
+                let found = left < degree;
+                left -= if found { 0 } else { degree };
+                found
+            });
+            let moves = moves.expect("a number below the sum");
+            let row = csr.row(*moves as usize);
+            *moves = row[choice(to, row.len() as u32) as usize];
+            all.push(*moves);
+        }
+        all
+    };
+    let roots: Vec<u32> = (0..30).collect();
+    let moves = scale.pick(20, 300);
+    for length in [1, 2, 31, 32, 33, 64, 70, 1023, 1024, 1025, 2100] {
+        let budget = length + moves;
+        let made = frontier(backend, &graph, &roots, (length, budget as usize), DRAW);
+        assert!(
+            made == expected(&roots, length, budget),
+            "a frontier of {length}"
+        );
+    }
+    // Nobody there hears from anybody.
+    assert_eq!(frontier(backend, &graph, &[11], (2, 5), DRAW), [11; 5]);
+    let whole = frontier(backend, &graph, &roots, (7, 7), DRAW);
+    assert_eq!(whole, expected(&roots, 7, 7));
+}
+
+/// `(observed - expected)² / expected` of outcomes of these probabilities.
+fn chi_square(counts: &[u32], probabilities: &[f64]) -> f64 {
+    let all: f64 = counts.iter().map(|&count| f64::from(count)).sum();
+    let outcomes = counts.iter().zip(probabilities);
+    outcomes
+        .map(|(&count, probability)| {
+            let expected = all * probability;
+            (f64::from(count) - expected).powi(2) / expected
+        })
+        .sum()
+}
+
+/// Chi-square against exact probabilities, with bounds that one in a hundred thousand draws passes: sources of edges, neighbours, and
+/// who of a frontier moves.
+pub fn all_are_as_likely<B: Backend>(backend: &B, scale: Scale) {
+    // 0 hears from 1, 2 and 3; 1 from 0; 2 from 0 and 3; 3 from nobody.
+    let csr = Csr::from_edges(4, &[0, 0, 0, 1, 2, 2], &[1, 2, 3, 0, 0, 3]).expect("a graph");
+    let graph = Adjacency::new(backend, &csr).expect("room");
+    let walks = scale.pick(2_000, 50_000);
+    let count = |vertices: &mut dyn Iterator<Item = u32>| {
+        let mut counts = [0; 4];
+        vertices.for_each(|vertex| counts[vertex as usize] += 1);
+        counts
+    };
+    let starts = walked(backend, &graph, None, (walks, 0), DRAW);
+    let chi = chi_square(
+        &count(&mut starts.into_iter()),
+        &[2.0, 1.0, 1.0, 2.0].map(|often| often / 6.0),
+    );
+    assert!(chi < 25.9, "sources of edges, 3 degrees of freedom: {chi}");
+    let steps = walked(backend, &graph, Some(&[0]), (walks, 2), DRAW);
+    let ends = steps.chunks(3).map(|walk| walk[2]);
+    // From 1 to 0; from 2 to 0 and 3; 3 stays.
+    let chi = chi_square(&count(&mut ends.clone())[..], &[0.5, 1e-300, 1e-300, 0.5]);
+    assert!(chi < 19.6, "two edges from 0, 1 degree of freedom: {chi}");
+
+    // A frontier of 0 and 2, in any places: 0 moves three times of five, 2 twice; and of 0 and 0 or 2 and 2 that one.
+    let mut moves = [0; 4];
+    for step in 0..scale.pick(800, 20_000) {
+        let draw = Draw { step, ..DRAW };
+        let walk = frontier(backend, &graph, &[0, 2], (2, 3), draw);
+        moves[walk[2] as usize] += 1;
+    }
+    let of_zero = 0.25 + 0.5 * 0.6;
+    let of_two = 1.0 - of_zero;
+    let third = of_zero / 3.0;
+    let chi = chi_square(&moves, &[of_two / 2.0, third, third, third + of_two / 2.0]);
+    assert!(
+        chi < 25.9,
+        "moves of a frontier, 3 degrees of freedom: {chi}"
+    );
+}
+
+/// What lies between some vertices is all that the host finds there, whatever their order and however often they stand there.
+pub fn subgraphs_are_induced<B: Backend>(backend: &B, _: Scale) {
+    let csr = graph();
+    let graph = Adjacency::new(backend, &csr).expect("room");
+    let mut places = Places::new(backend, 400).expect("room");
+    let all: Vec<u32> = (0..400).collect();
+    let some: Vec<u32> = (0..150)
+        .map(|at| at * 37 % 400)
+        .chain([10, 10, 400, u32::MAX])
+        .collect();
+    for vertices in [&[][..], &[10], &[11, 0], &some, &all] {
+        let listed = words(backend, vertices);
+        let subgraph = places.induced(backend, &graph, &listed).expect("room");
+        let kept: Vec<u32> = vertices.iter().copied().filter(|&it| it < 400).collect();
+        let kept: Vec<u32> = kept
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        assert_eq!(read(backend, &subgraph.vertices), kept);
+        let place = |vertex| kept.binary_search(vertex).ok();
+        let (mut edges, mut ids) = (Vec::new(), Vec::new());
+        for (row, &vertex) in kept.iter().enumerate() {
+            let range = csr.row_range(vertex as usize);
+            for (edge, column) in range.clone().zip(&csr.cols()[range]) {
+                if let Some(column) = place(column) {
+                    edges.push((row as u32, column as u32));
+                    ids.push(edge as u32);
+                }
+            }
+        }
+        assert_eq!(read(backend, &subgraph.edges), ids);
+        let coo = |a: &Adjacency<B>| {
+            let [rows, columns] = a.to_coo(backend).expect("no failure before");
+            rows.into_iter().zip(columns).collect::<Vec<(u32, u32)>>()
+        };
+        assert_eq!(coo(subgraph.block.forward()), edges);
+        let order = read(backend, &subgraph.transposed);
+        let turned = order.iter().map(|&edge| edges[edge as usize]);
+        let turned: Vec<(u32, u32)> = turned.map(|(row, column)| (column, row)).collect();
+        assert!(turned.is_sorted());
+        assert_eq!(coo(subgraph.block.backward()), turned);
+        let mut counts = words(backend, &vec![7; csr.edges()]);
+        ops::tally(backend, &mut counts, &subgraph.edges).expect("legal");
+        let taken: BTreeSet<u32> = ids.into_iter().collect();
+        let counted = (0..csr.edges() as u32).map(|edge| 7 + u32::from(taken.contains(&edge)));
+        assert_eq!(read(backend, &counts), counted.collect::<Vec<_>>());
+    }
+    // One past the counts is passed over.
+    let mut counts = words(backend, &[0; 3]);
+    ops::tally(backend, &mut counts, &words(backend, &[5, 2, 3])).expect("legal");
+    assert_eq!(read(backend, &counts), [0, 0, 1]);
+}
+
+/// Over the subgraphs that were counted, what a vertex sums up in those that it is in is in the mean what it sums up in the graph,
+/// and the losses of their vertices those of all that were drawn: the norms of GraphSAINT, to rounding.
+pub fn sums_are_the_graphs_in_the_mean<B: Backend>(backend: &B, _: Scale) {
+    let csr = graph();
+    let rows: Vec<u32> = (0..400)
+        .flat_map(|row| csr.row(row as usize).iter().map(move |_| row))
+        .collect();
+    let graph = Graph::from_edges(400, &rows, csr.cols()).expect("a graph");
+    let graph = graph.with_self_loops().expect("room");
+    let (seed, columns, times) = (9, 8, 3);
+    let roots: Vec<u32> = (0..400).step_by(2).collect();
+    let weights: Vec<f32> = (0..graph.edges())
+        .map(|edge| 0.5 + (edge % 5) as f32)
+        .collect();
+    let values = Random(4).uniform::<f32>(400 * columns);
+    let x = matrix::<B, f32>(backend, (400, columns), &values);
+    for how in [
+        Subgraphs::Nodes(200),
+        Subgraphs::Edges(150),
+        Subgraphs::Walks {
+            roots: 60,
+            length: 3,
+        },
+        Subgraphs::Frontier {
+            frontier: 40,
+            budget: 200,
+        },
+    ] {
+        let mut sampler = SubgraphSampler::new(backend, &graph, &roots, how).expect("room");
+        let coverage = sampler.coverage(backend, seed, times).expect("draws");
+        let drawn: u64 = coverage
+            .vertices
+            .iter()
+            .map(|&count| u64::from(count))
+            .sum();
+        assert!(drawn >= u64::from(times) * 400, "{how:?}");
+        let others = coverage.edge_factors(&graph);
+        let norm = Norm::Right;
+        let factors = GraphFactors::<B, f32>::new(backend, &graph, Some(&weights), norm, &others);
+        let factors = factors.expect("room");
+        let mut sums = vec![0.0_f64; 400 * columns];
+        let (mut weighed, of_vertices) = (0.0, coverage.vertex_weights());
+        for number in 0..coverage.subgraphs {
+            let subgraph = sampler
+                .draw(backend, seed, u32::MAX - number)
+                .expect("a draw");
+            let vertices = read(backend, &subgraph.vertices);
+            let mut rows = Matrix::zeros(backend, vertices.len(), columns, MemoryKind::Features)
+                .expect("room");
+            ops::take_rows(backend, &x, &subgraph.vertices, &mut rows).expect("legal");
+            let part = Propagation::of_induced(backend, subgraph, &factors).expect("room");
+            let summed = aggregate(backend, &part, &rows);
+            for (row, &vertex) in summed.chunks(columns).zip(&vertices) {
+                let to = &mut sums[vertex as usize * columns..][..columns];
+                to.iter_mut()
+                    .zip(row)
+                    .for_each(|(to, &value)| *to += f64::from(value));
+                weighed += f64::from(of_vertices[vertex as usize]);
+            }
+        }
+        let whole = Propagation::weighted::<f32>(backend, &graph, &weights, norm).expect("room");
+        let whole = aggregate(backend, &whole, &x);
+        let seen = |vertex: usize| all_edges_are_drawn(&graph, &coverage, vertex);
+        assert!(
+            (0..400).filter(|&vertex| seen(vertex)).count() > 150,
+            "{how:?}"
+        );
+        for vertex in (0..400).filter(|&vertex| seen(vertex)) {
+            for column in 0..columns {
+                let at = vertex * columns + column;
+                let mean = sums[at] / f64::from(coverage.vertices[vertex]);
+                let far = (mean - f64::from(whole[at])).abs();
+                assert!(far < 1e-5, "{how:?}, vertex {vertex}: {mean} {}", whole[at]);
+            }
+        }
+        let present = coverage.vertices.iter().filter(|&&count| count > 0).count() as f64;
+        let mean = weighed / f64::from(coverage.subgraphs);
+        assert!((mean - present).abs() < 1e-3, "{how:?}: {mean} {present}");
+    }
+}
+
+fn all_edges_are_drawn(graph: &Graph, coverage: &Coverage, vertex: usize) -> bool {
+    let edges = &coverage.edges[graph.csr().row_range(vertex)];
+    coverage.vertices[vertex] > 0 && edges.iter().all(|&count| count > 0)
+}
+
+/// What each destination sums up by the factors of edges.
+fn aggregate<B: Backend>(backend: &B, graph: &Propagation<B>, x: &Matrix<B, f32>) -> Vec<f32> {
+    let (rows, columns) = (graph.destinations(), x.columns());
+    let mut y = Matrix::zeros(backend, rows, columns, MemoryKind::Activations).expect("room");
+    let factors = graph.edge_factors::<f32>().expect("float");
+    let factors = factors.expect("edges have factors");
+    let op = Spmm {
+        weights: EdgeWeights::Features(factors.forward),
+        scale: factors.scale,
+        ..Spmm::default()
+    };
+    ops::spmm(backend, graph.forward(), &op, x, &mut y).expect("a sum");
+    y.to_f32(backend).expect("no failure before")
+}
+
+/// Elements in an order, of every width.
+pub fn values_are_taken<B: Backend>(backend: &B, _: Scale) {
+    fn of<B: Backend, E: Element>(backend: &B) {
+        let values: Vec<E> = (0..300)
+            .map(|at| E::from_f32(at as f32 / 4.0 - 9.0))
+            .collect();
+        let from = Array::from_slice(backend, &values, MemoryKind::Graph).expect("room");
+        let order: Vec<u32> = (0..400).map(|at| at * 7 % 310).chain([u32::MAX]).collect();
+        let mut taken = Array::zeros(backend, order.len(), MemoryKind::Graph).expect("room");
+        ops::take_values(backend, &from, &words(backend, &order), &mut taken).expect("legal");
+        let expected = order.iter().map(|&at| match values.get(at as usize) {
+            Some(&value) => value,
+            None => E::from_f32(0.0),
+        });
+        let taken: Vec<E> = taken.to_vec(backend).expect("no failure before");
+        assert!(taken == expected.collect::<Vec<E>>(), "{}", E::PRECISION);
+    }
+    of::<B, half::f16>(backend);
+    of::<B, half::bf16>(backend);
+    of::<B, f32>(backend);
+    let from = Array::<B, f32>::zeros(backend, 3, MemoryKind::Graph).expect("room");
+    let mut taken = Array::zeros(backend, 2, MemoryKind::Graph).expect("room");
+    let refused = ops::take_values(backend, &from, &words(backend, &[1]), &mut taken);
+    assert!(
+        refused
+            .expect_err("too long")
+            .to_string()
+            .contains("taken words")
+    );
+}
+
+/// What cannot be walked or drawn is refused in a line.
+pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
+    let csr = graph();
+    let graph = Adjacency::new(backend, &csr).expect("room");
+    let empty = Csr::from_edges(3, &[], &[]).expect("a graph");
+    let empty = Adjacency::new(backend, &empty).expect("room");
+    let mut room = words(backend, &[0; 6]);
+    let (none, one) = (words(backend, &[]), words(backend, &[1]));
+    let mut walks = |graph, roots, length| {
+        let refused = ops::random_walks(backend, graph, roots, (length, DRAW), &mut room);
+        refused.expect_err("a misfit").to_string()
+    };
+    assert!(walks(&graph, Some(&one), 3).contains("vertices of whole walks should be 4, is 6"));
+    assert!(walks(&graph, Some(&none), 2).contains("no vertex to begin at"));
+    assert!(walks(&empty, None, 2).contains("no edge to begin at"));
+    let mut walk = |roots, length| {
+        let refused = ops::frontier_walk(backend, &graph, roots, (length, DRAW), &mut room);
+        refused.expect_err("a misfit").to_string()
+    };
+    assert!(walk(&none, 2).contains("no vertex to begin at"));
+    for length in [0, 7, 32_769] {
+        assert!(
+            walk(&one, length).contains(&format!("a frontier of {length} vertices in a walk of 6"))
+        );
+    }
+    let mut places = Places::new(backend, 399).expect("room");
+    let refused = places.induced(backend, &graph, &one).expect_err("a misfit");
+    assert!(
+        refused
+            .to_string()
+            .contains("rows of the graph should be 399, is 400")
+    );
+    let whole = Graph::from_edges(3, &[0], &[1]).expect("a graph");
+    let sampler = |roots: &[u32], how| {
+        let refused = SubgraphSampler::new(backend, &whole, roots, how);
+        refused.expect_err("a misfit").to_string()
+    };
+    assert!(sampler(&[3], Subgraphs::Nodes(2)).contains("root 3 of 3 vertices"));
+    assert!(sampler(&[], Subgraphs::Edges(2)).contains("no vertex to begin at"));
+    assert!(sampler(&[0], Subgraphs::Clusters(0)).contains("choose 1 at least"));
+    let mut clusters =
+        SubgraphSampler::new(backend, &whole, &[0, 1, 2], Subgraphs::Clusters(1)).expect("room");
+    let refused = clusters.of_clusters(backend, &[1]).expect_err("a misfit");
+    assert!(refused.to_string().contains("cluster 1 of 1"));
+}
