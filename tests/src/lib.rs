@@ -107,7 +107,7 @@ macro_rules! conformance {
             elementwise: dropout_follows_the_counter, dropout_follows_its_random_state, masks_are_known, bias_and_relu, in_place_is_out_of_place, gradients,
                 column_sums, padding_stays_zero;
             loss: cross_entropy_and_gradient, extreme_logits, counts;
-            losses: weighted_cross_entropy, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
+            losses: weighted_cross_entropy, weights_of_rows, losses_of_elements, torchs_numbers, far_logits, outcomes, misfits_are_refused;
             metrics: errors, errors_stay_where_they_are, ranks, ranks_of_extremes, scores_of_pairs, misfits_are_refused;
             tasks: of_vertices, of_links;
             sampling: pairs_follow_the_counter, misfits_are_refused;
@@ -115,6 +115,7 @@ macro_rules! conformance {
                 misfits_are_refused;
             batches: whole_neighbourhoods_are_the_graph, subgraphs_of_all_are_the_graph, a_run_goes_on_between_batches, misfits_are_refused;
             subgraph: walks_follow_the_counter, frontiers_follow_the_counter, all_are_as_likely, subgraphs_are_induced,
+                self_loops_are_taken_and_not_walked,
                 sums_are_the_graphs_in_the_mean, values_are_taken, misfits_are_refused;
             readout: pygs_numbers, pygs_norms, batches_are_graphs, misfits_are_refused;
             normalize: statistics_follow_float64, overflows_leave_the_running_statistics, output_and_gradients,

@@ -169,6 +169,113 @@ fn elements<B: Backend, E: Element>(
     }
 }
 
+/// Rows that count a power of two have that of the gradient that they have alone, and the loss is the sum of theirs.
+pub fn weights_of_rows<B: Backend>(backend: &B, _: Scale) {
+    fn every<B: Backend, E: Element>(backend: &B) {
+        let (rows, columns) = (150, 7);
+        let logits = Random(330).uniform::<E>(rows * columns);
+        let truths: Vec<f32> = (0..rows * columns).map(|k| (k % 3 % 2) as f32).collect();
+        let factors: Vec<f32> = (0..rows).map(|row| [0.5, 1.0, 4.0][row % 3]).collect();
+        let classes: Vec<u32> = (0..rows)
+            .map(|row| {
+                if row % 4 == 1 {
+                    NO_TARGET
+                } else {
+                    row as u32 % 7
+                }
+            })
+            .collect();
+        let (logits, truths, divisor) = (&logits[..], &truths[..], 64.0);
+        // Of rows alone, and of those that count so much.
+        let cross_entropy = |selected: &dyn Fn(usize) -> bool, weights: Option<&[f32]>| {
+            let targets: Vec<u32> = (classes.iter().enumerate())
+                .map(|(row, &class)| if selected(row) { class } else { NO_TARGET })
+                .collect();
+            let weights = weights.map(|weights| floats(backend, weights));
+            let mut gradient = unwritten::<B, E>(backend, (rows, columns));
+            let mut loss = floats(backend, &[f32::NAN]);
+            let operands = ops::CrossEntropyOperands {
+                logits: &matrix::<B, E>(backend, (rows, columns), logits),
+                targets: &words(backend, &targets),
+                weights: None,
+                row_weights: weights.as_ref(),
+                divisor,
+                state: &state(backend),
+                gradient: &mut gradient,
+                loss: &mut loss,
+            };
+            ops::cross_entropy_of(backend, operands).expect("a legal loss");
+            let loss = loss.to_vec(backend).expect("no failure before")[0];
+            (loss, read(backend, &gradient))
+        };
+        let of_elements = |kind: Kind| {
+            move |selected: &dyn Fn(usize) -> bool, weights: Option<&[f32]>| {
+                let all: Vec<u32> = (0..rows)
+                    .map(|row| if selected(row) { 0 } else { NO_TARGET })
+                    .collect();
+                let weights = weights.map(|weights| floats(backend, weights));
+                let positive = floats(backend, &[0.5, 1.0, 2.0, 1.0, 3.0, 1.0, 0.25]);
+                let mut gradient = unwritten::<B, E>(backend, (rows, columns));
+                let mut loss = floats(backend, &[f32::NAN]);
+                let operands = ops::ElementLossOperands {
+                    kind: match kind {
+                        Kind::Binary => ElementLoss::BinaryCrossEntropy {
+                            positive_weights: None,
+                        },
+                        Kind::WeightedBinary => ElementLoss::BinaryCrossEntropy {
+                            positive_weights: Some(&positive),
+                        },
+                        Kind::Squared => ElementLoss::SquaredError,
+                        Kind::Absolute => ElementLoss::AbsoluteError,
+                    },
+                    logits: &matrix::<B, E>(backend, (rows, columns), logits),
+                    targets: &matrix::<B, f32>(backend, (rows, columns), truths),
+                    rows: &words(backend, &all),
+                    row_weights: weights.as_ref(),
+                    divisor,
+                    state: &state(backend),
+                    gradient: &mut gradient,
+                    loss: &mut loss,
+                };
+                ops::element_loss_of(backend, operands).expect("a legal loss");
+                let loss = loss.to_vec(backend).expect("no failure before")[0];
+                (loss, read(backend, &gradient))
+            }
+        };
+        type Run<'a> = &'a dyn Fn(&dyn Fn(usize) -> bool, Option<&[f32]>) -> (f32, Vec<f32>);
+        let elements = [
+            Kind::Binary,
+            Kind::WeightedBinary,
+            Kind::Squared,
+            Kind::Absolute,
+        ]
+        .map(of_elements);
+        let mut runs: Vec<Run<'_>> = vec![&cross_entropy];
+        runs.extend(elements.iter().map(|run| run as Run<'_>));
+        for (which, run) in runs.into_iter().enumerate() {
+            let (loss, gradient) = run(&|_| true, Some(&factors));
+            let mut expected = 0.0;
+            for group in 0..3 {
+                let (loss, alone) = run(&|row| row % 3 == group, None);
+                expected += loss * factors[group];
+                for row in (0..rows).filter(|row| row % 3 == group) {
+                    let [weighed, alone] =
+                        [&gradient, &alone].map(|all| &all[row * columns..][..columns]);
+                    let times: Vec<f32> = alone.iter().map(|x| x * factors[group]).collect();
+                    assert_eq!(weighed, times, "{which}, {}, row {row}", E::PRECISION);
+                }
+            }
+            assert!(
+                (loss - expected).abs() < 1e-5 * expected,
+                "{which}: {loss} {expected}"
+            );
+        }
+    }
+    every::<B, f16>(backend);
+    every::<B, bf16>(backend);
+    every::<B, f32>(backend);
+}
+
 /// Loss and slope in float64.
 fn term(kind: Kind, x: f64, y: f64, weight: f64) -> (f64, f64) {
     let sigmoid = 1.0 / (1.0 + (-x).exp());

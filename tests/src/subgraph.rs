@@ -357,6 +357,24 @@ pub fn sums_are_the_graphs_in_the_mean<B: Backend>(backend: &B, _: Scale) {
     }
 }
 
+/// A walk never stays where it could go on, and a vertex that is there has its self-loop.
+pub fn self_loops_are_taken_and_not_walked<B: Backend>(backend: &B, _: Scale) {
+    let vertices: Vec<u32> = (0..64).collect();
+    let next: Vec<u32> = vertices.iter().map(|vertex| (vertex + 1) % 64).collect();
+    let ring = Graph::from_edges(64, &vertices, &next).expect("a graph");
+    let graph = ring.with_self_loops().expect("room");
+    let how = Subgraphs::Walks {
+        roots: 1,
+        length: 20,
+    };
+    let mut sampler = SubgraphSampler::new(backend, &graph, &[30], how).expect("room");
+    let subgraph = sampler.draw(backend, 1, 1).expect("a walk");
+    let walked: Vec<u32> = (30..=50).collect();
+    assert_eq!(read(backend, &subgraph.vertices), walked);
+    // A loop each, and an edge each but of the last.
+    assert_eq!(subgraph.edges.len(), 21 + 20);
+}
+
 fn all_edges_are_drawn(graph: &Graph, coverage: &Coverage, vertex: usize) -> bool {
     let edges = &coverage.edges[graph.csr().row_range(vertex)];
     coverage.vertices[vertex] > 0 && edges.iter().all(|&count| count > 0)

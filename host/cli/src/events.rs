@@ -121,6 +121,9 @@ pub enum Event<'a> {
         /// Vertices of a batch, likewise.
         #[serde(skip_serializing_if = "Option::is_none")]
         batch: Option<u32>,
+        /// How many times the vertices were drawn to count them, of GraphSAINT's samplers.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        coverage: Option<u32>,
         /// Learning rate, before the schedule.
         learning_rate: f32,
         /// Weight decay.
@@ -368,6 +371,9 @@ impl<'a> Event<'a> {
                 .map(|dealt| Box::new(Ranks::from(dealt))),
             sampler: (plan.sampling.as_ref()).map(|sampling| sampling.policy.to_string()),
             batch: plan.sampling.as_ref().map(|sampling| sampling.batch),
+            coverage: (plan.sampling.as_ref())
+                .filter(|sampling| sampling.policy.is_counted())
+                .map(|sampling| sampling.coverage),
             learning_rate: plan.train.optimizer.learning_rate(),
             weight_decay: plan.train.optimizer.weight_decay(),
             schedule: plan.train.schedule.to_string(),

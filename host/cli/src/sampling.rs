@@ -67,10 +67,7 @@ impl SamplingArgs {
             }
             (None, _) => return Ok(None),
         };
-        let drawn = match policy.subgraphs() {
-            Some(Subgraphs::Clusters(_)) | None => false,
-            Some(_) => true,
-        };
+        let drawn = policy.is_counted();
         if drawn && self.batch.is_some() {
             return Err(Failure::Input(format!(
                 "--sampler {policy} says itself how large a batch is; leave --batch out"
@@ -116,17 +113,13 @@ pub fn check(
             "draws a part of the graph, and --binary normalises features over all vertices; leave one of them out".into(),
         );
     }
-    let subgraphs = sampling.policy.subgraphs();
-    if dataset.edge_weights.is_some() {
-        match subgraphs {
-            Some(Subgraphs::Clusters(_)) | None => {
-                return refuse(format!(
-                    "draws edges without weights, and the edges of {} have some; add --ignore-edge-weights",
-                    dataset.name
-                ));
-            }
-            Some(_) => {}
-        }
+    // Of subgraphs that are drawn, edges have their weights and the factors of the whole graph.
+    let counted = sampling.policy.is_counted();
+    if dataset.edge_weights.is_some() && !counted {
+        return refuse(format!(
+            "draws edges without weights, and the edges of {} have some; add --ignore-edge-weights",
+            dataset.name
+        ));
     }
     if model.edge_features() > 0 {
         return refuse(format!(
@@ -134,9 +127,7 @@ pub fn check(
             dataset.name
         ));
     }
-    // Of subgraphs that are drawn, edges have the factors of the whole graph.
-    let of_blocks = matches!(subgraphs, Some(Subgraphs::Clusters(_)) | None);
-    if model.norm() == Norm::In && of_blocks {
+    if model.norm() == Norm::In && !counted {
         return refuse(
             "draws blocks, whose sources have no in-degrees, and --norm in wants them; take --norm both".into(),
         );

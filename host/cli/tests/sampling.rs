@@ -64,6 +64,80 @@ fn every_model_learns_in_batches() {
     );
 }
 
+const SUBGRAPHS: [&[&str]; 5] = [
+    &["saint-node:30", "--coverage", "20"],
+    &["saint-edge:16"],
+    &["saint-rw:8,3", "--coverage", "9"],
+    &["saint-mrw:5,30"],
+    &["cluster:6", "--batch", "3"],
+];
+
+#[test]
+fn every_model_learns_of_subgraphs() {
+    let place = place(&Ring::new());
+    for (number, model) in ["gcn", "sage", "gin", "gat", "gatv2"]
+        .into_iter()
+        .enumerate()
+    {
+        for (at, sampler) in SUBGRAPHS.into_iter().enumerate() {
+            let precision = ["half", "float", "bf16"][(number + at) % 3];
+            let shape = ["--model", model, "--layers", "2", "--precision", precision];
+            let more = [
+                "--dropout",
+                "0",
+                "--weight-decay",
+                "0",
+                "--epochs",
+                "60",
+                "--sampler",
+            ];
+            let events = run(&place, &[&shape[..], &more, sampler].concat());
+            let start = of(&events, "start")[0];
+            assert_eq!(start["sampler"], sampler[0]);
+            match sampler {
+                [_, "--coverage", count] => assert_eq!(start["coverage"].to_string(), *count),
+                [_, "--batch", count] => assert_eq!(start["batch"].to_string(), *count),
+                _ => assert_eq!(start["coverage"], 50),
+            }
+            let summary = of(&events, "summary")[0];
+            let accuracy = summary["test_accuracy"].as_f64().unwrap();
+            assert!(
+                accuracy > 80.0,
+                "{model} {precision} {sampler:?}: {accuracy}"
+            );
+        }
+    }
+}
+
+#[test]
+fn subgraphs_of_every_task_repeat_and_are_resumed() {
+    let place = place(&Ring::new());
+    for sampler in SUBGRAPHS {
+        let batches = [&["--layers", "2", "--sampler"], sampler].concat();
+        for task in [
+            &["--task", "multi-label"][..],
+            &["--task", "regression"],
+            &["--class-weights", "balanced"],
+        ] {
+            let more = [&batches[..], task, &["--epochs", "3"]].concat();
+            let losses = told(&run(&place, &more));
+            assert!(
+                losses.iter().all(|(loss, _)| loss.is_f64()),
+                "{task:?}: {losses:?}"
+            );
+            assert_eq!(losses, told(&run(&place, &more)), "{task:?} {sampler:?}");
+        }
+        let epochs = |epochs, file| [&batches[..], &["--epochs", epochs, "--save", file]].concat();
+        let whole = told(&run(&place, &epochs("5", "whole")));
+        run(&place, &epochs("2", "part"));
+        let rest = run(
+            &place,
+            &["--resume", "part", "--epochs", "5", "--save", "part"],
+        );
+        assert_eq!(told(&rest), whole[2..], "{sampler:?}");
+    }
+}
+
 /// Of whole neighbourhoods and one batch the mean over neighbours is the graph's, so the losses are; of fewer they are others.
 #[test]
 fn a_batch_of_everything_is_the_graph() {
@@ -254,11 +328,37 @@ fn what_cannot_be_drawn_is_refused_in_a_line() {
         ("neighbor:5,0,5", "a number from 1 on, or -1"),
         ("neighbor:", "is none"),
         ("neighbours:5", "take neighbor:15,10,5"),
+        (
+            "saint-rw:5",
+            "wants 2 numbers from 1 on, as in saint-rw:2000,4",
+        ),
+        ("saint-mrw:9,8", "no more than it comes to"),
     ] {
         let output = place.train(&["--sampler", wrong]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         let said = text(&output.stderr);
         assert!(said.contains(word) && said.contains("--sampler"), "{said}");
+    }
+    for (more, words) in [
+        (
+            &["--sampler", "saint-rw:5,2", "--batch", "4"][..],
+            "says itself how large a batch is; leave --batch out",
+        ),
+        (
+            &["--sampler", "neighbor:5,5,5", "--coverage", "4"],
+            "--coverage counts how often GraphSAINT's samplers draw a vertex",
+        ),
+        (&["--coverage", "4"], "add --sampler saint-rw:2000,4"),
+        (
+            &["--sampler", "cluster:3", "--norm", "in"],
+            "take --norm both",
+        ),
+        (
+            &["--sampler", "saint-node:4", "--task", "link"],
+            "leave one of them out",
+        ),
+    ] {
+        refuse(more, &[words]);
     }
     let alone = place.train(&["--batch", "5"]).output().unwrap();
     assert!(

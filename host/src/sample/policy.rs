@@ -37,6 +37,11 @@ impl SamplingPolicy {
         }
     }
 
+    /// Whether it is one of GraphSAINT's, of which is counted beforehand how often each vertex is drawn.
+    pub fn is_counted(&self) -> bool {
+        !matches!(self.subgraphs(), None | Some(Subgraphs::Clusters(_)))
+    }
+
     /// How vertices are chosen together, where they are.
     pub fn subgraphs(&self) -> Option<Subgraphs> {
         match self {

@@ -54,25 +54,34 @@ impl<B: Backend, E: Element> SubgraphBatches<B, E> {
         loss: &Loss,
         (seed, step, clusters): (u64, u32, &[u32]),
     ) -> Result<(Objective<B, E>, usize), Error> {
-        let subgraph = match &self.norms {
-            Some(_) => self.sampler.draw(backend, seed, step)?,
-            None => self.sampler.of_clusters(backend, clusters)?,
+        /// Draws until one has something to learn from.
+        const ATTEMPTS: u64 = 16;
+        let mut attempt = 0;
+        let (subgraph, vertices, train) = loop {
+            let subgraph = match &self.norms {
+                Some(_) => self.sampler.draw(backend, seed ^ attempt << 48, step)?,
+                None => self.sampler.of_clusters(backend, clusters)?,
+            };
+            let vertices = subgraph.vertices.to_vec(backend)?;
+            let places = vertices.iter().zip(0..);
+            let train: Vec<u32> = places
+                .filter(|&(&vertex, _)| self.in_training[vertex as usize])
+                .map(|(_, place)| place)
+                .collect();
+            if !train.is_empty() {
+                break (subgraph, vertices, train);
+            }
+            attempt += 1;
+            if attempt == ATTEMPTS {
+                return Err(Error::Unsupported {
+                    operator: "Batches",
+                    reason: format!(
+                        "{ATTEMPTS} subgraphs, the last of {} vertices, have none to learn from; draw more of them, or take walks, which begin at such vertices",
+                        vertices.len()
+                    ),
+                });
+            }
         };
-        let vertices = subgraph.vertices.to_vec(backend)?;
-        let places = vertices.iter().zip(0..);
-        let train: Vec<u32> = places
-            .filter(|&(&vertex, _)| self.in_training[vertex as usize])
-            .map(|(_, place)| place)
-            .collect();
-        if train.is_empty() {
-            return Err(Error::Unsupported {
-                operator: "Batches",
-                reason: format!(
-                    "none of the {} vertices of a subgraph is one to learn from; draw more of them, or take walks, which begin at such vertices",
-                    vertices.len()
-                ),
-            });
-        }
         let whole = &task.0.features;
         let shape = (vertices.len(), whole.columns());
         let mut features = Matrix::uninit(backend, shape.0, shape.1, MemoryKind::Features)?;

@@ -6,9 +6,9 @@ use super::{OperatorCase, Results};
 use crate::input::{KIND, matrix, words};
 use half::f16;
 use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::ops::{self, DegreePower, Fanout};
+use halfgnn::ops::{self, DegreePower, Draw, Fanout, Places};
 use halfgnn::sample::{NeighborSampler, Sampler};
-use halfgnn::tensor::Matrix;
+use halfgnn::tensor::{Array, Matrix};
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
     let degrees = OperatorCase::new("factors of degrees", |backend: &B, operands| {
@@ -58,5 +58,48 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
                 .collect::<Vec<u32>>(),
         )
     });
-    vec![degrees, batch, rows]
+    let subgraphs = OperatorCase::new("subgraph of walks", |backend: &B, operands| {
+        let a = Adjacency::new(backend, &graph(operands)).expect("room for a graph");
+        let vertices = a.rows();
+        let draw = Draw {
+            seed: 5,
+            step: 9,
+            layer: 0,
+        };
+        let roots = words(backend, &operands.below(vertices as u32, 40));
+        let mut walks = words(backend, &[0; 150]);
+        let mut others = words(backend, &[0; 60]);
+        let mut moved = words(backend, &[0; 90]);
+        ops::random_walks(backend, &a, Some(&roots), (2, draw), &mut walks).expect("legal walks");
+        ops::random_walks(backend, &a, None, (0, draw), &mut others).expect("legal walks");
+        ops::frontier_walk(backend, &a, &roots, (70, draw), &mut moved).expect("a legal walk");
+        let mut places = Places::new(backend, vertices).expect("room for places");
+        let subgraph = places
+            .induced(backend, &a, &walks)
+            .expect("room for a subgraph");
+        let mut counts = words(backend, &vec![3; a.edges()]);
+        ops::tally(backend, &mut counts, &subgraph.edges).expect("legal counts");
+        let values = operands.mixed::<f16>(a.edges()).into_iter();
+        let values: Vec<f16> = values.map(f16::from_f32).collect();
+        let values = Array::from_slice(backend, &values, KIND).expect("room for values");
+        let mut taken = Array::zeros(backend, subgraph.edges.len(), KIND).expect("room for values");
+        ops::take_values(backend, &values, &subgraph.edges, &mut taken).expect("legal values");
+        let read = |array: &Array<B, u32>| array.to_vec(backend).expect("no failure before");
+        let taken: Vec<f16> = taken.to_vec(backend).expect("no failure before");
+        let mut all = [
+            &walks,
+            &others,
+            &moved,
+            &subgraph.vertices,
+            &subgraph.edges,
+            &counts,
+        ]
+        .map(read)
+        .concat();
+        all.extend(taken.into_iter().map(|value| u32::from(value.to_bits())));
+        all.extend(words_of(backend, subgraph.block.forward()));
+        all.extend(words_of(backend, subgraph.block.backward()));
+        Results::words(&all)
+    });
+    vec![degrees, batch, rows, subgraphs]
 }
