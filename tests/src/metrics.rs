@@ -177,6 +177,9 @@ struct Case {
     at_once: usize,
 }
 
+/// The score of a numbered row, and whether it is a positive.
+type Scored<'a> = dyn Fn((usize, &[f32])) -> (f64, bool) + 'a;
+
 impl Case {
     /// Scores of labels, of so many levels, 264 at most, that some or most are tied; every format holds them.
     fn labels(seed: u32, [rows, columns]: [usize; 2], levels: u32) -> Self {
@@ -221,7 +224,7 @@ impl Case {
     /// What is ranked in each column: of each row a score, and whether it is a positive.
     fn ranked(&self) -> Vec<Vec<(f64, bool)>> {
         let rows = || self.scores.chunks_exact(self.columns).enumerate();
-        let column = |of: &dyn Fn((usize, &[f32])) -> (f64, bool)| rows().map(of).collect();
+        let column = |of: &Scored<'_>| rows().map(of).collect();
         let Some(labels) = &self.labels else {
             let of = |at: usize, row: usize| self.targets[row * self.columns + at] > 0.5;
             let all = 0..self.columns;

@@ -139,7 +139,7 @@ impl<B: Backend, E: Element> Parameter<B, E> {
         rounded: &'a Option<Arc<Matrix<B, E>>>,
     ) -> &'a Matrix<B, E> {
         match rounded {
-            Some(rounded) => &**rounded,
+            Some(rounded) => rounded,
             None => (master as &dyn Any)
                 .downcast_ref()
                 .expect("kernels read a bias in float: see `master`"),

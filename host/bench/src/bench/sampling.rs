@@ -108,6 +108,9 @@ pub fn run(args: &SamplingBenchArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
     json.finish()
 }
 
+/// Draws the batch of some seeds and a step.
+type Drawing<'a, B> = dyn FnMut(&[u32], u32) -> Result<Batch<B>, Error> + 'a;
+
 struct Bench<'a> {
     args: &'a SamplingBenchArgs,
     label: &'a str,
@@ -147,10 +150,7 @@ impl Task for Bench<'_> {
         let (backend, args) = (&device.backend, self.args);
         let (width, vertices) = (args.features as usize, self.graph.vertices());
         let all: Vec<u32> = (0..vertices as u32).collect();
-        let mut draw: Box<dyn FnMut(&[u32], u32) -> Result<Batch<B>, Error>> = match args
-            .sampler
-            .subgraphs()
-        {
+        let mut draw: Box<Drawing<'_, B>> = match args.sampler.subgraphs() {
             None => {
                 let mut sampler = args.sampler.sampler(backend, self.graph, false)?;
                 Box::new(move |seeds, step| sampler.sample(backend, seeds, 0, step))
