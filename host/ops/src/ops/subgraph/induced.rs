@@ -26,7 +26,7 @@ impl<B: SubgraphOperators + SamplingOperators + ConstructOperators + SortOperato
     /// The subgraph that `vertices` induce, in which each counts once, however often it stands there. What was known before is
     /// forgotten.
     ///
-    /// Sizes are read from the device, twice and as often as [`Adjacency::of_sorted`] does.
+    /// Sizes are read from the device, twice and for each of both adjacencies.
     ///
     /// # Errors
     /// [`Error::Shape`] where the graph has not a row and a column a vertex, [`Error::Unsupported`] for a graph of 2³² − 1 edges or
