@@ -1,7 +1,7 @@
 //! Link prediction: which pairs of vertices are edges.
 //!
 //! A model gives each vertex a row of numbers, its embedding; the score of a pair is the dot product of two, an
-//! [SDDMM](ops::sddmm) over the graph of the pairs. In each step the edges to learn from are put beside as many random pairs,
+//! [SDDMM](ops::sddmm) over the graph of the pairs, or what another [decoder](crate::nn::LinkDecoder) makes of them. In each step the edges to learn from are put beside as many random pairs,
 //! which the device [draws](ops::sample_pairs), and the loss is the binary cross-entropy of the scores. Its gradient for the
 //! embeddings is an SpMM over the same graph, whose edge weights are the gradients of the scores. A pair counts in both
 //! directions, so that the graph is its own transpose.
@@ -11,14 +11,13 @@ use crate::backend::{Adjacency, Backend, MemoryKind};
 use crate::error::Error;
 use crate::graph::generate::{shuffled, stream};
 use crate::graph::{Csr, Graph, edge_order};
+use crate::nn::{Decoder, EDGE_WIDTH as WIDTH, LinkOperands};
 use crate::ops::{self, EdgeWeights, ElementLoss, OptimizerState, Sddmm, Spmm};
 use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
 use serde::{Deserialize, Serialize};
 
 const NAME: &str = "LinkSplit";
-/// Columns of the matrix that scores are seen as: a vector of any format.
-const WIDTH: usize = 8;
 
 /// Which edges of a graph are held out: what a [`LinkSplit`] is made from beside the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -182,16 +181,20 @@ impl<B: Backend> Links<B> {
         })
     }
 
-    /// The loss of the edges to learn from beside as many random pairs, up to three more, and its gradient for the embeddings
-    /// times the loss scale.
+    /// The loss of the edges to learn from beside as many random pairs, up to three more, and its gradient for the embeddings and
+    /// for the decoder's parameters times the loss scale.
     pub(super) fn loss<E: Element>(
         &self,
         backend: &B,
-        embeddings: &Matrix<B, E>,
+        operands: LinkOperands<'_, B, E>,
         state: &OptimizerState<B>,
-        gradient: &mut Matrix<B, E>,
         loss: &mut Array<B, f32>,
     ) -> Result<(), Error> {
+        let LinkOperands {
+            logits: embeddings,
+            gradient,
+            decoder,
+        } = operands;
         let now = state.snapshot(backend)?;
         let step = now.steps.wrapping_add(now.skipped);
         let (vertices, edges) = (embeddings.rows(), &self.edges[0]);
@@ -199,34 +202,27 @@ impl<B: Backend> Links<B> {
         let count = (2 * edges.len()).next_multiple_of(WIDTH / 2) - edges.len();
         let others = draw(backend, vertices, Some(&self.graph), self.seed, step, count)?;
         let pairs = Pairs::new(backend, vertices, edges, &others)?;
-        let scores = pairs.scores(backend, embeddings)?;
-        let len = scores.len();
-        let scores = Matrix::from_array(scores, len / WIDTH, WIDTH)?;
-        let mut slopes = Matrix::uninit(backend, len / WIDTH, WIDTH, MemoryKind::Workspace)?;
-        let kind = ElementLoss::BinaryCrossEntropy {
-            positive_weights: None,
-        };
-        let (targets, rows) = (&pairs.targets, &pairs.selected);
-        let selected = len / WIDTH;
-        ops::element_loss(
-            backend,
-            kind,
-            &scores,
-            targets,
-            rows,
-            selected,
-            state,
-            &mut slopes,
-            loss,
-        )?;
-        let slopes = slopes.into_array()?;
-        let op = Spmm {
-            weights: EdgeWeights::Features(&slopes),
-            // Of a pair both scores, and in each both ends.
-            scale: 2.0,
-            ..Spmm::default()
-        };
-        ops::spmm(backend, &pairs.graph, &op, embeddings, gradient)
+        match decoder {
+            None => {
+                let scores = pairs.dots(backend, [embeddings; 2])?;
+                let slopes = pairs.slopes(backend, &scores, state, loss)?;
+                pairs.spread(backend, slopes, embeddings, gradient)
+            }
+            Some(Decoder::Bilinear(bilinear)) => {
+                let scores = pairs.dots(backend, [embeddings, &bilinear.map(backend, embeddings)?])?;
+                let slopes = pairs.slopes(backend, &scores, state, loss)?;
+                let (rows, columns) = embeddings.shape();
+                let mut d = Matrix::uninit(backend, rows, columns, MemoryKind::Workspace)?;
+                pairs.spread(backend, slopes, embeddings, &mut d)?;
+                bilinear.backward(backend, embeddings, &d, gradient)
+            }
+            Some(Decoder::Mlp(mlp)) => {
+                let maps = mlp.maps(backend, embeddings)?;
+                let scores = mlp.scores(backend, &pairs.graph, &maps)?;
+                let slopes = pairs.slopes(backend, &scores, state, loss)?;
+                mlp.backward(backend, &pairs.graph, (embeddings, &maps), slopes, gradient)
+            }
+        }
     }
 }
 
@@ -268,24 +264,52 @@ impl<B: Backend> Pairs<B> {
         })
     }
 
-    /// The dot product of the two ends of each pair.
-    fn scores<E: Element>(
+    /// The dot product of each pair's row of the one and row of the other, as rows of [`WIDTH`].
+    fn dots<E: Element>(
         &self,
         backend: &B,
-        embeddings: &Matrix<B, E>,
-    ) -> Result<Array<B, E>, Error> {
+        [u, v]: [&Matrix<B, E>; 2],
+    ) -> Result<Matrix<B, E>, Error> {
         let len = ops::edge_values(&self.graph, 1);
         let mut scores = Array::zeros(backend, len, MemoryKind::Workspace)?;
-        let op = Sddmm::default();
-        ops::sddmm(
-            backend,
-            &self.graph,
-            &op,
-            embeddings,
-            embeddings,
-            &mut scores,
-        )?;
-        Ok(scores)
+        ops::sddmm(backend, &self.graph, &Sddmm::default(), u, v, &mut scores)?;
+        Matrix::from_array(scores, len / WIDTH, WIDTH)
+    }
+
+    /// The loss of scores, and its gradient times the loss scale.
+    fn slopes<S: Element>(
+        &self,
+        backend: &B,
+        scores: &Matrix<B, S>,
+        state: &OptimizerState<B>,
+        loss: &mut Array<B, f32>,
+    ) -> Result<Matrix<B, S>, Error> {
+        let (lines, columns) = scores.shape();
+        let mut slopes = Matrix::uninit(backend, lines, columns, MemoryKind::Workspace)?;
+        let kind = ElementLoss::BinaryCrossEntropy {
+            positive_weights: None,
+        };
+        let (targets, rows) = (&self.targets, &self.selected);
+        let into = &mut slopes;
+        ops::element_loss(backend, kind, scores, targets, rows, lines, state, into, loss)?;
+        Ok(slopes)
+    }
+
+    /// The gradient for the embeddings of which the scores are dot products.
+    fn spread<E: Element>(
+        &self,
+        backend: &B,
+        slopes: Matrix<B, E>,
+        embeddings: &Matrix<B, E>,
+        gradient: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let op = Spmm {
+            weights: EdgeWeights::Features(&slopes.into_array()?),
+            // Of a pair both scores, and in each both ends.
+            scale: 2.0,
+            ..Spmm::default()
+        };
+        ops::spmm(backend, &self.graph, &op, embeddings, gradient)
     }
 }
 
@@ -375,9 +399,12 @@ mod tests {
                 Matrix::<_, f32>::from_f32(&backend, rows, columns, values, kind).unwrap();
             let mut gradient = Matrix::<_, f32>::zeros(&backend, rows, columns, kind).unwrap();
             let mut loss = Array::zeros(&backend, 1, kind).unwrap();
-            links
-                .loss(&backend, &embeddings, &state, &mut gradient, &mut loss)
-                .unwrap();
+            let operands = LinkOperands {
+                logits: &embeddings,
+                gradient: &mut gradient,
+                decoder: None,
+            };
+            links.loss(&backend, operands, &state, &mut loss).unwrap();
             (
                 loss.to_vec(&backend).unwrap()[0],
                 gradient.to_f32(&backend).unwrap(),
