@@ -6,6 +6,7 @@ use crate::json::JsonLines;
 use crate::ranks::Dealt;
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
+use crate::task::Goal;
 use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, Preparation};
@@ -99,6 +100,9 @@ pub enum Event<'a> {
         /// `batch`, `layer`, `pair` or `graph`, where hidden layers have a norm.
         #[serde(skip_serializing_if = "Option::is_none")]
         hidden_norm: Option<&'static str>,
+        /// `dot`, `bilinear` or `mlp`, where links are told.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        decoder: Option<&'static str>,
         /// `cat`, `max` or `all`, where all layers' outputs go on.
         #[serde(skip_serializing_if = "Option::is_none")]
         jumping: Option<&'static str>,
@@ -354,6 +358,7 @@ impl<'a> Event<'a> {
             layers: plan.model.layers,
             hidden: plan.model.hidden,
             hidden_by_layer: &plan.model.hidden_by_layer,
+            decoder: matches!(plan.goal, Goal::Links { .. }).then(|| plan.model.decoder.name()),
             jumping: plan.model.jumping.map(Jumping::name),
             hidden_norm: Some(plan.model.hidden_norm)
                 .filter(|norm| *norm != HiddenNorm::None)
