@@ -1,8 +1,8 @@
 //! What a model is: its shape, and the kind of its layers.
 
 use super::{
-    Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Jumping, LinkDecoder, Norm, Readout, binary,
-    jumping,
+    Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Jumping, LinkDecoder, Norm, Readout,
+    binary, jumping,
 };
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};

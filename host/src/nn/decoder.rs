@@ -107,17 +107,11 @@ impl<B: Backend, E: Element> Decoder<B, E> {
     pub(super) fn parameters(&self) -> Vec<&Parameter<B, E>> {
         match self {
             Self::Bilinear(Bilinear { weight }) => vec![weight],
-            Self::Mlp(mlp) => vec![
-                &mlp.first,
-                &mlp.second,
-                &mlp.bias,
-                &mlp.vector,
-                &mlp.offset,
-            ],
+            Self::Mlp(mlp) => vec![&mlp.first, &mlp.second, &mlp.bias, &mlp.vector, &mlp.offset],
         }
     }
 
-    pub(super) fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
+    pub(crate) fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
         match self {
             Self::Bilinear(Bilinear { weight }) => vec![weight],
             Self::Mlp(mlp) => vec![
@@ -131,7 +125,7 @@ impl<B: Backend, E: Element> Decoder<B, E> {
     }
 
     /// The scores of pairs on the host, of the embeddings `z`.
-    pub(super) fn score_on_host(
+    pub(crate) fn score_on_host(
         &self,
         backend: &B,
         z: &Matrix<B, E>,
@@ -307,10 +301,7 @@ impl<B: Backend, E: Element> Mlp<B, E> {
     /// What each vertex has of the hidden rows of its pairs: as the first of a pair, and as the second.
     pub(crate) fn maps(&self, backend: &B, z: &Matrix<B, E>) -> Result<[Matrix<B, E>; 2], Error> {
         let width = self.bias.shape().1;
-        let mut maps = [
-            rows_like(backend, z, width)?,
-            rows_like(backend, z, width)?,
-        ];
+        let mut maps = [rows_like(backend, z, width)?, rows_like(backend, z, width)?];
         let with_bias = Epilogue {
             bias: Some(self.bias.master()),
             ..Epilogue::default()
@@ -318,15 +309,18 @@ impl<B: Backend, E: Element> Mlp<B, E> {
         let [first, second] = &mut maps;
         let weight = self.first.values();
         ops::matmul(backend, Form::NN, z, weight, &Epilogue::default(), first)?;
-        ops::matmul(backend, Form::NN, z, self.second.values(), &with_bias, second)?;
+        ops::matmul(
+            backend,
+            Form::NN,
+            z,
+            self.second.values(),
+            &with_bias,
+            second,
+        )?;
         Ok(maps)
     }
 
-    fn additive<'a>(
-        &'a self,
-        u: &'a Matrix<B, E>,
-        v: &'a Matrix<B, E>,
-    ) -> Additive<'a, B, E> {
+    fn additive<'a>(&'a self, u: &'a Matrix<B, E>, v: &'a Matrix<B, E>) -> Additive<'a, B, E> {
         Additive {
             heads: 1,
             // Of a ReLU.
@@ -391,7 +385,11 @@ impl<B: Backend, E: Element> Mlp<B, E> {
         let room = || rows_like(backend, z, width);
         let (mut d_first, mut d_second, mut of_vector) = (room()?, room()?, room()?);
         for (op, du, of_vector) in [
-            (self.additive(first, second), &mut d_first, Some(&mut of_vector)),
+            (
+                self.additive(first, second),
+                &mut d_first,
+                Some(&mut of_vector),
+            ),
             (self.additive(second, first), &mut d_second, None),
         ] {
             let operands = AdditiveGradientOperands {

@@ -15,8 +15,8 @@ use super::jumping;
 use super::layer::{Earlier, dropout};
 use super::messages::Messages;
 use super::{
-    Context, Halo, HiddenActivation, HiddenNorm, InputGradient, Inputs, Kept, Layer, LinkOperands, Mode, Model,
-    ModelConfig, Output, OutputGradient, Parameter, Pool, Propagation,
+    Context, Halo, HiddenActivation, HiddenNorm, InputGradient, Inputs, Kept, Layer, LinkOperands,
+    Mode, Model, ModelConfig, Output, OutputGradient, Parameter, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;

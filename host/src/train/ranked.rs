@@ -40,11 +40,7 @@ struct Pairs<B: Backend> {
 
 impl<B: Backend> Pairs<B> {
     /// And which are of each split.
-    fn new(
-        backend: &B,
-        vertices: usize,
-        links: &Links<B>,
-    ) -> Result<(Self, [Vec<u32>; 3]), Error> {
+    fn new(backend: &B, vertices: usize, links: &Links<B>) -> Result<(Self, [Vec<u32>; 3]), Error> {
         let splits = links.edges.iter().zip(&links.others).enumerate();
         let pairs: Vec<([u32; 2], u32, usize)> = splits
             .flat_map(|(split, (edges, others))| {

@@ -4,7 +4,8 @@ use super::{
     Framework, StateDict, StateDictError, StateTensor, jumping, norms, padded, refuse, transposed,
 };
 use crate::nn::{
-    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, LinkDecoder, Norm, Statistics,
+    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, LinkDecoder, Norm,
+    Statistics,
 };
 use crate::train::{Checkpoint, Tensor};
 use safetensors::tensor::{Dtype, TensorView};
