@@ -6,7 +6,7 @@ use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::{LabelSets, Targets, Values};
 use halfgnn::metrics::Metric;
-use halfgnn::nn::{ModelConfig, Network, Propagation};
+use halfgnn::nn::{LinkDecoder, ModelConfig, Network, Propagation};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{
     EpochReport, Few, Goal, HeldOut, LinkSplit, Loss, Objective, Split, TrainConfig, Trainer,
@@ -29,11 +29,12 @@ fn features<B: Backend, E: Element>(backend: &B) -> Matrix<B, E> {
 fn train<B: Backend, E: Element>(
     backend: &B,
     objective: &Objective<B, E>,
-    outputs: usize,
+    (outputs, decoder): (usize, LinkDecoder),
     metrics: &[Metric],
 ) -> Vec<EpochReport> {
     let model = ModelConfig {
         hidden: 12,
+        decoder,
         ..ModelConfig::gcn(FEATURES, outputs)
     };
     let config = TrainConfig {
@@ -108,7 +109,7 @@ pub fn of_vertices<B: Backend>(backend: &B, _: Scale) {
         train(
             backend,
             &objective.expect("a legal task"),
-            targets.outputs(),
+            (targets.outputs(), LinkDecoder::Dot),
             metrics,
         )
     }
@@ -167,7 +168,11 @@ pub fn of_vertices<B: Backend>(backend: &B, _: Scale) {
 
 /// Links, whose pairs are the same on every device.
 pub fn of_links<B: Backend>(backend: &B, _: Scale) {
-    fn run<B: Backend, E: Element>(backend: &B, split: &LinkSplit) -> Vec<EpochReport> {
+    fn run<B: Backend, E: Element>(
+        backend: &B,
+        split: &LinkSplit,
+        decoder: LinkDecoder,
+    ) -> Vec<EpochReport> {
         let config = ModelConfig::gcn(FEATURES, 6);
         let graph = config.prepare(&split.graph).expect("room");
         let graph = Propagation::new(backend, &graph, config.norm()).expect("room");
@@ -178,7 +183,12 @@ pub fn of_links<B: Backend>(backend: &B, _: Scale) {
             Metric::MeanReciprocalRank,
             Metric::HitsAt(10),
         ];
-        train(backend, &objective.expect("a legal task"), 6, &metrics)
+        train(
+            backend,
+            &objective.expect("a legal task"),
+            (6, decoder),
+            &metrics,
+        )
     }
     let graph = graph().to_undirected().expect("room");
     let split = LinkSplit::new(
@@ -189,13 +199,13 @@ pub fn of_links<B: Backend>(backend: &B, _: Scale) {
         },
     )
     .expect("links");
-    let expected = run::<_, f32>(&Cpu::new(), &split);
-    assert_ne!(expected[0].loss, expected[1].loss);
-    compare("links", &run::<B, f32>(backend, &split), &expected, 1e-4);
-    compare(
-        "links in half",
-        &run::<B, half::f16>(backend, &split),
-        &expected,
-        2e-2,
-    );
+    for decoder in LinkDecoder::ALL {
+        let expected = run::<_, f32>(&Cpu::new(), &split, decoder);
+        assert_ne!(expected[0].loss, expected[1].loss);
+        let what = format!("links by {decoder}");
+        let found = run::<B, f32>(backend, &split, decoder);
+        compare(&what, &found, &expected, 1e-4);
+        let half = run::<B, half::f16>(backend, &split, decoder);
+        compare(&format!("{what} in half"), &half, &expected, 2e-2);
+    }
 }

@@ -6,12 +6,14 @@ use crate::json::JsonLines;
 use crate::ranks::Dealt;
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
+use crate::task::Goal;
 use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, Preparation};
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{Binary, HiddenNorm, Jumping};
 use halfgnn::ops::{CodeFormat, Scaling};
+use halfgnn::sample::Sampling;
 use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,6 +21,29 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Of training in batches.
+#[derive(Serialize)]
+pub struct Batches {
+    /// How they are drawn, such as `neighbor:15,10,5`.
+    sampler: String,
+    /// Vertices, clusters or graphs of one.
+    batch: u32,
+    /// How many times the vertices were drawn to count them, of GraphSAINT's samplers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coverage: Option<u32>,
+}
+
+impl From<&Sampling> for Batches {
+    fn from(sampling: &Sampling) -> Self {
+        let counted = sampling.policy.is_counted();
+        Self {
+            sampler: sampling.policy.to_string(),
+            batch: sampling.batch,
+            coverage: counted.then_some(sampling.coverage),
+        }
+    }
+}
 
 /// How a graph is dealt out to ranks: what each has, in their order.
 #[derive(Serialize)]
@@ -99,6 +124,9 @@ pub enum Event<'a> {
         /// `batch`, `layer`, `pair` or `graph`, where hidden layers have a norm.
         #[serde(skip_serializing_if = "Option::is_none")]
         hidden_norm: Option<&'static str>,
+        /// `dot`, `bilinear` or `mlp`, where links are told.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        decoder: Option<&'static str>,
         /// `cat`, `max` or `all`, where all layers' outputs go on.
         #[serde(skip_serializing_if = "Option::is_none")]
         jumping: Option<&'static str>,
@@ -115,15 +143,9 @@ pub enum Event<'a> {
         /// How the graph is dealt out, where there are several ranks.
         #[serde(skip_serializing_if = "Option::is_none")]
         ranks: Option<Box<Ranks<'a>>>,
-        /// How batches are drawn, such as `neighbor:15,10,5`, where training is in batches.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        sampler: Option<String>,
-        /// Vertices of a batch, likewise.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        batch: Option<u32>,
-        /// How many times the vertices were drawn to count them, of GraphSAINT's samplers.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        coverage: Option<u32>,
+        /// Where training is in batches.
+        #[serde(flatten)]
+        batches: Option<Box<Batches>>,
         /// Learning rate, before the schedule.
         learning_rate: f32,
         /// Weight decay.
@@ -357,6 +379,7 @@ impl<'a> Event<'a> {
             layers: plan.model.layers,
             hidden: plan.model.hidden,
             hidden_by_layer: &plan.model.hidden_by_layer,
+            decoder: matches!(plan.goal, Goal::Links { .. }).then(|| plan.model.decoder.name()),
             jumping: plan.model.jumping.map(Jumping::name),
             hidden_norm: Some(plan.model.hidden_norm)
                 .filter(|norm| *norm != HiddenNorm::None)
@@ -369,11 +392,10 @@ impl<'a> Event<'a> {
                 .dealt
                 .as_ref()
                 .map(|dealt| Box::new(Ranks::from(dealt))),
-            sampler: (plan.sampling.as_ref()).map(|sampling| sampling.policy.to_string()),
-            batch: plan.sampling.as_ref().map(|sampling| sampling.batch),
-            coverage: (plan.sampling.as_ref())
-                .filter(|sampling| sampling.policy.is_counted())
-                .map(|sampling| sampling.coverage),
+            batches: plan
+                .sampling
+                .as_ref()
+                .map(|sampling| Box::new(Batches::from(sampling))),
             learning_rate: plan.train.optimizer.learning_rate(),
             weight_decay: plan.train.optimizer.weight_decay(),
             schedule: plan.train.schedule.to_string(),

@@ -174,7 +174,12 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         })?),
         None => None,
     };
+    let rename = |vertex| match &reordered {
+        Some(reordered) => reordered.order.rename(vertex),
+        None => vertex,
+    };
     let prediction = Prediction {
+        pairs: pairs.as_ref().map(|pairs| pairs.ends(rename)),
         checkpoint: &checkpoint,
         dataset: reordered.as_ref().map_or(&dataset, |it| &it.what),
         layer: args.layer,
@@ -183,6 +188,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let Output {
         mut logits,
         mut embeddings,
+        scores,
     } = output;
 
     let columns = checkpoint.model.classes;
@@ -195,7 +201,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         });
     }
     if let Some(pairs) = &mut pairs {
-        pairs.score(&logits, columns);
+        pairs.take_scores(scores);
         let bytes = pairs.to_bytes(format, dataset.ids.as_ref())?;
         file::write(&args.out, &bytes)
             .map_err(|error| Failure::Run(cannot_write(&args.out, &error)))?;
@@ -389,6 +395,8 @@ struct Output {
     logits: Vec<f32>,
     /// What the layer that was asked for gave, and its columns.
     embeddings: Option<(Vec<f32>, usize)>,
+    /// Of the pairs that were asked for.
+    scores: Vec<f32>,
 }
 
 /// A forward pass, on a device that is not known before the program runs.
@@ -397,6 +405,8 @@ struct Prediction<'a> {
     dataset: &'a Dataset,
     /// The layer whose output is wanted as well, from 1.
     layer: Option<u32>,
+    /// The pairs whose scores are wanted as well.
+    pairs: Option<Vec<[u32; 2]>>,
 }
 
 impl Task for Prediction<'_> {
@@ -455,7 +465,12 @@ impl Prediction<'_> {
                 Some((output.to_f32(backend)?, output.columns()))
             }
         };
+        let scores = match &self.pairs {
+            Some(pairs) => model.score_pairs(backend, pairs)?,
+            None => Vec::new(),
+        };
         Ok(Output {
+            scores,
             logits: model.logits().to_f32(backend)?,
             embeddings,
         })

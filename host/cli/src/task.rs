@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use halfgnn::data::{Dataset, LabelSets, Origin, Preparation, Targets, UNLABELLED, Values};
 use halfgnn::metrics::Metric;
+use halfgnn::nn::LinkDecoder;
 use halfgnn::train::{Few, HeldOut, LinkSplit, Loss, TrainConfig};
 
 /// What a model is to tell, and how well it does is measured.
@@ -31,7 +32,10 @@ pub struct TaskArgs {
     /// Learn from the subgraph of the training vertices alone; the whole graph is seen in evaluation only
     #[arg(long)]
     pub inductive: bool,
-    /// Width of the embeddings whose dot products tell links [default: 16]
+    /// How the score of a pair is made of its two embeddings, the mean of its two orders where they differ [default: dot]
+    #[arg(long, value_enum)]
+    pub decoder: Option<DecoderName>,
+    /// Width of the embeddings that links are told by [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub embedding: Option<u32>,
     /// Shares of the edges that are held out to validate and to test links [default: 0.05,0.1]
@@ -50,8 +54,29 @@ pub enum TaskName {
     MultiLabel,
     /// Numbers of each vertex
     Regression,
-    /// Which pairs of vertices are edges, by dot products of embeddings
+    /// Which pairs of vertices are edges, by embeddings of both
     Link,
+}
+
+/// How links are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DecoderName {
+    /// Their dot product; nothing is learnt
+    Dot,
+    /// By a matrix between them, as wide as they are
+    Bilinear,
+    /// By a hidden layer of their width, a ReLU and a map to one number, of both side by side
+    Mlp,
+}
+
+impl From<DecoderName> for LinkDecoder {
+    fn from(name: DecoderName) -> Self {
+        match name {
+            DecoderName::Dot => Self::Dot,
+            DecoderName::Bilinear => Self::Bilinear,
+            DecoderName::Mlp => Self::Mlp,
+        }
+    }
 }
 
 impl TaskName {
@@ -204,8 +229,14 @@ impl TaskArgs {
             || self.metric.is_some()
             || !self.metrics.is_empty()
             || self.inductive
+            || self.decoder.is_some()
             || self.embedding.is_some()
             || self.held_out.is_some()
+    }
+
+    /// How links are told, where they are.
+    pub fn decoder(&self) -> LinkDecoder {
+        self.decoder.map_or(LinkDecoder::Dot, LinkDecoder::from)
     }
 
     /// The metrics of a run.
@@ -246,6 +277,7 @@ impl TaskArgs {
                 self.pos_weight.is_some(),
                 TaskName::MultiLabel,
             ),
+            ("--decoder", self.decoder.is_some(), TaskName::Link),
             ("--embedding", self.embedding.is_some(), TaskName::Link),
             ("--held-out", self.held_out.is_some(), TaskName::Link),
         ];

@@ -17,7 +17,7 @@ use halfgnn::data::{Dataset, HalfRange, InfiniteFeatures, Origin, Preparation, U
 use halfgnn::device;
 use halfgnn::message::escaped;
 use halfgnn::metrics::Metric;
-use halfgnn::nn::{HiddenNorm, Jumping, ModelConfig};
+use halfgnn::nn::{HiddenNorm, Jumping, LinkDecoder, ModelConfig};
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Spread, Status, TrainConfig};
@@ -116,6 +116,12 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         };
         recorder.screen.line(&what);
     }
+    if plan.model.decoder != LinkDecoder::Dot {
+        recorder.screen.line(&format_args!(
+            "links are told by a decoder that learns, {}",
+            plan.model.decoder
+        ));
+    }
     if !changes.is_empty() {
         let epoch = plan
             .resume
@@ -212,6 +218,8 @@ fn plan(
                 goal.outputs(dataset),
                 dataset.graphs.is_some(),
             )?;
+            // None is given where no links are told.
+            model.decoder = args.task.decoder();
             let features = dataset.edge_features.as_ref();
             let of_edge = usize::from(dataset.edge_weights.is_some())
                 + features.map_or(0, |features| features.columns());

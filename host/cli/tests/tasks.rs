@@ -376,6 +376,106 @@ fn links_are_kept_and_told() {
     );
 }
 
+/// Decoders that learn are kept, go on with the same bits, and tell pairs of their two orders alike, in any order of the vertices.
+#[test]
+fn decoders_of_links_are_kept_and_tell_pairs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let run = |arguments: &[&str]| {
+        let common = ["--device", "cpu", "--dataset", "blocks:600"];
+        let mut command = halfgnn(&[&arguments[..1], &common, &arguments[1..]].concat());
+        command.current_dir(folder.path()).output().unwrap()
+    };
+    let done = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout).to_owned()
+    };
+    std::fs::write(path("pairs.csv"), "0,1\n599,3\n1,0\n3,599\n").unwrap();
+    for (decoder, precision, tensors) in [
+        ("bilinear", "float", 1),
+        ("mlp", "float", 5),
+        ("bilinear", "half", 1),
+        ("mlp", "half", 5),
+        ("mlp", "bf16", 5),
+    ] {
+        let train = |file: &str, epochs: &str| {
+            done(&[
+                "train",
+                "--task",
+                "link",
+                "--decoder",
+                decoder,
+                "--embedding",
+                "8",
+                "--seed",
+                "5",
+                "--precision",
+                precision,
+                "--epochs",
+                epochs,
+                "--save",
+                file,
+                "--json",
+                "log.jsonl",
+            ])
+        };
+        let told = train("whole", "9");
+        assert!(
+            told.contains(&format!("a decoder that learns, {decoder}")),
+            "{told}"
+        );
+        let log = events(&std::fs::read(path("log.jsonl")).unwrap());
+        assert_eq!(of(&log, "start")[0]["decoder"], decoder);
+        train("part", "4");
+        done(&[
+            "train", "--resume", "part", "--save", "part", "--epochs", "9",
+        ]);
+        let [whole, part] =
+            ["whole", "part"].map(|name| halfgnn::train::Checkpoint::open(&path(name)).unwrap());
+        assert_eq!(whole.model.decoder.name(), decoder);
+        assert_eq!(part.snapshot.tensors, whole.snapshot.tensors);
+        let own = |name: &&String| name.starts_with("decoder.");
+        let own = whole.snapshot.tensors.keys().filter(own);
+        assert_eq!(own.count(), tensors);
+        // They have learnt.
+        train("begun", "1");
+        let begun = halfgnn::train::Checkpoint::open(&path("begun")).unwrap();
+        for (name, tensor) in &whole.snapshot.tensors {
+            if name.starts_with("resume.decoder.") {
+                assert_ne!(&begun.snapshot.tensors[name], tensor, "{decoder}: {name}");
+            }
+        }
+
+        let tell = |more: &[&str]| -> Vec<f32> {
+            let common = ["predict", "--model", "whole", "--pairs", "pairs.csv"];
+            done(&[&common[..], &["--out", "out.csv"], more].concat());
+            let out = std::fs::read_to_string(path("out.csv")).unwrap();
+            let scores = out.lines().skip(1);
+            let score = |line: &str| line.split(',').nth(2).unwrap().parse().unwrap();
+            scores.map(score).collect()
+        };
+        let scores = tell(&[]);
+        assert_eq!(scores[..2], scores[2..], "{decoder}");
+        assert_ne!(scores[0], scores[1], "{decoder}");
+        if precision == "float" {
+            let reordered = tell(&["--reorder", "degree"]);
+            for (score, again) in scores.iter().zip(&reordered) {
+                let off = (score - again).abs();
+                assert!(off < 1e-4 * score.abs().max(0.1), "{score} for {again}");
+            }
+        }
+    }
+    let other = ["train", "--resume", "part", "--decoder", "dot"];
+    refused(&run(&other), 2, &["leave the options of the task out"]);
+    let none = ["train", "--decoder", "mlp"];
+    refused(&run(&none), 2, &["--decoder is of --task link"]);
+}
+
 #[test]
 fn what_does_not_fit_the_task_is_refused() {
     let place = place(&Ring::new());

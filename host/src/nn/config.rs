@@ -1,8 +1,8 @@
 //! What a model is: its shape, and the kind of its layers.
 
 use super::{
-    Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Jumping, Norm, Readout, binary,
-    jumping,
+    Binary, ConvolutionConfig, HiddenActivation, HiddenNorm, Jumping, LinkDecoder, Norm, Readout,
+    binary, jumping,
 };
 use crate::error::Error;
 use crate::graph::{AddedWeight, Graph, GraphError};
@@ -63,6 +63,9 @@ pub struct ModelConfig {
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jumping: Option<Jumping>,
+    /// How scores of pairs are made of what the model gives, where it tells links.
+    #[serde(default, skip_serializing_if = "LinkDecoder::is_dot")]
+    pub decoder: LinkDecoder,
     /// What a layer does with the graph.
     pub convolution: ConvolutionConfig,
 }
@@ -88,6 +91,7 @@ impl ModelConfig {
             policy: SpmmPolicy::default(),
             readout: None,
             jumping: None,
+            decoder: LinkDecoder::Dot,
             convolution: convolution.clone(),
         };
         convolution.shape(&mut model);

@@ -15,6 +15,7 @@ pub mod architecture;
 mod batch_norm;
 mod binary;
 mod config;
+mod decoder;
 mod dense;
 mod edge_features;
 mod fusion;
@@ -46,6 +47,8 @@ pub use architecture::{Architecture, ConvolutionConfig, ModelKind, OtherLayers};
 pub use batch_norm::Statistics;
 pub use binary::{Binary, BinaryLayer};
 pub use config::{ModelConfig, WeightedGraph};
+pub(crate) use decoder::WIDTH as EDGE_WIDTH;
+pub use decoder::{Bilinear, Decoder, LinkDecoder, Mlp};
 pub use dense::Dense;
 pub use edge_features::{EdgeData, EdgeFeatures, PreparedGraph};
 pub use fusion::{InputGradient, Output, OutputGradient};
@@ -116,6 +119,17 @@ impl<B: Backend> Clone for Mode<'_, B> {
 
 impl<B: Backend> Copy for Mode<'_, B> {}
 
+/// What a loss of links is made of: see [`Model::link_operands`].
+#[derive(Debug)]
+pub struct LinkOperands<'a, B: Backend, E: Element> {
+    /// The embeddings.
+    pub logits: &'a Matrix<B, E>,
+    /// Where their gradient is looked for.
+    pub gradient: &'a mut Matrix<B, E>,
+    /// What makes scores of them and has a gradient of its own; dot products where absent.
+    pub decoder: Option<&'a mut Decoder<B, E>>,
+}
+
 /// A model that gives each vertex one logit a class.
 pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// Computes the logits from the features.
@@ -146,6 +160,21 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// # Errors
     /// Those of the device.
     fn first_non_finite(&self, backend: &B) -> Result<Option<String>, Error>;
+
+    /// How the scores of pairs are made of the logits, where the model tells links and learns it; else they are dot products.
+    fn decoder(&self) -> Option<&Decoder<B, E>> {
+        None
+    }
+
+    /// [`Model::loss_operands`], and the [decoder](Model::decoder).
+    fn link_operands(&mut self) -> LinkOperands<'_, B, E> {
+        let (logits, gradient) = self.loss_operands();
+        LinkOperands {
+            logits,
+            gradient,
+            decoder: None,
+        }
+    }
 
     /// What is neither a parameter nor computed anew in every step, by name: the running statistics of a batch
     /// normalisation. A checkpoint holds them beside the parameters.

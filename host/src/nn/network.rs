@@ -8,14 +8,15 @@
 //! layer can make it again: it is lent to the next layer, forward, and once more, backward.
 
 use super::binary;
+use super::decoder::{self, Decoder};
 use super::fusion::{After, Bend};
 use super::hidden_norm::StageNorm;
 use super::jumping;
 use super::layer::{Earlier, dropout};
 use super::messages::Messages;
 use super::{
-    Context, Halo, HiddenActivation, HiddenNorm, InputGradient, Inputs, Kept, Layer, Mode, Model,
-    ModelConfig, Output, OutputGradient, Parameter, Pool, Propagation,
+    Context, Halo, HiddenActivation, HiddenNorm, InputGradient, Inputs, Kept, Layer, LinkOperands,
+    Mode, Model, ModelConfig, Output, OutputGradient, Parameter, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
@@ -155,6 +156,8 @@ pub struct Network<B: Backend, E: Element> {
     initial: Option<usize>,
     /// The numbers of those that jump.
     jumps: Vec<usize>,
+    /// What makes scores of pairs of what the last stage gives, where that is learnt.
+    decoder: Option<Decoder<B, E>>,
     gradient: Matrix<B, E>,
     pool: Pool<B, E>,
     /// Rows of each stage's output for which there is room.
@@ -269,7 +272,38 @@ impl<B: Backend, E: Element> Network<B, E> {
             stage.messages = config.messages.filter(|_| sends);
             stage
         });
-        Self::from_layers(backend, stages)
+        let network = Self::from_layers(backend, stages)?;
+        match Decoder::new(backend, config.decoder, config.classes, seed)? {
+            Some(decoder) => Ok(network.with_decoder(decoder)),
+            None => Ok(network),
+        }
+    }
+
+    /// This network with a decoder of links, in the place of any other. It must be one of as many numbers as the network gives of a
+    /// vertex.
+    #[must_use]
+    pub fn with_decoder(mut self, decoder: Decoder<B, E>) -> Self {
+        self.decoder = Some(decoder);
+        self
+    }
+
+    /// The score of each of `pairs`, by the embeddings of the last forward pass: the mean of the two orders of a pair. The probability of a
+    /// link is its sigmoid. Computed on the host.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where a pair names a vertex that there is no embedding of, and those of the device.
+    pub fn score_pairs(&self, backend: &B, pairs: &[[u32; 2]]) -> Result<Vec<f32>, Error> {
+        let embeddings = self.logits();
+        let rows = embeddings.rows();
+        if let Some(vertex) = pairs.iter().flatten().find(|&&end| end as usize >= rows) {
+            return refuse(format!(
+                "a pair names vertex {vertex}, and there are embeddings of {rows}"
+            ));
+        }
+        match &self.decoder {
+            Some(decoder) => decoder.score_on_host(backend, embeddings, pairs),
+            None => decoder::dots_on_host(backend, embeddings, pairs),
+        }
     }
 
     /// A model of anybody's layers. Their parameters get `layers.N.` before their names.
@@ -398,6 +432,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             steps,
             initial,
             jumps,
+            decoder: None,
             gradient: nothing(classes)?,
             pool: Pool::new(),
             rows: Vec::new(),
@@ -980,6 +1015,19 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
         Ok(())
     }
 
+    fn decoder(&self) -> Option<&Decoder<B, E>> {
+        self.decoder.as_ref()
+    }
+
+    fn link_operands(&mut self) -> LinkOperands<'_, B, E> {
+        let last = self.steps.last().expect("a network has a stage at least");
+        LinkOperands {
+            logits: last.output.get(),
+            gradient: &mut self.gradient,
+            decoder: self.decoder.as_mut(),
+        }
+    }
+
     fn first_non_finite(&self, backend: &B) -> Result<Option<String>, Error> {
         let spoilt = |matrix: &Matrix<B, E>| {
             // An infinity or a NaN stays one in its column's sum, in float.
@@ -1053,6 +1101,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 all.extend(step.norm.iter().flat_map(StageNorm::parameters));
                 all
             })
+            .chain(self.decoder.iter().flat_map(Decoder::parameters))
             .collect()
     }
 
@@ -1065,6 +1114,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 all.extend(step.norm.iter_mut().flat_map(StageNorm::parameters_mut));
                 all
             })
+            .chain(self.decoder.iter_mut().flat_map(Decoder::parameters_mut))
             .collect()
     }
 }

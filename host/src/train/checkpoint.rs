@@ -53,7 +53,8 @@ pub struct Checkpoint {
     pub loss: Loss,
     /// Whether training sees the subgraph of the training vertices alone.
     pub inductive: bool,
-    /// Which edges are held out, where it tells links: pairs by the dot product of the rows that the model gives.
+    /// Which edges are held out, where it tells links: pairs by the rows that the model gives, and its
+    /// [decoder](ModelConfig::decoder).
     pub links: Option<HeldOut>,
     /// How it is cut into batches, where it is.
     pub sampling: Option<Sampling>,

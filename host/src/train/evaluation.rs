@@ -8,6 +8,7 @@ use crate::backend::{Backend, MemoryKind};
 use crate::data::Targets;
 use crate::error::Error;
 use crate::metrics::{self, ColumnErrors, ErrorSums, Metric, Outcomes};
+use crate::nn::Decoder;
 use crate::ops::{self, ERRORS, OUTCOMES, RankSum};
 use crate::tensor::{Array, Element, Matrix};
 
@@ -160,7 +161,7 @@ impl<B: Backend> Evaluation<B> {
         &mut self,
         backend: &B,
         objective: &Objective<B, E>,
-        logits: &Matrix<B, E>,
+        (logits, decoder): (&Matrix<B, E>, Option<&Decoder<B, E>>),
     ) -> Result<(), Error> {
         let splits = &objective.0.splits;
         match &objective.0.answers {
@@ -184,7 +185,7 @@ impl<B: Backend> Evaluation<B> {
             Answers::Links(_) => {}
         }
         if let Some(ranks) = &mut self.ranks {
-            ranks.count(backend, objective, logits)?;
+            ranks.count(backend, objective, (logits, decoder))?;
         }
         let Some(group) = objective.group() else {
             return Ok(());
@@ -424,7 +425,9 @@ mod tests {
         };
         let mut evaluation = Evaluation::new(backend, &objective, &config).unwrap();
         let logits = Matrix::from_f32(backend, vertices, outputs, logits, kind).unwrap();
-        evaluation.count(backend, &objective, &logits).unwrap();
+        evaluation
+            .count(backend, &objective, (&logits, None))
+            .unwrap();
         let (_, others) = evaluation.scores(backend, &objective, &logits).unwrap();
         let score = others.iter().next().unwrap();
         assert!(score.of(Split::Test).is_nan());

@@ -7,7 +7,7 @@ use crate::driver::DriverError;
 use crate::driver::dry::Dry;
 use crate::error::Error;
 use crate::graph::GraphCounts;
-use crate::nn::{Model, ModelConfig, Network, Norm, Readout};
+use crate::nn::{LinkDecoder, Model, ModelConfig, Network, Norm, Readout};
 use crate::tensor::Element;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
@@ -114,6 +114,11 @@ impl Footprint {
     ) -> Result<(), Error> {
         config.check()?;
         let shape = [config.features, config.classes];
+        // The targets that are counted are of vertices; what a decoder of links keeps is no longer than a layer's map.
+        let config = &ModelConfig {
+            decoder: LinkDecoder::Dot,
+            ..config.clone()
+        };
         let model = |backend: &Gpu<Dry>| Network::<_, E>::new(backend, config, 0);
         let of = (config.norm(), shape, config.readout);
         Self::count(counts, of, (train, work), multiprocessors, model, seen)

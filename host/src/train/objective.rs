@@ -7,7 +7,7 @@ use crate::data::{DataProblem, GraphIndex, Targets};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::GraphCounts;
-use crate::nn::{Inputs, Norm, Propagation, Readout};
+use crate::nn::{Inputs, LinkOperands, Norm, Propagation, Readout};
 use crate::ops::{
     self, CrossEntropyOperands, ElementLoss, ElementLossOperands, NO_TARGET, OptimizerState,
 };
@@ -321,7 +321,8 @@ impl<B: Backend, E: Element> Objective<B, E> {
         })))
     }
 
-    /// The task of telling edges from other pairs of vertices, by dot products of what a model gives of each, `width` numbers.
+    /// The task of telling edges from other pairs of vertices, by what a model gives of each, `width` numbers, and its
+    /// [decoder](crate::nn::Model::decoder): their dot products, where it has none.
     /// `graph` is [`LinkSplit::graph`] as the model wants it.
     ///
     /// # Errors
@@ -352,9 +353,14 @@ impl<B: Backend, E: Element> Objective<B, E> {
         })))
     }
 
+    /// Whether it tells pairs of vertices.
+    pub(super) fn is_of_links(&self) -> bool {
+        matches!(self.0.answers, Answers::Links(_))
+    }
+
     /// Whether each step is other work than the one before, so that none can be recorded.
     pub(super) fn changes(&self) -> bool {
-        matches!(self.0.answers, Answers::Links(_))
+        self.is_of_links()
     }
 
     /// The task of a graph of `counts` with nothing in its arrays: for a backend that only counts memory.
@@ -455,11 +461,11 @@ impl<B: Backend, E: Element> Objective<B, E> {
     pub(super) fn loss(
         &self,
         backend: &B,
-        logits: &Matrix<B, E>,
+        operands: LinkOperands<'_, B, E>,
         state: &OptimizerState<B>,
-        gradient: &mut Matrix<B, E>,
         loss: &mut Array<B, f32>,
     ) -> Result<(), Error> {
+        let (logits, gradient) = (operands.logits, operands.gradient);
         let Task {
             answers,
             selected,
@@ -490,7 +496,14 @@ impl<B: Backend, E: Element> Objective<B, E> {
                 };
                 ops::cross_entropy_of(backend, operands)
             }
-            Answers::Links(links) => links.loss(backend, logits, state, gradient, loss),
+            Answers::Links(links) => {
+                let operands = LinkOperands {
+                    logits,
+                    gradient,
+                    decoder: operands.decoder,
+                };
+                links.loss(backend, operands, state, loss)
+            }
             Answers::Elements { targets, kind } => {
                 let operands = ElementLossOperands {
                     kind: kind.loss(),

@@ -3,9 +3,11 @@
 use super::links::Links;
 use super::objective::Answers;
 use super::{Objective, Split};
-use crate::backend::{Backend, MemoryKind};
+use crate::backend::{Adjacency, Backend, MemoryKind};
 use crate::error::Error;
+use crate::graph::{Csr, GraphError, edge_order};
 use crate::metrics::{self, Metric};
+use crate::nn::Decoder;
 use crate::ops::{self, RANKS, RankSum, Ranking, Ranks, Scores};
 use crate::tensor::{Array, Element, Matrix};
 
@@ -22,39 +24,92 @@ pub(super) struct Ranked<B: Backend> {
     pairs: Option<Pairs<B>>,
 }
 
-/// The edges of each split, each before as many pairs that are none, and their scores.
+/// The edges of each split, and as many pairs that are none, in the order of a graph's edges; and their scores. Behind them, up to a
+/// whole plane of edges, stands what nobody ranks.
 #[derive(Debug)]
 struct Pairs<B: Backend> {
-    firsts: Array<B, u32>,
-    seconds: Array<B, u32>,
+    ends: [Array<B, u32>; 2],
     /// 1 of edges.
     edges: Array<B, u32>,
     scores: Array<B, f32>,
+    /// Their graph, where scores are told along its edges.
+    graph: Option<Adjacency<B>>,
+    /// The same ends on the host, of which it is made.
+    listed: [Vec<u32>; 2],
 }
 
 impl<B: Backend> Pairs<B> {
-    /// And how many each split has.
-    fn new(backend: &B, links: &Links<B>) -> Result<(Self, [usize; 3]), Error> {
-        let splits = links.edges.iter().zip(&links.others);
-        let pairs = splits.clone().flat_map(|(edges, others)| {
-            let edges = edges.iter().map(|&pair| (pair, 1));
-            edges.chain(others.iter().map(|&pair| (pair, 0)))
-        });
-        let words = |of: &dyn Fn(([u32; 2], u32)) -> u32| {
-            let words: Vec<u32> = pairs.clone().map(of).collect();
+    /// And which are of each split.
+    fn new(backend: &B, vertices: usize, links: &Links<B>) -> Result<(Self, [Vec<u32>; 3]), Error> {
+        let splits = links.edges.iter().zip(&links.others).enumerate();
+        let pairs: Vec<([u32; 2], u32, usize)> = splits
+            .flat_map(|(split, (edges, others))| {
+                let edges = edges.iter().map(move |&pair| (pair, 1, split));
+                edges.chain(others.iter().map(move |&pair| (pair, 0, split)))
+            })
+            .collect();
+        let ends = [0, 1].map(|end| pairs.iter().map(|(pair, ..)| pair[end]).collect::<Vec<_>>());
+        let order = edge_order(vertices, &ends[0], &ends[1]).map_err(refuse)?;
+        let mut lists = [Vec::new(), Vec::new(), Vec::new()];
+        for (place, &pair) in order.iter().enumerate() {
+            lists[pairs[pair as usize].2].push(place as u32);
+        }
+        let len = ops::edge_plane(pairs.len());
+        let words = |of: &dyn Fn(u32) -> u32| {
+            let mut words: Vec<u32> = order.iter().map(|&pair| of(pair)).collect();
+            words.resize(len, 0);
             Array::from_slice(backend, &words, MemoryKind::Features)
         };
-        let mut counts = [0; 3];
-        for (count, (edges, others)) in counts.iter_mut().zip(splits) {
-            *count = edges.len() + others.len();
-        }
         let made = Self {
-            firsts: words(&|([first, _], _)| first)?,
-            seconds: words(&|([_, second], _)| second)?,
-            edges: words(&|(_, edge)| edge)?,
-            scores: Array::zeros(backend, counts.iter().sum(), MemoryKind::Workspace)?,
+            ends: [
+                words(&|pair| ends[0][pair as usize])?,
+                words(&|pair| ends[1][pair as usize])?,
+            ],
+            edges: words(&|pair| pairs[pair as usize].1)?,
+            scores: Array::zeros(backend, len, MemoryKind::Workspace)?,
+            graph: None,
+            listed: ends,
         };
-        Ok((made, counts))
+        Ok((made, lists))
+    }
+
+    /// Makes the scores.
+    fn score<E: Element>(
+        &mut self,
+        backend: &B,
+        embeddings: &Matrix<B, E>,
+        decoder: Option<&Decoder<B, E>>,
+    ) -> Result<(), Error> {
+        let [firsts, seconds] = &self.ends;
+        let ends = [firsts, seconds];
+        let scores = &mut self.scores;
+        match decoder {
+            None => ops::score_pairs(backend, [embeddings; 2], ends, scores),
+            Some(Decoder::Bilinear(bilinear)) => {
+                let mapped = bilinear.map(backend, embeddings)?;
+                ops::score_pairs(backend, [embeddings, &mapped], ends, scores)
+            }
+            Some(Decoder::Mlp(mlp)) => {
+                let graph = match &mut self.graph {
+                    Some(graph) => graph,
+                    none => {
+                        let [rows, columns] = &self.listed;
+                        let csr = Csr::from_edges(embeddings.rows(), rows, columns);
+                        none.insert(Adjacency::new(backend, &csr.map_err(refuse)?)?)
+                    }
+                };
+                let maps = mlp.maps(backend, embeddings)?;
+                *scores = mlp.scores(backend, graph, &maps)?.into_array()?;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn refuse(error: GraphError) -> Error {
+    Error::Unsupported {
+        operator: "links",
+        reason: error.to_string(),
     }
 }
 
@@ -70,23 +125,16 @@ impl<B: Backend> Ranked<B> {
             (Answers::Links(_), _) | (Answers::Classes { .. }, 2) => 1,
             (_, columns) => columns,
         };
-        let (pairs, counts) = match answers {
+        let (pairs, of_pairs) = match answers {
             Answers::Links(links) => {
-                let (pairs, counts) = Pairs::new(backend, links)?;
-                (Some(pairs), counts)
+                let (pairs, lists) = Pairs::new(backend, objective.vertices(), links)?;
+                (Some(pairs), Some(lists))
             }
-            _ => (None, lists.each_ref().map(Vec::len)),
+            _ => (None, None),
         };
-        let ranking = match pairs {
-            // They lie in order.
-            Some(_) => {
-                let all: Vec<u32> = (0..counts.iter().sum::<usize>() as u32).collect();
-                let (train, others) = all.split_at(counts[0]);
-                let (validation, test) = others.split_at(counts[1]);
-                Ranking::new(backend, [train, validation, test], columns)?
-            }
-            None => Ranking::new(backend, lists.each_ref().map(|list| &list[..]), columns)?,
-        };
+        let lists = of_pairs.as_ref().unwrap_or(lists);
+        let counts = lists.each_ref().map(Vec::len);
+        let ranking = Ranking::new(backend, lists.each_ref().map(|list| &list[..]), columns)?;
         let words = of.len() * columns * counts.len() * RANKS;
         Ok(Self {
             ranking,
@@ -103,7 +151,7 @@ impl<B: Backend> Ranked<B> {
         &mut self,
         backend: &B,
         objective: &Objective<B, E>,
-        logits: &Matrix<B, E>,
+        (logits, decoder): (&Matrix<B, E>, Option<&Decoder<B, E>>),
     ) -> Result<(), Error> {
         let (of, ranking, sums) = (&self.of, &mut self.ranking, &mut self.sums);
         match (&objective.0.answers, &mut self.pairs) {
@@ -116,8 +164,7 @@ impl<B: Backend> Ranked<B> {
                 ops::sum_ranks(backend, scores, of, ranking, sums)
             }
             (Answers::Links(_), Some(pairs)) => {
-                let ends = [&pairs.firsts, &pairs.seconds];
-                ops::score_pairs(backend, [logits; 2], ends, &mut pairs.scores)?;
+                pairs.score(backend, logits, decoder)?;
                 let (scores, positives) = (&pairs.scores, &pairs.edges);
                 let scores = Scores::Given { scores, positives };
                 ops::sum_ranks(backend, scores, of, ranking, sums)

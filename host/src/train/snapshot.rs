@@ -78,6 +78,23 @@ fn find<'a>(
     }
 }
 
+/// Refuses a decoder of links that the model has not: whatever else is left over, without it scores would be others.
+fn expect_decoder<B: Backend, E: Element>(
+    model: &impl Model<B, E>,
+    tensors: &Tensors,
+) -> Result<(), Error> {
+    let names: Vec<&str> = (model.parameters().iter())
+        .map(|parameter| parameter.name())
+        .collect();
+    let mut of_decoder = tensors.keys().filter(|name| name.starts_with("decoder."));
+    match of_decoder.find(|name| !names.contains(&name.as_str())) {
+        Some(name) => refuse(format!(
+            "its tensor `{name}` is of a decoder of links that the model has not; make the model with the decoder of the checkpoint"
+        )),
+        None => Ok(()),
+    }
+}
+
 /// The parameters and buffers of a model as they are, by name.
 pub(super) fn weights<B: Backend, E: Element>(
     backend: &B,
@@ -96,12 +113,14 @@ pub(super) fn weights<B: Backend, E: Element>(
 /// Gives a model the parameters and buffers that `tensors` has under their names; the optimiser's moments stay.
 ///
 /// # Errors
-/// [`Error::Unsupported`] where one is missing or has another shape; then part of the model may have been written.
+/// [`Error::Unsupported`] where one is missing or has another shape, or the tensors are of another decoder of links; then part of the
+/// model may have been written.
 pub fn load_weights<B: Backend, E: Element>(
     backend: &B,
     model: &mut impl Model<B, E>,
     tensors: &Tensors,
 ) -> Result<(), Error> {
+    expect_decoder(model, tensors)?;
     for parameter in model.parameters_mut() {
         let values = find(tensors, parameter.name(), parameter.shape())?;
         parameter.write(backend, values)?;
@@ -147,6 +166,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let backend = &self.backend.clone();
         let tensors = &snapshot.tensors;
+        expect_decoder(&self.model, tensors)?;
         let mut best = Tensors::new();
         let mut keep = |name: &str, shape: (usize, usize)| {
             find(tensors, name, shape)?;

@@ -138,6 +138,15 @@ fn expect_outputs<B: Backend, E: Element>(
     objective: &Objective<B, E>,
     model: &impl Model<B, E>,
 ) -> Result<(), Error> {
+    if let (Some(decoder), false) = (model.decoder(), objective.is_of_links()) {
+        return Err(Error::Unsupported {
+            operator: "Trainer",
+            reason: format!(
+                "the model has a decoder of links, {}, and the task tells none; leave the decoder out",
+                decoder.kind()
+            ),
+        });
+    }
     Error::expect(
         "Trainer",
         "logits of the model",
@@ -389,8 +398,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         let inputs = objective.inputs(backend);
         let mode = Mode::Train { random: &*random };
         model.forward(inputs, mode)?;
-        let (logits, gradient) = model.loss_operands();
-        objective.loss(backend, logits, optimizer, gradient, loss)?;
+        let operands = model.link_operands();
+        objective.loss(backend, operands, optimizer, loss)?;
         model.backward(inputs, mode)?;
         self.add_up_ranks(objective)
     }
@@ -509,7 +518,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             ..
         } = self;
         model.forward(objective.inputs(backend), Mode::Evaluate)?;
-        evaluation.count(backend, objective, model.logits())
+        evaluation.count(backend, objective, (model.logits(), model.decoder()))
     }
 
     /// How far the run has come.

@@ -83,16 +83,14 @@ impl Pairs {
         self.ends.len()
     }
 
-    /// Scores each by the dot product of its vertices' rows of so many numbers.
-    pub fn score(&mut self, embeddings: &[f32], columns: usize) {
-        let row = |vertex: u32| &embeddings[vertex as usize * columns..][..columns];
-        let dot = |&[a, b]: &[u32; 2]| {
-            let terms = row(a).iter().zip(row(b));
-            terms
-                .map(|(a, b)| f64::from(*a) * f64::from(*b))
-                .sum::<f64>() as f32
-        };
-        self.scores = self.ends.iter().map(dot).collect();
+    /// Their vertices, as they are numbered after `rename`.
+    pub fn ends(&self, rename: impl Fn(u32) -> u32) -> Vec<[u32; 2]> {
+        self.ends.iter().map(|ends| ends.map(&rename)).collect()
+    }
+
+    /// Takes the score of each.
+    pub fn take_scores(&mut self, scores: Vec<f32>) {
+        self.scores = scores;
     }
 
     /// The bytes of a file: each pair with its score and the probability of a link, the sigmoid of it; of an array those two alone.

@@ -4,7 +4,8 @@ use super::{
     Framework, StateDict, StateDictError, StateTensor, jumping, norms, padded, refuse, transposed,
 };
 use crate::nn::{
-    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, Norm, Statistics,
+    Aggregate, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, HiddenNorm, LinkDecoder, Norm,
+    Statistics,
 };
 use crate::train::{Checkpoint, Tensor};
 use safetensors::tensor::{Dtype, TensorView};
@@ -264,6 +265,12 @@ pub(super) fn state_dict(
         );
     }
     let (name, mut notes) = (to.name(), Vec::new());
+    if model.decoder != LinkDecoder::Dot {
+        notes.push(format!(
+            "the {} decoder of links, which is left out: these are the layers that make the embeddings",
+            model.decoder
+        ));
+    }
     if model.activation != HiddenActivation::Relu && model.hidden_layers() > 0 {
         notes.push(format!(
             "{} behind the hidden layers, not relu",
