@@ -7,7 +7,7 @@ use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts};
-use halfgnn::nn::{ConvolutionConfig, Gat, ModelConfig, ModelKind, Propagation};
+use halfgnn::nn::{ConvolutionConfig, Gat, LinkDecoder, ModelConfig, ModelKind, Propagation};
 use halfgnn::ops::{Accumulate, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Clipping, Footprint, Objective, TrainConfig};
@@ -213,4 +213,24 @@ fn a_width_beyond_any_memory_is_counted() {
         );
     }
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
+fn decoders_of_links_are_foretold() {
+    let graph = Rmat::graph500(8).generate(1).expect("a small graph");
+    let of = |decoder| {
+        let model = ModelConfig {
+            decoder,
+            ..ModelConfig::gcn(12, 8)
+        };
+        let train = TrainConfig::new(f32::PRECISION);
+        let counts = GraphCounts::of(&graph);
+        let told = Footprint::of_training::<f32>(&counts, &model, &train, Some(4));
+        told.expect("a model that fits").of(MemoryKind::Weights)
+    };
+    let dot = of(LinkDecoder::Dot);
+    // Masters, gradients and two moments, of rows that are whole vectors; an MLP's row of ones as well.
+    assert_eq!(of(LinkDecoder::Bilinear) - dot, 4 * 4 * 64);
+    let mlp = 64 + 64 + 8 + 8 + 4;
+    assert_eq!(of(LinkDecoder::Mlp) - dot, 4 * (4 * mlp + 8));
 }

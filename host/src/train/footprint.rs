@@ -7,7 +7,7 @@ use crate::driver::DriverError;
 use crate::driver::dry::Dry;
 use crate::error::Error;
 use crate::graph::GraphCounts;
-use crate::nn::{LinkDecoder, Model, ModelConfig, Network, Norm, Readout};
+use crate::nn::{Decoder, LinkDecoder, Model, ModelConfig, Network, Norm, Readout};
 use crate::tensor::Element;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
@@ -114,12 +114,20 @@ impl Footprint {
     ) -> Result<(), Error> {
         config.check()?;
         let shape = [config.features, config.classes];
-        // The targets that are counted are of vertices; what a decoder of links keeps is no longer than a layer's map.
+        // The targets that are counted are of vertices, whose models have no decoder: its parameters are counted beside.
+        let mut decoder = None;
+        let kind = config.decoder;
         let config = &ModelConfig {
             decoder: LinkDecoder::Dot,
             ..config.clone()
         };
-        let model = |backend: &Gpu<Dry>| Network::<_, E>::new(backend, config, 0);
+        let model = |backend: &Gpu<Dry>| {
+            let made = decoder.insert(Decoder::<_, E>::new(backend, kind, config.classes, 0)?);
+            for parameter in made.iter_mut().flat_map(Decoder::parameters_mut) {
+                parameter.keep_moments(backend, train.optimizer.moments())?;
+            }
+            Network::<_, E>::new(backend, config, 0)
+        };
         let of = (config.norm(), shape, config.readout);
         Self::count(counts, of, (train, work), multiprocessors, model, seen)
     }

@@ -556,7 +556,9 @@ mod tests {
         let state = state(&backend);
         let z = values(18, 0, 4.0);
         let both = values(18, 1, 2.0);
-        let cases: [(LinkDecoder, Vec<Vec<f32>>, Vec<f32>, f32, Vec<Vec<f32>>); 2] = [
+        /// Which, its parameters, the scores, the loss, and the gradients, that of the embeddings first.
+        type Case = (LinkDecoder, Vec<Vec<f32>>, Vec<f32>, f32, Vec<Vec<f32>>);
+        let cases: [Case; 2] = [
             (
                 LinkDecoder::Bilinear,
                 vec![values(9, 1, 2.0)],
@@ -631,7 +633,7 @@ mod tests {
                         0.008277474,
                         -0.05330174,
                         -0.02473467,
-                        -0.0009957569,
+                        -0.000_995_757,
                         -0.05286096,
                         0.1501809,
                         -0.1141482,
