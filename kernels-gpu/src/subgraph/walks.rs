@@ -199,7 +199,8 @@ pub unsafe fn frontier_walk(params: &FrontierParams) {
                 // All have looked before one changes it.
                 sync_warp();
                 if lane == 0 {
-                    let (begin, degree) = row(offsets, params.graph_rows, frontier.at(member).load());
+                    let (begin, degree) =
+                        row(offsets, params.graph_rows, frontier.at(member).load());
                     let edge = wide_product(numbers[2], degree)[1];
                     let vertex = columns.at(begin + edge as u64).read();
                     let (_, becomes) = row(offsets, params.graph_rows, vertex);

@@ -97,7 +97,9 @@ pub unsafe fn take_within(params: &WithinParams) {
                 let place = Global::<u32>::new(params.places).at(column as u64).read();
                 Global::<u32>::new(params.rows).at(to).store(at as u32);
                 Global::<u32>::new(params.neighbors).at(to).store(place);
-                Global::<u32>::new(params.edge_ids).at(to).store(edge as u32);
+                Global::<u32>::new(params.edge_ids)
+                    .at(to)
+                    .store(edge as u32);
             }
             next += all.count_ones() as u64;
         });
