@@ -100,6 +100,10 @@ class Trainer:
         layers: number of layers.
         dropout: of the layers' inputs, one for all or a list.
         residual: whether a layer's input is added to its output where they are of one width.
+        activation: behind hidden layers: ``relu``, ``elu``, ``leaky-relu``, ``gelu``, ``tanh`` or ``none``; by default the model's own.
+        hidden_norm: behind hidden layers: ``batch``, ``layer``, ``pair`` or ``graph``, PyG's ``BatchNorm``, ``LayerNorm(mode='node')``,
+            ``PairNorm`` and ``GraphNorm``.
+        jumping: of all layers' outputs, ``cat``, ``max`` (PyG's ``jk``), or ``all`` with the features beside them.
         epochs: training steps in all.
         lr: the learning rate.
         weight_decay: an L2 penalty; of ``adamw`` what shrinks the weights.
@@ -136,6 +140,9 @@ class Trainer:
         layers: int | None = None,
         dropout: float | Sequence[float] | None = None,
         residual: bool = False,
+        activation: str | None = None,
+        hidden_norm: str | None = None,
+        jumping: str | None = None,
         epochs: int | None = None,
         lr: float | None = None,
         weight_decay: float | None = None,
@@ -168,6 +175,7 @@ class Trainer:
             [float(dropout)] if isinstance(dropout, (int, float)) else None if dropout is None else list(dropout)
         )
         wanted.residual, wanted.epochs, wanted.optimizer = residual, epochs, optimizer
+        wanted.activation, wanted.hidden_norm, wanted.jumping = activation, hidden_norm, jumping
         wanted.lr, wanted.weight_decay, wanted.momentum = lr, weight_decay, momentum
         wanted.schedule, wanted.warmup, wanted.early_stopping = schedule, warmup, early_stopping
         wanted.metric, wanted.absolute_error, wanted.seed, wanted.record = metric, loss == "mae", seed, record
@@ -344,6 +352,9 @@ class _Options:
     hidden: list[int] | None
     dropout: list[float] | None
     residual: bool
+    activation: str | None
+    hidden_norm: str | None
+    jumping: str | None
     epochs: int | None
     optimizer: str
     lr: float | None

@@ -11,7 +11,10 @@ use halfgnn::data::{
     Dataset, Features, LabelSets, OpenOptions, Splits, Targets, UploadFeatures, Values, locate,
 };
 use halfgnn::graph::{Graph, GraphCounts};
-use halfgnn::nn::{ConvolutionConfig, Model, ModelConfig, Network, Propagation};
+use halfgnn::nn::{
+    ConvolutionConfig, HiddenActivation, HiddenNorm, Jumping, Model, ModelConfig, Network,
+    Propagation,
+};
 use halfgnn::ops::{AdamHyper, Optimizer, SgdHyper};
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::checkpoint::TaskIdentity;
@@ -311,6 +314,9 @@ pub struct Options {
     hidden: Option<Vec<usize>>,
     dropout: Option<Vec<f32>>,
     residual: bool,
+    activation: Option<String>,
+    hidden_norm: Option<String>,
+    jumping: Option<String>,
     epochs: Option<u32>,
     optimizer: String,
     lr: Option<f32>,
@@ -324,6 +330,22 @@ pub struct Options {
     class_weights: Option<Vec<f32>>,
     seed: u64,
     record: bool,
+}
+
+/// What is called so, where something is.
+fn one_of<T: Display + Copy, const N: usize>(
+    option: &str,
+    given: &Option<String>,
+    all: [T; N],
+) -> PyResult<Option<T>> {
+    let Some(given) = given else {
+        return Ok(None);
+    };
+    let found = all.iter().find(|one| one.to_string() == *given);
+    found.copied().map(Some).ok_or_else(|| {
+        let names: Vec<String> = all.iter().map(T::to_string).collect();
+        refused(format!("{option} {given:?}; take {}", names.join(", ")))
+    })
 }
 
 impl Options {
@@ -374,6 +396,11 @@ impl Options {
             },
             hidden_by_layer: if hidden.len() > 1 { hidden } else { Vec::new() },
             residual: self.residual,
+            activation: one_of("activation", &self.activation, HiddenActivation::ALL)?
+                .unwrap_or(config.activation),
+            hidden_norm: one_of("hidden_norm", &self.hidden_norm, HiddenNorm::ALL)?
+                .unwrap_or(config.hidden_norm),
+            jumping: one_of("jumping", &self.jumping, Jumping::ALL)?.or(config.jumping),
             ..config
         })
     }

@@ -61,10 +61,35 @@ def test_options_are_used_or_refused():
         ({"loss": "mae"}, "of values"),
         ({"metric": "mse"}, "mse"),
         ({"device": "tpu"}, "auto, cpu, cuda"),
+        ({"activation": "swish"}, "relu, elu, leaky-relu"),
+        ({"hidden_norm": "instance"}, "batch, layer, pair, graph"),
+        ({"jumping": "lstm"}, "cat, max, all"),
     ]:
         with pytest.raises(ValueError, match=words) as refused:
             Trainer(dataset(), **{"device": "cpu", **options})
         assert "\n" not in str(refused.value)
+
+
+def test_hidden_layers_are_as_they_are_asked_for():
+    data, losses = dataset(), []
+    for options in (
+        {},
+        {"activation": "elu"},
+        {"activation": "none"},
+        {"hidden_norm": "batch"},
+        {"hidden_norm": "layer"},
+        {"hidden_norm": "pair"},
+        {"hidden_norm": "graph"},
+        {"jumping": "cat"},
+        {"jumping": "max"},
+        {"jumping": "all"},
+    ):
+        run = halfgnn.train(data, "sage", device="cpu", epochs=3, hidden=8, layers=3, dropout=0.0, precision="float", **options)
+        losses.append(run.last.loss)
+        assert run.last.loss < run.history[0].loss
+    assert len(set(losses)) == len(losses)
+    relu = halfgnn.train(data, "sage", device="cpu", epochs=3, hidden=8, layers=3, dropout=0.0, precision="float", activation="relu")
+    assert relu.last.loss == losses[0]
 
 
 def test_arrays_that_do_not_fit_are_refused():
