@@ -199,32 +199,35 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let order = || (epoch, self.loader.epoch(epoch).collect());
         let (_, order) = self.order.get_or_insert_with(order);
         let Seeds { step, vertices, .. } = &order[number];
-        if let Source::Subgraphs(subgraphs) = &mut self.source {
-            let seeds = (self.loader.seed(), *step, &vertices[..]);
-            return subgraphs.objective(backend, &self.task, &self.loss, seeds);
-        }
+        let (task, loss, seed) = (&self.task, &self.loss, self.loader.seed());
+        let features = &task.0.features;
+        // All of a batch's own vertices, or graphs, are learnt.
         let all: Vec<u32> = (0..vertices.len() as u32).collect();
-        let goal = Goal {
-            targets: &self.task.0.targets.selected(vertices),
-            outputs: self.task.outputs(),
-            loss: &self.loss,
-            splits: [&all, &[], &[]],
+        let learn = |objective: &mut dyn FnMut(&Goal<'_>) -> Result<Objective<B, E>, Error>| {
+            let goal = Goal {
+                targets: &task.0.targets.selected(vertices),
+                outputs: task.outputs(),
+                loss,
+                splits: [&all, &[], &[]],
+            };
+            objective(&goal).map(|objective| (objective, vertices.len()))
         };
-        let features = &self.task.0.features;
-        let objective = match &mut self.source {
-            Source::Subgraphs(_) => unreachable!("they have returned"),
-            Source::Graphs(graphs) => graphs.objective(backend, vertices, features, &goal)?,
-            Source::Sampled(sampler, norm) => {
-                let seed = self.loader.seed();
+        match &mut self.source {
+            Source::Subgraphs(subgraphs) => {
+                subgraphs.objective(backend, task, loss, (seed, *step, vertices))
+            }
+            Source::Graphs(graphs) => {
+                learn(&mut |goal| graphs.objective(backend, vertices, features, goal))
+            }
+            Source::Sampled(sampler, norm) => learn(&mut |goal| {
                 let batch = sampler.sample(backend, vertices, seed, *step)?;
                 let features = batch.features(backend, features)?;
                 let graphs = (batch.blocks.into_iter())
                     .map(|block| Propagation::of_sampled(backend, block, *norm))
                     .collect::<Result<_, _>>()?;
-                Objective::of(backend, graphs, features, &goal)?
-            }
-        };
-        Ok((objective, vertices.len()))
+                Objective::of(backend, graphs, features, goal)
+            }),
+        }
     }
 }
 
