@@ -22,6 +22,9 @@ pub struct Batches<B: Backend, E: Element> {
     order: Option<(u32, Vec<Seeds>)>,
 }
 
+/// Makes the task of a batch of what it is to tell.
+type MakeObjective<'a, B, E> = dyn FnMut(&Goal<'_>) -> Result<Objective<B, E>, Error> + 'a;
+
 /// What makes a batch.
 #[derive(Debug)]
 enum Source<B: Backend, E: Element> {
@@ -203,7 +206,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let features = &task.0.features;
         // All of a batch's own vertices, or graphs, are learnt.
         let all: Vec<u32> = (0..vertices.len() as u32).collect();
-        let learn = |objective: &mut dyn FnMut(&Goal<'_>) -> Result<Objective<B, E>, Error>| {
+        let learn = |objective: &mut MakeObjective<'_, B, E>| {
             let goal = Goal {
                 targets: &task.0.targets.selected(vertices),
                 outputs: task.outputs(),
