@@ -9,6 +9,7 @@
 pub mod backend;
 pub mod error;
 pub mod ops;
+mod parallel;
 mod storage;
 pub mod tensor;
 

@@ -5,11 +5,11 @@
 //! Padding is always zero, and no public function shows it.
 
 use crate::error::Error;
+use crate::parallel::{self, Items};
 use crate::storage::{MemoryKind, Storage};
 use bytemuck::Pod;
 use half::{bf16, f16};
 use halfgnn_contract::{Format, VECTOR_BYTES};
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
@@ -378,19 +378,18 @@ impl<B: Storage, E: Element> Matrix<B, E> {
             .try_reserve_exact(rows * stride)
             .map_err(|_| Error::TooLarge { rows, columns })?;
         padded.resize(rows * stride, E::zeroed());
-        padded
-            .par_chunks_mut(stride.max(1))
-            .enumerate()
-            .for_each_init(
-                || vec![0.0; columns],
-                |values, (row, padded)| {
-                    write_row(row, values);
-                    padded
-                        .iter_mut()
-                        .zip(&*values)
-                        .for_each(|(to, &from)| *to = E::from_f32(from));
-                },
-            );
+        parallel::pieces(
+            parallel::chunks_mut(&mut padded, stride),
+            1,
+            &|first, rows| {
+                let mut values = vec![0.0; columns];
+                for (row, padded) in (first..).zip(rows.each()) {
+                    write_row(row, &mut values);
+                    let elements = padded.iter_mut().zip(&values);
+                    elements.for_each(|(to, &from)| *to = E::from_f32(from));
+                }
+            },
+        );
         backend.upload(&matrix.buffer, &padded)?;
         Ok(matrix)
     }

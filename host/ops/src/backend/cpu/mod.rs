@@ -21,7 +21,6 @@ mod address_tests;
 mod buffer;
 pub(crate) mod convert;
 mod instructions;
-pub(crate) mod parallel;
 pub(crate) mod simd;
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,9 @@
 use super::Cpu;
 use super::buffer::Reading;
 use crate::backend::Adjacency;
+use crate::parallel::{self, Items};
 use crate::tensor::{Array, Element, Matrix};
 use bytemuck::Pod;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// A matrix as a slice: `rows` rows of `columns` elements, `stride` apart.
@@ -80,19 +80,17 @@ pub(crate) fn for_rows<E: Element>(
     if stride == 0 {
         return;
     }
-    matrix
-        .values
-        .par_chunks_exact_mut(stride)
-        .with_min_len(MIN_ROWS)
-        .enumerate()
-        .for_each_init(
-            || vec![0.0; stride],
-            |floats, (row, elements)| f(row, columns, elements, floats),
-        );
+    let rows = parallel::chunks_mut(matrix.values, stride);
+    parallel::pieces(rows, MIN_ROWS, &|first, rows| {
+        let mut floats = vec![0.0; stride];
+        for (row, elements) in (first..).zip(rows.each()) {
+            f(row, columns, elements, &mut floats);
+        }
+    });
 }
 
 /// Numbers of vertices that are one piece of work at least.
-pub(crate) const MIN_NUMBERS: usize = 64;
+const MIN_NUMBERS: usize = 64;
 
 /// A graph as the loops below see it.
 pub(crate) struct Edges<'a> {
@@ -131,9 +129,14 @@ pub(crate) fn for_planes<T: Send>(
     len: usize,
     f: impl Fn(usize, usize) -> T + Sync,
 ) {
-    planes
-        .par_iter_mut()
-        .with_min_len(MIN_NUMBERS)
-        .enumerate()
-        .for_each(|(at, out)| *out = f(at / len, at % len));
+    for_numbers(planes, |at, out| *out = f(at / len, at % len));
+}
+
+/// Calls `f(place, number)` for each number.
+pub(crate) fn for_numbers<T: Send>(numbers: &mut [T], f: impl Fn(usize, &mut T) + Sync) {
+    parallel::pieces(numbers, MIN_NUMBERS, &|first, numbers| {
+        (first..)
+            .zip(numbers)
+            .for_each(|(at, number)| f(at, number));
+    });
 }

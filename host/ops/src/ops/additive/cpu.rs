@@ -2,14 +2,14 @@
 
 use super::{Additive, AdditiveGradientOperands, AdditiveOperators, AdditiveScoresOperands};
 use crate::backend::Adjacency;
+use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen};
-use crate::backend::cpu::{Cpu, parallel};
 use crate::error::Error;
 use crate::ops::sddmm::cpu::{CHUNK_EDGES, Features, PARTS, sum_parts};
 use crate::ops::{Checked, edge_plane};
+use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::attention::{leaky_relu, leaky_relu_derivative};
-use rayon::prelude::*;
 use std::ops::Range;
 
 impl AdditiveOperators for Cpu {
@@ -33,8 +33,8 @@ impl AdditiveOperators for Cpu {
         for (head, scores) in planes.enumerate() {
             let first = head * features;
             let vector = &vector[first..][..features];
-            let chunks = scores.par_chunks_mut(CHUNK_EDGES).enumerate();
-            chunks.for_each(|(chunk, scores)| {
+            let chunks = parallel::chunks_mut(scores, CHUNK_EDGES);
+            parallel::for_each(chunks, |chunk, scores| {
                 let mut of_row = Features::new(u, stride, first, features);
                 let mut of_column = Features::new(v, stride, first, features);
                 for (edge, score) in (chunk * CHUNK_EDGES..).zip(scores) {
@@ -151,7 +151,7 @@ fn gradient<E: Element>(
                 [] => vec![0.0; stride],
                 [first] => of_piece(first),
                 _ => {
-                    let sums: Vec<_> = pieces.into_par_iter().map(of_piece).collect();
+                    let sums = parallel::map(&*pieces, |_, &first| of_piece(first));
                     let add = |mut a: Vec<f32>, b: Vec<f32>| {
                         a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
                         a

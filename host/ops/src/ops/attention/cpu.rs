@@ -7,7 +7,7 @@ use super::{
     EdgeStepOperands,
 };
 use crate::backend::cpu::Cpu;
-use crate::backend::cpu::view::{MIN_NUMBERS, with_edges};
+use crate::backend::cpu::view::{for_numbers, with_edges};
 use crate::error::Error;
 use crate::ops::elementwise::cpu::Mask;
 use crate::ops::spmm::{Planes, with_scores};
@@ -15,7 +15,6 @@ use crate::ops::{Checked, edge_plane};
 use crate::tensor::Element;
 use halfgnn_contract::attention::{Softmax, leaky_relu, leaky_relu_derivative, weight};
 use halfgnn_contract::math::exp;
-use rayon::prelude::*;
 
 impl AttentionOperators for Cpu {
     fn attention_statistics(
@@ -63,8 +62,7 @@ impl AttentionOperators for Cpu {
         // `f(head, column, row, place in the planes, x)` for each edge; zero past the last of a plane.
         let mut map = |f: &(dyn Fn(usize, usize, usize, usize, f32) -> f32 + Sync)| {
             with_edges(a, |graph| {
-                let values = y.buffer.get_mut().par_iter_mut().enumerate();
-                values.with_min_len(MIN_NUMBERS).for_each(|(at, y)| {
+                for_numbers(y.buffer.get_mut(), |at, y| {
                     let (head, edge) = (at / stride, at % stride);
                     *y = if edge < edges {
                         let x = x.as_ref().map_or(*y, |x| x[at]).to_f32();
@@ -143,8 +141,7 @@ impl AttentionOperators for Cpu {
         let planes = Planes::new(a, weights.transposed);
         with_edges(a, |graph| {
             with_scores(&weights.scores(), planes, |scores| {
-                let values = d.buffer.get_mut().par_iter_mut().enumerate();
-                values.with_min_len(MIN_NUMBERS).for_each(|(at, d)| {
+                for_numbers(d.buffer.get_mut(), |at, d| {
                     let (head, edge) = (at / stride, at % stride);
                     if edge >= edges {
                         *d = 0.0;

@@ -9,8 +9,8 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{read, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel::{self, Items};
 use crate::tensor::Element;
-use rayon::prelude::*;
 
 /// The sums of the neighbours of each row: `write` gets a row and a number a column, of none where it has no neighbours.
 fn for_sums<T: Send>(
@@ -23,25 +23,24 @@ fn for_sums<T: Send>(
     let (offsets, columns) = (a.offsets.buffer.read(), a.column_ids.buffer.read());
     let words = x.words.buffer.read();
     let (offsets, columns, words): (&[u64], &[u32], &[u64]) = (&offsets, &columns, &words);
-    rows.par_chunks_mut(stride.max(1))
-        .enumerate()
-        .for_each_init(
-            || vec![0_i32; x.columns()],
-            |sums, (row, out)| {
-                let edges = offsets[row] as usize..offsets[row + 1] as usize;
-                if edges.is_empty() {
-                    return write(row, None, out);
+    parallel::pieces(parallel::chunks_mut(rows, stride), 1, &|first, rows| {
+        let mut sums = vec![0_i32; x.columns()];
+        for (row, out) in (first..).zip(rows.each()) {
+            let edges = offsets[row] as usize..offsets[row + 1] as usize;
+            if edges.is_empty() {
+                write(row, None, out);
+                continue;
+            }
+            sums.fill(0);
+            for &column in &columns[edges] {
+                let bits = &words[column as usize * x.stride()..][..x.stride()];
+                for (at, sum) in sums.iter_mut().enumerate() {
+                    *sum += 2 * (bits[at / 64] >> (at % 64) & 1) as i32 - 1;
                 }
-                sums.fill(0);
-                for &column in &columns[edges] {
-                    let bits = &words[column as usize * x.stride()..][..x.stride()];
-                    for (at, sum) in sums.iter_mut().enumerate() {
-                        *sum += 2 * (bits[at / 64] >> (at % 64) & 1) as i32 - 1;
-                    }
-                }
-                write(row, Some(sums), out);
-            },
-        );
+            }
+            write(row, Some(&sums), out);
+        }
+    });
 }
 
 /// The products of each row of `a` with all rows of `b`, with what is done with them.
@@ -59,24 +58,22 @@ fn for_products<T: Send>(
         [&row_scale, &column_scale, &bias].map(|numbers| numbers.as_deref());
     let number = |of: Option<&[f32]>, at: usize, none: f32| of.map_or(none, |numbers| numbers[at]);
     let words = of.a.stride();
-    rows.par_chunks_mut(stride.max(1))
-        .enumerate()
-        .for_each_init(
-            || vec![0.0; of.b.rows()],
-            |values, (row, out)| {
-                let own = &a[row * words..][..words];
-                let factor = of.op.scale * number(row_scale, row, 1.0);
-                for (column, value) in values.iter_mut().enumerate() {
-                    let other = &b[column * words..][..words];
-                    let pairs = own.iter().zip(other);
-                    let differ: u32 = pairs.map(|(a, b)| (a ^ b).count_ones()).sum();
-                    let product = of.a.columns() as i32 - 2 * differ as i32;
-                    let scaled = product as f32 * factor * number(column_scale, column, 1.0);
-                    *value = scaled + number(bias, column, 0.0);
-                }
-                write(values, out);
-            },
-        );
+    parallel::pieces(parallel::chunks_mut(rows, stride), 1, &|first, rows| {
+        let mut values = vec![0.0; of.b.rows()];
+        for (row, out) in (first..).zip(rows.each()) {
+            let own = &a[row * words..][..words];
+            let factor = of.op.scale * number(row_scale, row, 1.0);
+            for (column, value) in values.iter_mut().enumerate() {
+                let other = &b[column * words..][..words];
+                let pairs = own.iter().zip(other);
+                let differ: u32 = pairs.map(|(a, b)| (a ^ b).count_ones()).sum();
+                let product = of.a.columns() as i32 - 2 * differ as i32;
+                let scaled = product as f32 * factor * number(column_scale, column, 1.0);
+                *value = scaled + number(bias, column, 0.0);
+            }
+            write(&values, out);
+        }
+    });
 }
 
 impl BitsOperators for Cpu {
@@ -87,8 +84,8 @@ impl BitsOperators for Cpu {
         let BinarizeOperands { x, y } = operands.into_inner();
         let (values, stride) = (x.buffer.read(), y.stride());
         let x = view(x, &values);
-        let rows = y.words.buffer.get_mut().par_chunks_mut(stride.max(1));
-        rows.enumerate().for_each(|(row, words)| {
+        let rows = parallel::chunks_mut(y.words.buffer.get_mut(), stride);
+        parallel::for_each(rows, |row, words| {
             words.fill(0);
             let values = &x.values[row * x.stride..][..x.columns];
             for (at, value) in values.iter().enumerate() {

@@ -9,17 +9,17 @@ use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::graph::Starts;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::{Array, Element};
 use bytemuck::Pod;
 use halfgnn_contract::construct::degree_factor;
-use rayon::prelude::*;
 
 impl ConstructOperators for Cpu {
     fn row_ids(&self, operands: Checked<RowIdsOperands<'_, Self>>) -> Result<(), Error> {
         let RowIdsOperands { offsets, ids } = operands.into_inner();
         let offsets = offsets.buffer.read();
         let ends = &offsets[1..];
-        (ids.buffer.get_mut().par_iter_mut().enumerate()).for_each(|(edge, id)| {
+        parallel::for_each(ids.buffer.get_mut(), |edge, id| {
             *id = ends.partition_point(|&end| end <= edge as u64) as u32;
         });
         Ok(())
@@ -29,7 +29,7 @@ impl ConstructOperators for Cpu {
         let RowOffsetsOperands { ids, offsets } = operands.into_inner();
         let ids = ids.buffer.read();
         let rows = offsets.len() - 1;
-        (offsets.buffer.get_mut().par_iter_mut().enumerate()).for_each(|(row, first)| {
+        parallel::for_each(offsets.buffer.get_mut(), |row, first| {
             *first = if row < rows {
                 ids.partition_point(|&id| id < row as u32) as u64
             } else {
@@ -75,7 +75,7 @@ impl ConstructOperators for Cpu {
     }
 
     fn largest_word(&self, words: &Array<Self, u32>) -> Result<u32, Error> {
-        Ok(words.buffer.read().par_iter().copied().max().unwrap_or(0))
+        Ok(words.buffer.read().iter().copied().max().unwrap_or(0))
     }
 
     fn degree_factors(
@@ -96,8 +96,8 @@ impl ConstructOperators for Cpu {
 /// What an order picks, zeros where there is nothing.
 fn take<T: Pod + Send + Sync>(of: TakeWordsOperands<'_, Cpu, T>) {
     let (words, order) = (of.words.buffer.read(), of.order.buffer.read());
-    let taken = of.taken.buffer.get_mut().par_iter_mut();
-    taken.zip(&*order).for_each(|(taken, &at)| {
+    let taken = (of.taken.buffer.get_mut(), &*order);
+    parallel::for_each(taken, |_, (taken, &at)| {
         *taken = words.get(at as usize).copied().unwrap_or(T::zeroed());
     });
 }

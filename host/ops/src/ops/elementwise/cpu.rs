@@ -12,9 +12,9 @@ use crate::backend::cpu::simd::is_zero;
 use crate::backend::cpu::view::{for_rows, read, read_matrix, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::rng;
-use rayon::prelude::*;
 
 /// Rows whose sums are added up before they are added to those of others.
 const SUM_ROWS: usize = 256;
@@ -123,17 +123,16 @@ impl ElementwiseOperators for Cpu {
         if x.columns == 0 {
             return Ok(());
         }
-        let blocks: Vec<Vec<f32>> = x
-            .values
-            .par_chunks(SUM_ROWS * x.stride)
-            .map(|block| {
+        let blocks = parallel::map(
+            parallel::chunks(x.values, SUM_ROWS * x.stride),
+            |_, block| {
                 let mut sums = vec![0.0; x.columns];
                 for row in widened(block).chunks_exact(x.stride) {
                     add(&mut sums, row);
                 }
                 sums
-            })
-            .collect();
+            },
+        );
         for block in &blocks {
             add(sums, block);
         }

@@ -6,11 +6,11 @@ use super::{
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen};
-use crate::backend::cpu::view::{MIN_NUMBERS, for_planes, view, view_mut};
+use crate::backend::cpu::view::{ViewMut, for_planes, for_rows, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::{Element, Matrix};
-use rayon::prelude::*;
 
 /// Rows whose sums are added up before they are added to those of others.
 const SUM_ROWS: usize = 256;
@@ -88,22 +88,20 @@ impl HeadOperators for Cpu {
         widen(&values, &mut factors);
         let (first, second) = factors.split_at(stride);
         let columns = x.columns();
-        let elements = x.buffer.get_mut().par_chunks_exact_mut(stride);
-        elements
-            .take(of.rows)
-            .with_min_len(MIN_NUMBERS)
-            .enumerate()
-            .for_each_init(
-                || vec![0.0; stride],
-                |floats, (row, elements)| {
-                    widen(elements, floats);
-                    for (column, value) in floats[..columns].iter_mut().enumerate() {
-                        let at = column / width * of.rows + row;
-                        *value += destination[at] * first[column] + source[at] * second[column];
-                    }
-                    round(floats, elements);
-                },
-            );
+        let elements = &mut x.buffer.get_mut()[..of.rows * stride];
+        let x = ViewMut {
+            values: elements,
+            columns,
+            stride,
+        };
+        for_rows(x, |row, columns, elements, floats| {
+            widen(elements, floats);
+            for (column, value) in floats[..columns].iter_mut().enumerate() {
+                let at = column / width * of.rows + row;
+                *value += destination[at] * first[column] + source[at] * second[column];
+            }
+            round(floats, elements);
+        });
         Ok(())
     }
 
@@ -118,24 +116,20 @@ impl HeadOperators for Cpu {
         let (destination, source) = (destination.buffer.read(), source.buffer.read());
         let factors: [&[f32]; 2] = [&destination, &source];
         let width = x.columns / of.heads;
-        let blocks: Vec<[Vec<f32>; 2]> = x
-            .values
-            .par_chunks(SUM_ROWS * x.stride)
-            .enumerate()
-            .map(|(block, elements)| {
-                factors.map(|factors| {
-                    let mut sums = vec![0.0; x.columns];
-                    for (row, elements) in elements.chunks_exact(x.stride).enumerate() {
-                        let row = block * SUM_ROWS + row;
-                        for (column, sum) in sums.iter_mut().enumerate() {
-                            let factor = factors[column / width * x.rows + row];
-                            *sum += factor * elements[column].to_f32();
-                        }
+        let blocks = parallel::chunks(x.values, SUM_ROWS * x.stride);
+        let blocks = parallel::map(blocks, |block, elements| {
+            factors.map(|factors| {
+                let mut sums = vec![0.0; x.columns];
+                for (row, elements) in elements.chunks_exact(x.stride).enumerate() {
+                    let row = block * SUM_ROWS + row;
+                    for (column, sum) in sums.iter_mut().enumerate() {
+                        let factor = factors[column / width * x.rows + row];
+                        *sum += factor * elements[column].to_f32();
                     }
-                    sums
-                })
+                }
+                sums
             })
-            .collect();
+        });
         let out = view_mut(sums);
         out.values.fill(0.0);
         for block in &blocks {
@@ -156,13 +150,15 @@ impl HeadOperators for Cpu {
         let values = x.buffer.read();
         let rows = Rows::new(heads, x, &values);
         let (columns, stride, scale) = (y.columns(), y.stride(), 1.0 / heads as f32);
-        let elements = y.buffer.get_mut().par_chunks_exact_mut(stride);
-        elements.enumerate().for_each(|(row, y)| {
-            for (column, y) in y[..columns].iter_mut().enumerate() {
-                let of_head = |head: usize| rows.head(head, row)[column].to_f32();
-                *y = E::from_f32((0..heads).map(of_head).sum::<f32>() * scale);
-            }
-        });
+        parallel::for_each(
+            parallel::chunks_mut(y.buffer.get_mut(), stride),
+            |row, y| {
+                for (column, y) in y[..columns].iter_mut().enumerate() {
+                    let of_head = |head: usize| rows.head(head, row)[column].to_f32();
+                    *y = E::from_f32((0..heads).map(of_head).sum::<f32>() * scale);
+                }
+            },
+        );
         Ok(())
     }
 
@@ -174,16 +170,18 @@ impl HeadOperators for Cpu {
         let values = dy.buffer.read();
         let (stride, scale) = (dy.stride(), 1.0 / heads as f32);
         let (dx_stride, width) = (dx.stride(), dx.columns() / heads);
-        let elements = dx.buffer.get_mut().par_chunks_exact_mut(dx_stride);
-        elements.enumerate().for_each(|(row, dx)| {
-            // A head has the padding of a row of `dy`, as columns.
-            let dy = &values[row * stride..][..width];
-            for head in dx[..heads * width].chunks_exact_mut(width) {
-                for (dx, dy) in head.iter_mut().zip(dy) {
-                    *dx = E::from_f32(dy.to_f32() * scale);
+        parallel::for_each(
+            parallel::chunks_mut(dx.buffer.get_mut(), dx_stride),
+            |row, dx| {
+                // A head has the padding of a row of `dy`, as columns.
+                let dy = &values[row * stride..][..width];
+                for head in dx[..heads * width].chunks_exact_mut(width) {
+                    for (dx, dy) in head.iter_mut().zip(dy) {
+                        *dx = E::from_f32(dy.to_f32() * scale);
+                    }
                 }
-            }
-        });
+            },
+        );
         Ok(())
     }
 }

@@ -9,12 +9,12 @@ use crate::backend::cpu::convert::{round, widen, widened};
 use crate::backend::cpu::view::{view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::WARP;
 use halfgnn_contract::loss::{BinaryTerm, binary_term};
 use halfgnn_contract::math::{exp, ln};
 use halfgnn_contract::spmm::lanes_log2;
-use rayon::prelude::*;
 
 /// Rows whose outcomes are counted before they are added to those of others: enough that counts of many columns are few.
 const COUNT_ROWS: usize = 8192;
@@ -37,43 +37,43 @@ impl LossOperators for Cpu {
         let (logits, gradient) = (view(logits, &values), view_mut(gradient));
         let stride = logits.stride;
         let factor = of.state.loss_scale() / of.divisor;
-        let blocks: Vec<f32> = logits
-            .values
-            .par_chunks(BLOCK_ROWS * stride)
-            .zip(gradient.values.par_chunks_mut(BLOCK_ROWS * stride))
-            .zip(targets.par_chunks(BLOCK_ROWS))
-            .enumerate()
-            .map(|(block, ((logits_block, gradient), targets))| {
-                let mut floats = vec![0.0; stride];
-                let mut loss = 0.0;
-                let rows = logits_block.chunks_exact(stride);
-                for (((row, gradient), &target), at) in rows
-                    .zip(gradient.chunks_exact_mut(stride))
-                    .zip(targets)
-                    .zip(block * BLOCK_ROWS..)
-                {
-                    if target == NO_TARGET {
-                        gradient.fill(E::zeroed());
-                        continue;
-                    }
-                    widen(row, &mut floats);
-                    // A class that does not exist weighs nothing.
-                    let weight = weights.map_or(1.0, |weights| {
-                        weights.get(target as usize).copied().unwrap_or(0.0)
-                    }) * row_weight(at);
-                    loss += weight
-                        * row_loss(
-                            &mut floats[..logits.columns],
-                            E::LANES,
-                            target as usize,
-                            factor * weight,
-                        );
-                    round(&floats, gradient);
+        let blocks = (
+            (
+                parallel::chunks(logits.values, BLOCK_ROWS * stride),
+                parallel::chunks_mut(gradient.values, BLOCK_ROWS * stride),
+            ),
+            parallel::chunks(&targets, BLOCK_ROWS),
+        );
+        let losses = parallel::map(blocks, |block, ((logits_block, gradient), targets)| {
+            let mut floats = vec![0.0; stride];
+            let mut loss = 0.0;
+            let rows = logits_block.chunks_exact(stride);
+            for (((row, gradient), &target), at) in rows
+                .zip(gradient.chunks_exact_mut(stride))
+                .zip(targets)
+                .zip(block * BLOCK_ROWS..)
+            {
+                if target == NO_TARGET {
+                    gradient.fill(E::zeroed());
+                    continue;
                 }
-                loss
-            })
-            .collect();
-        loss.buffer.get_mut()[0] = blocks.iter().sum::<f32>() / of.divisor;
+                widen(row, &mut floats);
+                // A class that does not exist weighs nothing.
+                let weight = weights.map_or(1.0, |weights| {
+                    weights.get(target as usize).copied().unwrap_or(0.0)
+                }) * row_weight(at);
+                loss += weight
+                    * row_loss(
+                        &mut floats[..logits.columns],
+                        E::LANES,
+                        target as usize,
+                        factor * weight,
+                    );
+                round(&floats, gradient);
+            }
+            loss
+        });
+        loss.buffer.get_mut()[0] = losses.iter().sum::<f32>() / of.divisor;
         Ok(())
     }
 
@@ -94,30 +94,33 @@ impl LossOperators for Cpu {
         );
         let logits = view(logits, &values);
         let stride = logits.stride;
-        let counts = logits
-            .values
-            .par_chunks(BLOCK_ROWS * stride)
-            .zip(
-                labels
-                    .par_chunks(BLOCK_ROWS)
-                    .zip(splits.par_chunks(BLOCK_ROWS)),
-            )
-            .map(|(block, (labels, splits))| {
-                let mut correct = [0; 3];
-                let floats = widened(block);
-                for ((row, &label), &split) in floats.chunks_exact(stride).zip(labels).zip(splits) {
-                    if let Some(correct) = correct.get_mut(split as usize) {
-                        *correct +=
-                            u32::from(argmax(&row[..logits.columns]) == Some(label as usize));
-                    }
+        let blocks = (
+            parallel::chunks(logits.values, BLOCK_ROWS * stride),
+            (
+                parallel::chunks(&labels, BLOCK_ROWS),
+                parallel::chunks(&splits, BLOCK_ROWS),
+            ),
+        );
+        let counts = parallel::map(blocks, |_, (block, (labels, splits))| {
+            let mut correct = [0; 3];
+            let floats = widened(block);
+            for ((row, &label), &split) in floats.chunks_exact(stride).zip(labels).zip(splits) {
+                if let Some(correct) = correct.get_mut(split as usize) {
+                    *correct += u32::from(argmax(&row[..logits.columns]) == Some(label as usize));
                 }
-                correct
-            })
-            .reduce(
-                || [0; 3],
-                |a, b| std::array::from_fn(|split| a[split] + b[split]),
-            );
-        correct.buffer.get_mut().copy_from_slice(&counts);
+            }
+            correct
+        });
+        let sum = |split| {
+            counts
+                .iter()
+                .map(|of_block: &[u32; 3]| of_block[split])
+                .sum()
+        };
+        correct
+            .buffer
+            .get_mut()
+            .copy_from_slice(&[0, 1, 2].map(sum));
         Ok(())
     }
 
@@ -210,42 +213,45 @@ fn sum_elements<E: Element>(
     let row_weights = of.row_weights.map(|weights| weights.buffer.read());
     let row_weight = |row: usize| row_weights.as_ref().map_or(1.0, |weights| weights[row]);
     let (stride, factor) = (logits.stride, of.state.loss_scale() / of.divisor);
-    let blocks: Vec<f32> = logits
-        .values
-        .par_chunks(BLOCK_ROWS * stride)
-        .zip(gradient.values.par_chunks_mut(BLOCK_ROWS * stride))
-        .zip(targets.values.par_chunks(BLOCK_ROWS * targets.stride))
-        .zip(rows.par_chunks(BLOCK_ROWS))
-        .enumerate()
-        .map(
-            |(block, (((logits_block, gradient), targets_block), rows))| {
-                let (mut floats, mut loss) = (vec![0.0; stride], 0.0);
-                let rows = rows.iter().zip(logits_block.chunks_exact(stride));
-                let others = gradient
-                    .chunks_exact_mut(stride)
-                    .zip(targets_block.chunks_exact(targets.stride));
-                for (((&row, logits_row), (gradient, targets)), at) in
-                    rows.zip(others).zip(block * BLOCK_ROWS..)
-                {
-                    if row == NO_TARGET {
-                        gradient.fill(E::zeroed());
-                        continue;
-                    }
-                    widen(logits_row, &mut floats);
-                    let weight = row_weight(at);
-                    let elements = floats[..logits.columns].iter_mut().zip(targets);
-                    for (column, (value, &target)) in elements.enumerate() {
-                        let (one, slope) = term(column, *value, target);
-                        loss += one * weight;
-                        *value = slope * (factor * weight);
-                    }
-                    round(&floats, gradient);
+    let blocks = (
+        (
+            parallel::chunks(logits.values, BLOCK_ROWS * stride),
+            parallel::chunks_mut(gradient.values, BLOCK_ROWS * stride),
+        ),
+        (
+            parallel::chunks(targets.values, BLOCK_ROWS * targets.stride),
+            parallel::chunks(&rows, BLOCK_ROWS),
+        ),
+    );
+    let losses = parallel::map(
+        blocks,
+        |block, ((logits_block, gradient), (targets_block, rows))| {
+            let (mut floats, mut loss) = (vec![0.0; stride], 0.0);
+            let rows = rows.iter().zip(logits_block.chunks_exact(stride));
+            let others = gradient
+                .chunks_exact_mut(stride)
+                .zip(targets_block.chunks_exact(targets.stride));
+            for (((&row, logits_row), (gradient, targets)), at) in
+                rows.zip(others).zip(block * BLOCK_ROWS..)
+            {
+                if row == NO_TARGET {
+                    gradient.fill(E::zeroed());
+                    continue;
                 }
-                loss
-            },
-        )
-        .collect();
-    of.loss.buffer.get_mut()[0] = blocks.iter().sum::<f32>() / of.divisor;
+                widen(logits_row, &mut floats);
+                let weight = row_weight(at);
+                let elements = floats[..logits.columns].iter_mut().zip(targets);
+                for (column, (value, &target)) in elements.enumerate() {
+                    let (one, slope) = term(column, *value, target);
+                    loss += one * weight;
+                    *value = slope * (factor * weight);
+                }
+                round(&floats, gradient);
+            }
+            loss
+        },
+    );
+    of.loss.buffer.get_mut()[0] = losses.iter().sum::<f32>() / of.divisor;
 }
 
 /// Counts by split what `count` finds in the logits of a row, into the outcomes of its split.
@@ -258,31 +264,29 @@ fn count_rows<E: Element>(
     let (values, splits) = (logits.buffer.read(), splits.buffer.read());
     let logits = view(logits, &values);
     let (stride, words) = (logits.stride, OUTCOMES * logits.columns);
-    let sums = logits
-        .values
-        .par_chunks(COUNT_ROWS * stride)
-        .zip(splits.par_chunks(COUNT_ROWS))
-        .enumerate()
-        .map(|(block, (rows, splits))| {
-            let mut counts = vec![0; 3 * words];
-            let mut floats = vec![0.0; stride];
-            for (at, (row, &split)) in rows.chunks_exact(stride).zip(splits).enumerate() {
-                if split < 3 {
-                    widen(row, &mut floats);
-                    let counts = &mut counts[split as usize * words..][..words];
-                    count(block * COUNT_ROWS + at, &floats[..logits.columns], counts);
-                }
+    let blocks = (
+        parallel::chunks(logits.values, COUNT_ROWS * stride),
+        parallel::chunks(&splits, COUNT_ROWS),
+    );
+    let of_blocks = parallel::map(blocks, |block, (rows, splits)| {
+        let mut counts = vec![0; 3 * words];
+        let mut floats = vec![0.0; stride];
+        for (at, (row, &split)) in rows.chunks_exact(stride).zip(splits).enumerate() {
+            if split < 3 {
+                widen(row, &mut floats);
+                let counts = &mut counts[split as usize * words..][..words];
+                count(block * COUNT_ROWS + at, &floats[..logits.columns], counts);
             }
-            counts
-        })
-        .reduce(
-            || vec![0; 3 * words],
-            |mut a, b| {
-                a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
-                a
-            },
-        );
-    counts.buffer.get_mut().copy_from_slice(&sums);
+        }
+        counts
+    });
+    let sums = counts.buffer.get_mut();
+    sums.fill(0);
+    for of_block in &of_blocks {
+        sums.iter_mut()
+            .zip(of_block)
+            .for_each(|(sum, count)| *sum += count);
+    }
 }
 
 /// Makes of the logits of one row its gradient, and returns its loss.

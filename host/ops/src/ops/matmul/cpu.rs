@@ -12,8 +12,8 @@ use crate::backend::cpu::{Cpu, Instructions};
 use crate::error::Error;
 use crate::ops::normalize::cpu::AffineColumns;
 use crate::ops::{self, Checked};
+use crate::parallel;
 use crate::tensor::Element;
-use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -174,8 +174,8 @@ fn matmul<E: Element, O: Element>(
         Form::NN | Form::NT => widened(b.values),
         Form::TN => Cow::Borrowed([].as_slice()),
     };
-    let blocks = c.values.par_chunks_mut(BLOCK_ROWS * stride).enumerate();
-    blocks.for_each(|(block, c)| {
+    let blocks = parallel::chunks_mut(c.values, BLOCK_ROWS * stride);
+    parallel::for_each(blocks, |block, c| {
         let rows = block * BLOCK_ROWS..block * BLOCK_ROWS + c.len() / stride;
         let mut sums = match form {
             Form::NN => sparse_by_rows(instructions, a, rows.clone(), &weights, b.stride, columns)
@@ -248,32 +248,29 @@ fn over_rows<E: Element>(
 ) -> Vec<f32> {
     let depth = b.rows.div_ceil(MAX_PIECES).max(BLOCK_DEPTH);
     let pieces: Vec<Range<usize>> = ranges(0..b.rows, depth).collect();
-    let partial: Vec<Vec<f32>> = pieces
-        .into_par_iter()
-        .map(|piece| {
-            let mut sums = vec![0.0; block.len() * b.columns];
-            for rows in ranges(piece, BLOCK_DEPTH) {
-                let shape = [block.len(), b.columns, rows.len()];
-                let b_floats = widened(b.rows(rows.clone()).values);
-                let terms = a
-                    .elements(rows.clone(), block.clone())
-                    .and_then(|rows| Terms::of_columns(block.len(), rows));
-                if let Some(mut terms) = terms.filter(|_| is_finite(&b_floats)) {
-                    let columns = b.columns;
-                    terms.add_product(instructions, &b_floats, b.stride, columns, &mut sums);
-                    continue;
-                }
-                let a_floats = a.part(rows, block.clone());
-                add_product(
-                    shape,
-                    Operand::new(&a_floats, block.len()).transposed(),
-                    Operand::new(&b_floats, b.stride),
-                    &mut sums,
-                );
+    let partial = parallel::map(&*pieces, |_, piece| {
+        let mut sums = vec![0.0; block.len() * b.columns];
+        for rows in ranges(piece.clone(), BLOCK_DEPTH) {
+            let shape = [block.len(), b.columns, rows.len()];
+            let b_floats = widened(b.rows(rows.clone()).values);
+            let terms = a
+                .elements(rows.clone(), block.clone())
+                .and_then(|rows| Terms::of_columns(block.len(), rows));
+            if let Some(mut terms) = terms.filter(|_| is_finite(&b_floats)) {
+                let columns = b.columns;
+                terms.add_product(instructions, &b_floats, b.stride, columns, &mut sums);
+                continue;
             }
-            sums
-        })
-        .collect();
+            let a_floats = a.part(rows, block.clone());
+            add_product(
+                shape,
+                Operand::new(&a_floats, block.len()).transposed(),
+                Operand::new(&b_floats, b.stride),
+                &mut sums,
+            );
+        }
+        sums
+    });
     let mut sums = vec![0.0; block.len() * b.columns];
     for partial in &partial {
         for (sum, value) in sums.iter_mut().zip(partial) {

@@ -7,10 +7,10 @@ use super::{
 use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::ops::{Checked, RowGroups};
+use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::maximum::{larger, share};
 use halfgnn_contract::norms::GROUP_WORDS;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Elements that a thread takes at once.
@@ -43,8 +43,8 @@ impl MaximumOperators for Cpu {
     ) -> Result<(), Error> {
         let MaximumOperands { x, y } = operands.into_inner();
         let x = x.buffer.read();
-        let pieces = y.buffer.get_mut().par_chunks_mut(PIECE);
-        pieces.zip(x.par_chunks(PIECE)).for_each(|(y, x)| {
+        let pieces = parallel::chunks_mut(y.buffer.get_mut(), PIECE);
+        parallel::for_each((pieces, parallel::chunks(&x, PIECE)), |_, (y, x)| {
             for (y, &x) in y.iter_mut().zip(x) {
                 *y = larger_element(x, *y);
             }
@@ -58,10 +58,9 @@ impl MaximumOperators for Cpu {
     ) -> Result<(), Error> {
         let MaximumBackwardOperands { x, y, d, dx } = operands.into_inner();
         let (x, y) = (x.buffer.read(), y.buffer.read());
-        let inputs = x.par_chunks(PIECE).zip(y.par_chunks(PIECE));
-        let gradients = d.buffer.get_mut().par_chunks_mut(PIECE);
-        let gradients = gradients.zip(dx.buffer.get_mut().par_chunks_mut(PIECE));
-        gradients.zip(inputs).for_each(|((d, dx), (x, y))| {
+        let inputs = (parallel::chunks(&x, PIECE), parallel::chunks(&y, PIECE));
+        let [d, dx] = [d, dx].map(|of| parallel::chunks_mut(of.buffer.get_mut(), PIECE));
+        parallel::for_each(((d, dx), inputs), |_, ((d, dx), (x, y))| {
             for (at, (&x, &y)) in x.iter().zip(y).enumerate() {
                 [dx[at], d[at]] = shares(x, y, d[at]);
             }
@@ -76,8 +75,8 @@ impl MaximumOperators for Cpu {
         let GroupMaximumOperands { groups, x, y } = operands.into_inner();
         let stride = x.stride().max(1);
         let (x, groups) = (x.buffer.read(), rows(groups));
-        let of_groups = y.buffer.get_mut().par_chunks_exact_mut(stride);
-        of_groups.zip(groups).for_each(|(y, rows)| {
+        let of_groups = parallel::chunks_mut(y.buffer.get_mut(), stride);
+        parallel::for_each((of_groups, &*groups), |_, (y, rows)| {
             y.fill(E::from_f32(0.0));
             let mut rows = x[rows.start * stride..rows.end * stride].chunks_exact(stride);
             if let Some(first) = rows.next() {
@@ -113,8 +112,8 @@ impl MaximumOperators for Cpu {
             left = rest;
             pieces.push((group, rows, dx));
         }
-        pieces.into_par_iter().for_each(|(group, rows, dx)| {
-            let of_group = group * stride..(group + 1) * stride;
+        parallel::for_each(pieces.as_mut_slice(), |_, (group, rows, dx)| {
+            let of_group = *group * stride..(*group + 1) * stride;
             let (largest, mut d) = (&y[of_group.clone()], dy[of_group].to_vec());
             let inputs = x[rows.start * stride..rows.end * stride].chunks_exact(stride);
             for (dx, x) in dx.chunks_exact_mut(stride).zip(inputs) {

@@ -8,6 +8,7 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::view;
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::WARP;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
@@ -17,7 +18,6 @@ use halfgnn_contract::metrics::{
 };
 use halfgnn_contract::optimizer::sum_of_cta;
 use halfgnn_contract::spmm::lanes_log2;
-use rayon::prelude::*;
 
 /// Threads of a CTA.
 const THREADS: usize = THREADS_PER_CTA as usize;
@@ -38,7 +38,7 @@ impl MetricsOperators for Cpu {
             of.splits.buffer.read(),
         );
         let (predictions, targets) = (view(of.predictions, &values), view(of.targets, &targets));
-        let of_chunk = |(chunk, splits): (usize, &[u32])| {
+        let of_chunk = |chunk: usize, splits: &[u32]| {
             let mut sums = vec![0.0; SUMS * predictions.columns];
             for (column, sums) in sums.as_chunks_mut::<SUMS>().0.iter_mut().enumerate() {
                 let mut threads = [[0.0; THREADS]; SUMS];
@@ -56,7 +56,7 @@ impl MetricsOperators for Cpu {
             }
             sums
         };
-        let chunks: Vec<Vec<f64>> = splits.par_chunks(ROWS).enumerate().map(of_chunk).collect();
+        let chunks = parallel::map(parallel::chunks(&splits, ROWS), of_chunk);
         for (at, sum) in of.sums.buffer.get_mut().iter_mut().enumerate() {
             let mut threads = [0.0; THREADS];
             for (chunk, sums) in chunks.iter().enumerate() {
@@ -76,9 +76,8 @@ impl MetricsOperators for Cpu {
         let (a, b) = (view(of.a, &a_values), view(of.b, &b_values));
         let (firsts, seconds) = (of.firsts.buffer.read(), of.seconds.buffer.read());
         let lanes = 1 << lanes_log2((a.stride / E::LANES) as u32);
-        let pairs = firsts.par_iter().zip(&*seconds);
-        let scores = of.scores.buffer.get_mut().par_iter_mut();
-        scores.zip(pairs).for_each(|(score, (&first, &second))| {
+        let pairs = (of.scores.buffer.get_mut(), (&*firsts, &*seconds));
+        parallel::for_each(pairs, |_, (score, (&first, &second))| {
             let (first, second) = (first as usize, second as usize);
             *score = match first < a.rows && second < b.rows {
                 true => {
@@ -171,7 +170,7 @@ impl MetricsOperators for Cpu {
         for (at, &kind) in of.of.iter().enumerate() {
             let first = (at * of.all_columns + of.first_column) * words;
             let results = sums[first..][..of.columns * words].as_chunks_mut().0;
-            results.par_iter_mut().enumerate().for_each(|(at, result)| {
+            parallel::for_each(results, |at, result| {
                 let [start, stop] = segment(at as u32, listed, second, third);
                 let keys = &keys[start as usize..stop as usize];
                 let counts = |of: &dyn Fn(&Group) -> u64| {

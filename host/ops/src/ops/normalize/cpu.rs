@@ -12,9 +12,9 @@ use crate::backend::cpu::convert::{round, widen};
 use crate::backend::cpu::view::{View, for_rows, read, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::normalize::{self as contract, Column};
-use rayon::prelude::*;
 
 /// Rows whose sums are added up before they are added to those of others.
 const SUM_ROWS: usize = 256;
@@ -244,11 +244,9 @@ fn sums_of_pairs<E: Element>(
     if x.columns == 0 {
         return sums;
     }
-    let blocks: Vec<Vec<[f32; 2]>> = x
-        .values
-        .par_chunks(SUM_ROWS * x.stride)
-        .enumerate()
-        .map(|(block, values)| {
+    let blocks = parallel::map(
+        parallel::chunks(x.values, SUM_ROWS * x.stride),
+        |block, values| {
             let mut sums = vec![[0.0; 2]; x.columns];
             let mut floats = vec![0.0; x.stride];
             for (row, values) in values.chunks_exact(x.stride).enumerate() {
@@ -259,8 +257,8 @@ fn sums_of_pairs<E: Element>(
                 }
             }
             sums
-        })
-        .collect();
+        },
+    );
     for block in &blocks {
         for (sum, &terms) in sums.iter_mut().zip(block) {
             add(sum, terms);

@@ -9,16 +9,16 @@ use super::{
     RowGroups,
 };
 use crate::backend::cpu::Cpu;
-use crate::backend::cpu::convert::{round, widen};
+use crate::backend::cpu::convert::{round, widen, widened};
 use crate::backend::cpu::view::{for_rows, read_matrix, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::normalize::{moments, reciprocal_deviation};
 use halfgnn_contract::norms::{
     CHUNK_WORDS, GROUP_WORDS, GraphNormColumn, STATISTICS_ROWS, gradient, graph_norm,
 };
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Rows whose sums are added up before they are added to those of others.
@@ -39,21 +39,15 @@ impl NormsOperators for Cpu {
         let width = 1.0 / columns as f32;
         let known_stride = statistics.stride();
         let known = statistics.buffer.get_mut();
-        known
-            .par_chunks_exact_mut(known_stride)
-            .enumerate()
-            .for_each_init(
-                || vec![0.0; stride],
-                |floats, (row, known)| {
-                    widen(&values[row * stride..(row + 1) * stride], floats);
-                    let floats = &floats[..columns];
-                    let mean = floats.iter().sum::<f32>() * width;
-                    let squares: f32 = floats.iter().map(|x| (x - mean) * (x - mean)).sum();
-                    known.fill(0.0);
-                    known[0] = mean;
-                    known[1] = reciprocal_deviation(squares * width, op.epsilon, f32::sqrt);
-                },
-            );
+        parallel::for_each(parallel::chunks_mut(known, known_stride), |row, known| {
+            let floats = widened(&values[row * stride..(row + 1) * stride]);
+            let floats = &floats[..columns];
+            let mean = floats.iter().sum::<f32>() * width;
+            let squares: f32 = floats.iter().map(|x| (x - mean) * (x - mean)).sum();
+            known.fill(0.0);
+            known[0] = mean;
+            known[1] = reciprocal_deviation(squares * width, op.epsilon, f32::sqrt);
+        });
         let (weight, bias) = (op.weight.buffer.read(), op.bias.buffer.read());
         let known = statistics.buffer.read();
         for_rows(view_mut(y), |row, columns, y, floats| {
@@ -85,19 +79,16 @@ impl NormsOperators for Cpu {
             (x - mean) * reciprocal
         };
         let rows = of.x.rows();
-        let blocks: Vec<Range<usize>> = (0..rows)
-            .step_by(SUM_ROWS)
-            .map(|first| first..rows.min(first + SUM_ROWS))
-            .collect();
         let d = of.d.buffer.read();
-        let sums = blocks.par_iter().map(|rows| {
-            sums_of_pairs(rows.clone(), columns, |row, column| {
+        let sums = parallel::map(0..rows.div_ceil(SUM_ROWS), |block, _| {
+            let rows = block * SUM_ROWS..rows.min((block + 1) * SUM_ROWS);
+            sums_of_pairs(rows, columns, |row, column| {
                 let at = row * stride + column;
                 let dy = d[at].to_f32();
                 [dy, dy * normalized(row, x[at].to_f32())]
             })
         });
-        let sums = added_up(&sums.collect::<Vec<_>>(), columns);
+        let sums = added_up(&sums, columns);
         drop(d);
         for (column, [dy, product]) in sums.into_iter().enumerate() {
             of.gradients.bias.buffer.get_mut()[column] = dy;
@@ -329,14 +320,10 @@ fn sums_of_groups(
 ) -> Vec<Vec<[f32; 2]>> {
     let all = groups(of);
     let words = of.chunks.buffer.read();
-    let chunks: Vec<&[u32]> = words.chunks_exact(CHUNK_WORDS).collect();
-    let sums: Vec<Vec<[f32; 2]>> = chunks
-        .par_iter()
-        .map(|chunk| {
-            let (rows, group) = (chunk[0] as usize..chunk[1] as usize, chunk[2] as usize);
-            sums_of_pairs(rows, columns, |row, column| terms(&all[group], row, column))
-        })
-        .collect();
+    let sums = parallel::map(parallel::chunks(&words, CHUNK_WORDS), |_, chunk| {
+        let (rows, group) = (chunk[0] as usize..chunk[1] as usize, chunk[2] as usize);
+        sums_of_pairs(rows, columns, |row, column| terms(&all[group], row, column))
+    });
     let of_group = |group: &Group| added_up(&sums[group.chunks.clone()], columns);
     all.iter().map(of_group).collect()
 }

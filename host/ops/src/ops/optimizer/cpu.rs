@@ -10,15 +10,18 @@ use crate::backend::cpu::convert::round;
 use crate::backend::cpu::view::view_mut;
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel::{self, Items};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::optimizer::{
     AdamStep, Rule, SgdStep, StepConstants, clip_factor, factors, squares, state, sum_of_cta,
 };
-use rayon::prelude::*;
 
 /// Rows that are one piece of work at least.
 const MIN_ROWS: usize = 64;
+
+/// Elements that are looked at together.
+const CHUNK: usize = 1 << 14;
 
 impl OptimizerOperators for Cpu {
     fn check_finite(&self, operands: Checked<CheckFiniteOperands<'_, Self>>) -> Result<(), Error> {
@@ -26,7 +29,10 @@ impl OptimizerOperators for Cpu {
         // Padding is zero, so it may be among the values.
         let finite = |gradient: &&Matrix<Cpu, f32>| {
             let values = gradient.buffer.read();
-            values.par_iter().all(|value| value.is_finite())
+            let of_chunk = |_, chunk: &[f32]| chunk.iter().all(|value| value.is_finite());
+            parallel::map(parallel::chunks(&values, CHUNK), of_chunk)
+                .into_iter()
+                .all(|finite| finite)
         };
         if !gradients.iter().all(finite) {
             let mut words = state.words.to_vec(self)?;
@@ -128,7 +134,9 @@ fn sums_of_ctas(gradient: &Matrix<Cpu, f32>) -> Vec<f64> {
         }
         sum_of_cta(threads)
     };
-    values.par_chunks(4 * THREADS).map(of_cta).collect()
+    parallel::map(parallel::chunks(&values, 4 * THREADS), |_, values| {
+        of_cta(values)
+    })
 }
 
 /// One step of one parameter, of which so many moments are kept.
@@ -143,10 +151,10 @@ fn step_of<E: Element>(
     }
     let gradient = parameter.gradient.buffer.read();
     let master = parameter.master.buffer.get_mut();
-    let rows = master
-        .par_chunks_exact_mut(stride)
-        .with_min_len(MIN_ROWS)
-        .zip(gradient.par_chunks_exact(stride));
+    let rows = (
+        parallel::chunks_mut(master, stride),
+        parallel::chunks(&gradient, stride),
+    );
     let moments = [
         parameter
             .first_moment
@@ -158,25 +166,26 @@ fn step_of<E: Element>(
             .filter(|_| moments > 1),
     ];
     match moments.map(|moment| moment.map(|moment| moment.buffer.get_mut())) {
-        [Some(first), Some(second)] => rows
-            .zip(first.par_chunks_exact_mut(stride))
-            .zip(second.par_chunks_exact_mut(stride))
-            .for_each(|(((master, gradient), m), v)| {
+        [Some(first), Some(second)] => {
+            let first = parallel::chunks_mut(first, stride);
+            let rows = (rows, (first, parallel::chunks_mut(second, stride)));
+            for_rows(rows, |((master, gradient), (m, v))| {
                 for i in 0..columns {
                     let before = [master[i], m[i], v[i]];
                     [master[i], m[i], v[i]] = step.update(before, gradient[i], f32::sqrt);
                 }
-            }),
-        [Some(first), None] => {
-            rows.zip(first.par_chunks_exact_mut(stride))
-                .for_each(|((master, gradient), m)| {
-                    for i in 0..columns {
-                        let before = [master[i], m[i], 0.0];
-                        [master[i], m[i], _] = step.update(before, gradient[i], f32::sqrt);
-                    }
-                })
+            });
         }
-        [None, _] => rows.for_each(|(master, gradient)| {
+        [Some(first), None] => {
+            let rows = (rows, parallel::chunks_mut(first, stride));
+            for_rows(rows, |((master, gradient), m)| {
+                for i in 0..columns {
+                    let before = [master[i], m[i], 0.0];
+                    [master[i], m[i], _] = step.update(before, gradient[i], f32::sqrt);
+                }
+            });
+        }
+        [None, _] => for_rows(rows, |(master, gradient)| {
             for i in 0..columns {
                 let before = [master[i], 0.0, 0.0];
                 [master[i], ..] = step.update(before, gradient[i], f32::sqrt);
@@ -184,8 +193,16 @@ fn step_of<E: Element>(
         }),
     }
     if let Some(rounded) = parameter.rounded.as_deref_mut().map(view_mut) {
-        let rows = rounded.values.par_chunks_exact_mut(rounded.stride);
-        rows.zip(master.par_chunks_exact(stride))
-            .for_each(|(rounded, master)| round(&master[..columns], &mut rounded[..columns]));
+        let rows = (
+            parallel::chunks_mut(rounded.values, rounded.stride),
+            parallel::chunks(master, stride),
+        );
+        for_rows(rows, |(rounded, master)| {
+            round(&master[..columns], &mut rounded[..columns]);
+        });
     }
+}
+
+fn for_rows<I: Items>(rows: I, f: impl Fn(I::Item) + Sync) {
+    parallel::pieces(rows, MIN_ROWS, &|_, rows| rows.each().for_each(&f));
 }

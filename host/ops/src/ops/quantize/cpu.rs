@@ -5,10 +5,13 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{read, view};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::quantize::{NOT_FINITE, SATURATED};
 use halfgnn_contract::rng;
-use rayon::prelude::*;
+
+/// Rows of which is told together.
+const SEEN_ROWS: usize = 256;
 
 /// What rows tell of themselves beside their codes.
 struct Seen {
@@ -63,43 +66,41 @@ impl QuantizeOperators for Cpu {
         let scales = y.scales.scales.buffer.read();
         let reciprocals: Vec<f32> = scales[..columns].iter().map(|scale| 1.0 / scale).collect();
         drop(scales);
-        let rows = y.codes.buffer.get_mut().par_chunks_exact_mut(stride / 4);
-        let seen = rows
-            .enumerate()
-            .fold(
-                || Seen::nothing(columns),
-                |mut seen, (row, words)| {
-                    let factor = row_scale.as_ref().map(|factors| factors[row]);
-                    words.fill(u32::from_ne_bytes([format.zero(); 4]));
-                    let elements = &x.values[row * x.stride..][..columns];
-                    for (block, elements) in elements.chunks(4).enumerate() {
-                        let noise = drawn.map(|(key, step)| {
-                            rng::dropout_bits(key, step, row as u64, block as u32)
-                        });
-                        for (k, element) in elements.iter().enumerate() {
-                            let column = 4 * block + k;
-                            let value = element.to_f32();
-                            let value = factor.map_or(value, |factor| value * factor);
-                            let magnitude = if value.is_finite() {
-                                value.abs()
-                            } else {
-                                seen.not_finite = seen.not_finite.wrapping_add(1);
-                                f32::INFINITY
-                            };
-                            seen.largest[column] = seen.largest[column].max(magnitude);
-                            let number = value * reciprocals[column];
-                            if number.abs() > format.saturation() {
-                                seen.saturated = seen.saturated.wrapping_add(1);
-                            }
-                            let code = format.encode(number, noise.map(|noise| noise[k]));
-                            words[block] &= !(0xff << (8 * k));
-                            words[block] |= code << (8 * k);
+        let rows = parallel::chunks_mut(y.codes.buffer.get_mut(), SEEN_ROWS * stride / 4);
+        let of_blocks = parallel::map(rows, |block, words| {
+            let mut seen = Seen::nothing(columns);
+            for (row, words) in (block * SEEN_ROWS..).zip(words.chunks_exact_mut(stride / 4)) {
+                let factor = row_scale.as_ref().map(|factors| factors[row]);
+                words.fill(u32::from_ne_bytes([format.zero(); 4]));
+                let elements = &x.values[row * x.stride..][..columns];
+                for (block, elements) in elements.chunks(4).enumerate() {
+                    let noise = drawn
+                        .map(|(key, step)| rng::dropout_bits(key, step, row as u64, block as u32));
+                    for (k, element) in elements.iter().enumerate() {
+                        let column = 4 * block + k;
+                        let value = element.to_f32();
+                        let value = factor.map_or(value, |factor| value * factor);
+                        let magnitude = if value.is_finite() {
+                            value.abs()
+                        } else {
+                            seen.not_finite = seen.not_finite.wrapping_add(1);
+                            f32::INFINITY
+                        };
+                        seen.largest[column] = seen.largest[column].max(magnitude);
+                        let number = value * reciprocals[column];
+                        if number.abs() > format.saturation() {
+                            seen.saturated = seen.saturated.wrapping_add(1);
                         }
+                        let code = format.encode(number, noise.map(|noise| noise[k]));
+                        words[block] &= !(0xff << (8 * k));
+                        words[block] |= code << (8 * k);
                     }
-                    seen
-                },
-            )
-            .reduce(|| Seen::nothing(columns), Seen::and);
+                }
+            }
+            seen
+        });
+        let nothing = Seen::nothing(columns);
+        let seen = of_blocks.into_iter().fold(nothing, Seen::and);
         let so_far = y.scales.largest.buffer.get_mut().iter_mut();
         for (so_far, largest) in so_far.zip(&seen.largest) {
             *so_far = so_far.max(*largest);

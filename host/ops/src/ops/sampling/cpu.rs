@@ -9,10 +9,10 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::{Element, padded};
 use halfgnn_contract::rng::{key, philox};
 use halfgnn_contract::sampling::{ATTEMPTS, choice, neighbor_counter, pair, pair_counter, sampled};
-use rayon::prelude::*;
 
 impl SamplingOperators for Cpu {
     fn sample_pairs(&self, operands: Checked<SamplePairsOperands<'_, Self>>) -> Result<(), Error> {
@@ -31,16 +31,12 @@ impl SamplingOperators for Cpu {
         };
         let (key, step, vertices) = (key(of.seed, STREAM), of.step, of.vertices as u32);
         let drawn = |at, attempt| pair(philox(key, pair_counter(step, attempt, at)), vertices);
-        let firsts = of.firsts.buffer.get_mut().par_iter_mut();
-        let seconds = of.seconds.buffer.get_mut().par_iter_mut();
-        firsts
-            .zip(seconds)
-            .enumerate()
-            .for_each(|(at, (first, second))| {
-                let mut pairs = (0..ATTEMPTS).map(|attempt| drawn(at as u64, attempt));
-                let accepted = pairs.find(|&pair| !is_edge(pair));
-                [*first, *second] = accepted.unwrap_or_else(|| drawn(at as u64, ATTEMPTS - 1));
-            });
+        let pairs = (of.firsts.buffer.get_mut(), of.seconds.buffer.get_mut());
+        parallel::for_each(pairs, |at, (first, second)| {
+            let mut pairs = (0..ATTEMPTS).map(|attempt| drawn(at as u64, attempt));
+            let accepted = pairs.find(|&pair| !is_edge(pair));
+            [*first, *second] = accepted.unwrap_or_else(|| drawn(at as u64, ATTEMPTS - 1));
+        });
         Ok(())
     }
 
@@ -71,27 +67,24 @@ impl SamplingOperators for Cpu {
         let (policy, draw) = (of.policy, of.draw);
         let key = key(draw.seed, NEIGHBORS);
         let vertices = of.vertices.buffer.read();
-        let parts: Vec<Vec<u32>> = vertices
-            .par_chunks(PART)
-            .map(|part| {
-                let mut drawn = Vec::new();
-                for &vertex in part {
-                    let Some((begin, degree)) = degree(&offsets, vertex) else {
-                        continue;
-                    };
-                    drawn.extend(policy.self_loops.then_some(vertex));
-                    let first = drawn.len();
-                    places(degree, policy, &mut drawn, |index, choices| {
-                        let counter = neighbor_counter(draw.step, draw.layer, vertex, index);
-                        choice(philox(key, counter)[0], choices)
-                    });
-                    for place in &mut drawn[first..] {
-                        *place = columns[begin + *place as usize];
-                    }
+        let parts = parallel::map(parallel::chunks(&vertices, PART), |_, part| {
+            let mut drawn = Vec::new();
+            for &vertex in part {
+                let Some((begin, degree)) = degree(&offsets, vertex) else {
+                    continue;
+                };
+                drawn.extend(policy.self_loops.then_some(vertex));
+                let first = drawn.len();
+                places(degree, policy, &mut drawn, |index, choices| {
+                    let counter = neighbor_counter(draw.step, draw.layer, vertex, index);
+                    choice(philox(key, counter)[0], choices)
+                });
+                for place in &mut drawn[first..] {
+                    *place = columns[begin + *place as usize];
                 }
-                drawn
-            })
-            .collect();
+            }
+            drawn
+        });
         let mut drawn = parts.iter().flatten().copied();
         let firsts = of.firsts.buffer.read();
         let (rows, neighbors) = (of.rows.buffer.get_mut(), of.neighbors.buffer.get_mut());
@@ -179,7 +172,7 @@ impl SamplingOperators for Cpu {
     fn relabel(&self, operands: Checked<RelabelOperands<'_, Self>>) -> Result<(), Error> {
         let RelabelOperands { places, vertices } = operands.into_inner();
         let places = places.places.buffer.read();
-        vertices.buffer.get_mut().par_iter_mut().for_each(|vertex| {
+        parallel::for_each(vertices.buffer.get_mut(), |_, vertex| {
             *vertex = places.get(*vertex as usize).copied().unwrap_or(*vertex);
         });
         Ok(())
@@ -198,11 +191,10 @@ impl SamplingOperators for Cpu {
             let first = row as usize * from.stride;
             ((row as usize) < from.rows).then(|| &from.values[first..first + width])
         };
-        (to.values.par_chunks_mut(width.max(1)).zip(order.par_iter())).for_each(|(to, &row)| {
-            match row_of(row) {
-                Some(from) => to.copy_from_slice(from),
-                None => to.fill(E::zeroed()),
-            }
+        let rows = (parallel::chunks_mut(to.values, width), &*order);
+        parallel::for_each(rows, |_, (to, &row)| match row_of(row) {
+            Some(from) => to.copy_from_slice(from),
+            None => to.fill(E::zeroed()),
         });
         Ok(())
     }

@@ -7,10 +7,10 @@ use crate::backend::cpu::simd::{Floats, Kernel, Lanes, load, store};
 use crate::backend::cpu::{Cpu, Reading};
 use crate::error::Error;
 use crate::ops::{Accumulate, Checked, edge_plane};
+use crate::parallel;
 use crate::tensor::{Element, Precision};
 use half::f16;
 use pulp::Simd;
-use rayon::prelude::*;
 
 /// Edges that are one piece of work.
 pub(crate) const CHUNK_EDGES: usize = 1024;
@@ -38,32 +38,30 @@ impl SddmmOperators for Cpu {
         let in_half = E::PRECISION == Precision::Half && op.policy.accumulate == Accumulate::Half;
         for (head, e) in e.chunks_exact_mut(plane).enumerate() {
             let first = head * features;
-            e.par_chunks_mut(CHUNK_EDGES)
-                .enumerate()
-                .for_each(|(chunk, e)| {
-                    let mut sums = vec![0.0; e.len()];
-                    let edges = chunk * CHUNK_EDGES..rows.len();
-                    if !in_half {
-                        let last = edges.end.min(edges.start + sums.len());
-                        self.instructions().run(Dots {
-                            u: &u[first..],
-                            v: &v[first..],
-                            stride,
-                            features,
-                            ends: (&rows[edges.start..last], &columns[edges.start..last]),
-                            scale: op.scale,
-                            sums: &mut sums,
-                        });
-                        return round(&sums, e);
-                    }
-                    let mut of_row = Features::new(u, stride, first, features);
-                    let mut of_column = Features::new(v, stride, first, features);
-                    for (sum, edge) in sums.iter_mut().zip(edges) {
-                        let (u, v) = (of_row.of(rows[edge]), of_column.of(columns[edge]));
-                        *sum = op.scale * dot_in_half(u, v);
-                    }
-                    round(&sums, e);
-                });
+            parallel::for_each(parallel::chunks_mut(e, CHUNK_EDGES), |chunk, e| {
+                let mut sums = vec![0.0; e.len()];
+                let edges = chunk * CHUNK_EDGES..rows.len();
+                if !in_half {
+                    let last = edges.end.min(edges.start + sums.len());
+                    self.instructions().run(Dots {
+                        u: &u[first..],
+                        v: &v[first..],
+                        stride,
+                        features,
+                        ends: (&rows[edges.start..last], &columns[edges.start..last]),
+                        scale: op.scale,
+                        sums: &mut sums,
+                    });
+                    return round(&sums, e);
+                }
+                let mut of_row = Features::new(u, stride, first, features);
+                let mut of_column = Features::new(v, stride, first, features);
+                for (sum, edge) in sums.iter_mut().zip(edges) {
+                    let (u, v) = (of_row.of(rows[edge]), of_column.of(columns[edge]));
+                    *sum = op.scale * dot_in_half(u, v);
+                }
+                round(&sums, e);
+            });
         }
         Ok(())
     }
@@ -86,28 +84,26 @@ impl SddmmOperators for Cpu {
                 .transpose()?,
         );
         for (head, e) in e.buffer.get_mut().chunks_exact_mut(plane).enumerate() {
-            e.par_chunks_mut(CHUNK_EDGES)
-                .enumerate()
-                .for_each(|(chunk, e)| {
-                    for (i, e) in e.iter_mut().enumerate() {
-                        let edge = chunk * CHUNK_EDGES + i;
-                        if edge >= edges {
-                            *e = E::zeroed();
-                            continue;
-                        }
-                        let x = left.of(plane, head, edge);
-                        let y = right
-                            .as_ref()
-                            .map_or(0.0, |right| right.of(plane, head, edge));
-                        *e = E::from_f32(match op {
-                            EdgeCombine::Copy(..) => x,
-                            EdgeCombine::Add(..) => x + y,
-                            EdgeCombine::Subtract(..) => x - y,
-                            EdgeCombine::Multiply(..) => x * y,
-                            EdgeCombine::Divide(..) => x / y,
-                        });
+            parallel::for_each(parallel::chunks_mut(e, CHUNK_EDGES), |chunk, e| {
+                for (i, e) in e.iter_mut().enumerate() {
+                    let edge = chunk * CHUNK_EDGES + i;
+                    if edge >= edges {
+                        *e = E::zeroed();
+                        continue;
                     }
-                });
+                    let x = left.of(plane, head, edge);
+                    let y = right
+                        .as_ref()
+                        .map_or(0.0, |right| right.of(plane, head, edge));
+                    *e = E::from_f32(match op {
+                        EdgeCombine::Copy(..) => x,
+                        EdgeCombine::Add(..) => x + y,
+                        EdgeCombine::Subtract(..) => x - y,
+                        EdgeCombine::Multiply(..) => x * y,
+                        EdgeCombine::Divide(..) => x / y,
+                    });
+                }
+            });
         }
         Ok(())
     }

@@ -2,15 +2,12 @@
 
 use super::{Shadow, ShadowOperands, ShadowOperators};
 use crate::backend::cpu::Cpu;
-use crate::backend::cpu::convert::{round, widen};
+use crate::backend::cpu::convert::{round, widened};
+use crate::backend::cpu::view::{for_rows, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::Element;
 use halfgnn_contract::math::{exp, ln};
-use rayon::prelude::*;
-
-/// Rows that are one piece of work at least.
-const MIN_ROWS: usize = 16;
 
 impl ShadowOperators for Cpu {
     fn shadow<E: Element>(
@@ -18,19 +15,13 @@ impl ShadowOperators for Cpu {
         operands: Checked<ShadowOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let ShadowOperands { op, x, y } = operands.into_inner();
-        let (columns, stride, y_stride) = (x.columns(), x.stride(), y.stride());
+        let (columns, stride) = (x.columns(), x.stride());
         let values = x.buffer.read();
-        let rows = y.buffer.get_mut().par_chunks_exact_mut(y_stride);
-        rows.zip(values.par_chunks_exact(stride))
-            .with_min_len(MIN_ROWS)
-            .for_each_init(
-                || vec![0.0; stride],
-                |floats, (y, x)| {
-                    widen(x, floats);
-                    of_row(op, &mut floats[..columns]);
-                    round(&floats[..y_stride], y);
-                },
-            );
+        for_rows(view_mut(y), |row, _, y, _| {
+            let mut floats = widened(&values[row * stride..(row + 1) * stride]).into_owned();
+            of_row(op, &mut floats[..columns]);
+            round(&floats[..y.len()], y);
+        });
         Ok(())
     }
 }

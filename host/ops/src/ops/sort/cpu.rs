@@ -4,6 +4,7 @@ use super::{ExclusiveSumOperands, SortOperators, SortPairsOperands};
 use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use rayon::prelude::*;
 
 impl SortOperators for Cpu {
@@ -14,9 +15,11 @@ impl SortOperators for Cpu {
         let mut order: Vec<u32> = (0..keys.len() as u32).collect();
         order.par_sort_by_key(|&at| keys[at as usize] & mask);
         let values = of.values.map(|values| values.buffer.read());
-        let sorted =
-            (of.sorted_keys.buffer.get_mut().par_iter_mut()).zip(of.sorted_values.buffer.get_mut());
-        sorted.zip(&order).for_each(|((key, value), &at)| {
+        let sorted = (
+            of.sorted_keys.buffer.get_mut(),
+            of.sorted_values.buffer.get_mut(),
+        );
+        parallel::for_each((sorted, &*order), |_, ((key, value), &at)| {
             *key = keys[at as usize];
             *value = values.as_ref().map_or(at, |values| values[at as usize]);
         });

@@ -7,10 +7,10 @@ use super::{
 use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use halfgnn_contract::rng::{key, philox};
 use halfgnn_contract::sampling::choice;
 use halfgnn_contract::subgraph::{frontier_counter, walk_counter, wide_choice};
-use rayon::prelude::*;
 
 /// The first edge of a row and how many there are, none of what is no row.
 fn row(offsets: &[u64], vertex: u32) -> (usize, u32) {
@@ -36,28 +36,26 @@ impl SubgraphOperators for Cpu {
         let roots = of.roots.map(|roots| roots.buffer.read());
         let (key, step, length) = (key(of.draw.seed, STREAM), of.draw.step, of.length);
         let walks = of.vertices.buffer.get_mut();
-        walks
-            .par_chunks_exact_mut(length as usize + 1)
-            .enumerate()
-            .for_each(|(walk, vertices)| {
-                let draw = |edges| philox(key, walk_counter(step, walk as u32, edges));
-                let numbers = draw(0);
-                let mut vertex = match &roots {
-                    Some(roots) => roots[choice(numbers[0], roots.len() as u32) as usize],
-                    None => {
-                        let edge = wide_choice([numbers[0], numbers[1]], columns.len() as u64);
-                        columns[edge as usize]
-                    }
-                };
-                vertices[0] = vertex;
-                for (edges, place) in (1..=length).zip(&mut vertices[1..]) {
-                    let (begin, degree) = row(&offsets, vertex);
-                    if degree > 0 {
-                        vertex = columns[begin + choice(draw(edges)[0], degree) as usize];
-                    }
-                    *place = vertex;
+        let walks = parallel::chunks_mut(walks, length as usize + 1);
+        parallel::for_each(walks, |walk, vertices| {
+            let draw = |edges| philox(key, walk_counter(step, walk as u32, edges));
+            let numbers = draw(0);
+            let mut vertex = match &roots {
+                Some(roots) => roots[choice(numbers[0], roots.len() as u32) as usize],
+                None => {
+                    let edge = wide_choice([numbers[0], numbers[1]], columns.len() as u64);
+                    columns[edge as usize]
                 }
-            });
+            };
+            vertices[0] = vertex;
+            for (edges, place) in (1..=length).zip(&mut vertices[1..]) {
+                let (begin, degree) = row(&offsets, vertex);
+                if degree > 0 {
+                    vertex = columns[begin + choice(draw(edges)[0], degree) as usize];
+                }
+                *place = vertex;
+            }
+        });
         Ok(())
     }
 
@@ -118,7 +116,7 @@ impl SubgraphOperators for Cpu {
         let known = of.places.known.buffer.read();
         let vertices = of.vertices.buffer.read();
         let counts = of.counts.buffer.get_mut();
-        (counts.par_iter_mut().zip(&*vertices)).for_each(|(count, &vertex)| {
+        parallel::for_each((&mut *counts, &*vertices), |_, (count, &vertex)| {
             let (begin, degree) = row(&offsets, vertex);
             let columns = &columns[begin..begin + degree as usize];
             let within = columns.iter().filter(|&&column| is_known(&known, column));

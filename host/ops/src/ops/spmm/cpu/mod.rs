@@ -30,13 +30,13 @@ use crate::backend::Adjacency;
 use crate::backend::cpu::convert::widen;
 use crate::backend::cpu::simd::{Kernel, Lanes};
 use crate::backend::cpu::view::{read, read_matrix, with_edges};
-use crate::backend::cpu::{Cpu, Instructions, Reading, parallel};
+use crate::backend::cpu::{Cpu, Instructions, Reading};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::parallel;
 use crate::tensor::{Element, Matrix, Precision};
 use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::spmm::EDGES_PER_WARP;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Most edges of a batch: as many as a warp walks.
@@ -468,20 +468,19 @@ fn sum_long_row<E: Element>(
 ) {
     let starts: Vec<usize> = whole.edges.clone().step_by(plan.chunk()).collect();
     let mut sums = vec![0.0; starts.len() * merged.len()];
-    sums.par_chunks_exact_mut(merged.len())
-        .zip(starts)
-        .for_each(|(merged, start)| {
-            let edges = start..whole.edges.end.min(start + plan.chunk());
-            instructions.run(OneChunk {
-                operands,
-                plan,
-                chunk: Chunk {
-                    edges,
-                    ..whole.clone()
-                },
-                merged,
-            });
+    let chunks = (parallel::chunks_mut(&mut sums, merged.len()), &*starts);
+    parallel::for_each(chunks, |_, (merged, &start)| {
+        let edges = start..whole.edges.end.min(start + plan.chunk());
+        instructions.run(OneChunk {
+            operands,
+            plan,
+            chunk: Chunk {
+                edges,
+                ..whole.clone()
+            },
+            merged,
         });
+    });
     merged.fill(0.0);
     for chunk in sums.chunks_exact(merged.len()) {
         plain::add(merged, chunk);
