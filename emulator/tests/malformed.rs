@@ -64,6 +64,23 @@ fn recursion_is_refused() {
     );
 }
 
+/// PTX ISA, "Initializers": of all types but `.f16`, `.f16x2` and `.pred`.
+#[test]
+fn halves_have_no_initial_values() {
+    let variable = |ty: &str, value: &str| {
+        Module::parse(&format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.global .{ty} x = {value};\n"
+        ))
+    };
+    for ty in ["f16", "f16x2"] {
+        let error = variable(ty, "1").expect_err(ty);
+        assert_eq!(error.line, 4, "{error}");
+        assert!(error.message.contains("write its bits as .b16"), "{error}");
+    }
+    assert!(variable("b16", "15360").is_ok());
+    assert!(variable("f32", "0f3F800000").is_ok());
+}
+
 #[test]
 fn what_is_not_implemented_is_named_with_its_line() {
     for (instruction, named) in [

@@ -35,7 +35,9 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -77,22 +79,26 @@ fn run(command: &Command) -> Result<(), Failure> {
 
 /// Messages to stderr: warnings, more with `-v`, or what `RUST_LOG` says. Colours on a terminal, unless `NO_COLOR` is set.
 fn start_logging(verbose: u8) -> Result<(), Failure> {
-    let level = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(&text).map_err(|error| {
-            Failure::Input(format!(
-                "RUST_LOG=\"{text}\": {error}; write it such as halfgnn=debug"
-            ))
-        })?,
-        _ => EnvFilter::new(format!("halfgnn={level}")),
+    let level = [Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE][usize::from(verbose.min(3))];
+    let filter: Targets = match std::env::var("RUST_LOG") {
+        Ok(text) if !text.trim().is_empty() => {
+            text.parse()
+                .map_err(|error: tracing_subscriber::filter::ParseError| {
+                    Failure::Input(format!(
+                        "RUST_LOG=\"{text}\": {error}; write it such as halfgnn=debug"
+                    ))
+                })?
+        }
+        _ => Targets::new().with_target("halfgnn", level),
     };
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal() && !plain)
         .without_time()
-        .with_target(false)
+        .with_target(false);
+    tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
         .init();
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! Edges as they were read, block by block, on their way to a graph.
 
+use crate::parallel;
 use std::ops::Range;
-
-use rayon::prelude::*;
 
 use super::error::{GraphError, check_vertices};
 use super::sort::EdgeSource;
@@ -82,7 +81,7 @@ impl EdgeBlocks {
         let beyond = |ends: &[u32; 2]| ends.iter().any(|&end| u64::from(end) >= vertices);
         // The first, so that the message does not depend on the number of threads.
         for (block, &start) in self.blocks.iter().zip(&self.starts) {
-            if let Some(index) = block.par_iter().position_first(beyond) {
+            if let Some(index) = parallel::position_first(block, beyond) {
                 let [row, column] = block[index];
                 return Err(GraphError::VertexOutOfRange {
                     field: "edges",

@@ -1,8 +1,7 @@
 //! Graphs made from graphs: self-loops, duplicates, direction, labels.
 
+use crate::parallel;
 use std::ops::Range;
-
-use rayon::prelude::*;
 
 use super::csr::Csr;
 use super::error::{GraphError, check_edges, check_ids, check_length, check_room};
@@ -142,7 +141,7 @@ impl Graph {
             kept(row, &mut |_| count += 1);
             count
         };
-        let lengths: Vec<u64> = (0..csr.vertices()).into_par_iter().map(count).collect();
+        let lengths = parallel::map(0..csr.vertices(), |row, _| count(row));
         let offsets = offsets_of(lengths);
         self.with_rows(offsets, |row, out| {
             let mut out = out.iter_mut();

@@ -1,8 +1,7 @@
 //! What can be wrong with a graph.
 
-use rayon::prelude::*;
-
 use super::index::{MAX_EDGES, MAX_VERTICES};
+use crate::parallel;
 
 /// Why arrays, or a generator's parameters, do not describe a graph.
 ///
@@ -162,10 +161,7 @@ pub(crate) fn check_room(what: &'static str, bytes: u64) -> Result<(), GraphErro
 /// That every entry of `ids` is a vertex; `field` is what the array is called.
 pub(crate) fn check_ids(field: &'static str, ids: &[u32], vertices: u64) -> Result<(), GraphError> {
     // The first, so that the message does not depend on the number of threads.
-    match ids
-        .par_iter()
-        .position_first(|&id| u64::from(id) >= vertices)
-    {
+    match parallel::position_first(ids, |&id| u64::from(id) >= vertices) {
         Some(index) => Err(GraphError::VertexOutOfRange {
             field,
             index: index as u64,

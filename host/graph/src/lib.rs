@@ -41,6 +41,8 @@ mod edit;
 mod error;
 pub mod generate;
 pub mod index;
+#[doc(hidden)] // for the crates beside this one
+pub mod parallel;
 pub mod reorder;
 pub(crate) mod sort;
 mod starts;

@@ -13,6 +13,7 @@
 //! their own, so threads write disjoint slices and no `unsafe` is needed. Chunks lie in the source's order,
 //! which makes the sort stable; the result is the same for any number of threads.
 
+use crate::parallel;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -92,16 +93,13 @@ pub(crate) fn sort_with_room(
     // A few chunks a thread even out chunks of unequal cost.
     let chunks = (rayon::current_num_threads() as u64 * 4).min(source.items().max(1));
 
-    let counts: Vec<Vec<u64>> = (0..chunks)
-        .into_par_iter()
-        .map(|chunk| {
-            let mut counts = vec![0_u64; buckets];
-            source.emit(part(source.items(), chunk, chunks), |row, _| {
-                counts[(row >> shift) as usize] += 1
-            });
-            counts
-        })
-        .collect();
+    let counts = parallel::map(0..chunks as usize, |chunk, _| {
+        let mut counts = vec![0_u64; buckets];
+        source.emit(part(source.items(), chunk as u64, chunks), |row, _| {
+            counts[(row >> shift) as usize] += 1
+        });
+        counts
+    });
     let edges: u64 = counts.iter().flatten().sum();
     check_edges(edges)?;
     room(edges)?;
@@ -121,18 +119,13 @@ pub(crate) fn sort_with_room(
         work.push((keys, columns, offsets, start));
         start += size as u64;
     }
-    work.into_par_iter()
-        .enumerate()
-        .for_each(|(bucket, (keys, columns, offsets, start))| {
-            sort_bucket(
-                keys,
-                (bucket as u32) << shift,
-                start,
-                offsets,
-                columns,
-                within,
-            );
-        });
+    parallel::for_each(
+        work.as_mut_slice(),
+        |bucket, (keys, columns, offsets, start)| {
+            let first_row = (bucket as u32) << shift;
+            sort_bucket(keys, first_row, *start, offsets, columns, within);
+        },
+    );
     Ok((offsets, columns))
 }
 
@@ -151,16 +144,13 @@ fn place_in_buckets(source: &impl EdgeSource, shift: u32, counts: &[Vec<u64>], k
         }
     }
     let chunks = counts.len() as u64;
-    slots
-        .into_par_iter()
-        .enumerate()
-        .for_each(|(chunk, mut slots)| {
-            source.emit(part(source.items(), chunk as u64, chunks), |row, column| {
-                if let Some(slot) = slots[(row >> shift) as usize].next() {
-                    *slot = pack(row, column);
-                }
-            });
+    parallel::for_each(slots.as_mut_slice(), |chunk, slots| {
+        source.emit(part(source.items(), chunk as u64, chunks), |row, column| {
+            if let Some(slot) = slots[(row >> shift) as usize].next() {
+                *slot = pack(row, column);
+            }
         });
+    });
 }
 
 /// Sorts one bucket: `offsets` are those *after* each of its rows, `first_row` is its first row, `start` the
@@ -215,21 +205,19 @@ pub fn rows_of(offsets: &[u64]) -> Vec<u32> {
     let edges = offsets.last().copied().unwrap_or(0);
     let mut rows = vec![0_u32; edges as usize];
     // By blocks of edges, not of rows: a hub's row is as much work as its edges are many.
-    rows.par_chunks_mut(BLOCK)
-        .enumerate()
-        .for_each(|(block, rows)| {
-            let mut edge = (block * BLOCK) as u64;
-            let mut row = offsets.partition_point(|&offset| offset <= edge) - 1;
-            let mut left = rows;
-            while !left.is_empty() {
-                let run = ((offsets[row + 1] - edge) as usize).min(left.len());
-                let (filled, rest) = left.split_at_mut(run);
-                filled.fill(row as u32);
-                left = rest;
-                edge += run as u64;
-                row += 1;
-            }
-        });
+    parallel::for_each(parallel::chunks_mut(&mut rows, BLOCK), |block, rows| {
+        let mut edge = (block * BLOCK) as u64;
+        let mut row = offsets.partition_point(|&offset| offset <= edge) - 1;
+        let mut left = rows;
+        while !left.is_empty() {
+            let run = ((offsets[row + 1] - edge) as usize).min(left.len());
+            let (filled, rest) = left.split_at_mut(run);
+            filled.fill(row as u32);
+            left = rest;
+            edge += run as u64;
+            row += 1;
+        }
+    });
     rows
 }
 
@@ -237,13 +225,13 @@ pub fn rows_of(offsets: &[u64]) -> Vec<u32> {
 pub(crate) fn fill_rows<T: Send>(
     offsets: &[u64],
     values: &mut [T],
-    fill: &(impl Fn(usize, &mut [T]) + Sync),
+    fill: &(dyn Fn(usize, &mut [T]) + Sync),
 ) {
     fn split<T: Send>(
         offsets: &[u64],
         rows: Range<usize>,
         values: &mut [T],
-        fill: &(impl Fn(usize, &mut [T]) + Sync),
+        fill: &(dyn Fn(usize, &mut [T]) + Sync),
     ) {
         const GRAIN: usize = 1 << 14;
         if rows.len() <= 1 || rows.len() + values.len() <= GRAIN {
@@ -257,9 +245,12 @@ pub(crate) fn fill_rows<T: Send>(
         }
         let middle = rows.start + rows.len() / 2;
         let (low, high) = values.split_at_mut((offsets[middle] - offsets[rows.start]) as usize);
-        rayon::join(
-            || split(offsets, rows.start..middle, low, fill),
-            || split(offsets, middle..rows.end, high, fill),
+        parallel::both(
+            (rows.start..middle, low),
+            (middle..rows.end, high),
+            &|(rows, values)| {
+                split(offsets, rows, values, fill);
+            },
         );
     }
     split(offsets, 0..offsets.len().saturating_sub(1), values, fill);

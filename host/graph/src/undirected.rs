@@ -1,12 +1,11 @@
 //! A pattern with the reverse of each of its edges.
 
-use rayon::prelude::*;
-
 use super::csr::Csr;
 use super::error::{GraphError, check_edges, check_room, check_vertices};
 use super::sort::{EdgeSource, WithinRow, fill_rows, offsets_of, sort_by_row, sort_room};
 use super::transpose::transposed;
 use super::{Graph, Symmetry};
+use crate::parallel;
 
 impl Graph {
     /// From a source whose edges are known to be in range: each in both directions and without duplicates, as
@@ -42,10 +41,7 @@ pub(super) fn with_reverse(
             &reverse_cols[row_of(&reverse_offsets)],
         )
     };
-    let lengths: Vec<u64> = (0..offsets.len() - 1)
-        .into_par_iter()
-        .map(|row| united(row).count() as u64)
-        .collect();
+    let lengths = parallel::map(0..offsets.len() - 1, |row, _| united(row).count() as u64);
     let both = offsets_of(lengths);
     let edges = both[both.len() - 1];
     check_edges(edges)?;

@@ -9,7 +9,6 @@
 pub mod backend;
 pub mod error;
 pub mod ops;
-mod parallel;
 mod storage;
 pub mod tensor;
 

@@ -5,11 +5,11 @@
 //! Padding is always zero, and no public function shows it.
 
 use crate::error::Error;
-use crate::parallel::{self, Items};
 use crate::storage::{MemoryKind, Storage};
 use bytemuck::Pod;
 use half::{bf16, f16};
 use halfgnn_contract::{Format, VECTOR_BYTES};
+use halfgnn_graph::parallel::{self, Items};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
@@ -65,7 +65,7 @@ impl fmt::Display for Precision {
 
 mod sealed {
     /// Kernels are built for these elements, and read rows of no other.
-    pub trait Sealed {}
+    pub trait Sealed: crate::ops::loops::Loops {}
     impl Sealed for half::f16 {}
     impl Sealed for half::bf16 {}
     impl Sealed for f32 {}

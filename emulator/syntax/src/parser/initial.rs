@@ -12,6 +12,12 @@ impl<'a> Parser<'a> {
         ty: &str,
         element: u32,
     ) -> Result<()> {
+        // PTX ISA, "Initializers": all types have them but these and `.pred`, of which there are no variables in memory.
+        if matches!(ty, ".f16" | ".f16x2") {
+            return Err(self.error(format!(
+                "a variable of type {ty} has no initial value; write its bits as .b16 or .b32"
+            )));
+        }
         variable.initialised = true;
         let mut depth = 0u32;
         loop {
@@ -103,7 +109,6 @@ fn float_bits(value: f64, negative: bool, ty: &str) -> u64 {
     match ty {
         ".f64" => value.to_bits(),
         ".f32" => u64::from((value as f32).to_bits()),
-        ".f16" => u64::from(half::f16::from_f64(value).to_bits()),
         _ => value as u64,
     }
 }

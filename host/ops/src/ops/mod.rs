@@ -19,6 +19,7 @@ mod checked;
 mod construct;
 mod elementwise;
 mod heads;
+pub(crate) mod loops;
 mod loss;
 mod matmul;
 mod maximum;

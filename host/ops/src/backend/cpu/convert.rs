@@ -10,17 +10,18 @@ use half::{bf16, f16};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-static WIDEST: LazyLock<Instructions> = LazyLock::new(Instructions::widest);
+pub(crate) static WIDEST: LazyLock<Instructions> = LazyLock::new(Instructions::widest);
 
 /// Writes `row` to `floats`, exactly. Both have one length.
 pub(crate) fn widen<E: Element>(row: &[E], floats: &mut [f32]) {
     match E::PRECISION {
-        Precision::Half | Precision::BFloat16 => WIDEST.run(Widen { row, floats }),
+        Precision::Half | Precision::BFloat16 => E::widen(Widen { row, floats }),
         Precision::Float => floats.copy_from_slice(bytemuck::cast_slice(row)),
     }
 }
 
-struct Widen<'a, E> {
+/// A row as floats, exactly.
+pub struct Widen<'a, E> {
     row: &'a [E],
     floats: &'a mut [f32],
 }
@@ -60,12 +61,13 @@ pub(crate) fn widened<E: Element>(values: &[E]) -> Cow<'_, [f32]> {
 /// Writes `floats` to `row`, each rounded to the nearest element, ties to even. Both have one length.
 pub(crate) fn round<E: Element>(floats: &[f32], row: &mut [E]) {
     match E::PRECISION {
-        Precision::Half | Precision::BFloat16 => WIDEST.run(Round { floats, row }),
+        Precision::Half | Precision::BFloat16 => E::round(Round { floats, row }),
         Precision::Float => row.copy_from_slice(bytemuck::cast_slice(floats)),
     }
 }
 
-struct Round<'a, E> {
+/// Floats as a row, each rounded to the nearest element, ties to even.
+pub struct Round<'a, E> {
     floats: &'a [f32],
     row: &'a mut [E],
 }

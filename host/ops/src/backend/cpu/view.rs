@@ -3,9 +3,9 @@
 use super::Cpu;
 use super::buffer::Reading;
 use crate::backend::Adjacency;
-use crate::parallel::{self, Items};
 use crate::tensor::{Array, Element, Matrix};
 use bytemuck::Pod;
+use halfgnn_graph::parallel::{self, Items};
 use std::ops::Range;
 
 /// A matrix as a slice: `rows` rows of `columns` elements, `stride` apart.

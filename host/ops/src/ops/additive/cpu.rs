@@ -7,9 +7,9 @@ use crate::backend::cpu::convert::{round, widen};
 use crate::error::Error;
 use crate::ops::sddmm::cpu::{CHUNK_EDGES, Features, PARTS, sum_parts};
 use crate::ops::{Checked, edge_plane};
-use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::attention::{leaky_relu, leaky_relu_derivative};
+use halfgnn_graph::parallel;
 use std::ops::Range;
 
 impl AdditiveOperators for Cpu {

@@ -9,8 +9,8 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{read, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel::{self, Items};
 use crate::tensor::Element;
+use halfgnn_graph::parallel::{self, Items};
 
 /// The sums of the neighbours of each row: `write` gets a row and a number a column, of none where it has no neighbours.
 fn for_sums<T: Send>(

@@ -9,10 +9,10 @@ use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::graph::Starts;
 use crate::ops::Checked;
-use crate::parallel;
 use crate::tensor::{Array, Element};
 use bytemuck::Pod;
 use halfgnn_contract::construct::degree_factor;
+use halfgnn_graph::parallel;
 
 impl ConstructOperators for Cpu {
     fn row_ids(&self, operands: Checked<RowIdsOperands<'_, Self>>) -> Result<(), Error> {

@@ -12,9 +12,9 @@ use crate::backend::cpu::simd::is_zero;
 use crate::backend::cpu::view::{for_rows, read, read_matrix, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::rng;
+use halfgnn_graph::parallel;
 
 /// Rows whose sums are added up before they are added to those of others.
 const SUM_ROWS: usize = 256;
@@ -37,15 +37,7 @@ impl ElementwiseOperators for Cpu {
                 return activate_runs(op.relu, mask.as_ref(), row, y, floats);
             }
             widen(source, floats);
-            for (column, value) in floats[..columns].iter_mut().enumerate() {
-                if let Some(bias) = bias {
-                    *value += bias[column];
-                }
-                // Not `max`, which would make a zero of a NaN.
-                if op.relu && *value < 0.0 {
-                    *value = 0.0;
-                }
-            }
+            add_bias_and_activate(&mut floats[..columns], bias, op.relu);
             if let Some(mask) = &mask {
                 mask.apply(row, 0, &mut floats[..columns]);
             }
@@ -71,13 +63,7 @@ impl ElementwiseOperators for Cpu {
                 (true, Some(y)) => {
                     let scale = mask.as_ref().map_or(1.0, |mask| mask.scale);
                     let y = &y[row * d.len()..(row + 1) * d.len()];
-                    for (value, y) in floats_row.iter_mut().zip(y) {
-                        *value = if y.to_f32() > 0.0 {
-                            *value * scale
-                        } else {
-                            0.0
-                        };
-                    }
+                    E::keep_positive(floats_row, &y[..columns], scale);
                 }
                 _ => {
                     if let Some(mask) = &mask {
@@ -164,18 +150,40 @@ fn activate_runs<E: Element>(
         }
         let floats = &mut floats[..elements.len()];
         widen(elements, floats);
-        if relu {
-            for value in floats.iter_mut() {
-                // Not `max`, which would make a zero of a NaN.
-                if *value < 0.0 {
-                    *value = 0.0;
-                }
-            }
-        }
+        add_bias_and_activate(floats, None, relu);
         if let Some(mask) = mask {
             mask.apply(row, run * RUN, floats);
         }
         round(floats, elements);
+    }
+}
+
+/// Adds the bias, and makes zeros of what is below zero.
+pub(crate) fn add_bias_and_activate(floats: &mut [f32], bias: Option<&[f32]>, relu: bool) {
+    if let Some(bias) = bias {
+        floats
+            .iter_mut()
+            .zip(bias)
+            .for_each(|(value, bias)| *value += bias);
+    }
+    if relu {
+        for value in floats {
+            // Not `max`, which would make a zero of a NaN.
+            if *value < 0.0 {
+                *value = 0.0;
+            }
+        }
+    }
+}
+
+/// Scales what stands where `y` is above zero, and makes zeros of the rest. Both have one length.
+pub(crate) fn keep_positive<E: Element>(floats: &mut [f32], y: &[E], scale: f32) {
+    for (value, y) in floats.iter_mut().zip(y) {
+        *value = if y.to_f32() > 0.0 {
+            *value * scale
+        } else {
+            0.0
+        };
     }
 }
 

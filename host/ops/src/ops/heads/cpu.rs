@@ -9,8 +9,8 @@ use crate::backend::cpu::convert::{round, widen};
 use crate::backend::cpu::view::{ViewMut, for_planes, for_rows, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
 use crate::tensor::{Element, Matrix};
+use halfgnn_graph::parallel;
 
 /// Rows whose sums are added up before they are added to those of others.
 const SUM_ROWS: usize = 256;

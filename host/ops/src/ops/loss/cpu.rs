@@ -9,12 +9,12 @@ use crate::backend::cpu::convert::{round, widen, widened};
 use crate::backend::cpu::view::{view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
 use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::WARP;
 use halfgnn_contract::loss::{BinaryTerm, binary_term};
 use halfgnn_contract::math::{exp, ln};
 use halfgnn_contract::spmm::lanes_log2;
+use halfgnn_graph::parallel;
 
 /// Rows whose outcomes are counted before they are added to those of others: enough that counts of many columns are few.
 const COUNT_ROWS: usize = 8192;

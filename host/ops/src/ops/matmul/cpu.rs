@@ -10,10 +10,11 @@ use crate::backend::cpu::convert::{round, round_to, widen, widened};
 use crate::backend::cpu::view::{View, ViewMut, read, read_matrix, view, view_mut};
 use crate::backend::cpu::{Cpu, Instructions};
 use crate::error::Error;
+use crate::ops::elementwise::cpu::add_bias_and_activate;
 use crate::ops::normalize::cpu::AffineColumns;
 use crate::ops::{self, Checked};
-use crate::parallel;
 use crate::tensor::Element;
+use halfgnn_graph::parallel;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -78,26 +79,14 @@ impl<O: Element> Finish<'_, O> {
         let factor = self
             .row_scale
             .map_or(self.alpha, |scale| self.alpha * scale[m]);
-        for (n, value) in sums.iter_mut().enumerate() {
-            *value = finish(*value, factor, self.bias.map(|bias| bias[n]), self.relu);
-        }
+        sums.iter_mut().for_each(|sum| *sum *= factor);
+        add_bias_and_activate(sums, self.bias, self.relu);
         if let Some(positive) = self.positive {
-            let others = &positive[m * c.len()..];
-            for (value, other) in sums.iter_mut().zip(others) {
-                *value = if other.to_f32() > 0.0 { *value } else { 0.0 };
-            }
+            O::keep_positive(sums, &positive[m * c.len()..][..sums.len()], 1.0);
         }
         round(sums, &mut c[..sums.len()]);
         c[sums.len()..].fill(O::zeroed());
     }
-}
-
-#[inline]
-fn finish(sum: f32, factor: f32, bias: Option<f32>, relu: bool) -> f32 {
-    let value = factor * sum;
-    let value = bias.map_or(value, |bias| value + bias);
-    // Not `max`, which would make a zero of a NaN.
-    if relu && value < 0.0 { 0.0 } else { value }
 }
 
 /// The first operand: a matrix, or what a normalisation makes of it, rounded to its elements.

@@ -3,7 +3,7 @@
 mod check;
 mod cpu;
 mod gpu;
-mod sparse;
+pub(crate) mod sparse;
 
 use super::{Checked, Normalization};
 use crate::backend::Storage;

@@ -34,10 +34,7 @@ impl Terms {
             weights: Vec::new(),
         };
         for row in rows {
-            for_nonzero(row, |column, value| {
-                terms.rows.push(column as u32);
-                terms.weights.push(value);
-            });
+            E::push_nonzero(row, &mut terms.rows, &mut terms.weights);
             if terms.rows.len() > most {
                 return None;
             }
@@ -95,25 +92,25 @@ impl Terms {
     }
 }
 
-/// Calls `f(column, value)` for what is not zero.
-fn for_nonzero<E: Element>(row: &[E], mut f: impl FnMut(usize, f32)) {
+/// Adds what is not zero, with its columns.
+pub(crate) fn push_nonzero<E: Element>(row: &[E], columns: &mut Vec<u32>, values: &mut Vec<f32>) {
+    let mut push = |first: usize, run: &[E]| {
+        for (column, element) in (first..).zip(run) {
+            if *element != E::zeroed() {
+                columns.push(column as u32);
+                values.push(element.to_f32());
+            }
+        }
+    };
     let mut runs = row.chunks_exact(RUN);
     let mut first = 0;
     for run in &mut runs {
         if !simd::is_zero(run) {
-            each(first, run, &mut f);
+            push(first, run);
         }
         first += RUN;
     }
-    each(first, runs.remainder(), &mut f);
-
-    fn each<E: Element>(first: usize, run: &[E], f: &mut impl FnMut(usize, f32)) {
-        for (at, element) in run.iter().enumerate() {
-            if *element != E::zeroed() {
-                f(first + at, element.to_f32());
-            }
-        }
-    }
+    push(first, runs.remainder());
 }
 
 struct Product<'a> {

@@ -7,10 +7,10 @@ use super::{
 use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::ops::{Checked, RowGroups};
-use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::maximum::{larger, share};
 use halfgnn_contract::norms::GROUP_WORDS;
+use halfgnn_graph::parallel;
 use std::ops::Range;
 
 /// Elements that a thread takes at once.

@@ -8,7 +8,6 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::view;
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::WARP;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
@@ -18,6 +17,7 @@ use halfgnn_contract::metrics::{
 };
 use halfgnn_contract::optimizer::sum_of_cta;
 use halfgnn_contract::spmm::lanes_log2;
+use halfgnn_graph::parallel;
 
 /// Threads of a CTA.
 const THREADS: usize = THREADS_PER_CTA as usize;

@@ -13,12 +13,12 @@ use crate::backend::cpu::convert::{round, widen, widened};
 use crate::backend::cpu::view::{for_rows, read_matrix, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::normalize::{moments, reciprocal_deviation};
 use halfgnn_contract::norms::{
     CHUNK_WORDS, GROUP_WORDS, GraphNormColumn, STATISTICS_ROWS, gradient, graph_norm,
 };
+use halfgnn_graph::parallel;
 use std::ops::Range;
 
 /// Rows whose sums are added up before they are added to those of others.

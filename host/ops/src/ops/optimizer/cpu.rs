@@ -10,18 +10,15 @@ use crate::backend::cpu::convert::round;
 use crate::backend::cpu::view::view_mut;
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel::{self, Items};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::optimizer::{
     AdamStep, Rule, SgdStep, StepConstants, clip_factor, factors, squares, state, sum_of_cta,
 };
+use halfgnn_graph::parallel::{self, Items};
 
 /// Rows that are one piece of work at least.
 const MIN_ROWS: usize = 64;
-
-/// Elements that are looked at together.
-const CHUNK: usize = 1 << 14;
 
 impl OptimizerOperators for Cpu {
     fn check_finite(&self, operands: Checked<CheckFiniteOperands<'_, Self>>) -> Result<(), Error> {
@@ -29,10 +26,7 @@ impl OptimizerOperators for Cpu {
         // Padding is zero, so it may be among the values.
         let finite = |gradient: &&Matrix<Cpu, f32>| {
             let values = gradient.buffer.read();
-            let of_chunk = |_, chunk: &[f32]| chunk.iter().all(|value| value.is_finite());
-            parallel::map(parallel::chunks(&values, CHUNK), of_chunk)
-                .into_iter()
-                .all(|finite| finite)
+            parallel::position_first(&values, |value| !value.is_finite()).is_none()
         };
         if !gradients.iter().all(finite) {
             let mut words = state.words.to_vec(self)?;

@@ -5,10 +5,10 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{read, view};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
 use crate::tensor::Element;
 use halfgnn_contract::quantize::{NOT_FINITE, SATURATED};
 use halfgnn_contract::rng;
+use halfgnn_graph::parallel;
 
 /// Rows of which is told together.
 const SEEN_ROWS: usize = 256;

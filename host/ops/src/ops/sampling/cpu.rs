@@ -9,10 +9,10 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
 use crate::tensor::{Element, padded};
 use halfgnn_contract::rng::{key, philox};
 use halfgnn_contract::sampling::{ATTEMPTS, choice, neighbor_counter, pair, pair_counter, sampled};
+use halfgnn_graph::parallel;
 
 impl SamplingOperators for Cpu {
     fn sample_pairs(&self, operands: Checked<SamplePairsOperands<'_, Self>>) -> Result<(), Error> {

@@ -7,9 +7,9 @@ use crate::backend::cpu::simd::{Floats, Kernel, Lanes, load, store};
 use crate::backend::cpu::{Cpu, Reading};
 use crate::error::Error;
 use crate::ops::{Accumulate, Checked, edge_plane};
-use crate::parallel;
 use crate::tensor::{Element, Precision};
 use half::f16;
+use halfgnn_graph::parallel;
 use pulp::Simd;
 
 /// Edges that are one piece of work.
@@ -43,15 +43,18 @@ impl SddmmOperators for Cpu {
                 let edges = chunk * CHUNK_EDGES..rows.len();
                 if !in_half {
                     let last = edges.end.min(edges.start + sums.len());
-                    self.instructions().run(Dots {
-                        u: &u[first..],
-                        v: &v[first..],
-                        stride,
-                        features,
-                        ends: (&rows[edges.start..last], &columns[edges.start..last]),
-                        scale: op.scale,
-                        sums: &mut sums,
-                    });
+                    E::dots(
+                        self,
+                        Dots {
+                            u: &u[first..],
+                            v: &v[first..],
+                            stride,
+                            features,
+                            ends: (&rows[edges.start..last], &columns[edges.start..last]),
+                            scale: op.scale,
+                            sums: &mut sums,
+                        },
+                    );
                     return round(&sums, e);
                 }
                 let mut of_row = Features::new(u, stride, first, features);
@@ -160,7 +163,7 @@ pub(crate) fn sum_parts(mut parts: [f32; PARTS]) -> f32 {
 }
 
 /// Dot products in float of the edges with these `ends`, times `scale`.
-struct Dots<'a, E> {
+pub struct Dots<'a, E> {
     /// From the first feature of the head, as `v`.
     u: &'a [E],
     v: &'a [E],

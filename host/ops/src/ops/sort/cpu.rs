@@ -4,7 +4,7 @@ use super::{ExclusiveSumOperands, SortOperators, SortPairsOperands};
 use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
+use halfgnn_graph::parallel;
 use rayon::prelude::*;
 
 impl SortOperators for Cpu {

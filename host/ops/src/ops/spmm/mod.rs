@@ -6,7 +6,7 @@
 
 mod attention;
 mod check;
-mod cpu;
+pub(crate) mod cpu;
 mod gpu;
 mod quantized;
 mod schedule;

@@ -7,10 +7,10 @@ use super::{
 use crate::backend::cpu::Cpu;
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
 use halfgnn_contract::rng::{key, philox};
 use halfgnn_contract::sampling::choice;
 use halfgnn_contract::subgraph::{frontier_counter, walk_counter, wide_choice};
+use halfgnn_graph::parallel;
 
 /// The first edge of a row and how many there are, none of what is no row.
 fn row(offsets: &[u64], vertex: u32) -> (usize, u32) {

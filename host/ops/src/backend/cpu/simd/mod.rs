@@ -196,7 +196,11 @@ pub(super) fn write<T: Pod, V: Pod>(vector: V, values: &mut [T]) {
 /// Whether all bits of some elements are zero.
 #[inline]
 pub(crate) fn is_zero<E: Element>(elements: &[E]) -> bool {
-    let mut vectors = bytemuck::cast_slice::<E, u8>(elements).chunks_exact(32);
+    are_zero(bytemuck::cast_slice(elements))
+}
+
+fn are_zero(bytes: &[u8]) -> bool {
+    let mut vectors = bytes.chunks_exact(32);
     let any = (&mut vectors).fold([0u64; 4], |any, vector| {
         let words: [u64; 4] = read(vector);
         [0, 1, 2, 3].map(|i| any[i] | words[i])

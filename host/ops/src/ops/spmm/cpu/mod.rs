@@ -33,10 +33,10 @@ use crate::backend::cpu::view::{read, read_matrix, with_edges};
 use crate::backend::cpu::{Cpu, Instructions, Reading};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::parallel;
 use crate::tensor::{Element, Matrix, Precision};
 use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::spmm::EDGES_PER_WARP;
+use halfgnn_graph::parallel;
 use std::ops::Range;
 
 /// Most edges of a batch: as many as a warp walks.
@@ -89,7 +89,7 @@ impl SpmmOperators for Cpu {
                 stride: x.stride(),
                 epilogue: Epilogue::NONE,
             };
-            self.spmm_rows(&operands, op.policy, x.columns(), y.buffer.get_mut());
+            E::sum_rows(self, &operands, op.policy, x.columns(), y.buffer.get_mut());
         }
         let Some(SoftmaxGradient { values, sums }) = op.softmax_gradient else {
             return Ok(());
@@ -171,7 +171,7 @@ impl<E: Element> Input<'_, E> {
 }
 
 /// The operands of an SpMM but the output, which has rows of `stride` elements.
-pub(super) struct Operands<'a, E> {
+pub struct Operands<'a, E> {
     pub(super) offsets: &'a [u64],
     pub(super) columns: &'a [u32],
     pub(super) weights: Weights<'a, E>,
@@ -280,40 +280,40 @@ impl Cpu {
                 relu: op.epilogue.relu,
             },
         };
-        self.spmm_rows(&operands, op.policy, y.columns(), y.buffer.get_mut());
+        E::sum_rows(self, &operands, op.policy, y.columns(), y.buffer.get_mut());
     }
+}
 
-    /// Writes the product to `y`, whose rows are as far apart as those of `x`, and `features` long.
-    fn spmm_rows<E: Element>(
-        &self,
-        operands: &Operands<'_, E>,
-        policy: SpmmPolicy,
-        features: usize,
-        y: &mut [E],
-    ) {
-        if operands.stride == 0 {
-            return;
-        }
-        let plan = Plan::of::<E>(policy);
-        // The largest is found alike under any policy.
-        let in_vectors = matches!(operands.x, Input::Elements(_))
-            && (plan.is_discretized_float() || operands.aggregation == Aggregation::Max);
-        let instructions = if in_vectors {
-            self.instructions()
-        } else {
-            Instructions::Plain
-        };
-        parallel::by_edges(operands.offsets, operands.stride, y, &|rows, y| {
-            instructions.run(Rows {
-                operands,
-                plan,
-                instructions,
-                features,
-                rows,
-                y,
-            });
-        });
+/// Writes the product to `y`, whose rows are as far apart as those of `x`, and `features` long.
+pub(crate) fn sum_rows<E: Element>(
+    cpu: &Cpu,
+    operands: &Operands<'_, E>,
+    policy: SpmmPolicy,
+    features: usize,
+    y: &mut [E],
+) {
+    if operands.stride == 0 {
+        return;
     }
+    let plan = Plan::of::<E>(policy);
+    // The largest is found alike under any policy.
+    let in_vectors = matches!(operands.x, Input::Elements(_))
+        && (plan.is_discretized_float() || operands.aggregation == Aggregation::Max);
+    let instructions = if in_vectors {
+        cpu.instructions()
+    } else {
+        Instructions::Plain
+    };
+    parallel::by_edges(operands.offsets, operands.stride, y, &|rows, y| {
+        instructions.run(Rows {
+            operands,
+            plan,
+            instructions,
+            features,
+            rows,
+            y,
+        });
+    });
 }
 
 /// A policy, and what it comes to in a precision.

@@ -1,7 +1,7 @@
 //! Work shared out to the threads of the surrounding rayon pool.
 //!
-//! Operators are generic over formats, so what shares their work out is compiled for each of them. Here only the halving is, and all of
-//! it meets in one call of rayon: rayon's own adapters, compiled again for each loop of each format, were a third of the program.
+//! What is generic, over formats or sources of edges, is compiled for each of them with what shares its work out. Here that is the
+//! halving alone, and all of it meets in one call of rayon: rayon's own adapters were a third of the functions of a program.
 
 use std::ops::Range;
 
@@ -18,21 +18,24 @@ fn join(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send)) {
 }
 
 /// Calls `f` with both, on two threads where one is free.
-fn both<T: Send>(first: T, second: T, f: &(dyn Fn(T) + Sync)) {
+pub fn both<T: Send>(first: T, second: T, f: &(dyn Fn(T) + Sync)) {
     let (mut first, mut second) = (Some(first), Some(second));
     let call = |of: &mut Option<T>| of.take().into_iter().for_each(f);
     join(&mut || call(&mut first), &mut || call(&mut second));
 }
 
 /// What is worked on item by item, and can be cut between any two.
-pub(crate) trait Items: Send + Sized {
+pub trait Items: Send + Sized {
+    /// One of them.
     type Item;
 
+    /// How many there are.
     fn count(&self) -> usize;
 
     /// Those before an item, and the rest.
     fn cut(self, at: usize) -> (Self, Self);
 
+    /// One after the other.
     fn each(self) -> impl Iterator<Item = Self::Item>;
 }
 
@@ -104,25 +107,25 @@ impl<A: Items, B: Items> Items for (A, B) {
 }
 
 /// Chunks of so many elements, as of [`slice::chunks`].
-pub(crate) struct Chunks<'a, T> {
+pub struct Chunks<'a, T> {
     values: &'a [T],
     width: usize,
 }
 
 /// Chunks of so many elements to write to, as of [`slice::chunks_mut`].
-pub(crate) struct ChunksMut<'a, T> {
+pub struct ChunksMut<'a, T> {
     values: &'a mut [T],
     width: usize,
 }
 
 /// The chunks of `width` elements, the last of what is left; of no elements there are none, whatever the width.
-pub(crate) fn chunks<T>(values: &[T], width: usize) -> Chunks<'_, T> {
+pub fn chunks<T>(values: &[T], width: usize) -> Chunks<'_, T> {
     let width = width.max(1);
     Chunks { values, width }
 }
 
 /// As [`chunks`], to write to.
-pub(crate) fn chunks_mut<T>(values: &mut [T], width: usize) -> ChunksMut<'_, T> {
+pub fn chunks_mut<T>(values: &mut [T], width: usize) -> ChunksMut<'_, T> {
     let width = width.max(1);
     ChunksMut { values, width }
 }
@@ -165,14 +168,14 @@ impl<'a, T: Send> Items for ChunksMut<'a, T> {
 
 /// Calls `f(number of the first, items)` for pieces of the items, none cut that has no more than `least`. How many there are
 /// depends on the threads, so sums over a piece must not be kept.
-pub(crate) fn pieces<I: Items>(items: I, least: usize, f: &(dyn Fn(usize, I) + Sync)) {
+pub fn pieces<I: Items>(items: I, least: usize, f: &(dyn Fn(usize, I) + Sync)) {
     let pieces = PIECES_PER_THREAD * rayon::current_num_threads();
     let most = items.count().div_ceil(pieces).max(least);
     halve(0, items, most, f);
 }
 
 /// Calls `f(number, item)` for each item.
-pub(crate) fn for_each<I: Items>(items: I, f: impl Fn(usize, I::Item) + Sync) {
+pub fn for_each<I: Items>(items: I, f: impl Fn(usize, I::Item) + Sync) {
     pieces(items, 1, &|first, items| {
         (first..)
             .zip(items.each())
@@ -181,12 +184,21 @@ pub(crate) fn for_each<I: Items>(items: I, f: impl Fn(usize, I::Item) + Sync) {
 }
 
 /// The results of `f(number, item)`, in the order of the items.
-pub(crate) fn map<I: Items, R: Send>(items: I, f: impl Fn(usize, I::Item) -> R + Sync) -> Vec<R> {
+pub fn map<I: Items, R: Send>(items: I, f: impl Fn(usize, I::Item) -> R + Sync) -> Vec<R> {
     let mut results: Vec<Option<R>> = (0..items.count()).map(|_| None).collect();
     for_each((results.as_mut_slice(), items), |at, (result, item)| {
         *result = Some(f(at, item));
     });
     results.into_iter().flatten().collect()
+}
+
+/// The place of the first value that is so.
+pub fn position_first<T: Sync>(values: &[T], is: impl Fn(&T) -> bool + Sync) -> Option<usize> {
+    const CHUNK: usize = 1 << 14;
+    let places = map(chunks(values, CHUNK), |chunk, values| {
+        values.iter().position(&is).map(|at| chunk * CHUNK + at)
+    });
+    places.into_iter().flatten().next()
 }
 
 fn halve<I: Items>(first: usize, items: I, most: usize, f: &(dyn Fn(usize, I) + Sync)) {
@@ -210,7 +222,7 @@ fn halve<I: Items>(first: usize, items: I, most: usize, f: &(dyn Fn(usize, I) + 
 /// parallel. Row `i` has the edges `offsets[i]..offsets[i + 1]` and `stride` elements of `out`.
 ///
 /// A row is in one piece, however many edges it has: who works on it cuts it further.
-pub(crate) fn by_edges<T: Send>(
+pub fn by_edges<T: Send>(
     offsets: &[u64],
     stride: usize,
     out: &mut [T],
@@ -309,6 +321,16 @@ mod tests {
                 assert_eq!(lengths.iter().sum::<usize>(), 2 * length);
                 assert!(wide.iter().enumerate().all(|(at, &chunk)| chunk == at / 4));
             });
+        }
+    }
+
+    #[test]
+    fn the_first_of_several_is_found() {
+        let mut values = vec![0; 100_000];
+        assert_eq!(position_first(&values, |&value| value > 0), None);
+        for place in [99_999, 70_001, 70_000] {
+            values[place] = 1;
+            assert_eq!(position_first(&values, |&value| value > 0), Some(place));
         }
     }
 
