@@ -81,14 +81,11 @@ fn run(command: &Command) -> Result<(), Failure> {
 fn start_logging(verbose: u8) -> Result<(), Failure> {
     let level = [Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE][usize::from(verbose.min(3))];
     let filter: Targets = match std::env::var("RUST_LOG") {
-        Ok(text) if !text.trim().is_empty() => {
-            text.parse()
-                .map_err(|error: tracing_subscriber::filter::ParseError| {
-                    Failure::Input(format!(
-                        "RUST_LOG=\"{text}\": {error}; write it such as halfgnn=debug"
-                    ))
-                })?
-        }
+        Ok(text) if !text.trim().is_empty() => targets(&text).map_err(|why| {
+            Failure::Input(format!(
+                "RUST_LOG=\"{text}\": {why}; write it such as halfgnn=debug"
+            ))
+        })?,
         _ => Targets::new().with_target("halfgnn", level),
     };
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -101,6 +98,15 @@ fn start_logging(verbose: u8) -> Result<(), Failure> {
         .with(lines.with_filter(filter))
         .init();
     Ok(())
+}
+
+/// What is logged of which module, as `RUST_LOG` has it.
+fn targets(text: &str) -> Result<Targets, String> {
+    // A list of targets takes a filter by spans or fields for one that says nothing of them.
+    if text.contains(['[', '{']) {
+        return Err("spans and fields are no filters here".into());
+    }
+    text.parse::<Targets>().map_err(|error| error.to_string())
 }
 
 /// A flag that the first Ctrl-C (or SIGTERM) sets for a command that looks at it and ends itself; the second, or the first of any other,

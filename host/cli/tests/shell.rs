@@ -466,9 +466,11 @@ fn logs_are_as_loud_as_asked_and_have_no_colour_in_a_file() {
     }
     assert_eq!(train(&["-v"], &[("RUST_LOG", "off")]), "");
 
-    let wrong = halfgnn(&["device"])
-        .env("RUST_LOG", "halfgnn=loud")
-        .output()
-        .unwrap();
-    refused(&wrong, 2, &["RUST_LOG", "halfgnn=loud"]);
+    for filter in ["halfgnn=loud", "halfgnn[training]=debug"] {
+        let wrong = halfgnn(&["device"])
+            .env("RUST_LOG", filter)
+            .output()
+            .unwrap();
+        refused(&wrong, 2, &["RUST_LOG", filter]);
+    }
 }
