@@ -1,6 +1,6 @@
 //! Vertex features on the host, dense or sparse until they are uploaded.
 
-use rayon::prelude::*;
+use halfgnn_graph::parallel;
 
 use super::error::DataProblem;
 use halfgnn_graph::Csr;
@@ -164,7 +164,7 @@ impl Features {
 
     /// Whether no number is negative, as where words are counted.
     pub(crate) fn could_be_counts(&self) -> bool {
-        self.stored().par_iter().all(|&value| value >= 0.0)
+        parallel::position_first(self.stored(), |value| value.is_nan() || *value < 0.0).is_none()
     }
 
     /// The bytes on the host.
@@ -230,10 +230,9 @@ impl Features {
                 rows: rows as u64,
                 columns: columns as u64,
             })?;
-        values
-            .par_chunks_mut(columns)
-            .enumerate()
-            .for_each(|(vertex, row)| self.write_row(vertex, row));
+        parallel::for_each(parallel::chunks_mut(&mut values, columns), |vertex, row| {
+            self.write_row(vertex, row);
+        });
         Ok(values)
     }
 
@@ -247,7 +246,10 @@ impl Features {
             usize::from(divisor > 1.0)
         };
         match self {
-            Self::Dense(dense) => dense.values.par_chunks_mut(dense.len).map(divide).sum(),
+            Self::Dense(dense) => {
+                let rows = parallel::chunks_mut(&mut dense.values, dense.len);
+                parallel::map(rows, |_, row| divide(row)).into_iter().sum()
+            }
             Self::Sparse(sparse) => (0..sparse.offsets.len() - 1)
                 .map(|vertex| {
                     let range = sparse.range(vertex);
@@ -291,14 +293,18 @@ impl Features {
     pub fn divide_columns(&mut self, divisors: &[f32]) {
         assert_eq!(divisors.len(), self.feature_len(), "one divisor a column");
         match self {
-            Self::Dense(dense) => dense.values.par_chunks_mut(dense.len).for_each(|row| {
-                let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
-                row.iter_mut().zip(divisors).for_each(divide);
-            }),
+            Self::Dense(dense) => {
+                let rows = parallel::chunks_mut(&mut dense.values, dense.len);
+                parallel::for_each(rows, |_, row| {
+                    let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
+                    row.iter_mut().zip(divisors).for_each(divide);
+                });
+            }
             Self::Sparse(sparse) => {
-                let columns = sparse.indices.par_iter();
-                let entries = sparse.values.par_iter_mut().zip(columns);
-                entries.for_each(|(value, &column)| *value /= divisors[column as usize]);
+                let entries = (sparse.values.as_mut_slice(), sparse.indices.as_slice());
+                parallel::for_each(entries, |_, (value, &column)| {
+                    *value /= divisors[column as usize];
+                });
             }
         }
     }
@@ -333,7 +339,7 @@ impl SparseFeatures {
 }
 
 fn check_finite(key: &str, values: &[f32]) -> Result<(), DataProblem> {
-    match values.par_iter().position_first(|value| !value.is_finite()) {
+    match parallel::position_first(values, |value| !value.is_finite()) {
         Some(at) => Err(DataProblem::value(
             key,
             at as u64,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use halfgnn_graph::parallel;
 use rayon::prelude::*;
 
 use super::Features;
@@ -80,10 +81,7 @@ impl HalfRange {
             return range;
         };
         let stored = features.stored();
-        range.largest_feature = stored
-            .par_iter()
-            .map(|value| value.abs())
-            .reduce(|| 0.0, f32::max);
+        range.largest_feature = largest_magnitude(stored);
         range.infinite_features =
             InfiniteFeatures::of(features).map_or(0, |infinite| infinite.count);
 
@@ -104,10 +102,9 @@ impl HalfRange {
             left.checked_sub(cost).map(|rest| left = rest).is_some()
         });
         range.checked_rows = affordable.count();
-        let sums: Vec<f32> = at_risk[..range.checked_rows]
-            .par_iter()
-            .map(|&vertex| largest_sum(graph, features, vertex as usize))
-            .collect();
+        let sums = parallel::map(&at_risk[..range.checked_rows], |_, &vertex| {
+            largest_sum(graph, features, vertex as usize)
+        });
         range.overflowing_rows = sums
             .iter()
             .filter(|&&sum| sum >= Self::LEAST_INFINITE)
@@ -115,6 +112,16 @@ impl HalfRange {
         range.largest_sum = sums.into_iter().fold(0.0, f32::max);
         range
     }
+}
+
+/// Numbers that are looked at together.
+const CHUNK: usize = 1 << 14;
+
+/// The largest of the numbers without their signs; 0 of none.
+fn largest_magnitude(numbers: &[f32]) -> f32 {
+    let of_chunk = |_, chunk: &[f32]| chunk.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+    let chunks = parallel::map(parallel::chunks(numbers, CHUNK), of_chunk);
+    chunks.into_iter().fold(0.0, f32::max)
 }
 
 /// Features that half cannot hold: they are infinite there before anything is computed.
@@ -134,15 +141,15 @@ impl InfiniteFeatures {
     pub fn of(features: &Features) -> Option<Self> {
         let stored = features.stored();
         let is_infinite = |value: &&f32| value.abs() >= HalfRange::LEAST_INFINITE;
-        let count = stored.par_iter().filter(is_infinite).count();
+        let count = parallel::map(parallel::chunks(stored, CHUNK), |_, chunk| {
+            chunk.iter().filter(is_infinite).count()
+        });
+        let count = count.into_iter().sum();
         if count == 0 {
             return None;
         }
-        let magnitudes = stored.par_iter().map(|value| value.abs());
-        let largest = magnitudes.reduce(|| 0.0, f32::max);
-        let place = stored
-            .par_iter()
-            .position_first(|value| value.abs() == largest)?;
+        let largest = largest_magnitude(stored);
+        let place = parallel::position_first(stored, |value| value.abs() == largest)?;
         let column = match features {
             Features::Dense(_) => place % features.feature_len(),
             Features::Sparse(sparse) => sparse.indices()[place] as usize,

@@ -1,7 +1,7 @@
 //! A labelled graph that needs no file: one that plain half-precision sums cannot train on.
 
 use halfgnn_contract::rng;
-use rayon::prelude::*;
+use halfgnn_graph::parallel;
 
 use super::{DataError, DataProblem, Dataset, Features, Origin, Preparation, SplitRule, Targets};
 use halfgnn_graph::generate::{BlockModel, below, draw, stream};
@@ -122,22 +122,19 @@ impl ClassFeatures {
             rng::key(seed, stream::CLASSES),
             rng::key(seed, stream::FEATURES),
         );
-        values
-            .par_chunks_mut(self.features.max(1))
-            .zip(classes)
-            .enumerate()
-            .for_each(|(vertex, (row, &class))| {
-                for (feature, value) in row.iter_mut().enumerate() {
-                    let [sign, ..] = draw(signs, class.into(), feature as u32);
-                    let signal = if sign & 1 == 0 {
-                        self.signal
-                    } else {
-                        -self.signal
-                    };
-                    let noise = unit_noise(draw(noise, vertex as u64, feature as u32));
-                    *value = self.scale * (self.offset + signal + noise);
-                }
-            });
+        let rows = (parallel::chunks_mut(&mut values, self.features), classes);
+        parallel::for_each(rows, |vertex, (row, &class)| {
+            for (feature, value) in row.iter_mut().enumerate() {
+                let [sign, ..] = draw(signs, class.into(), feature as u32);
+                let signal = if sign & 1 == 0 {
+                    self.signal
+                } else {
+                    -self.signal
+                };
+                let noise = unit_noise(draw(noise, vertex as u64, feature as u32));
+                *value = self.scale * (self.offset + signal + noise);
+            }
+        });
         Features::dense(self.features, values)
     }
 
@@ -147,15 +144,12 @@ impl ClassFeatures {
         if limit > 0 {
             let count = classes.iter().max().map_or(0, |&last| u64::from(last) + 1);
             let key = rng::key(seed, stream::LABELS);
-            classes
-                .par_iter_mut()
-                .enumerate()
-                .for_each(|(vertex, class)| {
-                    let [is_noise, high, low, _] = draw(key, vertex as u64, 0);
-                    if u64::from(is_noise) < limit {
-                        *class = below(count, high, low) as u32;
-                    }
-                });
+            parallel::for_each(classes.as_mut_slice(), |vertex, class| {
+                let [is_noise, high, low, _] = draw(key, vertex as u64, 0);
+                if u64::from(is_noise) < limit {
+                    *class = below(count, high, low) as u32;
+                }
+            });
         }
         classes
     }
@@ -220,7 +214,7 @@ mod tests {
                 .for_each(|sum| *sum /= (neighbours.len() + 1) as f32);
             mean
         };
-        (0..graph.vertices()).into_par_iter().map(mean).collect()
+        parallel::map(0..graph.vertices(), |vertex, _| mean(vertex))
     }
 
     #[test]

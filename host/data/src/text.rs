@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use rayon::prelude::*;
+use halfgnn_graph::parallel;
 
 use super::error::DataProblem;
 use super::input::{Input, is_gzip};
@@ -167,7 +167,7 @@ impl<'a> Text<'a> {
         while !batch.is_empty() {
             let work = |block: &Vec<u8>| (parse(block), memchr::memchr_iter(b'\n', block).count());
             let (parsed, next) = rayon::join(
-                || batch.par_iter().map(work).collect::<Vec<_>>(),
+                || parallel::map(&*batch, |_, block| work(block)),
                 || self.batch(size),
             );
             for (block, (parsed, lines)) in batch.iter().zip(parsed) {

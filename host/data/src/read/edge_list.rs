@@ -17,6 +17,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use halfgnn_graph::parallel;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -59,15 +60,16 @@ pub(crate) fn read(
     let largest = largest_plain(&edges, &interned);
     if interned.contains(&true) || largest.is_some_and(|largest| u64::from(largest) > narrow_limit)
     {
-        edges
-            .blocks_mut()
-            .into_par_iter()
-            .zip(&interned)
-            .filter(|(_, is_interned)| !**is_interned)
-            .for_each(|(block, _)| {
-                let intern = |id: &mut u32| *id = interner.name((*id).into());
-                block.iter_mut().flatten().for_each(intern);
-            });
+        let mut blocks = edges.blocks_mut();
+        parallel::for_each(
+            (blocks.as_mut_slice(), &*interned),
+            |_, (block, is_interned)| {
+                if !is_interned {
+                    let intern = |id: &mut u32| *id = interner.name((*id).into());
+                    block.iter_mut().flatten().for_each(intern);
+                }
+            },
+        );
         let vertices = number_interned(&mut edges, interner)?;
         return finish(edges, vertices, undirected, progress);
     }
@@ -88,11 +90,11 @@ pub(crate) fn read(
 
 /// The largest id of the blocks that were not interned.
 fn largest_plain(edges: &EdgeBlocks, interned: &[bool]) -> Option<u32> {
-    let blocks = edges.blocks().par_iter().zip(interned);
-    blocks
-        .filter(|(_, is_interned)| !**is_interned)
-        .filter_map(|(block, _)| block.iter().flatten().copied().max())
-        .max()
+    let blocks = parallel::map((edges.blocks(), interned), |_, (block, is_interned)| {
+        let ids = block.iter().flatten().copied();
+        (!is_interned).then(|| ids.max()).flatten()
+    });
+    blocks.into_iter().flatten().max()
 }
 
 fn finish(
@@ -232,18 +234,15 @@ pub(super) fn next_edge(cursor: &mut Cursor<'_>) -> Result<Option<(u64, u64, usi
 fn number_plain(edges: &mut EdgeBlocks, largest: u32) -> u64 {
     let words = largest as usize / 64 + 1;
     let seen: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
-    edges
-        .blocks()
-        .par_iter()
-        .flatten()
-        .flatten()
-        .for_each(|&id| {
+    parallel::for_each(edges.blocks(), |_, block| {
+        for &id in block.iter().flatten() {
             let (word, bit) = (&seen[id as usize / 64], 1 << (id % 64));
             // Most ids were seen before, and reading is cheaper.
             if word.load(Ordering::Relaxed) & bit == 0 {
                 word.fetch_or(bit, Ordering::Relaxed);
             }
-        });
+        }
+    });
     let seen: Vec<u64> = seen.into_iter().map(AtomicU64::into_inner).collect();
     let mut before = Vec::with_capacity(words);
     let mut vertices = 0_u64;
@@ -252,15 +251,13 @@ fn number_plain(edges: &mut EdgeBlocks, largest: u32) -> u64 {
         vertices += u64::from(word.count_ones());
     }
     if vertices <= u64::from(largest) {
-        edges
-            .blocks_mut()
-            .into_par_iter()
-            .flatten()
-            .flatten()
-            .for_each(|id| {
+        let mut blocks = edges.blocks_mut();
+        parallel::for_each(blocks.as_mut_slice(), |_, block| {
+            for id in block.iter_mut().flatten() {
                 let (word, bit) = (*id as usize / 64, 1_u64 << (*id % 64));
                 *id = before[word] + (seen[word] & (bit - 1)).count_ones();
-            });
+            }
+        });
     }
     vertices
 }
@@ -317,12 +314,11 @@ fn number_interned(edges: &mut EdgeBlocks, interner: Interner) -> Result<u64, Da
     for (at, &(_, name)) in (0..).zip(&names) {
         number[name as usize] = at;
     }
-    edges
-        .blocks_mut()
-        .into_par_iter()
-        .flatten()
-        .flatten()
-        .for_each(|id| *id = number[*id as usize]);
+    let mut blocks = edges.blocks_mut();
+    parallel::for_each(blocks.as_mut_slice(), |_, block| {
+        let ids = block.iter_mut().flatten();
+        ids.for_each(|id| *id = number[*id as usize]);
+    });
     Ok(number.len() as u64)
 }
 

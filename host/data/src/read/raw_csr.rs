@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use rayon::prelude::*;
+use halfgnn_graph::parallel;
 
 use crate::error::DataProblem;
 use crate::input::Input;
@@ -34,15 +34,11 @@ pub(crate) fn read(mut input: Input<'_>) -> Result<Graph, DataProblem> {
         for piece in words.chunks_mut(1 << 18) {
             input.read_exact(bytemuck::cast_slice_mut(piece))?;
         }
-        words
-            .par_iter_mut()
-            .for_each(|word| *word = u32::from_le(*word));
+        parallel::for_each(words.as_mut_slice(), |_, word| *word = u32::from_le(*word));
         Ok(words)
     };
-    let offsets = words(vertices as usize + 1)?
-        .into_par_iter()
-        .map(u64::from)
-        .collect();
+    let offsets = words(vertices as usize + 1)?;
+    let offsets = offsets.into_iter().map(u64::from).collect();
     let columns = words(edges as usize)?;
     Graph::from_offsets(offsets, columns).map_err(|error| DataProblem::graph("raw CSR", error))
 }

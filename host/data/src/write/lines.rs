@@ -3,17 +3,15 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use crate::read::matrix_market::BANNER;
-use halfgnn_graph::Graph;
+use halfgnn_graph::{Graph, parallel};
 
 /// Matrix Market's coordinate format; of a symmetric graph the lower triangle.
 pub(super) fn matrix_market(to: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     let symmetric = graph.is_symmetric();
     let symmetry = if symmetric { "symmetric" } else { "general" };
     let is_written = |row: u32, col: u32| !symmetric || col <= row;
-    let edges = graph.rows().par_iter().zip(graph.cols());
+    let edges = graph.rows().iter().zip(graph.cols());
     let entries = edges.filter(|(row, col)| is_written(**row, **col)).count();
     let vertices = graph.vertices();
     writeln!(to, "{BANNER} matrix coordinate pattern {symmetry}")?;
@@ -56,10 +54,7 @@ fn each_edge(
     for start in (0..rows.len()).step_by(batch) {
         let end = rows.len().min(start + batch);
         let starts: Vec<usize> = (start..end).step_by(PIECE).collect();
-        let texts: Vec<Vec<u8>> = starts
-            .into_par_iter()
-            .map(|at| text(at..end.min(at + PIECE)))
-            .collect();
+        let texts = parallel::map(&*starts, |_, &at| text(at..end.min(at + PIECE)));
         texts.iter().try_for_each(|text| to.write_all(text))?;
     }
     Ok(())
