@@ -1,0 +1,241 @@
+//! A layer of one bit, in training by elements and in evaluation by bits.
+
+use super::signs::{BinaryWeight, Signs, Standardized, bits, drop, scale, straight_through};
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::nn::aggregation::Aggregation;
+use crate::nn::{Context, InputGradient, Kept, Layer, Output, OutputGradient, Parameter, Place};
+use crate::ops::{self, BitMatrix, Combine, SpmmEpilogue, SpmmPolicy};
+use crate::tensor::{Element, Matrix};
+
+/// What a layer sums up over neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Neighbours {
+    /// Products, as elements.
+    Products,
+    /// Signs of products.
+    Signs,
+    /// Signs of its inputs, of which it takes the product.
+    Inputs,
+}
+
+/// A layer of one bit.
+#[derive(Debug)]
+pub struct BinaryLayer<B: Backend, E: Element> {
+    neighbours: Neighbours,
+    dropout: f32,
+    /// Of the first layer.
+    features: Option<Standardized<B>>,
+    input: Signs<B, E>,
+    weight: BinaryWeight<B, E>,
+    itself: Option<BinaryWeight<B, E>>,
+    /// What is summed up, where that is bits.
+    sent: Option<BitMatrix<B>>,
+    /// The mean of the neighbours' signs, less what is dropped, where the layer sums up its inputs.
+    heard: Option<Kept<B, E>>,
+}
+
+impl<B: Backend, E: Element> BinaryLayer<B, E> {
+    pub(super) fn new(
+        backend: &B,
+        place: Place,
+        (inputs, outputs): (usize, usize),
+        (neighbours, own): (Neighbours, bool),
+        dropout: f32,
+    ) -> Result<Self, Error> {
+        let clips = neighbours == Neighbours::Signs;
+        let weight = |name, number| {
+            BinaryWeight::new(backend, place, (name, number), (inputs, outputs), clips)
+        };
+        Ok(Self {
+            neighbours,
+            dropout,
+            features: match place.layer {
+                0 => Some(Standardized::new(backend, inputs)?),
+                _ => None,
+            },
+            input: Signs::new(backend, inputs)?,
+            weight: match own {
+                true => weight("neighbours.binary_weight", 1)?,
+                false => weight("binary_weight", 0)?,
+            },
+            itself: match own {
+                true => Some(weight("self.binary_weight", 0)?),
+                false => None,
+            },
+            sent: None,
+            heard: match neighbours {
+                Neighbours::Inputs => Some(Kept::new(backend, inputs)?),
+                _ => None,
+            },
+        })
+    }
+
+    /// Factor of each of what is added up where there are signs, so that the sum is in [−1, 1].
+    fn share(&self) -> f32 {
+        match (self.neighbours, &self.itself) {
+            (Neighbours::Signs, Some(_)) => 0.5,
+            _ => 1.0,
+        }
+    }
+}
+
+const AGGREGATION: Aggregation = Aggregation {
+    policy: SpmmPolicy::DEFAULT,
+    factor: 1.0,
+};
+
+impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
+    fn widths(&self) -> (usize, usize) {
+        let (outputs, inputs) = self.weight.parameter.shape();
+        (inputs, outputs)
+    }
+
+    fn forward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
+    ) -> Result<(), Error> {
+        let (backend, rows, columns) = (at.backend, x.rows(), y.columns());
+        let graph = at.graph()?;
+        if rows != at.rows() || graph.halo().is_some() {
+            return Err(Error::Unsupported {
+                operator: "BinaryLayer",
+                reason: "layers of one bit see a whole graph, on one rank; leave the sampler or the ranks out".into(),
+            });
+        }
+        let (share, sum) = (self.share(), Combine::sum());
+        let mut standardized = None;
+        let x = match &mut self.features {
+            Some(features) => {
+                let lent = standardized.insert(at.take(x.columns())?);
+                features.forward(backend, x, lent)?;
+                &*lent
+            }
+            None => x,
+        };
+        if self.heard.is_none() || self.itself.is_some() {
+            let dropout = at.dropout(self.dropout, 0);
+            self.input.make(backend, at.mode, dropout, x)?;
+        }
+        if let Some(mean) = &mut self.heard {
+            let sent = bits(backend, &mut self.sent, x.shape())?;
+            ops::binarize(backend, x, sent)?;
+            let mean = mean.room(backend, rows)?;
+            ops::bspmm(backend, graph.forward(), sent, graph.row_scale(), 1.0, mean)?;
+            drop(backend, at.dropout(self.dropout, 1), mean)?;
+            self.weight.product_of(backend, mean, y.matrix())?;
+        }
+        match self.neighbours {
+            Neighbours::Inputs => {}
+            Neighbours::Signs => {
+                let sent = bits(backend, &mut self.sent, (rows, columns))?;
+                self.weight.signs(at, &self.input, sent)?;
+                let y = y.matrix();
+                ops::bspmm(backend, graph.forward(), sent, graph.row_scale(), share, y)?;
+            }
+            Neighbours::Products => {
+                let mut product = at.take(columns)?;
+                self.weight.product(at, &self.input, &mut product)?;
+                match &self.itself {
+                    None => y.aggregate(at, AGGREGATION, false, None, &product)?,
+                    Some(_) => {
+                        let plain = SpmmEpilogue::default();
+                        AGGREGATION.forward(at, false, plain, &product, y.matrix())?;
+                    }
+                }
+                at.give(product);
+            }
+        }
+        if let Some(itself) = &mut self.itself {
+            let mut own = at.take(columns)?;
+            match self.neighbours {
+                Neighbours::Signs => itself.sign_elements(at, &self.input, &mut own)?,
+                _ => itself.product(at, &self.input, &mut own)?,
+            }
+            let added = Combine {
+                x_factor: share,
+                ..sum
+            };
+            ops::combine(backend, &added, &own, y.matrix())?;
+            at.give(own);
+        }
+        standardized.into_iter().for_each(|lent| at.give(lent));
+        Ok(())
+    }
+
+    fn backward(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        x: &Matrix<B, E>,
+        dy: &mut OutputGradient<'_, B, E>,
+        dx: &mut InputGradient<'_, B, E>,
+    ) -> Result<(), Error> {
+        let (backend, share, wanted) = (at.backend, self.share(), dx.is_wanted());
+        let [dropped, dropped_of_heard] = [0, 1].map(|number| at.dropout(self.dropout, number));
+        let d_y = dy.matrix();
+        let mut d = at.take(d_y.columns())?;
+        let mut d_x = at.take(x.columns())?;
+        if let Some(mean) = &self.heard {
+            let mut d_mean = at.take(x.columns())?;
+            let to = wanted.then_some((&mut d_mean, dropped_of_heard));
+            self.weight.backward(backend, mean.get(), d_y, to)?;
+            if wanted {
+                let plain = SpmmEpilogue::default();
+                AGGREGATION.backward(at, false, plain, &d_mean, &mut d_x)?;
+            }
+            at.give(d_mean);
+        } else {
+            let shared = Aggregation {
+                factor: share,
+                ..AGGREGATION
+            };
+            shared.backward(at, false, SpmmEpilogue::default(), d_y, &mut d)?;
+            self.weight.clip(backend, &mut d)?;
+            scale(backend, self.input.magnitudes.as_ref(), &mut d)?;
+            let to = wanted.then_some((&mut d_x, dropped));
+            let signs = self.input.elements.get();
+            self.weight.backward(backend, signs, &d, to)?;
+        }
+        if let Some(itself) = &mut self.itself {
+            let own = Combine {
+                x_factor: share,
+                ..Combine::copy()
+            };
+            ops::combine(backend, &own, d_y, &mut d)?;
+            itself.clip(backend, &mut d)?;
+            scale(backend, self.input.magnitudes.as_ref(), &mut d)?;
+            let mut d_own = at.take(x.columns())?;
+            let to = wanted.then_some((&mut d_own, dropped));
+            itself.backward(backend, self.input.elements.get(), &d, to)?;
+            if wanted {
+                ops::combine(backend, &Combine::sum(), &d_own, &mut d_x)?;
+            }
+            at.give(d_own);
+        }
+        at.give(d);
+        if wanted {
+            // No features have a gradient, so that what is normalised has none.
+            straight_through(backend, x, &mut d_x)?;
+            ops::combine(backend, &Combine::copy(), &d_x, dx.matrix(at)?)?;
+        }
+        at.give(d_x);
+        Ok(())
+    }
+
+    fn parameters(&self) -> Vec<&Parameter<B, E>> {
+        let own = self.itself.iter().map(|own| &own.parameter);
+        own.chain([&self.weight.parameter]).collect()
+    }
+
+    fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
+        let own = self.itself.iter_mut().map(|own| &mut own.parameter);
+        own.chain([&mut self.weight.parameter]).collect()
+    }
+
+    fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
+        let mean = self.heard.iter().map(|mean| ("mean", mean.get()));
+        mean.collect()
+    }
+}

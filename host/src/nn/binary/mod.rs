@@ -1,0 +1,155 @@
+//! Networks of one bit: Bi-GCN (Wang et al., CVPR 2021) and Bi-GraphSAGE, whose layers multiply signs of activations by signs of
+//! weights, and with [`Binary::Bin`] sum up signs over neighbours as well (BitGNN, Chen et al., ICS 2023).
+//!
+//! A product is `Z[i, j] = β[i] · α[j] · Σ sign X[i, k] · sign W[j, k]`, where `β[i]` is the mean magnitude of a row of `X` and `α[j]` of a
+//! row of `W`, which lie outputs × inputs. The sign of zero, and of −0, is +1, that of NaN −1. Features are normalised first, each
+//! column over all vertices and without scale and shift; there is no ReLU.
+//!
+//! | layer | [`Binary::Full`] | [`Binary::Bin`] |
+//! |---|---|---|
+//! | GCN, hidden | `R · A · C · Z + b` | `D⁻¹ · A · sign Z` |
+//! | GCN, last | as the others | `(D⁻¹ · A · sign X) · (α · sign W)ᵀ + b` |
+//! | GraphSAGE, hidden | `Z_self + D⁻¹ · A · Z + b` | `½ · (sign Z_self + D⁻¹ · A · sign Z)` |
+//! | GraphSAGE, last | as the others | `Z_self + (D⁻¹ · A · sign X) · (α · sign W)ᵀ + b` |
+//!
+//! Gradients go straight through a sign where what it was given is in [−1, 1], and are zero elsewhere. With `g` that of `α · sign W`,
+//! weights have `dW = α · 1{|W| ≤ 1} · g + sign(W) / inputs · Σ g · sign W`: the second term is by `α`. `β` is taken for a constant.
+//!
+//! A dropout is of what is multiplied: a sign that is dropped is zero. So training multiplies elements; an evaluation, which drops
+//! nothing, multiplies and sums up bits. What both give to the next sign is the same where it is a sum of integers.
+
+mod layer;
+mod signs;
+
+pub use layer::BinaryLayer;
+
+use super::{ConvolutionConfig, HiddenActivation, ModelConfig, Norm, Place, Stage};
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::ops::SpmmPolicy;
+use crate::tensor::Element;
+use layer::Neighbours;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which parts of a network are of one bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Binary {
+    /// Both factors of every product, as in Bi-GCN; what is summed up over neighbours is not.
+    Full,
+    /// What is summed up over neighbours as well.
+    Bin,
+}
+
+impl Binary {
+    /// The name, as it is typed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Bin => "bin",
+        }
+    }
+}
+
+impl fmt::Display for Binary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl ModelConfig {
+    /// The same of one bit, as such models customarily are: no activation behind the layers, dropout 0, and with [`Binary::Bin`] 128 wide and
+    /// with the mean over neighbours, as sums of signs have no factors of senders.
+    #[must_use]
+    pub fn of_bits(mut self, binary: Binary) -> Self {
+        self.binary = Some(binary);
+        self.activation = HiddenActivation::None;
+        self.dropout = 0.0;
+        if binary == Binary::Bin {
+            self.hidden = 128;
+            if let ConvolutionConfig::Gcn(gcn) = &mut self.convolution {
+                gcn.norm = Norm::Right;
+            }
+        }
+        self
+    }
+}
+
+/// That there is such a network, or why not.
+pub(super) fn check(model: &ModelConfig, binary: Binary) -> Result<(), String> {
+    let refused = [
+        (
+            model.activation != HiddenActivation::None,
+            "have no activation behind them but the sign; leave it out",
+        ),
+        (
+            model.residual,
+            "do not add their inputs to their outputs; leave --residual out",
+        ),
+        (
+            model.recompute,
+            "keep what they compute; leave --recompute out",
+        ),
+        (
+            model.messages.is_some(),
+            "send no messages of 8 bits; leave --messages out",
+        ),
+        (
+            model.jumping.is_some(),
+            "go on to the last layer alone; leave --jumping out",
+        ),
+        (
+            model.readout.is_some(),
+            "tell something of vertices, and not of whole graphs; leave --binary out",
+        ),
+        (
+            model.policy != SpmmPolicy::default(),
+            "sum up in one way; leave --policy out",
+        ),
+        (
+            binary == Binary::Bin && model.norm() != Norm::Right,
+            "of --binary bin take the mean of their neighbours; take --norm right, or leave it out",
+        ),
+    ];
+    let name = model.convolution.name();
+    if !matches!(
+        model.convolution,
+        ConvolutionConfig::Gcn(_) | ConvolutionConfig::Sage(_)
+    ) {
+        return Err(format!(
+            "there are layers of one bit of gcn and sage, and the model is {name}; take one of those, or leave --binary out"
+        ));
+    }
+    match refused.into_iter().find(|(wrong, _)| *wrong) {
+        Some((_, reason)) => Err(format!("layers of one bit {reason}")),
+        None => Ok(()),
+    }
+}
+
+/// The stages of a network of one bit.
+pub(super) fn stages<B: Backend, E: Element>(
+    backend: &B,
+    model: &ModelConfig,
+    binary: Binary,
+    seed: u64,
+) -> Result<Vec<Stage<B, E>>, Error> {
+    let own = matches!(model.convolution, ConvolutionConfig::Sage(_));
+    let stage = |layer: usize| {
+        let last = layer + 1 == model.layers;
+        let neighbours = match (binary, last) {
+            (Binary::Full, _) => Neighbours::Products,
+            (Binary::Bin, false) => Neighbours::Signs,
+            (Binary::Bin, true) => Neighbours::Inputs,
+        };
+        let (place, dropout) = (Place { layer, seed }, model.dropout_of(layer));
+        let widths = model.layer(layer);
+        let layer = BinaryLayer::new(backend, place, widths, (neighbours, own), dropout)?;
+        // Dropout is the layer's own, of signs. A bias behind a mean of signs would be in no sign that is summed up.
+        Ok(match neighbours {
+            Neighbours::Signs => Stage::new(layer),
+            _ => Stage::new(layer).bias(),
+        })
+    };
+    (0..model.layers).map(stage).collect()
+}

@@ -1,0 +1,392 @@
+//! Signs of inputs and of weights, as elements and as bits, and what goes straight through them.
+
+use crate::backend::{Backend, MemoryKind};
+use crate::error::Error;
+use crate::nn::{Context, Kept, Mode, Parameter, Place};
+use crate::ops::{
+    self, Activation, BatchNorm, BitMatrix, Bmm, Combine, Dropout, Epilogue, Form, HeadDots,
+    Nonlinearity, Normalization,
+};
+use crate::tensor::{Array, Element, Matrix};
+
+/// `d`, the gradient of signs of `x`, becomes that of `x`.
+pub(super) fn straight_through<B: Backend, E: Element>(
+    backend: &B,
+    x: &Matrix<B, E>,
+    d: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    ops::nonlinearity_backward(backend, Nonlinearity::Sign, x, d)
+}
+
+/// Rows times their factors.
+pub(super) fn scale<B: Backend, E: Element>(
+    backend: &B,
+    factors: Option<&Array<B, f32>>,
+    rows: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let nothing = Activation {
+        bias: None,
+        relu: false,
+        dropout: None,
+    };
+    ops::activate_backward(backend, &nothing, None, factors, rows)
+}
+
+/// What a dropout leaves, of values and of their gradient.
+pub(super) fn drop<B: Backend, E: Element>(
+    backend: &B,
+    dropout: Option<Dropout<'_, B>>,
+    rows: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    if dropout.is_none() {
+        return Ok(());
+    }
+    let op = Activation {
+        bias: None,
+        relu: false,
+        dropout,
+    };
+    ops::activate(backend, &op, None, rows)
+}
+
+/// The mean of the products of the elements of each row of `a` and of `b`: with the signs of `a`, its mean magnitude.
+fn row_dots<B: Backend, E: Element>(
+    backend: &B,
+    a: &Matrix<B, E>,
+    b: &Matrix<B, E>,
+    means: &mut Array<B, f32>,
+) -> Result<(), Error> {
+    let op = HeadDots {
+        heads: 1,
+        a,
+        b: (1.0 / a.columns() as f32, b),
+        c: None,
+        u: None,
+        v: None,
+    };
+    ops::head_dots(backend, &op, means)
+}
+
+/// Room for so many numbers.
+fn numbers<'a, B: Backend>(
+    backend: &B,
+    room: &'a mut Option<Array<B, f32>>,
+    len: usize,
+) -> Result<&'a mut Array<B, f32>, Error> {
+    if room.as_ref().is_none_or(|there| there.len() != len) {
+        *room = Some(Array::zeros(backend, len, MemoryKind::Activations)?);
+    }
+    Ok(room.as_mut().expect("it was made"))
+}
+
+/// Room for so many rows and columns of bits.
+pub(super) fn bits<'a, B: Backend>(
+    backend: &B,
+    room: &'a mut Option<BitMatrix<B>>,
+    (rows, columns): (usize, usize),
+) -> Result<&'a mut BitMatrix<B>, Error> {
+    let fits = |there: &BitMatrix<B>| there.shape() == (rows, columns);
+    if !room.as_ref().is_some_and(fits) {
+        let kind = MemoryKind::Activations;
+        *room = Some(BitMatrix::zeros(backend, rows, columns, kind)?);
+    }
+    Ok(room.as_mut().expect("it was made"))
+}
+
+/// A batch normalisation of features over all vertices, without scale and shift, in training and in evaluation.
+#[derive(Debug)]
+pub(super) struct Standardized<B: Backend> {
+    statistics: Matrix<B, f32>,
+    /// Written and never read: no statistics are carried on.
+    running: Matrix<B, f32>,
+    ones: Matrix<B, f32>,
+    zeros: Matrix<B, f32>,
+}
+
+impl<B: Backend> Standardized<B> {
+    pub(super) fn new(backend: &B, columns: usize) -> Result<Self, Error> {
+        let room = |rows| Matrix::zeros(backend, rows, columns, MemoryKind::Weights);
+        let mut ones = room(1)?;
+        ones.write_with(backend, || vec![1.0; columns])?;
+        Ok(Self {
+            statistics: room(2)?,
+            running: room(2)?,
+            ones,
+            zeros: room(1)?,
+        })
+    }
+
+    pub(super) fn forward<E: Element>(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let op = BatchNorm {
+            momentum: 0.0,
+            ..BatchNorm::default()
+        };
+        let (statistics, running) = (&mut self.statistics, &mut self.running);
+        ops::batch_statistics(backend, &op, x, running, statistics)?;
+        let op = Normalization {
+            statistics: &self.statistics,
+            weight: &self.ones,
+            bias: &self.zeros,
+            relu: false,
+        };
+        ops::normalize(backend, &op, x, y)
+    }
+}
+
+/// The signs of a layer's input and the mean magnitude of each row, `β`.
+#[derive(Debug)]
+pub(super) struct Signs<B: Backend, E: Element> {
+    /// Less what is dropped.
+    pub(super) elements: Kept<B, E>,
+    pub(super) magnitudes: Option<Array<B, f32>>,
+    /// In evaluation.
+    bits: Option<BitMatrix<B>>,
+}
+
+impl<B: Backend, E: Element> Signs<B, E> {
+    pub(super) fn new(backend: &B, columns: usize) -> Result<Self, Error> {
+        Ok(Self {
+            elements: Kept::new(backend, columns)?,
+            magnitudes: None,
+            bits: None,
+        })
+    }
+
+    pub(super) fn make(
+        &mut self,
+        backend: &B,
+        mode: Mode<'_, B>,
+        dropout: Option<Dropout<'_, B>>,
+        x: &Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let elements = self.elements.room(backend, x.rows())?;
+        ops::nonlinearity(backend, Nonlinearity::Sign, None, Some(x), elements)?;
+        let means = numbers(backend, &mut self.magnitudes, x.rows())?;
+        row_dots(backend, x, elements, means)?;
+        if let Mode::Evaluate = mode {
+            return ops::binarize(backend, x, bits(backend, &mut self.bits, x.shape())?);
+        }
+        drop(backend, dropout, elements)
+    }
+
+    /// What was made of the input, in evaluation.
+    pub(super) fn bits(&self) -> &BitMatrix<B> {
+        self.bits
+            .as_ref()
+            .expect("bits are made before they are multiplied")
+    }
+}
+
+/// A gradient that may be wanted, and what was dropped of what it is of.
+pub(super) type Wanted<'d, B, E> = Option<(&'d mut Matrix<B, E>, Option<Dropout<'d, B>>)>;
+
+/// Weights whose signs multiply, outputs × inputs.
+#[derive(Debug)]
+pub(super) struct BinaryWeight<B: Backend, E: Element> {
+    pub(super) parameter: Parameter<B, E>,
+    signs: Kept<B, E>,
+    /// The mean magnitude of each row, `α`.
+    magnitudes: Option<Array<B, f32>>,
+    /// `α` times the signs.
+    scaled: Kept<B, E>,
+    /// In evaluation.
+    bits: Option<BitMatrix<B>>,
+    /// Signs of the master weights, for their gradient, and what goes through them.
+    master_signs: Matrix<B, f32>,
+    through: Array<B, f32>,
+    /// `Z`, where its signs alone go on: what their gradient is clipped by.
+    product: Option<Kept<B, E>>,
+}
+
+impl<B: Backend, E: Element> BinaryWeight<B, E> {
+    pub(super) fn new(
+        backend: &B,
+        place: Place,
+        (name, number): (&str, u32),
+        (inputs, outputs): (usize, usize),
+        clips: bool,
+    ) -> Result<Self, Error> {
+        let kind = MemoryKind::Activations;
+        Ok(Self {
+            parameter: place.weights(backend, name, (outputs, inputs), number)?,
+            signs: Kept::new(backend, inputs)?,
+            magnitudes: None,
+            scaled: Kept::new(backend, inputs)?,
+            bits: None,
+            master_signs: Matrix::zeros(backend, outputs, inputs, kind)?,
+            through: Array::zeros(backend, outputs, kind)?,
+            product: match clips {
+                true => Some(Kept::new(backend, outputs)?),
+                false => None,
+            },
+        })
+    }
+
+    /// Signs and magnitudes of the weights as they are.
+    pub(super) fn make(&mut self, backend: &B) -> Result<(), Error> {
+        let values = self.parameter.values();
+        let (outputs, _) = values.shape();
+        let signs = self.signs.room(backend, outputs)?;
+        ops::nonlinearity(backend, Nonlinearity::Sign, None, Some(values), signs)?;
+        let means = numbers(backend, &mut self.magnitudes, outputs)?;
+        row_dots(backend, values, signs, means)
+    }
+
+    /// Their bits.
+    pub(super) fn make_bits(&mut self, backend: &B) -> Result<&BitMatrix<B>, Error> {
+        let values = self.parameter.values();
+        let bits = bits(backend, &mut self.bits, values.shape())?;
+        ops::binarize(backend, values, bits)?;
+        Ok(bits)
+    }
+
+    /// Signs times magnitudes.
+    pub(super) fn make_scaled(&mut self, backend: &B) -> Result<(), Error> {
+        self.make(backend)?;
+        let signs = self.signs.get();
+        let scaled = Combine {
+            x_scale: self.magnitudes.as_ref(),
+            ..Combine::copy()
+        };
+        let to = self.scaled.room(backend, signs.rows())?;
+        ops::combine(backend, &scaled, signs, to)
+    }
+
+    /// `y = Z`.
+    pub(super) fn product(
+        &mut self,
+        at: &Context<'_, B, E>,
+        input: &Signs<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let row_scale = input.magnitudes.as_ref();
+        if let Mode::Evaluate = at.mode {
+            self.make(at.backend)?;
+            self.make_bits(at.backend)?;
+            let op = Bmm {
+                row_scale,
+                column_scale: self.magnitudes.as_ref(),
+                ..Bmm::default()
+            };
+            let weights = self.bits.as_ref().expect("they were made");
+            return ops::bmm(at.backend, input.bits(), weights, &op, y);
+        }
+        self.make_scaled(at.backend)?;
+        let epilogue = Epilogue {
+            row_scale,
+            ..Epilogue::default()
+        };
+        let (signs, scaled) = (input.elements.get(), self.scaled.get());
+        ops::matmul(at.backend, Form::NT, signs, scaled, &epilogue, y)
+    }
+
+    /// `y = x · (α · sign W)ᵀ`, of rows that are no signs.
+    pub(super) fn product_of(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        self.make_scaled(backend)?;
+        let (scaled, plain) = (self.scaled.get(), Epilogue::default());
+        ops::matmul(backend, Form::NT, x, scaled, &plain, y)
+    }
+
+    /// `y = sign Z`, of sums of signs, so that a zero is a zero; what its gradient is clipped by is kept.
+    pub(super) fn signs(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        input: &Signs<B, E>,
+        y: &mut BitMatrix<B>,
+    ) -> Result<(), Error> {
+        if let Mode::Evaluate = at.mode {
+            let weights = self.make_bits(at.backend)?;
+            return ops::bmm_signs(at.backend, input.bits(), weights, &Bmm::default(), y);
+        }
+        let mut sums = at.pool.take(at.backend, y.shape())?;
+        self.sums(at, input, &mut sums)?;
+        ops::binarize(at.backend, &sums, y)?;
+        at.give(sums);
+        Ok(())
+    }
+
+    /// [`BinaryWeight::signs`] as elements.
+    pub(super) fn sign_elements(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        input: &Signs<B, E>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        match at.mode {
+            Mode::Evaluate => {
+                let weights = self.make_bits(at.backend)?;
+                ops::bmm(at.backend, input.bits(), weights, &Bmm::default(), y)?;
+            }
+            Mode::Train { .. } => self.sums(at, input, y)?,
+        }
+        ops::nonlinearity(at.backend, Nonlinearity::Sign, None, None, y)
+    }
+
+    /// Sums of signs, and `Z` beside them.
+    pub(super) fn sums(
+        &mut self,
+        at: &Context<'_, B, E>,
+        input: &Signs<B, E>,
+        sums: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let (backend, elements) = (at.backend, input.elements.get());
+        self.make_scaled(backend)?;
+        let epilogue = Epilogue {
+            row_scale: input.magnitudes.as_ref(),
+            ..Epilogue::default()
+        };
+        if let Some(product) = &mut self.product {
+            let product = product.room(backend, elements.rows())?;
+            let scaled = self.scaled.get();
+            ops::matmul(backend, Form::NT, elements, scaled, &epilogue, product)?;
+        }
+        let (signs, plain) = (self.signs.get(), Epilogue::default());
+        ops::matmul(backend, Form::NT, elements, signs, &plain, sums)
+    }
+
+    /// The gradient of `sign Z`, where that is what goes on, becomes that of `Z`.
+    pub(super) fn clip(&self, backend: &B, d: &mut Matrix<B, E>) -> Result<(), Error> {
+        match &self.product {
+            Some(product) => straight_through(backend, product.get(), d),
+            None => Ok(()),
+        }
+    }
+
+    /// The gradient of the weights and, where it is wanted, that of what they were multiplied by, from that of the product.
+    pub(super) fn backward(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+        d: &Matrix<B, E>,
+        dx: Wanted<'_, B, E>,
+    ) -> Result<(), Error> {
+        let plain = Epilogue::default();
+        let (master, gradient) = self.parameter.master_and_gradient();
+        ops::matmul(backend, Form::TN, d, x, &plain, gradient)?;
+        let signs = &mut self.master_signs;
+        ops::nonlinearity(backend, Nonlinearity::Sign, None, Some(master), signs)?;
+        row_dots(backend, gradient, signs, &mut self.through)?;
+        straight_through(backend, master, gradient)?;
+        scale(backend, self.magnitudes.as_ref(), gradient)?;
+        let by_magnitude = Combine {
+            x_scale: Some(&self.through),
+            ..Combine::sum()
+        };
+        ops::combine(backend, &by_magnitude, signs, gradient)?;
+        let Some((dx, dropout)) = dx else {
+            return Ok(());
+        };
+        ops::matmul(backend, Form::NN, d, self.scaled.get(), &plain, dx)?;
+        drop(backend, dropout, dx)
+    }
+}
