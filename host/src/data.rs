@@ -14,13 +14,30 @@ pub trait UploadFeatures {
     ///
     /// # Errors
     /// [`Error::TooLarge`] where the matrix cannot be addressed, [`Error::Driver`] where there is not enough memory.
-    fn upload_features<B: Backend, E: Element>(&self, backend: &B) -> Result<Matrix<B, E>, Error>;
+    fn upload_features<B: Backend, E: Element>(&self, backend: &B) -> Result<Matrix<B, E>, Error> {
+        self.upload_features_as(backend, MemoryKind::Features)
+    }
+
+    /// The same in memory of `kind`: of [`MemoryKind::HostFeatures`] in the host's, from where kernels read them, which is slower
+    /// and leaves a card's memory to others.
+    ///
+    /// # Errors
+    /// Those of [`UploadFeatures::upload_features`].
+    fn upload_features_as<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        kind: MemoryKind,
+    ) -> Result<Matrix<B, E>, Error>;
 }
 
 impl UploadFeatures for Dataset {
-    fn upload_features<B: Backend, E: Element>(&self, backend: &B) -> Result<Matrix<B, E>, Error> {
+    fn upload_features_as<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        kind: MemoryKind,
+    ) -> Result<Matrix<B, E>, Error> {
         let shape = (self.features.vertices(), self.features.feature_len());
-        Matrix::from_rows(backend, shape, MemoryKind::Features, |vertex, row| {
+        Matrix::from_rows(backend, shape, kind, |vertex, row| {
             self.features.write_row(vertex, row);
         })
     }

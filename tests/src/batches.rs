@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::task;
 use half::f16;
-use halfgnn::backend::Backend;
+use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::nn::{Model, ModelConfig, Network, Norm};
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Element;
@@ -18,13 +18,26 @@ const LOSS: Loss = Loss::CrossEntropy {
 fn sampled<B: Backend, E: Element>(
     backend: &B,
     model: &ModelConfig,
-    (policy, batch): (&str, usize),
+    how: (&str, usize),
     config: TrainConfig,
 ) -> Trainer<B, E, Network<B, E>> {
     let objective: Objective<B, E> = task::objective(backend, model.norm());
+    let batches = batches(backend, &objective, model, how, config.seed);
+    let network = Network::new(backend, model, 5).expect("a model");
+    Trainer::sampled(backend, batches, &objective, network, config).expect("a trainer")
+}
+
+/// Batches of `batch` training vertices of a task on the small graph.
+fn batches<B: Backend, E: Element>(
+    backend: &B,
+    objective: &Objective<B, E>,
+    model: &ModelConfig,
+    (policy, batch): (&str, usize),
+    seed: u64,
+) -> Batches<B, E> {
     let policy: SamplingPolicy = policy.parse().expect("a policy");
     let how = (&LOSS, model.norm());
-    let batches = match policy.subgraphs() {
+    match policy.subgraphs() {
         Some(subgraphs) => {
             let graph = task::graph();
             let of = (&graph, None, model.edge_weights().is_ok());
@@ -32,18 +45,16 @@ fn sampled<B: Backend, E: Element>(
                 subgraphs,
                 batch,
                 coverage: 3,
-                seed: config.seed,
+                seed,
             };
-            Batches::of_subgraphs(backend, &objective, how, of, plan).expect("batches")
+            Batches::of_subgraphs(backend, objective, how, of, plan).expect("batches")
         }
         None => {
             let sampler = policy.sampler(backend, &task::graph(), false);
             let sampler = sampler.expect("room");
-            Batches::new(&objective, how, sampler, batch, config.seed).expect("batches")
+            Batches::new(objective, how, sampler, batch, seed).expect("batches")
         }
-    };
-    let network = Network::new(backend, model, 5).expect("a model");
-    Trainer::sampled(backend, batches, &objective, network, config).expect("a trainer")
+    }
 }
 
 /// A mean over whole neighbourhoods is that of the graph, whatever the batch: one batch of all training vertices has the loss and the
@@ -140,21 +151,23 @@ fn without_times(mut snapshot: Snapshot) -> Snapshot {
 
 /// A run that is left between two batches and taken up again by another trainer is the run that was not left: the same batches, the
 /// same masks, the same weights, the same loss of the epoch.
-pub fn a_run_goes_on_between_batches<B: Backend>(backend: &B, _: Scale) {
+pub fn a_run_goes_on_between_batches<B: Backend>(backend: &B, scale: Scale) {
     let models = [
         ModelConfig::gcn(task::FEATURES, task::CLASSES),
         ModelConfig::sage(task::FEATURES, task::CLASSES),
         ModelConfig::gin(task::FEATURES, task::CLASSES),
         ModelConfig::gat(task::FEATURES, task::CLASSES),
     ];
-    for model in models {
+    let hows = [("neighbor:3,2", 17), ("saint-rw:6,2", 1), ("cluster:9", 2)];
+    for (number, model) in models.into_iter().enumerate() {
         let model = ModelConfig {
             hidden: 16,
             layers: 2,
             ..model
         };
-        for how in [("neighbor:3,2", 17), ("saint-rw:6,2", 1), ("cluster:9", 2)] {
-            goes_on(backend, &model, how);
+        let own = number % hows.len();
+        for how in scale.pick(&hows[own..=own], &hows) {
+            goes_on(backend, &model, *how);
         }
     }
 }
@@ -204,6 +217,54 @@ fn goes_on<B: Backend>(backend: &B, model: &ModelConfig, how: (&str, usize)) {
     let mut resumed = trainer();
     resumed.restore(&snapshot).expect("the same model");
     assert_eq!(finish(&mut resumed), finish(&mut whole));
+}
+
+/// Features that lie in the host's memory are the same features, in steps on batches and on the graph and in evaluations.
+pub fn features_of_the_host_are_those_of_the_device<B: Backend>(backend: &B, scale: Scale) {
+    let model = ModelConfig {
+        hidden: 16,
+        layers: 2,
+        ..ModelConfig::sage(task::FEATURES, task::CLASSES)
+    };
+    let config = TrainConfig {
+        epochs: scale.pick(1, 2),
+        seed: 3,
+        ..TrainConfig::new(f16::PRECISION)
+    };
+    let objective =
+        |kind| -> Objective<B, f16> { task::objective_in(backend, model.norm(), (None, 0), kind) };
+    let network = || Network::<B, f16>::new(backend, &model, 5).expect("a model");
+    let weights = |trainer: &Trainer<B, f16, Network<B, f16>>| {
+        let parameters = trainer.model().parameters();
+        let weights = parameters.iter().map(|it| it.master().to_f32(backend));
+        weights.collect::<Result<Vec<_>, _>>().expect("no failure")
+    };
+    let on_host = objective(MemoryKind::HostFeatures);
+    let on_device = objective(MemoryKind::Features);
+    for how in [("neighbor:3,2", 17), ("saint-rw:6,2", 1), ("cluster:9", 2)] {
+        let made = batches(backend, &on_host, &model, how, config.seed);
+        let trainer = Trainer::sampled(backend, made, &on_host, network(), config);
+        let mut trainer = trainer.expect("a trainer");
+        let mut by_hand = Trainer::new(backend, &on_device, network(), config).expect("a trainer");
+        let mut one_by_one = batches(backend, &on_device, &model, how, config.seed);
+        for epoch in 0..config.epochs {
+            let report = trainer.next_epoch().expect("a step").expect("an epoch");
+            for number in 0..one_by_one.count() {
+                let batch = one_by_one.batch(backend, epoch, number);
+                let (batch, _) = batch.expect("a batch");
+                by_hand.step_on(&batch).expect("a step");
+            }
+            let (score, _) = by_hand.evaluate().expect("no failure");
+            assert_eq!(report.score, score, "{how:?}");
+        }
+        assert_eq!(weights(&trainer), weights(&by_hand), "{how:?}");
+    }
+    let trained = [&on_host, &on_device].map(|objective| {
+        let mut trainer = Trainer::new(backend, objective, network(), config).expect("a trainer");
+        while trainer.next_epoch().expect("a step").is_some() {}
+        weights(&trainer)
+    });
+    assert_eq!(trained[0], trained[1]);
 }
 
 /// What cannot be sampled is refused in a line.

@@ -76,11 +76,20 @@ pub fn splits() -> [Vec<u32>; 3] {
 pub fn objective_on<B: Backend, E: Element>(
     backend: &B,
     norm: Norm,
+    of_edges: (Option<&[f32]>, usize),
+) -> Objective<B, E> {
+    objective_in(backend, norm, of_edges, MemoryKind::Features)
+}
+
+/// The same with its features in memory of `kind`.
+pub fn objective_in<B: Backend, E: Element>(
+    backend: &B,
+    norm: Norm,
     (weights, columns): (Option<&[f32]>, usize),
+    kind: MemoryKind,
 ) -> Objective<B, E> {
     let (features, labels, splits) = (features(), labels(), splits());
-    let features = Matrix::from_f32(backend, VERTICES, FEATURES, &features, MemoryKind::Features)
-        .expect("room");
+    let features = Matrix::from_f32(backend, VERTICES, FEATURES, &features, kind).expect("room");
     let propagation = Propagation::of_graph::<E>(backend, &graph(), weights, norm);
     let mut propagation = propagation.expect("room");
     if columns > 0 {

@@ -5,6 +5,7 @@ use halfgnn::device;
 use halfgnn::nn::{Binary, HiddenActivation, HiddenNorm, Jumping, Readout};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::Precision;
+use halfgnn::train::FeaturesIn;
 
 /// [`device::Choice`], as it is typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -26,6 +27,28 @@ impl From<DeviceName> for device::Choice {
             DeviceName::Cpu => device::Choice::Cpu,
             DeviceName::Cuda => device::Choice::Cuda,
             DeviceName::Emulator => device::Choice::Emulator,
+        }
+    }
+}
+
+/// [`FeaturesIn`], as it is typed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FeaturesName {
+    /// The device's memory if all fits there, else the host's
+    #[default]
+    Auto,
+    /// The device's memory
+    Device,
+    /// The host's memory, which the card reads over its bus
+    Host,
+}
+
+impl From<FeaturesName> for FeaturesIn {
+    fn from(name: FeaturesName) -> Self {
+        match name {
+            FeaturesName::Auto => FeaturesIn::Either,
+            FeaturesName::Device => FeaturesIn::Device,
+            FeaturesName::Host => FeaturesIn::Host,
         }
     }
 }

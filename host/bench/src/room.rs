@@ -4,11 +4,12 @@ use crate::failure::Failure;
 use crate::names::DeviceName;
 use crate::screen::bytes;
 use crate::source::SourceName;
+use halfgnn::backend::MemoryKind;
 use halfgnn::data::{Demand, Recipe};
 use halfgnn::device;
 use halfgnn::nn::ModelConfig;
 use halfgnn::tensor::Precision;
-use halfgnn::train::{Footprint, TrainConfig, host_memory};
+use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, host_memory};
 use halfgnn::with_element;
 
 /// Free and total bytes; `None` where nobody knows.
@@ -45,16 +46,26 @@ fn fits(what: &str, asked: u64, memory: Memory, instead: &str) -> Result<(), Fai
     }
 }
 
+/// How a model is to be trained.
+#[derive(Clone, Copy, Debug)]
+pub struct Training {
+    /// Of state tensors.
+    pub precision: Precision,
+    /// Whether the whole graph is only evaluated on.
+    pub in_batches: bool,
+    /// Where features may lie.
+    pub features: FeaturesIn,
+}
+
 /// That there is room for training a model on what `source` makes, if it makes something: on the device and, beside the
-/// dataset, on this machine; `in_batches` where the whole graph is only evaluated on. It is told at least; once the graph is there the figures are exact.
+/// dataset, on this machine. It is told at least; once the graph is there the figures are exact.
 ///
 /// # Errors
 /// With what it takes and what is free, or why there is no such model.
 pub fn for_training(
     source: &SourceName,
     device: DeviceName,
-    precision: Precision,
-    in_batches: bool,
+    how: Training,
     train: impl FnOnce(&Demand) -> Result<(ModelConfig, TrainConfig), Failure>,
 ) -> Result<(), Failure> {
     let SourceName::Made(recipe) = source else {
@@ -70,7 +81,6 @@ pub fn for_training(
             .and_then(|driver| driver.cards.into_iter().next())
             .map(|card| (card.multiprocessors, card.memory_bytes)),
     };
-    let how = (precision, in_batches);
     training(recipe, (&model, &train), how, card, host_memory())
 }
 
@@ -78,7 +88,7 @@ pub fn for_training(
 fn training(
     recipe: &Recipe,
     (model, train): (&ModelConfig, &TrainConfig),
-    (precision, in_batches): (Precision, bool),
+    how: Training,
     card: Option<(u32, u64)>,
     host: Memory,
 ) -> Result<(), Failure> {
@@ -89,18 +99,23 @@ fn training(
         // Whether a vertex has one already is not known.
         counts.forward.empty = 0;
     }
-    let check = with_element!(precision, E => match in_batches {
-        true => Footprint::check_evaluation::<E>,
-        false => Footprint::check_training::<E>,
-    });
-    let (multiprocessors, memory) = match card {
+    let (multiprocessors, device) = match card {
         Some((multiprocessors, bytes)) => (Some(multiprocessors), Some((bytes, bytes))),
         None => (None, host),
     };
-    let footprint = check(&counts, model, train, multiprocessors, memory)?;
-    if card.is_none() {
-        on_host = on_host.saturating_add(footprint.total());
-    }
+    let room = Room {
+        device,
+        host,
+        features: how.features,
+    };
+    let footprint = with_element!(how.precision, E => match how.in_batches {
+        true => Footprint::check_evaluation::<E>(&counts, model, train, multiprocessors, room),
+        false => Footprint::check_training::<E>(&counts, model, train, multiprocessors, room),
+    })?;
+    on_host = on_host.saturating_add(match card {
+        Some(_) => footprint.of(MemoryKind::HostFeatures),
+        None => footprint.total(),
+    });
     let what = format!("training on {recipe} takes");
     fits(
         &what,
@@ -139,14 +154,12 @@ mod tests {
         let kron = |scale: u32, card| {
             let recipe = recipe(&format!("kron:{scale}"));
             let train = TrainConfig::new(Precision::Half);
-            training(
-                &recipe,
-                (&gcn, &train),
-                (Precision::Half, false),
-                card,
-                host,
-            )
-            .map_err(|error| error.to_string())
+            let how = Training {
+                precision: Precision::Half,
+                in_batches: false,
+                features: FeaturesIn::Either,
+            };
+            training(&recipe, (&gcn, &train), how, card, host).map_err(|error| error.to_string())
         };
         assert_eq!(kron(20, None), Ok(()));
         let refused = kron(26, None).expect_err("two graphs and the CPU's own");

@@ -12,7 +12,7 @@ use halfgnn::device;
 use halfgnn::nn::{Gcn, ModelConfig, Norm};
 use halfgnn::ops::{Accumulate, Scaling, SpmmPolicy};
 use halfgnn::tensor::Precision;
-use halfgnn::train::{Status, TrainConfig};
+use halfgnn::train::{FeaturesIn, Status, TrainConfig};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -37,6 +37,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         },
         dealt: None,
         sampling: None,
+        features: FeaturesIn::Device,
         goal: Goal::default(),
         feature_divisors: None,
         train: TrainConfig {

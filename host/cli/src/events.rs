@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::ranks::Dealt;
 use crate::screen::Screen;
-use crate::session::{Observer, Outcome, Plan};
+use crate::session::{FeaturesLie, Observer, Outcome, Plan};
 use crate::task::Goal;
 use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
@@ -335,6 +335,13 @@ pub struct PeakByKind {
     activations: u64,
     weights: u64,
     workspace: u64,
+    /// Of the host's memory, where features stay there.
+    #[serde(skip_serializing_if = "is_nothing")]
+    host_features: u64,
+}
+
+fn is_nothing(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl From<&MemoryReport> for PeakByKind {
@@ -346,6 +353,7 @@ impl From<&MemoryReport> for PeakByKind {
             activations: peak(MemoryKind::Activations),
             weights: peak(MemoryKind::Weights),
             workspace: peak(MemoryKind::Workspace),
+            host_features: peak(MemoryKind::HostFeatures),
         }
     }
 }
@@ -538,6 +546,12 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
+    fn features_lie(&mut self, where_they_lie: FeaturesLie) {
+        if let Some(line) = where_they_lie.line() {
+            self.screen.line(&line);
+        }
+    }
+
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {
         tracing::info!("{} on {device}, seed {seed}", plan.title());
         self.label = match plan.seeds {

@@ -3,13 +3,13 @@
 mod pairs;
 mod table;
 
-use crate::args::DeviceName;
+use crate::args::{DeviceName, FeaturesName};
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
 use crate::screen::{Page, count};
-use crate::session::{edge_data, inputs};
+use crate::session::{FeaturesLie, edge_data, inputs, place};
 use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
@@ -19,7 +19,7 @@ use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
 use halfgnn::tensor::Element;
-use halfgnn::train::{Checkpoint, Footprint, Loss, load_weights};
+use halfgnn::train::{Checkpoint, FeaturesIn, Loss, load_weights};
 use halfgnn::with_element;
 use pairs::Pairs;
 use serde::Serialize;
@@ -60,6 +60,10 @@ pub struct PredictArgs {
     /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
+    /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where the device has no
+    /// room for them beside the rest
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
+    pub features: FeaturesName,
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
@@ -183,14 +187,19 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         checkpoint: &checkpoint,
         dataset: reordered.as_ref().map_or(&dataset, |it| &it.what),
         layer: args.layer,
+        features: args.features.into(),
     };
     let (device, output) = device::open(args.device.into(), prediction)??;
     let Output {
+        features,
         mut logits,
         mut embeddings,
         scores,
     } = output;
 
+    if let Some(line) = features.line() {
+        page.line(&line);
+    }
     let columns = checkpoint.model.classes;
     if let Some(reordered) = reordered {
         page.line(&reordered.line);
@@ -392,6 +401,7 @@ fn softmax(row: &mut [f32]) {
 
 /// What a forward pass gave, row-major.
 struct Output {
+    features: FeaturesLie,
     logits: Vec<f32>,
     /// What the layer that was asked for gave, and its columns.
     embeddings: Option<(Vec<f32>, usize)>,
@@ -407,6 +417,8 @@ struct Prediction<'a> {
     layer: Option<u32>,
     /// The pairs whose scores are wanted as well.
     pairs: Option<Vec<[u32; 2]>>,
+    /// Where features may lie.
+    features: FeaturesIn,
 }
 
 impl Task for Prediction<'_> {
@@ -431,12 +443,11 @@ impl Prediction<'_> {
         let counts = graph
             .counts()
             .with_graphs(graphs.map_or(0, GraphIndex::graphs));
-        Footprint::check_training::<E>(
-            &counts,
-            config,
-            &self.checkpoint.train,
-            device.multiprocessors,
-            device.memory,
+        let features = place::<E>(
+            (&counts, config, &self.checkpoint.train),
+            (device.multiprocessors, device.memory),
+            true,
+            self.features,
         )?;
 
         let mut model = Network::<B, E>::new(backend, config, 0)?;
@@ -449,7 +460,7 @@ impl Prediction<'_> {
                 self.dataset,
                 graph.propagation::<B, E>(backend, config)?,
             )?,
-            features: &self.dataset.upload_features(backend)?,
+            features: &(self.dataset).upload_features_as(backend, features.kind)?,
         };
         model.forward(inputs, Mode::Evaluate)?;
         let embeddings = match self.layer {
@@ -470,6 +481,7 @@ impl Prediction<'_> {
             None => Vec::new(),
         };
         Ok(Output {
+            features,
             scores,
             logits: model.logits().to_f32(backend)?,
             embeddings,

@@ -4,18 +4,20 @@ use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
 use crate::ranks::{self, Dealt};
 use crate::sampling;
+use crate::screen::bytes;
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, UploadFeatures};
 use halfgnn::device::{Device, Task};
-use halfgnn::graph::Graph;
+use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{EdgeData, ModelConfig, Network, Propagation, kept_as};
 use halfgnn::sample::{Sampling, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
-    self, BatchReport, Batches, Checkpoint, EpochReport, Footprint, GraphBatches, Loss, Objective,
-    RunSummary, Split, Spread, Status, SubgraphPlan, TrainConfig, Trainer,
+    self, BatchReport, Batches, Checkpoint, EpochReport, FeaturesIn, Footprint, GraphBatches, Loss,
+    Objective, Room, RunSummary, Split, Spread, Status, SubgraphPlan, TrainConfig, Trainer,
+    host_memory,
 };
 use halfgnn::with_element;
 
@@ -36,6 +38,8 @@ pub struct Plan {
     pub goal: Goal,
     /// How it is cut into batches, where it is.
     pub sampling: Option<Sampling>,
+    /// Where features may lie.
+    pub features: FeaturesIn,
     /// How the graph is dealt out to ranks, where there are several.
     pub dealt: Option<Dealt>,
     /// What the columns of the dataset's features were divided by, where they were.
@@ -144,8 +148,69 @@ impl Outcome {
     }
 }
 
+/// Where features lie that might lie elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct FeaturesLie {
+    /// Where they may.
+    pub asked: FeaturesIn,
+    /// [`MemoryKind::HostFeatures`], or that of the device.
+    pub kind: MemoryKind,
+    /// How much of it they take; nothing of the device's, which the table of memory tells.
+    pub bytes: u64,
+    /// Whether the device has memory of its own.
+    pub is_card: bool,
+}
+
+impl FeaturesLie {
+    /// A line for a person; none where it is as ever.
+    pub fn line(&self) -> Option<String> {
+        let bytes = bytes(self.bytes);
+        match (self.asked, self.kind) {
+            (FeaturesIn::Host, _) if !self.is_card => {
+                Some("features: in the host's memory, as all is on a CPU".into())
+            }
+            (FeaturesIn::Host, _) => Some(format!(
+                "features: {bytes} in the host's memory, from where the card reads them"
+            )),
+            (FeaturesIn::Either, MemoryKind::HostFeatures) => Some(format!(
+                "features: {bytes} in the host's memory, from where the card reads them, since all together has no room on the card"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Where the features of a plan are to lie, and that all of it has room.
+///
+/// # Errors
+/// With what it takes and what is free.
+pub fn place<E: Element>(
+    (counts, model, train): (&GraphCounts, &ModelConfig, &TrainConfig),
+    (multiprocessors, device): (Option<u32>, Option<(u64, u64)>),
+    in_batches: bool,
+    asked: FeaturesIn,
+) -> Result<FeaturesLie, Failure> {
+    let room = Room {
+        device,
+        host: host_memory(),
+        features: asked,
+    };
+    let footprint = match in_batches {
+        true => Footprint::check_evaluation::<E>(counts, model, train, multiprocessors, room),
+        false => Footprint::check_training::<E>(counts, model, train, multiprocessors, room),
+    }?;
+    Ok(FeaturesLie {
+        asked,
+        kind: footprint.features_kind(),
+        bytes: footprint.of(MemoryKind::HostFeatures),
+        is_card: multiprocessors.is_some(),
+    })
+}
+
 /// Who follows a session.
 pub trait Observer {
+    /// Where the features are to lie, for a run or several.
+    fn features_lie(&mut self, where_they_lie: FeaturesLie);
     /// A run begins.
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64);
     /// A batch of an epoch is done; may end the session.
@@ -206,17 +271,13 @@ fn carry_out<B: Backend, E: Element>(
     let counts = graph
         .counts()
         .with_graphs(graphs.map_or(0, GraphIndex::graphs));
-    let check = match plan.sampling {
-        Some(_) => Footprint::check_evaluation::<E>,
-        None => Footprint::check_training::<E>,
-    };
-    check(
-        &counts,
-        config,
-        &plan.train,
-        device.multiprocessors,
-        device.memory,
+    let lie = place::<E>(
+        (&counts, config, &plan.train),
+        (device.multiprocessors, device.memory),
+        plan.sampling.is_some(),
+        plan.features,
     )?;
+    observer.features_lie(lie);
 
     backend.reset_peak();
     let Tasks {
@@ -226,7 +287,7 @@ fn carry_out<B: Backend, E: Element>(
     } = objectives::<B, E>(
         backend,
         dataset,
-        plan,
+        (plan, lie.kind),
         graph.propagation::<B, E>(backend, config)?,
     )?;
     let device_name = backend.name();
@@ -428,14 +489,14 @@ struct Tasks<'a, B: Backend, E: Element> {
 fn objectives<'a, B: Backend, E: Element>(
     backend: &B,
     dataset: &'a Dataset,
-    plan: &Plan,
+    (plan, kind): (&Plan, MemoryKind),
     graph: Propagation<B>,
 ) -> Result<Tasks<'a, B, E>, Failure> {
     let all = Learnt {
         graph: Cow::Borrowed(&dataset.graph),
         weights: dataset.edge_weights.as_deref().map(Cow::Borrowed),
     };
-    let features = dataset.upload_features(backend)?;
+    let features = dataset.upload_features_as(backend, kind)?;
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
             let objective = Objective::of_links(backend, graph, features, *width, split)?;
@@ -456,7 +517,7 @@ fn objectives<'a, B: Backend, E: Element>(
     let graphs = inputs(backend, &plan.model, dataset, graph)?;
     let objective = Objective::of(backend, graphs, features, &goal)?;
     let (training, learnt) = match inductive {
-        true => of_training_vertices(backend, dataset, plan, loss)?,
+        true => of_training_vertices(backend, dataset, (plan, kind), loss)?,
         false => (objective.clone(), all),
     };
     Ok(Tasks {
@@ -470,7 +531,7 @@ fn objectives<'a, B: Backend, E: Element>(
 fn of_training_vertices<B: Backend, E: Element>(
     backend: &B,
     dataset: &Dataset,
-    plan: &Plan,
+    (plan, kind): (&Plan, MemoryKind),
     loss: &Loss,
 ) -> Result<(Objective<B, E>, Learnt<'static>), Failure> {
     let (induced, edges) = (dataset.graph.induced(&dataset.train))
@@ -495,7 +556,7 @@ fn of_training_vertices<B: Backend, E: Element>(
     };
     let prepared = plan.model.prepare_edges(&induced, read)?;
     let shape = (dataset.train.len(), dataset.feature_len());
-    let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |vertex, row| {
+    let features = Matrix::from_rows(backend, shape, kind, |vertex, row| {
         dataset
             .features
             .write_row(dataset.train[vertex] as usize, row);

@@ -1,6 +1,6 @@
 //! `halfgnn train`.
 
-use crate::args::{DeviceName, TrainArgs};
+use crate::args::{DeviceName, FeaturesName, TrainArgs};
 use crate::checkpoint::Saving;
 use crate::curves::Curves;
 use crate::events::{Event, Recorder};
@@ -43,8 +43,11 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         room::for_training(
             &args.dataset,
             args.device,
-            args.precision.into(),
-            args.sampling.sampler.is_some(),
+            room::Training {
+                precision: args.precision.into(),
+                in_batches: args.sampling.sampler.is_some(),
+                features: args.features.into(),
+            },
             |demand| {
                 let classes = args
                     .task
@@ -269,6 +272,7 @@ fn plan(
         ("--inductive", inductive),
         ("--binary", model.binary.is_some()),
         ("--sampler", sampling.is_some()),
+        ("--features host", args.features == FeaturesName::Host),
         ("--messages", args.model.messages.is_some()),
         (
             "--hidden-norm pair or graph",
@@ -296,6 +300,7 @@ fn plan(
         goal,
         dealt: args.ranks.deal(dataset)?,
         sampling,
+        features: args.features.into(),
         feature_divisors,
         train,
         seeds: args.seeds,
@@ -511,7 +516,9 @@ fn print(recorder: &mut Recorder, plan: &Plan, outcome: &Outcome) {
     );
     row("peak memory", bytes(outcome.memory.peak_total));
     for (kind, peak) in MemoryKind::ALL.into_iter().zip(outcome.memory.peak) {
-        row(&format!("  {kind}"), bytes(peak));
+        if peak > 0 || !kind.is_on_host() {
+            row(&format!("  {kind}"), bytes(peak));
+        }
     }
     if let Some(saturated) = outcome.saturated {
         row("messages beyond their scales", saturated.to_string());

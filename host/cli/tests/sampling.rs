@@ -64,6 +64,76 @@ fn every_model_learns_in_batches() {
     );
 }
 
+/// Features that stay in the host's memory train as those of the device do, and everybody is told where they are.
+#[test]
+fn features_may_stay_on_the_host() {
+    let place = place(&Ring::new());
+    let train = |device: &str, more: &[&str]| {
+        let shape = [
+            "train",
+            "--dataset",
+            "ring.npz",
+            "--layers",
+            "2",
+            "--epochs",
+            "2",
+        ];
+        let output = halfgnn(&[&shape[..], &["--device", device], more].concat())
+            .current_dir(place.folder.path())
+            .output()
+            .unwrap();
+        (output.status.success(), output)
+    };
+    let batches = [
+        "--sampler",
+        "neighbor:2,1",
+        "--batch",
+        "4",
+        "--model",
+        "sage",
+    ];
+    let with = |more: &[&str]| {
+        let (done, output) = train("emulator", &[more, &["--json", "-"]].concat());
+        assert!(done, "{}", text(&output.stderr));
+        events(&output.stdout)
+    };
+    let peak = |events: &[Value]| of(events, "summary")[0]["peak_bytes_by_kind"].clone();
+    for more in [&[][..], &batches] {
+        let on_device = with(more);
+        let on_host = with(&[more, &["--features", "host"]].concat());
+        assert_eq!(told(&on_host), told(&on_device));
+        // 40 vertices, 3 features in half that take a vector.
+        assert_eq!(peak(&on_host)["host_features"], 40 * 8 * 2);
+        assert!(peak(&on_device).get("host_features").is_none());
+        let features = [&on_host, &on_device].map(|events| peak(events)["features"].as_u64());
+        assert!(features[0] < features[1], "{features:?}");
+    }
+    let (done, output) = train("emulator", &["--features", "host", "--save", "kept"]);
+    let line = "features: 640 B in the host's memory, from where the card reads them";
+    assert!(done && text(&output.stdout).contains(line), "{output:?}");
+    let (done, output) = train("cpu", &["--features", "host"]);
+    let on_cpu = "features: in the host's memory, as all is on a CPU";
+    assert!(done && text(&output.stdout).contains(on_cpu), "{output:?}");
+    let (_, output) = train("cpu", &["--features", "host", "--ranks", "2"]);
+    refused(&output, 2, &["--features host"]);
+
+    let predicted = |features: &str, out: &str| {
+        let model = ["predict", "--model", "kept", "--dataset", "ring.npz"];
+        let more = ["--device", "emulator", "--features", features, "--out", out];
+        let output = halfgnn(&[&model[..], &more].concat())
+            .current_dir(place.folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let file = std::fs::read(place.folder.path().join(out)).unwrap();
+        (text(&output.stdout).to_owned(), file)
+    };
+    let ((out, on_host), (other, on_device)) =
+        (predicted("host", "a.npy"), predicted("auto", "b.npy"));
+    assert!(out.contains(line) && !other.contains(line), "{out}{other}");
+    assert_eq!(on_host, on_device);
+}
+
 const SUBGRAPHS: [&[&str]; 5] = [
     &["saint-node:30", "--coverage", "20"],
     &["saint-edge:16"],

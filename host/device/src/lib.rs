@@ -116,6 +116,16 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// [`DriverError::OutOfMemory`] with what was asked and what was free.
     fn alloc(&self, bytes: usize) -> Result<Self::Buffer, DriverError>;
 
+    /// `bytes` of the host's memory with any content, which launches read and write at the address that the buffer says, and
+    /// copies reach like any other: for what the device has no room for. A card has it over its bus, some 50 GB/s; of other
+    /// devices it is memory like all of theirs.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] where the host has not as much, or does not let it be locked.
+    fn alloc_host(&self, bytes: usize) -> Result<Self::Buffer, DriverError> {
+        self.alloc(bytes)
+    }
+
     /// Copies `source` to `buffer` from byte `offset` on. `source` may be reused when this returns.
     ///
     /// # Errors
@@ -299,6 +309,14 @@ pub enum DriverError {
         free: u64,
         /// Bytes of the device.
         total: u64,
+    },
+    /// Not enough memory of the host's that a device can read.
+    #[error(
+        "the host gives no {asked} bytes that a card can read; free some of its memory, or see what `ulimit -l` lets a process lock"
+    )]
+    OutOfHostMemory {
+        /// Bytes asked for.
+        asked: u64,
     },
     /// A copy past the end of a buffer.
     #[error("bytes {offset}..{end} were addressed in a buffer of {len} bytes")]

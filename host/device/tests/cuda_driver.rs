@@ -22,6 +22,7 @@ fn the_cuda_driver_on_a_stand_in() {
     freed_memory_is_reused_and_given_back();
     without_a_pool_memory_is_taken_and_given_back_as_it_is_asked_for();
     a_full_card_is_told();
+    memory_of_the_host_is_read_and_written_by_launches();
     modules_load_or_say_why();
     launches_run_or_say_why();
     what_is_queued_runs_although_its_owners_go();
@@ -262,6 +263,56 @@ fn a_full_card_is_told() {
         }
     }
     assert_eq!(cuda.memory().current, half.len() as u64);
+}
+
+/// It is none of the card's, larger than that, and work on it is waited for before a copy and before it goes.
+fn memory_of_the_host_is_read_and_written_by_launches() {
+    let cuda = open();
+    let before = (free(&cuda), cuda.memory());
+    drop(cuda.alloc_host(80 << 20).expect("the host has it"));
+    let module = cuda.load(PTX).expect("it compiles");
+    let add_one = cuda.function(&module, "add_one").expect("it is there");
+    let buffer = cuda.alloc_host(3_000).expect("the host has it");
+    assert_eq!((free(&cuda), cuda.memory()), before);
+
+    let read = |offset: usize, expected: &[u8]| {
+        let mut bytes = vec![0; expected.len()];
+        cuda.download(&buffer, offset, &mut bytes)
+            .expect("nothing has failed");
+        assert_eq!(bytes, expected);
+    };
+    let launch = || {
+        // SAFETY: the two parameters of `add_one`; a buffer waits for the work on it before it goes.
+        unsafe { cuda.launch(&add_one, threads(32, 0), &params(&buffer)) }.expect("it launches");
+    };
+    cuda.fill(&buffer, 4).expect("it fills");
+    cuda.upload(&buffer, 2_990, &[8; 10]).expect("it fits");
+    launch();
+    read(2_985, &[5, 5, 5, 5, 5, 9, 9, 9, 9, 9, 9]);
+    // Not before what is queued.
+    launch();
+    cuda.upload(&buffer, 0, &[1; 2]).expect("it fits");
+    launch();
+    read(0, &[2, 2, 7]);
+    launch();
+    drop(buffer);
+    cuda.synchronize().expect("it was there until the end");
+
+    let error = cuda.alloc_host(97 << 20).expect_err("too much");
+    assert!(
+        matches!(error, DriverError::OutOfHostMemory { asked } if asked == 97 << 20),
+        "{error}"
+    );
+    let buffer = cuda.alloc_host(10).expect("the host has it");
+    for outside in [
+        cuda.upload(&buffer, 8, &[0; 3]),
+        cuda.download(&buffer, usize::MAX, &mut [0]),
+    ] {
+        let error = outside.expect_err("past the end");
+        assert!(matches!(error, DriverError::OutOfRange { .. }), "{error}");
+    }
+    let error = open().upload(&buffer, 0, &[1]).expect_err("another card's");
+    assert!(error.to_string().contains("another driver"), "{error}");
 }
 
 fn modules_load_or_say_why() {

@@ -255,6 +255,9 @@ impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
     }
 }
 
+/// Bytes of rows that are made at a time on their way to a device.
+const PIECE_BYTES: usize = 64 << 20;
+
 /// A row-major matrix on a backend.
 #[derive(Debug)]
 pub struct Matrix<B: Storage, E: Element> {
@@ -370,27 +373,27 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         kind: MemoryKind,
         write_row: impl Fn(usize, &mut [f32]) + Sync,
     ) -> Result<Self, Error> {
-        let matrix = Self::zeros(backend, rows, columns, kind)?;
+        let matrix = Self::uninit(backend, rows, columns, kind)?;
+        if rows * columns == 0 || backend.only_counts() {
+            return Ok(matrix);
+        }
         let stride = matrix.stride();
-        let mut padded = Vec::new();
-        // The matrix exists, so the product is a size; the host may still have less memory than the device.
-        padded
-            .try_reserve_exact(rows * stride)
-            .map_err(|_| Error::TooLarge { rows, columns })?;
-        padded.resize(rows * stride, E::zeroed());
-        parallel::pieces(
-            parallel::chunks_mut(&mut padded, stride),
-            1,
-            &|first, rows| {
+        // Piece by piece, so that the host needs no second matrix.
+        let piece = (PIECE_BYTES / size_of::<E>() / stride).clamp(1, rows);
+        let mut padded = vec![E::zeroed(); piece * stride];
+        for start in (0..rows).step_by(piece) {
+            let padded = &mut padded[..piece.min(rows - start) * stride];
+            let chunks = parallel::chunks_mut(padded, stride);
+            parallel::pieces(chunks, 1, &|first, rows| {
                 let mut values = vec![0.0; columns];
-                for (row, padded) in (first..).zip(rows.each()) {
+                for (row, padded) in (start + first..).zip(rows.each()) {
                     write_row(row, &mut values);
                     let elements = padded.iter_mut().zip(&values);
                     elements.for_each(|(to, &from)| *to = E::from_f32(from));
                 }
-            },
-        );
-        backend.upload(&matrix.buffer, &padded)?;
+            });
+            backend.upload_at(&matrix.buffer, start * stride, padded)?;
+        }
         Ok(matrix)
     }
 

@@ -8,12 +8,45 @@ use crate::driver::dry::Dry;
 use crate::error::Error;
 use crate::graph::GraphCounts;
 use crate::nn::{Decoder, LinkDecoder, Model, ModelConfig, Network, Norm, Readout};
-use crate::tensor::Element;
+use crate::tensor::{Element, padded};
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     bytes: [u64; MemoryKind::ALL.len()],
+}
+
+/// Where the features of a graph lie while a device computes on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FeaturesIn {
+    /// In the device's memory.
+    #[default]
+    Device,
+    /// In the host's, from where kernels read them: see [`MemoryKind::HostFeatures`].
+    Host,
+    /// In the device's where all fits there, else in the host's.
+    Either,
+}
+
+/// What memory there is, and what of it features may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Free and total bytes of the device; `None` where nobody knows.
+    pub device: Option<(u64, u64)>,
+    /// Those of the host, likewise.
+    pub host: Option<(u64, u64)>,
+    /// Where features may lie.
+    pub features: FeaturesIn,
+}
+
+impl From<Option<(u64, u64)>> for Room {
+    /// The device's, for features as well.
+    fn from(device: Option<(u64, u64)>) -> Self {
+        Self {
+            device,
+            ..Self::default()
+        }
+    }
 }
 
 /// What is done on the whole graph.
@@ -51,8 +84,8 @@ impl Footprint {
         Self::of_config::<E>(counts, config, train, work, multiprocessors, &mut seen).map(|()| seen)
     }
 
-    /// That a training as [`Footprint::of_training`] has it fits where `free` of `total` bytes are free; `None` where nobody
-    /// knows.
+    /// That a training as [`Footprint::of_training`] has it fits the `room` on the device. Where
+    /// [the features lie](Footprint::features_kind) is decided here; on the CPU they lie where all does.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] with all that it takes or, where it could not be counted to its end, what it takes at
@@ -62,14 +95,10 @@ impl Footprint {
         config: &ModelConfig,
         train: &TrainConfig,
         multiprocessors: Option<u32>,
-        memory: Option<(u64, u64)>,
+        room: impl Into<Room>,
     ) -> Result<Self, Error> {
-        Self::check_work::<E>(
-            counts,
-            (config, train, Work::Training),
-            multiprocessors,
-            memory,
-        )
+        let how = (config, train, Work::Training);
+        Self::check_work::<E>(counts, how, multiprocessors, room.into())
     }
 
     /// [`Footprint::check_training`] of what is left of it on the whole graph where training is [in
@@ -82,26 +111,64 @@ impl Footprint {
         config: &ModelConfig,
         train: &TrainConfig,
         multiprocessors: Option<u32>,
-        memory: Option<(u64, u64)>,
+        room: impl Into<Room>,
     ) -> Result<Self, Error> {
-        Self::check_work::<E>(
-            counts,
-            (config, train, Work::Evaluation),
-            multiprocessors,
-            memory,
-        )
+        let how = (config, train, Work::Evaluation);
+        Self::check_work::<E>(counts, how, multiprocessors, room.into())
     }
 
     fn check_work<E: Element>(
         counts: &GraphCounts,
         (config, train, work): (&ModelConfig, &TrainConfig, Work),
         multiprocessors: Option<u32>,
-        memory: Option<(u64, u64)>,
+        room: Room,
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
         let counted = Self::of_config::<E>(counts, config, train, work, multiprocessors, &mut seen);
-        seen.check(memory)?;
+        let hosting = seen.hosting::<E>(counts, config.features);
+        let hosts = match room.features {
+            _ if multiprocessors.is_none() => false,
+            FeaturesIn::Device => false,
+            FeaturesIn::Host => true,
+            FeaturesIn::Either => {
+                seen.check(room.device).is_err()
+                    && hosting.check(room.device).is_ok()
+                    && hosting.check_host(room.host).is_ok()
+            }
+        };
+        let seen = if hosts { hosting } else { seen };
+        seen.check(room.device)?;
+        seen.check_host(room.host)?;
         counted.map(|()| seen)
+    }
+
+    /// That what is to lie in the host's memory fits there.
+    fn check_host(&self, host: Option<(u64, u64)>) -> Result<(), Error> {
+        let asked = self.of(MemoryKind::HostFeatures);
+        match host {
+            Some((free, _)) if asked > free => Err(DriverError::OutOfHostMemory { asked }.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// With the features of a graph of `counts` in the host's memory.
+    fn hosting<E: Element>(mut self, counts: &GraphCounts, features: usize) -> Self {
+        let row = padded::<E>(features).saturating_mul(size_of::<E>());
+        let bytes = (counts.vertices() as u64).saturating_mul(row as u64);
+        let on_device = &mut self.bytes[MemoryKind::Features as usize];
+        // Where it was not counted to its end, the features may not have been.
+        let moved = bytes.min(*on_device);
+        *on_device -= moved;
+        self.add(MemoryKind::HostFeatures, bytes);
+        self
+    }
+
+    /// What memory the features are to have: [`MemoryKind::Features`] or [`MemoryKind::HostFeatures`].
+    pub fn features_kind(&self) -> MemoryKind {
+        match self.of(MemoryKind::HostFeatures) {
+            0 => MemoryKind::Features,
+            _ => MemoryKind::HostFeatures,
+        }
     }
 
     fn of_config<E: Element>(
@@ -198,11 +265,12 @@ impl Footprint {
         self.bytes[kind as usize]
     }
 
-    /// Bytes of all kinds.
+    /// Bytes of all kinds on the device.
     pub fn total(&self) -> u64 {
-        self.bytes
-            .iter()
-            .fold(0, |sum, &bytes| sum.saturating_add(bytes))
+        let on_device = MemoryKind::ALL
+            .into_iter()
+            .filter(|kind| !kind.is_on_host());
+        on_device.fold(0, |sum, kind| sum.saturating_add(self.of(kind)))
     }
 
     /// That it fits where `free` of `total` bytes are free; `None` where nobody knows.
@@ -250,6 +318,8 @@ fn meminfo(text: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::Graph;
+    use crate::tensor::Precision;
 
     #[test]
     fn memory_as_linux_tells_it() {
@@ -257,6 +327,64 @@ mod tests {
         assert_eq!(meminfo(text), Some((8 * 1024, 16 * 1024)));
         assert_eq!(meminfo("MemTotal: 16 kB\n"), None);
         assert_eq!(meminfo(""), None);
+    }
+
+    #[test]
+    fn features_go_to_the_host_where_the_rest_fits_the_device() {
+        let (counts, config) = (GraphCounts::of(&ring()), ModelConfig::gcn(100, 3));
+        let train = TrainConfig::new(Precision::Float);
+        let place = |multiprocessors, device, features| {
+            let room = Room {
+                device,
+                features,
+                ..Room::default()
+            };
+            Footprint::check_training::<f32>(&counts, &config, &train, multiprocessors, room)
+        };
+        let whole = place(Some(4), None, FeaturesIn::Either).expect("a model");
+        assert_eq!(whole.features_kind(), MemoryKind::Features);
+        let hosting = place(Some(4), None, FeaturesIn::Host).expect("a model");
+        assert_eq!(hosting.features_kind(), MemoryKind::HostFeatures);
+        let moved = hosting.of(MemoryKind::HostFeatures);
+        assert_eq!(moved, 50 * 100 * 4);
+        assert_eq!(hosting.total() + moved, whole.total());
+
+        let least = Some((hosting.total(), hosting.total()));
+        let kinds = [FeaturesIn::Either, FeaturesIn::Host].map(|features| {
+            let placed = place(Some(4), least, features).expect("what is left fits");
+            placed.features_kind()
+        });
+        assert_eq!(kinds, [MemoryKind::HostFeatures; 2]);
+        let refused = place(Some(4), least, FeaturesIn::Device).expect_err("all does not");
+        assert!(refused.to_string().contains(&whole.total().to_string()));
+        // Where nothing helps, what all of it takes is told.
+        let less = least.map(|(free, total)| (free - 1, total));
+        let refused = place(Some(4), less, FeaturesIn::Either).expect_err("too little");
+        assert!(refused.to_string().contains(&whole.total().to_string()));
+        // Nor does it where the host has no room for them.
+        let host = Some((moved - 1, moved));
+        for (features, told) in [
+            (FeaturesIn::Either, whole.total()),
+            (FeaturesIn::Host, moved),
+        ] {
+            let room = Room {
+                device: least,
+                host,
+                features,
+            };
+            let refused = Footprint::check_training::<f32>(&counts, &config, &train, Some(4), room);
+            let refused = refused.expect_err("no room").to_string();
+            assert!(refused.contains(&format!("{told} bytes")), "{refused}");
+        }
+        // The CPU's memory is the host's.
+        let on_cpu = place(None, None, FeaturesIn::Host).expect("a model");
+        assert_eq!(on_cpu.features_kind(), MemoryKind::Features);
+    }
+
+    fn ring() -> Graph {
+        let vertices: Vec<u32> = (0..50).collect();
+        let next: Vec<u32> = vertices.iter().map(|vertex| (vertex + 1) % 50).collect();
+        Graph::from_edges(50, &vertices, &next).expect("a ring")
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Device memory that returns to the pool.
+//! Memory that kernels use: of the pool, to which it returns, of the host, or of somebody else's.
 
 use std::sync::Arc;
 
 use super::context::Context;
+use super::host::HostMemory;
 use super::pool::Block;
 use super::stream::Queue;
 use crate::{DeviceBuffer, DriverError};
@@ -11,11 +12,20 @@ use crate::{DeviceBuffer, DriverError};
 /// that use it are still queued, on whichever stream: whatever the next owner does is queued behind them.
 #[derive(Debug)]
 pub struct CudaBuffer {
-    block: Block,
+    memory: Memory,
     len: usize,
-    /// Not the pool's, and not to be given to it.
-    borrowed: bool,
     context: Arc<Context>,
+}
+
+/// Whose memory it is.
+#[derive(Debug)]
+enum Memory {
+    /// The pool's.
+    Pooled(Block),
+    /// The host's, with an address on the card.
+    Host(HostMemory),
+    /// Somebody else's, at this address.
+    Borrowed(u64),
 }
 
 impl CudaBuffer {
@@ -24,9 +34,18 @@ impl CudaBuffer {
         let context = queue.context();
         context.enter()?;
         Ok(Self {
-            block: context.alloc(len, queue.raw())?,
+            memory: Memory::Pooled(context.alloc(len, queue.raw())?),
             len,
-            borrowed: false,
+            context: Arc::clone(context),
+        })
+    }
+
+    /// `len` bytes of the host's memory, with any content.
+    pub(super) fn of_host(context: &Arc<Context>, len: usize) -> Result<Self, DriverError> {
+        context.enter()?;
+        Ok(Self {
+            memory: Memory::Host(HostMemory::new(len)?),
+            len,
             context: Arc::clone(context),
         })
     }
@@ -37,13 +56,17 @@ impl CudaBuffer {
     /// As of [`Driver::borrow`](crate::Driver::borrow).
     pub(super) unsafe fn borrowed(context: &Arc<Context>, address: u64, len: usize) -> Self {
         Self {
-            block: Block {
-                address,
-                bytes: len,
-            },
+            memory: Memory::Borrowed(address),
             len,
-            borrowed: true,
             context: Arc::clone(context),
+        }
+    }
+
+    /// The host's memory, where it is that.
+    pub(super) fn host(&self) -> Option<&HostMemory> {
+        match &self.memory {
+            Memory::Host(memory) => Some(memory),
+            Memory::Pooled(_) | Memory::Borrowed(_) => None,
         }
     }
 
@@ -61,7 +84,11 @@ impl CudaBuffer {
 
 impl DeviceBuffer for CudaBuffer {
     fn address(&self) -> u64 {
-        self.block.address
+        match &self.memory {
+            Memory::Pooled(block) => block.address,
+            Memory::Host(memory) => memory.address(),
+            Memory::Borrowed(address) => *address,
+        }
     }
 
     fn len(&self) -> usize {
@@ -71,8 +98,19 @@ impl DeviceBuffer for CudaBuffer {
 
 impl Drop for CudaBuffer {
     fn drop(&mut self) {
-        if !self.borrowed {
-            self.context.release(self.block, self.len);
+        match &mut self.memory {
+            Memory::Pooled(block) => self.context.release(*block, self.len),
+            Memory::Host(memory) => {
+                let waited =
+                    (self.context.enter()).and_then(|()| self.context.streams().synchronize());
+                if let Err(error) = waited {
+                    // A failure is of an earlier kernel, and told to whoever waits for that: nothing runs any more.
+                    tracing::debug!(%error, "freeing memory of the host");
+                }
+                // SAFETY: every stream of the card was waited for just now, and this is the last that is done with it.
+                unsafe { memory.free() };
+            }
+            Memory::Borrowed(_) => {}
         }
     }
 }

@@ -18,6 +18,7 @@ mod buffer;
 mod context;
 mod error;
 mod graph;
+mod host;
 mod launch;
 mod module;
 mod pool;
@@ -188,6 +189,11 @@ impl Driver for Cuda {
         CudaBuffer::new(&self.queue, bytes)
     }
 
+    fn alloc_host(&self, bytes: usize) -> Result<CudaBuffer, DriverError> {
+        self.context().captures().refuse("an allocation")?;
+        CudaBuffer::of_host(self.context(), bytes)
+    }
+
     unsafe fn borrow(&self, address: u64, bytes: usize) -> Result<CudaBuffer, DriverError> {
         // SAFETY: what this method asks of its caller.
         Ok(unsafe { CudaBuffer::borrowed(self.context(), address, bytes) })
@@ -195,6 +201,11 @@ impl Driver for Cuda {
 
     fn upload(&self, buffer: &CudaBuffer, offset: usize, source: &[u8]) -> Result<(), DriverError> {
         let address = self.place(buffer, offset, source.len())?;
+        if let Some(memory) = buffer.host() {
+            self.queue.synchronize()?;
+            memory.write(offset, source);
+            return Ok(());
+        }
         // SAFETY: `place` has checked the range.
         unsafe { self.queue.upload(address, source) }
     }
@@ -206,12 +217,22 @@ impl Driver for Cuda {
         target: &mut [u8],
     ) -> Result<(), DriverError> {
         let address = self.place(buffer, offset, target.len())?;
+        if let Some(memory) = buffer.host() {
+            self.queue.synchronize()?;
+            memory.read(offset, target);
+            return Ok(());
+        }
         // SAFETY: `place` has checked the range.
         unsafe { self.queue.download(address, target) }
     }
 
     fn fill(&self, buffer: &CudaBuffer, byte: u8) -> Result<(), DriverError> {
         let address = self.place(buffer, 0, buffer.len())?;
+        if let Some(memory) = buffer.host() {
+            self.queue.synchronize()?;
+            memory.fill(byte);
+            return Ok(());
+        }
         // SAFETY: the range is the whole buffer.
         unsafe { self.queue.fill(address, buffer.len(), byte) }
     }

@@ -19,6 +19,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const CARD_BYTES: usize = 64 << 20;
+/// What the host lets be locked.
+const HOST_BYTES: usize = 96 << 20;
 const SHARED_BYTES: c_int = 232_448;
 const HANDLE: usize = 0x1000;
 
@@ -408,6 +410,32 @@ pub unsafe extern "C" fn cuMemAllocHost_v2(address: *mut *mut u8, bytes: usize) 
         unsafe { address.write(std::alloc::alloc_zeroed(layout(bytes))) };
         0
     })
+}
+
+/// Gives no more than a machine might lock.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemHostAlloc(
+    address: *mut *mut u8,
+    bytes: usize,
+    flags: c_uint,
+) -> c_uint {
+    const PORTABLE_AND_MAPPED: c_uint = 3;
+    if bytes > HOST_BYTES {
+        return 2;
+    }
+    assert_eq!(flags, PORTABLE_AND_MAPPED);
+    unsafe { cuMemAllocHost_v2(address, bytes) }
+}
+
+/// The card has memory of the host's at its own address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemHostGetDevicePointer_v2(
+    device: *mut u64,
+    host: *mut u8,
+    _flags: c_uint,
+) -> c_uint {
+    unsafe { device.write(host as u64) };
+    0
 }
 
 /// Keeps the memory, since it is not told how much there is.

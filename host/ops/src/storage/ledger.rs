@@ -17,17 +17,26 @@ pub enum MemoryKind {
     Weights,
     /// Staging buffers and partial sums.
     Workspace,
+    /// Input features that stay in the host's memory, which kernels read from there: of a card over its bus. The same as
+    /// [`Features`](MemoryKind::Features) on devices whose memory is the host's.
+    HostFeatures,
 }
 
 impl MemoryKind {
     /// Every kind, in the order of the table.
-    pub const ALL: [MemoryKind; 5] = [
+    pub const ALL: [MemoryKind; 6] = [
         MemoryKind::Graph,
         MemoryKind::Features,
         MemoryKind::Activations,
         MemoryKind::Weights,
         MemoryKind::Workspace,
+        MemoryKind::HostFeatures,
     ];
+
+    /// Whether it is the host's memory and not the device's.
+    pub const fn is_on_host(self) -> bool {
+        matches!(self, MemoryKind::HostFeatures)
+    }
 }
 
 impl fmt::Display for MemoryKind {
@@ -38,6 +47,7 @@ impl fmt::Display for MemoryKind {
             MemoryKind::Activations => "activations",
             MemoryKind::Weights => "weights and optimiser",
             MemoryKind::Workspace => "workspace",
+            MemoryKind::HostFeatures => "features in the host's memory",
         })
     }
 }
@@ -51,7 +61,7 @@ pub struct MemoryReport {
     pub current: [u64; KINDS],
     /// The most of each kind; not all need have been reached at one moment.
     pub peak: [u64; KINDS],
-    /// The most of all kinds together.
+    /// The most of all kinds on the device together.
     pub peak_total: u64,
 }
 
@@ -74,7 +84,8 @@ impl Ledger {
         let i = kind as usize;
         let current = counters.current[i].fetch_add(bytes, Ordering::Relaxed) + bytes;
         counters.peak[i].fetch_max(current, Ordering::Relaxed);
-        let total = counters.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let on_device = if kind.is_on_host() { 0 } else { bytes };
+        let total = counters.total.fetch_add(on_device, Ordering::Relaxed) + on_device;
         counters.peak_total.fetch_max(total, Ordering::Relaxed);
         Tracked {
             ledger: self.clone(),
@@ -117,7 +128,9 @@ pub struct Tracked {
 impl Drop for Tracked {
     fn drop(&mut self) {
         self.ledger.0.current[self.kind as usize].fetch_sub(self.bytes, Ordering::Relaxed);
-        self.ledger.0.total.fetch_sub(self.bytes, Ordering::Relaxed);
+        if !self.kind.is_on_host() {
+            self.ledger.0.total.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -131,9 +144,12 @@ mod tests {
         let graph = ledger.track(100, MemoryKind::Graph);
         drop(ledger.track(50, MemoryKind::Workspace));
         let report = ledger.report();
-        assert_eq!(report.current, [100, 0, 0, 0, 0]);
-        assert_eq!(report.peak, [100, 0, 0, 0, 50]);
+        assert_eq!(report.current, [100, 0, 0, 0, 0, 0]);
+        assert_eq!(report.peak, [100, 0, 0, 0, 50, 0]);
         assert_eq!(report.peak_total, 150);
+        drop(ledger.track(1000, MemoryKind::HostFeatures));
+        let report = ledger.report();
+        assert_eq!((report.peak[5], report.peak_total), (1000, 150));
         drop(graph);
         ledger.reset_peak();
         assert_eq!(ledger.report(), MemoryReport::default());

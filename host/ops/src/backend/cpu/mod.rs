@@ -105,6 +105,11 @@ impl Storage for Cpu {
     }
 
     fn alloc<T: Pod>(&self, len: usize, kind: MemoryKind) -> Result<Buffer<T>, Error> {
+        // Its memory is the host's.
+        let kind = match kind {
+            MemoryKind::HostFeatures => MemoryKind::Features,
+            other => other,
+        };
         Ok(Buffer::zeroed(len, |bytes| self.ledger.track(bytes, kind))?)
     }
 

@@ -203,7 +203,7 @@ fn memory_is_counted_by_kind() {
     let report = cpu.memory();
     assert_eq!(report.current[MemoryKind::Features as usize], 3 * 16 * 2);
     drop(matrix);
-    assert_eq!(cpu.memory().current, [0; 5]);
+    assert_eq!(cpu.memory().current, [0; MemoryKind::ALL.len()]);
     assert_eq!(cpu.memory().peak_total, 96);
     cpu.reset_peak();
     assert_eq!(cpu.memory().peak_total, 0);

@@ -53,7 +53,11 @@ impl<D: Driver, T: Pod> Buffer<D, T> {
     ) -> Result<Self, Error> {
         // More bytes than an address has are more than the device has, which says so.
         let bytes = len.saturating_mul(size_of::<T>());
-        let buffer = allocator.driver.alloc(bytes)?;
+        let buffer = if kind.is_on_host() {
+            allocator.driver.alloc_host(bytes)?
+        } else {
+            allocator.driver.alloc(bytes)?
+        };
         Ok(Self {
             address: buffer.address(),
             bytes,
