@@ -55,10 +55,12 @@ pub fn recorded_steps_are_the_same_steps<B: Backend>(backend: &B, scale: Scale) 
             "every step has a loss of its own: {told:?}"
         );
     }
-    for model in task::models() {
+    for (number, model) in task::models().into_iter().enumerate() {
         check::<B, f16>(backend, &model, scale.pick(3, 20));
-        check::<B, bf16>(backend, &model, scale.pick(3, 20));
-        check::<B, f32>(backend, &model, scale.pick(3, 20));
+        if number == 0 || scale == Scale::Full {
+            check::<B, bf16>(backend, &model, scale.pick(3, 20));
+            check::<B, f32>(backend, &model, scale.pick(3, 20));
+        }
     }
     check::<B, f16>(backend, &with_messages(), scale.pick(4, 20));
 }

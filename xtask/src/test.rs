@@ -54,8 +54,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         test.env(halfgnn_builder::ptxas::PTXAS_VARIABLE, ptxas.path);
     }
     if options.arguments.is_empty() {
-        // What else fails is told as well.
-        test.args(["--workspace", "--no-fail-fast"]);
+        // What else fails is told as well. The library can use cards, as the program that people install, and as the wheel, which is then
+        // built on it.
+        let cuda = ["--features", "halfgnn-cli/cuda"];
+        test.args(["--workspace", "--no-fail-fast"]).args(cuda);
     }
     let result = workspace::run(test.args(&options.arguments));
     let lines = fs::read_to_string(&skipped)?;

@@ -41,12 +41,13 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
     }
     let mut command = Command::new(maturin);
     command.current_dir(workspace::root().join("python"));
-    command.args(["build", "--features", "cuda", "--out"]);
+    let how: &[&str] = match options.release {
+        true => &["--release", "--features", "cuda"],
+        false => &["--features", "cuda,built-on-tests"],
+    };
+    command.arg("build").args(how).arg("--out");
     command.arg(&wheels);
     command.env("CARGO_TARGET_DIR", workspace::target_dir());
-    if options.release {
-        command.arg("--release");
-    }
     workspace::run(&mut command)?;
     let mut built = fs::read_dir(&wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
     built
