@@ -6,6 +6,7 @@
 //! - [`device`]: one module per hardware concept (threads, warps, shared memory, global memory, half vectors).
 //! - [`edges`]: the edges of a warp, cached in shared memory.
 //! - [`elementwise`]: bias, ReLU and dropout, and sums of columns.
+//! - [`frdc`]: sums of bits over neighbours in a graph of tiles of bits.
 //! - [`heads`]: what attention does to heads of features.
 //! - [`loss`]: cross-entropy with its gradient, and the count of right answers.
 //! - [`matmul`]: matrix products for the linear layers, on tensor cores or in float.
@@ -46,6 +47,7 @@ pub mod construct;
 pub mod device;
 pub mod edges;
 pub mod elementwise;
+pub mod frdc;
 pub mod heads;
 pub mod loss;
 pub mod matmul;

@@ -14,7 +14,7 @@ use halfgnn_contract::bits::EDGES_PER_CTA;
 const COLUMNS: [usize; 12] = [1, 7, 31, 32, 33, 63, 64, 65, 128, 130, 256, 300];
 
 /// Random +1 and −1.
-fn signs(len: usize, random: u32) -> Vec<f32> {
+pub fn signs(len: usize, random: u32) -> Vec<f32> {
     let bit = |at| Random(random).bits(at) >> 13 & 1;
     (0..len)
         .map(|at| if bit(at) == 1 { 1.0 } else { -1.0 })
@@ -22,7 +22,7 @@ fn signs(len: usize, random: u32) -> Vec<f32> {
 }
 
 /// Bits that nobody has written: all set, padding too.
-fn unwritten_bits<B: Backend>(backend: &B, shape: (usize, usize)) -> BitMatrix<B> {
+pub fn unwritten_bits<B: Backend>(backend: &B, shape: (usize, usize)) -> BitMatrix<B> {
     let ones = vec![1.0; shape.0 * shape.1];
     BitMatrix::from_signs(backend, shape, &ones, KIND).expect("room for bits")
 }

@@ -39,6 +39,7 @@ mod degree;
 mod edge_blocks;
 mod edit;
 mod error;
+mod frdc;
 pub mod generate;
 pub mod index;
 #[doc(hidden)] // for the crates beside this one
@@ -58,6 +59,7 @@ pub use csr::{Csr, edge_order};
 pub use degree::DegreeStats;
 pub use edge_blocks::{Direction, EdgeBlocks};
 pub use error::{GraphError, OffsetRule};
+pub use frdc::Frdc;
 pub use sort::rows_of;
 pub use starts::Starts;
 pub use transpose::Transpose;

@@ -17,6 +17,7 @@ pub mod bits;
 pub mod construct;
 pub mod elementwise;
 pub mod format;
+pub mod frdc;
 pub mod heads;
 pub mod loss;
 pub mod math;
@@ -161,6 +162,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         attention::ENTRIES,
         shadow::ENTRIES,
         bits::ENTRIES,
+        frdc::ENTRIES,
         sort::ENTRIES,
         scan::ENTRIES,
         construct::ENTRIES,
@@ -188,6 +190,7 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("construct.rs"));
     hash = fnv1a(hash, include_bytes!("elementwise.rs"));
     hash = fnv1a(hash, include_bytes!("format.rs"));
+    hash = fnv1a(hash, include_bytes!("frdc.rs"));
     hash = fnv1a(hash, include_bytes!("heads.rs"));
     hash = fnv1a(hash, include_bytes!("loss.rs"));
     hash = fnv1a(hash, include_bytes!("math.rs"));

@@ -16,6 +16,10 @@ mod sums;
 
 use halfgnn_contract::bits::{BinarizeParams, BmmParams, BspmmParams};
 
+pub use output::{Elements, Output, Signs};
+pub use planes::transpose;
+pub use sums::Place;
+
 /// The functions that the entries are, by name.
 mod family {
     use super::output::{Elements, Signs};

@@ -13,8 +13,8 @@ use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
-use halfgnn::graph::{Csr, Graph};
-use halfgnn::ops::{self, BitMatrix, Spmm};
+use halfgnn::graph::{Csr, Frdc, Graph};
+use halfgnn::ops::{self, BitMatrix, Spmm, TiledAdjacency, Trinary};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn_contract::rng;
 use std::collections::BTreeMap;
@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const EXAMPLES: &str = "\
 Examples:
   halfgnn bench bspmm --graph kron:18
+  halfgnn bench bspmm --graph kron:16 --variant BBB --frdc if-else,two-counts,one-count
   halfgnn bench bspmm --graph kron21 --graph products-like --features 64,128,256 --against gather --json bspmm.jsonl
 
 Variants have BitGNN's names: activation, adjacency, result; F is full precision (half), B is bits. Graphs are those of
@@ -43,6 +44,10 @@ pub struct BspmmArgs {
     /// What is summed up, and what sums become
     #[arg(long, value_enum, value_delimiter = ',', ignore_case = true, default_values_t = [Variant::Bbb, Variant::Bbf, Variant::Fbf])]
     variant: Vec<Variant>,
+    /// Time BBB and BBF of the variants on BitGNN's own format as well, tiles of 4 x 4 bits in which an edge that occurs twice is one,
+    /// with these ways to multiply edges and signs
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FORM")]
+    frdc: Vec<TrinaryName>,
     /// What to time in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER")]
     against: Vec<Gathering>,
@@ -67,6 +72,27 @@ enum Variant {
     Bbf,
     /// Half, no weights, half: this library's SpMM
     Fbf,
+}
+
+/// [`Trinary`], as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TrinaryName {
+    /// Each edge is asked for: form (1) of the paper
+    IfElse,
+    /// A count of each sign: form (2)
+    TwoCounts,
+    /// A count of one sign and of the edges: form (3)
+    OneCount,
+}
+
+impl From<TrinaryName> for Trinary {
+    fn from(name: TrinaryName) -> Self {
+        match name {
+            TrinaryName::IfElse => Trinary::IfElse,
+            TrinaryName::TwoCounts => Trinary::TwoCounts,
+            TrinaryName::OneCount => Trinary::OneCount,
+        }
+    }
 }
 
 impl Variant {
@@ -150,6 +176,22 @@ impl Task for Bench<'_, '_> {
             None => None,
         };
         let a = Adjacency::new(backend, self.graph.csr())?;
+        let tiled = match self.args.frdc.is_empty() {
+            false => {
+                let tiled = Frdc::new(self.graph.csr())?;
+                let on_device = TiledAdjacency::new(backend, &tiled)?;
+                self.table.say(&format!(
+                    "{}: {:.2} edges a tile, {:.2} B an edge; {} of {} edges are another's bit",
+                    self.label,
+                    tiled.edges() as f64 / tiled.tiles().len().max(1) as f64,
+                    tiled.bytes() as f64 / tiled.edges().max(1) as f64,
+                    tiled.merged(),
+                    self.graph.edges(),
+                ));
+                Some((on_device, tiled.to_csr()?))
+            }
+            true => None,
+        };
         for &features in &self.args.features {
             let rows = self.graph.vertices();
             let words = words(rows, features as usize);
@@ -172,6 +214,16 @@ impl Task for Bench<'_, '_> {
                     &peers,
                     copy,
                 )?;
+                let of_bits = tiled.as_ref().filter(|_| variant != Variant::Fbf);
+                let Some((tiles, once)) = of_bits else {
+                    continue;
+                };
+                for trinary in self.args.frdc.iter().map(|&name| Trinary::from(name)) {
+                    let (of, how) = ((tiles, once), (variant, trinary));
+                    let times = self.time_tiles(backend, of, (&x, &words), how)?;
+                    let name = format!("FRDC {} {trinary}", variant.name());
+                    self.tell(backend, (variant, name), &x, times, (&gathers, copy))?;
+                }
             }
         }
         Ok(())
@@ -242,6 +294,61 @@ impl Bench<'_, '_> {
                 (times, f16::PRECISION.to_string())
             }
         };
+        let times = (times, precision);
+        let name = variant.name().into();
+        self.tell(backend, (variant, name), x, times, (gathers, copy))
+    }
+
+    /// On the graph as tiles, whose edges are those of `once`.
+    fn time_tiles<B: Backend>(
+        &self,
+        backend: &B,
+        (a, once): (&TiledAdjacency<B>, &Csr),
+        (x, words): Bits<'_, B>,
+        (variant, trinary): (Variant, Trinary),
+    ) -> Result<(Times, String), Failure> {
+        let (rows, columns, kind) = (once.vertices(), x.columns(), MemoryKind::Activations);
+        let wrong = |wrong: String| {
+            let name = variant.name();
+            Failure::Run(format!("{}: {wrong}; {name} is not timed", self.label))
+        };
+        let times = if variant == Variant::Bbb {
+            let mut y = BitMatrix::zeros(backend, rows, columns, kind)?;
+            let mut call = || ops::frdc_bspmm_signs(backend, a, x, trinary, &mut y);
+            call()?;
+            let times = Times::of(backend, self.args.runs, call)?;
+            let signs = y.to_words(backend)?;
+            check(once, (words, columns), |row, column, sum| {
+                let word = signs[row * x.stride() + column / 64];
+                (word >> (column % 64) & 1 == 1) == (sum >= 0)
+            })
+            .map_err(wrong)?;
+            times
+        } else {
+            let mut y = Matrix::<B, f16>::zeros(backend, rows, columns, kind)?;
+            let mut call = || ops::frdc_bspmm(backend, a, x, (None, 1.0), trinary, &mut y);
+            call()?;
+            let times = Times::of(backend, self.args.runs, call)?;
+            let sums = y.to_padded(backend)?;
+            check(once, (words, columns), |row, column, sum| {
+                sums[row * y.stride() + column] == f16::from_f32(sum as f32)
+            })
+            .map_err(wrong)?;
+            times
+        };
+        Ok((times, BITS.to_owned()))
+    }
+
+    /// A row of the table.
+    fn tell<B: Backend>(
+        &mut self,
+        backend: &B,
+        (variant, name): (Variant, String),
+        x: &BitMatrix<B>,
+        (times, precision): (Times, String),
+        (gathers, copy): (&[PeerTime], Option<f64>),
+    ) -> Result<(), Failure> {
+        let rows = self.graph.vertices();
         let (gathered, written) = variant.row_bytes(x.columns() as u32);
         let edges = self.graph.edges();
         let bound = gathers
@@ -257,11 +364,11 @@ impl Bench<'_, '_> {
             edges,
             features: x.columns() as u32,
             precision,
-            policy: variant.name().into(),
+            policy: name,
             gathered_tb_per_s: edges as f64 * (gathered + 4.0) / times.ms / 1e9,
             times,
             largest_error: 0.0,
-            peers: gathers.clone(),
+            peers: gathers.to_vec(),
             speedup: BTreeMap::new(),
             over_bound: bound.map(|bound| times.ms / bound),
         })

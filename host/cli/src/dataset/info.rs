@@ -7,7 +7,7 @@ use crate::json::JsonLines;
 use crate::screen::{Page, bytes, count};
 use crate::train::{class_sizes, empty_classes};
 use halfgnn::data::{Dataset, EdgeFeatures, Features, HalfRange, Targets, UNLABELLED};
-use halfgnn::graph::{DegreeStats, Graph};
+use halfgnn::graph::{DegreeStats, Frdc, Graph};
 use halfgnn::message::escaped;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -38,6 +38,7 @@ struct Info {
     /// Rows of degree 0, 1, 2–3, 4–7, and so on.
     degree_histogram: Vec<usize>,
     graph_bytes: u64,
+    tiles: Tiles,
     labels: Option<Labels>,
     half: Half,
 }
@@ -46,6 +47,26 @@ struct Info {
 struct Quantile {
     share: f64,
     degree: u32,
+}
+
+/// The graph in BitGNN's format, tiles of 4 × 4 bits, where an edge that occurs twice is one.
+#[derive(Debug, Serialize)]
+struct Tiles {
+    tiles: usize,
+    edges_per_tile: f64,
+    bytes_per_edge: f64,
+}
+
+impl Tiles {
+    fn of(graph: &Graph, duplicates: usize) -> Self {
+        let (tiles, edges) = (Frdc::count(graph.csr()), graph.edges() - duplicates);
+        let per = |many: f64, of: usize| if of == 0 { 0.0 } else { many / of as f64 };
+        Self {
+            tiles,
+            edges_per_tile: per(edges as f64, tiles),
+            bytes_per_edge: per(Frdc::bytes_of(graph.vertices(), tiles) as f64, edges),
+        }
+    }
 }
 
 /// What vertices are called.
@@ -145,7 +166,7 @@ pub fn run(args: &InfoArgs) -> Result<(), Failure> {
 impl Info {
     fn of(opened: &Opened) -> Self {
         let graph = opened.graph();
-        let stats = graph.degree_stats();
+        let (stats, duplicates) = (graph.degree_stats(), duplicates(graph));
         let dataset = match opened {
             Opened::Graph(..) => None,
             Opened::Dataset(dataset) => Some(&**dataset),
@@ -170,12 +191,13 @@ impl Info {
                     first: ids.get(0).into(),
                     last: ids.get(ids.len() - 1).into(),
                 }),
-            duplicate_edges: duplicates(graph),
+            duplicate_edges: duplicates,
             rows_without_edges: stats.vertices() - stats.at_least(1),
             mean_degree: stats.mean(),
             degree_quantiles: quantiles(&stats),
             degree_histogram: stats.histogram(),
             graph_bytes: graph.bytes(),
+            tiles: Tiles::of(graph, duplicates),
             labels: dataset.map(Labels::of),
             half: Half::of(graph, dataset.map(|dataset| &dataset.features)),
         }
@@ -224,6 +246,18 @@ impl Info {
         }
         row("rows without edges", count(self.rows_without_edges));
         row("memory of the graph", bytes(self.graph_bytes));
+        let Tiles {
+            tiles,
+            edges_per_tile,
+            bytes_per_edge,
+        } = &self.tiles;
+        row(
+            "as 4 x 4 tiles of bits",
+            format!(
+                "{} tiles of {edges_per_tile:.1} edges, {bytes_per_edge:.1} B an edge",
+                count(*tiles)
+            ),
+        );
         let quantiles: Vec<String> = self
             .degree_quantiles
             .iter()

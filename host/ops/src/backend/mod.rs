@@ -15,10 +15,10 @@ pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 use crate::driver::Driver;
 use crate::ops::{
     AdditiveOperators, AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators,
-    HeadOperators, LossOperators, MatmulOperators, MaximumOperators, MetricsOperators,
-    NonlinearityOperators, NormalizeOperators, NormsOperators, OptimizerOperators,
-    QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators, ShadowOperators,
-    SortOperators, SpmmOperators, SpmvOperators, SubgraphOperators,
+    FrdcOperators, HeadOperators, LossOperators, MatmulOperators, MaximumOperators,
+    MetricsOperators, NonlinearityOperators, NormalizeOperators, NormsOperators,
+    OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators,
+    ShadowOperators, SortOperators, SpmmOperators, SpmvOperators, SubgraphOperators,
 };
 
 /// A device with all operators, of every family.
@@ -29,6 +29,7 @@ pub trait Backend:
     + BitsOperators
     + ConstructOperators
     + ElementwiseOperators
+    + FrdcOperators
     + HeadOperators
     + LossOperators
     + MatmulOperators

@@ -6,7 +6,8 @@ use crate::bits::read_bits;
 use crate::input::{KIND, elements, matrix, read, unwritten};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
-use halfgnn::ops::{self, BitMatrix, Bmm};
+use halfgnn::graph::Frdc;
+use halfgnn::ops::{self, BitMatrix, Bmm, TiledAdjacency, Trinary};
 use halfgnn::tensor::Element;
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -17,10 +18,38 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
         of_element::<B, bf16>(&mut cases, features);
         of_element::<B, f32>(&mut cases, features);
     }
+    for trinary in Trinary::ALL {
+        tiles::<B, f16>(&mut cases, trinary);
+        tiles::<B, bf16>(&mut cases, trinary);
+        tiles::<B, f32>(&mut cases, trinary);
+    }
     products::<B, f16>(&mut cases);
     products::<B, bf16>(&mut cases);
     products::<B, f32>(&mut cases);
     cases
+}
+
+/// On the graph as tiles.
+fn tiles<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>, trinary: Trinary) {
+    const FEATURES: usize = 70;
+    let name = format!("frdc {trinary} {}", E::PRECISION);
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let graph = graph(operands);
+        let shape = (graph.vertices(), FEATURES);
+        let tiled = Frdc::new(&graph).expect("room for tiles");
+        let a = TiledAdjacency::new(backend, &tiled).expect("room for tiles");
+        let numbers = matrix::<B, E>(backend, shape, &operands.mixed::<E>(shape.0 * FEATURES));
+        let bits = || BitMatrix::zeros(backend, shape.0, FEATURES, KIND).expect("room for bits");
+        let (mut x, mut signs) = (bits(), bits());
+        ops::binarize(backend, &numbers, &mut x).expect("legal");
+        ops::frdc_bspmm_signs(backend, &a, &x, trinary, &mut signs).expect("legal");
+        let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
+        let factors = (Some(&row_scale), 0.3);
+        let mut sums = unwritten::<B, E>(backend, shape);
+        ops::frdc_bspmm(backend, &a, &x, factors, trinary, &mut sums).expect("legal");
+        Results::rows(&read_bits(backend, &signs), FEATURES)
+            .and(Results::rows(&read(backend, &sums), FEATURES))
+    }));
 }
 
 fn products<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>) {

@@ -76,6 +76,23 @@ fn for_products<T: Send>(
     });
 }
 
+/// Writes the sums of a row times a factor; zeros where it has no neighbours, and past the last.
+pub(in crate::ops) fn write_sums<E: Element>(sums: Option<&[i32]>, factor: f32, out: &mut [E]) {
+    out.fill(E::zeroed());
+    for (to, &sum) in out.iter_mut().zip(sums.unwrap_or_default()) {
+        *to = E::from_f32(sum as f32 * factor);
+    }
+}
+
+/// Writes a bit for each of the sums of a row, set where it is zero or more, as all are where it has no neighbours.
+pub(in crate::ops) fn write_signs(sums: Option<&[i32]>, columns: usize, out: &mut [u64]) {
+    out.fill(0);
+    for at in 0..columns {
+        let sum = sums.map_or(0, |sums| sums[at]);
+        out[at / 64] |= u64::from(sum >= 0) << (at % 64);
+    }
+}
+
 impl BitsOperators for Cpu {
     fn binarize<E: Element>(
         &self,
@@ -103,28 +120,18 @@ impl BitsOperators for Cpu {
         let row_scale = read(of.row_scale);
         let y = view_mut(of.y);
         for_sums(of.a, of.x, y.values, y.stride, |row, sums, out| {
-            out.fill(E::zeroed());
             let row_factor = row_scale.as_ref().map_or(1.0, |factors| factors[row]);
-            for (to, &sum) in out.iter_mut().zip(sums.unwrap_or_default()) {
-                *to = E::from_f32(sum as f32 * (of.scale * row_factor));
-            }
+            write_sums(sums, of.scale * row_factor, out);
         });
         Ok(())
     }
 
     fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error> {
         let BspmmSignsOperands { a, x, y } = operands.into_inner();
-        let stride = y.stride();
-        let all: Vec<u64> = (0..stride).map(|word| y.columns_of(word)).collect();
+        let (columns, stride) = (y.columns(), y.stride());
         let words = y.words.buffer.get_mut();
         for_sums(a, x, words, stride, |_, sums, out| {
-            let Some(sums) = sums else {
-                return out.copy_from_slice(&all);
-            };
-            out.fill(0);
-            for (at, &sum) in sums.iter().enumerate() {
-                out[at / 64] |= u64::from(sum >= 0) << (at % 64);
-            }
+            write_signs(sums, columns, out);
         });
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Matrices of bits: made of numbers by their sign, summed up over neighbours, and multiplied (BitGNN, Chen et al. 2023).
 
-mod cpu;
+pub(super) mod cpu;
 mod gpu;
 mod matrix;
 
