@@ -9,8 +9,9 @@ use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{ConvolutionConfig, Gat, LinkDecoder, ModelConfig, ModelKind, Propagation};
 use halfgnn::ops::{Accumulate, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
-use halfgnn::tensor::{Element, Matrix};
+use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{Clipping, Footprint, Objective, TrainConfig};
+use halfgnn::with_element;
 use halfgnn_tests::task;
 
 /// A card of so many multiprocessors, which products and SpMM are split for.
@@ -83,8 +84,8 @@ fn models(features: usize, classes: usize) -> Vec<ModelConfig> {
     kinds.map(customary).collect()
 }
 
-/// [`check`] of both precisions of [`models`] of two layers.
-fn check_models(multiprocessors: u32, features: usize, hidden: usize) {
+/// [`check`] of [`models`] of two layers, in these precisions.
+fn check_models(multiprocessors: u32, features: usize, hidden: usize, precisions: &[Precision]) {
     let graph = &Rmat::graph500(9).generate(1).expect("a small graph");
     assert_eq!(graph.vertices(), 512);
     // A card each, since a workspace does not become smaller again.
@@ -95,30 +96,30 @@ fn check_models(multiprocessors: u32, features: usize, hidden: usize) {
             layers: 2,
             ..model
         };
-        let train = TrainConfig::new;
-        check::<f16>(&card(), graph, &config, &train(f16::PRECISION));
-        check::<f32>(&card(), graph, &config, &train(f32::PRECISION));
+        for &precision in precisions {
+            let train = TrainConfig::new(precision);
+            with_element!(precision, E => check::<E>(&card(), graph, &config, &train));
+        }
     }
 }
 
 #[test]
 fn staging_buffers_are_foretold() {
-    check_models(4, 24, 16);
+    check_models(4, 24, 16, &[Precision::Half, Precision::Float]);
 }
 
 /// Many features and a large card: a weight gradient is split, and its partial sums are the whole workspace.
 #[test]
 fn split_products_are_foretold() {
-    check_models(132, 400, 16);
+    check_models(132, 400, 16, &[Precision::Half, Precision::Float]);
 }
 
 /// Cards of so few multiprocessors that an SpMM has larger CTAs than the least, as on a large graph: the staging buffer is
 /// as long as the schedule makes it, and nothing else is in the workspace.
 #[test]
 fn staging_buffers_are_as_the_schedule_makes_them() {
-    for multiprocessors in [1, 3] {
-        check_models(multiprocessors, 24, 64);
-    }
+    check_models(1, 24, 64, &[Precision::Half]);
+    check_models(3, 24, 64, &[Precision::Float]);
 }
 
 /// The two orders of the edges differ, in their longest rows and in the rows without edges; four heads have records and terms

@@ -251,17 +251,16 @@ fn gradients_on_weighted_edges_are_those_of_float64() {
 
 #[test]
 fn gradients_of_features_of_edges_are_those_of_float64() {
-    for (layers, width, hidden) in SHAPES {
-        for columns in [1, 3, 5] {
-            let toy = Toy::with_edge_features(width, columns);
-            for mut config in models(width, layers, hidden) {
-                if !config.read_edge_features(columns) {
-                    continue;
-                }
-                compare_with_float64::<f32>(&toy, &config, None, 1e-4);
-                if config.layers < 3 {
-                    compare_with_float64::<f16>(&toy, &config, None, 4e-2);
-                }
+    let columns = [1, 3, 5].into_iter().cycle();
+    for ((layers, width, hidden), columns) in SHAPES.into_iter().zip(columns) {
+        let toy = Toy::with_edge_features(width, columns);
+        for mut config in models(width, layers, hidden) {
+            if !config.read_edge_features(columns) {
+                continue;
+            }
+            compare_with_float64::<f32>(&toy, &config, None, 1e-4);
+            if config.layers < 3 {
+                compare_with_float64::<f16>(&toy, &config, None, 4e-2);
             }
         }
     }
