@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::ranks::Dealt;
 use crate::screen::Screen;
-use crate::session::{FeaturesLie, Observer, Outcome, Plan};
+use crate::session::{FeaturePlacement, Observer, Outcome, Plan};
 use crate::task::Goal;
 use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
@@ -546,8 +546,8 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn features_lie(&mut self, where_they_lie: FeaturesLie) {
-        if let Some(line) = where_they_lie.line() {
+    fn features_placed(&mut self, placement: FeaturePlacement) {
+        if let Some(line) = placement.line() {
             self.screen.line(&line);
         }
     }

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::reorder::ReorderName;
 use crate::screen::{Page, count};
-use crate::session::{FeaturesLie, edge_data, inputs, place};
+use crate::session::{FeaturePlacement, edge_data, inputs, place};
 use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
@@ -401,7 +401,7 @@ fn softmax(row: &mut [f32]) {
 
 /// What a forward pass gave, row-major.
 struct Output {
-    features: FeaturesLie,
+    features: FeaturePlacement,
     logits: Vec<f32>,
     /// What the layer that was asked for gave, and its columns.
     embeddings: Option<(Vec<f32>, usize)>,

@@ -150,7 +150,7 @@ impl Outcome {
 
 /// Where features lie that might lie elsewhere.
 #[derive(Clone, Copy, Debug)]
-pub struct FeaturesLie {
+pub struct FeaturePlacement {
     /// Where they may.
     pub asked: FeaturesIn,
     /// [`MemoryKind::HostFeatures`], or that of the device.
@@ -161,7 +161,7 @@ pub struct FeaturesLie {
     pub is_card: bool,
 }
 
-impl FeaturesLie {
+impl FeaturePlacement {
     /// A line for a person; none where it is as ever.
     pub fn line(&self) -> Option<String> {
         let bytes = bytes(self.bytes);
@@ -189,7 +189,7 @@ pub fn place<E: Element>(
     (multiprocessors, device): (Option<u32>, Option<(u64, u64)>),
     in_batches: bool,
     asked: FeaturesIn,
-) -> Result<FeaturesLie, Failure> {
+) -> Result<FeaturePlacement, Failure> {
     let room = Room {
         device,
         host: host_memory(),
@@ -199,7 +199,7 @@ pub fn place<E: Element>(
         true => Footprint::check_evaluation::<E>(counts, model, train, multiprocessors, room),
         false => Footprint::check_training::<E>(counts, model, train, multiprocessors, room),
     }?;
-    Ok(FeaturesLie {
+    Ok(FeaturePlacement {
         asked,
         kind: footprint.features_kind(),
         bytes: footprint.of(MemoryKind::HostFeatures),
@@ -210,7 +210,7 @@ pub fn place<E: Element>(
 /// Who follows a session.
 pub trait Observer {
     /// Where the features are to lie, for a run or several.
-    fn features_lie(&mut self, where_they_lie: FeaturesLie);
+    fn features_placed(&mut self, placement: FeaturePlacement);
     /// A run begins.
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64);
     /// A batch of an epoch is done; may end the session.
@@ -271,13 +271,13 @@ fn carry_out<B: Backend, E: Element>(
     let counts = graph
         .counts()
         .with_graphs(graphs.map_or(0, GraphIndex::graphs));
-    let lie = place::<E>(
+    let placement = place::<E>(
         (&counts, config, &plan.train),
         (device.multiprocessors, device.memory),
         plan.sampling.is_some(),
         plan.features,
     )?;
-    observer.features_lie(lie);
+    observer.features_placed(placement);
 
     backend.reset_peak();
     let Tasks {
@@ -287,7 +287,7 @@ fn carry_out<B: Backend, E: Element>(
     } = objectives::<B, E>(
         backend,
         dataset,
-        (plan, lie.kind),
+        (plan, placement.kind),
         graph.propagation::<B, E>(backend, config)?,
     )?;
     let device_name = backend.name();
