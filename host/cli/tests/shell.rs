@@ -30,6 +30,15 @@ fn commands_of(command: &[&str]) -> Vec<String> {
         .collect()
 }
 
+/// Forms of sums of bits are not passed over where no sum is of bits.
+#[test]
+fn forms_want_sums_of_bits() {
+    let bench = ["bench", "bspmm", "--graph", "kron:6", "--device", "cpu"];
+    let forms = ["--variant", "FBF", "--frdc", "one-count"];
+    let output = halfgnn(&[&bench[..], &forms].concat()).output().unwrap();
+    refused(&output, 2, &["--frdc is of sums of bits", "add BBB or BBF"]);
+}
+
 #[test]
 fn help_teaches() {
     let help = run(&["--help"]);
@@ -226,7 +235,16 @@ fn every_command_has_json_for_programs() {
         ),
         (
             &["bench", "bspmm"],
-            &["--graph", "kron:6", "--features", "8,70", "--runs", "1"],
+            &[
+                "--graph",
+                "kron:6",
+                "--features",
+                "8,70",
+                "--runs",
+                "1",
+                "--frdc",
+                "if-else,two-counts,one-count",
+            ],
             "bspmm",
         ),
         (

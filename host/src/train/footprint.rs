@@ -8,7 +8,7 @@ use crate::driver::dry::Dry;
 use crate::error::Error;
 use crate::graph::GraphCounts;
 use crate::nn::{Decoder, LinkDecoder, Model, ModelConfig, Network, Norm, Readout};
-use crate::tensor::{Element, padded};
+use crate::tensor::Element;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,7 +153,8 @@ impl Footprint {
 
     /// With the features of a graph of `counts` in the host's memory.
     fn hosting<E: Element>(mut self, counts: &GraphCounts, features: usize) -> Self {
-        let row = padded::<E>(features).saturating_mul(size_of::<E>());
+        let columns = features.checked_next_multiple_of(E::LANES);
+        let row = columns.unwrap_or(features).saturating_mul(size_of::<E>());
         let bytes = (counts.vertices() as u64).saturating_mul(row as u64);
         let on_device = &mut self.bytes[MemoryKind::Features as usize];
         // Where it was not counted to its end, the features may not have been.

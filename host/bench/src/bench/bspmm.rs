@@ -118,6 +118,12 @@ impl Variant {
 
 /// Times every combination that was asked for.
 pub fn run(args: &BspmmArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let sums_bits = args.variant.iter().any(|&variant| variant != Variant::Fbf);
+    if !args.frdc.is_empty() && !sums_bits {
+        return Err(Failure::Input(
+            "--frdc is of sums of bits, and --variant names none; add BBB or BBF".into(),
+        ));
+    }
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut table = Table::new(&mut json);
     for name in &args.graphs {
