@@ -43,7 +43,7 @@ pub fn read_bits<B: Backend>(backend: &B, bits: &BitMatrix<B>) -> Vec<f32> {
 }
 
 /// The sums of the neighbours of each row, and how many there are.
-fn sums(graph: &Csr, x: &[f32], columns: usize) -> (Vec<f32>, Vec<usize>) {
+pub fn sums(graph: &Csr, x: &[f32], columns: usize) -> (Vec<f32>, Vec<usize>) {
     let mut sums = vec![0.0; graph.vertices() * columns];
     for (&row, &column) in graph.rows().iter().zip(graph.cols()) {
         let from = &x[column as usize * columns..][..columns];

@@ -3,9 +3,10 @@
 use crate::curves::Curves;
 use crate::failure::Failure;
 use crate::json::JsonLines;
+use crate::placement::FeaturePlacement;
 use crate::ranks::Dealt;
 use crate::screen::Screen;
-use crate::session::{FeaturePlacement, Observer, Outcome, Plan};
+use crate::session::{Observer, Outcome, Plan};
 use crate::task::Goal;
 use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};

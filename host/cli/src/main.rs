@@ -11,6 +11,7 @@ mod exchange;
 mod help;
 mod launch;
 mod optimize;
+mod placement;
 mod predict;
 #[cfg(feature = "emulator")]
 mod profile;

@@ -2,22 +2,21 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
+use crate::placement::{FeaturePlacement, place};
 use crate::ranks::{self, Dealt};
 use crate::sampling;
-use crate::screen::bytes;
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, UploadFeatures};
 use halfgnn::device::{Device, Task};
-use halfgnn::graph::{Graph, GraphCounts};
+use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
 use halfgnn::nn::{EdgeData, ModelConfig, Network, Propagation, kept_as};
 use halfgnn::sample::{Sampling, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
-    self, BatchReport, Batches, Checkpoint, EpochReport, FeaturesIn, Footprint, GraphBatches, Loss,
-    Objective, Room, RunSummary, Split, Spread, Status, SubgraphPlan, TrainConfig, Trainer,
-    host_memory,
+    self, BatchReport, Batches, Checkpoint, EpochReport, FeaturesIn, GraphBatches, Loss, Objective,
+    RunSummary, Split, Spread, Status, SubgraphPlan, TrainConfig, Trainer,
 };
 use halfgnn::with_element;
 
@@ -146,65 +145,6 @@ impl Outcome {
             .map(|last| last.optimizer.skipped)
             .sum()
     }
-}
-
-/// Where features lie that might lie elsewhere.
-#[derive(Clone, Copy, Debug)]
-pub struct FeaturePlacement {
-    /// Where they may.
-    pub asked: FeaturesIn,
-    /// [`MemoryKind::HostFeatures`], or that of the device.
-    pub kind: MemoryKind,
-    /// How much of it they take; nothing of the device's, which the table of memory tells.
-    pub bytes: u64,
-    /// Whether the device has memory of its own.
-    pub is_card: bool,
-}
-
-impl FeaturePlacement {
-    /// A line for a person; none where it is as ever.
-    pub fn line(&self) -> Option<String> {
-        let bytes = bytes(self.bytes);
-        match (self.asked, self.kind) {
-            (FeaturesIn::Host, _) if !self.is_card => {
-                Some("features: in the host's memory, as all is on a CPU".into())
-            }
-            (FeaturesIn::Host, _) => Some(format!(
-                "features: {bytes} in the host's memory, from where the card reads them"
-            )),
-            (FeaturesIn::Either, MemoryKind::HostFeatures) => Some(format!(
-                "features: {bytes} in the host's memory, from where the card reads them, since all together has no room on the card"
-            )),
-            _ => None,
-        }
-    }
-}
-
-/// Where the features of a plan are to lie, and that all of it has room.
-///
-/// # Errors
-/// With what it takes and what is free.
-pub fn place<E: Element>(
-    (counts, model, train): (&GraphCounts, &ModelConfig, &TrainConfig),
-    (multiprocessors, device): (Option<u32>, Option<(u64, u64)>),
-    in_batches: bool,
-    asked: FeaturesIn,
-) -> Result<FeaturePlacement, Failure> {
-    let room = Room {
-        device,
-        host: host_memory(),
-        features: asked,
-    };
-    let footprint = match in_batches {
-        true => Footprint::check_evaluation::<E>(counts, model, train, multiprocessors, room),
-        false => Footprint::check_training::<E>(counts, model, train, multiprocessors, room),
-    }?;
-    Ok(FeaturePlacement {
-        asked,
-        kind: footprint.features_kind(),
-        bytes: footprint.of(MemoryKind::HostFeatures),
-        is_card: multiprocessors.is_some(),
-    })
 }
 
 /// Who follows a session.

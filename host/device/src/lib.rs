@@ -117,11 +117,12 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     fn alloc(&self, bytes: usize) -> Result<Self::Buffer, DriverError>;
 
     /// `bytes` of the host's memory with any content, which launches read and write at the address that the buffer says, and
-    /// copies reach like any other: for what the device has no room for. A card has it over its bus, some 50 GB/s; of other
-    /// devices it is memory like all of theirs.
+    /// copies reach like any other: for what the device has no room for. A card has it over its bus; of other devices it is memory
+    /// like all of theirs.
     ///
     /// # Errors
-    /// [`DriverError::OutOfMemory`] where the host has not as much, or does not let it be locked.
+    /// [`DriverError::OutOfHostMemory`] where the host has not as much, or does not let it be locked; [`DriverError::OutOfMemory`] of a
+    /// device whose memory it is.
     fn alloc_host(&self, bytes: usize) -> Result<Self::Buffer, DriverError> {
         self.alloc(bytes)
     }

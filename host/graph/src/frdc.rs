@@ -44,30 +44,23 @@ impl Frdc {
     /// # Errors
     /// [`GraphError::OutOfMemory`].
     pub fn new(csr: &Csr) -> Result<Self, GraphError> {
-        let rows = csr.vertices().div_ceil(TILE);
-        let counts = tiles_by_row(csr);
+        let (rows, all) = (csr.vertices().div_ceil(TILE), Self::count(csr));
+        check_room("tiles", Self::bytes_of(csr.vertices(), all))?;
         let mut offsets = Vec::with_capacity(rows + 1);
+        let (mut columns, mut tiles) = (Vec::with_capacity(all), Vec::with_capacity(all));
         offsets.push(0);
-        for count in counts {
-            // No more than there are edges, which 32 bits count.
-            offsets.push(offsets[offsets.len() - 1] + count);
-        }
-        let all = offsets[rows] as usize;
-        check_room("tiles", 6 * all as u64)?;
-        let (mut columns, mut tiles) = (vec![0; all], vec![0_u16; all]);
-        let (mut columns_left, mut tiles_left) = (&mut columns[..], &mut tiles[..]);
         for row in 0..rows {
-            let len = (offsets[row + 1] - offsets[row]) as usize;
-            let (columns, columns_after) = columns_left.split_at_mut(len);
-            let (tiles, tiles_after) = tiles_left.split_at_mut(len);
-            let mut at = 0;
             of_tile_row(csr, row, &mut |column, bits| {
-                (columns[at], tiles[at]) = (column, bits);
-                at += 1;
+                columns.push(column);
+                tiles.push(bits);
             });
-            (columns_left, tiles_left) = (columns_after, tiles_after);
+            // No more than there are edges, which 32 bits count.
+            offsets.push(tiles.len() as u32);
         }
-        let edges = tiles.iter().map(|bits| bits.count_ones() as usize).sum();
+        let edges = tiles
+            .iter()
+            .map(|bits: &u16| bits.count_ones() as usize)
+            .sum();
         Ok(Self {
             shape: csr.shape(),
             offsets,
@@ -80,7 +73,11 @@ impl Frdc {
 
     /// Tiles that a pattern has, without making them.
     pub fn count(csr: &Csr) -> usize {
-        tiles_by_row(csr).iter().map(|&count| count as usize).sum()
+        let mut by_row = vec![0; csr.vertices().div_ceil(TILE)];
+        parallel::for_each(&mut by_row[..], |row, count: &mut usize| {
+            of_tile_row(csr, row, &mut |_, _| *count += 1);
+        });
+        by_row.iter().sum()
     }
 
     /// Bytes of so many tiles of a pattern of so many rows: a column and 16 bits each, and an offset a row of tiles.
@@ -144,15 +141,6 @@ impl Frdc {
     pub fn bytes(&self) -> u64 {
         Self::bytes_of(self.shape.0, self.tiles.len())
     }
-}
-
-/// How many tiles each row of tiles has.
-fn tiles_by_row(csr: &Csr) -> Vec<u32> {
-    let mut counts = vec![0; csr.vertices().div_ceil(TILE)];
-    parallel::for_each(&mut counts[..], |row, count| {
-        of_tile_row(csr, row, &mut |_, _| *count += 1);
-    });
-    counts
 }
 
 /// The tiles of a row of them, from the left to the right: columns of its four rows are ascending, so each tile is what the least of

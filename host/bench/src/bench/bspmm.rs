@@ -182,8 +182,9 @@ impl Task for Bench<'_, '_> {
             None => None,
         };
         let a = Adjacency::new(backend, self.graph.csr())?;
-        let tiled = match self.args.frdc.is_empty() {
-            false => {
+        let tiled = match &self.args.frdc[..] {
+            [] => None,
+            _ => {
                 let tiled = Frdc::new(self.graph.csr())?;
                 let on_device = TiledAdjacency::new(backend, &tiled)?;
                 self.table.say(&format!(
@@ -196,7 +197,6 @@ impl Task for Bench<'_, '_> {
                 ));
                 Some((on_device, tiled.to_csr()?))
             }
-            true => None,
         };
         for &features in &self.args.features {
             let rows = self.graph.vertices();
@@ -254,37 +254,15 @@ impl Bench<'_, '_> {
         let (rows, columns) = (self.graph.vertices(), x.columns());
         let kind = MemoryKind::Activations;
         let csr = self.graph.csr();
-        let wrong = |wrong: String| {
-            Failure::Run(format!(
-                "{}: {wrong}; {} is not timed",
-                self.label,
-                variant.name()
-            ))
-        };
         let (times, precision) = match variant {
             Variant::Bbb => {
-                let mut y = BitMatrix::zeros(backend, rows, columns, kind)?;
-                let mut call = || ops::bspmm_signs(backend, a, x, &mut y);
-                call()?;
-                let times = Times::of(backend, self.args.runs, call)?;
-                let signs = y.to_words(backend)?;
-                check(csr, (words, columns), |row, column, sum| {
-                    let word = signs[row * x.stride() + column / 64];
-                    (word >> (column % 64) & 1 == 1) == (sum >= 0)
-                })
-                .map_err(wrong)?;
+                let sum = |y: &mut _| ops::bspmm_signs(backend, a, x, y);
+                let times = self.time_signs(backend, csr, (x, words), sum)?;
                 (times, BITS.to_owned())
             }
             Variant::Bbf => {
-                let mut y = Matrix::<B, f16>::zeros(backend, rows, columns, kind)?;
-                let mut call = || ops::bspmm(backend, a, x, None, 1.0, &mut y);
-                call()?;
-                let times = Times::of(backend, self.args.runs, call)?;
-                let sums = y.to_padded(backend)?;
-                check(csr, (words, columns), |row, column, sum| {
-                    sums[row * y.stride() + column] == f16::from_f32(sum as f32)
-                })
-                .map_err(wrong)?;
+                let sum = |y: &mut _| ops::bspmm(backend, a, x, None, 1.0, y);
+                let times = self.time_sums(backend, csr, (x, words), sum)?;
                 (times, BITS.to_owned())
             }
             Variant::Fbf => {
@@ -313,36 +291,53 @@ impl Bench<'_, '_> {
         (x, words): Bits<'_, B>,
         (variant, trinary): (Variant, Trinary),
     ) -> Result<(Times, String), Failure> {
-        let (rows, columns, kind) = (once.vertices(), x.columns(), MemoryKind::Activations);
-        let wrong = |wrong: String| {
-            let name = variant.name();
-            Failure::Run(format!("{}: {wrong}; {name} is not timed", self.label))
-        };
         let times = if variant == Variant::Bbb {
-            let mut y = BitMatrix::zeros(backend, rows, columns, kind)?;
-            let mut call = || ops::frdc_bspmm_signs(backend, a, x, trinary, &mut y);
-            call()?;
-            let times = Times::of(backend, self.args.runs, call)?;
-            let signs = y.to_words(backend)?;
-            check(once, (words, columns), |row, column, sum| {
-                let word = signs[row * x.stride() + column / 64];
-                (word >> (column % 64) & 1 == 1) == (sum >= 0)
-            })
-            .map_err(wrong)?;
-            times
+            let sum = |y: &mut _| ops::frdc_bspmm_signs(backend, a, x, trinary, y);
+            self.time_signs(backend, once, (x, words), sum)?
         } else {
-            let mut y = Matrix::<B, f16>::zeros(backend, rows, columns, kind)?;
-            let mut call = || ops::frdc_bspmm(backend, a, x, (None, 1.0), trinary, &mut y);
-            call()?;
-            let times = Times::of(backend, self.args.runs, call)?;
-            let sums = y.to_padded(backend)?;
-            check(once, (words, columns), |row, column, sum| {
-                sums[row * y.stride() + column] == f16::from_f32(sum as f32)
-            })
-            .map_err(wrong)?;
-            times
+            let sum = |y: &mut _| ops::frdc_bspmm(backend, a, x, (None, 1.0), trinary, y);
+            self.time_sums(backend, once, (x, words), sum)?
         };
         Ok((times, BITS.to_owned()))
+    }
+
+    /// What makes signs of sums over the neighbours in `graph`, once they are right.
+    fn time_signs<B: Backend>(
+        &self,
+        backend: &B,
+        graph: &Csr,
+        (x, words): Bits<'_, B>,
+        sum: impl Fn(&mut BitMatrix<B>) -> Result<(), Error>,
+    ) -> Result<Times, Failure> {
+        let (rows, columns, kind) = (graph.vertices(), x.columns(), MemoryKind::Activations);
+        let mut y = BitMatrix::zeros(backend, rows, columns, kind)?;
+        sum(&mut y)?;
+        let times = Times::of(backend, self.args.runs, || sum(&mut y))?;
+        let signs = y.to_words(backend)?;
+        self.check(Variant::Bbb, graph, (words, columns), |row, column, sum| {
+            let word = signs[row * x.stride() + column / 64];
+            (word >> (column % 64) & 1 == 1) == (sum >= 0)
+        })?;
+        Ok(times)
+    }
+
+    /// The same of the sums.
+    fn time_sums<B: Backend>(
+        &self,
+        backend: &B,
+        graph: &Csr,
+        (x, words): Bits<'_, B>,
+        sum: impl Fn(&mut Matrix<B, f16>) -> Result<(), Error>,
+    ) -> Result<Times, Failure> {
+        let (rows, columns, kind) = (graph.vertices(), x.columns(), MemoryKind::Activations);
+        let mut y = Matrix::<B, f16>::zeros(backend, rows, columns, kind)?;
+        sum(&mut y)?;
+        let times = Times::of(backend, self.args.runs, || sum(&mut y))?;
+        let sums = y.to_padded(backend)?;
+        self.check(Variant::Bbf, graph, (words, columns), |row, column, sum| {
+            sums[row * y.stride() + column] == f16::from_f32(sum as f32)
+        })?;
+        Ok(times)
     }
 
     /// A row of the table.
@@ -379,28 +374,32 @@ impl Bench<'_, '_> {
             over_bound: bound.map(|bound| times.ms / bound),
         })
     }
-}
 
-/// Compares results on sampled rows with exact sums.
-fn check(
-    graph: &Csr,
-    (words, columns): (&[u64], usize),
-    is_right: impl Fn(usize, usize, i64) -> bool,
-) -> Result<(), String> {
-    let stride = halfgnn_contract::bits::row_words(columns as u64) as usize;
-    for row in samples(graph.vertices()) {
-        for column in 0..columns {
-            let sign = |&of: &u32| {
-                let word = words[of as usize * stride + column / 64];
-                2 * (word >> (column % 64) & 1) as i64 - 1
-            };
-            let sum: i64 = graph.row(row).iter().map(sign).sum();
-            if !is_right(row, column, sum) {
-                return Err(format!(
-                    "row {row}, column {column} is not what {sum} becomes"
-                ));
+    /// Compares results on sampled rows with exact sums.
+    fn check(
+        &self,
+        variant: Variant,
+        graph: &Csr,
+        (words, columns): (&[u64], usize),
+        is_right: impl Fn(usize, usize, i64) -> bool,
+    ) -> Result<(), Failure> {
+        let stride = halfgnn_contract::bits::row_words(columns as u64) as usize;
+        for row in samples(graph.vertices()) {
+            for column in 0..columns {
+                let sign = |&of: &u32| {
+                    let word = words[of as usize * stride + column / 64];
+                    2 * (word >> (column % 64) & 1) as i64 - 1
+                };
+                let sum: i64 = graph.row(row).iter().map(sign).sum();
+                if !is_right(row, column, sum) {
+                    return Err(Failure::Run(format!(
+                        "{}: row {row}, column {column} is not what {sum} becomes; {} is not timed",
+                        self.label,
+                        variant.name()
+                    )));
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -8,8 +8,9 @@ use super::pool::Block;
 use super::stream::Queue;
 use crate::{DeviceBuffer, DriverError};
 
-/// Memory of a card. Dropping it keeps the memory for the next buffer of about its size, which is sound while kernels
-/// that use it are still queued, on whichever stream: whatever the next owner does is queued behind them.
+/// Memory that a card reaches. Dropping it keeps the card's own for the next buffer of about its size, which is sound while kernels
+/// that use it are still queued, on whichever stream: whatever the next owner does is queued behind them. The host's is waited for
+/// and freed.
 #[derive(Debug)]
 pub struct CudaBuffer {
     memory: Memory,

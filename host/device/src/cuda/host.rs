@@ -8,7 +8,34 @@ use cust::sys::{self, CUresult};
 use super::error::check;
 use crate::DriverError;
 
-/// Page-locked memory with an address on the card (CUDA driver API, `cuMemHostAlloc` with `CU_MEMHOSTALLOC_DEVICEMAP`). It is
+/// `bytes` of page-locked memory with any content, in the context that is current (CUDA driver API, `cuMemHostAlloc`).
+pub(super) fn lock_pages(bytes: usize) -> Result<NonNull<u8>, DriverError> {
+    const CALL: &str = "cuMemHostAlloc";
+    let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+    let mut base = std::ptr::null_mut();
+    // SAFETY: writes one pointer.
+    let result = unsafe { sys::cuMemHostAlloc(&mut base, bytes.max(1), flags) };
+    if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        let asked = bytes as u64;
+        return Err(DriverError::OutOfHostMemory { asked });
+    }
+    check(CALL, result)?;
+    NonNull::new(base.cast()).ok_or_else(|| DriverError::Device {
+        call: CALL,
+        reason: "it gave no memory".into(),
+    })
+}
+
+/// Frees what [`lock_pages`] gave.
+///
+/// # Safety
+/// Its context is current, no work that uses it is under way, and it is not used again.
+pub(super) unsafe fn free_pages(base: NonNull<u8>) {
+    // SAFETY: what this function asks of its caller. A failure leaves nothing to do.
+    unsafe { sys::cuMemFreeHost(base.as_ptr().cast()) };
+}
+
+/// Page-locked memory with an address on the card. It is
 /// never in the pool: locking pages takes longer than a kernel does, and who wants such memory wants it for a whole run.
 #[derive(Debug)]
 pub(super) struct HostMemory {
@@ -27,21 +54,7 @@ unsafe impl Sync for HostMemory {}
 impl HostMemory {
     /// `bytes` with any content, in the context that is current.
     pub(super) fn new(bytes: usize) -> Result<Self, DriverError> {
-        const CALL: &str = "cuMemHostAlloc";
-        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        let mut base = std::ptr::null_mut();
-        // SAFETY: writes one pointer.
-        let result = unsafe { sys::cuMemHostAlloc(&mut base, bytes.max(1), flags) };
-        if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            return Err(DriverError::OutOfHostMemory {
-                asked: bytes as u64,
-            });
-        }
-        check(CALL, result)?;
-        let base = NonNull::new(base.cast()).ok_or_else(|| DriverError::Device {
-            call: CALL,
-            reason: "it gave no memory".into(),
-        })?;
+        let base = lock_pages(bytes)?;
         let mut memory = Self {
             address: 0,
             bytes,
@@ -51,14 +64,11 @@ impl HostMemory {
         let told = check("cuMemHostGetDevicePointer", unsafe {
             sys::cuMemHostGetDevicePointer_v2(&mut memory.address, base.as_ptr().cast(), 0)
         });
-        match told {
-            Ok(()) => Ok(memory),
-            Err(error) => {
-                // SAFETY: nobody knows of it yet.
-                unsafe { memory.free() };
-                Err(error)
-            }
+        if told.is_err() {
+            // SAFETY: nobody knows of it yet.
+            unsafe { memory.free() };
         }
+        told.map(|()| memory)
     }
 
     /// Where the card has it.
@@ -103,8 +113,8 @@ impl HostMemory {
     /// Its context is current, no work that uses it is under way, and it is not used again.
     pub(super) unsafe fn free(&mut self) {
         let base = self.base.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: what this function asks of its caller. A failure leaves nothing to do.
-        unsafe { sys::cuMemFreeHost(base.as_ptr().cast()) };
+        // SAFETY: what this function asks of its caller.
+        unsafe { free_pages(*base) };
     }
 
     /// Panics unless the bytes lie here: whoever calls has looked.

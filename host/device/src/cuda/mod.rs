@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use super::{DeviceBuffer as _, DeviceInfo, Driver, DriverError, LaunchConfig, MemoryUse};
 use context::Context;
+use host::HostMemory;
 use stream::Queue;
 
 pub use buffer::CudaBuffer;
@@ -131,6 +132,18 @@ impl Cuda {
         Ok(buffer.address() + offset as u64)
     }
 
+    /// The host's memory, where `buffer` is that, once all work before is done.
+    fn host_memory<'b>(
+        &self,
+        buffer: &'b CudaBuffer,
+    ) -> Result<Option<&'b HostMemory>, DriverError> {
+        let Some(memory) = buffer.host() else {
+            return Ok(None);
+        };
+        self.queue.synchronize()?;
+        Ok(Some(memory))
+    }
+
     /// Copies one buffer to another, as much as both have.
     ///
     /// # Errors
@@ -201,8 +214,7 @@ impl Driver for Cuda {
 
     fn upload(&self, buffer: &CudaBuffer, offset: usize, source: &[u8]) -> Result<(), DriverError> {
         let address = self.place(buffer, offset, source.len())?;
-        if let Some(memory) = buffer.host() {
-            self.queue.synchronize()?;
+        if let Some(memory) = self.host_memory(buffer)? {
             memory.write(offset, source);
             return Ok(());
         }
@@ -217,8 +229,7 @@ impl Driver for Cuda {
         target: &mut [u8],
     ) -> Result<(), DriverError> {
         let address = self.place(buffer, offset, target.len())?;
-        if let Some(memory) = buffer.host() {
-            self.queue.synchronize()?;
+        if let Some(memory) = self.host_memory(buffer)? {
             memory.read(offset, target);
             return Ok(());
         }
@@ -228,8 +239,7 @@ impl Driver for Cuda {
 
     fn fill(&self, buffer: &CudaBuffer, byte: u8) -> Result<(), DriverError> {
         let address = self.place(buffer, 0, buffer.len())?;
-        if let Some(memory) = buffer.host() {
-            self.queue.synchronize()?;
+        if let Some(memory) = self.host_memory(buffer)? {
             memory.fill(byte);
             return Ok(());
         }

@@ -5,9 +5,7 @@
 
 use std::ptr::NonNull;
 
-use cust::sys;
-
-use super::error::check;
+use super::host::{free_pages, lock_pages};
 use crate::DriverError;
 
 /// Bytes of pinned memory.
@@ -31,15 +29,7 @@ unsafe impl Send for Staging {}
 impl Staging {
     /// Allocates the memory, in the context that is current.
     pub(super) fn new() -> Result<Self, DriverError> {
-        let mut base = std::ptr::null_mut();
-        // SAFETY: writes one pointer to `base`.
-        check("cuMemAllocHost", unsafe {
-            sys::cuMemAllocHost_v2(&mut base, CAPACITY)
-        })?;
-        let base = NonNull::new(base.cast()).ok_or_else(|| DriverError::Device {
-            call: "cuMemAllocHost",
-            reason: "it gave no memory".into(),
-        })?;
+        let base = lock_pages(CAPACITY)?;
         Ok(Self { base, next: 0 })
     }
 
@@ -77,8 +67,8 @@ impl Staging {
     /// # Safety
     /// The context in which it was allocated is current, no copy from it is under way, and it is not used again.
     pub(super) unsafe fn free(&mut self) {
-        // SAFETY: what this function asks of its caller. A failure leaves nothing to do.
-        unsafe { sys::cuMemFreeHost(self.base.as_ptr().cast()) };
+        // SAFETY: what this function asks of its caller.
+        unsafe { free_pages(self.base) };
     }
 }
 

@@ -216,11 +216,8 @@ impl<B: Storage, E: Element> Operator for BspmmOperands<'_, B, E> {
     const NAME: &'static str = "bspmm";
 
     fn check(&self) -> Result<(), Error> {
-        let (a, x) = (self.a, self.x);
-        Error::expect(Self::NAME, "rows of x", a.columns(), x.rows())?;
-        let operands = ["rows of y", "columns of y"];
-        expect_shape(Self::NAME, operands, (a.rows(), x.columns()), self.y)?;
-        expect_len(Self::NAME, "row scale", a.rows(), self.row_scale)
+        let graph = (self.a.rows(), self.a.columns());
+        check_sums(Self::NAME, graph, self.x, self.row_scale, self.y)
     }
 }
 
@@ -239,11 +236,34 @@ impl<B: Storage> Operator for BspmmSignsOperands<'_, B> {
     const NAME: &'static str = "bspmm_signs";
 
     fn check(&self) -> Result<(), Error> {
-        let (a, x, y) = (self.a, self.x, &self.y);
-        Error::expect(Self::NAME, "rows of x", a.columns(), x.rows())?;
-        Error::expect(Self::NAME, "rows of y", a.rows(), y.rows())?;
-        Error::expect(Self::NAME, "columns of y", x.columns(), y.columns())
+        let graph = (self.a.rows(), self.a.columns());
+        check_signs(Self::NAME, graph, self.x, self.y)
     }
+}
+
+/// That sums of the rows of `x` over the neighbours in a graph of so many rows and columns fit `y`.
+pub(super) fn check_sums<B: Storage, E: Element>(
+    name: &'static str,
+    (rows, columns): (usize, usize),
+    x: &BitMatrix<B>,
+    row_scale: Option<&Array<B, f32>>,
+    y: &Matrix<B, E>,
+) -> Result<(), Error> {
+    Error::expect(name, "rows of x", columns, x.rows())?;
+    expect_shape(name, ["rows of y", "columns of y"], (rows, x.columns()), y)?;
+    expect_len(name, "row scale", rows, row_scale)
+}
+
+/// The same of their signs.
+pub(super) fn check_signs<B: Storage>(
+    name: &'static str,
+    (rows, columns): (usize, usize),
+    x: &BitMatrix<B>,
+    y: &BitMatrix<B>,
+) -> Result<(), Error> {
+    Error::expect(name, "rows of x", columns, x.rows())?;
+    Error::expect(name, "rows of y", rows, y.rows())?;
+    Error::expect(name, "columns of y", x.columns(), y.columns())
 }
 
 /// What is done with bits.

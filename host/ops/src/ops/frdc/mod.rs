@@ -6,7 +6,7 @@
 mod cpu;
 mod gpu;
 
-use super::check::{expect_len, expect_shape};
+use super::bits::{check_signs, check_sums};
 use super::{BitMatrix, Checked, Operator};
 use crate::backend::{MemoryKind, Storage};
 use crate::error::Error;
@@ -147,11 +147,7 @@ impl<B: Storage, E: Element> Operator for FrdcOperands<'_, B, E> {
     const NAME: &'static str = "frdc_bspmm";
 
     fn check(&self) -> Result<(), Error> {
-        let (a, x) = (self.a, self.x);
-        Error::expect(Self::NAME, "rows of x", a.columns(), x.rows())?;
-        let operands = ["rows of y", "columns of y"];
-        expect_shape(Self::NAME, operands, (a.rows(), x.columns()), self.y)?;
-        expect_len(Self::NAME, "row scale", a.rows(), self.row_scale)
+        check_sums(Self::NAME, self.a.shape, self.x, self.row_scale, self.y)
     }
 }
 
@@ -172,10 +168,7 @@ impl<B: Storage> Operator for FrdcSignsOperands<'_, B> {
     const NAME: &'static str = "frdc_bspmm_signs";
 
     fn check(&self) -> Result<(), Error> {
-        let (a, x, y) = (self.a, self.x, &self.y);
-        Error::expect(Self::NAME, "rows of x", a.columns(), x.rows())?;
-        Error::expect(Self::NAME, "rows of y", a.rows(), y.rows())?;
-        Error::expect(Self::NAME, "columns of y", x.columns(), y.columns())
+        check_signs(Self::NAME, self.a.shape, self.x, self.y)
     }
 }
 
