@@ -129,8 +129,8 @@ impl PtxBuilder {
         self
     }
 
-    /// Leaves out the entries that do not match `pattern`, nor that of another call: a look at one kernel, or a test of it,
-    /// then takes a fraction of the time. The PTX goes to `ptx-only/` of the target folder, since it is not the whole.
+    /// Entries that do not match `pattern`, nor that of another call, do nothing but trap: a look at one kernel, or a test of
+    /// it, then takes a fraction of the time. The PTX goes to `ptx-only/` of the target folder, since it is not the whole.
     pub fn only(mut self, pattern: impl Into<String>) -> Self {
         self.only.push(pattern.into());
         self

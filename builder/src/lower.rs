@@ -1,6 +1,5 @@
 //! Linked bitcode in, PTX for one architecture out: `opt`, then `llc`.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,8 +59,9 @@ pub(crate) struct Prepared {
     pub exports: Vec<String>,
 }
 
-/// Drops what no export needs, and entries that match no pattern of `only` if there are some; marks what must not be duplicated,
-/// and writes the module as text.
+/// Drops what no export needs, marks what must not be duplicated, and writes the module as text. If there are patterns of
+/// `only`, entries that match none of them do nothing but trap: a program finds every kernel that it asks for, and one that is
+/// launched all the same is told.
 pub(crate) fn prepare(
     toolchain: &Toolchain,
     package: &str,
@@ -70,7 +70,7 @@ pub(crate) fn prepare(
     work: &Path,
     bounds: impl Fn(&str) -> Option<LaunchBounds>,
 ) -> Result<Prepared, BuildError> {
-    let needed = |exports: &[String]| {
+    let needed = |module: &Path| {
         llvm(
             toolchain,
             package,
@@ -80,35 +80,61 @@ pub(crate) fn prepare(
                 OsStr::new("-passes=internalize,globaldce"),
                 OsStr::new(&format!(
                     "-internalize-public-api-list={}",
-                    exports.join(",")
+                    bitcode.exports.join(",")
                 )),
-                bitcode.path.as_os_str(),
+                module.as_os_str(),
                 OsStr::new("-o"),
                 OsStr::new("-"),
             ],
         )
     };
-    let mut exports = bitcode.exports;
-    let mut ir = needed(&exports)?;
+    let path = work.join(format!("{package}.ll"));
+    let mut ir = needed(&bitcode.path)?;
     if !only.is_empty() {
-        let entries: HashSet<&str> = ir.lines().filter_map(convergence::entry_name).collect();
+        let entries = || ir.lines().filter_map(convergence::entry_name);
         if let Some(pattern) = only
             .iter()
-            .find(|pattern| !entries.iter().any(|entry| pattern::matches(pattern, entry)))
+            .find(|pattern| !entries().any(|entry| pattern::matches(pattern, entry)))
         {
             return Err(BuildError::Option {
                 option: format!("only {pattern:?}"),
                 reason: "matches no kernel".into(),
             });
         }
-        let is_wanted = |name: &str| only.iter().any(|pattern| pattern::matches(pattern, name));
-        exports.retain(|name| !entries.contains(name.as_str()) || is_wanted(name));
-        ir = needed(&exports)?;
+        fs::write(&path, without_bodies(&ir, only)).map_err(BuildError::io(&path))?;
+        ir = needed(&path)?;
     }
     let marked = convergence::annotate(&ir, bounds);
-    let ir = work.join(format!("{package}.ll"));
-    fs::write(&ir, &marked).map_err(BuildError::io(&ir))?;
-    Ok(Prepared { ir, exports })
+    fs::write(&path, &marked).map_err(BuildError::io(&path))?;
+    Ok(Prepared {
+        ir: path,
+        exports: bitcode.exports,
+    })
+}
+
+/// Whether an entry is built, if only those are that match these patterns; all are where there are none.
+pub(crate) fn is_wanted(only: &[String], entry: &str) -> bool {
+    only.is_empty() || only.iter().any(|pattern| pattern::matches(pattern, entry))
+}
+
+/// The module with a trap for a body in every entry that is not wanted.
+fn without_bodies(ir: &str, only: &[String]) -> String {
+    const TRAP: &str = "declare void @llvm.trap()";
+    let mut text = String::with_capacity(ir.len());
+    let mut lines = ir.lines();
+    while let Some(line) = lines.next() {
+        text.push_str(line);
+        text.push('\n');
+        if convergence::entry_name(line).is_some_and(|name| !is_wanted(only, name)) {
+            text.push_str("  call void @llvm.trap()\n  unreachable\n}\n");
+            lines.by_ref().find(|line| *line == "}");
+        }
+    }
+    if !ir.contains(TRAP) {
+        text.push_str(TRAP);
+        text.push('\n');
+    }
+    text
 }
 
 /// Optimises and lowers a prepared module; `unroll` is LLVM's `unroll-threshold`. The text still has LLVM's comments, which say where a line was inlined.

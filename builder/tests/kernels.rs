@@ -175,7 +175,7 @@ fn registers_go_into_the_manifest_for_every_architecture() {
     );
 }
 
-/// What is not asked for is left out, but for what is no kernel; and the whole stays as it was.
+/// A kernel that is not asked for traps, so that a program finds it; and the whole stays as it was.
 #[test]
 fn a_part_is_built_apart() {
     const MORE: &str = r#"
@@ -187,20 +187,24 @@ pub unsafe extern "ptx-kernel" fn fill(y: *mut f32) {
     let Some(toolchain) = toolchain() else { return };
     let directory = write_crate("part", SUM_METADATA, &format!("{SUM}{MORE}"));
     let builder = builder(&directory, toolchain).name("part");
-    let entries = |builder: PtxBuilder| {
+    let text = |builder: PtxBuilder| {
         let built = builder.build().expect("the crate compiles");
         let text = fs::read_to_string(&built.files[0].path).expect("the PTX was written");
         let module = Module::parse(&text).expect("it is PTX");
         let global = module.source.variable("CONTRACT");
         assert!(global.is_some_and(|global| global.visible));
-        let entries = module.source.entries().map(|entry| entry.name.to_owned());
-        entries.collect::<Vec<_>>()
+        let mut entries: Vec<&str> = module.source.entries().map(|entry| entry.name).collect();
+        entries.sort_unstable();
+        assert_eq!(entries, ["fill", "sum_warp"]);
+        text
     };
-    let mut whole = entries(builder.clone());
-    whole.sort_unstable();
-    assert_eq!(whole, ["fill", "sum_warp"]);
-    assert_eq!(entries(builder.clone().only("fi*")), ["fill"]);
-    assert_eq!(entries(builder.clone().only("sum_*")), ["sum_warp"]);
+    let does = |text: &str| (text.contains("st.global"), text.contains("shfl.sync"));
+    let traps = |text: &str| text.matches("trap;").count();
+    let (whole, fill) = (text(builder.clone()), text(builder.clone().only("fi*")));
+    let sum = text(builder.clone().only("sum_*"));
+    assert_eq!((does(&whole), traps(&whole)), ((true, true), 0));
+    assert_eq!((does(&fill), traps(&fill)), ((true, false), 1));
+    assert_eq!((does(&sum), traps(&sum)), ((true, true), 1));
     assert!(!builder.clone().build().expect("it is there").rebuilt);
     let none = builder.only("fill").only("gemm_*").build();
     let told = none.expect_err("no such kernel").to_string();

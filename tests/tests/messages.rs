@@ -1,12 +1,13 @@
 //! Messages of 8 bits: what they change, what they do not, and what is refused.
 
 use half::{bf16, f16};
+use halfgnn::backend::MemoryKind;
 use halfgnn::backend::cpu::Cpu;
 use halfgnn::nn::{Model, ModelConfig, Network};
 use halfgnn::ops::{Accumulate, CodeFormat, SpmmPolicy};
-use halfgnn::tensor::{Element, Precision};
+use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::TrainConfig;
-use halfgnn_tests::task;
+use halfgnn_tests::task::{self, CLASSES, VERTICES};
 use halfgnn_tests::training::models_of_messages;
 
 /// Gradients of the first step, all parameters one after the other.
@@ -17,9 +18,12 @@ fn gradients<E: Element>(model: &ModelConfig) -> Vec<Vec<f32>> {
     config.scaling.initial = 256.0;
     let mut trainer = task::trainer(&cpu, &objective, model.clone(), config);
     trainer.gradients().expect("half a step");
-    let parameters = trainer.model().parameters();
-    let read = parameters.into_iter();
-    read.map(|parameter| parameter.gradient().to_f32(&cpu).expect("no failure"))
+    read_gradients(&cpu, trainer.model())
+}
+
+fn read_gradients<E: Element>(cpu: &Cpu, model: &impl Model<Cpu, E>) -> Vec<Vec<f32>> {
+    let read = model.parameters().into_iter();
+    read.map(|parameter| parameter.gradient().to_f32(cpu).expect("no failure"))
         .collect()
 }
 
@@ -102,26 +106,81 @@ fn training_comes_as_far_as_with_messages_as_they_are() {
     }
 }
 
-/// An overflow of a gradient is seen though its code is finite: the step is left out, and the loss scale falls.
+/// Codes of a forward pass are the nearest, those of gradients are drawn: of one model, two steps compute the same logits, and not the
+/// same gradients.
+#[test]
+fn gradients_are_rounded_by_chance_and_activations_are_not() {
+    let cpu = Cpu::new();
+    for (name, model) in models_of_messages() {
+        let model = ModelConfig {
+            dropout: 0.0,
+            ..model
+        };
+        let objective = task::objective::<Cpu, f16>(&cpu, model.norm());
+        let mut config = TrainConfig::new(Precision::Half);
+        config.optimizer = config.optimizer.with_learning_rate(0.0);
+        let mut trainer = task::trainer(&cpu, &objective, model, config);
+        // The first has no scales of a step before.
+        trainer.step().expect("a step");
+        let mut step = || {
+            trainer.step().expect("a step");
+            let logits = trainer.model().logits().to_f32(&cpu).expect("no failure");
+            (logits, read_gradients(&cpu, trainer.model()))
+        };
+        let (first, second) = (step(), step());
+        assert_eq!(first.0, second.0, "{name}");
+        assert_ne!(first.1, second.1, "{name}");
+    }
+}
+
+/// An overflow of a gradient is seen though its code is finite, and so is all that is computed from it: the step is left out.
 #[test]
 fn an_overflow_is_seen_behind_its_code() {
+    const HIDDEN: usize = 3;
     let cpu = Cpu::new();
-    let (_, model) = models_of_messages().remove(0);
-    let objective = task::objective::<Cpu, f16>(&cpu, model.norm());
-    let mut config = TrainConfig::new(Precision::Half);
-    config.scaling.initial = 16_777_216.0;
-    config.scaling.maximum = 16_777_216.0;
-    let mut trainer = task::trainer(&cpu, &objective, model, config);
-    let before = task::weights(&cpu, trainer.model());
-    trainer.gradients().expect("half a step");
-    let infinite = |matrix: &_| {
-        let values: Vec<f32> = halfgnn::tensor::Matrix::to_f32(matrix, &cpu).expect("no failure");
-        values.iter().any(|value| value.is_infinite())
-    };
-    assert!(trainer.model().watched().into_iter().any(infinite));
-    trainer.update().expect("half a step");
-    assert_eq!(trainer.optimizer().expect("a state").skipped, 1);
-    assert_eq!(task::weights(&cpu, trainer.model()), before);
+    let gcns = models_of_messages().into_iter();
+    for (_, model) in gcns.filter(|(name, _)| *name == "gcn") {
+        let model = ModelConfig {
+            hidden: HIDDEN,
+            dropout: 0.0,
+            ..model
+        };
+        let objective = task::objective::<Cpu, f16>(&cpu, model.norm());
+        let config = TrainConfig::new(Precision::Half);
+        let mut trainer = task::trainer(&cpu, &objective, model, config);
+        let before = task::weights(&cpu, trainer.model());
+        // Wider than its input, the last layer sums up first: against the edges go gradients of vertices times its weights,
+        // here the sum of their magnitudes times a number that half can hold.
+        let weights = before
+            .iter()
+            .find(|values| values.len() == HIDDEN * CLASSES);
+        let row = &weights.expect("weights of the last layer")[..CLASSES];
+        assert!(row.iter().map(|value| value.abs()).sum::<f32>() > 1.2);
+        let gradient: Vec<f32> = row
+            .iter()
+            .map(|weight| 60_000f32.copysign(*weight))
+            .collect();
+        let gradient = gradient.repeat(VERTICES);
+        let gradient =
+            Matrix::from_f32(&cpu, VERTICES, CLASSES, &gradient, MemoryKind::Activations)
+                .expect("room");
+        trainer
+            .step_with(|loss| {
+                *loss.gradient = gradient;
+                Ok(())
+            })
+            .expect("half a step");
+        for values in read_gradients(&cpu, trainer.model()) {
+            assert!(values.iter().all(|value| value.is_finite()));
+        }
+        let infinite = |matrix: &Matrix<Cpu, f32>| {
+            let values = matrix.to_f32(&cpu).expect("no failure");
+            values.iter().any(|value| value.is_infinite())
+        };
+        assert!(trainer.model().watched().into_iter().any(infinite));
+        assert_eq!(trainer.optimizer().expect("a state").skipped, 1);
+        assert_eq!(task::weights(&cpu, trainer.model()), before);
+    }
 }
 
 /// An evaluation sends what the model computes with: weights that were trained with codes give what they give without.
