@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from .device import emulated
     from .graph import Graph
     from .ops import edge_softmax, gat_attention, gatv2_attention, sddmm, spmm
+    from .sampling import Batch, Loader
     from .training import Epoch, Run, Trainer, train
 
 __version__: str = _core.__version__
 
 __all__ = [
+    "Batch",
     "Epoch",
     "FallbackWarning",
     "Graph",
+    "Loader",
     "Run",
     "Trainer",
     "__version__",
@@ -63,8 +66,10 @@ def get_num_threads() -> int:
 
 
 _PLACES = {
+    "Batch": "sampling",
     "Epoch": "training",
     "Graph": "graph",
+    "Loader": "sampling",
     "Run": "training",
     "Trainer": "training",
     "dgl": "",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from .device import host
+from .device import Place, host
 from .graph import Graph, made, raw_adjacency
 
 _FORMATS = {np.dtype(np.float16): (0, 8), np.dtype(np.float32): (2, 4)}
@@ -134,6 +134,61 @@ def counts(ids: Any, length: int) -> Any:
 def power(degrees: Any, power: float) -> Any:
     """Degrees, at least 1, to a power."""
     return aligned(np.maximum(degrees, 1).astype(np.float32) ** np.float32(power))
+
+
+def place_of(graph: Graph) -> Place:
+    """Where batches of a graph are drawn."""
+    return host()
+
+
+def sampled(adjacency: _core.Adjacency, whole: Graph) -> tuple[Graph, Any]:
+    """The graph of a batch of ``whole``, and which of its edges each one is, in its order, if that is known."""
+    arrays, edges = made(adjacency, _empty, address)
+    return Graph._of_arrays(arrays), edges
+
+
+def copied(vertices: _core.Vertices, whole: Graph) -> Any:
+    """Vertices of a batch of ``whole``, int64."""
+    ids = _empty(len(vertices))
+    vertices.copy_to(address(ids))
+    return ids.astype(np.int64)
+
+
+def long(numbers: Any) -> Any:
+    """As int64."""
+    return numbers.astype(np.int64, copy=False)
+
+
+def take(values: Any, places: Any) -> Any:
+    """The values of these places."""
+    return values[places]
+
+
+def rows(values: Any, places: Any) -> Any:
+    """Rows of what a person gave, or None."""
+    return None if values is None else np.asarray(values)[places]
+
+
+def first(count: int, whole: Graph) -> Any:
+    """The first places, int64."""
+    return np.arange(count)
+
+
+def marked(places: Any, count: int, whole: Graph) -> Any:
+    """Whether each of so many places is one of these."""
+    mask = np.zeros(count, dtype=bool)
+    mask[places] = True
+    return mask
+
+
+def places(mask: Any) -> Any:
+    """Where it is true, int64."""
+    return np.flatnonzero(mask)
+
+
+def beside(values: Any, whole: Graph) -> Any:
+    """An array where the graph lies."""
+    return values
 
 
 def _format(name: str, values: Any) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _core
 from .device import Place, host
-from .graph import made, raw_adjacency
+from .graph import Graph, made, raw_adjacency
 
 #: Number and elements of a 16-byte vector of each format.
 FORMATS = {torch.float16: (0, 8), torch.bfloat16: (1, 8), torch.float32: (2, 4)}
@@ -160,6 +160,66 @@ def counts(ids: Tensor, length: int) -> Tensor:
 def power(degrees: Tensor, power: float) -> Tensor:
     """Degrees, at least 1, to a power."""
     return degrees.clamp(min=1).float().pow(power)
+
+
+def place_of(graph: Graph) -> Place:
+    """Where batches of a graph are drawn."""
+    return place(graph.device)
+
+
+def sampled(adjacency: _core.Adjacency, whole: Graph) -> tuple[Graph, Tensor | None]:
+    """The graph of a batch of ``whole``, and which of its edges each one is, in its order, if that is known."""
+    _settle(whole.device)
+    arrays, edges = made(adjacency, _empty_on(whole.device), address)
+    return Graph._of_arrays(arrays), edges
+
+
+def copied(vertices: _core.Vertices, whole: Graph) -> Tensor:
+    """Vertices of a batch of ``whole``, int64."""
+    ids = _empty_on(whole.device)(len(vertices))
+    _settle(whole.device)
+    vertices.copy_to(address(ids))
+    return ids.long()
+
+
+def long(numbers: Tensor) -> Tensor:
+    """As int64."""
+    return numbers.long()
+
+
+def take(values: Tensor, places: Tensor) -> Tensor:
+    """The values of these places."""
+    return values.index_select(0, places)
+
+
+def rows(values: Any, places: Tensor) -> Tensor | None:
+    """Rows of what a person gave, where the places lie, or None."""
+    if values is None:
+        return None
+    chosen: Tensor = torch.as_tensor(values)
+    return chosen.index_select(0, places.to(chosen.device)).to(places.device)
+
+
+def first(count: int, whole: Graph) -> Tensor:
+    """The first places, int64."""
+    return torch.arange(count, device=whole.device)
+
+
+def marked(places: Any, count: int, whole: Graph) -> Tensor:
+    """Whether each of so many places is one of these."""
+    mask = torch.zeros(count, dtype=torch.bool)
+    mask[torch.as_tensor(places.astype("int64"))] = True
+    return mask.to(whole.device)
+
+
+def places(mask: Tensor) -> Tensor:
+    """Where it is true, int64."""
+    return mask.nonzero().squeeze(1)
+
+
+def beside(values: Any, whole: Graph) -> Tensor:
+    """An array where the graph lies."""
+    return torch.as_tensor(values).to(whole.device)
 
 
 def mover(device: torch.device) -> Callable[[Any], Any]:

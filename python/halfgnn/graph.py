@@ -110,6 +110,14 @@ class Graph:
         self.weight = None if weight is None else kind.weights(weight, self.num_edges)
 
     @classmethod
+    def _of_arrays(cls, arrays: Any) -> Graph:
+        """Of what :func:`made` gives, whose edges are numbered in its order."""
+        graph = object.__new__(cls)
+        graph._a, graph._order, graph.weight = arrays, None, None
+        graph._inverse, graph._t, graph._map, graph._cache = None, None, None, {}
+        return graph
+
+    @classmethod
     def of(cls, graph: Any, num_nodes: int | None = None) -> Graph:
         """A graph of whatever is given: another, an ``edge_index``, a PyG ``Data`` or ``SparseTensor``, a sparse tensor of torch, a
         SciPy matrix, a DGL or a NetworkX graph."""
@@ -449,11 +457,11 @@ def made(
     adjacency: _core.Adjacency, empty: Any, address: Any
 ) -> tuple[tuple[Any, Sizes], Any]:
     """An adjacency as an array that has all its parts, one after the other, and their sizes; and which given edge each of its edges
-    is. ``empty(shape)`` makes an array of int32."""
+    is, if that is known. ``empty(shape)`` makes an array of int32."""
     rows, edges, without, columns, longest = adjacency.shape()
-    words, order = empty(adjacency.words()), empty(edges)
+    words, order = empty(adjacency.words()), empty(edges if adjacency.is_mapped() else 0)
     adjacency.copy_to(address(words), address(order))
-    return (words, (rows, edges, without, columns, longest)), order
+    return (words, (rows, edges, without, columns, longest)), order if adjacency.is_mapped() else None
 
 
 __all__ = ["Graph"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from . import _core
+from ._fields import FEATURES, TARGETS, given, graph_of
 from .device import Place, host
 from .graph import Graph, is_tensor
 
@@ -416,31 +417,19 @@ def _dataset(data: Any) -> _core.Data:
     from . import _numpy
 
     def get(*names: str) -> Any:
-        for name in names:
-            if isinstance(data, Mapping):
-                value = data.get(name)
-            elif hasattr(data, "ndata"):
-                value = data.ndata[name] if name in data.ndata else None
-            else:
-                value = getattr(data, name, None)
-            if value is not None:
-                return value.detach().cpu().numpy() if is_tensor(value) else np.asarray(value)
-        return None
+        value = given(data, *names)
+        if value is None:
+            return None
+        return value.detach().cpu().numpy() if is_tensor(value) else np.asarray(value)
 
-    features, targets = get("x", "feat", "features"), get("y", "label", "labels")
+    features, targets = get(*FEATURES), get(*TARGETS)
     if features is None or targets is None:
         raise ValueError(f"{type(data).__name__}: it has no x or no y, which are features and targets of the vertices")
     if features.ndim != 2:
         raise ValueError(f"x: should be vertices x features, is {features.shape}")
     vertices = len(features)
-    if isinstance(data, Mapping):
-        adjacency = data.get("graph", data.get("edge_index"))
-        graph = Graph.of(adjacency, vertices)
-    else:
-        graph = Graph.of(data)
+    graph = graph_of(data, vertices)
     weight: Any = graph.weight
-    if weight is None and isinstance(data, Mapping) and data.get("edge_weight") is not None:
-        weight = get("edge_weight")
     graph = graph.numpy()
     if (graph.num_src, graph.num_dst) != (vertices, vertices):
         raise ValueError(f"x: has {vertices} rows, and the graph goes from {graph.num_src} to {graph.num_dst} vertices")

@@ -6,7 +6,11 @@ use crate::place::{CPU, Place};
 use crate::threads;
 use halfgnn::Error;
 use halfgnn::backend::cpu::Cpu;
+#[cfg(feature = "cuda")]
+use halfgnn::backend::gpu::Gpu;
 use halfgnn::backend::{self, AdjacencyArrays};
+#[cfg(feature = "cuda")]
+use halfgnn::driver::cuda::Cuda;
 use halfgnn::ops::EdgeMap;
 use halfgnn::tensor::Array;
 use pyo3::prelude::*;
@@ -20,21 +24,30 @@ pub struct Adjacency {
 enum Made {
     Cpu(Parts<Cpu>),
     #[cfg(feature = "cuda")]
-    Cuda(u32, Parts<backend::gpu::Gpu<halfgnn::driver::cuda::Cuda>>),
+    Cuda(u32, Parts<Gpu<Cuda>>),
 }
 
-/// The arrays, and for each edge which one it was.
-struct Parts<B: Lend> {
+/// The arrays, and for each edge which one it was where that is known.
+pub struct Parts<B: Lend> {
     arrays: AdjacencyArrays<B>,
-    order: Array<B, u32>,
+    order: Option<Array<B, u32>>,
 }
 
 impl<B: Lend> Parts<B> {
-    fn new(backend: &B, (a, order): (backend::Adjacency<B>, EdgeMap<B>)) -> Result<Self, Error> {
+    /// Of an adjacency, and for each of its edges which one it was.
+    pub fn new(
+        backend: &B,
+        a: backend::Adjacency<B>,
+        order: Option<Array<B, u32>>,
+    ) -> Result<Self, Error> {
         Ok(Self {
             arrays: a.into_arrays(backend)?,
-            order: order.into_array(),
+            order,
         })
+    }
+
+    fn mapped(backend: &B, (a, order): (backend::Adjacency<B>, EdgeMap<B>)) -> Result<Self, Error> {
+        Self::new(backend, a, Some(order.into_array()))
     }
 
     /// Rows, edges, rows without edges, columns, and the longest row.
@@ -66,20 +79,59 @@ impl Adjacency {
         self.layout().words
     }
 
-    /// Copies the arrays, one after the other, and which edge each one was, to memory of the same device, and waits for it.
+    /// Whether it is known which edge each one was.
+    fn is_mapped(&self) -> bool {
+        match &self.arrays {
+            Made::Cpu(parts) => parts.order.is_some(),
+            #[cfg(feature = "cuda")]
+            Made::Cuda(_, parts) => parts.order.is_some(),
+        }
+    }
+
+    /// Copies the arrays, one after the other, and where it is known which edge each one was, to memory of the same device, and waits
+    /// for it.
     fn copy_to(&self, words: u64, order: u64) -> PyResult<()> {
         let arrays = self.layout().at(words);
         let order = RawArray(order, self.shape()[1]);
         match &self.arrays {
             Made::Cpu(parts) => to_host(parts, arrays, order),
             #[cfg(feature = "cuda")]
-            Made::Cuda(ordinal, parts) => on_card(*ordinal, parts, arrays, order)?,
+            Made::Cuda(ordinal, parts) => on_card(*ordinal, |card| {
+                let of = &parts.arrays;
+                let mut places = vec![
+                    (card.address_of_array(&of.offsets)?, 8, arrays[0]),
+                    (card.address_of_array(&of.column_ids)?, 4, arrays[1]),
+                    (card.address_of_array(&of.row_ids)?, 4, arrays[2]),
+                    (card.address_of_array(&of.starts)?, 8, arrays[3]),
+                    (card.address_of_array(&of.filled_rows)?, 4, arrays[4]),
+                    (card.address_of_array(&of.empty_rows)?, 4, arrays[5]),
+                ];
+                if let Some(of_edges) = &parts.order {
+                    places.push((card.address_of_array(of_edges)?, 4, order));
+                }
+                Ok(places)
+            })?,
         }
         .map_err(exception)
     }
 }
 
 impl Adjacency {
+    /// Of arrays on the host.
+    pub fn on_host(parts: Parts<Cpu>) -> Self {
+        Self {
+            arrays: Made::Cpu(parts),
+        }
+    }
+
+    /// Of arrays on a card.
+    #[cfg(feature = "cuda")]
+    pub fn on_card(ordinal: u32, parts: Parts<Gpu<Cuda>>) -> Self {
+        Self {
+            arrays: Made::Cuda(ordinal, parts),
+        }
+    }
+
     fn layout(&self) -> Layout {
         let [rows, edges, empty, ..] = self.shape();
         Layout::new(rows, edges, empty)
@@ -97,34 +149,24 @@ fn to_host(parts: &Parts<Cpu>, to: [RawArray; 6], order: RawArray) -> Result<(),
         write(&of.starts.values_on_host(), starts)?;
         write(&of.filled_rows.values_on_host(), filled)?;
         write(&of.empty_rows.values_on_host(), empty)?;
-        write(&parts.order.values_on_host(), order)
+        match &parts.order {
+            Some(of_edges) => write(&of_edges.values_on_host(), order),
+            None => Ok(()),
+        }
     }
 }
 
+/// Copies arrays of a card, of elements of so many bytes, to Python's on the same one, and waits for it.
 #[cfg(feature = "cuda")]
-fn on_card(
+pub fn on_card(
     ordinal: u32,
-    parts: &Parts<backend::gpu::Gpu<halfgnn::driver::cuda::Cuda>>,
-    to: [RawArray; 6],
-    order: RawArray,
+    arrays: impl FnOnce(&Gpu<Cuda>) -> Result<Vec<(u64, usize, RawArray)>, Error>,
 ) -> PyResult<Result<(), Error>> {
     use halfgnn::driver::Driver;
     let card = crate::card::open(ordinal)?;
     let (backend, driver) = (&card.own, card.own.driver());
-    let of = &parts.arrays;
-    let places = || {
-        Ok::<_, Error>([
-            (backend.address_of_array(&of.offsets)?, 8, to[0]),
-            (backend.address_of_array(&of.column_ids)?, 4, to[1]),
-            (backend.address_of_array(&of.row_ids)?, 4, to[2]),
-            (backend.address_of_array(&of.starts)?, 8, to[3]),
-            (backend.address_of_array(&of.filled_rows)?, 4, to[4]),
-            (backend.address_of_array(&of.empty_rows)?, 4, to[5]),
-            (backend.address_of_array(&parts.order)?, 4, order),
-        ])
-    };
     let copy = || {
-        for (from, bytes, RawArray(target, len)) in places()? {
+        for (from, bytes, RawArray(target, len)) in arrays(backend)? {
             let bytes = bytes * len;
             // SAFETY: the one is the array's own memory, as `sizes` has told its length; the other is Python's, on the same card.
             let (from, target) =
@@ -153,7 +195,7 @@ pub fn adjacency(
     ) -> Result<Parts<B>, Error> {
         // SAFETY: Python's arrays of ids, which it keeps until this returns.
         let (rows, columns) = unsafe { (backend.array(rows)?, backend.array(columns)?) };
-        Parts::new(
+        Parts::mapped(
             backend,
             backend::Adjacency::from_coo(backend, shape, &rows, &columns)?,
         )
@@ -185,7 +227,7 @@ pub fn transposed(py: Python<'_>, place: Place, a: RawAdjacency) -> PyResult<Adj
     fn make<B: Lend>(backend: &B, a: &RawAdjacency) -> Result<Parts<B>, Error> {
         // SAFETY: the arrays of a graph, which Python keeps until this returns.
         let a = unsafe { backend.adjacency(a)? };
-        Parts::new(backend, a.transposed(backend)?)
+        Parts::mapped(backend, a.transposed(backend)?)
     }
     let arrays = match place {
         Place::Cpu | Place::Emulator => Made::Cpu(

@@ -8,6 +8,7 @@ mod errors;
 mod memory;
 mod operators;
 mod place;
+mod sample;
 mod threads;
 mod train;
 
@@ -27,6 +28,8 @@ mod _core {
     };
     #[pymodule_export]
     use super::place::{kernels_in, load, survey};
+    #[pymodule_export]
+    use super::sample::{Sampler, Vertices};
     #[pymodule_export]
     use super::threads::{set_threads, threads};
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! `cargo xtask verify-ptx`: the checks that the builder makes, ptxas for every architecture, and a table of both.
+//! `cargo xtask verify-ptx`: the checks that the builder makes, ptxas for each architecture, and a table of both.
 
 use clap::Args;
 use halfgnn_builder::manifest::Manifest;
@@ -15,15 +15,23 @@ pub struct Options {
     /// Fail where ptxas is not found; by default it is left out, with a note
     #[arg(long)]
     require_ptxas: bool,
+    /// Assemble for this architecture, such as sm_90; may be repeated. By default for all six
+    #[arg(long = "for", value_name = "ARCH", value_parser = ARCHS)]
+    assemble_for: Vec<String>,
 }
 
 impl Options {
-    /// For whom ptxas must be there.
-    pub fn with_ptxas() -> Self {
+    /// For whom ptxas must be there, and some architectures tell enough.
+    pub fn with_ptxas(archs: &[&str]) -> Self {
         Self {
             require_ptxas: true,
+            assemble_for: archs.iter().map(|&arch| arch.to_owned()).collect(),
             ..Self::default()
         }
+    }
+
+    fn assembles_for(&self, arch: &str) -> bool {
+        self.assemble_for.is_empty() || self.assemble_for.iter().any(|wanted| wanted == arch)
     }
 }
 
@@ -34,7 +42,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     match setup::find_ptxas() {
         Ok(ptxas) => {
             eprintln!("assembled by {ptxas}");
-            archs.extend(ARCHS.into_iter().filter(|arch| ptxas.knows(arch)));
+            let wanted = ARCHS.into_iter().filter(|arch| options.assembles_for(arch));
+            archs.extend(wanted.filter(|arch| ptxas.knows(arch)));
             builder = builder.assemble(ptxas, archs.iter().copied());
         }
         Err(reasons) if options.require_ptxas => return Err(reasons.join("; ").into()),

@@ -5,14 +5,7 @@ use crate::task::Goal;
 use clap::Args;
 use halfgnn::data::Dataset;
 use halfgnn::nn::{ModelConfig, Norm};
-use halfgnn::sample::{Sampling, SamplingPolicy, Subgraphs};
-
-/// Seeds of a batch where nobody says how many.
-const BATCH: u32 = 1024;
-/// Graphs likewise.
-const GRAPHS: u32 = 32;
-/// Clusters likewise, as Cluster-GCN has them on its largest graphs.
-const CLUSTERS: u32 = 20;
+use halfgnn::sample::{Sampling, SamplingPolicy};
 
 /// In which batches it learns.
 #[derive(Args)]
@@ -78,17 +71,7 @@ impl SamplingArgs {
                 "--coverage counts how often GraphSAINT's samplers draw a vertex, and --sampler {policy} is none; leave it out"
             )));
         }
-        let customary = match policy {
-            SamplingPolicy::Graphs => GRAPHS,
-            SamplingPolicy::Subgraphs(Subgraphs::Clusters(count)) => count.min(CLUSTERS),
-            SamplingPolicy::Subgraphs(_) => 1,
-            _ => BATCH,
-        };
-        Ok(Some(Sampling {
-            policy,
-            batch: self.batch.unwrap_or(customary),
-            coverage: self.coverage.unwrap_or(Sampling::COVERAGE),
-        }))
+        Ok(Some(Sampling::of(policy, self.batch, self.coverage)))
     }
 }
 

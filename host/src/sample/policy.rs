@@ -193,6 +193,27 @@ pub struct Sampling {
 impl Sampling {
     /// That of PyG's `GraphSAINTSampler` in its examples.
     pub const COVERAGE: u32 = 50;
+    /// Vertices of a batch where nobody says how many.
+    const BATCH: u32 = 1024;
+    /// Graphs likewise.
+    const GRAPHS: u32 = 32;
+    /// Clusters likewise, as Cluster-GCN has them on its largest graphs.
+    const CLUSTERS: u32 = 20;
+
+    /// With what is customary for what is not given.
+    pub fn of(policy: SamplingPolicy, batch: Option<u32>, coverage: Option<u32>) -> Self {
+        let customary = match policy {
+            SamplingPolicy::Graphs => Self::GRAPHS,
+            SamplingPolicy::Subgraphs(Subgraphs::Clusters(count)) => count.min(Self::CLUSTERS),
+            SamplingPolicy::Subgraphs(_) => 1,
+            SamplingPolicy::Neighbor { .. } => Self::BATCH,
+        };
+        Self {
+            batch: batch.unwrap_or(customary),
+            coverage: coverage.unwrap_or(Self::COVERAGE),
+            policy,
+        }
+    }
 
     fn customary_coverage() -> u32 {
         Self::COVERAGE

@@ -1,5 +1,6 @@
 //! Vertices that are chosen together, and all edges between them.
 
+use super::Loader;
 use crate::backend::{Adjacency, Backend, MemoryKind};
 use crate::distributed::Partition;
 use crate::error::Error;
@@ -100,6 +101,16 @@ impl Coverage {
     pub fn mean_of(&self, vertices: &[u32]) -> f64 {
         let count = |&vertex: &u32| f64::from(self.vertices[vertex as usize]);
         vertices.iter().map(count).sum::<f64>() / f64::from(self.subgraphs.max(1))
+    }
+
+    /// An epoch of these vertices: so many subgraphs as have them all once, in the mean, each a place that the loader numbers.
+    ///
+    /// # Errors
+    /// Those of [`Loader::new`].
+    pub fn loader(&self, vertices: &[u32], seed: u64) -> Result<Loader, Error> {
+        let mean = self.mean_of(vertices).max(1.0);
+        let batches = (vertices.len() as f64 / mean).round().max(1.0) as u32;
+        Ok(Loader::new((0..batches).collect(), 1, seed)?.in_order())
     }
 }
 

@@ -141,11 +141,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
                     vertices: coverage.vertex_weights(),
                     divisor: task.divisor(loss, &train),
                 };
-                // A subgraph is a place of an epoch that the loader numbers.
-                let mean = coverage.mean_of(&train).max(1.0);
-                let batches = (train.len() as f64 / mean).round().max(1.0) as u32;
-                let loader = Loader::new((0..batches).collect(), 1, seed)?.in_order();
-                (Some(norms), loader)
+                (Some(norms), coverage.loader(&train, seed)?)
             }
         };
         Ok(Self {

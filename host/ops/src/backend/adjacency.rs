@@ -368,6 +368,11 @@ impl<B: Storage> Block<B> {
         &self.forward
     }
 
+    /// The adjacency alone.
+    pub fn into_forward(self) -> Adjacency<B> {
+        self.forward
+    }
+
     /// The transposed adjacency, along which gradients flow.
     pub fn backward(&self) -> &Adjacency<B> {
         &self.backward

@@ -1,0 +1,226 @@
+"""Batches of vertices and what they hear from, drawn on the device that the graph lies on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from ._fields import FEATURES, TARGETS, given, graph_of
+from .graph import Graph, is_tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a step computes on. Arrays are of the kind and on the device of the loader's graph."""
+
+    #: Of ``neighbor`` a bipartite graph for each layer, the one that is computed first first: its sources are the vertices of
+    #: ``n_id``, its destinations the first of them, and so on; those of the last are the vertices to learn from. Of others one graph,
+    #: of all layers.
+    graphs: list[Graph]
+    #: Which vertices of the whole graph the batch begins with, int64.
+    n_id: Any
+    #: Their rows of the data's ``x``; None where it has none.
+    x: Any
+    #: Which rows of the last layer's output are to be learnt from, int64.
+    learn: Any
+    #: The data's ``y`` of these; None where it has none.
+    y: Any
+    #: Which edge of the whole graph, in the order that it was given in, each of the graph's edges is, int64; None of ``neighbor``.
+    e_id: Any
+    #: Of GraphSAINT's subgraphs the factor of each edge that makes a vertex's sum that of the whole graph, in the mean; else None.
+    edge_norm: Any
+    #: And of each vertex of ``learn`` the factor that makes the sum of losses the mean over all vertices of the graph, in the mean;
+    #: else None.
+    node_norm: Any
+
+    @property
+    def graph(self) -> Graph:
+        """The only graph.
+
+        Raises:
+            ValueError: there is one for each layer.
+        """
+        if len(self.graphs) != 1:
+            raise ValueError(f"a batch of {len(self.graphs)} graphs, one for each layer; take them from graphs")
+        return self.graphs[0]
+
+    @property
+    def batch_size(self) -> int:
+        """Number of vertices to learn from."""
+        return len(self.learn)
+
+
+class Loader:
+    """Cuts vertices into batches, in another order in each epoch, and draws what they hear from.
+
+    Draws are made by halfgnn on the device that the graph lies on: no process, no copy. They depend on the seed, the epoch and the
+    batch alone, and are the same on the CPU and on cards.
+
+    .. code-block:: python
+
+        loader = halfgnn.Loader(data, "neighbor:15,10", 1024, input_nodes=data.train_mask)
+        for batch in loader:
+            x = batch.x
+            for layer, graph in zip(layers, batch.graphs):
+                x = layer((x, x[: graph.num_dst]), graph).relu()
+            loss = cross_entropy(x[batch.learn], batch.y)
+
+    Args:
+        data: a PyG ``Data``, a DGL graph, a mapping, with ``x`` and ``y`` or without; or whatever :meth:`Graph.of` takes.
+        sampler: ``neighbor:15,10,5``, of each vertex so many neighbours in each layer, that of the batch's own vertices first, -1 for
+            all; ``neighbor-replace:15,10,5``, with replacement; ``saint-node:6000``, ``saint-edge:4000``, ``saint-rw:2000,4`` and
+            ``saint-mrw:1000,8000``, GraphSAINT's subgraphs; ``cluster:1500``, clusters by Louvain's method.
+        batch_size: vertices of a batch, by default 1,024, or clusters, by default 20. GraphSAINT's subgraphs say it themselves.
+        input_nodes: the vertices to learn from, by their numbers or by a mask; by default all.
+        shuffle: whether an epoch has an order of its own (the default), or all that of ``input_nodes``.
+        drop_last: whether a last batch that is not whole is left out.
+        coverage: how many times the graph's vertices are drawn first to count how often each is, for GraphSAINT's norms; by default 50.
+        seed: of orders and draws.
+        device: where to draw and put batches, if not where the graph lies.
+
+    Raises:
+        ValueError: a sampler that there is not, an option that it has no use for, or a graph with weights where edges are drawn
+            without their numbers.
+        IndexError: ``input_nodes`` names no vertex.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        sampler: str,
+        batch_size: int | None = None,
+        *,
+        input_nodes: Any = None,
+        shuffle: bool | None = None,
+        drop_last: bool = False,
+        coverage: int | None = None,
+        seed: int = 0,
+        device: Any = None,
+    ) -> None:
+        for name, number in (("batch_size", batch_size), ("coverage", coverage)):
+            if number is not None and not 1 <= number < 2**32:
+                raise ValueError(f"{name} {number}; take 1 at least")
+        self._x, self._y = given(data, *FEATURES), given(data, *TARGETS)
+        graph = graph_of(data, None if self._x is None else len(self._x))
+        if device is not None:
+            graph = graph.to(device)
+        vertices = graph.num_nodes
+        self._graph = graph
+        for name, values in (("x", self._x), ("y", self._y)):
+            if values is not None and len(values) != vertices:
+                raise ValueError(f"{name}: {len(values)} rows, and the graph has {vertices} vertices")
+        self._kind = graph._kind()
+        inputs = _vertices(input_nodes, vertices)
+        self._is_input = self._kind.marked(inputs, vertices, graph)
+        self._sampler = _draws(graph, inputs, sampler, (batch_size, coverage), (shuffle, drop_last), seed)
+        if graph.weight is not None and self._sampler.layers() is not None:
+            raise ValueError(
+                "a graph with weights: neighbours are drawn without the numbers of their edges; give it unweighted()"
+            )
+        self._norms = self._factors()
+        self._epoch = 0
+
+    def _factors(self) -> Any:
+        """GraphSAINT's, of all edges in the order that they were given in, and of all vertices."""
+        if not self._sampler.has_norms():
+            return None
+        import numpy as np
+
+        from . import _numpy
+
+        graph = self._graph
+        edges, vertices = (np.empty(count, dtype=np.float32) for count in (graph.num_edges, graph.num_nodes))
+        self._sampler.copy_norms((_numpy.address(edges), edges.size), (_numpy.address(vertices), vertices.size))
+        vertices /= len(vertices)
+        order = graph.numpy()._in_given_order()
+        edges = edges if order is None else edges[order]
+        return self._kind.beside(edges, graph), self._kind.beside(vertices, graph)
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the next epoch."""
+        epoch = self._epoch
+        self._epoch += 1
+        return self.epoch(epoch)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of an epoch, which are counted from 0 on."""
+        for at in range(len(self)):
+            yield self.batch(number, at)
+
+    def batch(self, epoch: int, number: int) -> Batch:
+        """One batch, both counted from 0 on.
+
+        Raises:
+            IndexError: an epoch has fewer.
+        """
+        made, ids = self._sampler.sample(epoch, number)
+        whole, kind = self._graph, self._kind
+        n_id = kind.copied(ids, whole)
+        graphs, e_id = [], None
+        for adjacency in made:
+            graph, edges = kind.sampled(adjacency, whole)
+            if edges is not None:
+                edges = kind.long(edges)
+                e_id = edges if whole._order is None else kind.long(kind.take(whole._order, edges))
+            graphs.append(graph)
+        if self._sampler.layers() is None:
+            learn = kind.places(kind.take(self._is_input, n_id))
+            if whole.weight is not None:
+                graphs[0] = graphs[0].with_weight(kind.take(whole.weight, e_id))
+        else:
+            learn = kind.first(graphs[-1].num_dst, whole)
+        learnt = kind.take(n_id, learn)
+        edge_norm = node_norm = None
+        if self._norms is not None:
+            of_edges, of_vertices = self._norms
+            edge_norm, node_norm = kind.take(of_edges, e_id), kind.take(of_vertices, learnt)
+        return Batch(
+            graphs,
+            n_id,
+            kind.rows(self._x, n_id),
+            learn,
+            kind.rows(self._y, learnt),
+            e_id,
+            edge_norm,
+            node_norm,
+        )
+
+    def __repr__(self) -> str:
+        return f"Loader({self._graph!r}, {len(self)} batches)"
+
+
+def _draws(graph: Graph, inputs: Any, sampler: str, *options: Any) -> _core.Sampler:
+    import numpy as np
+
+    from . import _numpy
+
+    host = graph.numpy()
+    # Kept by name until the arrays are copied.
+    arrays = [np.ascontiguousarray(values) for values in (host._offsets, host._columns, inputs)]
+    offsets, columns, vertices = ((_numpy.address(values), values.size) for values in arrays)
+    return _core.Sampler(graph._kind().place_of(graph), offsets, columns, vertices, sampler, *options)
+
+
+def _vertices(given: Any, vertices: int) -> Any:
+    """Numbers of vertices, as words on the host."""
+    import numpy as np
+
+    if given is None:
+        return np.arange(vertices, dtype=np.uint32)
+    values = given.detach().cpu().numpy() if is_tensor(given) else np.asarray(given)
+    if values.dtype == bool:
+        if values.shape != (vertices,):
+            raise ValueError(f"input_nodes: a mask should be {vertices}, is {values.shape}")
+        values = np.flatnonzero(values)
+    if values.ndim != 1 or not (np.issubdtype(values.dtype, np.integer) or values.size == 0):
+        raise ValueError(f"input_nodes: should be a list of integers or a mask, is {values.dtype} of shape {values.shape}")
+    if values.size and (values.min() < 0 or values.max() >= vertices):
+        bad = values.min() if values.min() < 0 else values.max()
+        raise IndexError(f"input_nodes: {bad} is no vertex: ids are 0 to {vertices - 1}")
+    return np.ascontiguousarray(values, dtype=np.uint32)
