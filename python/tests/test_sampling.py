@@ -179,7 +179,7 @@ def test_a_model_of_torchs_learns_from_batches():
             x = x.relu() if layer is layers[0] else x
         return x[batch.learn]
 
-    for _ in range(20):
+    for _ in range(12):
         for batch in loader:
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(forward(batch), batch.y).backward()

@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod neighbors;
 pub mod normalize;
 pub mod norms;
+pub mod once;
 pub mod optimizer;
 pub mod properties;
 pub mod quantized;
