@@ -99,9 +99,7 @@ class Loader:
         seed: int = 0,
         device: Any = None,
     ) -> None:
-        for name, number in (("batch_size", batch_size), ("coverage", coverage)):
-            if number is not None and not 1 <= number < 2**32:
-                raise ValueError(f"{name} {number}; take 1 at least")
+        check_counts(batch_size=batch_size, coverage=coverage)
         self._x, self._y = given(data, *FEATURES), given(data, *TARGETS)
         graph = graph_of(data, None if self._x is None else len(self._x))
         if device is not None:
@@ -193,6 +191,13 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"Loader({self._graph!r}, {len(self)} batches)"
+
+
+def check_counts(**counts: int | None) -> None:
+    """That numbers that were given are some that the extension module takes."""
+    for name, number in counts.items():
+        if number is not None and not 1 <= number < 2**32:
+            raise ValueError(f"{name} {number}; take 1 at least")
 
 
 def _draws(graph: Graph, inputs: Any, sampler: str, *options: Any) -> _core.Sampler:

@@ -18,6 +18,7 @@ from . import _core
 from ._fields import FEATURES, TARGETS, given, graph_of
 from .device import Place, host
 from .graph import Graph, is_tensor
+from .sampling import check_counts
 
 Precision = Literal["half", "bfloat16", "float"]
 
@@ -88,7 +89,7 @@ class Run:
 
 
 class Trainer:
-    """A model in training on a whole graph.
+    """A model in training on a whole graph, or on batches of it.
 
     Args:
         data: a PyG ``Data`` (``edge_index`` or ``adj_t``, ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``, and
@@ -118,6 +119,10 @@ class Trainer:
         class_weights: what vertices of each class count in the loss.
         seed: of weights and dropout.
         record: whether a step is recorded once and replayed, where the device gains by it.
+        sampler: to learn in batches, what they hear from: ``neighbor:15,10``, ``saint-rw:2000,4``, or another of
+            :class:`halfgnn.Loader`'s. The evaluation is of the whole graph.
+        batch_size: training vertices of a batch, or clusters.
+        coverage: of GraphSAINT's samplers, how many times the graph's vertices are drawn first.
         **options: those of one kind of model, by the program's names with underscores: ``heads=8`` of ``gat``.
 
     What is not given is what the program takes: ``halfgnn train --help`` tells.
@@ -157,6 +162,9 @@ class Trainer:
         class_weights: Sequence[float] | None = None,
         seed: int = 0,
         record: bool = True,
+        sampler: str | None = None,
+        batch_size: int | None = None,
+        coverage: int | None = None,
         **options: Any,
     ) -> None:
         if precision not in _PRECISIONS:
@@ -180,6 +188,8 @@ class Trainer:
         wanted.lr, wanted.weight_decay, wanted.momentum = lr, weight_decay, momentum
         wanted.schedule, wanted.warmup, wanted.early_stopping = schedule, warmup, early_stopping
         wanted.metric, wanted.absolute_error, wanted.seed, wanted.record = metric, loss == "mae", seed, record
+        check_counts(batch_size=batch_size, coverage=coverage)
+        wanted.sampler, wanted.batch_size, wanted.coverage = sampler, batch_size, coverage
         wanted.class_weights = None if class_weights is None else [float(weight) for weight in class_weights]
         self._data = _dataset(data)
         self._inner = _core.Trainer(_place(device), _PRECISIONS[precision], self._data, wanted)
@@ -212,7 +222,7 @@ class Trainer:
         self._inner.save(path)
 
     def step(self) -> None:
-        """One training step, without the evaluation; on a card it may still be under way on return."""
+        """One training step on the whole graph, without the evaluation; on a card it may still be under way on return."""
         self._inner.step()
 
     @property
@@ -369,6 +379,9 @@ class _Options:
     class_weights: list[float] | None
     seed: int
     record: bool
+    sampler: str | None
+    batch_size: int | None
+    coverage: int | None
 
 
 def _is_dgl(framework: str) -> bool:

@@ -69,6 +69,26 @@ impl Vertices {
     }
 }
 
+/// How batches are made, as Python says it.
+pub fn sampling_of(policy: &str, batch: Option<u32>, coverage: Option<u32>) -> PyResult<Sampling> {
+    let policy: SamplingPolicy = policy.parse().map_err(PyValueError::new_err::<String>)?;
+    for (name, number, is_useless) in [
+        ("batch_size", batch, policy.is_counted()),
+        ("coverage", coverage, !policy.is_counted()),
+    ] {
+        match number {
+            Some(_) if is_useless => return Err(useless(name, &policy)),
+            Some(0) => return Err(PyValueError::new_err(format!("{name} 0; take 1 at least"))),
+            _ => {}
+        }
+    }
+    Ok(Sampling::of(policy, batch, coverage))
+}
+
+fn useless(name: &str, policy: &SamplingPolicy) -> PyErr {
+    PyValueError::new_err(format!("{name}: {policy} has no use for it; leave it out"))
+}
+
 /// What draws.
 enum Source<B: Backend> {
     Neighbors(Box<dyn halfgnn::sample::Sampler<B>>),
@@ -178,18 +198,12 @@ impl Sampler {
         seed: u64,
     ) -> PyResult<Self> {
         let ((batch, coverage), (shuffle, whole_only)) = (size, order);
-        let policy: SamplingPolicy = policy.parse().map_err(PyValueError::new_err::<String>)?;
-        let counted = policy.is_counted();
-        for (name, is_useless) in [
-            ("batch_size", counted && batch.is_some()),
-            ("shuffle", counted && shuffle.is_some()),
-            ("drop_last", counted && whole_only),
-            ("coverage", !counted && coverage.is_some()),
-        ] {
-            if is_useless {
-                return Err(PyValueError::new_err(format!(
-                    "{name}: {policy} has no use for it; leave it out"
-                )));
+        let sampling = sampling_of(policy, batch, coverage)?;
+        if sampling.policy.is_counted() {
+            for (name, is_given) in [("shuffle", shuffle.is_some()), ("drop_last", whole_only)] {
+                if is_given {
+                    return Err(useless(name, &sampling.policy));
+                }
             }
         }
         // SAFETY: Python's arrays, of these types, which it keeps until this returns; so below.
@@ -200,7 +214,7 @@ impl Sampler {
             graph,
             // SAFETY: as above.
             vertices: unsafe { vertices.read::<u32>() }.to_vec(),
-            sampling: Sampling::of(policy, batch, coverage),
+            sampling,
             seed,
             shuffle: shuffle.unwrap_or(true),
             whole_only,

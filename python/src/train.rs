@@ -3,6 +3,7 @@
 use crate::errors::exception;
 use crate::memory::RawArray;
 use crate::place::{Place, emulator, precision};
+use crate::sample::sampling_of;
 use crate::threads;
 use halfgnn::Error;
 use halfgnn::backend::Backend;
@@ -16,12 +17,13 @@ use halfgnn::nn::{
     Propagation,
 };
 use halfgnn::ops::{AdamHyper, Optimizer, SgdHyper};
+use halfgnn::sample::Sampling;
 use halfgnn::tensor::{Element, Precision};
 use halfgnn::train::checkpoint::TaskIdentity;
 use halfgnn::train::state_dict::{Framework, ImportOptions, StateDict, StateTensor};
 use halfgnn::train::{
-    Checkpoint, EpochReport, Footprint, Goal, Loss, Objective, Status, TrainConfig, host_memory,
-    load_weights,
+    Batches, Checkpoint, EpochReport, Footprint, Goal, Loss, Objective, Status, TrainConfig, Work,
+    host_memory, load_weights,
 };
 use halfgnn::with_element;
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -155,6 +157,7 @@ struct Run<B: Backend, E: Element> {
     data: Arc<Dataset>,
     model: ModelConfig,
     loss: Loss,
+    sampling: Option<Sampling>,
     precision: Precision,
     train: TrainConfig,
     trainer: halfgnn::train::Trainer<B, E, Network<B, E>>,
@@ -172,13 +175,15 @@ impl<B: Backend, E: Element> Run<B, E> {
             model,
             train,
             loss,
+            sampling,
             resume,
             ..
         } = of;
-        let weights = data.edge_weights.as_deref();
-        let (graph, weights) = model.prepare_weighted(&data.graph, weights)?;
+        let of_edges = data.edge_weights.as_deref();
+        let (graph, weights) = model.prepare_weighted(&data.graph, of_edges)?;
         let counts = GraphCounts::of(&graph).weighted(weights.is_some());
-        Footprint::check_training::<E>(&counts, model, train, multiprocessors, memory)?;
+        let how = (model, train, Work::of_run(sampling.is_some()));
+        Footprint::check_work::<E>(&counts, how, multiprocessors, memory)?;
         let goal = Goal {
             targets: &data.targets,
             outputs: data.outputs,
@@ -189,7 +194,16 @@ impl<B: Backend, E: Element> Run<B, E> {
         let features = data.upload_features(backend)?;
         let objective = Objective::of(backend, vec![graph], features, &goal)?;
         let network = Network::new(backend, model, train.seed)?;
-        let mut trainer = halfgnn::train::Trainer::new(backend, &objective, network, *train)?;
+        let mut trainer = match sampling {
+            None => halfgnn::train::Trainer::new(backend, &objective, network, *train)?,
+            Some(sampling) => {
+                let how = (loss, model, network.hops());
+                let seed = (sampling, train.seed);
+                let of = (&data.graph, of_edges);
+                let batches = Batches::of_sampling(backend, &objective, how, of, seed)?;
+                halfgnn::train::Trainer::sampled(backend, batches, &objective, network, *train)?
+            }
+        };
         if let Some(checkpoint) = resume {
             trainer.restore(&checkpoint.snapshot)?;
         }
@@ -198,6 +212,7 @@ impl<B: Backend, E: Element> Run<B, E> {
             data: Arc::clone(data),
             model: model.clone(),
             loss: loss.clone(),
+            sampling: sampling.clone(),
             precision: E::PRECISION,
             train: *train,
             trainer,
@@ -250,7 +265,7 @@ impl<B: Backend, E: Element> Running for Run<B, E> {
             loss: self.loss.clone(),
             inductive: false,
             links: None,
-            sampling: None,
+            sampling: self.sampling.clone(),
             snapshot: self.trainer.snapshot()?,
         })
     }
@@ -293,6 +308,7 @@ struct Wanted {
     precision: Precision,
     train: TrainConfig,
     loss: Loss,
+    sampling: Option<Sampling>,
     resume: Option<Checkpoint>,
 }
 
@@ -330,6 +346,9 @@ pub struct Options {
     class_weights: Option<Vec<f32>>,
     seed: u64,
     record: bool,
+    sampler: Option<String>,
+    batch_size: Option<u32>,
+    coverage: Option<u32>,
 }
 
 /// What is called so, where something is.
@@ -463,6 +482,21 @@ impl Options {
         Ok(train)
     }
 
+    fn sampling(&self) -> PyResult<Option<Sampling>> {
+        match &self.sampler {
+            Some(sampler) => sampling_of(sampler, self.batch_size, self.coverage).map(Some),
+            None => match (self.batch_size, self.coverage) {
+                (None, None) => Ok(None),
+                (Some(_), _) => Err(refused(
+                    "batch_size: nothing says what a batch hears from; add sampler='neighbor:15,10'",
+                )),
+                (None, Some(_)) => Err(refused(
+                    "coverage: nothing is drawn; add sampler='saint-rw:2000,4'",
+                )),
+            },
+        }
+    }
+
     fn loss(&self, data: &Dataset) -> PyResult<Loss> {
         let loss = match Loss::of(&data.targets) {
             Loss::SquaredError if self.absolute_error => Loss::AbsoluteError,
@@ -508,7 +542,7 @@ impl Trainer {
         let (data, precision) = (Arc::clone(&data.0), precision(format)?);
         let model = options.model(&data)?;
         let train = options.train(precision, &model)?;
-        let loss = options.loss(&data)?;
+        let (loss, sampling) = (options.loss(&data)?, options.sampling()?);
         if data.outputs == 0 {
             return Err(refused(format!(
                 "{}: it has no targets, so that there is nothing to train on",
@@ -524,6 +558,7 @@ impl Trainer {
                 precision,
                 train,
                 loss,
+                sampling,
                 resume: None,
             },
         )
@@ -543,9 +578,12 @@ impl Trainer {
         checkpoint
             .check_task(&path, &data)
             .map_err(with_checkpoint_error)?;
-        if checkpoint.inductive || checkpoint.feature_divisors.is_some() {
+        if checkpoint.inductive
+            || checkpoint.feature_divisors.is_some()
+            || checkpoint.links.is_some()
+        {
             return Err(refused(format!(
-                "{}: it was trained inductively or on scaled features, which the program alone goes on with",
+                "{}: it was trained inductively, on scaled features or on links, which the program alone goes on with",
                 path.display()
             )));
         }
@@ -563,6 +601,7 @@ impl Trainer {
                 precision: checkpoint.precision,
                 train,
                 loss: checkpoint.loss.clone(),
+                sampling: checkpoint.sampling.clone(),
                 resume: Some(checkpoint),
             },
         )

@@ -64,6 +64,13 @@ def test_options_are_used_or_refused():
         ({"activation": "swish"}, "relu, elu, leaky-relu"),
         ({"hidden_norm": "instance"}, "batch, layer, pair, graph"),
         ({"jumping": "lstm"}, "cat, max, all"),
+        ({"sampler": "neighbours:5,5"}, "is no sampler"),
+        ({"sampler": "neighbor:5"}, "1 fanouts, and 2 layers"),
+        ({"sampler": "saint-node:20", "batch_size": 5}, "batch_size: saint-node:20 has no use for it"),
+        ({"sampler": "neighbor:5,5", "coverage": 5}, "coverage: neighbor:5,5 has no use for it"),
+        ({"sampler": "neighbor:5,5", "batch_size": 0}, "batch_size 0; take 1 at least"),
+        ({"batch_size": 16}, "nothing says what a batch hears from"),
+        ({"coverage": 16}, "nothing is drawn"),
     ]:
         with pytest.raises(ValueError, match=words) as refused:
             Trainer(dataset(), **{"device": "cpu", **options})
@@ -90,6 +97,31 @@ def test_hidden_layers_are_as_they_are_asked_for():
     assert len(set(losses)) == len(losses)
     relu = halfgnn.train(data, "sage", device="cpu", epochs=3, hidden=8, layers=3, dropout=0.0, precision="float", activation="relu")
     assert relu.last.loss == losses[0]
+
+
+@pytest.mark.parametrize("sampler", ["neighbor:8,4", "saint-rw:20,2", "cluster:4"])
+def test_batches_are_learnt_from_and_a_run_of_them_goes_on(sampler, tmp_path):
+    data = dataset()
+    size = {"neighbor:8,4": 16, "cluster:4": 2}.get(sampler)
+    options = {"device": "cpu", "hidden": 16, "layers": 2, "sampler": sampler, "batch_size": size, "seed": 4}
+    whole = Trainer(data, "sage", epochs=12, **options)
+    run = whole.fit()
+    assert not whole.is_recorded
+    assert run.last.loss < 0.7 * run.history[0].loss and run.test > 60
+    first = Trainer(data, "sage", epochs=5, **options)
+    first.fit(save=tmp_path / "run.safetensors")
+    rest = Trainer.load(tmp_path / "run.safetensors", data, device="cpu", epochs=12)
+    assert [epoch.loss for epoch in rest.epochs()] == [epoch.loss for epoch in run.history[5:]]
+    plain = halfgnn.train(data, "sage", device="cpu", hidden=16, layers=2, epochs=1, seed=4)
+    assert plain.last.loss != run.history[0].loss
+
+
+def test_neighbours_of_weighted_edges_are_refused():
+    data = dataset()
+    data["edge_weight"] = np.ones(data["edge_index"].shape[1], dtype=np.float32) * 2
+    with pytest.raises(ValueError, match="draws edges without their weights"):
+        Trainer(data, "gcn", device="cpu", sampler="neighbor:5,5", layers=2)
+    assert halfgnn.train(data, "gcn", device="cpu", sampler="saint-rw:20,2", epochs=2).status == "finished"
 
 
 def test_arrays_that_do_not_fit_are_refused():

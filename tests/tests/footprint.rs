@@ -10,7 +10,7 @@ use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{ConvolutionConfig, Gat, LinkDecoder, ModelConfig, ModelKind, Propagation};
 use halfgnn::ops::{Accumulate, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
-use halfgnn::train::{Clipping, Footprint, Objective, TrainConfig};
+use halfgnn::train::{Clipping, Footprint, Objective, TrainConfig, Work};
 use halfgnn::with_element;
 use halfgnn_tests::task;
 
@@ -207,7 +207,8 @@ fn a_width_beyond_any_memory_is_counted() {
             ..model.clone()
         };
         let (memory, train) = (Some((24 << 30, 32 << 30)), TrainConfig::new(f16::PRECISION));
-        let checked = Footprint::check_training::<f16>(&counts, &config, &train, Some(132), memory);
+        let how = (&config, &train, Work::Training);
+        let checked = Footprint::check_work::<f16>(&counts, how, Some(132), memory);
         let message = checked.expect_err("no machine has that").to_string();
         assert!(
             message.contains("out of device memory") || message.contains("elements"),

@@ -9,7 +9,7 @@ use halfgnn::data::{Demand, Recipe};
 use halfgnn::device;
 use halfgnn::nn::ModelConfig;
 use halfgnn::tensor::Precision;
-use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, host_memory};
+use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
 use halfgnn::with_element;
 
 /// Free and total bytes; `None` where nobody knows.
@@ -51,8 +51,8 @@ fn fits(what: &str, asked: u64, memory: Memory, instead: &str) -> Result<(), Fai
 pub struct Training {
     /// Of state tensors.
     pub precision: Precision,
-    /// Whether the whole graph is only evaluated on.
-    pub in_batches: bool,
+    /// What is done on the whole graph.
+    pub work: Work,
     /// Where features may lie.
     pub features: FeaturesIn,
 }
@@ -108,9 +108,8 @@ fn training(
         host,
         features: how.features,
     };
-    let footprint = with_element!(how.precision, E => match how.in_batches {
-        true => Footprint::check_evaluation::<E>(&counts, model, train, multiprocessors, room),
-        false => Footprint::check_training::<E>(&counts, model, train, multiprocessors, room),
+    let footprint = with_element!(how.precision, E => {
+        Footprint::check_work::<E>(&counts, (model, train, how.work), multiprocessors, room)
     })?;
     on_host = on_host.saturating_add(match card {
         Some(_) => footprint.of(MemoryKind::HostFeatures),
@@ -156,7 +155,7 @@ mod tests {
             let train = TrainConfig::new(Precision::Half);
             let how = Training {
                 precision: Precision::Half,
-                in_batches: false,
+                work: Work::Training,
                 features: FeaturesIn::Either,
             };
             training(&recipe, (&gcn, &train), how, card, host).map_err(|error| error.to_string())

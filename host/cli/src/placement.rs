@@ -6,7 +6,7 @@ use halfgnn::backend::MemoryKind;
 use halfgnn::graph::GraphCounts;
 use halfgnn::nn::ModelConfig;
 use halfgnn::tensor::Element;
-use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, host_memory};
+use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
 
 /// Where features lie that might lie elsewhere.
 #[derive(Clone, Copy, Debug)]
@@ -40,15 +40,15 @@ impl FeaturePlacement {
     }
 }
 
-/// Where the features are to lie of a graph of `counts` that a model is trained on, or only evaluated, and that all of it has room on a
-/// device of so many multiprocessors and free and total bytes.
+/// Where the features are to lie of a graph of `counts` that a model does its work on, and that all of it has room on a device of so
+/// many multiprocessors and free and total bytes.
 ///
 /// # Errors
 /// With what it takes and what is free.
 pub fn place<E: Element>(
-    (counts, model, train): (&GraphCounts, &ModelConfig, &TrainConfig),
+    counts: &GraphCounts,
+    how: (&ModelConfig, &TrainConfig, Work),
     (multiprocessors, device): (Option<u32>, Option<(u64, u64)>),
-    only_evaluates: bool,
     asked: FeaturesIn,
 ) -> Result<FeaturePlacement, Failure> {
     let room = Room {
@@ -56,10 +56,7 @@ pub fn place<E: Element>(
         host: host_memory(),
         features: asked,
     };
-    let footprint = match only_evaluates {
-        true => Footprint::check_evaluation::<E>(counts, model, train, multiprocessors, room),
-        false => Footprint::check_training::<E>(counts, model, train, multiprocessors, room),
-    }?;
+    let footprint = Footprint::check_work::<E>(counts, how, multiprocessors, room)?;
     Ok(FeaturePlacement {
         asked,
         kind: footprint.features_kind(),

@@ -20,7 +20,7 @@ use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
 use halfgnn::tensor::Element;
-use halfgnn::train::{Checkpoint, FeaturesIn, Loss, load_weights};
+use halfgnn::train::{Checkpoint, FeaturesIn, Loss, Work, load_weights};
 use halfgnn::with_element;
 use pairs::Pairs;
 use serde::Serialize;
@@ -445,9 +445,9 @@ impl Prediction<'_> {
             .counts()
             .with_graphs(graphs.map_or(0, GraphIndex::graphs));
         let features = place::<E>(
-            (&counts, config, &self.checkpoint.train),
+            &counts,
+            (config, &self.checkpoint.train, Work::Evaluation),
             (device.multiprocessors, device.memory),
-            true,
             self.features,
         )?;
 

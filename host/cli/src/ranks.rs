@@ -14,7 +14,7 @@ use halfgnn::device::Device;
 use halfgnn::distributed::{Balance, Fault, Group, Partition, Rendezvous, Shard, Tcp, in_process};
 use halfgnn::nn::{Network, PreparedGraph};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer};
+use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer, Work};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -208,10 +208,9 @@ pub fn carry_out<B: Backend, E: Element>(
     let config = &plan.model;
     let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
     // What one rank would take is what they take together, at least.
-    Footprint::check_training::<E>(
+    Footprint::check_work::<E>(
         &graph.counts(),
-        config,
-        &plan.train,
+        (config, &plan.train, Work::Training),
         device.multiprocessors,
         device.memory,
     )?;

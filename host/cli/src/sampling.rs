@@ -75,7 +75,7 @@ impl SamplingArgs {
     }
 }
 
-/// Refuses what cannot be learnt in batches; the model's layers are counted where it is made.
+/// Refuses what cannot be learnt in batches; the model's layers are counted where batches are made.
 pub fn check(
     sampling: &Sampling,
     goal: &Goal,
@@ -116,15 +116,4 @@ pub fn check(
         );
     }
     Ok(())
-}
-
-/// Refuses another number of fanouts than the model has layers that hear from neighbours.
-pub fn check_layers(sampling: &Sampling, hops: usize) -> Result<(), Failure> {
-    let Some(fanouts) = sampling.policy.layers().filter(|&fanouts| fanouts != hops) else {
-        return Ok(());
-    };
-    Err(Failure::Input(format!(
-        "--sampler {} has {fanouts} fanouts, and {hops} layers of the model hear from neighbours; name {hops} fanouts, or change the model's layers",
-        sampling.policy
-    )))
 }

@@ -4,7 +4,6 @@ use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
 use crate::placement::{FeaturePlacement, place};
 use crate::ranks::{self, Dealt};
-use crate::sampling;
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, UploadFeatures};
@@ -16,7 +15,7 @@ use halfgnn::sample::{Sampling, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
     self, BatchReport, Batches, Checkpoint, EpochReport, FeaturesIn, GraphBatches, Loss, Objective,
-    RunSummary, Split, Spread, Status, SubgraphPlan, TrainConfig, Trainer,
+    RunSummary, Split, Spread, Status, TrainConfig, Trainer, Work,
 };
 use halfgnn::with_element;
 
@@ -212,9 +211,9 @@ fn carry_out<B: Backend, E: Element>(
         .counts()
         .with_graphs(graphs.map_or(0, GraphIndex::graphs));
     let placement = place::<E>(
-        (&counts, config, &plan.train),
+        &counts,
+        (config, &plan.train, Work::of_run(plan.sampling.is_some())),
         (device.multiprocessors, device.memory),
-        plan.sampling.is_some(),
         plan.features,
     )?;
     observer.features_placed(placement);
@@ -239,13 +238,18 @@ fn carry_out<B: Backend, E: Element>(
         let model = Network::<B, E>::new(backend, config, seed)?;
         let mut trainer = match &plan.sampling {
             Some(sampling) => {
-                sampling::check_layers(sampling, model.hops())?;
                 let batches = match graphs {
                     Some(index) => {
                         let graphs = GraphBatches::new(&graph, index, config)?;
                         batches_of_graphs(&training, graphs, plan, sampling, seed)?
                     }
-                    None => batches(backend, (&training, &learnt), plan, sampling, seed)?,
+                    None => batches(
+                        backend,
+                        (&training, &learnt),
+                        plan,
+                        (sampling, seed),
+                        model.hops(),
+                    )?,
                 };
                 Trainer::sampled(backend, batches, &objective, model, train)?
             }
@@ -366,8 +370,8 @@ fn batches<B: Backend, E: Element>(
     backend: &B,
     (training, learnt): (&Objective<B, E>, &Learnt<'_>),
     plan: &Plan,
-    sampling: &Sampling,
-    seed: u64,
+    (sampling, seed): (&Sampling, u64),
+    hops: usize,
 ) -> Result<Batches<B, E>, Failure> {
     let loss = match &plan.goal {
         Goal::Vertices { loss, .. } => loss,
@@ -378,34 +382,23 @@ fn batches<B: Backend, E: Element>(
         }
     };
     let model = &plan.model;
+    let of = (&*learnt.graph, learnt.weights.as_deref());
+    let batches =
+        Batches::of_sampling(backend, training, (loss, model, hops), of, (sampling, seed))?;
     if let Some(subgraphs) = sampling.policy.subgraphs() {
-        let (graph, weights) = model.prepare_weighted(&learnt.graph, learnt.weights.as_deref())?;
-        let sums_edges = model.edge_weights().is_ok();
-        let how = SubgraphPlan {
-            subgraphs,
-            batch: sampling.batch as usize,
-            coverage: sampling.coverage,
-            seed,
-        };
-        let of = (&*graph, weights.as_deref(), sums_edges);
-        let batches = Batches::of_subgraphs(backend, training, (loss, model.norm()), of, how)?;
         tracing::info!(
             "{}: {} subgraphs an epoch, {}",
             sampling.policy,
             batches.count(),
-            match (subgraphs, sums_edges) {
+            match (subgraphs, model.edge_weights().is_ok()) {
                 (Subgraphs::Clusters(_), _) => "with the degree norm of each",
                 (_, true) => "normalised by how often edges and vertices are drawn",
                 (_, false) =>
                     "whose losses are normalised by how often vertices are drawn, and not the edges, which the model weighs itself",
             }
         );
-        return Ok(batches);
     }
-    let graph = &*learnt.graph;
-    let sampler = (sampling.policy).sampler(backend, graph, model.wants_self_loops())?;
-    let (how, batch) = ((loss, model.norm()), sampling.batch as usize);
-    Ok(Batches::new(training, how, sampler, batch, seed)?)
+    Ok(batches)
 }
 
 /// What a run learns from.

@@ -20,7 +20,7 @@ use halfgnn::metrics::Metric;
 use halfgnn::nn::{HiddenNorm, Jumping, LinkDecoder, ModelConfig};
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
-use halfgnn::train::{Spread, Status, TrainConfig};
+use halfgnn::train::{Spread, Status, TrainConfig, Work};
 use halfgnn_bench::room;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -45,7 +45,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             args.device,
             room::Training {
                 precision: args.precision.into(),
-                in_batches: args.sampling.sampler.is_some(),
+                work: Work::of_run(args.sampling.sampler.is_some()),
                 features: args.features.into(),
             },
             |demand| {

@@ -381,10 +381,7 @@ fn what_cannot_be_drawn_is_refused_in_a_line() {
     };
     refuse(
         &["--sampler", "neighbor:5,5"],
-        &[
-            "--sampler neighbor:5,5 has 2 fanouts, and 3 layers",
-            "name 3 fanouts",
-        ],
+        &["neighbor:5,5 has 2 fanouts, and 3 layers", "name 3 fanouts"],
     );
     refuse(
         &["--sampler", "neighbor:5,5,5", "--task", "link"],

@@ -6,8 +6,8 @@ use super::{Goal, GraphBatches, Loss};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::graph::Graph;
-use crate::nn::{GraphFactors, Norm, Propagation};
-use crate::sample::{Loader, Sampler, Seeds, SubgraphSampler, Subgraphs};
+use crate::nn::{GraphFactors, ModelConfig, Norm, Propagation};
+use crate::sample::{Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
 use crate::tensor::Element;
 
 /// A task whose training vertices are learnt from in batches: see [`Trainer::sampled`](super::Trainer::sampled).
@@ -156,6 +156,59 @@ impl<B: Backend, E: Element> Batches<B, E> {
             })),
             order: None,
         })
+    }
+
+    /// Batches as `sampling` says, in which `model`, so many of whose layers [hear from neighbours](crate::nn::Network::hops), learns from the
+    /// training vertices of `task`; `graph` and the weights of its edges are those that the model is prepared from.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for whole graphs, of which [`Batches::of_graphs`] makes batches, for as many fanouts as the model has
+    /// no layers, for models of bits, and for weights where edges are drawn without their numbers; those of [`Batches::new`] and
+    /// [`Batches::of_subgraphs`].
+    pub fn of_sampling(
+        backend: &B,
+        task: &Objective<B, E>,
+        (loss, model, hops): (&Loss, &ModelConfig, usize),
+        (graph, weights): (&Graph, Option<&[f32]>),
+        (sampling, seed): (&Sampling, u64),
+    ) -> Result<Self, Error> {
+        let policy = &sampling.policy;
+        let refuse = |reason: String| {
+            Err(Error::Unsupported {
+                operator: "Batches",
+                reason,
+            })
+        };
+        if model.binary.is_some() {
+            return refuse(format!(
+                "{policy} draws a part of the graph, and a model of bits normalises features over all vertices"
+            ));
+        }
+        let (how, batch) = ((loss, model.norm()), sampling.batch as usize);
+        if let Some(subgraphs) = policy.subgraphs() {
+            let (graph, weights) = model.prepare_weighted(graph, weights)?;
+            let plan = SubgraphPlan {
+                subgraphs,
+                batch,
+                coverage: sampling.coverage,
+                seed,
+            };
+            let sums_edges = model.edge_weights().is_ok();
+            let of = (&*graph, weights.as_deref(), sums_edges);
+            return Self::of_subgraphs(backend, task, how, of, plan);
+        }
+        if let Some(fanouts) = policy.layers().filter(|&fanouts| fanouts != hops) {
+            return refuse(format!(
+                "{policy} has {fanouts} fanouts, and {hops} layers of the model hear from neighbours; name {hops} fanouts, or change the model's layers"
+            ));
+        }
+        if weights.is_some() {
+            return refuse(format!(
+                "{policy} draws edges without their weights; take one of GraphSAINT's samplers, or leave the weights out"
+            ));
+        }
+        let sampler = policy.sampler(backend, graph, model.wants_self_loops())?;
+        Self::new(task, how, sampler, batch, seed)
     }
 
     /// Refuses what has no batches, and a graph of other vertices.

@@ -51,11 +51,21 @@ impl From<Option<(u64, u64)>> for Room {
 
 /// What is done on the whole graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+pub enum Work {
     /// Steps and evaluations.
     Training,
-    /// Evaluations alone.
+    /// Evaluations alone, as where training is [in batches](Trainer::sampled).
     Evaluation,
+}
+
+impl Work {
+    /// Of a run whose steps are on batches, or on the whole graph.
+    pub fn of_run(in_batches: bool) -> Self {
+        match in_batches {
+            true => Self::Evaluation,
+            false => Self::Training,
+        }
+    }
 }
 
 impl From<MemoryReport> for Footprint {
@@ -84,45 +94,19 @@ impl Footprint {
         Self::of_config::<E>(counts, config, train, work, multiprocessors, &mut seen).map(|()| seen)
     }
 
-    /// That a training as [`Footprint::of_training`] has it fits the `room` on the device. Where
+    /// That the `work` of a training as [`Footprint::of_training`] has it fits the `room` on the device. Where
     /// [the features lie](Footprint::features_kind) is decided here; on the CPU they lie where all does.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] with all that it takes or, where it could not be counted to its end, what it takes at
     /// least; else those of [`Footprint::of_training`].
-    pub fn check_training<E: Element>(
-        counts: &GraphCounts,
-        config: &ModelConfig,
-        train: &TrainConfig,
-        multiprocessors: Option<u32>,
-        room: impl Into<Room>,
-    ) -> Result<Self, Error> {
-        let how = (config, train, Work::Training);
-        Self::check_work::<E>(counts, how, multiprocessors, room.into())
-    }
-
-    /// [`Footprint::check_training`] of what is left of it on the whole graph where training is [in
-    /// batches](Trainer::sampled): the evaluation.
-    ///
-    /// # Errors
-    /// Those of [`Footprint::check_training`].
-    pub fn check_evaluation<E: Element>(
-        counts: &GraphCounts,
-        config: &ModelConfig,
-        train: &TrainConfig,
-        multiprocessors: Option<u32>,
-        room: impl Into<Room>,
-    ) -> Result<Self, Error> {
-        let how = (config, train, Work::Evaluation);
-        Self::check_work::<E>(counts, how, multiprocessors, room.into())
-    }
-
-    fn check_work<E: Element>(
+    pub fn check_work<E: Element>(
         counts: &GraphCounts,
         (config, train, work): (&ModelConfig, &TrainConfig, Work),
         multiprocessors: Option<u32>,
-        room: Room,
+        room: impl Into<Room>,
     ) -> Result<Self, Error> {
+        let room = room.into();
         let mut seen = Self::default();
         let counted = Self::of_config::<E>(counts, config, train, work, multiprocessors, &mut seen);
         let hosting = seen.hosting::<E>(counts, config.features);
@@ -340,7 +324,8 @@ mod tests {
                 features,
                 ..Room::default()
             };
-            Footprint::check_training::<f32>(&counts, &config, &train, multiprocessors, room)
+            let how = (&config, &train, Work::Training);
+            Footprint::check_work::<f32>(&counts, how, multiprocessors, room)
         };
         let whole = place(Some(4), None, FeaturesIn::Either).expect("a model");
         assert_eq!(whole.features_kind(), MemoryKind::Features);
@@ -373,7 +358,8 @@ mod tests {
                 host,
                 features,
             };
-            let refused = Footprint::check_training::<f32>(&counts, &config, &train, Some(4), room);
+            let how = (&config, &train, Work::Training);
+            let refused = Footprint::check_work::<f32>(&counts, how, Some(4), room);
             let refused = refused.expect_err("no room").to_string();
             assert!(refused.contains(&format!("{told} bytes")), "{refused}");
         }

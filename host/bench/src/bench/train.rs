@@ -18,7 +18,7 @@ use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{ModelConfig, Network, Propagation};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer};
+use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer, Work};
 use halfgnn::with_element;
 use halfgnn_contract::rng;
 use rayon::prelude::*;
@@ -260,8 +260,8 @@ impl OnGraph<'_, '_> {
             record: !args.no_record,
             ..TrainConfig::new(E::PRECISION)
         };
-        let footprint = match Footprint::check_training::<E>(&counts, &config, &train, card, memory)
-        {
+        let how = (&config, &train, Work::Training);
+        let footprint = match Footprint::check_work::<E>(&counts, how, card, memory) {
             Ok(footprint) => footprint,
             Err(error) => {
                 self.bench.page.line(&format_args!(
