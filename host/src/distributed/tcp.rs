@@ -148,12 +148,16 @@ impl Tcp {
         drop(state);
         self.inbox.changed.notify_all();
         if first {
-            for mut peer in self.peers.iter().flatten() {
-                // Who does not hear it any more ends by itself.
-                let _ = write_frame(&mut peer, ABORT, 0, &reason, &[]);
-            }
+            self.tell_all(&reason);
         }
         Error::Communication(reason)
+    }
+
+    fn tell_all(&self, reason: &str) {
+        for mut peer in self.peers.iter().flatten() {
+            // Who does not hear it any more ends by itself.
+            let _ = write_frame(&mut peer, ABORT, 0, reason, &[]);
+        }
     }
 }
 
@@ -255,6 +259,11 @@ impl Communicator for Tcp {
 
 impl Drop for Tcp {
     fn drop(&mut self) {
+        // Whoever found the reason may not have told all of them yet: to those, this rank would be the one that ended.
+        let failure = self.inbox.state().failure.clone();
+        if let Some(reason) = failure {
+            self.tell_all(&reason);
+        }
         for peer in self.peers.iter().flatten() {
             let _ = peer.shutdown(Shutdown::Both);
         }
@@ -503,4 +512,43 @@ fn write_address(path: &Path, address: SocketAddr) -> io::Result<()> {
     beside.push(".new");
     std::fs::write(&beside, format!("{host}:{}", address.port()))?;
     std::fs::rename(&beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_for_another_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Rendezvous::File(folder.path().join("meet"));
+        let meet = |rank| Tcp::meet(&place, (rank, 3), "CPU", Duration::from_secs(60)).unwrap();
+        let [zero, mut one, two] = std::thread::scope(|scope| {
+            let meeting = [0, 1, 2].map(|rank| scope.spawn(move || meet(rank)));
+            meeting.map(|thread| thread.join().unwrap())
+        });
+        // The reason has not reached rank 2 when rank 0 hears it and ends.
+        let _later = one.peers[2].take();
+        one.abort("there is no room");
+        let exchange = |rank: &Tcp| {
+            let nothing: &[u8] = &[];
+            let mut nowhere: [&mut [u8]; 3] = Default::default();
+            let place = Place {
+                what: "loss",
+                epoch: 3,
+            };
+            let result = rank.exchange(place, &[nothing; 3], &mut nowhere);
+            result.unwrap_err().to_string()
+        };
+        while zero.inbox.state().failure.is_none() {
+            std::thread::yield_now();
+        }
+        assert!(exchange(&zero).ends_with("there is no room"));
+        drop(zero);
+        let told = exchange(&two);
+        assert!(
+            told.starts_with("rank 1 of 3 (") && told.ends_with("there is no room"),
+            "{told}"
+        );
+    }
 }
