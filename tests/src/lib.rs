@@ -31,6 +31,7 @@ pub mod normalize;
 pub mod norms;
 pub mod once;
 pub mod optimizer;
+pub mod pieces;
 pub mod properties;
 pub mod quantized;
 pub mod ranks;
@@ -129,6 +130,7 @@ macro_rules! conformance {
                 the_loss_scale_follows;
             contracts: shapes_are_checked, values_are_checked, policies_are_checked, memory_is_counted;
             ranks: steps_are_those_of_one, dropped_edges_are_refused, rows_are_dropped_by_their_numbers, halves_of_a_normalization_are_the_whole;
+            pieces: passes_are_those_of_the_whole, trainers_are_evaluated, misfits_are_refused;
             recording: recorded_steps_are_the_same_steps, schedules_and_clipping_reach_recorded_steps, a_changed_model_is_recorded_anew,
                 a_changed_model_is_evaluated_anew, recorded_memory_stays, what_cannot_be_recorded_is_refused;
             dropouts: layers_draw_apart, attention_draws_apart;

@@ -4,16 +4,13 @@ use crate::Scale;
 use crate::input::{Random, bits, matrix, read};
 use crate::reference::roundoff;
 use crate::task::{self, CLASSES, FEATURES, VERTICES};
-use crate::training::{models, roundings};
+use crate::training::{deep, models, others, roundings};
 use half::{bf16, f16};
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Targets;
 use halfgnn::distributed::{Fault, Group, Partition, Shard, in_process};
 use halfgnn::graph::Graph;
-use halfgnn::nn::{
-    Appnp, ConvolutionConfig, EdgeData, Gat, GatV2, Gcnii, HiddenActivation, HiddenNorm,
-    ModelConfig, Network,
-};
+use halfgnn::nn::{ConvolutionConfig, EdgeData, Gat, GatV2, HiddenNorm, ModelConfig, Network};
 use halfgnn::ops::{self, Dropout, Normalization, NormalizationGradients, RandomState};
 use halfgnn::tensor::{Array, Element, Matrix, Precision};
 use halfgnn::train::{Goal, Loss, Objective, Snapshot, TrainConfig, Trainer};
@@ -87,8 +84,8 @@ pub fn of_ranks<B: Backend, E: Element, T: Send>(
                         .expect("room");
                     let network = Network::new(backend, model, config.seed).expect("room");
                     let vertices = match network.first_hears() {
-                        true => &shard.vertices[..],
-                        false => shard.own(),
+                        true => &shard.part.vertices[..],
+                        false => shard.part.own(),
                     };
                     let rows = features(backend, vertices);
                     let objective = with_goal(|goal| {
@@ -317,58 +314,7 @@ pub fn steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
             assert_steps::<B, f32>(backend, case, name, &model, partitions);
         }
     }
-    // Linear layers before the first that hears, initial rows, other activations, activations that are made again.
-    let shape = |config: ModelConfig| ModelConfig {
-        hidden: 16,
-        layers: 3,
-        dropout: 0.5,
-        ..config
-    };
-    let others = [
-        (
-            "gcnii",
-            shape(ModelConfig::of(Gcnii::default(), FEATURES, CLASSES)),
-        ),
-        (
-            "gcn with batch norms",
-            ModelConfig {
-                hidden_norm: HiddenNorm::Batch,
-                ..shape(ModelConfig::gcn(FEATURES, CLASSES))
-            },
-        ),
-        (
-            "appnp with layer norms",
-            ModelConfig {
-                hidden_norm: HiddenNorm::Layer,
-                ..shape(ModelConfig::of(Appnp::default(), FEATURES, CLASSES))
-            },
-        ),
-        (
-            "gin that recomputes",
-            ModelConfig {
-                recompute: true,
-                ..shape(ModelConfig::gin(FEATURES, CLASSES))
-            },
-        ),
-        (
-            "appnp",
-            shape(ModelConfig::of(Appnp::default(), FEATURES, CLASSES)),
-        ),
-        (
-            "gcn with ELU",
-            ModelConfig {
-                activation: HiddenActivation::Elu,
-                ..shape(ModelConfig::gcn(FEATURES, CLASSES))
-            },
-        ),
-        (
-            "sage without activations",
-            ModelConfig {
-                activation: HiddenActivation::None,
-                ..shape(ModelConfig::sage(FEATURES, CLASSES))
-            },
-        ),
-    ];
+    let others = others();
     // Those of kernels that the models above do not launch come first.
     for (name, model) in scale.pick(&others[..4], &others) {
         assert_steps::<B, f32>(
@@ -403,7 +349,7 @@ pub fn steps_are_those_of_one<B: Backend>(backend: &B, scale: Scale) {
         edge_features: 2,
         ..Gat::default()
     };
-    let gat = shape(ModelConfig::of(gat, FEATURES, CLASSES));
+    let gat = deep(ModelConfig::of(gat, FEATURES, CLASSES));
     assert_steps::<B, f32>(backend, featured, "features of edges", &gat, &all[2..3]);
 }
 

@@ -5,8 +5,8 @@ use crate::reference::roundoff;
 use crate::task;
 use halfgnn::backend::Backend;
 use halfgnn::nn::{
-    Aggregate, Binary, ConvolutionConfig, Gat, GatV2, Gin, HiddenActivation, Jumping, ModelConfig,
-    Statistics,
+    Aggregate, Appnp, Binary, ConvolutionConfig, Gat, GatV2, Gcnii, Gin, HiddenActivation,
+    HiddenNorm, Jumping, ModelConfig, Statistics,
 };
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Precision};
@@ -22,6 +22,78 @@ pub fn roundings<E: Element>(layers: usize) -> f64 {
         Precision::Float => 2 * task::LONGEST_ROW,
     };
     (layers * of_layer) as f64
+}
+
+/// Three layers of a model.
+pub fn deep(config: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        hidden: 16,
+        layers: 3,
+        dropout: 0.5,
+        ..config
+    }
+}
+
+/// Models beside [`models`]: linear layers before the first that hears, initial rows, norms, other activations, activations that are
+/// made again.
+pub fn others() -> [(&'static str, ModelConfig); 7] {
+    [
+        (
+            "gcnii",
+            deep(ModelConfig::of(
+                Gcnii::default(),
+                task::FEATURES,
+                task::CLASSES,
+            )),
+        ),
+        (
+            "gcn with batch norms",
+            ModelConfig {
+                hidden_norm: HiddenNorm::Batch,
+                ..deep(ModelConfig::gcn(task::FEATURES, task::CLASSES))
+            },
+        ),
+        (
+            "appnp with layer norms",
+            ModelConfig {
+                hidden_norm: HiddenNorm::Layer,
+                ..deep(ModelConfig::of(
+                    Appnp::default(),
+                    task::FEATURES,
+                    task::CLASSES,
+                ))
+            },
+        ),
+        (
+            "gin that recomputes",
+            ModelConfig {
+                recompute: true,
+                ..deep(ModelConfig::gin(task::FEATURES, task::CLASSES))
+            },
+        ),
+        (
+            "appnp",
+            deep(ModelConfig::of(
+                Appnp::default(),
+                task::FEATURES,
+                task::CLASSES,
+            )),
+        ),
+        (
+            "gcn with ELU",
+            ModelConfig {
+                activation: HiddenActivation::Elu,
+                ..deep(ModelConfig::gcn(task::FEATURES, task::CLASSES))
+            },
+        ),
+        (
+            "sage without activations",
+            ModelConfig {
+                activation: HiddenActivation::None,
+                ..deep(ModelConfig::sage(task::FEATURES, task::CLASSES))
+            },
+        ),
+    ]
 }
 
 /// Models of every kind, with dropout: their names, and their shapes.

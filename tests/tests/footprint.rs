@@ -7,10 +7,12 @@ use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts};
-use halfgnn::nn::{ConvolutionConfig, Gat, LinkDecoder, ModelConfig, ModelKind, Propagation};
+use halfgnn::nn::{
+    ConvolutionConfig, EdgeData, Gat, LinkDecoder, ModelConfig, ModelKind, Pieces, Propagation,
+};
 use halfgnn::ops::{Accumulate, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
-use halfgnn::train::{Clipping, Footprint, Objective, TrainConfig, Work};
+use halfgnn::train::{Clipping, FeaturesIn, Footprint, Objective, Room, TrainConfig, Work};
 use halfgnn::with_element;
 use halfgnn_tests::task;
 
@@ -100,6 +102,61 @@ fn check_models(multiprocessors: u32, features: usize, hidden: usize, precisions
             let train = TrainConfig::new(precision);
             with_element!(precision, E => check::<E>(&card(), graph, &config, &train));
         }
+    }
+}
+
+/// Evaluations in pieces, of a graph that does not lie on the device and features that do, or do not.
+#[test]
+fn evaluations_in_pieces_are_foretold() {
+    let graph = Rmat::graph500(9).generate(1).expect("a small graph");
+    let (features, classes) = (40, 8);
+    let config = ModelConfig {
+        hidden: 16,
+        layers: 3,
+        ..ModelConfig::sage(features, classes)
+    };
+    let train = TrainConfig::new(Precision::Half);
+    let prepared = config.prepare_edges(&graph, EdgeData::default());
+    let prepared = prepared.expect("a graph");
+    for (count, kind) in [
+        (2, MemoryKind::HostFeatures),
+        (5, MemoryKind::HostFeatures),
+        (5, MemoryKind::Features),
+    ] {
+        let backend = &card(4);
+        let pieces = Pieces::<f16>::new(&prepared, &config, count).expect("pieces");
+        let room = Room {
+            features: match kind {
+                MemoryKind::Features => FeaturesIn::Device,
+                _ => FeaturesIn::Host,
+            },
+            ..Room::default()
+        };
+        let foretold = Footprint::check_pieces(&pieces, (&config, &train), Some(4), room);
+        let foretold = foretold.expect("a model");
+        assert_eq!(foretold.features_kind(), kind);
+        let rows = (512 * features.next_multiple_of(8) * 2) as u64;
+        let hosted = (kind == MemoryKind::HostFeatures).then_some(rows);
+        assert_eq!(foretold.hosted_features(), hosted);
+        let labels: Vec<u32> = (0..512).map(|vertex| vertex % classes as u32).collect();
+        let all: Vec<u32> = (0..512).collect();
+        let rows = Matrix::<_, f16>::zeros(backend, 512, features, kind).expect("room");
+        let splits = [&all[..], &[], &[]];
+        let task = Objective::on_blocks(backend, Vec::new(), rows, &labels, classes, splits);
+        let trainer = task::trainer(backend, &task.expect("a task"), config.clone(), train);
+        let mut trainer = trainer.evaluated_in(pieces).expect("its vertices");
+        trainer.evaluate().expect("an evaluation");
+        let memory = backend.memory();
+        for kind in MemoryKind::ALL {
+            let (foretold, used) = (foretold.of(kind), memory.peak[kind as usize]);
+            assert!(
+                foretold.abs_diff(used) * 100 <= used,
+                "{count} pieces: {kind:?} {foretold} for {used}"
+            );
+        }
+        // The most of each kind, which need not be the most of all at once.
+        assert!(foretold.total() >= memory.peak_total);
+        assert!(foretold.total() < memory.peak_total * 5 / 4);
     }
 }
 

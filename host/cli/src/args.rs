@@ -11,6 +11,7 @@ use crate::graphs::GraphName;
 use crate::help;
 use crate::model::ModelArgs;
 use crate::optimize::OptimizeArgs;
+use crate::placement::PlacementArgs;
 use crate::predict::PredictArgs;
 use crate::ranks::RanksArgs;
 use crate::reorder::ReorderName;
@@ -19,7 +20,7 @@ use crate::task::TaskArgs;
 use crate::tune::{self, TuneArgs};
 use crate::watch::WatchArgs;
 use clap::{Args, Parser, Subcommand};
-pub use halfgnn_bench::names::{DeviceName, FeaturesName, PrecisionName};
+pub use halfgnn_bench::names::{DeviceName, PrecisionName};
 use halfgnn_bench::report::ReportArgs;
 use std::path::PathBuf;
 
@@ -203,10 +204,9 @@ pub struct TrainArgs {
     /// Where to train; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
-    /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where the device has no
-    /// room for them beside the rest
-    #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
-    pub features: FeaturesName,
+    /// Where what is computed on lies
+    #[command(flatten)]
+    pub placement: PlacementArgs,
     /// Who has which part of the graph
     #[command(flatten)]
     pub ranks: RanksArgs,

@@ -3,6 +3,7 @@
 use crate::args::DemoArgs;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
+use crate::placement::PlacementArgs;
 use crate::screen::bytes;
 use crate::session::{Outcome, Plan, Session};
 use crate::task::Goal;
@@ -12,7 +13,8 @@ use halfgnn::device;
 use halfgnn::nn::{Gcn, ModelConfig, Norm};
 use halfgnn::ops::{Accumulate, Scaling, SpmmPolicy};
 use halfgnn::tensor::Precision;
-use halfgnn::train::{FeaturesIn, Status, TrainConfig};
+use halfgnn::train::{Status, TrainConfig};
+use halfgnn_bench::names::FeaturesName;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -37,7 +39,10 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         },
         dealt: None,
         sampling: None,
-        features: FeaturesIn::Device,
+        placement: PlacementArgs {
+            features: FeaturesName::Device,
+            ..PlacementArgs::default()
+        },
         goal: Goal::default(),
         feature_divisors: None,
         train: TrainConfig {

@@ -3,7 +3,7 @@
 use crate::curves::Curves;
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use crate::placement::FeaturePlacement;
+use crate::placement::Placement;
 use crate::ranks::Dealt;
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
@@ -547,10 +547,8 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn features_placed(&mut self, placement: FeaturePlacement) {
-        if let Some(line) = placement.line() {
-            self.screen.line(&line);
-        }
+    fn placed(&mut self, placement: Placement) {
+        placement.lines().for_each(|line| self.screen.line(&line));
     }
 
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {

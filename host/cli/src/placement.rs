@@ -1,66 +1,252 @@
-//! Where the features of a graph lie while a device computes on them.
+//! Where the features of a graph lie while a device computes on them, and whether it computes on all of the graph at once.
 
 use crate::failure::Failure;
 use crate::screen::bytes;
+use clap::Args;
+use halfgnn::Error;
 use halfgnn::backend::MemoryKind;
-use halfgnn::graph::GraphCounts;
-use halfgnn::nn::ModelConfig;
+use halfgnn::data::GraphIndex;
+use halfgnn::device::Device;
+use halfgnn::driver::DriverError;
+use halfgnn::nn::{ModelConfig, Pieces, PreparedGraph};
 use halfgnn::tensor::Element;
 use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
+use halfgnn_bench::names::FeaturesName;
+use std::num::NonZeroU32;
+use std::str::FromStr;
 
-/// Where features lie that might lie elsewhere.
-#[derive(Clone, Copy, Debug)]
-pub struct FeaturePlacement {
-    /// Where they may.
-    pub asked: FeaturesIn,
-    /// [`MemoryKind::HostFeatures`], or that of the device.
-    pub kind: MemoryKind,
-    /// How much of it they take; nothing of the device's, which the table of memory tells.
-    pub bytes: u64,
-    /// Whether the device has memory of its own.
-    pub is_card: bool,
+/// Where what is computed on lies, as a person asks for it.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct PlacementArgs {
+    /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where the device has no
+    /// room for them beside the rest
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
+    pub features: FeaturesName,
+    /// Evaluate layer by layer on one of N pieces of the graph after the other, each with all neighbours of its vertices, and keep what layers give in
+    /// the host's memory: nothing is sampled; auto takes the graph whole where the device has room for that, else as few pieces as have;
+    /// where steps are on the whole graph, so are evaluations
+    #[arg(long, value_name = "auto|N", default_value = "auto")]
+    pub pieces: PieceCount,
 }
 
-impl FeaturePlacement {
-    /// A line for a person; none where it is as ever.
-    pub fn line(&self) -> Option<String> {
+/// In how many pieces a graph is evaluated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PieceCount {
+    /// As few as there is room for.
+    #[default]
+    Auto,
+    /// So many.
+    Of(NonZeroU32),
+}
+
+impl FromStr for PieceCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            number => number
+                .parse()
+                .map(Self::Of)
+                .map_err(|_| "it must be auto, or a number from 1 on".into()),
+        }
+    }
+}
+
+/// Where features and graph lie that might lie elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// What was asked for.
+    asked: PlacementArgs,
+    /// [`MemoryKind::HostFeatures`], or that of the device.
+    pub features: MemoryKind,
+    /// What features take of it; nothing of the device's, which the table of memory tells.
+    bytes: u64,
+    /// In how many pieces the graph is evaluated.
+    pub pieces: usize,
+    /// Whether the device has memory of its own.
+    is_card: bool,
+}
+
+impl Placement {
+    /// Lines for a person; none where all is as ever.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        [self.features_line(), self.pieces_line()]
+            .into_iter()
+            .flatten()
+    }
+
+    fn features_line(&self) -> Option<String> {
         let bytes = bytes(self.bytes);
-        match (self.asked, self.kind) {
-            (FeaturesIn::Host, _) if !self.is_card => {
+        match (self.asked.features, self.features) {
+            (FeaturesName::Host, _) if !self.is_card => {
                 Some("features: in the host's memory, as all is on a CPU".into())
             }
-            (FeaturesIn::Host, _) => Some(format!(
+            (FeaturesName::Host, _) => Some(format!(
                 "features: {bytes} in the host's memory, from where the card reads them"
             )),
-            (FeaturesIn::Either, MemoryKind::HostFeatures) => Some(format!(
+            (FeaturesName::Auto, MemoryKind::HostFeatures) => Some(format!(
                 "features: {bytes} in the host's memory, from where the card reads them, since all together has no room on the card"
             )),
             _ => None,
         }
     }
+
+    fn pieces_line(&self) -> Option<String> {
+        let why = match (self.pieces, self.asked.pieces) {
+            (1, PieceCount::Auto) => return None,
+            (1, _) => return Some("evaluation: on the whole graph at once".into()),
+            (_, PieceCount::Auto) => ", since the whole has no room",
+            _ => "",
+        };
+        Some(format!(
+            "evaluation: layer by layer in {} pieces of the graph, each with all neighbours{why}",
+            self.pieces
+        ))
+    }
 }
 
-/// Where the features are to lie of a graph of `counts` that a model does its work on, and that all of it has room on a device of so
-/// many multiprocessors and free and total bytes.
+/// More pieces than these have hardly more room: what a piece hears from is most of the graph by then.
+const MOST_PIECES: usize = 1024;
+
+/// Where the features are to lie of a graph that a model does its work on, and the pieces where it is evaluated in some; and that all
+/// of it has room on the device.
 ///
 /// # Errors
-/// With what it takes and what is free.
-pub fn place<E: Element>(
-    counts: &GraphCounts,
-    how: (&ModelConfig, &TrainConfig, Work),
-    (multiprocessors, device): (Option<u32>, Option<(u64, u64)>),
-    asked: FeaturesIn,
-) -> Result<FeaturePlacement, Failure> {
+/// With what it takes and what is free; where the model, or its work, is on whole graphs and pieces are asked for.
+pub fn place<B: halfgnn::backend::Backend, E: Element>(
+    (prepared, graphs): (&PreparedGraph<'_>, Option<&GraphIndex>),
+    (config, train, work): (&ModelConfig, &TrainConfig, Work),
+    device: &Device<B>,
+    asked: PlacementArgs,
+) -> Result<(Placement, Option<Pieces<E>>), Failure> {
+    let counts = prepared
+        .counts()
+        .with_graphs(graphs.map_or(0, GraphIndex::graphs));
     let room = Room {
-        device,
+        device: device.memory,
         host: host_memory(),
-        features: asked,
+        features: FeaturesIn::from(asked.features),
     };
-    let footprint = Footprint::check_work::<E>(counts, how, multiprocessors, room)?;
-    Ok(FeaturePlacement {
+    let multiprocessors = device.multiprocessors;
+    let whole =
+        || Footprint::check_work::<E>(&counts, (config, train, work), multiprocessors, room);
+    let in_pieces = |count: usize| -> Result<(Footprint, Option<Pieces<E>>), Error> {
+        let pieces = Pieces::new(prepared, config, count)?;
+        let footprint = Footprint::check_pieces(&pieces, (config, train), multiprocessors, room)?;
+        Ok((footprint, Some(pieces)))
+    };
+    let has_no_room = |error: &Error| {
+        matches!(
+            error,
+            Error::Driver(DriverError::OutOfMemory { .. } | DriverError::OutOfHostMemory { .. })
+        )
+    };
+    let (footprint, pieces) = match asked.pieces {
+        PieceCount::Of(count) if count.get() > 1 => {
+            if work == Work::Training {
+                return Err(Failure::Input(format!(
+                    "--pieces {count}: steps are on the whole graph, so that there is room to evaluate it whole; add a --sampler, or leave it out"
+                )));
+            }
+            in_pieces(count.get() as usize)?
+        }
+        PieceCount::Of(_) => (whole()?, None),
+        PieceCount::Auto => match whole() {
+            Err(error)
+                if has_no_room(&error)
+                    && work == Work::Evaluation
+                    && config.wants_all_vertices().is_none() =>
+            {
+                let most = MOST_PIECES.min(counts.vertices());
+                let counts = std::iter::successors(Some(2), |count| Some(2 * count));
+                let mut tried = Err(error);
+                for count in counts.take_while(|&count| count <= most) {
+                    tried = in_pieces(count);
+                    if !tried.as_ref().is_err_and(has_no_room) {
+                        break;
+                    }
+                }
+                tried?
+            }
+            whole => (whole?, None),
+        },
+    };
+    let placement = Placement {
         asked,
-        kind: footprint.features_kind(),
-        bytes: footprint.of(MemoryKind::HostFeatures),
+        features: footprint.features_kind(),
+        bytes: footprint.hosted_features().unwrap_or(0),
+        pieces: pieces.as_ref().map_or(1, Pieces::count),
         is_card: multiprocessors.is_some(),
-    })
+    };
+    Ok((placement, pieces))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halfgnn::backend::cpu::Cpu;
+    use halfgnn::graph::generate::Rmat;
+    use halfgnn::nn::EdgeData;
+    use halfgnn::tensor::Precision;
+
+    /// In how many pieces a graph is evaluated on a card that has so many bytes.
+    fn pieces(
+        config: &ModelConfig,
+        bytes: u64,
+        work: Work,
+        asked: PieceCount,
+    ) -> Result<usize, String> {
+        let graph = Rmat::graph500(10).generate(1).expect("a graph");
+        let prepared = config.prepare_edges(&graph, EdgeData::default());
+        let device = Device {
+            backend: Cpu::new(),
+            memory: Some((bytes, bytes)),
+            multiprocessors: Some(4),
+        };
+        let asked = PlacementArgs {
+            features: FeaturesName::Host,
+            pieces: asked,
+        };
+        let train = &TrainConfig::new(Precision::Float);
+        let of = (&prepared.expect("a graph"), None);
+        let placed = place::<_, f32>(of, (config, train, work), &device, asked);
+        let placed = placed.map_err(|failure| failure.to_string());
+        placed.map(|(placement, pieces)| {
+            assert_eq!(pieces.map_or(1, |pieces| pieces.count()), placement.pieces);
+            placement.pieces
+        })
+    }
+
+    #[test]
+    fn a_graph_is_cut_where_the_card_has_no_room_for_the_whole() {
+        let sage = ModelConfig {
+            layers: 3,
+            ..ModelConfig::sage(64, 8)
+        };
+        let (auto, evaluation) = (PieceCount::Auto, Work::Evaluation);
+        let three = PieceCount::Of(NonZeroU32::new(3).expect("it is 3"));
+        assert_eq!(pieces(&sage, 64 << 20, evaluation, auto), Ok(1));
+        assert_eq!(pieces(&sage, 64 << 20, evaluation, three), Ok(3));
+        let few = pieces(&sage, 900 << 10, evaluation, auto).expect("room for a piece");
+        let more = pieces(&sage, 600 << 10, evaluation, auto).expect("room for a piece");
+        assert!(1 < few && few < more, "{few} and {more}");
+        let told = |config, bytes, work, asked| pieces(config, bytes, work, asked).unwrap_err();
+        // The weights alone take more.
+        assert!(told(&sage, 9 << 10, evaluation, auto).contains("out of device memory"));
+        assert!(told(&sage, 900 << 10, Work::Training, auto).contains("out of device memory"));
+        assert!(told(&sage, 64 << 20, Work::Training, three).contains("add a --sampler"));
+        let gin = ModelConfig::gin(64, 8);
+        assert!(told(&gin, 900 << 10, evaluation, auto).contains("out of device memory"));
+        assert!(told(&gin, 64 << 20, evaluation, three).contains("running statistics"));
+    }
+
+    #[test]
+    fn counts_are_auto_or_numbers() {
+        assert_eq!("auto".parse(), Ok(PieceCount::Auto));
+        assert_eq!("1".parse(), Ok(PieceCount::Of(NonZeroU32::MIN)));
+        for wrong in ["", "0", "-1", "two", "4294967296"] {
+            assert!(wrong.parse::<PieceCount>().is_err(), "{wrong}");
+        }
+    }
 }

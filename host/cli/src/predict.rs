@@ -3,11 +3,11 @@
 mod pairs;
 mod table;
 
-use crate::args::{DeviceName, FeaturesName};
+use crate::args::DeviceName;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use crate::placement::{FeaturePlacement, place};
+use crate::placement::{Placement, PlacementArgs, place};
 use crate::reorder::ReorderName;
 use crate::screen::{Page, count};
 use crate::session::{edge_data, inputs};
@@ -15,12 +15,12 @@ use crate::task::take_targets_of;
 use crate::train::{describe, takes_edge_weights, tell_use, warn_of_infinite};
 use clap::Args;
 use halfgnn::backend::Backend;
-use halfgnn::data::{Dataset, GraphIndex, Origin, UNLABELLED, UploadFeatures};
+use halfgnn::data::{Dataset, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::file;
 use halfgnn::nn::{Inputs, Mode, Model, ModelConfig, Network};
 use halfgnn::tensor::Element;
-use halfgnn::train::{Checkpoint, FeaturesIn, Loss, Work, load_weights};
+use halfgnn::train::{Checkpoint, Loss, Work, load_weights};
 use halfgnn::with_element;
 use pairs::Pairs;
 use serde::Serialize;
@@ -61,10 +61,9 @@ pub struct PredictArgs {
     /// Where to compute; auto takes a CUDA card if one can be used, else the CPU
     #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
     pub device: DeviceName,
-    /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where the device has no
-    /// room for them beside the rest
-    #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
-    pub features: FeaturesName,
+    /// Where what is computed on lies
+    #[command(flatten)]
+    pub placement: PlacementArgs,
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
@@ -85,6 +84,9 @@ struct Predicted<'a> {
     logits: bool,
     /// `classes`, `labels`, `values`, `logits`, `probabilities`, `embeddings` or `links`.
     written: &'static str,
+    /// In how many pieces the graph was taken, where not whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pieces: Option<usize>,
     /// How many pairs of vertices are told of, where links are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pairs: Option<usize>,
@@ -188,19 +190,18 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         checkpoint: &checkpoint,
         dataset: reordered.as_ref().map_or(&dataset, |it| &it.what),
         layer: args.layer,
-        features: args.features.into(),
+        placement: args.placement,
     };
     let (device, output) = device::open(args.device.into(), prediction)??;
     let Output {
-        features,
+        placement,
         mut logits,
         mut embeddings,
         scores,
     } = output;
 
-    if let Some(line) = features.line() {
-        page.line(&line);
-    }
+    placement.lines().for_each(|line| page.line(&line));
+    let in_pieces = (placement.pieces > 1).then_some(placement.pieces);
     let columns = checkpoint.model.classes;
     if let Some(reordered) = reordered {
         page.line(&reordered.line);
@@ -231,6 +232,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             logits: false,
             written: "links",
             pairs: Some(pairs.len()),
+            pieces: in_pieces,
             test_accuracy: None,
         })?;
         return json.finish();
@@ -329,6 +331,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         output: args.out.display().to_string(),
         logits: args.logits,
         written,
+        pieces: in_pieces,
         pairs: None,
         test_accuracy: accuracy,
     };
@@ -402,7 +405,7 @@ fn softmax(row: &mut [f32]) {
 
 /// What a forward pass gave, row-major.
 struct Output {
-    features: FeaturePlacement,
+    placement: Placement,
     logits: Vec<f32>,
     /// What the layer that was asked for gave, and its columns.
     embeddings: Option<(Vec<f32>, usize)>,
@@ -418,8 +421,8 @@ struct Prediction<'a> {
     layer: Option<u32>,
     /// The pairs whose scores are wanted as well.
     pairs: Option<Vec<[u32; 2]>>,
-    /// Where features may lie.
-    features: FeaturesIn,
+    /// Where what is computed on may lie.
+    placement: PlacementArgs,
 }
 
 impl Task for Prediction<'_> {
@@ -441,29 +444,33 @@ impl Prediction<'_> {
         let backend = &device.backend;
         let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
         let graphs = self.dataset.graphs.as_ref();
-        let counts = graph
-            .counts()
-            .with_graphs(graphs.map_or(0, GraphIndex::graphs));
-        let features = place::<E>(
-            &counts,
-            (config, &self.checkpoint.train, Work::Evaluation),
-            (device.multiprocessors, device.memory),
-            self.features,
-        )?;
+        let of = (&graph, graphs);
+        let how = (config, &self.checkpoint.train, Work::Evaluation);
+        let (placement, pieces) = place::<B, E>(of, how, device, self.placement)?;
 
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
-        let inputs = Inputs {
-            backend,
-            graphs: &inputs(
-                backend,
-                config,
-                self.dataset,
-                graph.propagation::<B, E>(backend, config)?,
-            )?,
-            features: &(self.dataset).upload_features_as(backend, features.kind)?,
+        let features = &(self.dataset).upload_features_as(backend, placement.features)?;
+        let whole = match pieces {
+            None => Some(graph.propagation::<B, E>(backend, config)?),
+            Some(_) => None,
         };
-        model.forward(inputs, Mode::Evaluate)?;
+        let graphs = &inputs(backend, config, self.dataset, whole)?;
+        match &pieces {
+            Some(pieces) => {
+                let wanted = self.layer.map(|layer| layer as usize - 1);
+                let keep = wanted.as_ref().map_or(&[][..], std::slice::from_ref);
+                model.forward_in_pieces(backend, features, pieces, keep)?;
+            }
+            None => {
+                let inputs = Inputs {
+                    backend,
+                    graphs,
+                    features,
+                };
+                model.forward(inputs, Mode::Evaluate)?;
+            }
+        }
         let embeddings = match self.layer {
             None => None,
             Some(layer) if layer as usize > model.depth() => {
@@ -482,7 +489,7 @@ impl Prediction<'_> {
             None => Vec::new(),
         };
         Ok(Output {
-            features,
+            placement,
             scores,
             logits: model.logits().to_f32(backend)?,
             embeddings,

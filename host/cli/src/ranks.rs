@@ -377,8 +377,8 @@ fn train_rank<B: Backend, E: Element>(
     let model = Network::<B, E>::new(backend, config, train.seed)?;
     let shard = Shard::new(&graph.graph, &dealt.partition, group.rank())?;
     let vertices = match model.first_hears() {
-        true => &shard.vertices[..],
-        false => shard.own(),
+        true => &shard.part.vertices[..],
+        false => shard.part.own(),
     };
     let shape = (vertices.len(), dataset.feature_len());
     let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {

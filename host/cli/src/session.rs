@@ -2,11 +2,11 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
-use crate::placement::{FeaturePlacement, place};
+use crate::placement::{Placement, PlacementArgs, place};
 use crate::ranks::{self, Dealt};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
-use halfgnn::data::{Dataset, GraphIndex, UploadFeatures};
+use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
@@ -14,8 +14,8 @@ use halfgnn::nn::{EdgeData, ModelConfig, Network, Propagation, kept_as};
 use halfgnn::sample::{Sampling, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
-    self, BatchReport, Batches, Checkpoint, EpochReport, FeaturesIn, GraphBatches, Loss, Objective,
-    RunSummary, Split, Spread, Status, TrainConfig, Trainer, Work,
+    self, BatchReport, Batches, Checkpoint, EpochReport, GraphBatches, Loss, Objective, RunSummary,
+    Split, Spread, Status, TrainConfig, Trainer, Work,
 };
 use halfgnn::with_element;
 
@@ -36,8 +36,8 @@ pub struct Plan {
     pub goal: Goal,
     /// How it is cut into batches, where it is.
     pub sampling: Option<Sampling>,
-    /// Where features may lie.
-    pub features: FeaturesIn,
+    /// Where what is computed on may lie.
+    pub placement: PlacementArgs,
     /// How the graph is dealt out to ranks, where there are several.
     pub dealt: Option<Dealt>,
     /// What the columns of the dataset's features were divided by, where they were.
@@ -148,8 +148,8 @@ impl Outcome {
 
 /// Who follows a session.
 pub trait Observer {
-    /// Where the features are to lie, for a run or several.
-    fn features_placed(&mut self, placement: FeaturePlacement);
+    /// Where what is computed on is to lie, for a run or several.
+    fn placed(&mut self, placement: Placement);
     /// A run begins.
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64);
     /// A batch of an epoch is done; may end the session.
@@ -207,16 +207,10 @@ fn carry_out<B: Backend, E: Element>(
     }
     let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
     let graphs = dataset.graphs.as_ref();
-    let counts = graph
-        .counts()
-        .with_graphs(graphs.map_or(0, GraphIndex::graphs));
-    let placement = place::<E>(
-        &counts,
-        (config, &plan.train, Work::of_run(plan.sampling.is_some())),
-        (device.multiprocessors, device.memory),
-        plan.features,
-    )?;
-    observer.features_placed(placement);
+    let work = Work::of_run(plan.sampling.is_some());
+    let how = (config, &plan.train, work);
+    let (placement, pieces) = place::<B, E>((&graph, graphs), how, device, plan.placement)?;
+    observer.placed(placement);
 
     backend.reset_peak();
     let Tasks {
@@ -226,8 +220,11 @@ fn carry_out<B: Backend, E: Element>(
     } = objectives::<B, E>(
         backend,
         dataset,
-        (plan, placement.kind),
-        graph.propagation::<B, E>(backend, config)?,
+        (plan, placement.features),
+        match pieces {
+            None => Some(graph.propagation::<B, E>(backend, config)?),
+            Some(_) => None,
+        },
     )?;
     let device_name = backend.name();
     let mut runs = Vec::new();
@@ -255,6 +252,9 @@ fn carry_out<B: Backend, E: Element>(
             }
             None => Trainer::inductive(backend, &training, &objective, model, train)?,
         };
+        if let Some(pieces) = &pieces {
+            trainer = trainer.evaluated_in(pieces.clone())?;
+        }
         if let Some(checkpoint) = &plan.resume {
             trainer.restore(&checkpoint.snapshot)?;
         }
@@ -337,14 +337,14 @@ fn batches_of_graphs<B: Backend, E: Element>(
     Ok(Batches::of_graphs(training, loss, graphs, batch, seed)?)
 }
 
-/// The graphs that a model computes on: `graph`, and where it pools the one that does it.
+/// The graphs that a model computes on: `graph`, unless that is in pieces, and where it pools the one that does it.
 pub fn inputs<B: Backend>(
     backend: &B,
     model: &ModelConfig,
     dataset: &Dataset,
-    graph: Propagation<B>,
+    graph: Option<Propagation<B>>,
 ) -> Result<Vec<Propagation<B>>, Failure> {
-    let mut all = vec![graph];
+    let mut all = Vec::from_iter(graph);
     match (model.readout, &dataset.graphs) {
         (Some(readout), Some(graphs)) => all.push(readout.propagation(backend, graphs)?),
         (None, None) => {}
@@ -375,11 +375,7 @@ fn batches<B: Backend, E: Element>(
 ) -> Result<Batches<B, E>, Failure> {
     let loss = match &plan.goal {
         Goal::Vertices { loss, .. } => loss,
-        Goal::Links { .. } => {
-            return Err(Failure::Input(
-                "links are learnt from whole graphs; leave --sampler out".into(),
-            ));
-        }
+        Goal::Links { .. } => return Err(links_are_whole()),
     };
     let model = &plan.model;
     let of = (&*learnt.graph, learnt.weights.as_deref());
@@ -401,6 +397,10 @@ fn batches<B: Backend, E: Element>(
     Ok(batches)
 }
 
+fn links_are_whole() -> Failure {
+    Failure::Input("links are learnt from whole graphs; leave --sampler out".into())
+}
+
 /// What a run learns from.
 struct Learnt<'a> {
     graph: Cow<'a, Graph>,
@@ -418,12 +418,13 @@ struct Tasks<'a, B: Backend, E: Element> {
     whole: Objective<B, E>,
 }
 
-/// What is learnt from with its graph, and what is evaluated on `graph`, the dataset's as the model wants it.
+/// What is learnt from with its graph, and what is evaluated on `graph`, the dataset's as the model wants it; none where that is in
+/// pieces.
 fn objectives<'a, B: Backend, E: Element>(
     backend: &B,
     dataset: &'a Dataset,
     (plan, kind): (&Plan, MemoryKind),
-    graph: Propagation<B>,
+    graph: Option<Propagation<B>>,
 ) -> Result<Tasks<'a, B, E>, Failure> {
     let all = Learnt {
         graph: Cow::Borrowed(&dataset.graph),
@@ -432,6 +433,7 @@ fn objectives<'a, B: Backend, E: Element>(
     let features = dataset.upload_features_as(backend, kind)?;
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
+            let graph = graph.ok_or_else(links_are_whole)?;
             let objective = Objective::of_links(backend, graph, features, *width, split)?;
             return Ok(Tasks {
                 training: objective.clone(),

@@ -1,12 +1,13 @@
 //! `halfgnn train`.
 
-use crate::args::{DeviceName, FeaturesName, TrainArgs};
+use crate::args::{DeviceName, TrainArgs};
 use crate::checkpoint::Saving;
 use crate::curves::Curves;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::launch;
 use crate::model::ModelName;
+use crate::placement::PieceCount;
 use crate::sampling;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
@@ -21,6 +22,7 @@ use halfgnn::nn::{HiddenNorm, Jumping, LinkDecoder, ModelConfig};
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Spread, Status, TrainConfig, Work};
+use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::room;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -46,7 +48,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             room::Training {
                 precision: args.precision.into(),
                 work: Work::of_run(args.sampling.sampler.is_some()),
-                features: args.features.into(),
+                features: args.placement.features.into(),
             },
             |demand| {
                 let classes = args
@@ -272,7 +274,11 @@ fn plan(
         ("--inductive", inductive),
         ("--binary", model.binary.is_some()),
         ("--sampler", sampling.is_some()),
-        ("--features host", args.features == FeaturesName::Host),
+        (
+            "--features host",
+            args.placement.features == FeaturesName::Host,
+        ),
+        ("--pieces", args.placement.pieces != PieceCount::Auto),
         ("--messages", args.model.messages.is_some()),
         (
             "--hidden-norm pair or graph",
@@ -300,7 +306,7 @@ fn plan(
         goal,
         dealt: args.ranks.deal(dataset)?,
         sampling,
-        features: args.features.into(),
+        placement: args.placement,
         feature_divisors,
         train,
         seeds: args.seeds,

@@ -44,6 +44,7 @@ pub mod generate;
 pub mod index;
 #[doc(hidden)] // for the crates beside this one
 pub mod parallel;
+mod part;
 pub mod reorder;
 pub(crate) mod sort;
 mod starts;
@@ -60,6 +61,7 @@ pub use degree::DegreeStats;
 pub use edge_blocks::{Direction, EdgeBlocks};
 pub use error::{GraphError, OffsetRule};
 pub use frdc::Frdc;
+pub use part::{Part, even_ranges};
 pub use sort::rows_of;
 pub use starts::Starts;
 pub use transpose::Transpose;

@@ -2,7 +2,7 @@
 
 use super::{Partition, PartitionError};
 use crate::error::Error;
-use crate::graph::{Block, Csr, Graph};
+use crate::graph::{Graph, Part};
 use std::ops::Range;
 
 /// The vertices of a rank, the edges that lead to them, and what it exchanges with the others.
@@ -16,12 +16,8 @@ use std::ops::Range;
 pub struct Shard {
     /// Which rank it is of.
     pub rank: usize,
-    /// The graph's vertex of each source: the own ones in their order, then those of each other rank in theirs.
-    pub vertices: Vec<u32>,
-    /// Own vertices × all of [`Shard::vertices`].
-    pub block: Block,
-    /// The graph's edge of each edge of the block.
-    pub edges: Vec<u32>,
+    /// The own vertices, those of other ranks that they hear from in the order of ranks, and the edges between them.
+    pub part: Part,
     /// For each rank the own places that it wants to hear, in the order in which it has them.
     pub sends: Vec<Vec<u32>>,
     /// The places of what each rank gives.
@@ -54,10 +50,8 @@ impl Shard {
         let (sends_to, mut halo) = boundaries(graph, owners, (rank, ranks));
         halo.sort_unstable_by_key(|&vertex| (owners[vertex as usize], vertex));
 
-        let mut vertices = own.clone();
-        vertices.extend(&halo);
         let mut places = vec![u32::MAX; owners.len()];
-        for (place, &vertex) in vertices.iter().enumerate() {
+        for (place, &vertex) in own.iter().enumerate() {
             places[vertex as usize] = place as u32;
         }
         let mut receives = Vec::with_capacity(ranks);
@@ -75,40 +69,13 @@ impl Shard {
             wanted.into_iter().map(place).collect()
         });
         let sends = sends.collect();
-        let (block, edges) = rows_of(graph, &own, &places, vertices.len())?;
         Ok(Self {
             rank,
-            vertices,
-            block,
-            edges,
+            part: Part::new(graph, &own, &halo)?,
             sends,
             receives,
             counts,
         })
-    }
-
-    /// Vertices that are the rank's own: the first of [`Shard::vertices`].
-    pub fn own(&self) -> &[u32] {
-        &self.vertices[..self.block.destinations()]
-    }
-
-    /// The order of the edges against their direction: which edge of the block each edge of its transpose is.
-    pub(crate) fn against(&self) -> Vec<u32> {
-        let csr = self.block.csr();
-        let mut starts = vec![0_u64; self.vertices.len() + 1];
-        for &column in csr.cols() {
-            starts[column as usize + 1] += 1;
-        }
-        for at in 1..starts.len() {
-            starts[at] += starts[at - 1];
-        }
-        let mut order = vec![0; csr.edges()];
-        for (edge, &column) in csr.cols().iter().enumerate() {
-            let place = &mut starts[column as usize];
-            order[*place as usize] = edge as u32;
-            *place += 1;
-        }
-        order
     }
 }
 
@@ -138,30 +105,4 @@ fn boundaries(
         }
     }
     (sends, halo)
-}
-
-/// The rows of `own` with the places of their columns, and the graph's edge of each.
-fn rows_of(
-    graph: &Graph,
-    own: &[u32],
-    places: &[u32],
-    sources: usize,
-) -> Result<(Block, Vec<u32>), Error> {
-    let mut offsets = Vec::with_capacity(own.len() + 1);
-    offsets.push(0);
-    let (mut columns, mut edges) = (Vec::new(), Vec::new());
-    let mut row = Vec::new();
-    for &vertex in own {
-        row.clear();
-        for edge in graph.csr().row_range(vertex as usize) {
-            row.push((places[graph.cols()[edge] as usize], edge as u32));
-        }
-        // By place, and equal edges in the graph's order.
-        row.sort_unstable();
-        columns.extend(row.iter().map(|(place, _)| place));
-        edges.extend(row.iter().map(|(_, edge)| edge));
-        offsets.push(columns.len() as u64);
-    }
-    let csr = Csr::rectangular(sources, offsets, columns)?;
-    Ok((Block::new(csr)?, edges))
 }

@@ -45,16 +45,16 @@ fn shards_are_the_graph() {
                 let mut edges = Vec::new();
                 let mut vertices: Vec<u32> = Vec::new();
                 for (rank, shard) in shards.iter().enumerate() {
-                    let (own, csr) = (shard.own(), shard.block.csr());
+                    let (own, csr) = (shard.part.own(), shard.part.block.csr());
                     vertices.extend(own);
                     assert_eq!(own, partition.vertices(rank));
                     assert_eq!(balance.vertices[rank], own.len());
                     assert_eq!(balance.edges[rank], csr.edges());
-                    assert_eq!(balance.halo[rank], shard.vertices.len() - own.len());
+                    assert_eq!(balance.halo[rank], shard.part.vertices.len() - own.len());
                     assert_eq!(shard.counts, balance.vertices);
-                    for (at, &edge) in shard.edges.iter().enumerate() {
-                        let ends =
-                            [csr.rows()[at], csr.cols()[at]].map(|it| shard.vertices[it as usize]);
+                    for (at, &edge) in shard.part.edges.iter().enumerate() {
+                        let ends = [csr.rows()[at], csr.cols()[at]]
+                            .map(|it| shard.part.vertices[it as usize]);
                         assert_eq!(
                             ends,
                             [graph.rows()[edge as usize], graph.cols()[edge as usize]]
@@ -62,7 +62,7 @@ fn shards_are_the_graph() {
                         edges.push(edge);
                     }
                     // Against their direction edges go by column, then by row.
-                    let against: Vec<[u32; 2]> = (shard.against().iter())
+                    let against: Vec<[u32; 2]> = (shard.part.against().iter())
                         .map(|&edge| [csr.cols()[edge as usize], csr.rows()[edge as usize]])
                         .collect();
                     assert!(against.is_sorted());
@@ -73,7 +73,7 @@ fn shards_are_the_graph() {
                             .collect();
                         assert_eq!(
                             sent,
-                            to.vertices[to.receives[rank].clone()],
+                            to.part.vertices[to.receives[rank].clone()],
                             "{rank} to {other}"
                         );
                     }

@@ -54,6 +54,12 @@ pub trait Architecture:
         false
     }
 
+    /// Why a layer reads something of all vertices at once in evaluation, beside its neighbours, where it does: then no [piece of the
+    /// graph](super::Pieces) can be evaluated by itself.
+    fn wants_all_vertices(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Numbers of each edge that its layers read as features; 0 of one that reads none.
     fn edge_features(&self) -> usize {
         0
@@ -348,6 +354,13 @@ macro_rules! models {
                 match self {
                     $(Self::$kind(config) => config.drops_edges(),)*
                     Self::Other(_) => false,
+                }
+            }
+
+            pub(super) fn wants_all_vertices(&self) -> Option<&'static str> {
+                match self {
+                    $(Self::$kind(config) => config.wants_all_vertices(),)*
+                    Self::Other(_) => None,
                 }
             }
 

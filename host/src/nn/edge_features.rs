@@ -1,10 +1,10 @@
 //! Numbers of edges on the way from a dataset to a model: their weights, and rows of features.
 
-use super::{ModelConfig, Propagation};
+use super::{ModelConfig, PartFactors, Propagation};
 use crate::backend::{Backend, MemoryKind};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
-use crate::graph::{AddedWeight, Graph, GraphCounts};
+use crate::graph::{AddedWeight, Graph, GraphCounts, Part};
 use crate::ops::edge_plane;
 use crate::tensor::{Element, Matrix};
 use std::borrow::Cow;
@@ -93,13 +93,23 @@ impl PreparedGraph<'_> {
                 "messages of 8 bits have scales that ranks do not share; leave the messages out, or train with one",
             );
         }
-        let (weights, norm) = (self.weights.as_deref(), model.norm());
-        let of = (shard, group);
-        let graph = Propagation::of_shard::<E>(backend, &self.graph, weights, norm, of)?;
+        let factors = self.part_factors::<E>(model)?;
+        let graph = Propagation::of_shard(backend, &factors, (shard, group))?;
         match self.features.is_empty() {
             true => Ok(graph),
-            false => Ok(graph.with(EdgeFeatures::of_shard(backend, shard, &self.features)?)),
+            false => Ok(graph.with(EdgeFeatures::of_part(backend, &shard.part, &self.features)?)),
         }
+    }
+
+    /// What parts of it take theirs from, for `model`, which it was prepared for.
+    ///
+    /// # Errors
+    /// Those of [`PartFactors::new`].
+    pub(super) fn part_factors<E: Element>(
+        &self,
+        model: &ModelConfig,
+    ) -> Result<PartFactors<E>, Error> {
+        PartFactors::new(&self.graph, self.weights.as_deref(), model.norm())
     }
 }
 
@@ -243,13 +253,9 @@ impl<B: Backend> EdgeFeatures<B> {
         Ok(Self { forward, backward })
     }
 
-    /// Those of the edges of a shard, of columns for all edges of the graph.
-    pub(super) fn of_shard(
-        backend: &B,
-        shard: &Shard,
-        columns: &[Vec<f32>],
-    ) -> Result<Self, Error> {
-        let (edges, against) = (&shard.edges, shard.against());
+    /// Those of the edges of a part, of columns for all edges of the graph.
+    pub(super) fn of_part(backend: &B, part: &Part, columns: &[Vec<f32>]) -> Result<Self, Error> {
+        let (edges, against) = (&part.edges, part.against());
         let shape = (columns.len(), edge_plane(edges.len()));
         let upload = |of: &(dyn Fn(usize) -> usize + Sync)| {
             Matrix::from_rows(backend, shape, MemoryKind::Graph, |column, row| {

@@ -138,6 +138,12 @@ impl Architecture for Gin {
         self.statistics = Statistics::Running;
     }
 
+    fn wants_all_vertices(&self) -> Option<&'static str> {
+        (self.statistics == Statistics::Batch).then_some(
+            "the batch normalisations of GIN take the statistics of all vertices, unless it is trained with running statistics",
+        )
+    }
+
     fn shape(&self, model: &mut ModelConfig) {
         (model.layers, model.hidden) = (5, 128);
     }

@@ -39,7 +39,7 @@ impl<B: Backend> Halo<B> {
         Error::expect(NAME, "ranks of the shard", group.ranks(), shard.sends.len())?;
         Error::expect(NAME, "rank of the shard", group.rank(), shard.rank)?;
         let upload = |values: &[u32]| Array::from_slice(backend, values, MemoryKind::Graph);
-        let (own, packing) = (shard.own().len(), shard.sends.concat());
+        let (own, packing) = (shard.part.own().len(), shard.sends.concat());
         let mut sends = Vec::with_capacity(shard.sends.len());
         let mut start = 0;
         for wanted in &shard.sends {
@@ -58,8 +58,8 @@ impl<B: Backend> Halo<B> {
             group: group.clone(),
             counts: shard.counts.clone(),
             own,
-            sources: shard.vertices.len(),
-            vertices: [upload(shard.own())?, upload(&shard.vertices)?],
+            sources: shard.part.vertices.len(),
+            vertices: [upload(shard.part.own())?, upload(&shard.part.vertices)?],
             packing: upload(&packing)?,
             sends,
             receives: shard.receives.clone(),

@@ -217,6 +217,10 @@ impl<B: Backend, E: Element> Layer<B, E> for SumOfLayers<B, E> {
         self.pooling.is_some()
     }
 
+    fn reads_features(&self) -> bool {
+        self.features
+    }
+
     fn forward(
         &mut self,
         at: &mut Context<'_, B, E>,

@@ -32,6 +32,11 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it reads [`Context::features`] beside its input.
+    fn reads_features(&self) -> bool {
+        false
+    }
+
     /// Columns of what it sums up over neighbours, forward and backward, where it does that by [`Aggregation`](super::Aggregation)
     /// alone: then a [stage](super::Stage::messages) can have them sent in 8 bits.
     fn message_columns(&self) -> Option<usize> {
@@ -128,7 +133,7 @@ pub struct Context<'a, B: Backend, E: Element> {
 /// What a layer may read beside its input.
 #[derive(Debug)]
 pub(super) struct Earlier<'a, B: Backend, E: Element> {
-    /// None where an output is made again.
+    /// None where an output is made again, and of a graph in pieces for layers that do not say that they read it.
     pub(super) features: Option<&'a Matrix<B, E>>,
     pub(super) initial: Option<&'a Matrix<B, E>>,
     pub(super) jumped: Vec<&'a Matrix<B, E>>,
@@ -231,12 +236,13 @@ impl<'a, B: Backend, E: Element> Context<'a, B, E> {
     /// The features that the network was given, before any dropout, in a forward or a backward pass.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where an output is [made again](Layer::repeat).
+    /// [`Error::Unsupported`] where an output is [made again](Layer::repeat), and of a graph in [pieces](super::Pieces) where the layer
+    /// does not say that it [reads](Layer::reads_features) them.
     pub fn features(&self) -> Result<&'a Matrix<B, E>, Error> {
         self.earlier.features.ok_or_else(|| Error::Unsupported {
             operator: "Network",
             reason: format!(
-                "layer {} reads the features to make its output again, which it does not see then",
+                "layer {} reads the features where it does not see them: to make its output again, or of a graph in pieces without saying so by Layer::reads_features",
                 self.layer
             ),
         })

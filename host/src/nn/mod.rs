@@ -34,6 +34,7 @@ mod layer;
 mod messages;
 mod network;
 mod parameter;
+mod pieces;
 mod pool;
 mod precision;
 mod propagation;
@@ -65,9 +66,10 @@ pub use jumping::Jumping;
 pub use layer::{Context, Kept, Layer, OwnRows, Place};
 pub use network::{Network, Stage};
 pub use parameter::Parameter;
+pub use pieces::Pieces;
 pub use pool::Pool;
 pub use precision::kept_as;
-pub use propagation::{Degrees, EdgeFactors, GraphFactors, Norm, Propagation};
+pub use propagation::{Degrees, EdgeFactors, GraphFactors, Norm, PartFactors, Propagation};
 pub use readout::{Readout, ReadoutLayer};
 pub use sage::{Sage, SageLayer};
 
@@ -137,6 +139,28 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     /// # Errors
     /// [`Error::Shape`] where the model does not fit the inputs, and those of the device.
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error>;
+
+    /// [`Model::forward`] in [`Mode::Evaluate`] over a graph that is in `pieces`: a layer of one piece after the other, so that no
+    /// more than a piece lies on the device. `features` has a row for each vertex. What layers give lies in the host's memory
+    /// ([`HostFeatures`](crate::backend::MemoryKind::HostFeatures)): that of the last, the [logits](Model::logits), and those of `keep`,
+    /// numbers from 0 on, stay after it. The next pass makes room anew.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] of a model that has no such pass, [`Error::Shape`] where there is another number of rows, and those of
+    /// [`Model::forward`].
+    fn forward_in_pieces(
+        &mut self,
+        _backend: &B,
+        _features: &Matrix<B, E>,
+        _pieces: &Pieces<E>,
+        _keep: &[usize],
+    ) -> Result<(), Error> {
+        Err(Error::Unsupported {
+            operator: "Model::forward_in_pieces",
+            reason: "the model computes on whole graphs alone; take a Network, or the graph whole"
+                .into(),
+        })
+    }
 
     /// Logits of a vertex.
     fn classes(&self) -> usize;

@@ -7,6 +7,8 @@
 //! as they are, and what comes from another activation than a ReLU are dropped into a matrix of its own. With [`Stage::recompute`] an output is not even stored, where the
 //! layer can make it again: it is lent to the next layer, forward, and once more, backward.
 
+mod pieces;
+
 use super::binary;
 use super::decoder::{self, Decoder};
 use super::fusion::{After, Bend};
@@ -16,7 +18,7 @@ use super::layer::{Earlier, dropout};
 use super::messages::Messages;
 use super::{
     Context, Halo, HiddenActivation, HiddenNorm, InputGradient, Inputs, Kept, Layer, LinkOperands,
-    Mode, Model, ModelConfig, Output, OutputGradient, Parameter, Pool, Propagation,
+    Mode, Model, ModelConfig, Output, OutputGradient, Parameter, Pieces, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
@@ -162,6 +164,8 @@ pub struct Network<B: Backend, E: Element> {
     pool: Pool<B, E>,
     /// Rows of each stage's output for which there is room.
     rows: Vec<usize>,
+    /// Whether the last pass was in pieces, so that the outputs are those that were kept of it.
+    in_pieces: bool,
 }
 
 /// What a stage computes on.
@@ -436,6 +440,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             gradient: nothing(classes)?,
             pool: Pool::new(),
             rows: Vec::new(),
+            in_pieces: false,
         };
         let mut names = HashSet::new();
         let mut parameters = network.parameters().into_iter();
@@ -506,6 +511,9 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
         match &step.output.matrix {
             Some(matrix) if step.output.stored => Ok(matrix),
+            _ if self.in_pieces => refuse(format!(
+                "the output of layer {number} was not kept of a pass in pieces; name it among those to be kept"
+            )),
             _ => refuse(format!(
                 "the output of layer {number} is not stored; leave recompute out"
             )),
@@ -609,9 +617,10 @@ impl<B: Backend, E: Element> Network<B, E> {
     /// Makes room for what stages write.
     fn fit(&mut self, backend: &B, levels: &[Level<'_, B>]) -> Result<(), Error> {
         let rows: Vec<usize> = levels.iter().map(|level| level.rows).collect();
-        if self.rows == rows {
+        if self.rows == rows && !self.in_pieces {
             return Ok(());
         }
+        self.in_pieces = false;
         let room = |rows, columns| Matrix::zeros(backend, rows, columns, MemoryKind::Activations);
         // What was lent had other shapes.
         self.pool = Pool::new();
@@ -747,117 +756,167 @@ fn input_dropout<'a, B: Backend, E: Element>(
     })
 }
 
+/// What a stage computes on, forward.
+#[derive(Debug)]
+struct Pass<'a, B: Backend, E: Element> {
+    backend: &'a B,
+    mode: Mode<'a, B>,
+    /// The stage's.
+    number: usize,
+    /// Its input: rows of the sources of its graph, or its own.
+    source: &'a Matrix<B, E>,
+    level: &'a Level<'a, B>,
+    ranks: Option<&'a Halo<B>>,
+    earlier: Earlier<'a, B, E>,
+    activation: Activation<'a, B>,
+}
+
+impl<B: Backend, E: Element> Step<B, E> {
+    /// Computes its output.
+    fn forward(&mut self, pass: Pass<'_, B, E>, pool: &mut Pool<B, E>) -> Result<(), Error> {
+        let Pass {
+            backend,
+            mode,
+            number,
+            source,
+            level,
+            ranks,
+            earlier,
+            activation: Activation { relu, dropout, .. },
+        } = pass;
+        let dropping = input_dropout(self, number, mode);
+        let Step {
+            layer,
+            bias,
+            nonlinearity,
+            given,
+            norm,
+            residual,
+            dropped,
+            extended,
+            messages,
+            output,
+            ..
+        } = self;
+        let messages = messages.as_mut();
+        let x = match (dropping, dropped) {
+            (Some(op), Some(dropped)) => {
+                let dropped = dropped.room(backend, source.rows())?;
+                match (ranks, op.dropout) {
+                    (Some(ranks), Some(dropout)) => {
+                        ops::combine(backend, &Combine::copy(), source, dropped)?;
+                        ranks.drop_rows(backend, dropout, dropped)?;
+                    }
+                    _ => ops::activate(backend, &op, Some(source), dropped)?,
+                }
+                &*dropped
+            }
+            _ => source,
+        };
+        let x = match (level.exchange, level.graph) {
+            (Some(halo), Some(graph)) => {
+                let extended = match extended {
+                    Some(extended) => extended,
+                    none => none.insert(Kept::new(backend, x.columns())?),
+                };
+                let all = extended.room(backend, graph.sources())?;
+                let what = format!("layers.{number} forward");
+                halo.extend(backend, &what, pool, x, all)?;
+                &*all
+            }
+            _ => x,
+        };
+        let mut after = After {
+            bias: bias.as_ref().map(Parameter::master),
+            relu,
+            nonlinearity: bend(backend, *nonlinearity, given, level.rows)?,
+            // By places in the whole graph, where a rank has a part of it.
+            dropout: dropout.filter(|_| ranks.is_none()),
+            residual: residual.then_some(x),
+        };
+        let y = output.room(backend, pool, level.rows)?;
+        // With a norm behind it the layer writes elsewhere, with its bias alone.
+        let mut normalized = None;
+        let target = match norm {
+            None => y,
+            Some(norm) => {
+                let before = After {
+                    bias: after.bias.take(),
+                    ..After::NOTHING
+                };
+                let behind = std::mem::replace(&mut after, before);
+                normalized = Some((y, behind));
+                norm.room(backend, level.rows)?
+            }
+        };
+        let mut y = Output::new(backend, target, after);
+        let mut at = Context {
+            backend,
+            mode,
+            pool,
+            layer: number,
+            graph: level.graph,
+            ranks,
+            rows: level.rows,
+            messages: messages.filter(|_| matches!(mode, Mode::Train { .. })),
+            earlier,
+            d_initial: &mut None,
+            d_jumped: &mut [],
+        };
+        layer.forward(&mut at, x, &mut y)?;
+        y.finish(number)?;
+        if let (Some(norm), Some((y, mut behind))) = (norm, normalized) {
+            let relu = behind.relu && behind.residual.is_none();
+            norm.forward(&at, level.groups, relu, y)?;
+            behind.relu &= !relu;
+            let mut y = Output::new(backend, y, behind);
+            y.matrix();
+            y.finish(number)?;
+        }
+        if let (Some(ranks), Some(dropout), Some(y)) = (ranks, dropout, &mut output.matrix) {
+            ranks.drop_rows(backend, dropout, y)?;
+        }
+        Ok(())
+    }
+}
+
 impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
-        let backend = inputs.backend;
         let levels = self.levels(inputs)?;
         let ranks = ranks(inputs);
-        self.fit(backend, &levels)?;
+        self.fit(inputs.backend, &levels)?;
         for (number, level) in levels.iter().enumerate() {
-            let Activation { relu, dropout, .. } = self.activation(number, mode);
+            let activation = self.activation(number, mode);
             let (before, rest) = self.steps.split_at_mut(number);
-            let earlier = earlier((self.initial, &self.jumps), before, inputs, mode);
-            let source = match before.last() {
-                Some(step) => step.output.get(),
-                None => inputs.features,
-            };
-            let dropping = input_dropout(&rest[0], number, mode);
-            let Step {
-                layer,
-                bias,
-                nonlinearity,
-                given,
-                norm,
-                residual,
-                dropped,
-                extended,
-                messages,
-                output,
-                ..
-            } = &mut rest[0];
-            let messages = messages.as_mut();
-            let x = match (dropping, dropped) {
-                (Some(op), Some(dropped)) => {
-                    let dropped = dropped.room(backend, source.rows())?;
-                    match (ranks, op.dropout) {
-                        (Some(ranks), Some(dropout)) => {
-                            ops::combine(backend, &Combine::copy(), source, dropped)?;
-                            ranks.drop_rows(backend, dropout, dropped)?;
-                        }
-                        _ => ops::activate(backend, &op, Some(source), dropped)?,
-                    }
-                    &*dropped
-                }
-                _ => source,
-            };
-            let x = match (level.exchange, level.graph) {
-                (Some(halo), Some(graph)) => {
-                    let extended = match extended {
-                        Some(extended) => extended,
-                        none => none.insert(Kept::new(backend, x.columns())?),
-                    };
-                    let all = extended.room(backend, graph.sources())?;
-                    let what = format!("layers.{number} forward");
-                    halo.extend(backend, &what, &mut self.pool, x, all)?;
-                    &*all
-                }
-                _ => x,
-            };
-            let mut after = After {
-                bias: bias.as_ref().map(Parameter::master),
-                relu,
-                nonlinearity: bend(backend, *nonlinearity, given, level.rows)?,
-                // By places in the whole graph, where a rank has a part of it.
-                dropout: dropout.filter(|_| ranks.is_none()),
-                residual: residual.then_some(x),
-            };
-            let y = output.room(backend, &mut self.pool, level.rows)?;
-            // With a norm behind it the layer writes elsewhere, with its bias alone.
-            let mut normalized = None;
-            let target = match norm {
-                None => y,
-                Some(norm) => {
-                    let before = After {
-                        bias: after.bias.take(),
-                        ..After::NOTHING
-                    };
-                    let behind = std::mem::replace(&mut after, before);
-                    normalized = Some((y, behind));
-                    norm.room(backend, level.rows)?
-                }
-            };
-            let mut y = Output::new(backend, target, after);
-            let mut at = Context {
-                backend,
+            let pass = Pass {
+                backend: inputs.backend,
                 mode,
-                pool: &mut self.pool,
-                layer: number,
-                graph: level.graph,
+                number,
+                source: match before.last() {
+                    Some(step) => step.output.get(),
+                    None => inputs.features,
+                },
+                level,
                 ranks,
-                rows: level.rows,
-                messages: messages.filter(|_| matches!(mode, Mode::Train { .. })),
-                earlier,
-                d_initial: &mut None,
-                d_jumped: &mut [],
+                earlier: earlier((self.initial, &self.jumps), before, inputs, mode),
+                activation,
             };
-            layer.forward(&mut at, x, &mut y)?;
-            y.finish(number)?;
-            if let (Some(norm), Some((y, mut behind))) = (norm, normalized) {
-                let relu = behind.relu && behind.residual.is_none();
-                norm.forward(&at, level.groups, relu, y)?;
-                behind.relu &= !relu;
-                let mut y = Output::new(backend, y, behind);
-                y.matrix();
-                y.finish(number)?;
-            }
-            if let (Some(ranks), Some(dropout), Some(y)) = (ranks, dropout, &mut output.matrix) {
-                ranks.drop_rows(backend, dropout, y)?;
-            }
+            rest[0].forward(pass, &mut self.pool)?;
             if let Some(step) = before.last_mut() {
                 step.output.release(&mut self.pool);
             }
         }
         Ok(())
+    }
+
+    fn forward_in_pieces(
+        &mut self,
+        backend: &B,
+        features: &Matrix<B, E>,
+        pieces: &Pieces<E>,
+        keep: &[usize],
+    ) -> Result<(), Error> {
+        self.pass_in_pieces(backend, features, pieces, keep)
     }
 
     fn classes(&self) -> usize {

@@ -6,7 +6,7 @@ use super::weights;
 use crate::backend::{Adjacency, Backend, Block, DeviceGraph, MemoryKind};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
-use crate::graph::{self, Graph, GraphCounts};
+use crate::graph::{self, Graph, GraphCounts, Part};
 use crate::ops::{self, DegreePower, InducedSubgraph, RowGroups};
 use crate::tensor::{Array, Element, Precision};
 use serde::{Deserialize, Serialize};
@@ -116,6 +116,20 @@ fn no_in_degrees(operator: &'static str) -> Error {
     }
 }
 
+/// That there are so many of what these number from 0 on.
+fn expect_all(
+    operator: &'static str,
+    operand: &'static str,
+    numbers: &[u32],
+    there: usize,
+) -> Result<(), Error> {
+    let wanted = numbers
+        .iter()
+        .max()
+        .map_or(0, |&number| number as usize + 1);
+    Error::expect(operator, operand, wanted.max(there), there)
+}
+
 /// What each edge multiplies: `scale · values[k]` is `r[i] · w(i,j) · c[j]` of edge `k`, its weight with the factors of the
 /// degree norm, so that [`Propagation::row_scale`] and [`Propagation::column_scale`] have none.
 ///
@@ -137,6 +151,49 @@ pub struct GraphFactors<B: Backend, E: Element> {
     values: Array<B, E>,
     scale: f32,
     largest: u32,
+}
+
+/// The degrees of a whole graph, or the weights of its edges with the degree norm in them, on the host: from these
+/// [`Propagation::of_part`] has what the edges of a part multiply.
+#[derive(Clone, Debug)]
+pub struct PartFactors<E: Element> {
+    /// None where weights have it in them.
+    norm: Norm,
+    rows: Vec<u32>,
+    /// As far as the norm takes degrees of columns.
+    columns: Vec<u32>,
+    weights: Option<(Vec<E>, f32)>,
+    /// All parts scale alike by it.
+    largest: u32,
+}
+
+impl<E: Element> PartFactors<E> {
+    /// Those of `graph`, with weights as [`Propagation::weighted`] has them.
+    ///
+    /// # Errors
+    /// Those of [`Propagation::weighted`].
+    pub fn new(graph: &Graph, weights: Option<&[f32]>, norm: Norm) -> Result<Self, Error> {
+        let rows = graph.in_degrees();
+        let of_degrees = Self {
+            norm,
+            columns: norm.column_degrees(graph),
+            weights: None,
+            largest: rows.iter().copied().max().unwrap_or(0),
+            rows,
+        };
+        let Some(weights) = weights else {
+            return Ok(of_degrees);
+        };
+        Error::expect(WEIGHTED, "edge weights", graph.edges(), weights.len())?;
+        let (factors, largest) = weights::factors(graph, weights, norm)?;
+        Ok(Self {
+            norm: Norm::None,
+            columns: Vec::new(),
+            weights: Some(weights::scaled::<E>(&factors)),
+            largest,
+            ..of_degrees
+        })
+    }
 }
 
 impl<B: Backend, E: Element> GraphFactors<B, E> {
@@ -406,65 +463,66 @@ impl<B: Backend> Propagation<B> {
         })
     }
 
-    /// What a rank of `group` has of `graph`, with the factors that the whole graph gives its edges, and with weights as
-    /// [`Propagation::weighted`] has them. Every layer's graph is this one.
+    /// A part of a graph, with what `factors` of the whole graph gives its edges. Every layer's graph is this one.
     ///
     /// # Errors
-    /// Those of [`Propagation::weighted`], [`Propagation::of_block`] and [`Halo::new`].
-    pub fn of_shard<E: Element>(
+    /// [`Error::Shape`] where the part is of another graph, and those of [`Propagation::of_block`].
+    pub fn of_part<E: Element>(
         backend: &B,
-        graph: &Graph,
-        weights: Option<&[f32]>,
-        norm: Norm,
-        (shard, group): (&Shard, &Group),
+        part: &Part,
+        factors: &PartFactors<E>,
     ) -> Result<Self, Error> {
-        let degrees = graph.in_degrees();
-        let columns = norm.column_degrees(graph);
+        const NAME: &str = "Propagation::of_part";
+        let vertices = factors.rows.len();
+        expect_all(NAME, "vertices of the graph", &part.vertices, vertices)?;
         let of = |degrees: &[u32], vertices: &[u32]| -> Vec<u32> {
             let degree = |&vertex: &u32| degrees.get(vertex as usize).copied().unwrap_or(0);
             vertices.iter().map(degree).collect()
         };
-        let (rows, columns) = (of(&degrees, shard.own()), of(&columns, &shard.vertices));
-        let norm_of_degrees = if weights.is_some() { Norm::None } else { norm };
+        let rows = of(&factors.rows, part.own());
+        let columns = of(&factors.columns, &part.vertices);
         let degrees_of_graph = Degrees::OfGraph {
             rows: &rows,
             columns: &columns,
         };
-        let of_block = Self::of_block(backend, &shard.block, norm_of_degrees, degrees_of_graph)?;
-        let of_edges = match weights {
+        let of_block = Self::of_block(backend, &part.block, factors.norm, degrees_of_graph)?;
+        let weights = match &factors.weights {
             None => None,
-            Some(weights) => {
-                Error::expect(WEIGHTED, "edge weights", graph.edges(), weights.len())?;
-                let (factors, largest) = weights::factors(graph, weights, norm)?;
-                let (values, scale) = weights::scaled::<E>(&factors);
-                let forward: Vec<E> = shard
-                    .edges
-                    .iter()
-                    .map(|&edge| values[edge as usize])
-                    .collect();
-                let against = shard
-                    .against()
-                    .into_iter()
-                    .map(|edge| forward[edge as usize]);
-                let against: Vec<E> = against.collect();
+            Some((values, scale)) => {
+                expect_all(NAME, "edges of the graph", &part.edges, values.len())?;
+                let value = |&edge: &u32| values[edge as usize];
+                let forward: Vec<E> = part.edges.iter().map(value).collect();
+                let against = part.against().into_iter();
+                let against: Vec<E> = against.map(|edge| forward[edge as usize]).collect();
                 let upload = |values: &[E]| {
                     Array::from_slice(backend, values, MemoryKind::Graph).map(Arc::new)
                 };
-                let weights = Weights {
+                Some(Weights {
                     arrays: Box::new([upload(&forward)?, upload(&against)?]),
                     precision: E::PRECISION,
-                    scale,
-                };
-                Some((weights, largest))
+                    scale: *scale,
+                })
             }
         };
-        // Ranks scale alike by it.
-        let largest = degrees.iter().copied().max().unwrap_or(0);
         Ok(Self {
-            largest_degree: of_edges.as_ref().map_or(largest, |(_, largest)| *largest),
-            weights: of_edges.map(|(weights, _)| weights),
-            halo: Some(Halo::new(backend, shard, group)?),
+            largest_degree: factors.largest,
+            weights,
             ..of_block
+        })
+    }
+
+    /// What a rank of `group` has of a graph: [`Propagation::of_part`], and the exchanges.
+    ///
+    /// # Errors
+    /// Those of [`Propagation::of_part`] and [`Halo::new`].
+    pub fn of_shard<E: Element>(
+        backend: &B,
+        factors: &PartFactors<E>,
+        (shard, group): (&Shard, &Group),
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            halo: Some(Halo::new(backend, shard, group)?),
+            ..Self::of_part(backend, &shard.part, factors)?
         })
     }
 

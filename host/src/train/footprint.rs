@@ -2,18 +2,23 @@
 
 use super::{Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
-use crate::backend::{MemoryKind, MemoryReport, Storage};
+use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
+use crate::data::{DataProblem, GraphIndex};
 use crate::driver::DriverError;
 use crate::driver::dry::Dry;
 use crate::error::Error;
 use crate::graph::GraphCounts;
-use crate::nn::{Decoder, LinkDecoder, Model, ModelConfig, Network, Norm, Readout};
+use crate::nn::{
+    Decoder, LinkDecoder, Model, ModelConfig, Network, Norm, Pieces, Propagation, Readout,
+};
 use crate::tensor::Element;
 
 /// Bytes by kind, in the order of [`MemoryKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     bytes: [u64; MemoryKind::ALL.len()],
+    /// Those of the features, where they lie in the host's memory.
+    hosted: Option<u64>,
 }
 
 /// Where the features of a graph lie while a device computes on them.
@@ -49,6 +54,45 @@ impl From<Option<(u64, u64)>> for Room {
     }
 }
 
+/// What memory is counted of.
+#[derive(Clone, Copy, Debug)]
+enum Counted<'a, E: Element> {
+    /// Work on a whole graph.
+    Whole(&'a GraphCounts, Work),
+    /// Evaluations of one in pieces.
+    InPieces(&'a Pieces<E>),
+}
+
+impl<E: Element> Counted<'_, E> {
+    /// The graphs that lie on the backend, with nothing in their arrays; the number of vertices, and that of what is told of.
+    fn graphs<B: Backend>(
+        self,
+        backend: &B,
+        norm: Norm,
+        readout: Option<Readout>,
+    ) -> Result<(Vec<Propagation<B>>, [usize; 2]), Error> {
+        let counts = match self {
+            Self::InPieces(pieces) => return Ok((Vec::new(), [pieces.vertices(); 2])),
+            Self::Whole(counts, _) => counts,
+        };
+        let vertices = counts.vertices();
+        let graph = Propagation::counted::<E>(backend, counts, norm)?;
+        let Some(readout) = readout else {
+            return Ok((vec![graph], [vertices; 2]));
+        };
+        // How large each of them is does not matter much.
+        let members = counts.graphs.clamp(1, vertices.max(1));
+        let starts = (0..=members).map(|graph| (graph * vertices / members) as u32);
+        let refuse = |error: DataProblem| Error::Unsupported {
+            operator: "Footprint",
+            reason: error.to_string(),
+        };
+        let index = GraphIndex::new(starts.collect()).map_err(refuse)?;
+        let pooled = readout.propagation(backend, &index)?;
+        Ok((vec![graph, pooled], [vertices, members]))
+    }
+}
+
 /// What is done on the whole graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
@@ -71,7 +115,10 @@ impl Work {
 impl From<MemoryReport> for Footprint {
     /// The peaks.
     fn from(memory: MemoryReport) -> Self {
-        Self { bytes: memory.peak }
+        Self {
+            bytes: memory.peak,
+            hosted: None,
+        }
     }
 }
 
@@ -90,8 +137,9 @@ impl Footprint {
         train: &TrainConfig,
         multiprocessors: Option<u32>,
     ) -> Result<Self, Error> {
-        let (mut seen, work) = (Self::default(), Work::Training);
-        Self::of_config::<E>(counts, config, train, work, multiprocessors, &mut seen).map(|()| seen)
+        let mut seen = Self::default();
+        let what = Counted::Whole(counts, Work::Training);
+        Self::of_config::<E>(what, config, train, multiprocessors, &mut seen).map(|()| seen)
     }
 
     /// That the `work` of a training as [`Footprint::of_training`] has it fits the `room` on the device. Where
@@ -106,24 +154,60 @@ impl Footprint {
         multiprocessors: Option<u32>,
         room: impl Into<Room>,
     ) -> Result<Self, Error> {
-        let room = room.into();
         let mut seen = Self::default();
-        let counted = Self::of_config::<E>(counts, config, train, work, multiprocessors, &mut seen);
-        let hosting = seen.hosting::<E>(counts, config.features);
+        let what = Counted::Whole(counts, work);
+        let done = Self::of_config::<E>(what, config, train, multiprocessors, &mut seen);
+        let features = (counts.vertices(), config.features);
+        let seen = seen.placed::<E>(features, multiprocessors, room.into())?;
+        done.map(|()| seen)
+    }
+
+    /// The same of evaluating a model of `config` on a graph in [pieces](Trainer::evaluated_in), with what layers give in the host's
+    /// memory.
+    ///
+    /// # Errors
+    /// Those of [`Footprint::check_work`].
+    pub fn check_pieces<E: Element>(
+        pieces: &Pieces<E>,
+        (config, train): (&ModelConfig, &TrainConfig),
+        multiprocessors: Option<u32>,
+        room: impl Into<Room>,
+    ) -> Result<Self, Error> {
+        let mut seen = Self::default();
+        let what = Counted::InPieces(pieces);
+        let done = Self::of_config::<E>(what, config, train, multiprocessors, &mut seen);
+        let features = (pieces.vertices(), config.features);
+        let seen = seen.placed::<E>(features, multiprocessors, room.into())?;
+        done.map(|()| seen)
+    }
+
+    /// That it fits the room, with the features of a graph where they may lie.
+    fn placed<E: Element>(
+        mut self,
+        features: (usize, usize),
+        multiprocessors: Option<u32>,
+        room: Room,
+    ) -> Result<Self, Error> {
+        if multiprocessors.is_none() {
+            // A CPU's memory is the host's.
+            let on_host = std::mem::take(&mut self.bytes[MemoryKind::HostFeatures as usize]);
+            self.add(MemoryKind::Features, on_host);
+        }
+        let hosting = self.hosting::<E>(features);
         let hosts = match room.features {
             _ if multiprocessors.is_none() => false,
             FeaturesIn::Device => false,
             FeaturesIn::Host => true,
             FeaturesIn::Either => {
-                seen.check(room.device).is_err()
+                self.check(room.device).is_err()
                     && hosting.check(room.device).is_ok()
                     && hosting.check_host(room.host).is_ok()
             }
         };
-        let seen = if hosts { hosting } else { seen };
-        seen.check(room.device)?;
-        seen.check_host(room.host)?;
-        counted.map(|()| seen)
+        let placed = if hosts { hosting } else { self };
+        placed.check(room.device)?;
+        placed.check_host(room.host)?;
+        Ok(placed)
     }
 
     /// That what is to lie in the host's memory fits there.
@@ -135,32 +219,37 @@ impl Footprint {
         }
     }
 
-    /// With the features of a graph of `counts` in the host's memory.
-    fn hosting<E: Element>(mut self, counts: &GraphCounts, features: usize) -> Self {
+    /// With the features of so many vertices in the host's memory.
+    fn hosting<E: Element>(mut self, (vertices, features): (usize, usize)) -> Self {
         let columns = features.checked_next_multiple_of(E::LANES);
         let row = columns.unwrap_or(features).saturating_mul(size_of::<E>());
-        let bytes = (counts.vertices() as u64).saturating_mul(row as u64);
+        let bytes = (vertices as u64).saturating_mul(row as u64);
         let on_device = &mut self.bytes[MemoryKind::Features as usize];
         // Where it was not counted to its end, the features may not have been.
         let moved = bytes.min(*on_device);
         *on_device -= moved;
         self.add(MemoryKind::HostFeatures, bytes);
+        self.hosted = Some(bytes);
         self
     }
 
     /// What memory the features are to have: [`MemoryKind::Features`] or [`MemoryKind::HostFeatures`].
     pub fn features_kind(&self) -> MemoryKind {
-        match self.of(MemoryKind::HostFeatures) {
-            0 => MemoryKind::Features,
-            _ => MemoryKind::HostFeatures,
+        match self.hosted {
+            None => MemoryKind::Features,
+            Some(_) => MemoryKind::HostFeatures,
         }
     }
 
+    /// Bytes of the features, where they are to lie in the host's memory; others may lie there as well.
+    pub fn hosted_features(&self) -> Option<u64> {
+        self.hosted
+    }
+
     fn of_config<E: Element>(
-        counts: &GraphCounts,
+        what: Counted<'_, E>,
         config: &ModelConfig,
         train: &TrainConfig,
-        work: Work,
         multiprocessors: Option<u32>,
         seen: &mut Self,
     ) -> Result<(), Error> {
@@ -181,7 +270,7 @@ impl Footprint {
             Network::<_, E>::new(backend, config, 0)
         };
         let of = (config.norm(), shape, config.readout);
-        Self::count(counts, of, (train, work), multiprocessors, model, seen)
+        Self::count(what, of, train, multiprocessors, model, seen)
     }
 
     /// [`Footprint::of_training`] of any model, such as one of somebody's own layers, that `model` makes: for `[features,
@@ -199,9 +288,9 @@ impl Footprint {
     ) -> Result<Self, Error> {
         let mut seen = Self::default();
         Self::count(
-            counts,
+            Counted::<E>::Whole(counts, Work::Training),
             (norm, shape, None),
-            (train, Work::Training),
+            train,
             multiprocessors,
             model,
             &mut seen,
@@ -211,16 +300,17 @@ impl Footprint {
 
     /// Counts into `seen`, which also has what was counted before an error.
     fn count<E: Element, M: Model<Gpu<Dry>, E>>(
-        counts: &GraphCounts,
+        what: Counted<'_, E>,
         (norm, shape, readout): (Norm, [usize; 2], Option<Readout>),
-        (train, work): (&TrainConfig, Work),
+        train: &TrainConfig,
         multiprocessors: Option<u32>,
         model: impl FnOnce(&Gpu<Dry>) -> Result<M, Error>,
         seen: &mut Self,
     ) -> Result<(), Error> {
         let backend = &Gpu::counting(multiprocessors)?;
         let run = || {
-            let objective = Objective::<_, E>::counted(backend, counts, norm, shape, readout)?;
+            let (graphs, sizes) = what.graphs(backend, norm, readout)?;
+            let objective = Objective::<_, E>::counted(backend, graphs, sizes, shape)?;
             let train = TrainConfig {
                 record: false,
                 // Of classes, as the targets that are counted; others keep a few words.
@@ -229,8 +319,10 @@ impl Footprint {
                 ..*train
             };
             let mut trainer = Trainer::new(backend, &objective, model(backend)?, train)?;
-            if work == Work::Training {
-                trainer.step()?;
+            match what {
+                Counted::Whole(_, Work::Training) => trainer.step()?,
+                Counted::Whole(_, Work::Evaluation) => {}
+                Counted::InPieces(pieces) => trainer = trainer.evaluated_in(pieces.clone())?,
             }
             trainer.evaluate().map(drop)
         };

@@ -3,11 +3,10 @@
 use super::Loss;
 use super::links::{LinkSplit, Links};
 use crate::backend::{Backend, MemoryKind};
-use crate::data::{DataProblem, GraphIndex, Targets};
+use crate::data::Targets;
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
-use crate::graph::GraphCounts;
-use crate::nn::{Inputs, LinkOperands, Norm, Propagation, Readout};
+use crate::nn::{Inputs, LinkOperands, Propagation};
 use crate::ops::{
     self, CrossEntropyOperands, ElementLoss, ElementLossOperands, NO_TARGET, OptimizerState,
 };
@@ -217,14 +216,16 @@ impl<B: Backend, E: Element> Objective<B, E> {
             });
         };
         let (group, counts) = (halo.group().clone(), halo.counts().to_vec());
-        let rows = match features.rows() == shard.own().len() {
-            true => shard.own().len(),
+        let rows = match features.rows() == shard.part.own().len() {
+            true => shard.part.own().len(),
             false => graph.sources(),
         };
         Error::expect(NAME, "rows of the features", rows, features.rows())?;
         let all = counts.iter().sum();
         Error::expect(NAME, "labels", all, goal.targets.vertices())?;
-        let vertices = group.gather_of("vertices", shard.own(), &counts)?.concat();
+        let vertices = group
+            .gather_of("vertices", shard.part.own(), &counts)?
+            .concat();
         let ranks = Ranks {
             group,
             vertices,
@@ -235,7 +236,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
             vec![graph],
             features,
             goal,
-            shard.own(),
+            shard.part.own(),
             Some(ranks),
         )
     }
@@ -363,28 +364,15 @@ impl<B: Backend, E: Element> Objective<B, E> {
         self.is_of_links()
     }
 
-    /// The task of a graph of `counts` with nothing in its arrays: for a backend that only counts memory.
+    /// The task of telling something of `members`, vertices or whole graphs, with nothing in its arrays: for a backend that only counts
+    /// memory.
     pub(super) fn counted(
         backend: &B,
-        counts: &GraphCounts,
-        norm: Norm,
+        graphs: Vec<Propagation<B>>,
+        [vertices, members]: [usize; 2],
         [features, classes]: [usize; 2],
-        readout: Option<Readout>,
     ) -> Result<Self, Error> {
-        let (vertices, kind) = (counts.vertices(), MemoryKind::Features);
-        let mut graphs = vec![Propagation::counted::<E>(backend, counts, norm)?];
-        let mut members = vertices;
-        if let Some(readout) = readout {
-            // How large each of them is does not matter much.
-            members = counts.graphs.clamp(1, vertices.max(1));
-            let starts = (0..=members).map(|graph| (graph * vertices / members) as u32);
-            let refuse = |error: DataProblem| Error::Unsupported {
-                operator: NAME,
-                reason: error.to_string(),
-            };
-            let index = GraphIndex::new(starts.collect()).map_err(refuse)?;
-            graphs.push(readout.propagation(backend, &index)?);
-        }
+        let kind = MemoryKind::Features;
         let numbers = || Array::zeros(backend, members, kind);
         Ok(Self(Arc::new(Task {
             graphs,

@@ -11,7 +11,7 @@ use super::{
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::metrics::Metric;
-use crate::nn::{Mode, Model, Parameter};
+use crate::nn::{Mode, Model, Parameter, Pieces};
 use crate::ops::{
     self, AdamHyper, LossScaling, Optimizer, OptimizerSnapshot, OptimizerState, RandomState,
 };
@@ -99,6 +99,8 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     random: RandomState<B>,
     loss: Array<B, f32>,
     evaluation: Evaluation<B>,
+    /// Of a trainer that is evaluated so.
+    pieces: Option<Pieces<E>>,
     recorded_step: Recorded<B>,
     recorded_evaluation: Recorded<B>,
     pub(super) progress: Progress,
@@ -214,6 +216,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             rate_factor: 1.0,
             loss: Array::zeros(backend, 1, MemoryKind::Workspace)?,
             evaluation: Evaluation::new(backend, objective, &config)?,
+            pieces: None,
             recorded_step: Recorded::new(config.record),
             recorded_evaluation: Recorded::new(config.record),
             progress: Progress::default(),
@@ -242,6 +245,39 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         Ok(Self {
             batches: Some(batches),
             ..Self::inductive(backend, objective, objective, model, config)?
+        })
+    }
+
+    /// The same, evaluated by [`Model::forward_in_pieces`]: for a graph that the device has no room for. The task that is evaluated
+    /// then needs no graph, only features and targets of the vertices of `pieces`. Nothing is recorded, as what a piece takes is given
+    /// back behind it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where they are of another number of vertices, [`Error::Unsupported`] of a task that several ranks share.
+    pub fn evaluated_in(self, pieces: Pieces<E>) -> Result<Self, Error> {
+        let vertices = self.objective.vertices();
+        Error::expect(
+            "Trainer",
+            "vertices of the pieces",
+            vertices,
+            pieces.vertices(),
+        )?;
+        if self.objective.group().is_some() {
+            return Err(Error::Unsupported {
+                operator: "Trainer",
+                reason: "a rank has a piece of the graph by itself; leave the pieces out, or train with one rank".into(),
+            });
+        }
+        let config = TrainConfig {
+            record: false,
+            ..self.config
+        };
+        Ok(Self {
+            config,
+            pieces: Some(pieces),
+            recorded_step: Recorded::Never,
+            recorded_evaluation: Recorded::Never,
+            ..self
         })
     }
 
@@ -515,9 +551,15 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             objective,
             model,
             evaluation,
+            pieces,
             ..
         } = self;
-        model.forward(objective.inputs(backend), Mode::Evaluate)?;
+        match pieces {
+            Some(pieces) => {
+                model.forward_in_pieces(backend, &objective.0.features, pieces, &[])?;
+            }
+            None => model.forward(objective.inputs(backend), Mode::Evaluate)?,
+        }
         evaluation.count(backend, objective, (model.logits(), model.decoder()))
     }
 

@@ -1,0 +1,222 @@
+//! Some vertices of a graph, and the edges that lead to them.
+
+use super::{Block, Csr, Graph, GraphError};
+use std::ops::Range;
+
+/// Vertices of a graph, and what they hear from: a block, and which vertices and edges of the graph it has.
+///
+/// ```text
+///   vertices  2 3 │ 0 5       2 and 3 are the part's own; they hear from 0 and 5 as well
+///   sources   0 1 │ 2 3       their places
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The graph's vertex of each source: the own ones in their order, then the others that they hear from.
+    pub vertices: Vec<u32>,
+    /// Own vertices × all of [`Part::vertices`].
+    pub block: Block,
+    /// The graph's edge of each edge of the block.
+    pub edges: Vec<u32>,
+}
+
+impl Part {
+    /// The rows of `own`, whose neighbours are among them and `others`; all are different vertices.
+    ///
+    /// # Errors
+    /// [`GraphError::VertexOutOfRange`] for one that is no vertex, and for a neighbour that is in neither list;
+    /// [`GraphError::NotAPermutation`] for a vertex that stands there twice.
+    pub fn new(graph: &Graph, own: &[u32], others: &[u32]) -> Result<Self, GraphError> {
+        let mut places = vec![u32::MAX; graph.vertices()];
+        for (place, &vertex) in own.iter().chain(others).enumerate() {
+            let taken = places.get_mut(vertex as usize);
+            let taken = taken.ok_or(GraphError::VertexOutOfRange {
+                field: "vertices",
+                index: place as u64,
+                value: vertex.into(),
+                vertices: graph.vertices() as u64,
+            })?;
+            if std::mem::replace(taken, place as u32) != u32::MAX {
+                return Err(GraphError::NotAPermutation {
+                    index: place as u64,
+                    value: vertex.into(),
+                });
+            }
+        }
+        Self::at(graph, own, others, &places)
+    }
+
+    /// The rows of the vertices of a range, with all that they hear from, those behind them in ascending order.
+    ///
+    /// # Errors
+    /// [`GraphError::VertexOutOfRange`] where the range ends behind the last vertex.
+    pub fn of_range(graph: &Graph, range: Range<usize>) -> Result<Self, GraphError> {
+        let vertices = graph.vertices();
+        if range.end > vertices || range.start > range.end {
+            return Err(GraphError::VertexOutOfRange {
+                field: "range",
+                index: 1,
+                value: range.end as u64,
+                vertices: vertices as u64,
+            });
+        }
+        let own: Vec<u32> = range.clone().map(|vertex| vertex as u32).collect();
+        let mut places = vec![u32::MAX; vertices];
+        let edges = graph.offsets()[range.start] as usize..graph.offsets()[range.end] as usize;
+        for &column in &graph.cols()[edges] {
+            places[column as usize] = 0;
+        }
+        for (place, &vertex) in own.iter().enumerate() {
+            places[vertex as usize] = place as u32;
+        }
+        let mut others = Vec::new();
+        for vertex in (0..range.start).chain(range.end..vertices) {
+            if places[vertex] == 0 {
+                places[vertex] = (own.len() + others.len()) as u32;
+                others.push(vertex as u32);
+            }
+        }
+        Self::at(graph, &own, &others, &places)
+    }
+
+    /// The rows of `own`, where each vertex that they hear from has a place.
+    fn at(graph: &Graph, own: &[u32], others: &[u32], places: &[u32]) -> Result<Self, GraphError> {
+        let mut offsets = Vec::with_capacity(own.len() + 1);
+        offsets.push(0);
+        let (mut columns, mut edges) = (Vec::new(), Vec::new());
+        let mut row = Vec::new();
+        for &vertex in own {
+            row.clear();
+            for edge in graph.csr().row_range(vertex as usize) {
+                row.push((places[graph.cols()[edge] as usize], edge as u32));
+            }
+            // By place, and equal edges in the graph's order.
+            row.sort_unstable();
+            columns.extend(row.iter().map(|(place, _)| place));
+            edges.extend(row.iter().map(|(_, edge)| edge));
+            offsets.push(columns.len() as u64);
+        }
+        let vertices = [own, others].concat();
+        let csr = Csr::rectangular(vertices.len(), offsets, columns)?;
+        Ok(Self {
+            block: Block::new(csr)?,
+            vertices,
+            edges,
+        })
+    }
+
+    /// Vertices that are the part's own: the first of [`Part::vertices`].
+    pub fn own(&self) -> &[u32] {
+        &self.vertices[..self.block.destinations()]
+    }
+
+    /// The order of the edges against their direction: which edge of the block each edge of its transpose is.
+    pub fn against(&self) -> Vec<u32> {
+        let csr = self.block.csr();
+        let mut starts = vec![0_u64; self.vertices.len() + 1];
+        for &column in csr.cols() {
+            starts[column as usize + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut order = vec![0; csr.edges()];
+        for (edge, &column) in csr.cols().iter().enumerate() {
+            let place = &mut starts[column as usize];
+            order[*place as usize] = edge as u32;
+            *place += 1;
+        }
+        order
+    }
+}
+
+/// Ranges of vertices, one behind the other, each of nearly as many edges and vertices together as every other; as many as there
+/// are vertices at most, and one at least.
+pub fn even_ranges(graph: &Graph, count: usize) -> Vec<Range<usize>> {
+    let (offsets, vertices) = (graph.offsets(), graph.vertices());
+    let count = count.clamp(1, vertices.max(1));
+    // Of all before a vertex.
+    let work = |vertex: usize| offsets[vertex] + vertex as u64;
+    let mut start = 0;
+    let ranges = (1..=count).map(|number| {
+        let share = (u128::from(work(vertices)) * number as u128 / count as u128) as u64;
+        let left = count - number;
+        // Each has a vertex.
+        let (least, most) = (start + 1, vertices - left);
+        let (mut low, mut high) = (least.min(most), most);
+        while low < high {
+            let middle = (low + high) / 2;
+            match work(middle) < share {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        let range = start..low;
+        start = low;
+        range
+    });
+    ranges.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph() -> Graph {
+        let rows = [0, 0, 1, 2, 2, 2, 3, 5];
+        let cols = [1, 5, 0, 0, 3, 3, 5, 2];
+        Graph::from_edges(6, &rows, &cols).unwrap()
+    }
+
+    #[test]
+    fn a_range_has_its_rows_and_what_they_hear_from() {
+        let graph = graph();
+        let part = Part::of_range(&graph, 2..4).unwrap();
+        assert_eq!(part.vertices, [2, 3, 0, 5]);
+        assert_eq!(part.own(), [2, 3]);
+        // Vertex 2 hears from 3 twice and from 0, and 3 from 5.
+        assert_eq!(part.block.csr().cols(), [1, 1, 2, 3]);
+        assert_eq!(part.block.csr().offsets(), [0, 3, 4]);
+        assert_eq!(part.edges, [4, 5, 3, 6]);
+        assert_eq!(part.against(), [0, 1, 2, 3]);
+        assert_eq!(Part::new(&graph, &[2, 3], &[0, 5]).unwrap(), part);
+        let nothing = Part::of_range(&graph, 4..4).unwrap();
+        assert!(nothing.vertices.is_empty() && nothing.edges.is_empty());
+    }
+
+    #[test]
+    fn parts_of_other_graphs_are_refused() {
+        let graph = graph();
+        let told =
+            |own: &[u32], others: &[u32]| Part::new(&graph, own, others).unwrap_err().to_string();
+        assert!(told(&[6], &[]).contains("vertices[0] is 6"));
+        assert!(told(&[2, 3], &[0, 2]).contains("permutation[3] is 2"));
+        // Vertex 5, which 3 hears from, is in neither.
+        assert!(told(&[2, 3], &[0]).contains("4294967295"));
+        let told = Part::of_range(&graph, 2..7).unwrap_err().to_string();
+        assert!(told.contains("is 7"), "{told}");
+    }
+
+    #[test]
+    fn ranges_are_even_and_all_vertices() {
+        let graph = generate_star();
+        for count in [1, 2, 3, 7, 100, 1000] {
+            let ranges = even_ranges(&graph, count);
+            assert_eq!(ranges.len(), count.min(graph.vertices()));
+            assert!(ranges.iter().all(|range| !range.is_empty()));
+            let all = ranges.iter().cloned().flatten();
+            assert!(all.eq(0..graph.vertices()), "{count}");
+        }
+        // The hub, which hears from all, is as much as all the others.
+        assert_eq!(even_ranges(&graph, 2), [0..26, 26..101]);
+        let empty = Graph::from_edges(0, &[], &[]).unwrap();
+        assert_eq!(even_ranges(&empty, 3), [0..0]);
+    }
+
+    /// Vertex 0 hears from 100 others, each of which hears from it.
+    fn generate_star() -> Graph {
+        let others = || 1..=100_u32;
+        let rows: Vec<u32> = others().map(|_| 0).chain(others()).collect();
+        let cols: Vec<u32> = others().chain(others().map(|_| 0)).collect();
+        Graph::from_edges(101, &rows, &cols).unwrap()
+    }
+}
