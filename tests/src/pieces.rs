@@ -24,12 +24,15 @@ fn in_pieces(mut model: ModelConfig) -> ModelConfig {
     model
 }
 
+/// A task, and who has learnt a little of it.
+type Learnt<B, E> = (Objective<B, E>, Trainer<B, E, Network<B, E>>);
+
 /// A model that has learnt a little of the task.
 fn learnt<B: Backend, E: Element>(
     backend: &B,
     (graph, edges): (&Graph, EdgeData<'_>),
     model: &ModelConfig,
-) -> (Objective<B, E>, Trainer<B, E, Network<B, E>>) {
+) -> Learnt<B, E> {
     let prepared = model.prepare_edges(graph, edges).expect("edges");
     let graph = prepared.propagation::<B, E>(backend, model).expect("room");
     let objective = objective(backend, vec![graph]);

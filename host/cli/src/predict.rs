@@ -459,8 +459,7 @@ impl Prediction<'_> {
         match &pieces {
             Some(pieces) => {
                 let wanted = self.layer.map(|layer| layer as usize - 1);
-                let keep = wanted.as_ref().map_or(&[][..], std::slice::from_ref);
-                model.forward_in_pieces(backend, features, pieces, keep)?;
+                model.forward_in_pieces(backend, features, pieces, wanted.as_slice())?;
             }
             None => {
                 let inputs = Inputs {

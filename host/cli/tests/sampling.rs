@@ -65,6 +65,107 @@ fn every_model_learns_in_batches() {
 }
 
 /// Features that stay in the host's memory train as those of the device do, and everybody is told where they are.
+/// A run that is evaluated in pieces, and what it predicts, are those of the whole graph; and the events say which it was.
+#[test]
+fn a_graph_is_evaluated_in_pieces() {
+    let place = place(&Ring::new());
+    let run = |arguments: &[&str]| {
+        halfgnn(arguments)
+            .current_dir(place.folder.path())
+            .output()
+            .unwrap()
+    };
+    let train = |more: &[&str]| {
+        let shape = [
+            "train",
+            "--dataset",
+            "ring.npz",
+            "--layers",
+            "2",
+            "--epochs",
+            "2",
+            "--model",
+            "sage",
+        ];
+        run(&[&shape[..], more].concat())
+    };
+    let batches = ["--sampler", "neighbor:2,1", "--batch", "4"];
+    let kept = |pieces, file| {
+        let output = train(&[&batches[..], &["--pieces", pieces, "--save", file]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let line = "evaluation: layer by layer in 3 pieces of the graph, each with all neighbours";
+    assert!(kept("3", "three").contains(line));
+    assert!(!kept("auto", "whole").contains("evaluation:"));
+    let predict = |model, pieces, device| {
+        let options = [
+            "predict",
+            "--dataset",
+            "ring.npz",
+            "--model",
+            model,
+            "--pieces",
+            pieces,
+            "--device",
+            device,
+            "--out",
+            "classes.npy",
+            "--json",
+            "-",
+        ];
+        let output = run(&options);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let event = of(&events(&output.stdout), "prediction")[0].clone();
+        let classes = std::fs::read(place.folder.path().join("classes.npy")).unwrap();
+        (event.get("pieces").cloned(), classes)
+    };
+    let (told, expected) = predict("whole", "auto", "cpu");
+    assert_eq!(told, None);
+    for device in ["cpu", "emulator"] {
+        let (told, classes) = predict("three", "7", device);
+        assert_eq!(told, Some(7.into()));
+        assert!(classes == expected, "{device}");
+    }
+    // Embeddings of a layer are kept of the pass.
+    let embeddings = |pieces, out| {
+        let options = [
+            "predict",
+            "--dataset",
+            "ring.npz",
+            "--model",
+            "three",
+            "--layer",
+            "1",
+            "--pieces",
+            pieces,
+            "--device",
+            "cpu",
+            "--out",
+            out,
+        ];
+        let output = run(&options);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        std::fs::read(place.folder.path().join(out)).unwrap()
+    };
+    assert_eq!(
+        embeddings("4", "a.npy").len(),
+        embeddings("1", "b.npy").len()
+    );
+    for (arguments, why) in [
+        (&["--pieces", "2"][..], "steps are on the whole graph"),
+        (
+            &["--pieces", "2", "--ranks", "2"],
+            "--pieces is trained by one rank",
+        ),
+        (&["--pieces", "0"], "it must be auto, or a number from 1 on"),
+    ] {
+        let output = train(arguments);
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(why), "{told}");
+    }
+}
+
 #[test]
 fn features_may_stay_on_the_host() {
     let place = place(&Ring::new());

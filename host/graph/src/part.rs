@@ -209,7 +209,7 @@ mod tests {
         // The hub, which hears from all, is as much as all the others.
         assert_eq!(even_ranges(&graph, 2), [0..26, 26..101]);
         let empty = Graph::from_edges(0, &[], &[]).unwrap();
-        assert_eq!(even_ranges(&empty, 3), [0..0]);
+        assert!(even_ranges(&empty, 3).into_iter().eq(std::iter::once(0..0)));
     }
 
     /// Vertex 0 hears from 100 others, each of which hears from it.
