@@ -84,7 +84,7 @@ pub fn of_ranks<B: Backend, E: Element, T: Send>(
                         .expect("room");
                     let network = Network::new(backend, model, config.seed).expect("room");
                     let vertices = match network.first_hears() {
-                        true => &shard.part.vertices[..],
+                        true => shard.part.vertices(),
                         false => shard.part.own(),
                     };
                     let rows = features(backend, vertices);

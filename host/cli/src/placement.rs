@@ -159,15 +159,14 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
                     && config.wants_all_vertices().is_none() =>
             {
                 let most = MOST_PIECES.min(counts.vertices());
-                let counts = std::iter::successors(Some(2), |count| Some(2 * count));
-                let mut tried = Err(error);
-                for count in counts.take_while(|&count| count <= most) {
-                    tried = in_pieces(count);
-                    if !tried.as_ref().is_err_and(has_no_room) {
-                        break;
-                    }
+                // What the smallest have no room for is refused before anything else is tried.
+                drop(in_pieces(most)?);
+                let fewer = std::iter::successors(Some(2), |count| Some(2 * count));
+                let mut fewer = fewer.take_while(|&count| count < most).map(in_pieces);
+                match fewer.find(|tried| !tried.as_ref().is_err_and(has_no_room)) {
+                    Some(tried) => tried?,
+                    None => in_pieces(most)?,
                 }
-                tried?
             }
             whole => (whole?, None),
         },

@@ -377,7 +377,7 @@ fn train_rank<B: Backend, E: Element>(
     let model = Network::<B, E>::new(backend, config, train.seed)?;
     let shard = Shard::new(&graph.graph, &dealt.partition, group.rank())?;
     let vertices = match model.first_hears() {
-        true => &shard.part.vertices[..],
+        true => shard.part.vertices(),
         false => shard.part.own(),
     };
     let shape = (vertices.len(), dataset.feature_len());

@@ -11,12 +11,9 @@ use std::ops::Range;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The graph's vertex of each source: the own ones in their order, then the others that they hear from.
-    pub vertices: Vec<u32>,
-    /// Own vertices × all of [`Part::vertices`].
-    pub block: Block,
-    /// The graph's edge of each edge of the block.
-    pub edges: Vec<u32>,
+    vertices: Vec<u32>,
+    block: Block,
+    edges: Vec<u32>,
 }
 
 impl Part {
@@ -59,23 +56,45 @@ impl Part {
                 vertices: vertices as u64,
             });
         }
-        let own: Vec<u32> = range.clone().map(|vertex| vertex as u32).collect();
         let mut places = vec![u32::MAX; vertices];
-        let edges = graph.offsets()[range.start] as usize..graph.offsets()[range.end] as usize;
-        for &column in &graph.cols()[edges] {
+        let first = graph.offsets()[range.start] as usize;
+        let edges = first..graph.offsets()[range.end] as usize;
+        for &column in &graph.cols()[edges.clone()] {
             places[column as usize] = 0;
         }
-        for (place, &vertex) in own.iter().enumerate() {
+        let mut all: Vec<u32> = range.clone().map(|vertex| vertex as u32).collect();
+        for (place, &vertex) in all.iter().enumerate() {
             places[vertex as usize] = place as u32;
         }
-        let mut others = Vec::new();
         for vertex in (0..range.start).chain(range.end..vertices) {
             if places[vertex] == 0 {
-                places[vertex] = (own.len() + others.len()) as u32;
-                others.push(vertex as u32);
+                places[vertex] = all.len() as u32;
+                all.push(vertex as u32);
             }
         }
-        Self::at(graph, &own, &others, &places)
+        // A row ascends, and so do the places of the own vertices and those of the others.
+        let (mut columns, mut numbers) = (
+            Vec::with_capacity(edges.len()),
+            Vec::with_capacity(edges.len()),
+        );
+        let place = |&column: &u32| places[column as usize];
+        for vertex in range.clone() {
+            let (row, start) = (graph.csr().row(vertex), graph.offsets()[vertex] as u32);
+            let own = row.partition_point(|&column| (column as usize) < range.start)
+                ..row.partition_point(|&column| (column as usize) < range.end);
+            for span in [own.clone(), 0..own.start, own.end..row.len()] {
+                columns.extend(row[span.clone()].iter().map(place));
+                numbers.extend(span.map(|at| start + at as u32));
+            }
+        }
+        let offsets = &graph.offsets()[range.start..=range.end];
+        let offsets = offsets.iter().map(|offset| offset - first as u64).collect();
+        let csr = Csr::rectangular(all.len(), offsets, columns)?;
+        Ok(Self {
+            block: Block::new(csr)?,
+            vertices: all,
+            edges: numbers,
+        })
     }
 
     /// The rows of `own`, where each vertex that they hear from has a place.
@@ -102,6 +121,21 @@ impl Part {
             vertices,
             edges,
         })
+    }
+
+    /// The graph's vertex of each source: the own ones in their order, then the others that they hear from.
+    pub fn vertices(&self) -> &[u32] {
+        &self.vertices
+    }
+
+    /// Own vertices × all of [`Part::vertices`].
+    pub fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// The graph's edge of each edge of the block.
+    pub fn edges(&self) -> &[u32] {
+        &self.edges
     }
 
     /// Vertices that are the part's own: the first of [`Part::vertices`].

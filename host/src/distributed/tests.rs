@@ -45,16 +45,16 @@ fn shards_are_the_graph() {
                 let mut edges = Vec::new();
                 let mut vertices: Vec<u32> = Vec::new();
                 for (rank, shard) in shards.iter().enumerate() {
-                    let (own, csr) = (shard.part.own(), shard.part.block.csr());
+                    let (own, csr) = (shard.part.own(), shard.part.block().csr());
                     vertices.extend(own);
                     assert_eq!(own, partition.vertices(rank));
                     assert_eq!(balance.vertices[rank], own.len());
                     assert_eq!(balance.edges[rank], csr.edges());
-                    assert_eq!(balance.halo[rank], shard.part.vertices.len() - own.len());
+                    assert_eq!(balance.halo[rank], shard.part.vertices().len() - own.len());
                     assert_eq!(shard.counts, balance.vertices);
-                    for (at, &edge) in shard.part.edges.iter().enumerate() {
+                    for (at, &edge) in shard.part.edges().iter().enumerate() {
                         let ends = [csr.rows()[at], csr.cols()[at]]
-                            .map(|it| shard.part.vertices[it as usize]);
+                            .map(|it| shard.part.vertices()[it as usize]);
                         assert_eq!(
                             ends,
                             [graph.rows()[edge as usize], graph.cols()[edge as usize]]
@@ -73,7 +73,7 @@ fn shards_are_the_graph() {
                             .collect();
                         assert_eq!(
                             sent,
-                            to.part.vertices[to.receives[rank].clone()],
+                            to.part.vertices()[to.receives[rank].clone()],
                             "{rank} to {other}"
                         );
                     }

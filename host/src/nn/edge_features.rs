@@ -255,22 +255,44 @@ impl<B: Backend> EdgeFeatures<B> {
 
     /// Those of the edges of a part, of columns for all edges of the graph.
     pub(super) fn of_part(backend: &B, part: &Part, columns: &[Vec<f32>]) -> Result<Self, Error> {
-        let (edges, against) = (&part.edges, part.against());
-        let shape = (columns.len(), edge_plane(edges.len()));
-        let upload = |of: &(dyn Fn(usize) -> usize + Sync)| {
-            Matrix::from_rows(backend, shape, MemoryKind::Graph, |column, row| {
-                row.fill(0.0);
-                let edges = (0..edges.len()).map(|at| columns[column][edges[of(at)] as usize]);
-                row.iter_mut()
-                    .zip(edges)
-                    .for_each(|(to, value)| *to = value);
-            })
-            .map(Arc::new)
-        };
+        let against = part.against();
+        let (edges, of) = (part.edges(), |at: usize| against[at] as usize);
         Ok(Self {
-            forward: upload(&|at| at)?,
-            backward: upload(&|at| against[at] as usize)?,
+            backward: Self::of_edges(backend, columns, edges.len(), |at| edges[of(at)])?,
+            ..Self::of_part_forward(backend, part, columns)?
         })
+    }
+
+    /// The same where no gradient is wanted: what goes against the edges is nobody's.
+    pub(super) fn of_part_forward(
+        backend: &B,
+        part: &Part,
+        columns: &[Vec<f32>],
+    ) -> Result<Self, Error> {
+        let edges = part.edges();
+        let forward = Self::of_edges(backend, columns, edges.len(), |at| edges[at])?;
+        Ok(Self {
+            backward: Arc::clone(&forward),
+            forward,
+        })
+    }
+
+    /// Rows of so many edges: which edge of the columns each is.
+    fn of_edges(
+        backend: &B,
+        columns: &[Vec<f32>],
+        len: usize,
+        edge: impl Fn(usize) -> u32 + Sync,
+    ) -> Result<Arc<Matrix<B, f32>>, Error> {
+        let shape = (columns.len(), edge_plane(len));
+        Matrix::from_rows(backend, shape, MemoryKind::Graph, |column, row| {
+            row.fill(0.0);
+            let values = (0..len).map(|at| columns[column][edge(at) as usize]);
+            row.iter_mut()
+                .zip(values)
+                .for_each(|(to, value)| *to = value);
+        })
+        .map(Arc::new)
     }
 
     /// With nothing in them, for a backend that only counts memory. Whether they are symmetric is not known.

@@ -78,16 +78,20 @@ impl<E: Element> Pieces<E> {
         &self.0.parts
     }
 
-    /// A piece on the backend.
+    /// A piece on the backend, to be evaluated.
     pub(super) fn propagation<B: Backend>(
         &self,
         backend: &B,
         part: &Part,
     ) -> Result<Propagation<B>, Error> {
-        let graph = Propagation::of_part(backend, part, &self.0.factors)?;
+        let graph = Propagation::of_part_forward(backend, part, &self.0.factors)?;
         match self.0.edge_features.is_empty() {
             true => Ok(graph),
-            false => Ok(graph.with(EdgeFeatures::of_part(backend, part, &self.0.edge_features)?)),
+            false => Ok(graph.with(EdgeFeatures::of_part_forward(
+                backend,
+                part,
+                &self.0.edge_features,
+            )?)),
         }
     }
 }

@@ -237,6 +237,8 @@ impl<B: Backend, E: Element> GraphFactors<B, E> {
 enum Edges<B: Backend> {
     Graph(DeviceGraph<B>),
     Block(Block<B>),
+    /// Without the transpose, along which only gradients flow.
+    Forward(Adjacency<B>),
 }
 
 impl<B: Backend> Propagation<B> {
@@ -466,48 +468,72 @@ impl<B: Backend> Propagation<B> {
     /// A part of a graph, with what `factors` of the whole graph gives its edges. Every layer's graph is this one.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the part is of another graph, and those of [`Propagation::of_block`].
+    /// [`Error::Shape`] where the part is of another graph, and [`Error::Driver`] where there is not enough memory.
     pub fn of_part<E: Element>(
         backend: &B,
         part: &Part,
         factors: &PartFactors<E>,
     ) -> Result<Self, Error> {
+        let edges = Edges::Block(Block::new(backend, part.block())?);
+        Self::of_part_edges(backend, edges, part, factors)
+    }
+
+    /// The same without what gradients alone want: the transpose, and weights in its order.
+    pub(super) fn of_part_forward<E: Element>(
+        backend: &B,
+        part: &Part,
+        factors: &PartFactors<E>,
+    ) -> Result<Self, Error> {
+        let edges = Edges::Forward(Adjacency::new(backend, part.block().csr())?);
+        Self::of_part_edges(backend, edges, part, factors)
+    }
+
+    /// With the factors of a part.
+    fn of_part_edges<E: Element>(
+        backend: &B,
+        edges: Edges<B>,
+        part: &Part,
+        factors: &PartFactors<E>,
+    ) -> Result<Self, Error> {
         const NAME: &str = "Propagation::of_part";
         let vertices = factors.rows.len();
-        expect_all(NAME, "vertices of the graph", &part.vertices, vertices)?;
+        expect_all(NAME, "vertices of the graph", part.vertices(), vertices)?;
         let of = |degrees: &[u32], vertices: &[u32]| -> Vec<u32> {
             let degree = |&vertex: &u32| degrees.get(vertex as usize).copied().unwrap_or(0);
             vertices.iter().map(degree).collect()
         };
-        let rows = of(&factors.rows, part.own());
-        let columns = of(&factors.columns, &part.vertices);
-        let degrees_of_graph = Degrees::OfGraph {
-            rows: &rows,
-            columns: &columns,
-        };
-        let of_block = Self::of_block(backend, &part.block, factors.norm, degrees_of_graph)?;
         let weights = match &factors.weights {
             None => None,
             Some((values, scale)) => {
-                expect_all(NAME, "edges of the graph", &part.edges, values.len())?;
+                expect_all(NAME, "edges of the graph", part.edges(), values.len())?;
                 let value = |&edge: &u32| values[edge as usize];
-                let forward: Vec<E> = part.edges.iter().map(value).collect();
-                let against = part.against().into_iter();
-                let against: Vec<E> = against.map(|edge| forward[edge as usize]).collect();
+                let forward: Vec<E> = part.edges().iter().map(value).collect();
                 let upload = |values: &[E]| {
                     Array::from_slice(backend, values, MemoryKind::Graph).map(Arc::new)
                 };
+                let along = upload(&forward)?;
+                let against = match edges {
+                    // Nobody has the edges that they would be of.
+                    Edges::Forward(_) => Arc::clone(&along),
+                    _ => {
+                        let against = part.against().into_iter();
+                        let values: Vec<E> = against.map(|edge| forward[edge as usize]).collect();
+                        upload(&values)?
+                    }
+                };
                 Some(Weights {
-                    arrays: Box::new([upload(&forward)?, upload(&against)?]),
+                    arrays: Box::new([along, against]),
                     precision: E::PRECISION,
                     scale: *scale,
                 })
             }
         };
+        let rows = of(&factors.rows, part.own());
+        let columns = of(&factors.columns, part.vertices());
         Ok(Self {
             largest_degree: factors.largest,
             weights,
-            ..of_block
+            ..Self::of_edges(backend, edges, [&rows, &columns], factors.norm)?
         })
     }
 
@@ -650,14 +676,22 @@ impl<B: Backend> Propagation<B> {
         match &self.edges {
             Edges::Graph(graph) => graph.forward(),
             Edges::Block(block) => block.forward(),
+            Edges::Forward(forward) => forward,
         }
     }
 
     /// The transposed adjacency, along which gradients flow.
-    pub fn backward(&self) -> &Adjacency<B> {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] of a graph in [pieces](super::Pieces), which is evaluated alone.
+    pub fn backward(&self) -> Result<&Adjacency<B>, Error> {
         match &self.edges {
-            Edges::Graph(graph) => graph.backward(),
-            Edges::Block(block) => block.backward(),
+            Edges::Graph(graph) => Ok(graph.backward()),
+            Edges::Block(block) => Ok(block.backward()),
+            Edges::Forward(_) => Err(Error::Unsupported {
+                operator: "Propagation::backward",
+                reason: "a piece of a graph is made to be evaluated, and has no edges against their direction; train on the whole graph, or on batches".into(),
+            }),
         }
     }
 

@@ -85,11 +85,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 true => Some(pieces.propagation(backend, part)?),
                 false => None,
             };
-            let heard = if hears {
-                &part.vertices[..]
-            } else {
-                part.own()
-            };
+            let heard = if hears { part.vertices() } else { part.own() };
             let source = take(backend, source, heard)?;
             let pass = Pass {
                 backend,
