@@ -8,143 +8,28 @@
 //! layer can make it again: it is lent to the next layer, forward, and once more, backward.
 
 mod pieces;
+mod stage;
+mod step;
+
+pub use stage::Stage;
 
 use super::binary;
 use super::decoder::{self, Decoder};
-use super::fusion::{After, Bend};
+use super::fusion::After;
 use super::hidden_norm::StageNorm;
 use super::jumping;
 use super::layer::{Earlier, dropout};
 use super::messages::Messages;
 use super::{
-    Context, Halo, HiddenActivation, HiddenNorm, InputGradient, Inputs, Kept, Layer, LinkOperands,
-    Mode, Model, ModelConfig, Output, OutputGradient, Parameter, Pieces, Pool, Propagation,
+    Context, Halo, HiddenNorm, InputGradient, Inputs, Kept, LinkOperands, Mode, Model, ModelConfig,
+    Output, OutputGradient, Parameter, Pieces, Pool,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops::{self, Activation, CodeFormat, Combine, Nonlinearity, RowGroups};
+use crate::ops::{self, Activation, Combine};
 use crate::tensor::{Element, Matrix, Precision};
 use std::collections::HashSet;
-
-/// A layer, and what is around it.
-#[derive(Debug)]
-pub struct Stage<B: Backend, E: Element> {
-    layer: Box<dyn Layer<B, E>>,
-    bias: bool,
-    relu: bool,
-    nonlinearity: Option<Nonlinearity>,
-    norm: HiddenNorm,
-    dropout: f32,
-    residual: bool,
-    initial: bool,
-    jumps: bool,
-    recompute: bool,
-    messages: Option<CodeFormat>,
-    decay: f32,
-}
-
-impl<B: Backend, E: Element> Stage<B, E> {
-    /// A layer, and nothing around it.
-    pub fn new(layer: impl Layer<B, E> + 'static) -> Self {
-        Self {
-            layer: Box::new(layer),
-            bias: false,
-            relu: false,
-            nonlinearity: None,
-            norm: HiddenNorm::None,
-            dropout: 0.0,
-            residual: false,
-            initial: false,
-            jumps: false,
-            recompute: false,
-            messages: None,
-            decay: 1.0,
-        }
-    }
-
-    /// With a bias after it, a parameter `bias` of zeros.
-    #[must_use]
-    pub fn bias(mut self) -> Self {
-        self.bias = true;
-        self
-    }
-
-    /// With a ReLU after the bias.
-    #[must_use]
-    pub fn relu(self) -> Self {
-        self.activation(HiddenActivation::Relu)
-    }
-
-    /// With this activation behind the bias, in the place of any other.
-    #[must_use]
-    pub fn activation(mut self, activation: HiddenActivation) -> Self {
-        self.relu = activation.is_relu();
-        self.nonlinearity = activation.nonlinearity();
-        self
-    }
-
-    /// With this norm behind the bias, in the place of any other.
-    #[must_use]
-    pub fn norm(mut self, norm: HiddenNorm) -> Self {
-        self.norm = norm;
-        self
-    }
-
-    /// As a hidden layer of a model: with its norm and its activation.
-    #[must_use]
-    pub fn hidden(self, model: &ModelConfig) -> Self {
-        self.norm(model.hidden_norm).activation(model.activation)
-    }
-
-    /// With its input's elements dropped in training with this probability, in [0, 1).
-    #[must_use]
-    pub fn dropout(mut self, probability: f32) -> Self {
-        self.dropout = probability;
-        self
-    }
-
-    /// With its input added to its output, behind the norm and before the ReLU: they are of one width.
-    #[must_use]
-    pub fn residual(mut self) -> Self {
-        self.residual = true;
-        self
-    }
-
-    /// As the stage whose output later layers read as [`Context::initial`]; there is one at most.
-    #[must_use]
-    pub fn initial(mut self) -> Self {
-        self.initial = true;
-        self
-    }
-
-    /// As one of the stages whose output a later layer than the next reads as one of [`Context::jumped`].
-    #[must_use]
-    pub fn jumps(mut self) -> Self {
-        self.jumps = true;
-        self
-    }
-
-    /// With its output made again in the backward pass instead of stored, where the layer [repeats](Layer::repeats) it and
-    /// nobody else reads it. Changes no bit of the results.
-    #[must_use]
-    pub fn recompute(mut self) -> Self {
-        self.recompute = true;
-        self
-    }
-
-    /// With what it sums up over neighbours sent as 8-bit codes in training, of a layer that
-    /// [tells](Layer::message_columns) how wide it is; in half and bfloat16.
-    #[must_use]
-    pub fn messages(mut self, format: CodeFormat) -> Self {
-        self.messages = Some(format);
-        self
-    }
-
-    /// Multiplies the weight decay of the layer's parameters and the bias.
-    pub fn decay(&mut self, factor: f32) {
-        self.decay *= factor;
-    }
-}
+use step::{Level, Pass, Step, StoredOutput, bend, earlier, input_dropout, ranks};
 
 /// A graph neural network.
 ///
@@ -166,83 +51,6 @@ pub struct Network<B: Backend, E: Element> {
     rows: Vec<usize>,
     /// Whether the last pass was in pieces, so that the outputs are those that were kept of it.
     in_pieces: bool,
-}
-
-/// What a stage computes on.
-#[derive(Debug)]
-struct Level<'a, B: Backend> {
-    /// None of a layer that hears from nobody.
-    graph: Option<&'a Propagation<B>>,
-    /// Those of its output.
-    rows: usize,
-    /// The exchange before and after a layer that hears from rows of other ranks.
-    exchange: Option<&'a Halo<B>>,
-    /// The graphs that its rows are of, where there are several.
-    groups: Option<&'a RowGroups<B>>,
-}
-
-/// A stage at work.
-#[derive(Debug)]
-struct Step<B: Backend, E: Element> {
-    layer: Box<dyn Layer<B, E>>,
-    bias: Option<Parameter<B, E>>,
-    relu: bool,
-    nonlinearity: Option<Nonlinearity>,
-    /// What that was given, where its gradient wants to see it.
-    given: Option<Kept<B, E>>,
-    norm: Option<StageNorm<B, E>>,
-    /// That of the input.
-    dropout: f32,
-    residual: bool,
-    /// The input after its dropout, where the stage before does not drop it.
-    dropped: Option<Kept<B, E>>,
-    /// The input, and behind it the rows of other ranks; absent until there are some.
-    extended: Option<Kept<B, E>>,
-    /// What is sent to neighbours, where that is in codes.
-    messages: Option<Messages<B>>,
-    output: StoredOutput<B, E>,
-}
-
-/// The output of a stage.
-#[derive(Debug)]
-struct StoredOutput<B: Backend, E: Element> {
-    columns: usize,
-    /// Absent only where it is not stored, and then while nobody wants to see it.
-    matrix: Option<Matrix<B, E>>,
-    stored: bool,
-}
-
-impl<B: Backend, E: Element> StoredOutput<B, E> {
-    /// What was computed.
-    fn get(&self) -> &Matrix<B, E> {
-        self.matrix
-            .as_ref()
-            .expect("an output that is not stored is made again before it is read")
-    }
-
-    /// Room for what is to be computed.
-    fn room(
-        &mut self,
-        backend: &B,
-        pool: &mut Pool<B, E>,
-        rows: usize,
-    ) -> Result<&mut Matrix<B, E>, Error> {
-        let matrix = match self.matrix.take() {
-            Some(matrix) => matrix,
-            None => pool.take(backend, (rows, self.columns))?,
-        };
-        Ok(self.matrix.insert(matrix))
-    }
-
-    /// Nobody wants to see it until it is made again.
-    fn release(&mut self, pool: &mut Pool<B, E>) {
-        if !self.stored {
-            self.matrix
-                .take()
-                .into_iter()
-                .for_each(|matrix| pool.give(matrix));
-        }
-    }
 }
 
 fn refuse<T>(reason: String) -> Result<T, Error> {
@@ -697,186 +505,6 @@ impl<B: Backend, E: Element> Network<B, E> {
                 .filter(|next| next.dropped.is_none())
                 .and_then(|next| dropout(next.dropout, number as u32 + 1, mode)),
         }
-    }
-}
-
-/// What the layer behind these steps may read of them and of the features.
-fn earlier<'a, B: Backend, E: Element>(
-    (initial, jumps): (Option<usize>, &[usize]),
-    before: &'a [Step<B, E>],
-    inputs: Inputs<'a, B, E>,
-    mode: Mode<'_, B>,
-) -> Earlier<'a, B, E> {
-    let initial = initial.and_then(|number| before.get(number));
-    // As the stage behind it reads it.
-    let jumped = |&number: &usize| match (mode, &before.get(number + 1)?.dropped) {
-        (Mode::Train { .. }, Some(dropped)) => Some(dropped.get()),
-        _ => Some(before[number].output.get()),
-    };
-    Earlier {
-        features: Some(inputs.features),
-        initial: initial.map(|step| step.output.get()),
-        jumped: jumps.iter().map_while(jumped).collect(),
-    }
-}
-
-/// The ranks that have a part of the graph each, where there are others.
-fn ranks<'a, B: Backend, E: Element>(inputs: Inputs<'a, B, E>) -> Option<&'a Halo<B>> {
-    inputs.graphs.first().and_then(Propagation::halo)
-}
-
-/// The activation function of a stage whose output has so many rows, where it has a pass of its own.
-fn bend<'a, B: Backend, E: Element>(
-    backend: &B,
-    function: Option<Nonlinearity>,
-    given: &'a mut Option<Kept<B, E>>,
-    rows: usize,
-) -> Result<Option<Bend<'a, B, E>>, Error> {
-    let Some(function) = function else {
-        return Ok(None);
-    };
-    let given = match given {
-        Some(given) => Some(given.room(backend, rows)?),
-        None => None,
-    };
-    Ok(Some(Bend { function, given }))
-}
-
-/// The dropout of the input of stage `number` into a matrix of its own.
-fn input_dropout<'a, B: Backend, E: Element>(
-    step: &Step<B, E>,
-    number: usize,
-    mode: Mode<'a, B>,
-) -> Option<Activation<'a, B>> {
-    step.dropped.as_ref()?;
-    dropout(step.dropout, number as u32, mode).map(|dropout| Activation {
-        bias: None,
-        relu: false,
-        dropout: Some(dropout),
-    })
-}
-
-/// What a stage computes on, forward.
-#[derive(Debug)]
-struct Pass<'a, B: Backend, E: Element> {
-    backend: &'a B,
-    mode: Mode<'a, B>,
-    /// The stage's.
-    number: usize,
-    /// Its input: rows of the sources of its graph, or its own.
-    source: &'a Matrix<B, E>,
-    level: &'a Level<'a, B>,
-    ranks: Option<&'a Halo<B>>,
-    earlier: Earlier<'a, B, E>,
-    activation: Activation<'a, B>,
-}
-
-impl<B: Backend, E: Element> Step<B, E> {
-    /// Computes its output.
-    fn forward(&mut self, pass: Pass<'_, B, E>, pool: &mut Pool<B, E>) -> Result<(), Error> {
-        let Pass {
-            backend,
-            mode,
-            number,
-            source,
-            level,
-            ranks,
-            earlier,
-            activation: Activation { relu, dropout, .. },
-        } = pass;
-        let dropping = input_dropout(self, number, mode);
-        let Step {
-            layer,
-            bias,
-            nonlinearity,
-            given,
-            norm,
-            residual,
-            dropped,
-            extended,
-            messages,
-            output,
-            ..
-        } = self;
-        let messages = messages.as_mut();
-        let x = match (dropping, dropped) {
-            (Some(op), Some(dropped)) => {
-                let dropped = dropped.room(backend, source.rows())?;
-                match (ranks, op.dropout) {
-                    (Some(ranks), Some(dropout)) => {
-                        ops::combine(backend, &Combine::copy(), source, dropped)?;
-                        ranks.drop_rows(backend, dropout, dropped)?;
-                    }
-                    _ => ops::activate(backend, &op, Some(source), dropped)?,
-                }
-                &*dropped
-            }
-            _ => source,
-        };
-        let x = match (level.exchange, level.graph) {
-            (Some(halo), Some(graph)) => {
-                let extended = match extended {
-                    Some(extended) => extended,
-                    none => none.insert(Kept::new(backend, x.columns())?),
-                };
-                let all = extended.room(backend, graph.sources())?;
-                let what = format!("layers.{number} forward");
-                halo.extend(backend, &what, pool, x, all)?;
-                &*all
-            }
-            _ => x,
-        };
-        let mut after = After {
-            bias: bias.as_ref().map(Parameter::master),
-            relu,
-            nonlinearity: bend(backend, *nonlinearity, given, level.rows)?,
-            // By places in the whole graph, where a rank has a part of it.
-            dropout: dropout.filter(|_| ranks.is_none()),
-            residual: residual.then_some(x),
-        };
-        let y = output.room(backend, pool, level.rows)?;
-        // With a norm behind it the layer writes elsewhere, with its bias alone.
-        let mut normalized = None;
-        let target = match norm {
-            None => y,
-            Some(norm) => {
-                let before = After {
-                    bias: after.bias.take(),
-                    ..After::NOTHING
-                };
-                let behind = std::mem::replace(&mut after, before);
-                normalized = Some((y, behind));
-                norm.room(backend, level.rows)?
-            }
-        };
-        let mut y = Output::new(backend, target, after);
-        let mut at = Context {
-            backend,
-            mode,
-            pool,
-            layer: number,
-            graph: level.graph,
-            ranks,
-            rows: level.rows,
-            messages: messages.filter(|_| matches!(mode, Mode::Train { .. })),
-            earlier,
-            d_initial: &mut None,
-            d_jumped: &mut [],
-        };
-        layer.forward(&mut at, x, &mut y)?;
-        y.finish(number)?;
-        if let (Some(norm), Some((y, mut behind))) = (norm, normalized) {
-            let relu = behind.relu && behind.residual.is_none();
-            norm.forward(&at, level.groups, relu, y)?;
-            behind.relu &= !relu;
-            let mut y = Output::new(backend, y, behind);
-            y.matrix();
-            y.finish(number)?;
-        }
-        if let (Some(ranks), Some(dropout), Some(y)) = (ranks, dropout, &mut output.matrix) {
-            ranks.drop_rows(backend, dropout, y)?;
-        }
-        Ok(())
     }
 }
 
