@@ -6,9 +6,9 @@ use crate::reference::roundoff;
 use crate::task::{self, CLASSES, FEATURES, VERTICES};
 use crate::training::{deep, models, others, roundings};
 use half::{bf16, f16};
-use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::backend::{Backend, Floats, MemoryKind};
 use halfgnn::data::Targets;
-use halfgnn::distributed::{Fault, Group, Partition, Shard, in_process};
+use halfgnn::distributed::{Fault, Group, InProcess, Partition, Shard, in_process};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{ConvolutionConfig, EdgeData, Gat, GatV2, HiddenNorm, ModelConfig, Network};
 use halfgnn::ops::{self, Dropout, Normalization, NormalizationGradients, RandomState};
@@ -59,16 +59,30 @@ fn alone<B: Backend, E: Element>(
     task::trainer(backend, &objective, model.clone(), config)
 }
 
+/// A rank whose exchanges go through the host.
+fn by_host<B: Backend>(backend: &B) -> impl Fn(InProcess) -> (B, Group) + Sync {
+    |rank| (backend.clone(), Group::new(rank))
+}
+
+/// A rank whose device moves memory to the others'; `own` gives it a handle.
+fn by_devices<B: Backend>(own: impl Fn() -> B + Sync) -> impl Fn(InProcess) -> (B, Group) + Sync {
+    move |rank| {
+        let backend = own();
+        let group = Group::new(rank).linked(&backend, "a link of threads");
+        (backend, group.expect("a link"))
+    }
+}
+
 /// What `work` makes of the trainer of each rank, in their order.
-pub fn of_ranks<B: Backend, E: Element, T: Send>(
-    backend: &B,
+fn of_ranks<B: Backend, E: Element, T: Send>(
+    open: impl Fn(InProcess) -> (B, Group) + Sync,
     (graph, edges): (&Graph, EdgeData<'_>),
     model: &ModelConfig,
     (partition, config, faults): (&Partition, TrainConfig, &[Fault]),
     work: impl Fn(&mut Trainer<B, E, Network<B, E>>) -> T + Sync,
 ) -> Vec<T> {
     let prepared = &model.prepare_edges(graph, edges).expect("edges");
-    let work = &work;
+    let (work, open) = (&work, &open);
     std::thread::scope(|scope| {
         let ranks = in_process(partition.ranks(), "test", Duration::from_secs(120), faults);
         let threads: Vec<_> = ranks
@@ -76,7 +90,8 @@ pub fn of_ranks<B: Backend, E: Element, T: Send>(
             .enumerate()
             .map(|(rank, communicator)| {
                 scope.spawn(move || {
-                    let group = Group::new(communicator);
+                    let (backend, group) = open(communicator);
+                    let backend = &backend;
                     let shard = Shard::new(&prepared.graph, partition, rank).expect("a shard");
                     let of = (&shard, &group);
                     let graph = prepared
@@ -162,15 +177,13 @@ fn assert_steps<B: Backend, E: Element>(
     for partition in partitions {
         let ranks = partition.ranks();
         let what = format!("{name} in {}, {ranks} ranks", E::PRECISION);
-        let run = || {
-            let of = (partition, config, &[][..]);
-            of_ranks::<B, E, _>(backend, (case.graph, case.edges), model, of, |trainer| {
-                expected
-                    .each_ref()
-                    .map(|expected| step(backend, trainer, Some(&expected.state)))
-            })
+        let of = (partition, config, &[][..]);
+        let graph = (case.graph, case.edges);
+        let steps = |trainer: &mut Trainer<B, E, Network<B, E>>| {
+            let of_state = |expected: &Step| step(backend, trainer, Some(&expected.state));
+            expected.each_ref().map(of_state)
         };
-        let all = run();
+        let all = of_ranks::<B, E, _>(by_host(backend), graph, model, of, steps);
         // Statistics of a batch that are a rounding off move every element, and turn the rounding of some of each column.
         let batch_norms = model.hidden_norm == HiddenNorm::Batch;
         let statistics = match batch_norms || name.starts_with("gin") {
@@ -245,9 +258,136 @@ fn assert_steps<B: Backend, E: Element>(
                 assert_eq!(a.correct, b.correct, "{what}: rank {rank}");
             }
         }
-        let again = run();
-        assert!(words(&again[0]) == words(&all[0]), "{what}: another run");
+        // Another run, whose devices exchange; they share a stream here, in which a replay would wait for another's.
+        let record = false;
+        let of = (partition, TrainConfig { record, ..config }, &[][..]);
+        let again = of_ranks::<B, E, _>(by_devices(|| backend.clone()), graph, model, of, steps);
+        for (rank, again) in again.iter().enumerate() {
+            assert!(words(again) == words(&all[0]), "{what}: rank {rank}, linked");
+            for (a, b) in again.iter().zip(&all[0]) {
+                assert_eq!(a.correct, b.correct, "{what}: rank {rank}, linked");
+            }
+        }
     }
+}
+
+/// Steps and evaluations of ranks whose devices exchange are those of ranks that exchange through the host, also where they are
+/// `recorded` with their exchanges. `own` gives a rank a handle with a stream of its own.
+pub fn assert_recorded<B: Backend>(backend: &B, own: impl Fn() -> B + Sync, recorded: bool) {
+    let graph = task::graph();
+    let graph = (&graph, EdgeData::default());
+    let partition = Partition::by_degree(graph.0, 3).expect("ranks");
+    let config = TrainConfig::new(f16::PRECISION);
+    let of = (&partition, config, &[][..]);
+    for model in [ModelConfig::gcn, ModelConfig::gin] {
+        let mut model = deep(model(FEATURES, CLASSES));
+        model.dropout = 0.5;
+        let steps = |trainer: &mut Trainer<B, f16, Network<B, f16>>| {
+            let epoch = |_| {
+                let report = trainer.next_epoch().expect("an epoch").expect("one more");
+                let scores = halfgnn::train::Split::ALL.map(|split| report.score.of(split));
+                (report.loss.to_bits(), scores.map(f64::to_bits))
+            };
+            let reports: Vec<_> = (0..4).map(epoch).collect();
+            let weights = task::weights(backend, trainer.model());
+            (reports, bits(&weights.concat()), trainer.is_recorded())
+        };
+        let through_host = of_ranks::<B, f16, _>(by_host(backend), graph, &model, of, steps);
+        let linked = of_ranks::<B, f16, _>(by_devices(&own), graph, &model, of, steps);
+        for (rank, (reports, weights, is_recorded)) in linked.iter().enumerate() {
+            assert_eq!(reports, &through_host[0].0, "rank {rank}");
+            assert!(weights == &through_host[0].1, "rank {rank}");
+            assert_eq!(*is_recorded, recorded, "rank {rank}");
+        }
+        assert!(through_host.iter().all(|(.., is_recorded)| !is_recorded));
+    }
+}
+
+/// Sums of what ranks have, in their order and to the bit; and statistics of a batch from those of its parts.
+pub fn parts_are_put_together<B: Backend>(backend: &B, scale: Scale) {
+    for (count, len) in [(1, 4), (3, 1), (5, scale.pick(300, 70_000))] {
+        let values = Random(5).uniform::<f32>(count * len);
+        let parts = Array::from_slice(backend, &values, MemoryKind::Workspace).expect("room");
+        let expected: Vec<f32> = (0..len)
+            .map(|at| 0.3 * values[at..].iter().step_by(len).fold(0.0, |sum, it| sum + it))
+            .collect();
+        let mut sums = Array::from_slice(backend, &vec![f32::NAN; len], MemoryKind::Workspace)
+            .expect("room");
+        let of = Floats::Array(&mut sums);
+        ops::sum_parts(backend, 0.3, (&parts, count), of).expect("legal");
+        assert!(bits(&sums.to_vec(backend).expect("no failure")) == bits(&expected));
+        if len % 4 == 0 {
+            let mut matrix = Matrix::zeros(backend, 2, len / 2, MemoryKind::Workspace).expect("room");
+            let sums = Floats::Matrix(&mut matrix);
+            if sums.len() == len {
+                ops::sum_parts(backend, 0.3, (&parts, count), sums).expect("legal");
+                assert!(bits(&read(backend, &matrix)) == bits(&expected));
+            }
+        }
+        let of = Floats::Array(&mut sums);
+        assert!(ops::sum_parts(backend, 1.0, (&parts, count + 1), of).is_err());
+    }
+    // Far from zero and narrow: what a merge in float would lose.
+    let columns = 7;
+    let op = ops::BatchNorm::default();
+    let rows_of = [1_usize, 0, scale.pick(40, 900), 33];
+    let value = |row: usize, column: usize| 1000.0 + column as f32 + ((row * 37) % 64) as f32 / 64.0;
+    let (mut moments, mut deviations, mut first) = (Vec::new(), Vec::new(), 0);
+    for rows in rows_of {
+        let room = || Matrix::<B, f32>::zeros(backend, 2, columns, MemoryKind::Workspace).expect("room");
+        let (mut of_rows, mut statistics) = (room(), room());
+        if rows > 0 {
+            let values: Vec<f32> = (0..rows * columns)
+                .map(|at| value(first + at / columns, at % columns))
+                .collect();
+            let x: Matrix<B, f32> = matrix(backend, (rows, columns), &values);
+            let alone = ops::BatchNorm { momentum: 1.0, ..op };
+            ops::batch_statistics(backend, &alone, &x, &mut of_rows, &mut statistics).expect("legal");
+        }
+        moments.extend(of_rows.read_rows(backend, 0..2).expect("no failure"));
+        deviations.extend(statistics.read_rows(backend, 0..2).expect("no failure"));
+        first += rows;
+    }
+    let run = |deviations: &[f32]| {
+        let upload = |values: &[f32]| Array::from_slice(backend, values, MemoryKind::Workspace).expect("room");
+        let counts: Vec<u32> = rows_of.iter().map(|&rows| rows as u32).collect();
+        let counts = Array::from_slice(backend, &counts, MemoryKind::Workspace).expect("room");
+        let (moments, deviations) = (upload(&moments), upload(deviations));
+        let of = || ops::StatisticsOfParts {
+            counts: &counts,
+            moments: &moments,
+            deviations: &deviations,
+        };
+        let start: Vec<f32> = [vec![0.0; columns], vec![1.0; columns]].concat();
+        let mut running: Matrix<B, f32> = matrix(backend, (2, columns), &start);
+        let mut statistics: Matrix<B, f32> = matrix(backend, (2, columns), &start);
+        ops::merge_statistics(backend, &op, of(), Some(&mut running), &mut statistics).expect("legal");
+        let alone = statistics.to_f32(backend).expect("no failure");
+        ops::merge_statistics(backend, &op, of(), None, &mut statistics).expect("legal");
+        assert!(bits(&statistics.to_f32(backend).expect("no failure")) == bits(&alone));
+        (alone, running.to_f32(backend).expect("no failure"))
+    };
+    let (statistics, running) = run(&deviations);
+    for column in 0..columns {
+        let values = || (0..first).map(|row| f64::from(value(row, column)));
+        let mean = values().sum::<f64>() / first as f64;
+        let squares = values().map(|it| (it - mean) * (it - mean)).sum::<f64>();
+        let (variance, unbiased) = (squares / first as f64, squares / (first - 1) as f64);
+        let near = |of: f32, expected: f64, allowed: f64| {
+            let off = (f64::from(of) - expected).abs() / expected;
+            assert!(off < allowed, "column {column}: {of} for {expected}");
+        };
+        near(statistics[column], mean, 1e-7);
+        let deviation = 1.0 / (variance + f64::from(op.epsilon)).sqrt();
+        near(statistics[columns + column], deviation, 1e-4);
+        near(running[column], 0.1 * mean, 1e-6);
+        near(running[columns + column], 0.9 + 0.1 * unbiased, 1e-5);
+    }
+    // An overflow of one part is one of all, and leaves the running ones.
+    deviations[2 * 2 * 8 + 3] = f32::INFINITY;
+    let (spoilt, running) = run(&deviations);
+    assert!(spoilt[3].is_nan() && spoilt[columns + 3].is_nan() && spoilt[2].is_finite());
+    assert_eq!([running[3], running[columns + 3]], [0.0, 1.0]);
 }
 
 /// Edges that attention drops: ranks do not draw them alike, and refuse to.

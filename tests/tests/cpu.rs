@@ -10,6 +10,11 @@ static CPU: LazyLock<Cpu> =
 halfgnn_tests::conformance!(|| Some(&*CPU), Scale::Full);
 
 #[test]
+fn ranks_that_are_linked_train_as_others() {
+    halfgnn_tests::ranks::assert_recorded(&*CPU, || CPU.clone(), false);
+}
+
+#[test]
 fn steps_are_called() {
     halfgnn_tests::recording::assert_recorded(&*CPU, false);
 }

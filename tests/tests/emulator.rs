@@ -50,6 +50,12 @@ fn steps_are_recorded() {
 }
 
 #[test]
+fn steps_of_ranks_are_recorded_with_their_exchanges() {
+    let stream = || EMULATOR.new_stream().expect("a stream");
+    halfgnn_tests::ranks::assert_recorded(&*EMULATOR, stream, true);
+}
+
+#[test]
 fn training_follows_the_cpu() {
     let cpu = Cpu::new();
     for (name, model) in models() {

@@ -6,7 +6,7 @@ use crate::launch::{Devices, devices};
 use crate::screen::count;
 use crate::session::{Observer, Outcome, Plan, edge_data};
 use crate::task::Goal;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Dataset;
@@ -38,12 +38,47 @@ pub struct RanksArgs {
     /// from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]
     #[arg(long, value_name = "degree|louvain|FILE")]
     pub partition: Option<PathBuf>,
-    /// Seconds that a rank may stay away from an exchange at which another waits, before all end [default: 60]
+    /// What moves rows and gradients between processes: nccl, from card to card, so that a step is recorded with its exchanges; host,
+    /// through the host's memory and the network; auto, NCCL where it is there and each process has a card of its own
+    /// [default: auto]
+    #[arg(long, value_name = "auto|nccl|host", hide_possible_values = true)]
+    pub exchange: Option<Exchange>,
+    /// Seconds that a rank may stay away from an exchange at which another waits, before all end; where NCCL exchanges, that a step may
+    /// take [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub rank_timeout: Option<u32>,
     /// Have a rank die, hang, give the wrong count or be late at one of its exchanges, such as hang:1@7, to see what all do
     #[arg(long, value_name = "FAULT", requires = "ranks")]
     pub rank_fault: Vec<Fault>,
+}
+
+/// What moves rows between ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Exchange {
+    /// NCCL where it can, else the host.
+    #[default]
+    Auto,
+    /// From card to card.
+    Nccl,
+    /// Through the host's memory.
+    Host,
+}
+
+impl Exchange {
+    /// The group, whose devices are linked if that is wanted and can be. All ranks are given the same.
+    fn link<B: Backend>(self, group: Group, backend: &B) -> Result<Group, Failure> {
+        match (group.interconnect(backend, self != Self::Host)?, self) {
+            (Ok(library), _) => Ok(group.linked(backend, &library)?),
+            (Err(reason), Self::Nccl) => {
+                Err(Failure::Run(format!("--exchange nccl: {reason}")))
+            }
+            (Err(reason), Self::Auto) => {
+                tracing::info!("exchanges go through the host: {reason}");
+                Ok(group)
+            }
+            (Err(_), Self::Host) => Ok(group),
+        }
+    }
 }
 
 /// A graph that is dealt out.
@@ -57,6 +92,7 @@ pub struct Dealt {
     pub balance: Balance,
     timeout: Duration,
     faults: Vec<Fault>,
+    exchange: Exchange,
     /// Where the ranks meet, and which this process is, where they are processes.
     process: Option<(Rendezvous, usize)>,
 }
@@ -92,6 +128,12 @@ impl RanksArgs {
                 "--rank-fault {fault} is of ranks that are threads; take --ranks, or stop a process"
             )));
         }
+        let exchange = self.exchange.unwrap_or_default();
+        if exchange == Exchange::Nccl && process.is_none() {
+            return Err(Failure::Input(
+                "--exchange nccl is of processes with a card each; take --devices or --rendezvous instead of --ranks".into(),
+            ));
+        }
         if let Some(graphs) = &dataset.graphs {
             return Err(Failure::Input(format!(
                 "{}: it is {} graphs, and ranks deal the vertices of one out; train with one rank",
@@ -116,6 +158,7 @@ impl RanksArgs {
             balance,
             timeout: Duration::from_secs(self.rank_timeout.unwrap_or(60).into()),
             faults: self.rank_fault.clone(),
+            exchange,
             process: self.rendezvous.clone().zip(process.map(|(rank, _)| rank)),
         }))
     }
@@ -124,6 +167,7 @@ impl RanksArgs {
     fn unused(&self) -> Option<&'static str> {
         let given = [
             ("--partition", self.partition.is_some()),
+            ("--exchange", self.exchange.is_some()),
             ("--rank-timeout", self.rank_timeout.is_some()),
             ("--rank-fault", !self.rank_fault.is_empty()),
         ];
@@ -222,7 +266,10 @@ pub fn carry_out<B: Backend, E: Element>(
             let place = (*rank, dealt.partition.ranks());
             let group = Group::new(Tcp::meet(rendezvous, place, &own, dealt.timeout)?);
             group.expect_same("dataset", fingerprint(&[&dataset_words(dataset)]))?;
-            let options = format!("{:?} {:?} {:?}", plan.model, plan.train, plan.precision);
+            let options = format!(
+                "{:?} {:?} {:?} {:?}",
+                plan.model, plan.train, plan.precision, dealt.exchange
+            );
             let partition: Vec<u8> = (dealt.partition.owners().iter())
                 .flat_map(|owner| owner.to_le_bytes())
                 .collect();
@@ -231,10 +278,18 @@ pub fn carry_out<B: Backend, E: Element>(
                 "model, options or partition",
                 fingerprint(&[options.as_bytes(), &partition, &seeds]),
             )?;
-            Some(group)
+            Some(dealt.exchange.link(group, backend)?)
         }
         None => None,
     };
+    let by = match &group {
+        Some(group) => match group.library() {
+            Some(library) => format!(", exchanges by {library}"),
+            None => ", exchanges through the host".into(),
+        },
+        None => String::new(),
+    };
+    let name = format!("{name}{by}");
     let mut runs = Vec::new();
     for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &name, seed);

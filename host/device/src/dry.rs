@@ -2,7 +2,10 @@
 //!
 //! The operators plan for it as for the device that it stands for, so what they allocate is what they would allocate there.
 
-use crate::{DeviceBuffer, DeviceInfo, Driver, DriverError, LaunchConfig, MemoryUse};
+use crate::{
+    DeviceBuffer, DeviceInfo, Driver, DriverError, LaunchConfig, LinkPlace, MemoryUse, Part, Watch,
+};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -58,6 +61,7 @@ impl Driver for Dry {
     type Function = ();
     type Event = ();
     type Graph = ();
+    type Link = Infallible;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -135,6 +139,36 @@ impl Driver for Dry {
 
     fn record(&self) -> Result<(), DriverError> {
         Ok(())
+    }
+
+    fn link_id(&self) -> Result<Vec<u8>, DriverError> {
+        self.interconnect().map(|_| Vec::new())
+    }
+
+    fn link(&self, _place: LinkPlace<'_>, _watch: Watch) -> Result<Infallible, DriverError> {
+        Err(DriverError::Link("a count of memory is no rank".into()))
+    }
+
+    fn transfer(
+        &self,
+        link: &Infallible,
+        _sends: &[Part<'_, DryBuffer>],
+        _receives: &[Part<'_, DryBuffer>],
+    ) -> Result<(), DriverError> {
+        match *link {}
+    }
+
+    fn sum_words(
+        &self,
+        link: &Infallible,
+        _buffer: &DryBuffer,
+        _count: usize,
+    ) -> Result<(), DriverError> {
+        match *link {}
+    }
+
+    fn cut(&self, link: &Infallible, _reason: &str) {
+        match *link {}
     }
 
     fn elapsed_ms(&self, _start: &(), _end: &()) -> Result<f64, DriverError> {

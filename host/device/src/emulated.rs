@@ -4,7 +4,10 @@
 //! that nothing wrote, a race, a barrier that not all threads reach …) is that launch's error.
 
 use super::capture::Captures;
-use super::{DeviceBuffer, DeviceInfo, Driver, DriverError, LaunchConfig, MemoryUse};
+use super::{
+    DeviceBuffer, DeviceInfo, Driver, DriverError, LaunchConfig, LinkPlace, LocalLink, MemoryUse, Part,
+    Watch,
+};
 use ptx_emulator::{
     Device, DeviceOptions, LaunchError, LaunchOptions, LaunchReport, MemoryError, Module,
 };
@@ -141,10 +144,46 @@ impl Drop for EmulatedBuffer {
     }
 }
 
-/// Launches that were recorded.
+/// What was recorded.
 #[derive(Debug, Default)]
 pub struct EmulatedGraph {
-    launches: Vec<(EmulatedFunction, LaunchConfig, Vec<u8>)>,
+    work: Vec<Work>,
+}
+
+/// Work that a device is given.
+#[derive(Debug)]
+enum Work {
+    Launch(EmulatedFunction, LaunchConfig, Vec<u8>),
+    /// Bytes for ranks and from ranks, by their addresses.
+    Transfer {
+        link: LocalLink,
+        sends: Vec<Place>,
+        receives: Vec<Place>,
+    },
+    /// Words at an address.
+    Sum {
+        link: LocalLink,
+        words: Place,
+    },
+}
+
+/// Bytes of, or for, a rank.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    rank: usize,
+    address: u64,
+    len: usize,
+}
+
+impl Place {
+    fn of(part: &Part<'_, EmulatedBuffer>) -> Result<Self, DriverError> {
+        DriverError::check_range(part.offset, part.len, part.buffer.len)?;
+        Ok(Self {
+            rank: part.rank,
+            address: part.buffer.address + part.offset as u64,
+            len: part.len,
+        })
+    }
 }
 
 /// An entry of a module.
@@ -155,6 +194,56 @@ pub struct EmulatedFunction {
 }
 
 impl Emulated {
+    /// Does `work` between ranks, or keeps it where this thread records.
+    fn between_ranks(&self, work: Work) -> Result<(), DriverError> {
+        let mut work = Some(work);
+        let recorded = self.0.captures.with(|graph| graph.work.extend(work.take()));
+        match (recorded, work) {
+            (None, Some(work)) => self.move_bytes(&work),
+            _ => Ok(()),
+        }
+    }
+
+    fn move_bytes(&self, work: &Work) -> Result<(), DriverError> {
+        let device = &self.0.device;
+        let read = |place: &Place| {
+            let mut bytes = vec![0; place.len];
+            let read = match place.len {
+                0 => Ok(()),
+                _ => device.read(place.address, &mut bytes),
+            };
+            read.map_err(|error| self.memory_error("a transfer", &error, 0))?;
+            Ok::<_, DriverError>((place.rank, bytes))
+        };
+        let write = |place: &Place, bytes: &[u8]| match place.len {
+            0 => Ok(()),
+            _ => (device.write(place.address, bytes))
+                .map_err(|error| self.memory_error("a transfer", &error, 0)),
+        };
+        match work {
+            Work::Launch(..) => Ok(()),
+            Work::Transfer {
+                link,
+                sends,
+                receives,
+            } => {
+                let sends = sends.iter().map(read).collect::<Result<_, _>>()?;
+                let mut arrived: Vec<_> = (receives.iter())
+                    .map(|place| (place.rank, vec![0; place.len]))
+                    .collect();
+                link.exchange(sends, &mut arrived)?;
+                let mut pairs = receives.iter().zip(&arrived);
+                pairs.try_for_each(|(place, (_, bytes))| write(place, bytes))
+            }
+            Work::Sum { link, words } => {
+                let (_, bytes) = read(words)?;
+                let mut sums: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
+                link.sum(&mut sums)?;
+                write(words, bytemuck::cast_slice(&sums))
+            }
+        }
+    }
+
     fn memory_error(&self, call: &'static str, error: &MemoryError, asked: usize) -> DriverError {
         let (used, total) = (self.0.device.bytes_in_use(), self.0.info.memory_bytes);
         if asked as u64 > total.saturating_sub(used) {
@@ -177,6 +266,7 @@ impl Driver for Emulated {
     type Function = EmulatedFunction;
     type Event = Instant;
     type Graph = EmulatedGraph;
+    type Link = LocalLink;
 
     fn info(&self) -> &DeviceInfo {
         &self.0.info
@@ -271,9 +361,8 @@ impl Driver for Emulated {
         params: &[u8],
     ) -> Result<(), DriverError> {
         let recorded = self.0.captures.with(|graph| {
-            graph
-                .launches
-                .push((function.clone(), config, params.to_vec()));
+            let launch = Work::Launch(function.clone(), config, params.to_vec());
+            graph.work.push(launch);
         });
         if recorded.is_some() {
             return Ok(());
@@ -323,9 +412,14 @@ impl Driver for Emulated {
 
     unsafe fn replay(&self, graph: &EmulatedGraph) -> Result<(), DriverError> {
         self.0.captures.refuse("a replay")?;
-        for (function, config, params) in &graph.launches {
-            // SAFETY: what this method asks of its caller.
-            unsafe { self.launch(function, *config, params)? };
+        for work in &graph.work {
+            match work {
+                // SAFETY: what this method asks of its caller.
+                Work::Launch(function, config, params) => unsafe {
+                    self.launch(function, *config, params)?;
+                },
+                others => self.move_bytes(others)?,
+            }
         }
         Ok(())
     }
@@ -347,6 +441,51 @@ impl Driver for Emulated {
     /// Whatever was called before is done.
     fn wait(&self, _event: &Instant) -> Result<(), DriverError> {
         self.0.captures.refuse("a wait")
+    }
+
+    fn link_id(&self) -> Result<Vec<u8>, DriverError> {
+        Ok(LocalLink::id())
+    }
+
+    fn link(&self, place: LinkPlace<'_>, watch: Watch) -> Result<LocalLink, DriverError> {
+        LocalLink::join(place, watch)
+    }
+
+    fn transfer(
+        &self,
+        link: &LocalLink,
+        sends: &[Part<'_, EmulatedBuffer>],
+        receives: &[Part<'_, EmulatedBuffer>],
+    ) -> Result<(), DriverError> {
+        let places = |parts: &[Part<'_, EmulatedBuffer>]| {
+            let places = parts.iter().map(Place::of);
+            places.collect::<Result<Vec<_>, DriverError>>()
+        };
+        self.between_ranks(Work::Transfer {
+            link: link.clone(),
+            sends: places(sends)?,
+            receives: places(receives)?,
+        })
+    }
+
+    fn sum_words(
+        &self,
+        link: &LocalLink,
+        buffer: &EmulatedBuffer,
+        count: usize,
+    ) -> Result<(), DriverError> {
+        let words = Place::of(&Part {
+            rank: 0,
+            buffer,
+            offset: 0,
+            len: count.saturating_mul(size_of::<u32>()),
+        })?;
+        let link = link.clone();
+        self.between_ranks(Work::Sum { link, words })
+    }
+
+    fn cut(&self, link: &LocalLink, reason: &str) {
+        link.cut(reason);
     }
 
     fn elapsed_ms(&self, start: &Instant, end: &Instant) -> Result<f64, DriverError> {

@@ -11,7 +11,10 @@ pub mod cuda;
 pub mod dry;
 #[cfg(feature = "emulator")]
 pub mod emulated;
+pub mod link;
 pub mod ptx;
+
+pub use link::{Interconnect, LinkPlace, LocalLink, Part, Watch};
 
 use bytemuck::NoUninit;
 use std::fmt;
@@ -106,6 +109,8 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     type Event: fmt::Debug + 'static;
     /// Launches that were recorded, to be made all at once; keeps what it needs of their modules alive.
     type Graph: fmt::Debug + Send + Sync + 'static;
+    /// What a rank moves memory by between its device and those of others: a handle.
+    type Link: fmt::Debug + Clone + Send + Sync + 'static;
 
     /// What the device says of itself.
     fn info(&self) -> &DeviceInfo;
@@ -279,6 +284,55 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
         })
     }
 
+    /// What links this device with those of other processes.
+    ///
+    /// # Errors
+    /// [`DriverError::Link`] with why nothing does, and what to do about it.
+    fn interconnect(&self) -> Result<Interconnect, DriverError> {
+        Err(DriverError::Link(
+            "nothing links such devices but the host; take CUDA cards".into(),
+        ))
+    }
+
+    /// An id that one rank makes and all are [linked](Driver::link) by. Ids of a driver have one length.
+    ///
+    /// # Errors
+    /// Those of [`Driver::interconnect`].
+    fn link_id(&self) -> Result<Vec<u8>, DriverError>;
+
+    /// Links a rank with the others, which all call it. It and whatever waits for the device from then on end when `watch` says so.
+    ///
+    /// # Errors
+    /// [`DriverError::Link`] with what the library says, or why `watch` gave up.
+    fn link(&self, place: LinkPlace<'_>, watch: Watch) -> Result<Self::Link, DriverError>;
+
+    /// Gives each of `sends` to its rank and fills each of `receives` with what its rank gives, as many bytes in the same order between
+    /// each two ranks, all at once: work like a launch, which is done in the order of the calls and can be recorded.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfRange`]; [`DriverError::Link`], also of a later call, where a rank fails or the watch gives up.
+    fn transfer(
+        &self,
+        link: &Self::Link,
+        sends: &[Part<'_, Self::Buffer>],
+        receives: &[Part<'_, Self::Buffer>],
+    ) -> Result<(), DriverError>;
+
+    /// Makes each of the first `count` words of 32 bits in `buffer` the sum of those of all ranks, which wraps around: work like
+    /// [`Driver::transfer`].
+    ///
+    /// # Errors
+    /// Those of [`Driver::transfer`].
+    fn sum_words(
+        &self,
+        link: &Self::Link,
+        buffer: &Self::Buffer,
+        count: usize,
+    ) -> Result<(), DriverError>;
+
+    /// Ends what `link` still does, and whatever waits for it, for `reason`.
+    fn cut(&self, link: &Self::Link, reason: &str);
+
     /// Milliseconds from `start` to `end` on the device's clock, after waiting for `end`.
     ///
     /// # Errors
@@ -319,6 +373,9 @@ pub enum DriverError {
         /// Bytes asked for.
         asked: u64,
     },
+    /// Ranks whose devices are not linked, or not any more; and why, in full.
+    #[error("{0}")]
+    Link(String),
     /// A copy past the end of a buffer.
     #[error("bytes {offset}..{end} were addressed in a buffer of {len} bytes")]
     OutOfRange {

@@ -320,7 +320,7 @@ impl<B: Storage, E: Element> Matrix<B, E> {
     }
 
     /// Refuses to write a matrix between whose rows there is something else.
-    fn expect_contiguous(&self, operator: &'static str) -> Result<(), Error> {
+    pub(crate) fn expect_contiguous(&self, operator: &'static str) -> Result<(), Error> {
         match self.is_contiguous() {
             true => Ok(()),
             false => Err(Error::Unsupported {

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 /// One of several ranks that compute together, as far as the others are concerned: what is moved between them.
 ///
@@ -42,8 +43,30 @@ pub trait Communicator: fmt::Debug + Send + Sync {
         Ok(all)
     }
 
+    /// How long a rank may stay away from an exchange at which another waits.
+    fn deadline(&self) -> Duration;
+
+    /// Why nothing goes on, where that is known without an exchange: told to who waits for ranks by other means, at `place`.
+    fn failure(&self, place: Place<'_>) -> Option<String>;
+
+    /// Who is away, when ranks waited for one another by other means for the deadline in vain, at `place`: all that wait ask at about
+    /// the same time, and whoever does not is it. Takes a few seconds at most, and all calls fail from then on.
+    fn missing(&self, place: Place<'_>) -> String;
+
     /// Makes all calls of all ranks fail for `reason`, which each tells.
     fn abort(&self, reason: &str);
+}
+
+/// How long a rank may take to say that it is there, once another has waited for the deadline.
+pub(super) const ROLL_CALL: Duration = Duration::from_secs(5);
+
+/// What is said where no rank is away.
+pub(super) fn nobody_missing(place: Place<'_>, deadline: Duration) -> String {
+    format!(
+        "all ranks answer, but what they do did not end for {} s {place}; where a step takes longer, give --rank-timeout more, and else \
+         take --exchange host",
+        deadline.as_secs_f32()
+    )
 }
 
 /// Where in a run an exchange belongs: what its error tells.

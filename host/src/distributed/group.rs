@@ -1,58 +1,242 @@
 //! Ranks at work: what they agree on, whatever moves it.
 
 use super::{Communicator, Place};
-use crate::backend::Backend;
+use crate::backend::{Backend, Floats, Transfer};
+use crate::driver::{LinkPlace, Watch};
 use crate::error::Error;
+use crate::nn::Pool;
 use crate::tensor::{Array, Element, Matrix};
 use bytemuck::Pod;
+use std::any::Any;
+use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A rank among others: a handle, whose clones are the same one.
 ///
-/// Sums are made on each rank, in the order of ranks and from zero on, so that all have the same bits, in each run.
+/// What lies on a device is moved by the host, or from device to device where the ranks are [linked](Group::linked); the host's values by
+/// the communicator. Sums are made on each rank, in the order of ranks and from zero on, so that all have the same bits, in each run
+/// and whatever moves the terms.
 #[derive(Clone, Debug)]
 pub struct Group(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    at: Arc<At>,
+    link: Option<Linked>,
+}
+
+/// The ranks, and where this one has come to.
+#[derive(Debug)]
+struct At {
     communicator: Box<dyn Communicator>,
     epoch: AtomicU32,
+    /// The last exchange that devices were given.
+    what: Mutex<String>,
+}
+
+/// A backend's link.
+struct Linked {
+    /// The backend's [`Link`](crate::backend::Storage::Link).
+    link: Box<dyn Any + Send + Sync>,
+    cut: Box<dyn Fn(&str) + Send + Sync>,
+    library: String,
+}
+
+impl fmt::Debug for Linked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.library)
+    }
+}
+
+impl At {
+    fn place<'a>(&self, what: &'a str) -> Place<'a> {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        Place { epoch, what }
+    }
+
+    fn last(&self) -> String {
+        let what = self.what.lock().unwrap_or_else(PoisonError::into_inner);
+        what.clone()
+    }
+}
+
+/// What devices of ranks are asked for: all have it, and each another one.
+fn same_library<'a>(all: impl Iterator<Item = &'a Result<String, String>>) -> Result<(), String> {
+    let mut first = None;
+    for (rank, said) in all.enumerate() {
+        match (said, first) {
+            (Err(reason), _) => return Err(format!("rank {rank}: {reason}")),
+            (Ok(library), None) => first = Some(library),
+            (Ok(library), Some(other)) if library != other => {
+                return Err(format!(
+                    "rank 0 has {other}, and rank {rank} {library}; give all the same"
+                ));
+            }
+            (Ok(_), Some(_)) => {}
+        }
+    }
+    Ok(())
 }
 
 impl Group {
     /// The rank that a communicator is.
     pub fn new(communicator: impl Communicator + 'static) -> Self {
-        Self(Arc::new(Inner {
+        let at = At {
             communicator: Box::new(communicator),
             epoch: AtomicU32::new(0),
+            what: Mutex::default(),
+        };
+        Self(Arc::new(Inner {
+            at: Arc::new(at),
+            link: None,
         }))
+    }
+
+
+    /// Whether the devices of all ranks can be linked: the library, such as `NCCL 2.28.9`, or why they cannot. All ranks ask at once, and
+    /// are told the same. `wanted` is what this rank says to it.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`].
+    pub fn interconnect<B: Backend>(
+        &self,
+        backend: &B,
+        wanted: bool,
+    ) -> Result<Result<String, String>, Error> {
+        const LONGEST: usize = 1024;
+        let own = match wanted {
+            true => backend.interconnect().map_err(|error| error.to_string()),
+            false => Err("it is told to exchange through the host".into()),
+        };
+        // Whether it has one, the device, and words of one length.
+        let mut said = vec![u8::from(own.is_ok())];
+        said.extend(own.as_ref().map_or([0; 16], |own| own.device));
+        let words = own.map_or_else(|reason| reason, |own| own.library);
+        let mut end = words.len().min(LONGEST);
+        while !words.is_char_boundary(end) {
+            end -= 1;
+        }
+        said.extend(&words.as_bytes()[..end]);
+        said.resize(17 + LONGEST, 0);
+        let all = self.gather("interconnect", &said)?;
+        let words: Vec<_> = (all.iter())
+            .map(|said| {
+                let words = String::from_utf8_lossy(&said[17..]);
+                let words = words.trim_end_matches('\0').to_owned();
+                if said[0] == 1 { Ok(words) } else { Err(words) }
+            })
+            .collect();
+        if let Err(reason) = same_library(words.iter()) {
+            return Ok(Err(reason));
+        }
+        let device = |rank: usize| &all[rank][1..17];
+        for rank in 0..all.len() {
+            if let Some(other) = (0..rank).find(|&other| device(other) == device(rank)) {
+                return Ok(Err(format!(
+                    "ranks {other} and {rank} are on one card; give each its own"
+                )));
+            }
+        }
+        Ok(words.into_iter().next().unwrap_or(Err(String::new())))
+    }
+
+    /// The same ranks, whose devices are linked from now on: rows, gradients and counts go from device to device, in the order of the
+    /// operators, so that a step is [recorded](crate::train::TrainConfig::record) with its exchanges. Every rank calls it at once, each
+    /// with a backend handle of its own, and before anything else has a clone of the group. A rank that does not answer for the
+    /// communicator's deadline ends all.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`] and of [`Storage::link`](crate::backend::Storage::link).
+    pub fn linked<B: Backend>(self, backend: &B, library: &str) -> Result<Self, Error> {
+        let (rank, ranks) = (self.rank(), self.ranks());
+        let id = match rank {
+            0 => backend.link_id(),
+            _ => Ok(Vec::new()),
+        };
+        if let Err(error) = &id {
+            self.abort(&error.to_string());
+        }
+        // All know how long an id is, but for who makes it.
+        let id = id?;
+        let lengths = self.gather("length of the link's id", &[id.len() as u64])?;
+        let mut counts = vec![0; ranks];
+        counts[0] = lengths[0][0] as usize;
+        let id = self.gather_of("link's id", &id, &counts)?.concat();
+        let at = Arc::clone(&self.0.at);
+        let watch = Watch::new(move |waited| {
+            let what = at.last();
+            let place = at.place(&what);
+            let communicator = &at.communicator;
+            communicator.failure(place).or_else(|| {
+                (waited > communicator.deadline()).then(|| communicator.missing(place))
+            })
+        });
+        let place = LinkPlace {
+            id: &id,
+            rank,
+            ranks,
+        };
+        let link = backend.link(place, watch)?;
+        let (of_cut, handle) = (link.clone(), backend.clone());
+        let linked = Linked {
+            link: Box::new(link),
+            cut: Box::new(move |reason| handle.cut(&of_cut, reason)),
+            library: library.to_owned(),
+        };
+        Ok(Self(Arc::new(Inner {
+            at: Arc::clone(&self.0.at),
+            link: Some(linked),
+        })))
+    }
+
+    /// What links the devices, where anything does.
+    pub fn library(&self) -> Option<&str> {
+        self.0.link.as_ref().map(|linked| &linked.library[..])
+    }
+
+    /// The link of a backend of this kind.
+    fn link<B: Backend>(&self) -> Option<&B::Link> {
+        self.0.link.as_ref()?.link.downcast_ref()
+    }
+
+    /// Errors tell this exchange of the devices from now on.
+    pub(crate) fn begin(&self, what: &str) {
+        let mut last = (self.0.at.what.lock()).unwrap_or_else(PoisonError::into_inner);
+        last.clear();
+        last.push_str(what);
     }
 
     /// Which one it is, from 0 on.
     pub fn rank(&self) -> usize {
-        self.0.communicator.rank()
+        self.communicator().rank()
     }
 
     /// How many there are.
     pub fn ranks(&self) -> usize {
-        self.0.communicator.ranks()
+        self.communicator().ranks()
+    }
+
+    fn communicator(&self) -> &dyn Communicator {
+        &*self.0.at.communicator
     }
 
     /// Makes all calls of all ranks fail: what a rank does that cannot go on, so that none waits for it.
     pub fn abort(&self, reason: &str) {
-        self.0.communicator.abort(reason);
+        self.communicator().abort(reason);
+        if let Some(linked) = &self.0.link {
+            (linked.cut)(reason);
+        }
     }
 
     /// Errors tell this epoch from now on.
     pub(crate) fn set_epoch(&self, epoch: u32) {
-        self.0.epoch.store(epoch, Ordering::Relaxed);
+        self.0.at.epoch.store(epoch, Ordering::Relaxed);
     }
 
     fn place<'a>(&self, what: &'a str) -> Place<'a> {
-        let epoch = self.0.epoch.load(Ordering::Relaxed);
-        Place { epoch, what }
+        self.0.at.place(what)
     }
 
     /// Whether any rank says so.
@@ -85,8 +269,8 @@ impl Group {
     /// # Errors
     /// Those of [`Communicator::exchange`].
     pub fn gather<T: Pod>(&self, what: &str, own: &[T]) -> Result<Vec<Vec<T>>, Error> {
-        let communicator = &self.0.communicator;
-        let all = communicator.all_gather(self.place(what), bytemuck::cast_slice(own))?;
+        let place = self.place(what);
+        let all = (self.communicator()).all_gather(place, bytemuck::cast_slice(own))?;
         Ok(all
             .iter()
             .map(|bytes| bytemuck::pod_collect_to_vec(bytes))
@@ -112,10 +296,35 @@ impl Group {
             .map(|values| bytemuck::cast_slice_mut(values))
             .collect();
         receives[rank] = &mut [];
-        let communicator = &self.0.communicator;
-        communicator.exchange(self.place(what), &sends, &mut receives)?;
+        (self.communicator()).exchange(self.place(what), &sends, &mut receives)?;
         all[rank].copy_from_slice(own);
         Ok(all)
+    }
+
+    /// That what each rank is to give another is as much as that wants of it, before devices are given exchanges that nothing checks any
+    /// more.
+    ///
+    /// # Errors
+    /// [`Error::Communication`] where it is not, those of [`Communicator::exchange`].
+    pub(crate) fn expect_fit(
+        &self,
+        what: &str,
+        sends: &[Range<usize>],
+        receives: &[Range<usize>],
+    ) -> Result<(), Error> {
+        let own: Vec<u64> = (sends.iter().chain(receives))
+            .map(|part| part.len() as u64)
+            .collect();
+        let (rank, ranks) = (self.rank(), self.ranks());
+        let all = self.gather(what, &own)?;
+        match (0..ranks).find(|&other| all[other][rank] != all[rank][ranks + other]) {
+            None => Ok(()),
+            Some(other) => Err(Error::Communication(format!(
+                "rank {other} gives {} rows where rank {rank} wants {}; all ranks must be given the same graph and partition",
+                all[other][rank],
+                all[rank][ranks + other]
+            ))),
+        }
     }
 
     /// Gives rows `sends[r]` of `from` to each other rank `r`, and receives rows `receives[r]` of `to` from it. What is sent and
@@ -130,6 +339,11 @@ impl Group {
         (from, sends): (&Matrix<B, E>, &[Range<usize>]),
         (to, receives): (&mut Matrix<B, E>, &[Range<usize>]),
     ) -> Result<(), Error> {
+        if let Some(link) = self.link::<B>() {
+            self.begin(what);
+            let given = transfers(from, sends)?;
+            return backend.transfer(link, &given, &transfers(to, receives)?);
+        }
         let (row, whole) = (from.stride(), |parts: &[Range<usize>]| {
             let ends = parts.first().zip(parts.last());
             ends.map_or(0..0, |(first, last)| first.start..last.end)
@@ -149,34 +363,74 @@ impl Group {
             places.push(bytemuck::cast_slice_mut(own));
             rest = others;
         }
-        let communicator = &self.0.communicator;
-        communicator.exchange(self.place(what), &given, &mut places)?;
+        (self.communicator()).exchange(self.place(what), &given, &mut places)?;
         match received.is_empty() {
             true => Ok(()),
             false => to.write_rows(backend, received.start, &arrived),
         }
     }
 
-    /// Makes each matrix the sum of those of all ranks, in one exchange.
+    /// What all ranks have of each of `own`, one behind the other in the order of ranks, in arrays of `pool`. One exchange.
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
-    pub fn sum<B: Backend>(
+    pub(crate) fn gather_floats<B: Backend, E: Element>(
         &self,
         backend: &B,
         what: &str,
-        matrices: &mut [&mut Matrix<B, f32>],
-    ) -> Result<(), Error> {
-        let mut own = Vec::new();
-        for matrix in matrices.iter() {
-            own.extend(matrix.read_rows(backend, 0..matrix.rows())?);
+        pool: &mut Pool<B, E>,
+        own: &[Floats<'_, B>],
+    ) -> Result<Vec<Array<B, f32>>, Error> {
+        let ranks = self.ranks();
+        let rooms = own
+            .iter()
+            .map(|own| pool.take_numbers(backend, ranks * own.len()));
+        let mut all = rooms.collect::<Result<Vec<_>, _>>()?;
+        if let Some(link) = self.link::<B>() {
+            self.begin(what);
+            let (mut sends, mut receives) = (Vec::new(), Vec::new());
+            for (own, all) in own.iter().zip(&all) {
+                for rank in 0..ranks {
+                    sends.push(own.transfer(rank));
+                    let part = rank * own.len()..(rank + 1) * own.len();
+                    receives.push(Transfer::of_array(rank, all, part));
+                }
+            }
+            backend.transfer(link, &sends, &receives)?;
+            return Ok(all);
         }
-        let sums = self.sum_numbers(what, &own)?;
-        let mut rest = &sums[..];
-        for matrix in matrices {
-            let (values, others) = rest.split_at(matrix.rows() * matrix.stride());
-            matrix.write_rows(backend, 0, values)?;
-            rest = others;
+        let mut values = Vec::new();
+        for own in own {
+            values.extend(own.to_vec(backend)?);
+        }
+        let parts = self.gather(what, &values)?;
+        let mut first = 0;
+        for (own, all) in own.iter().zip(&mut all) {
+            let part = first..first + own.len();
+            let values: Vec<f32> = (parts.iter())
+                .flat_map(|rank| rank[part.clone()].iter().copied())
+                .collect();
+            all.write(backend, &values)?;
+            first = part.end;
+        }
+        Ok(all)
+    }
+
+    /// Makes each float the sum of those of all ranks, in one exchange; what is lent for it is of `pool`.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`] and of the device.
+    pub fn sum<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        terms: Vec<Floats<'_, B>>,
+    ) -> Result<(), Error> {
+        let all = self.gather_floats(backend, what, pool, &terms)?;
+        for (sums, all) in terms.into_iter().zip(all) {
+            crate::ops::sum_parts(backend, 1.0, (&all, self.ranks()), sums)?;
+            pool.give_numbers(all);
         }
         Ok(())
     }
@@ -205,14 +459,29 @@ impl Group {
         what: &str,
         counts: &mut Array<B, u32>,
     ) -> Result<(), Error> {
+        if let Some(link) = self.link::<B>() {
+            self.begin(what);
+            return backend.sum_words(link, counts);
+        }
         let own = counts.to_vec(backend)?;
         let mut sums = vec![0_u32; own.len()];
         for values in self.gather(what, &own)? {
             // They count vertices of one graph, which 32 bits number.
             sums.iter_mut()
                 .zip(values)
-                .for_each(|(sum, value)| *sum = sum.saturating_add(value));
+                .for_each(|(sum, value)| *sum = sum.wrapping_add(value));
         }
         counts.write(backend, &sums)
     }
+}
+
+/// Rows of a matrix for each rank, or from it.
+fn transfers<'a, B: Backend, E: Element>(
+    matrix: &'a Matrix<B, E>,
+    parts: &[Range<usize>],
+) -> Result<Vec<Transfer<'a, B, E>>, Error> {
+    let parts = parts.iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+    parts
+        .map(|(rank, rows)| Transfer::of_rows(rank, matrix, rows.clone()))
+        .collect()
 }

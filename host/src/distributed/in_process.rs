@@ -1,5 +1,6 @@
 //! Ranks that are threads of one process.
 
+use super::communicator::{ROLL_CALL, nobody_missing};
 use super::{Communicator, Fault, FaultKind, Place};
 use crate::error::Error;
 use std::collections::HashMap;
@@ -139,6 +140,43 @@ impl Communicator for InProcess {
         sends: &[&[u8]],
         receives: &mut [&mut [u8]],
     ) -> Result<(), Error> {
+        self.exchange_within(self.room.deadline, place.what, place, (sends, receives))
+    }
+
+    fn deadline(&self) -> Duration {
+        self.room.deadline
+    }
+
+    fn failure(&self, _place: Place<'_>) -> Option<String> {
+        self.room.state().failure.clone()
+    }
+
+    fn missing(&self, place: Place<'_>) -> String {
+        let (ranks, within) = (self.room.ranks, ROLL_CALL.min(self.room.deadline));
+        let mut receives: Vec<&mut [u8]> = (0..ranks).map(|_| &mut [][..]).collect();
+        let nothing = (&vec![&[][..]; ranks][..], &mut receives[..]);
+        let reason = match self.exchange_within(within, "roll call", place, nothing) {
+            Ok(()) => nobody_missing(place, self.room.deadline),
+            Err(error) => return error.to_string(),
+        };
+        self.room.fail(reason).to_string()
+    }
+
+    fn abort(&self, reason: &str) {
+        self.room
+            .fail(format!("{}: {reason}", self.name(self.rank)));
+    }
+}
+
+impl InProcess {
+    /// An exchange called `what`, at which others may be `within` later.
+    fn exchange_within(
+        &self,
+        within: Duration,
+        what: &str,
+        place: Place<'_>,
+        (sends, receives): (&[&[u8]], &mut [&mut [u8]]),
+    ) -> Result<(), Error> {
         let room = &*self.room;
         let mut state = room.state();
         Self::failure(&state)?;
@@ -168,16 +206,16 @@ impl Communicator for InProcess {
         state.begun[self.rank] = number + 1;
         for (to, bytes) in sends.iter().enumerate().filter(|(to, _)| *to != self.rank) {
             let bytes = bytes[..bytes.len().saturating_sub(shorter)].to_vec();
-            let message = (place.what.to_owned(), bytes);
+            let message = (what.to_owned(), bytes);
             state.messages.insert((number, self.rank, to), message);
         }
         room.changed.notify_all();
-        let give_up = Instant::now() + room.deadline;
+        let give_up = Instant::now() + within;
         for (from, receive) in receives.iter_mut().enumerate() {
             if from == self.rank {
                 continue;
             }
-            let (what, bytes) = loop {
+            let (theirs, bytes) = loop {
                 // Before a failure: what was given is given.
                 if let Some(message) = state.messages.remove(&(number, from, self.rank)) {
                     break message;
@@ -202,10 +240,10 @@ impl Communicator for InProcess {
                     .unwrap_or_else(PoisonError::into_inner)
                     .0;
             };
-            if what != place.what {
+            if theirs != what {
                 drop(state);
                 return Err(room.fail(format!(
-                    "{}: it is at its {what} exchange, and rank {} {place}; all ranks must be given the same graph, model and options",
+                    "{}: it is at its {theirs} exchange, and rank {} {place}; all ranks must be given the same graph, model and options",
                     self.name(from),
                     self.rank
                 )));
@@ -223,11 +261,6 @@ impl Communicator for InProcess {
             receive.copy_from_slice(&bytes);
         }
         Ok(())
-    }
-
-    fn abort(&self, reason: &str) {
-        self.room
-            .fail(format!("{}: {reason}", self.name(self.rank)));
     }
 }
 

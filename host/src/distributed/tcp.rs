@@ -1,5 +1,6 @@
 //! Ranks that are processes, of one host or several, over TCP.
 
+use super::communicator::{ROLL_CALL, nobody_missing};
 use super::{Communicator, Place};
 use crate::error::Error;
 use std::collections::HashMap;
@@ -182,6 +183,48 @@ impl Communicator for Tcp {
         sends: &[&[u8]],
         receives: &mut [&mut [u8]],
     ) -> Result<(), Error> {
+        self.exchange_within(self.deadline, place.what, place, (sends, receives))
+    }
+
+    fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    fn failure(&self, place: Place<'_>) -> Option<String> {
+        let state = self.inbox.state();
+        if state.failure.is_some() {
+            return state.failure.clone();
+        }
+        let ended = *state.ended.first()?;
+        drop(state);
+        let reason = format!("{}: it ended {place}", self.names[ended]);
+        Some(self.fail(reason).to_string())
+    }
+
+    fn missing(&self, place: Place<'_>) -> String {
+        let (ranks, within) = (self.peers.len(), ROLL_CALL.min(self.deadline));
+        let mut receives: Vec<&mut [u8]> = (0..ranks).map(|_| &mut [][..]).collect();
+        let nothing = (&vec![&[][..]; ranks][..], &mut receives[..]);
+        match self.exchange_within(within, "roll call", place, nothing) {
+            Ok(()) => self.fail(nobody_missing(place, self.deadline)).to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn abort(&self, reason: &str) {
+        self.fail(format!("{}: {reason}", self.names[self.rank]));
+    }
+}
+
+impl Tcp {
+    /// An exchange called `what`, at which others may be `within` later.
+    fn exchange_within(
+        &self,
+        within: Duration,
+        what: &str,
+        place: Place<'_>,
+        (sends, receives): (&[&[u8]], &mut [&mut [u8]]),
+    ) -> Result<(), Error> {
         let mut state = self.inbox.state();
         if let Some(reason) = &state.failure {
             return Err(Error::Communication(reason.clone()));
@@ -189,13 +232,13 @@ impl Communicator for Tcp {
         let number = state.begun;
         state.begun += 1;
         drop(state);
-        let give_up = Instant::now() + self.deadline;
+        let give_up = Instant::now() + within;
         let late = |kind| matches!(kind, io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock);
         for (to, bytes) in sends.iter().enumerate() {
             let Some(mut peer) = self.peers[to].as_ref() else {
                 continue;
             };
-            match write_frame(&mut peer, MESSAGE, number, place.what, bytes) {
+            match write_frame(&mut peer, MESSAGE, number, what, bytes) {
                 Ok(()) => {}
                 Err(error) if late(error.kind()) => {
                     let waited = self.deadline.as_secs_f32();
@@ -211,7 +254,7 @@ impl Communicator for Tcp {
                 continue;
             }
             let mut state = self.inbox.state();
-            let (what, bytes) = loop {
+            let (theirs, bytes) = loop {
                 if let Some(message) = state.messages.remove(&(number, from)) {
                     break message;
                 }
@@ -232,9 +275,9 @@ impl Communicator for Tcp {
                 return Err(self.fail(format!("{}: {problem} {place}", self.names[from])));
             };
             drop(state);
-            if what != place.what {
+            if theirs != what {
                 return Err(self.fail(format!(
-                    "{}: it is at its {what} exchange, and rank {} {place}; all ranks must be given the same graph, model and options",
+                    "{}: it is at its {theirs} exchange, and rank {} {place}; all ranks must be given the same graph, model and options",
                     self.names[from], self.rank
                 )));
             }
@@ -250,10 +293,6 @@ impl Communicator for Tcp {
             receive.copy_from_slice(&bytes);
         }
         Ok(())
-    }
-
-    fn abort(&self, reason: &str) {
-        self.fail(format!("{}: {reason}", self.names[self.rank]));
     }
 }
 

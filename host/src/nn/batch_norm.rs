@@ -1,11 +1,10 @@
 //! Batch normalisation as a part of a layer.
 
-use super::{Context, Halo, Mode, Parameter};
-use crate::backend::{Backend, MemoryKind};
+use super::{Context, Halo, Mode, Parameter, Pool};
+use crate::backend::{Backend, Floats, MemoryKind};
 use crate::error::Error;
-use crate::ops::{self, BatchNorm, Normalization, NormalizationGradients};
+use crate::ops::{self, BatchNorm, Normalization, NormalizationGradients, StatisticsOfParts};
 use crate::tensor::{Array, Element, Matrix};
-use halfgnn_contract::normalize::carry_on;
 use serde::{Deserialize, Serialize};
 
 /// The statistics that a batch normalisation evaluates with.
@@ -30,6 +29,33 @@ pub(super) struct BatchNormalization<B: Backend, E: Element> {
     running: Matrix<B, f32>,
     evaluate_with: Statistics,
     relu: bool,
+    own: OwnRoom<B, E>,
+}
+
+/// Room for what a rank has of the statistics, and for what it hears of others; kept, so that a step that is recorded allocates nothing.
+#[derive(Debug)]
+struct OwnRoom<B: Backend, E: Element> {
+    pool: Pool<B, E>,
+    moments: Option<Matrix<B, f32>>,
+    rows: Vec<Matrix<B, f32>>,
+}
+
+impl<B: Backend, E: Element> OwnRoom<B, E> {
+    /// Room for two rows of numbers that are finite.
+    fn moments(&mut self, backend: &B, columns: usize) -> Result<Matrix<B, f32>, Error> {
+        match self.moments.take() {
+            Some(room) => Ok(room),
+            None => Matrix::zeros(backend, 2, columns, MemoryKind::Activations),
+        }
+    }
+
+    /// Room for a row of any content.
+    fn row(&mut self, backend: &B, columns: usize) -> Result<Matrix<B, f32>, Error> {
+        match self.rows.pop() {
+            Some(row) => Ok(row),
+            None => Matrix::zeros(backend, 1, columns, MemoryKind::Activations),
+        }
+    }
 }
 
 impl<B: Backend, E: Element> BatchNormalization<B, E> {
@@ -54,6 +80,11 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
             running,
             evaluate_with,
             relu,
+            own: OwnRoom {
+                pool: Pool::new(),
+                moments: None,
+                rows: Vec::new(),
+            },
         })
     }
 
@@ -142,59 +173,35 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
         if let (Mode::Evaluate, Statistics::Running) = (at.mode, self.evaluate_with) {
             return ops::running_statistics(backend, op, &self.running, &mut self.statistics);
         }
-        let columns = x.columns();
-        let room = || Matrix::zeros(backend, 2, columns, MemoryKind::Workspace);
-        let mut own = vec![0.0; 2 * columns];
+        let mut moments = self.own.moments(backend, x.columns())?;
         if x.rows() > 0 {
-            let (mut moments, mut statistics) = (room()?, room()?);
             // Carried on with this weight, they are those of the rows alone.
             let alone = BatchNorm {
                 momentum: 1.0,
                 ..*op
             };
-            ops::batch_statistics(backend, &alone, x, &mut moments, &mut statistics)?;
-            own = moments.to_f32(backend)?;
-            // Moments that are not finite are not carried on, and all ranks are to see them.
-            let whole = statistics.to_f32(backend)?;
-            for (column, mean) in whole[..columns].iter().enumerate() {
-                if !(mean.is_finite() && whole[columns + column].is_finite()) {
-                    own[column] = f32::NAN;
-                }
-            }
+            let statistics = &mut self.statistics;
+            ops::batch_statistics(backend, &alone, x, &mut moments, statistics)?;
         }
+        let own = [
+            Floats::Matrix(&mut moments),
+            Floats::Matrix(&mut self.statistics),
+        ];
         let what = format!("layers.{} moments", at.layer);
-        let parts = halo.group().gather(&what, &own)?;
-        let merged: Vec<[f64; 2]> = (0..columns)
-            .map(|column| {
-                let part = |rank: usize| parts[rank][column];
-                let variance = |rank: usize| parts[rank][columns + column];
-                merge(halo.counts(), part, variance)
-            })
-            .collect();
-        let rows = |of: &dyn Fn([f64; 2]) -> [f32; 2]| -> Vec<f32> {
-            let values: Vec<[f32; 2]> = merged.iter().map(|&moments| of(moments)).collect();
-            [0, 1]
-                .map(|row| values.iter().map(|it| it[row]).collect::<Vec<_>>())
-                .concat()
+        let (group, pool) = (halo.group(), &mut self.own.pool);
+        let all = group.gather_floats(backend, &what, pool, &own)?;
+        self.own.moments = Some(moments);
+        let parts = StatisticsOfParts {
+            counts: halo.counts_there(),
+            moments: &all[0],
+            deviations: &all[1],
         };
-        let count: usize = halo.counts().iter().sum();
-        let mut moments = room()?;
-        moments.write_f32(backend, &rows(&|moments| moments.map(|it| it as f32)))?;
-        ops::running_statistics(backend, op, &moments, &mut self.statistics)?;
-        if let Mode::Train { .. } = at.mode {
-            let before = self.running.to_f32(backend)?;
-            let carried: Vec<[f32; 2]> = merged
-                .iter()
-                .enumerate()
-                .map(|(column, &moments)| {
-                    let before = [before[column], before[columns + column]];
-                    let moments = moments.map(|it| it as f32);
-                    carry_on(before, moments, count as f32, op.momentum)
-                })
-                .collect();
-            let carried = [0, 1].map(|row| carried.iter().map(|it| it[row]).collect::<Vec<_>>());
-            self.running.write_f32(backend, &carried.concat())?;
-        }
+        let running = match at.mode {
+            Mode::Train { .. } => Some(&mut self.running),
+            Mode::Evaluate => None,
+        };
+        ops::merge_statistics(backend, op, parts, running, &mut self.statistics)?;
+        all.into_iter().for_each(|all| self.own.pool.give_numbers(all));
         Ok(())
     }
 
@@ -229,27 +236,35 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
             d_weight.clear(backend)?;
             d_bias.clear(backend)?;
         }
-        let own = [d_weight.to_f32(backend)?, d_bias.to_f32(backend)?].concat();
+        let own = [Floats::Matrix(d_weight), Floats::Matrix(d_bias)];
         let what = format!("layers.{} means", at.layer);
-        let sums = halo.group().sum_numbers(&what, &own)?;
-        if x.rows() == 0 {
-            return Ok(());
-        }
+        let (group, pool) = (halo.group(), &mut self.own.pool);
+        let all = group.gather_floats(backend, &what, pool, &own)?;
         // The operator divides by the rows that it sees.
-        let all: usize = halo.counts().iter().sum();
-        let share = (x.rows() as f64 / all as f64) as f32;
-        let shares: Vec<f32> = sums.iter().map(|sum| sum * share).collect();
-        let (of_weight, of_bias) = shares.split_at(x.columns());
-        let room = |values: &[f32]| {
-            Matrix::from_f32(backend, 1, x.columns(), values, MemoryKind::Workspace)
+        let rows: usize = halo.counts().iter().sum();
+        let share = (x.rows() as f64 / rows.max(1) as f64) as f32;
+        let mut sums = [(); 2].map(|()| None);
+        for (sum, all) in sums.iter_mut().zip(&all) {
+            let mut room = self.own.row(backend, x.columns())?;
+            let parts = (all, group.ranks());
+            ops::sum_parts(backend, share, parts, Floats::Matrix(&mut room))?;
+            *sum = Some(room);
+        }
+        all.into_iter().for_each(|all| self.own.pool.give_numbers(all));
+        let [Some(mut of_weight), Some(mut of_bias)] = sums else {
+            return Ok(());
         };
-        let gradients = NormalizationGradients {
-            weight: &mut room(of_weight)?,
-            bias: &mut room(of_bias)?,
-            scale,
-            row_scale,
-        };
-        ops::normalize_backward_of(backend, &op, x, d, gradients)
+        if x.rows() > 0 {
+            let gradients = NormalizationGradients {
+                weight: &mut of_weight,
+                bias: &mut of_bias,
+                scale,
+                row_scale,
+            };
+            ops::normalize_backward_of(backend, &op, x, d, gradients)?;
+        }
+        self.own.rows.extend([of_weight, of_bias]);
+        Ok(())
     }
 
     pub(super) fn parameters(&self) -> [&Parameter<B, E>; 2] {
@@ -268,51 +283,5 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
     /// The same, to be read from a file.
     pub(super) fn running_mut(&mut self) -> &mut Matrix<B, f32> {
         &mut self.running
-    }
-}
-
-/// Mean and variance (biased) of all rows from the mean and the unbiased variance of each rank's, of which there are `counts`.
-fn merge(
-    counts: &[usize],
-    mean: impl Fn(usize) -> f32,
-    variance: impl Fn(usize) -> f32,
-) -> [f64; 2] {
-    let all = counts.iter().sum::<usize>().max(1) as f64;
-    let ranks = || (0..counts.len()).filter(|&rank| counts[rank] > 0);
-    let total: f64 = ranks()
-        .map(|rank| counts[rank] as f64 * f64::from(mean(rank)))
-        .sum();
-    let whole = total / all;
-    let squares: f64 = ranks()
-        .map(|rank| {
-            let count = counts[rank] as f64;
-            // Of a single row it is none.
-            let biased = f64::from(variance(rank))
-                * if count > 1.0 {
-                    (count - 1.0) / count
-                } else {
-                    1.0
-                };
-            let apart = f64::from(mean(rank)) - whole;
-            count * (biased + apart * apart)
-        })
-        .sum();
-    [whole, squares / all]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_of_parts_are_those_of_the_whole() {
-        // 5; 6, 7, 8; nothing; 1, 3.
-        let means = [5.0, 7.0, 9.0, 2.0];
-        let variances = [0.0, 1.0, 9.0, 2.0];
-        let [mean, variance] = merge(&[1, 3, 0, 2], |rank| means[rank], |rank| variances[rank]);
-        assert!((mean - 5.0).abs() < 1e-12, "{mean}");
-        // numpy.var([5, 6, 7, 8, 1, 3])
-        assert!((variance - 34.0 / 6.0).abs() < 1e-12, "{variance}");
-        assert!(merge(&[1, 1], |_| f32::NAN, |_| 0.0)[0].is_nan());
     }
 }

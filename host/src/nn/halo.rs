@@ -13,8 +13,9 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Halo<B: Backend> {
     group: Group,
-    /// Own vertices of each rank.
+    /// Own vertices of each rank, on the host and on the backend.
     counts: Vec<usize>,
+    counts_there: Array<B, u32>,
     own: usize,
     sources: usize,
     /// The graph's vertex of each own row, and of each row.
@@ -46,6 +47,10 @@ impl<B: Backend> Halo<B> {
             sends.push(start..start + wanted.len());
             start += wanted.len();
         }
+        if group.library().is_some() {
+            group.expect_fit("rows to exchange", &sends, &shard.receives)?;
+        }
+        let counts: Vec<u32> = shard.counts.iter().map(|&count| count as u32).collect();
         let returns = if packing.is_empty() {
             None
         } else {
@@ -57,6 +62,7 @@ impl<B: Backend> Halo<B> {
         Ok(Self {
             group: group.clone(),
             counts: shard.counts.clone(),
+            counts_there: upload(&counts)?,
             own,
             sources: shard.part.vertices().len(),
             vertices: [upload(shard.part.own())?, upload(shard.part.vertices())?],
@@ -75,6 +81,11 @@ impl<B: Backend> Halo<B> {
     /// Own rows of each rank.
     pub fn counts(&self) -> &[usize] {
         &self.counts
+    }
+
+    /// The same on the backend.
+    pub(super) fn counts_there(&self) -> &Array<B, u32> {
+        &self.counts_there
     }
 
     /// `all` becomes the own rows `x`, and behind them what others have in theirs. Every rank calls it at once.

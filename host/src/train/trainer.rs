@@ -8,10 +8,10 @@ use super::{
     Batches, Clipping, EpochReport, Few, MixedPrecision, Objective, Part, Progress, RunSummary,
     Schedule, Score, Tensors,
 };
-use crate::backend::{Backend, MemoryKind};
+use crate::backend::{Backend, Floats, MemoryKind};
 use crate::error::Error;
 use crate::metrics::Metric;
-use crate::nn::{Mode, Model, Parameter, Pieces};
+use crate::nn::{Mode, Model, Pieces, Pool};
 use crate::ops::{
     self, AdamHyper, LossScaling, Optimizer, OptimizerSnapshot, OptimizerState, RandomState,
 };
@@ -98,6 +98,8 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     /// Counted by the optimiser's steps.
     random: RandomState<B>,
     loss: Array<B, f32>,
+    /// What all ranks have of loss and gradients.
+    gathered: Pool<B, E>,
     evaluation: Evaluation<B>,
     /// Of a trainer that is evaluated so.
     pieces: Option<Pieces<E>>,
@@ -199,8 +201,10 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         }
         // Memory of other shapes is made anew in each step, and what is drawn anew cannot be replayed.
         let same = Arc::ptr_eq(&training.0, &objective.0) && !objective.changes();
+        // So is what goes through the host.
+        let by_devices = training.group().is_none_or(|ranks| ranks.library().is_some());
         let config = TrainConfig {
-            record: config.record && same && training.group().is_none(),
+            record: config.record && same && by_devices,
             ..config
         };
         let optimizer = OptimizerState::new(backend, &config.scaling)?;
@@ -215,6 +219,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             optimizer,
             rate_factor: 1.0,
             loss: Array::zeros(backend, 1, MemoryKind::Workspace)?,
+            gathered: Pool::new(),
             evaluation: Evaluation::new(backend, objective, &config)?,
             pieces: None,
             recorded_step: Recorded::new(config.record),
@@ -305,6 +310,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// Those of the device.
     pub fn step(&mut self) -> Result<(), Error> {
         let mut recorded = std::mem::take(&mut self.recorded_step);
+        self.begin(&recorded, "step");
         let done = recorded.run(&self.backend.clone(), || {
             self.gradients()?;
             self.update()
@@ -399,14 +405,17 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         let Some(group) = objective.group() else {
             return Ok(());
         };
-        let own = self.loss.to_vec(&self.backend)?;
-        let loss = group.sum_numbers("loss", &own)?;
-        self.loss.write(&self.backend, &loss)?;
-        let parameters = self.model.parameters_mut();
-        let mut gradients: Vec<_> = (parameters.into_iter())
-            .map(Parameter::gradient_mut)
-            .collect();
-        group.sum(&self.backend, "gradients", &mut gradients)
+        let mut terms = vec![Floats::Array(&mut self.loss)];
+        let parameters = self.model.parameters_mut().into_iter();
+        terms.extend(parameters.map(|parameter| Floats::Matrix(parameter.gradient_mut())));
+        group.sum(&self.backend, "gradients", &mut self.gathered, terms)
+    }
+
+    /// Errors of ranks tell `what` from now on, where it is replayed and nothing in it says so itself.
+    fn begin(&self, recorded: &Recorded<B>, what: &str) {
+        if let (Recorded::Ready(_), Some(group)) = (recorded, self.training.group()) {
+            group.begin(what);
+        }
     }
 
     /// Whether any of the ranks that share the task says so, which all are told; of a single one, what it says. All call it at
@@ -536,6 +545,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// Those of the device.
     pub fn evaluate(&mut self) -> Result<(Score, Few<Score>), Error> {
         let mut recorded = std::mem::take(&mut self.recorded_evaluation);
+        self.begin(&recorded, "evaluation");
         let done = recorded.run(&self.backend.clone(), || self.predict());
         self.recorded_evaluation = recorded;
         done?;

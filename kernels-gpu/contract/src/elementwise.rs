@@ -122,6 +122,23 @@ param_struct! {
     }
 }
 
+param_struct! {
+    /// Parameters of `sum_parts`: a float of `sums` becomes `factor` times the sum of that of each part, from zero on and in their
+    /// order, whatever the device. A thread for each.
+    pub struct SumPartsParams {
+        /// Parts of `len` floats, one behind the other.
+        pub parts: DevicePtr<f32>,
+        /// `len` floats.
+        pub sums: DevicePtr<f32>,
+        /// Floats of a part.
+        pub len: u64,
+        /// How many parts.
+        pub count: u32,
+        /// Factor of each sum.
+        pub factor: f32,
+    }
+}
+
 /// Rows that a CTA of an element-wise kernel works on, for rows of `vectors` vectors.
 pub const fn rows_per_cta(vectors: u32) -> u32 {
     let vectors_per_cta = THREADS_PER_CTA * VECTORS_PER_THREAD;
@@ -194,6 +211,8 @@ macro_rules! elementwise_entries {
                 column_sums(ColumnSumsParams): F16 = column_sums_f16, F32 = column_sums_f32, BF16 = column_sums_bf16;
             }
             plain {
+                /// Sums of what several ranks have.
+                sum_parts(SumPartsParams);
             }
         }
     };

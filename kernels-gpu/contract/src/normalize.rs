@@ -88,6 +88,35 @@ param_struct! {
 }
 
 param_struct! {
+    /// Parameters of `merge_statistics`: what parts of a batch know of its columns, put together ([`Merged`]). A thread for each
+    /// column.
+    pub struct MergeParams {
+        /// Mean and unbiased variance of each part, two rows of parameters: as `finish_statistics` carries them on with momentum 1.
+        pub moments: DevicePtr<f32>,
+        /// Mean and reciprocal deviation of each part, likewise.
+        pub deviations: DevicePtr<f32>,
+        /// Rows of each part; what one without rows left is not looked at.
+        pub counts: DevicePtr<u32>,
+        /// Mean and reciprocal deviation of the batch, a row each: written.
+        pub statistics: DevicePtr<f32>,
+        /// Running mean and variance, a row each: carried on as by `finish_statistics`; null where they are not.
+        pub running: DevicePtr<f32>,
+        /// How many parts.
+        pub count: u32,
+        /// Columns, padding not counted.
+        pub columns: u32,
+        /// Distance of two rows of parameters in 16-byte vectors.
+        pub float_vectors: u32,
+        /// Added to a variance before its root is taken.
+        pub epsilon: f32,
+        /// Weight of the new in the running statistics.
+        pub momentum: f32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+param_struct! {
     /// Parameters of `normalize` and `normalize_backward`.
     ///
     /// - `normalize`: `y` becomes `weight · (x − mean) · deviation⁻¹ + bias`, cut off by [`RELU`].
@@ -203,6 +232,65 @@ pub fn carry_on(
         next
     } else {
         running
+    }
+}
+
+/// Mean and variance (biased) of a column from those of its parts (Chan, Golub and LeVeque, 1983), in double, since a mean beside a
+/// small deviation cannot afford less, and in the order of the parts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Merged {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Merged {
+    /// A first look at each part: its rows, and their mean.
+    #[inline]
+    pub fn count(&mut self, rows: u32, mean: f32) {
+        if rows > 0 {
+            self.count += rows as f64;
+            self.sum += rows as f64 * mean as f64;
+        }
+    }
+
+    /// A second: its rows, their mean and their unbiased variance.
+    #[inline]
+    pub fn spread(&mut self, rows: u32, mean: f32, variance: f32) {
+        if rows > 0 {
+            let rows = rows as f64;
+            // Of a single row it is none.
+            let share = if rows > 1.0 { (rows - 1.0) / rows } else { 1.0 };
+            let apart = mean as f64 - self.mean();
+            self.squares += rows * (variance as f64 * share + apart * apart);
+        }
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / self.count
+    }
+
+    /// Mean and variance, when each part was looked at twice.
+    #[inline]
+    pub fn moments(&self) -> [f32; 2] {
+        [self.mean() as f32, (self.squares / self.count) as f32]
+    }
+
+    /// Rows of all.
+    #[inline]
+    pub fn rows(&self) -> f32 {
+        self.count as f32
+    }
+}
+
+/// The mean of a part: none where its statistics, mean and reciprocal deviation, are not finite. Those were not carried on, and all
+/// are to see them.
+#[inline]
+pub fn part_mean(mean: f32, statistics: [f32; 2]) -> f32 {
+    if statistics[0].is_finite() && statistics[1].is_finite() {
+        mean
+    } else {
+        f32::NAN
     }
 }
 
@@ -325,6 +413,8 @@ macro_rules! normalize_entries {
                 finish_dot(FinishParams);
                 /// Mean and deviation from the running ones.
                 running_statistics(FinishParams);
+                /// Mean and deviation from those of parts.
+                merge_statistics(MergeParams);
             }
         }
     };
@@ -358,6 +448,21 @@ mod tests {
             assert_eq!(carry_on([0.5, 2.0], [1.0, bad], 4.0, 0.1), [0.5, 2.0]);
         }
         assert_eq!(carry_on([0.0, 1.0], [2.0, 0.0], 1.0, 1.0), [2.0, 0.0]);
+    }
+
+    #[test]
+    fn moments_of_parts_are_those_of_the_whole() {
+        // 5; 6, 7, 8; nothing; 1, 3.
+        let parts = [(1, 5.0, 0.0), (3, 7.0, 1.0), (0, 9.0, 9.0), (2, 2.0, 2.0)];
+        let mut merged = Merged::default();
+        parts.map(|(rows, mean, _)| merged.count(rows, mean));
+        parts.map(|(rows, mean, variance)| merged.spread(rows, mean, variance));
+        // numpy.var([5, 6, 7, 8, 1, 3])
+        assert_eq!(merged.moments(), [5.0, (34.0 / 6.0) as f32]);
+        assert_eq!(merged.rows(), 6.0);
+        assert!(part_mean(1.0, [f32::INFINITY, 1.0]).is_nan());
+        assert!(part_mean(1.0, [0.0, f32::NAN]).is_nan());
+        assert_eq!(part_mean(1.0, [0.0, 1.0]), 1.0);
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! Element-wise operators, and sums of columns.
 //!
 //! - [`activate`]: bias, ReLU and dropout, and their gradient; dropout of a part of the rows.
-//! - [`sums`]: sums of columns.
+//! - [`sums`]: sums of columns, and of what several ranks have.
 //!
 //! Every kernel is generic over what a lane loads, a [`Vector`](crate::device::vector::Vector) of 16 bytes, and computes in float.
 
 mod activate;
 mod sums;
 
-use halfgnn_contract::elementwise::{ActivateParams, ColumnSumsParams, DropRowsParams};
+use halfgnn_contract::elementwise::{
+    ActivateParams, ColumnSumsParams, DropRowsParams, SumPartsParams,
+};
 
 /// The functions that the entries are, by name.
 mod family {
     pub use super::activate::{backward as activate_backward, drop_rows, forward as activate};
-    pub use super::sums::columns as column_sums;
+    pub use super::sums::{columns as column_sums, parts as sum_parts};
 }
 
 halfgnn_contract::elementwise_entries!(entries);

@@ -1,10 +1,12 @@
-//! Sums of columns, a block of rows a CTA.
+//! Sums of columns, a block of rows a CTA; and sums of what several ranks have.
 
 use crate::device::global::Global;
 use crate::device::shared::Shared;
-use crate::device::thread::{block_idx_x, block_idx_y, sync_threads, thread_idx_x};
+use crate::device::thread::{block_idx_x, block_idx_y, global_idx_x, sync_threads, thread_idx_x};
 use crate::device::vector::{Floats, Vector};
-use halfgnn_contract::elementwise::{ColumnSumsParams, SUM_VECTORS, THREADS_PER_CTA};
+use halfgnn_contract::elementwise::{
+    ColumnSumsParams, SUM_VECTORS, SumPartsParams, THREADS_PER_CTA,
+};
 
 /// Threads that share a vector of the row.
 const GROUPS: u32 = THREADS_PER_CTA / SUM_VECTORS;
@@ -66,6 +68,35 @@ pub unsafe fn columns<V: Vector>(params: &ColumnSumsParams) {
             unsafe { out.at(column as u64).store(value) };
         }
         i += 1;
+    }
+}
+
+/// The sum of a float of each part, in their order.
+///
+/// # Safety
+/// The launch contract of [`SumPartsParams`].
+#[inline(always)]
+pub unsafe fn parts(params: &SumPartsParams) {
+    let at = global_idx_x();
+    if at >= params.len {
+        return;
+    }
+    let mut sum = 0.0;
+    let mut part = 0;
+    while part < params.count as u64 {
+        // SAFETY: a float of a part, by the launch contract.
+        sum += unsafe {
+            Global::<f32>::new(params.parts)
+                .at(part * params.len + at)
+                .read()
+        };
+        part += 1;
+    }
+    // SAFETY: the thread's own float of the sums.
+    unsafe {
+        Global::<f32>::new(params.sums)
+            .at(at)
+            .store(params.factor * sum);
     }
 }
 

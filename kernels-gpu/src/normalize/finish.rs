@@ -6,7 +6,9 @@ use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, global_idx_x, sync_threads, thread_idx_x};
 use crate::device::vector::Vector;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
-use halfgnn_contract::normalize::{FinishParams, carry_on, moments, reciprocal_deviation};
+use halfgnn_contract::normalize::{
+    FinishParams, MergeParams, Merged, carry_on, moments, part_mean, reciprocal_deviation,
+};
 
 /// The sums of a column in both planes, for the thread that has one: a CTA for each vector of floats, a thread for each
 /// of its columns.
@@ -99,6 +101,64 @@ pub unsafe fn running(params: &FinishParams) {
         unsafe {
             let variance = running.at(params.float_vectors as u64 * 4).read();
             write_statistics(params, column, [running.read(), variance]);
+        }
+    }
+}
+
+/// Mean and reciprocal deviation of a batch from those of its parts, and the running statistics carried on: a thread for each column.
+///
+/// # Safety
+/// The launch contract of [`MergeParams`].
+#[inline(always)]
+pub unsafe fn merge(params: &MergeParams) {
+    let column = global_idx_x();
+    if column >= params.columns as u64 {
+        return;
+    }
+    let row = params.float_vectors as u64 * 4;
+    let counts = Global::<u32>::new(params.counts);
+    let moments = Global::<f32>::new(params.moments).at(column);
+    let deviations = Global::<f32>::new(params.deviations).at(column);
+    let of = |part: u32| {
+        let first = 2 * part as u64 * row;
+        // SAFETY: the launch contract: each part has a count, and two rows of either.
+        unsafe {
+            let statistics = [
+                deviations.at(first).read(),
+                deviations.at(first + row).read(),
+            ];
+            let mean = part_mean(moments.at(first).read(), statistics);
+            let variance = moments.at(first + row).read();
+            (counts.at(part as u64).read(), mean, variance)
+        }
+    };
+    let mut merged = Merged::default();
+    let mut part = 0;
+    while part < params.count {
+        let (rows, mean, _) = of(part);
+        merged.count(rows, mean);
+        part += 1;
+    }
+    part = 0;
+    while part < params.count {
+        let (rows, mean, variance) = of(part);
+        merged.spread(rows, mean, variance);
+        part += 1;
+    }
+    let batch = merged.moments();
+    let statistics = Global::<f32>::new(params.statistics).at(column);
+    let running = Global::<f32>::new(params.running).at(column);
+    // SAFETY: the thread's own column of both.
+    unsafe {
+        statistics.store(batch[0]);
+        statistics
+            .at(row)
+            .store(reciprocal_deviation(batch[1], params.epsilon, sqrt));
+        if !params.running.is_null() {
+            let before = [running.load(), running.at(row).load()];
+            let [mean, variance] = carry_on(before, batch, merged.rows(), params.momentum);
+            running.store(mean);
+            running.at(row).store(variance);
         }
     }
 }

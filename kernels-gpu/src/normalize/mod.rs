@@ -16,14 +16,16 @@ pub use elementwise::Output;
 pub use moments::leave;
 pub use walk::{Columns, Walk, parameters};
 
-use halfgnn_contract::normalize::{CombineParams, FinishParams, MomentsParams, NormalizeParams};
+use halfgnn_contract::normalize::{
+    CombineParams, FinishParams, MergeParams, MomentsParams, NormalizeParams,
+};
 
 /// The functions that the entries are, by name.
 mod family {
     pub use super::elementwise::{combine, normalize, normalize_backward};
     pub use super::finish::{
-        dot as finish_dot, gradients as finish_gradients, running as running_statistics,
-        statistics as finish_statistics,
+        dot as finish_dot, gradients as finish_gradients, merge as merge_statistics,
+        running as running_statistics, statistics as finish_statistics,
     };
     pub use super::moments::{backward as moments_backward, forward as moments};
 }

@@ -1,6 +1,6 @@
 //! One card's primary context with its memory: what all streams of it share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cust::context::{Context as PrimaryContext, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
@@ -8,6 +8,7 @@ use cust::sys::{self, CUdevice_attribute, CUresult, CUstream};
 
 use super::error::{check, check_cust, words};
 use super::graph::Capture;
+use super::nccl::Watched;
 use super::pool::{Block, Pool, size_class};
 use super::stream::{Mark, Streams};
 use crate::capture::Captures;
@@ -26,12 +27,16 @@ pub const NO_POOL_VARIABLE: &str = "HALFGNN_CUDA_NO_POOL";
 #[derive(Debug)]
 pub(super) struct Context {
     info: DeviceInfo,
+    /// Its number of those that are visible.
+    ordinal: u32,
     /// Whether freed memory is kept: see [`NO_POOL_VARIABLE`].
     pooled: bool,
     pool: Mutex<Pool>,
     captures: Captures<Capture>,
     graph_launches: Mutex<()>,
     streams: Mutex<Streams>,
+    /// What work on the card may wait for.
+    links: Mutex<Vec<Weak<Watched>>>,
     primary: PrimaryContext,
 }
 
@@ -63,11 +68,13 @@ impl Context {
             std::env::var_os(NO_POOL_VARIABLE).is_none_or(|value| value.is_empty() || value == "0");
         Ok(Self {
             info,
+            ordinal,
             pooled,
             pool: Mutex::default(),
             captures: Captures::default(),
             graph_launches: Mutex::default(),
             streams: Mutex::default(),
+            links: Mutex::default(),
             primary,
         })
     }
@@ -80,9 +87,43 @@ impl Context {
         )
     }
 
+    /// What tells the card from all others.
+    pub(super) fn identity(&self) -> Result<[u8; 16], DriverError> {
+        let device = check_cust("cuDeviceGet", Device::get_device(self.ordinal))?;
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: writes 16 bytes; the device is the driver's own.
+        check("cuDeviceGetUuid", unsafe {
+            sys::cuDeviceGetUuid(&mut uuid, device.as_raw())
+        })?;
+        Ok(uuid.bytes.map(|byte| byte as u8))
+    }
+
     /// What the card says of itself.
     pub(super) fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    /// Adds what work on the card may wait for from now on.
+    pub(super) fn add_link(&self, link: &Arc<Watched>) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|link| link.strong_count() > 0);
+        links.push(Arc::downgrade(link));
+    }
+
+    /// Waits by `wait` for work on the card, which ends where a link that the work may wait for does.
+    pub(super) fn wait<T>(
+        &self,
+        wait: impl FnOnce() -> Result<T, DriverError>,
+    ) -> Result<T, DriverError> {
+        let link = {
+            let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+            // A process is one rank.
+            links.iter().rev().find_map(Weak::upgrade)
+        };
+        match link {
+            Some(link) => link.waits(wait),
+            None => wait(),
+        }
     }
 
     /// The streams that are in use.

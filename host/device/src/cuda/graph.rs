@@ -11,6 +11,7 @@ use cust::sys::{self, CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode};
 use super::context::Context;
 use super::error::{check, check_cust};
 use super::module::CudaFunction;
+use super::nccl::NcclLink;
 use super::stream::Queue;
 use crate::DriverError;
 
@@ -19,6 +20,7 @@ use crate::DriverError;
 pub(super) struct Capture {
     stream: Stream,
     functions: Vec<CudaFunction>,
+    links: Vec<NcclLink>,
 }
 
 // SAFETY: a stream's handle belongs to a context and not to a thread; `Captures` hands a capture only to the thread that
@@ -31,6 +33,12 @@ impl Capture {
         self.functions.push(function.clone());
         self.stream.as_inner()
     }
+
+    /// The stream for work of `link`, which lives as long as the recording.
+    pub(super) fn stream_with(&mut self, link: &NcclLink) -> CUstream {
+        self.links.push(link.clone());
+        self.stream.as_inner()
+    }
 }
 
 /// Launches that were recorded, instantiated for a card.
@@ -38,6 +46,8 @@ pub struct CudaGraph {
     executable: CUgraphExec,
     /// What it launches, so that their modules stay loaded.
     functions: Vec<CudaFunction>,
+    /// Whose work it has: NCCL wants its graphs gone before a communicator.
+    _links: Vec<NcclLink>,
     context: Arc<Context>,
 }
 
@@ -70,9 +80,14 @@ impl CudaGraph {
         let capture = Capture {
             stream,
             functions: Vec::new(),
+            links: Vec::new(),
         };
         // Where `work` fails, the stream is destroyed and its capture with it.
-        let Capture { stream, functions } = context.captures().record(capture, work)?;
+        let Capture {
+            stream,
+            functions,
+            links,
+        } = context.captures().record(capture, work)?;
         context.enter()?;
         let mut graph = ptr::null_mut();
         // SAFETY: the stream is being captured, by this thread; the call writes one handle.
@@ -85,6 +100,7 @@ impl CudaGraph {
         let graph = Self {
             executable: executable?,
             functions,
+            _links: links,
             context: Arc::clone(context),
         };
         destroyed?;

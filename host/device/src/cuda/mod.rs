@@ -21,15 +21,20 @@ mod graph;
 mod host;
 mod launch;
 mod module;
+pub mod nccl;
 mod pool;
 mod staging;
 mod stream;
 
 use std::sync::Arc;
 
-use super::{DeviceBuffer as _, DeviceInfo, Driver, DriverError, LaunchConfig, MemoryUse};
+use super::{
+    DeviceBuffer as _, DeviceInfo, Driver, DriverError, Interconnect, LaunchConfig, LinkPlace, MemoryUse,
+    Part, Watch,
+};
 use context::Context;
 use host::HostMemory;
+use nccl::{Nccl, NcclLink};
 use stream::Queue;
 
 pub use buffer::CudaBuffer;
@@ -123,6 +128,27 @@ impl Cuda {
         self.context().trim()
     }
 
+    /// The stream for work of `link`: the one that this thread records in, which holds the link then, or the handle's own.
+    fn stream_for(&self, link: &NcclLink) -> Result<*mut std::ffi::c_void, DriverError> {
+        link.check_owner(self.context())?;
+        let recorded = self.context().captures().with(|it| it.stream_with(link));
+        Ok(recorded.unwrap_or_else(|| self.queue.raw()).cast())
+    }
+
+    /// Ranks, addresses and lengths of `parts`.
+    fn places(
+        &self,
+        parts: &[Part<'_, CudaBuffer>],
+    ) -> Result<Vec<(usize, u64, usize)>, DriverError> {
+        let place = |part: &Part<'_, CudaBuffer>| {
+            DriverError::check_range(part.offset, part.len, part.buffer.len())?;
+            part.buffer.check_owner(self.context())?;
+            let address = part.buffer.address() + part.offset as u64;
+            Ok((part.rank, address, part.len))
+        };
+        parts.iter().map(place).collect()
+    }
+
     /// The address of byte `offset` of `buffer`, and this context made the thread's, for work on `count` bytes.
     fn place(&self, buffer: &CudaBuffer, offset: usize, count: usize) -> Result<u64, DriverError> {
         DriverError::check_range(offset, count, buffer.len())?;
@@ -191,6 +217,7 @@ impl Driver for Cuda {
     type Function = CudaFunction;
     type Event = CudaEvent;
     type Graph = CudaGraph;
+    type Link = NcclLink;
 
     fn info(&self) -> &DeviceInfo {
         self.context().info()
@@ -302,8 +329,59 @@ impl Driver for Cuda {
         event.hold(&self.queue)
     }
 
+    fn interconnect(&self) -> Result<Interconnect, DriverError> {
+        Ok(Interconnect {
+            library: Nccl::load()?.name(),
+            device: self.context().identity()?,
+        })
+    }
+
+    fn link_id(&self) -> Result<Vec<u8>, DriverError> {
+        Nccl::load()?.unique_id()
+    }
+
+    fn link(&self, place: LinkPlace<'_>, watch: Watch) -> Result<NcclLink, DriverError> {
+        self.context().captures().refuse("a link")?;
+        NcclLink::new(self.context(), place, watch)
+    }
+
+    fn transfer(
+        &self,
+        link: &NcclLink,
+        sends: &[Part<'_, CudaBuffer>],
+        receives: &[Part<'_, CudaBuffer>],
+    ) -> Result<(), DriverError> {
+        let (sends, receives) = (self.places(sends)?, self.places(receives)?);
+        let stream = self.stream_for(link)?;
+        // SAFETY: `places` has checked the ranges; memory that is freed is used again behind what is in the stream, or, of a
+        // recording, when that is gone. The stream is this context's, as are link and buffers.
+        unsafe { link.transfer(stream, &sends, &receives) }
+    }
+
+    fn sum_words(
+        &self,
+        link: &NcclLink,
+        buffer: &CudaBuffer,
+        count: usize,
+    ) -> Result<(), DriverError> {
+        let words = Part {
+            rank: 0,
+            buffer,
+            offset: 0,
+            len: count.saturating_mul(size_of::<u32>()),
+        };
+        let places = self.places(&[words])?;
+        let stream = self.stream_for(link)?;
+        // SAFETY: as of `transfer`.
+        unsafe { link.sum_words(stream, places[0].1, count) }
+    }
+
+    fn cut(&self, link: &NcclLink, reason: &str) {
+        link.cut(reason);
+    }
+
     fn elapsed_ms(&self, start: &CudaEvent, end: &CudaEvent) -> Result<f64, DriverError> {
-        end.elapsed_ms_since(start)
+        self.context().wait(|| end.elapsed_ms_since(start))
     }
 
     fn memory(&self) -> MemoryUse {

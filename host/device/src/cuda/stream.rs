@@ -108,7 +108,7 @@ impl Queue {
 
     /// Waits for the stream.
     pub(super) fn synchronize(&self) -> Result<(), DriverError> {
-        synchronize(self.raw)
+        self.context.wait(|| synchronize(self.raw))
     }
 
     /// Copies `source` to the card. May return before the copy is done, but not before `source` may be reused.

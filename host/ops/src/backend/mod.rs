@@ -9,7 +9,7 @@ mod borrowed;
 pub mod cpu;
 pub mod gpu;
 
-pub use crate::storage::{Ledger, MemoryKind, MemoryReport, Storage, Tracked};
+pub use crate::storage::{Floats, Ledger, MemoryKind, MemoryReport, Storage, Tracked, Transfer};
 pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 
 use crate::driver::Driver;

@@ -1,10 +1,14 @@
 //! Memory and time of a device.
 
 mod ledger;
+mod transfer;
 
 pub use ledger::{Ledger, MemoryKind, MemoryReport, Tracked};
+pub use transfer::{Floats, Transfer};
 
+use crate::driver::{Interconnect, LinkPlace, Watch};
 use crate::error::Error;
+use crate::tensor::Array;
 use bytemuck::Pod;
 use std::fmt;
 
@@ -15,6 +19,9 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Operators that were recorded; they keep the memory that they use.
     type Recording: fmt::Debug + Send + Sync + 'static;
+
+    /// What a rank moves memory by between its device and those of others, without the host: a handle.
+    type Link: fmt::Debug + Clone + Send + Sync + 'static;
 
     /// The name a person knows the device by.
     fn name(&self) -> String;
@@ -111,6 +118,45 @@ pub trait Storage: Clone + fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Those of `work`, and the failure of an earlier operator.
     fn timed(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error>;
+
+    /// What links this device with those of other processes.
+    ///
+    /// # Errors
+    /// [`DriverError::Link`](crate::driver::DriverError::Link) with why nothing does, and what to do about it.
+    fn interconnect(&self) -> Result<Interconnect, Error>;
+
+    /// An id that one rank makes and all are [linked](Storage::link) by. Ids of a kind of device have one length.
+    ///
+    /// # Errors
+    /// Those of [`Storage::interconnect`].
+    fn link_id(&self) -> Result<Vec<u8>, Error>;
+
+    /// Links a rank with the others, which all call it. It and whatever waits for the device from then on end when `watch` says so.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn link(&self, place: LinkPlace<'_>, watch: Watch) -> Result<Self::Link, Error>;
+
+    /// Gives each of `sends` to its rank and fills each of `receives` with what its rank gives, as many elements in the same order
+    /// between each two ranks, all at once: work like an operator's, in the order of the calls, which is recorded as they are.
+    ///
+    /// # Errors
+    /// Those of the device; that a rank failed may show at a later call.
+    fn transfer<T: Pod>(
+        &self,
+        link: &Self::Link,
+        sends: &[Transfer<'_, Self, T>],
+        receives: &[Transfer<'_, Self, T>],
+    ) -> Result<(), Error>;
+
+    /// Makes each word the sum of those of all ranks, which wraps around: work like [`Storage::transfer`].
+    ///
+    /// # Errors
+    /// Those of [`Storage::transfer`].
+    fn sum_words(&self, link: &Self::Link, words: &mut Array<Self, u32>) -> Result<(), Error>;
+
+    /// Ends what `link` still does, and whatever waits for it, for `reason`.
+    fn cut(&self, link: &Self::Link, reason: &str);
 
     /// Memory in use by kind, and its peak.
     fn memory(&self) -> MemoryReport;

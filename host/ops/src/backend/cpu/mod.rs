@@ -31,8 +31,10 @@ pub use instructions::Instructions;
 
 pub(crate) use buffer::Reading;
 
-use super::{Ledger, MemoryKind, MemoryReport, Storage};
+use super::{Ledger, MemoryKind, MemoryReport, Storage, Transfer};
+use crate::driver::{DriverError, Interconnect, LinkPlace, LocalLink, Watch};
 use crate::error::Error;
+use crate::tensor::Array;
 use bytemuck::Pod;
 use std::convert::Infallible;
 
@@ -99,6 +101,7 @@ impl Default for Cpu {
 impl Storage for Cpu {
     type Buffer<T: Pod> = Buffer<T>;
     type Recording = Infallible;
+    type Link = LocalLink;
 
     fn name(&self) -> String {
         format!("CPU ({} threads)", rayon::current_num_threads())
@@ -159,6 +162,50 @@ impl Storage for Cpu {
         let start = std::time::Instant::now();
         work()?;
         Ok(start.elapsed().as_secs_f64() * 1e3)
+    }
+
+    fn interconnect(&self) -> Result<Interconnect, Error> {
+        Err(DriverError::Link("CPUs are linked by nothing but the host; take CUDA cards".into()).into())
+    }
+
+    fn link_id(&self) -> Result<Vec<u8>, Error> {
+        Ok(LocalLink::id())
+    }
+
+    fn link(&self, place: LinkPlace<'_>, watch: Watch) -> Result<LocalLink, Error> {
+        Ok(LocalLink::join(place, watch)?)
+    }
+
+    fn transfer<T: Pod>(
+        &self,
+        link: &LocalLink,
+        sends: &[Transfer<'_, Self, T>],
+        receives: &[Transfer<'_, Self, T>],
+    ) -> Result<(), Error> {
+        let mut given = Vec::with_capacity(sends.len());
+        for part in sends {
+            let mut elements = vec![T::zeroed(); part.elements.len()];
+            part.buffer.copy_from(part.elements.start, &mut elements)?;
+            given.push((part.rank, bytemuck::cast_slice(&elements).to_vec()));
+        }
+        let room = |part: &Transfer<'_, Self, T>| vec![0; part.elements.len() * size_of::<T>()];
+        let mut arrived: Vec<_> = (receives.iter())
+            .map(|part| (part.rank, room(part)))
+            .collect();
+        link.exchange(given, &mut arrived)?;
+        for (part, (_, bytes)) in receives.iter().zip(&arrived) {
+            let elements: Vec<T> = bytemuck::pod_collect_to_vec(bytes);
+            part.buffer.write_at(part.elements.start, &elements)?;
+        }
+        Ok(())
+    }
+
+    fn sum_words(&self, link: &LocalLink, words: &mut Array<Self, u32>) -> Result<(), Error> {
+        Ok(link.sum(words.buffer.get_mut())?)
+    }
+
+    fn cut(&self, link: &LocalLink, reason: &str) {
+        link.cut(reason);
     }
 
     fn memory(&self) -> MemoryReport {

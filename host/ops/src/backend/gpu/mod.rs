@@ -16,9 +16,9 @@ pub use recording::Recording;
 
 pub(crate) use workspace::Lease;
 
-use super::{Ledger, MemoryKind, MemoryReport, Storage};
+use super::{Ledger, MemoryKind, MemoryReport, Storage, Transfer};
 use crate::driver::dry::Dry;
-use crate::driver::{DeviceInfo, Driver, LaunchConfig};
+use crate::driver::{DeviceInfo, Driver, Interconnect, LaunchConfig, LinkPlace, Part, Watch};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 use buffer::Allocator;
@@ -340,6 +340,24 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
+    /// The bytes of elements that go to ranks or come from them.
+    fn parts<'a, T: Pod>(
+        &self,
+        transfers: &'a [Transfer<'_, Self, T>],
+    ) -> Result<Vec<Part<'a, D::Buffer>>, Error> {
+        let part = |transfer: &'a Transfer<'_, Self, T>| {
+            self.expect_here(transfer.buffer)?;
+            let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
+            Ok(Part {
+                rank: transfer.rank,
+                buffer: transfer.buffer.memory(),
+                offset: bytes(transfer.elements.start),
+                len: bytes(transfer.elements.len()),
+            })
+        };
+        transfers.iter().map(part).collect()
+    }
+
     fn expect_here<T>(&self, buffer: &Buffer<D, T>) -> Result<(), Error> {
         if buffer.belongs_to(&self.retired) {
             return Ok(());
@@ -378,6 +396,7 @@ pub(crate) fn narrow(
 impl<D: Driver> Storage for Gpu<D> {
     type Buffer<T: Pod> = Buffer<D, T>;
     type Recording = Recording<D>;
+    type Link = D::Link;
 
     fn name(&self) -> String {
         self.driver.info().name.clone()
@@ -457,6 +476,37 @@ impl<D: Driver> Storage for Gpu<D> {
         work()?;
         let end = self.driver.record()?;
         Ok(self.driver.elapsed_ms(&start, &end)?)
+    }
+
+    fn interconnect(&self) -> Result<Interconnect, Error> {
+        Ok(self.driver.interconnect()?)
+    }
+
+    fn link_id(&self) -> Result<Vec<u8>, Error> {
+        Ok(self.driver.link_id()?)
+    }
+
+    fn link(&self, place: LinkPlace<'_>, watch: Watch) -> Result<D::Link, Error> {
+        Ok(self.driver.link(place, watch)?)
+    }
+
+    fn transfer<T: Pod>(
+        &self,
+        link: &D::Link,
+        sends: &[Transfer<'_, Self, T>],
+        receives: &[Transfer<'_, Self, T>],
+    ) -> Result<(), Error> {
+        let (sends, receives) = (self.parts(sends)?, self.parts(receives)?);
+        Ok(self.driver.transfer(link, &sends, &receives)?)
+    }
+
+    fn sum_words(&self, link: &D::Link, words: &mut Array<Self, u32>) -> Result<(), Error> {
+        self.expect_here(&words.buffer)?;
+        Ok(self.driver.sum_words(link, words.buffer.memory(), words.len())?)
+    }
+
+    fn cut(&self, link: &D::Link, reason: &str) {
+        self.driver.cut(link, reason);
     }
 
     fn memory(&self) -> MemoryReport {

@@ -2,9 +2,9 @@
 
 use super::{
     ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, DropRowsOperands,
-    Dropout,
+    Dropout, SumPartsOperands,
 };
-use crate::backend::Storage;
+use crate::backend::{Floats, Storage};
 use crate::error::Error;
 use crate::ops::Operator;
 use crate::ops::check::{expect_bias, expect_len, expect_shape};
@@ -59,6 +59,18 @@ impl<B: Storage, E: Element> Operator for ColumnSumsOperands<'_, B, E> {
     fn check(&self) -> Result<(), Error> {
         let what = ["rows of the sums", "columns of the sums"];
         expect_shape(Self::NAME, what, (1, self.x.columns()), self.sums)
+    }
+}
+
+impl<B: Storage> Operator for SumPartsOperands<'_, B> {
+    const NAME: &'static str = "sum_parts";
+
+    fn check(&self) -> Result<(), Error> {
+        if let Floats::Matrix(sums) = &self.sums {
+            sums.expect_contiguous(Self::NAME)?;
+        }
+        let len = self.count.saturating_mul(self.sums.len());
+        Error::expect(Self::NAME, "floats of the parts", len, self.parts.len())
     }
 }
 

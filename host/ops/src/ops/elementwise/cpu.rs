@@ -4,8 +4,9 @@
 
 use super::{
     ActivateBackwardOperands, ActivateOperands, ColumnSumsOperands, DropRowsOperands, Dropout,
-    ElementwiseOperators,
+    ElementwiseOperators, SumPartsOperands,
 };
+use crate::backend::Floats;
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen, widened};
 use crate::backend::cpu::simd::is_zero;
@@ -121,6 +122,21 @@ impl ElementwiseOperators for Cpu {
         );
         for block in &blocks {
             add(sums, block);
+        }
+        Ok(())
+    }
+
+    fn sum_parts(&self, operands: Checked<SumPartsOperands<'_, Self>>) -> Result<(), Error> {
+        let of = operands.into_inner();
+        let parts = of.parts.buffer.read();
+        let sums = match of.sums {
+            Floats::Matrix(matrix) => matrix.buffer.get_mut(),
+            Floats::Array(array) => array.buffer.get_mut(),
+        };
+        let len = sums.len();
+        for (at, sum) in sums.iter_mut().enumerate() {
+            let terms = (0..of.count).map(|part| parts[part * len + at]);
+            *sum = of.factor * terms.fold(0.0, |sum, term| sum + term);
         }
         Ok(())
     }

@@ -2,15 +2,16 @@
 
 use super::{
     ActivateBackwardOperands, ActivateOperands, Activation, ColumnSumsOperands, DropRowsOperands,
-    Dropout, ElementwiseOperators,
+    Dropout, ElementwiseOperators, SumPartsOperands,
 };
+use crate::backend::Floats;
 use crate::backend::gpu::{Gpu, dense_config, entry, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::{Checked, RandomState};
 use crate::tensor::{Element, Matrix};
 use halfgnn_contract::elementwise::{
-    self as contract, ActivateParams, ColumnSumsParams, DropRowsParams,
+    self as contract, ActivateParams, ColumnSumsParams, DropRowsParams, SumPartsParams,
 };
 use halfgnn_contract::{DevicePtr, rng};
 
@@ -101,6 +102,30 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         // SAFETY: the operator checked that `sums` has a column for each of `x`; a half of the workspace holds a row for
         // each block.
         unsafe { self.sum_rows(name, params, turns) }
+    }
+
+    fn sum_parts(&self, operands: Checked<SumPartsOperands<'_, Self>>) -> Result<(), Error> {
+        let SumPartsOperands {
+            factor,
+            parts,
+            count,
+            sums,
+        } = operands.into_inner();
+        const NAME: &str = "sum_parts";
+        let params = SumPartsParams {
+            parts: self.array(parts)?,
+            sums: match &sums {
+                Floats::Matrix(matrix) => self.matrix(matrix)?,
+                Floats::Array(array) => self.array(array)?,
+            },
+            len: sums.len() as u64,
+            count: narrow(NAME, "parts", count)?,
+            factor,
+        };
+        let ctas = params.len.div_ceil(contract::THREADS_PER_CTA.into());
+        let config = dense_config(NAME, ctas, 1, 0)?;
+        // SAFETY: the operator checked that there are so many parts, each as long as the sums.
+        unsafe { self.launch(NAME, config, &params) }
     }
 }
 

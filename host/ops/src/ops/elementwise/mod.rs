@@ -5,7 +5,7 @@ pub(crate) mod cpu;
 pub(crate) mod gpu;
 
 use super::{Checked, RandomState};
-use crate::backend::Storage;
+use crate::backend::{Floats, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
 
@@ -159,6 +159,40 @@ pub struct ColumnSumsOperands<'a, B: Storage, E: Element> {
     pub sums: &'a mut Matrix<B, f32>,
 }
 
+/// Each float of `sums` becomes `factor` times the sum of that of each of `count` parts, which lie one behind the other in `parts`:
+/// from zero on and in their order, so that it has the same bits on every device.
+///
+/// # Errors
+/// [`Error::Shape`] where the parts are not so many times as long as the sums, [`Error::Unsupported`] where there is something
+/// between the rows of the sums.
+pub fn sum_parts<B: ElementwiseOperators>(
+    backend: &B,
+    factor: f32,
+    (parts, count): (&Array<B, f32>, usize),
+    sums: Floats<'_, B>,
+) -> Result<(), Error> {
+    let operands = SumPartsOperands {
+        factor,
+        parts,
+        count,
+        sums,
+    };
+    backend.sum_parts(Checked::new(operands)?)
+}
+
+/// Operands of [`sum_parts`].
+#[derive(Debug)]
+pub struct SumPartsOperands<'a, B: Storage> {
+    /// Factor of each sum.
+    pub factor: f32,
+    /// What is added up, part behind part.
+    pub parts: &'a Array<B, f32>,
+    /// How many parts there are.
+    pub count: usize,
+    /// Become the sums.
+    pub sums: Floats<'a, B>,
+}
+
 /// Operators on the elements of matrices.
 pub trait ElementwiseOperators: Storage {
     /// `y = dropout(relu(x + bias))`, each part where `op` has it, element by element. `x` absent means in place.
@@ -197,4 +231,10 @@ pub trait ElementwiseOperators: Storage {
         &self,
         operands: Checked<ColumnSumsOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
+
+    /// Sums of parts, float by float, from zero on and in the order of the parts.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn sum_parts(&self, operands: Checked<SumPartsOperands<'_, Self>>) -> Result<(), Error>;
 }

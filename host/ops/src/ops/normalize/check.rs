@@ -1,7 +1,7 @@
 //! Which operands normalisations and weighted sums take.
 
 use super::{
-    BatchStatisticsOperands, CombineOperands, DotOperands, Normalization,
+    BatchStatisticsOperands, CombineOperands, DotOperands, MergeStatisticsOperands, Normalization,
     NormalizeBackwardOperands, NormalizeOperands, RunningStatisticsOperands,
 };
 use crate::backend::Storage;
@@ -54,6 +54,23 @@ impl<B: Storage> Operator for RunningStatisticsOperands<'_, B> {
         let running = self.running;
         expect_shape(Self::NAME, RUNNING, (2, running.columns()), running)?;
         expect_shape(Self::NAME, STATISTICS, running.shape(), self.statistics)
+    }
+}
+
+impl<B: Storage> Operator for MergeStatisticsOperands<'_, B> {
+    const NAME: &'static str = "merge_statistics";
+
+    fn check(&self) -> Result<(), Error> {
+        let (parts, statistics) = (&self.parts, &*self.statistics);
+        let shape = (2, statistics.columns());
+        expect_shape(Self::NAME, STATISTICS, shape, statistics)?;
+        if let Some(running) = &self.running {
+            expect_shape(Self::NAME, RUNNING, shape, running)?;
+        }
+        let floats = 2 * statistics.stride() * parts.counts.len();
+        Error::expect(Self::NAME, "floats of the moments", floats, parts.moments.len())?;
+        let len = parts.deviations.len();
+        Error::expect(Self::NAME, "floats of the deviations", floats, len)
     }
 }
 

@@ -4,7 +4,8 @@
 //! of threads.
 
 use super::{
-    BatchNorm, BatchStatisticsOperands, CombineOperands, DotOperands, Normalization,
+    BatchNorm, BatchStatisticsOperands, CombineOperands, DotOperands, MergeStatisticsOperands,
+    Normalization,
     NormalizeBackwardOperands, NormalizeOperands, NormalizeOperators, RunningStatisticsOperands,
 };
 use crate::backend::cpu::Cpu;
@@ -84,6 +85,39 @@ impl NormalizeOperators for Cpu {
         for column in 0..of.running.columns() {
             let affine = [values[column], values[row + column]];
             write_statistics(of.op, of.statistics, column, affine);
+        }
+        Ok(())
+    }
+
+    fn merge_statistics(
+        &self,
+        operands: Checked<MergeStatisticsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let mut of = operands.into_inner();
+        let (counts, moments) = (of.parts.counts.buffer.read(), of.parts.moments.buffer.read());
+        let (deviations, row) = (of.parts.deviations.buffer.read(), of.statistics.stride());
+        for column in 0..of.statistics.columns() {
+            let mut merged = contract::Merged::default();
+            let first = |part: usize| 2 * part * row + column;
+            let mean = |part: usize| {
+                let at = first(part);
+                contract::part_mean(moments[at], [deviations[at], deviations[at + row]])
+            };
+            for (part, &rows) in counts.iter().enumerate() {
+                merged.count(rows, mean(part));
+            }
+            for (part, &rows) in counts.iter().enumerate() {
+                merged.spread(rows, mean(part), moments[first(part) + row]);
+            }
+            let batch = merged.moments();
+            write_statistics(of.op, of.statistics, column, batch);
+            if let Some(running) = &mut of.running {
+                let running = running.buffer.get_mut();
+                let before = [running[column], running[row + column]];
+                let momentum = of.op.momentum;
+                let after = contract::carry_on(before, batch, merged.rows(), momentum);
+                [running[column], running[row + column]] = after;
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Batch normalisation, and weighted sums of two matrices.
 
 use super::{
-    BatchStatisticsOperands, Combine, CombineOperands, DotOperands, Normalization,
+    BatchStatisticsOperands, Combine, CombineOperands, DotOperands, MergeStatisticsOperands, Normalization,
     NormalizeBackwardOperands, NormalizeOperands, NormalizeOperators, RunningStatisticsOperands,
 };
 use crate::backend::Storage;
@@ -13,7 +13,7 @@ use crate::tensor::{Element, Matrix};
 use halfgnn_contract::DevicePtr;
 use halfgnn_contract::elementwise::{THREADS_PER_CTA, sum_rows_per_cta};
 use halfgnn_contract::normalize::{
-    self as contract, CombineParams, FinishParams, MomentsParams, NormalizeParams,
+    self as contract, CombineParams, FinishParams, MergeParams, MomentsParams, NormalizeParams,
 };
 
 const BACKWARD: &str = "normalize_backward";
@@ -202,6 +202,32 @@ impl<D: Driver> NormalizeOperators for Gpu<D> {
         let ctas = params.columns.div_ceil(THREADS_PER_CTA);
         let config = dense_config(NAME, ctas.into(), 1, 0)?;
         // SAFETY: the operator checked that both statistics have one shape.
+        unsafe { self.launch(NAME, config, &params) }
+    }
+
+    fn merge_statistics(
+        &self,
+        operands: Checked<MergeStatisticsOperands<'_, Self>>,
+    ) -> Result<(), Error> {
+        let of = operands.into_inner();
+        const NAME: &str = "merge_statistics";
+        let params = MergeParams {
+            moments: self.array(of.parts.moments)?,
+            deviations: self.array(of.parts.deviations)?,
+            counts: self.array(of.parts.counts)?,
+            statistics: self.matrix(of.statistics)?,
+            running: self.optional_matrix(of.running.as_deref())?,
+            count: narrow(NAME, "parts", of.parts.counts.len())?,
+            columns: narrow(NAME, "columns", of.statistics.columns())?,
+            float_vectors: stride_vectors(NAME, of.statistics)?,
+            epsilon: of.op.epsilon,
+            momentum: of.op.momentum,
+            reserved: 0,
+        };
+        let ctas = params.columns.div_ceil(THREADS_PER_CTA);
+        let config = dense_config(NAME, ctas.into(), 1, 0)?;
+        // SAFETY: the operator checked that there are two rows of moments and two of deviations for each count, as wide as the
+        // statistics, and the running ones are of their shape.
         unsafe { self.launch(NAME, config, &params) }
     }
 

@@ -175,6 +175,52 @@ pub struct RunningStatisticsOperands<'a, B: Storage> {
     pub statistics: &'a mut Matrix<B, f32>,
 }
 
+/// The statistics for [`normalize`] of a batch whose rows lie in parts, from what [`batch_statistics`] says of each: put together in
+/// double and in the order of the parts (Chan, Golub and LeVeque, The American Statistician 37, 1983), and the running ones carried
+/// on by them as by a whole batch.
+///
+/// # Errors
+/// [`Error::Shape`] where there are not two rows of moments and two of deviations for each part, or the statistics do not fit.
+pub fn merge_statistics<B: NormalizeOperators>(
+    backend: &B,
+    op: &BatchNorm,
+    parts: StatisticsOfParts<'_, B>,
+    running: Option<&mut Matrix<B, f32>>,
+    statistics: &mut Matrix<B, f32>,
+) -> Result<(), Error> {
+    let operands = MergeStatisticsOperands {
+        op,
+        parts,
+        running,
+        statistics,
+    };
+    backend.merge_statistics(Checked::new(operands)?)
+}
+
+/// What is known of each part of a batch: rows of matrices with as many columns, one part behind the other.
+#[derive(Debug)]
+pub struct StatisticsOfParts<'a, B: Storage> {
+    /// Rows of each; what stands of a part without any is not looked at.
+    pub counts: &'a Array<B, u32>,
+    /// Mean and unbiased variance: running statistics that were carried on with momentum 1.
+    pub moments: &'a Array<B, f32>,
+    /// Mean and reciprocal deviation; where they are not finite, those of the batch are not.
+    pub deviations: &'a Array<B, f32>,
+}
+
+/// Operands of [`merge_statistics`].
+#[derive(Debug)]
+pub struct MergeStatisticsOperands<'a, B: Storage> {
+    /// How they are taken.
+    pub op: &'a BatchNorm,
+    /// What is put together.
+    pub parts: StatisticsOfParts<'a, B>,
+    /// The running mean and variance, if they are carried on.
+    pub running: Option<&'a mut Matrix<B, f32>>,
+    /// Become mean and reciprocal deviation.
+    pub statistics: &'a mut Matrix<B, f32>,
+}
+
 /// Batch normalisation (Ioffe and Szegedy, ICML 2015): `y = relu(weight · (x − mean) / deviation + bias)`, the ReLU where
 /// `op` has it; computed in float and rounded once.
 ///
@@ -366,6 +412,15 @@ pub trait NormalizeOperators: Storage {
     fn running_statistics(
         &self,
         operands: Checked<RunningStatisticsOperands<'_, Self>>,
+    ) -> Result<(), Error>;
+
+    /// The statistics of a batch from those of its parts.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn merge_statistics(
+        &self,
+        operands: Checked<MergeStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error>;
 
     /// `y = relu(weight · (x − mean) / deviation + bias)`, the ReLU where `op` has it.
