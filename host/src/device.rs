@@ -38,6 +38,34 @@ pub struct Device<B: Backend> {
     pub memory: Option<(u64, u64)>,
     /// Streaming multiprocessors; `None` of the CPU, whose operators borrow next to nothing.
     pub multiprocessors: Option<u32>,
+    /// What stands between it and its memory.
+    pub cache: Cache,
+}
+
+/// A device's last cache, and the memory behind it: what an order of the vertices is judged by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cache {
+    /// Bytes of it that hold rows which are gathered.
+    pub bytes: u64,
+    /// Bytes a second from memory.
+    pub bytes_per_second: f64,
+}
+
+impl Cache {
+    /// Of a CPU, none of which says so in a way that all have: 32 MiB, and the 20 GB/s of a few channels.
+    const OF_CPU: Self = Self {
+        bytes: 32 << 20,
+        bytes_per_second: 20e9,
+    };
+
+    /// Of a card. Half of its L2, since each half of the card keeps copies of what the other's memory holds.
+    #[cfg(any(feature = "cuda", feature = "emulator"))]
+    fn of_card(info: &crate::driver::DeviceInfo) -> Self {
+        Self {
+            bytes: info.l2_bytes / 2,
+            bytes_per_second: info.memory_bytes_per_second.unwrap_or(1 << 40) as f64,
+        }
+    }
 }
 
 /// What to do on a device.
@@ -79,6 +107,7 @@ fn cpu() -> Result<Device<Cpu>, Error> {
         backend: Cpu::from_environment()?,
         memory: host_memory(),
         multiprocessors: None,
+        cache: Cache::OF_CPU,
     })
 }
 
@@ -108,12 +137,13 @@ fn cuda() -> Result<Device<Gpu<crate::driver::cuda::Cuda>>, Error> {
 #[cfg(any(feature = "cuda", feature = "emulator"))]
 fn gpu<D: Driver>(driver: D, memory: Option<(u64, u64)>) -> Result<Device<Gpu<D>>, Error> {
     let info = driver.info();
-    let multiprocessors = info.multiprocessors;
+    let (multiprocessors, cache) = (info.multiprocessors, Cache::of_card(info));
     let ptx = crate::ptx::read(Some(info.compute_capability))?;
     Ok(Device {
         backend: Gpu::new(driver, &ptx)?,
         memory,
         multiprocessors: Some(multiprocessors),
+        cache,
     })
 }
 

@@ -43,6 +43,7 @@ mod entries;
 pub mod attention;
 pub mod baselines;
 pub mod bits;
+pub mod communities;
 pub mod construct;
 pub mod device;
 pub mod edges;

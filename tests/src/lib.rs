@@ -13,6 +13,7 @@ pub mod bits;
 pub mod blocks;
 pub mod borrowed;
 pub mod checkpoint;
+pub mod communities;
 pub mod construct;
 pub mod contracts;
 pub mod dropouts;
@@ -142,6 +143,7 @@ macro_rules! conformance {
             quantized: codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, epilogues,
                 scales_are_multiplied, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
+            communities: rounds_follow_the_contract, planted_communities_are_found, devices_agree, misfits_are_refused;
             construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, sums_are_the_same,
                 rows_and_offsets, degrees_make_factors, misfits_are_refused;
             second_levels: split_products, moments_of_many_ctas, losses_of_many_ctas, column_sums_of_many_ctas,

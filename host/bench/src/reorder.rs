@@ -1,29 +1,65 @@
 //! `--reorder`: vertices in an order in which neighbours lie close together.
 
 use crate::failure::Failure;
+use crate::screen::count;
 use clap::ValueEnum;
+use halfgnn::backend::Backend;
 use halfgnn::data::{Origin, Preparation};
+use halfgnn::device::{self, Cache, Device, Task};
 use halfgnn::graph::Graph;
-use halfgnn::graph::reorder::{Permutation, by_degree, louvain};
-use std::time::Instant;
+use halfgnn::graph::reorder::{Permutation, by_degree, cached_share, louvain};
+use halfgnn::ops::label_propagation;
+use std::time::{Duration, Instant};
 
 /// An order of the vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReorderName {
+    /// That of label propagation where a sample of the edges says that it is paid back within the run, otherwise as they are
+    Auto,
+    /// Communities together, by label propagation on the device: within a second, of a hundred million edges on a card
+    LabelPropagation,
+    /// Communities together, and communities of them, by Louvain's method: a hundred times as long
+    Louvain,
     /// Vertices of many edges first
     Degree,
-    /// Communities together, by Louvain's method
-    Louvain,
 }
 
-/// What has its vertices in another order.
+/// Nanoseconds an edge, about, that an order by label propagation takes on a card, to be found there and for the graph to be renamed by
+/// sixteen threads.
+const NS_PER_EDGE_ON_CARD: f64 = 4.0;
+/// Likewise on a CPU, of one thread.
+const NS_PER_EDGE_OF_THREAD: f64 = 120.0;
+/// How many times as fast a cache gives rows as the memory behind it: what is in the cache takes time too.
+const CACHE_IS_FASTER: f64 = 2.0;
+
+/// What an order is for: how much is gathered in a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gathering {
+    /// Sums over all neighbours: SpMMs.
+    pub sums: u64,
+    /// Bytes of a row that each edge reads.
+    pub row_bytes: u64,
+}
+
+/// What has its vertices in another order, if it has.
 pub struct Reordered<T> {
-    /// What it is.
-    pub what: T,
-    /// Where each vertex went.
-    pub order: Permutation,
+    /// What it is, and where each vertex went; `None` where the order is as it was.
+    pub what: Option<(T, Permutation)>,
     /// Which order, and how long it took.
     pub line: String,
+}
+
+/// Whose order is looked for, and for what.
+#[derive(Clone, Copy)]
+pub struct Ordering<'a> {
+    /// Which order.
+    pub name: ReorderName,
+    /// What a person calls the graph.
+    pub label: &'a str,
+    /// The graph.
+    pub graph: &'a Graph,
+    /// What it is for.
+    pub gathering: Gathering,
 }
 
 impl ReorderName {
@@ -32,29 +68,327 @@ impl ReorderName {
         let by = match self {
             ReorderName::Degree => "vertices renamed by degree, those of many edges first",
             ReorderName::Louvain => "vertices renamed by Louvain's communities",
+            ReorderName::LabelPropagation | ReorderName::Auto => {
+                "vertices renamed by the communities of label propagation"
+            }
         };
         Preparation::new("order", by, Origin::Option)
     }
+}
 
-    /// Finds the order of `graph`, called `label`, and gives what belongs to its vertices that order.
-    pub fn apply<T, E: Into<Failure>>(
+impl Ordering<'_> {
+    /// Finds the order, on the device of `choice` where it is one that devices find, and gives what belongs to the vertices that order.
+    pub fn apply_on<T, E: Into<Failure>>(
         self,
-        label: &str,
-        graph: &Graph,
+        choice: device::Choice,
         apply: impl FnOnce(&Permutation) -> Result<T, E>,
     ) -> Result<Reordered<T>, Failure> {
-        let start = Instant::now();
-        let order = match self {
-            ReorderName::Degree => by_degree(graph),
-            ReorderName::Louvain => louvain(graph),
+        let found = match self.name {
+            ReorderName::Degree | ReorderName::Louvain => self.find_on_host(),
+            ReorderName::LabelPropagation | ReorderName::Auto => device::open(choice, self)??,
         };
-        let found = start.elapsed();
-        let what = apply(&order).map_err(Into::into)?;
-        let line = format!(
-            "{label}: in the order of {self:?} after {:.2} s, renamed after another {:.2} s",
-            found.as_secs_f64(),
-            (start.elapsed() - found).as_secs_f64()
+        found.apply(self.label, apply)
+    }
+
+    /// The same on a device that is open.
+    pub fn apply<B: Backend, T, E: Into<Failure>>(
+        self,
+        device: &Device<B>,
+        apply: impl FnOnce(&Permutation) -> Result<T, E>,
+    ) -> Result<Reordered<T>, Failure> {
+        self.run(device)?.apply(self.label, apply)
+    }
+
+    fn find_on_host(&self) -> Found {
+        let start = Instant::now();
+        let (order, what) = match self.name {
+            ReorderName::Degree => (by_degree(self.graph), "degree"),
+            _ => (louvain(self.graph), "Louvain's communities"),
+        };
+        Found {
+            order: Some(order),
+            what: what.into(),
+            took: start.elapsed(),
+        }
+    }
+
+    fn propagate<B: Backend>(&self, backend: &B) -> Result<Found, Failure> {
+        let start = Instant::now();
+        let communities = label_propagation(backend, self.graph)?;
+        let order = communities.order(backend)?;
+        let took = start.elapsed();
+        let what = format!(
+            "label propagation, {} communities and {} rounds,",
+            count(communities.count(backend)?),
+            communities.rounds
         );
-        Ok(Reordered { what, order, line })
+        Ok(Found {
+            order: Some(order),
+            what,
+            took,
+        })
+    }
+
+    /// The order of label propagation, or none where a run would not get back the time that it takes.
+    fn propagate_if_it_pays<B: Backend>(&self, device: &Device<B>) -> Result<Found, Failure> {
+        let start = Instant::now();
+        let of = Payback {
+            gathering: self.gathering,
+            edges: self.graph.edges() as u64,
+            cache: device.cache,
+            seconds: seconds(self.graph.edges() as u64, device.multiprocessors.is_some()),
+        };
+        let share = |order: Option<&Permutation>| {
+            let rows = of.cache.bytes / of.gathering.row_bytes.max(1);
+            cached_share(self.graph, order, rows)
+        };
+        let before = share(None);
+        let as_it_is = |why: String, took| Found {
+            order: None,
+            what: why,
+            took,
+        };
+        // No order has more in the cache than all rows but the first time that each is read.
+        let vertices = self.graph.vertices() as f64;
+        let most = (1.0 - vertices / of.edges.max(1) as f64).max(before);
+        if !of.pays(before, most) {
+            let why = format!(
+                "an order can save {} at most; {}",
+                of.saving(before, most),
+                of.cost()
+            );
+            return Ok(as_it_is(why, start.elapsed()));
+        }
+        let mut found = self.propagate(&device.backend)?;
+        let after = share(found.order.as_ref());
+        found.took = start.elapsed();
+        let saving = format!(
+            "by a sample {:.0} % of the rows that are gathered will be in the cache and not {:.0} %, which saves {}",
+            100.0 * after,
+            100.0 * before,
+            of.saving(before, after)
+        );
+        if !of.pays(before, after) {
+            return Ok(as_it_is(format!("{saving}; {}", of.cost()), found.took));
+        }
+        found.what = format!("{} {saving},", found.what);
+        Ok(found)
+    }
+}
+
+impl Task for Ordering<'_> {
+    type Output = Result<Found, Failure>;
+
+    fn run<B: Backend>(self, device: &Device<B>) -> Self::Output {
+        match self.name {
+            ReorderName::Degree | ReorderName::Louvain => Ok(self.find_on_host()),
+            ReorderName::LabelPropagation => self.propagate(&device.backend),
+            ReorderName::Auto => self.propagate_if_it_pays(device),
+        }
+    }
+}
+
+/// An order that was found, or why there is none.
+pub struct Found {
+    order: Option<Permutation>,
+    what: String,
+    took: Duration,
+}
+
+impl Found {
+    fn apply<T, E: Into<Failure>>(
+        self,
+        label: &str,
+        apply: impl FnOnce(&Permutation) -> Result<T, E>,
+    ) -> Result<Reordered<T>, Failure> {
+        let Self { order, what, took } = self;
+        let took = took.as_secs_f64();
+        let Some(order) = order else {
+            let line = format!("{label}: left in its order after {took:.2} s: {what}");
+            return Ok(Reordered { what: None, line });
+        };
+        let start = Instant::now();
+        let renamed = apply(&order).map_err(Into::into)?;
+        let line = format!(
+            "{label}: in the order of {what} after {took:.2} s, renamed after another {:.2} s",
+            start.elapsed().as_secs_f64()
+        );
+        Ok(Reordered {
+            what: Some((renamed, order)),
+            line,
+        })
+    }
+}
+
+/// Seconds that an order by label propagation takes, about. They depend on nothing but the graph and the machine, so that a run that is
+/// repeated decides as it did before.
+fn seconds(edges: u64, on_card: bool) -> f64 {
+    let ns = match on_card {
+        true => NS_PER_EDGE_ON_CARD,
+        false => NS_PER_EDGE_OF_THREAD / rayon::current_num_threads() as f64,
+    };
+    edges as f64 * ns * 1e-9
+}
+
+/// What is weighed: the time that rows in the cache save, and the time that an order takes.
+struct Payback {
+    gathering: Gathering,
+    edges: u64,
+    cache: Cache,
+    seconds: f64,
+}
+
+impl Payback {
+    /// Seconds that a sum takes with such a share of the rows in the cache.
+    fn sum(&self, share: f64) -> f64 {
+        let bytes = self.edges as f64 * self.gathering.row_bytes as f64;
+        bytes / self.cache.bytes_per_second * (1.0 - share).max(1.0 / CACHE_IS_FASTER)
+    }
+
+    fn saved(&self, before: f64, after: f64) -> f64 {
+        (self.sum(before) - self.sum(after)).max(0.0)
+    }
+
+    fn pays(&self, before: f64, after: f64) -> bool {
+        self.saved(before, after) * self.gathering.sums as f64 > self.seconds
+    }
+
+    /// What is saved, for a person.
+    fn saving(&self, before: f64, after: f64) -> String {
+        let a_sum = self.saved(before, after);
+        let sums = self.gathering.sums;
+        format!(
+            "{} in {} SpMMs of {} bytes an edge",
+            duration(a_sum * sums as f64),
+            count(sums as usize),
+            self.gathering.row_bytes
+        )
+    }
+
+    /// What it takes, for a person.
+    fn cost(&self) -> String {
+        format!("one takes about {}", duration(self.seconds))
+    }
+}
+
+/// Seconds, or less, for a person.
+fn duration(seconds: f64) -> String {
+    if seconds >= 0.1 || seconds == 0.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{:.2} ms", 1e3 * seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CARD: Cache = Cache {
+        bytes: 25 << 20,
+        bytes_per_second: 4e12,
+    };
+
+    fn payback(sums: u64) -> Payback {
+        Payback {
+            gathering: Gathering {
+                sums,
+                row_bytes: 128,
+            },
+            edges: 120_000_000,
+            cache: CARD,
+            seconds: seconds(120_000_000, true),
+        }
+    }
+
+    #[test]
+    fn an_order_is_paid_back_by_enough_sums() {
+        // 15.4 GB a sum: 3.5 ms of memory alone, and no less than half of 3.84 ms.
+        let saved = payback(1).saved(0.1, 0.9);
+        assert!((saved - 1.54e-3).abs() < 2e-5, "{saved}");
+        assert!((payback(1).seconds - 0.48).abs() < 1e-9);
+        assert!(!payback(300).pays(0.1, 0.9));
+        assert!(payback(330).pays(0.1, 0.9));
+        assert!(
+            !payback(1_000_000).pays(0.6, 0.9),
+            "the cache is the bound already"
+        );
+        assert!(
+            !payback(1_000_000).pays(0.4, 0.3),
+            "what is worse never pays"
+        );
+        assert!(!payback(0).pays(0.0, 1.0));
+    }
+
+    /// What `auto` makes of a graph of ten communities on a device with a cache of so many bytes.
+    fn auto(cache: u64, sums: u64) -> Reordered<Graph> {
+        let model = halfgnn::graph::generate::BlockModel {
+            vertices: 6_000,
+            classes: 30,
+            mean_degree: 30.0,
+            within: 0.9,
+            hubs: 0,
+            hub_degree: 0,
+        };
+        let graph = model.generate(3).expect("a graph").0;
+        let ordering = Ordering {
+            name: ReorderName::Auto,
+            label: "blocks",
+            graph: &graph,
+            gathering: Gathering {
+                sums,
+                row_bytes: 128,
+            },
+        };
+        let device = Device {
+            backend: halfgnn::backend::cpu::Cpu::new(),
+            memory: None,
+            multiprocessors: Some(132),
+            cache: Cache {
+                bytes: cache,
+                ..CARD
+            },
+        };
+        let ordered = ordering.apply(&device, |order| graph.permuted(order.new_of_old()));
+        ordered.unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    #[test]
+    fn auto_takes_an_order_where_it_pays() {
+        let taken = auto(600 * 128, 10_000);
+        let (graph, order) = taken.what.expect("another order");
+        assert_eq!(graph.vertices(), order.new_of_old().len());
+        let share = cached_share(&graph, None, 600);
+        assert!(share > 0.75, "{share}");
+        let told = format!("{:.0} % of the rows that are gathered", 100.0 * share);
+        assert!(taken.line.contains(&told), "{} for {}", taken.line, told);
+        assert!(
+            taken
+                .line
+                .starts_with("blocks: in the order of label propagation, ")
+        );
+
+        let few = auto(600 * 128, 3);
+        assert!(few.what.is_none());
+        assert!(
+            few.line.starts_with("blocks: left in its order"),
+            "{}",
+            few.line
+        );
+        let fits = auto(6_000 * 128, 1_000_000);
+        assert!(fits.what.is_none());
+        assert!(
+            fits.line.contains("an order can save 0.0 s at most"),
+            "{}",
+            fits.line
+        );
+    }
+
+    #[test]
+    fn savings_are_told() {
+        let saving = payback(800).saving(0.1, 0.9);
+        assert_eq!(saving, "1.2 s in 800 SpMMs of 128 bytes an edge");
+        assert_eq!(payback(800).cost(), "one takes about 0.5 s");
+        assert_eq!(duration(0.012), "12.00 ms");
     }
 }

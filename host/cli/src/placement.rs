@@ -185,6 +185,7 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
 mod tests {
     use super::*;
     use halfgnn::backend::cpu::Cpu;
+    use halfgnn::device::Cache;
     use halfgnn::graph::generate::Rmat;
     use halfgnn::nn::EdgeData;
     use halfgnn::tensor::Precision;
@@ -202,6 +203,10 @@ mod tests {
             backend: Cpu::new(),
             memory: Some((bytes, bytes)),
             multiprocessors: Some(4),
+            cache: Cache {
+                bytes: 1 << 20,
+                bytes_per_second: 1e9,
+            },
         };
         let asked = PlacementArgs {
             features: FeaturesName::Host,

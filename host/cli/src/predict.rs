@@ -8,7 +8,7 @@ use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::placement::{Placement, PlacementArgs, place};
-use crate::reorder::ReorderName;
+use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::screen::{Page, count};
 use crate::session::{edge_data, inputs};
 use crate::task::take_targets_of;
@@ -67,6 +67,19 @@ pub struct PredictArgs {
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
+}
+
+/// What a prediction gathers, which `--reorder auto` weighs an order against: a sum of each layer, once.
+fn gathering(checkpoint: &Checkpoint, dataset: &Dataset) -> Gathering {
+    let bytes = with_element!(checkpoint.precision, E => size_of::<E>());
+    let sums = match dataset.graphs {
+        None => checkpoint.model.layers as u64,
+        Some(_) => 0,
+    };
+    Gathering {
+        sums,
+        row_bytes: (checkpoint.model.hidden * bytes) as u64,
+    }
 }
 
 /// What was predicted.
@@ -171,24 +184,30 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         "a model trained with --scale-features",
     );
     tell_use(&checkpoint.model, &mut dataset);
-    dataset
-        .preparations
-        .extend(args.reorder.map(ReorderName::preparation));
+    let (mut reordered, mut reordering) = (None, None);
+    if let Some(name) = args.reorder {
+        let ordering = Ordering {
+            name,
+            label: &dataset.name,
+            graph: &dataset.graph,
+            gathering: gathering(&checkpoint, &dataset),
+        };
+        let found = ordering.apply_on(args.device.into(), |order| dataset.reordered(order))?;
+        reordering = Some(found.line);
+        reordered = found.what;
+        dataset
+            .preparations
+            .extend(reordered.as_ref().map(|_| name.preparation()));
+    }
     page.line(&describe(&dataset));
-    let reordered = match args.reorder {
-        Some(order) => Some(order.apply(&dataset.name, &dataset.graph, |order| {
-            dataset.reordered(order)
-        })?),
-        None => None,
-    };
     let rename = |vertex| match &reordered {
-        Some(reordered) => reordered.order.rename(vertex),
+        Some((_, order)) => order.rename(vertex),
         None => vertex,
     };
     let prediction = Prediction {
         pairs: pairs.as_ref().map(|pairs| pairs.ends(rename)),
         checkpoint: &checkpoint,
-        dataset: reordered.as_ref().map_or(&dataset, |it| &it.what),
+        dataset: reordered.as_ref().map_or(&dataset, |(renamed, _)| renamed),
         layer: args.layer,
         placement: args.placement,
     };
@@ -203,11 +222,11 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     placement.lines().for_each(|line| page.line(&line));
     let in_pieces = (placement.pieces > 1).then_some(placement.pieces);
     let columns = checkpoint.model.classes;
-    if let Some(reordered) = reordered {
-        page.line(&reordered.line);
-        logits = reordered.order.restore(&logits, columns);
+    reordering.iter().for_each(|line| page.line(line));
+    if let Some((_, order)) = reordered {
+        logits = order.restore(&logits, columns);
         embeddings = embeddings.map(|(values, width)| {
-            let values = reordered.order.restore(&values, width);
+            let values = order.restore(&values, width);
             (values, width)
         });
     }

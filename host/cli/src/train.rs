@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::launch;
 use crate::model::ModelName;
 use crate::placement::PieceCount;
+use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::sampling;
 use crate::screen::{bytes, count};
 use crate::session::{Outcome, Plan, Session};
@@ -22,6 +23,7 @@ use halfgnn::nn::{HiddenNorm, Jumping, LinkDecoder, ModelConfig};
 use halfgnn::sample::SamplingPolicy;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{Spread, Status, TrainConfig, Work};
+use halfgnn::with_element;
 use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::room;
 use std::sync::Arc;
@@ -75,12 +77,25 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     }
     let mut reordering = None;
     if let Some(order) = args.reorder {
-        let reordered = order.apply(&dataset.name, &dataset.graph, |order| {
-            dataset.reordered(order)
-        })?;
-        dataset = reordered.what;
-        dataset.preparations.push(order.preparation());
+        if order == ReorderName::Auto && args.checkpoint.resume.is_some() {
+            return Err(Failure::Input(
+                "--reorder auto would decide anew, and a run that goes on wants the order that it had; say --reorder label-propagation \
+                 where its first lines did, and leave it out otherwise"
+                    .into(),
+            ));
+        }
+        let ordering = Ordering {
+            name: order,
+            label: &dataset.name,
+            graph: &dataset.graph,
+            gathering: gathering(args, &dataset)?,
+        };
+        let reordered = ordering.apply_on(args.device.into(), |order| dataset.reordered(order))?;
         reordering = Some(reordered.line);
+        if let Some((reordered, _)) = reordered.what {
+            dataset = reordered;
+            dataset.preparations.push(order.preparation());
+        }
     }
     let (plan, changes) = plan(args, &mut dataset, saving)?;
     takes_edge_weights(&plan.model, &dataset)?;
@@ -190,6 +205,30 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// What a run gathers, which `--reorder auto` weighs an order against: a sum of each layer forward and one backward, an epoch. What
+/// batches gather is drawn at random in any order, and many graphs keep theirs.
+fn gathering(args: &TrainArgs, dataset: &Dataset) -> Result<Gathering, Failure> {
+    let of_graphs = dataset.graphs.is_some();
+    let outputs = dataset.outputs.max(1);
+    let model = args
+        .model
+        .config_for(dataset.feature_len(), outputs, of_graphs)?;
+    let precision: Precision = args.precision.into();
+    let bytes = with_element!(precision, E => size_of::<E>());
+    let epochs = args
+        .epochs
+        .unwrap_or(TrainConfig::new(precision).epochs)
+        .saturating_mul(args.seeds);
+    let sums = match args.sampling.sampler {
+        None if !of_graphs => 2 * model.layers as u64 * u64::from(epochs),
+        _ => 0,
+    };
+    Ok(Gathering {
+        sums,
+        row_bytes: (model.hidden * bytes) as u64,
+    })
 }
 
 /// What was asked for, or what the run that goes on was, and in which words it is another from here on.

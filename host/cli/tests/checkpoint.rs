@@ -213,7 +213,7 @@ fn a_model_predicts_what_it_was_said_to() {
 
     // In whatever order vertices are worked on, what is written is in the dataset's.
     let largest = logits.iter().fold(0.0_f32, |most, z| most.max(z.abs()));
-    for order in ["degree", "louvain"] {
+    for order in ["degree", "louvain", "label-propagation"] {
         let told = run(predict(&[
             "--out",
             "again.npy",

@@ -19,6 +19,7 @@ use halfgnn_graph::{Graph, GraphError};
 /// | `synthetic` | [`Synthetic::default`], of the demonstration | the blocks |
 /// | `reddit-like:SCALE` | Reddit's shape: at scale 1 232,965 vertices, 115 million edges, hubs of 85,059 | 41 blocks |
 /// | `blocks:VERTICES` | a [`BlockModel`] of mean degree 10, in 8 classes, without hubs | the blocks |
+/// | `communities:VERTICESxCOMMUNITIES` | a [`BlockModel`] of some 50 edges a vertex, nine of ten inside its community, names in random order | 8, each of an eighth of the communities |
 /// | `kron:SCALE` | Graph500's Kronecker graph of 2^SCALE vertices | 8, by the first three levels of the recursion |
 /// | `grid:WIDTHxHEIGHT` | a [`Grid`] | 8 tiles, two high |
 /// | `star:HUBSxLEAVES` | a [`StarOfHubs`] | 8; a hub and its leaves are of one |
@@ -49,6 +50,13 @@ pub enum Recipe {
         /// The number of vertices.
         vertices: u64,
     },
+    /// `communities:VERTICESxCOMMUNITIES`.
+    Communities {
+        /// The number of vertices.
+        vertices: u64,
+        /// The number of communities, [`u32::MAX`] at most.
+        communities: u64,
+    },
     /// `kron:SCALE`.
     Kronecker {
         /// The binary logarithm of the number of vertices.
@@ -78,7 +86,7 @@ const REDDIT_FEATURES: usize = 602;
 
 impl Recipe {
     /// How the names are written, for messages.
-    pub const NAMES: &str = "synthetic, reddit-like:SCALE, blocks:VERTICES, kron:SCALE, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
+    pub const NAMES: &str = "synthetic, reddit-like:SCALE, blocks:VERTICES, communities:VERTICESxCOMMUNITIES, kron:SCALE, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
 
     /// The graph of `seed`, without features and labels.
     ///
@@ -91,6 +99,12 @@ impl Recipe {
                 reddit_like(*scale).generate(seed).map(|(graph, _)| graph)
             }
             Self::Blocks { vertices } => blocks(*vertices).generate(seed).map(|(graph, _)| graph),
+            Self::Communities {
+                vertices,
+                communities: count,
+            } => communities(*vertices, *count)
+                .generate(seed)
+                .map(|(graph, _)| graph),
             Self::Kronecker { scale } => Rmat::graph500(*scale).generate(seed),
             Self::Grid { width, height } => Grid {
                 width: *width,
@@ -145,6 +159,16 @@ impl Recipe {
                 let (graph, classes) = blocks(vertices)
                     .generate(seed)
                     .map_err(|error| self.refuse(error))?;
+                self.labelled(graph, classes, &small, per_class, seed)
+            }
+            Self::Communities {
+                vertices,
+                communities: count,
+            } => {
+                let (graph, mut classes) = communities(vertices, count)
+                    .generate(seed)
+                    .map_err(|error| self.refuse(error))?;
+                classes.iter_mut().for_each(|class| *class %= CLASSES);
                 self.labelled(graph, classes, &small, per_class, seed)
             }
             Self::Kronecker { scale } => {
@@ -239,12 +263,28 @@ fn blocks(vertices: u64) -> BlockModel {
     }
 }
 
+/// What is left of 57.5 edges a vertex once the duplicates are gone, which are mostly inside communities, is 50 and nine of ten.
+fn communities(vertices: u64, communities: u64) -> BlockModel {
+    BlockModel {
+        vertices,
+        classes: u32::try_from(communities).unwrap_or(u32::MAX),
+        mean_degree: 57.5,
+        within: 0.915,
+        hubs: 0,
+        hub_degree: 0,
+    }
+}
+
 impl fmt::Display for Recipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Synthetic => f.write_str("synthetic"),
             Self::RedditLike { scale } => write!(f, "reddit-like:{scale}"),
             Self::Blocks { vertices } => write!(f, "blocks:{vertices}"),
+            Self::Communities {
+                vertices,
+                communities,
+            } => write!(f, "communities:{vertices}x{communities}"),
             Self::Kronecker { scale } => write!(f, "kron:{scale}"),
             Self::Grid { width, height } => write!(f, "grid:{width}x{height}"),
             Self::Star { hubs, leaves } => write!(f, "star:{hubs}x{leaves}"),
@@ -311,6 +351,18 @@ impl FromStr for Recipe {
                     .map(|vertices| Self::Blocks { vertices })
                     .ok_or_else(|| refuse("the number of vertices is wanted, 8 at least"))
             }
+            "communities" => {
+                let wanted =
+                    "vertices and as many communities at most are wanted, as communities:24000x40";
+                let (vertices, communities): (u64, u64) = pair(wanted)?;
+                if communities > vertices || communities > u32::MAX.into() {
+                    return Err(refuse(wanted));
+                }
+                Ok(Self::Communities {
+                    vertices,
+                    communities,
+                })
+            }
             "kron" => {
                 let scale = numbers
                     .parse()
@@ -344,6 +396,7 @@ mod tests {
             "synthetic",
             "reddit-like:0.25",
             "blocks:800",
+            "communities:6000x10",
             "kron:10",
             "grid:7x3",
             "star:4x50",
@@ -366,6 +419,8 @@ mod tests {
             "reddit-like:0",
             "reddit-like:nan",
             "blocks:7",
+            "communities:7",
+            "communities:7x8",
         ] {
             assert!(
                 matches!(text.parse::<Recipe>(), Err(RecipeError::Numbers { .. })),

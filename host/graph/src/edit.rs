@@ -1,11 +1,10 @@
 //! Graphs made from graphs: self-loops, duplicates, direction, labels.
 
 use crate::parallel;
-use std::ops::Range;
 
 use super::csr::Csr;
 use super::error::{GraphError, check_edges, check_ids, check_length, check_room};
-use super::sort::{EdgeSource, fill_rows, offsets_of};
+use super::sort::{fill_rows, offsets_of, sort_row};
 use super::undirected::with_reverse;
 use super::{Graph, Symmetry};
 
@@ -104,22 +103,33 @@ impl Graph {
             "one label for each vertex",
         )?;
         check_ids("permutation", permutation, self.vertices() as u64)?;
-        let mut taken = vec![false; self.vertices()];
-        for (index, &label) in permutation.iter().enumerate() {
-            if std::mem::replace(&mut taken[label as usize], true) {
+        let csr = self.csr();
+        check_room("renamed edges", 8 * csr.edges() as u64)?;
+        // Which vertex each row is of; `NONE` of those that nothing was found of yet.
+        const NONE: u32 = u32::MAX;
+        let mut order = vec![NONE; self.vertices()];
+        for (vertex, &label) in permutation.iter().enumerate() {
+            let place = &mut order[label as usize];
+            if *place != NONE {
                 return Err(GraphError::NotAPermutation {
-                    index: index as u64,
+                    index: vertex as u64,
                     value: label.into(),
                 });
             }
+            *place = vertex as u32;
         }
-        let renamed = Csr::from_source(
-            self.vertices(),
-            &Renamed {
-                csr: self.csr(),
-                permutation,
-            },
-        )?;
+        let lengths = order.iter().map(|&old| csr.row(old as usize).len() as u64);
+        let offsets = offsets_of(lengths);
+        // Rows stay together, so each is read and sorted by itself, and no edge moves among those of other rows.
+        let mut columns = vec![0; csr.edges()];
+        fill_rows(&offsets, &mut columns, &|row, out: &mut [u32]| {
+            let old = csr.row(order[row] as usize);
+            for (out, &column) in out.iter_mut().zip(old) {
+                *out = permutation[column as usize];
+            }
+            sort_row(out);
+        });
+        let renamed = Csr::from_sorted(offsets, columns);
         Ok(Self::with_symmetry(renamed, self.known_symmetry()))
     }
 
@@ -163,25 +173,6 @@ impl Graph {
             _ => Symmetry::Unknown,
         };
         Self::with_symmetry(Csr::from_sorted(offsets, cols), symmetry)
-    }
-}
-
-/// Each edge under new names.
-struct Renamed<'a> {
-    csr: &'a Csr,
-    permutation: &'a [u32],
-}
-
-impl EdgeSource for Renamed<'_> {
-    fn items(&self) -> u64 {
-        self.csr.edges() as u64
-    }
-
-    fn emit(&self, items: Range<u64>, mut sink: impl FnMut(u32, u32)) {
-        for edge in items.start as usize..items.end as usize {
-            let name = |vertex: u32| self.permutation[vertex as usize];
-            sink(name(self.csr.rows()[edge]), name(self.csr.cols()[edge]));
-        }
     }
 }
 

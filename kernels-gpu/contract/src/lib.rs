@@ -14,6 +14,7 @@
 pub mod attention;
 pub mod baselines;
 pub mod bits;
+pub mod communities;
 pub mod construct;
 pub mod elementwise;
 pub mod format;
@@ -165,6 +166,7 @@ pub fn entries() -> impl Iterator<Item = EntrySpec> {
         frdc::ENTRIES,
         sort::ENTRIES,
         scan::ENTRIES,
+        communities::ENTRIES,
         construct::ENTRIES,
         quantize::ENTRIES,
         metrics::ENTRIES,
@@ -187,6 +189,7 @@ pub const FINGERPRINT: u64 = {
     hash = fnv1a(hash, include_bytes!("attention.rs"));
     hash = fnv1a(hash, include_bytes!("baselines.rs"));
     hash = fnv1a(hash, include_bytes!("bits.rs"));
+    hash = fnv1a(hash, include_bytes!("communities.rs"));
     hash = fnv1a(hash, include_bytes!("construct.rs"));
     hash = fnv1a(hash, include_bytes!("elementwise.rs"));
     hash = fnv1a(hash, include_bytes!("format.rs"));

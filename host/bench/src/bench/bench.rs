@@ -6,6 +6,7 @@ use super::operator::Operator;
 use super::peers::{PeerTime, Peers};
 use super::table::{Choice, PRECISIONS, Row, Table};
 use crate::failure::Failure;
+use crate::reorder::{Gathering, Ordering as VertexOrder};
 use halfgnn::Error;
 use halfgnn::backend::{Backend, DeviceGraph};
 use halfgnn::device::{Device, Task};
@@ -14,6 +15,9 @@ use halfgnn::tensor::{Element, Precision, padded};
 use halfgnn::with_element;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// SpMMs of the run that an order is weighed against: two forward and two backward in each of 200 epochs.
+const SUMS_OF_A_RUN: u64 = 800;
 
 /// An operator to be timed on one graph.
 pub struct Bench<'a, 'b, O: Operator> {
@@ -45,12 +49,17 @@ impl<O: Operator> Task for Bench<'_, '_, O> {
         let reordered;
         let graph = match self.common.reorder {
             Some(order) => {
-                let permuted = order.apply(self.label, self.graph, |order| {
-                    self.graph.permuted(order.new_of_old())
-                })?;
+                let ordering = VertexOrder {
+                    name: order,
+                    label: self.label,
+                    graph: self.graph,
+                    gathering: self.gathering(),
+                };
+                let permuted =
+                    ordering.apply(device, |order| self.graph.permuted(order.new_of_old()))?;
                 self.table.say(&permuted.line);
                 reordered = permuted.what;
-                &reordered
+                reordered.as_ref().map_or(self.graph, |(graph, _)| graph)
             }
             None => self.graph,
         };
@@ -69,6 +78,20 @@ impl<O: Operator> Task for Bench<'_, '_, O> {
 impl<O: Operator> Bench<'_, '_, O> {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// What `--reorder auto` weighs an order against: the widest rows that are asked for.
+    fn gathering(&self) -> Gathering {
+        let widths = self.common.features.iter().copied();
+        let precisions = self.common.precision.iter().map(|&name| {
+            let precision: Precision = name.into();
+            with_element!(precision, E => size_of::<E>() as u64)
+        });
+        let bytes = precisions.max().unwrap_or(0);
+        Gathering {
+            sums: SUMS_OF_A_RUN,
+            row_bytes: u64::from(widths.max().unwrap_or(0)) * bytes,
+        }
     }
 
     fn wants(&self, peer: PeerName) -> bool {

@@ -1,7 +1,7 @@
 //! What a recipe takes of a machine's memory, told from its numbers alone: before minutes are spent on a graph that does not
 //! fit.
 
-use super::{REDDIT_FEATURES, Recipe, blocks, reddit_like};
+use super::{CLASSES, REDDIT_FEATURES, Recipe, blocks, communities, reddit_like};
 use crate::synthetic::{ClassFeatures, Synthetic};
 use halfgnn_graph::GraphCounts;
 use halfgnn_graph::generate::{BlockModel, Rmat};
@@ -45,6 +45,14 @@ impl Recipe {
             }
             Self::RedditLike { scale } => of_blocks(&reddit_like(scale), REDDIT_FEATURES),
             Self::Blocks { vertices } => of_blocks(&blocks(vertices), small),
+            Self::Communities {
+                vertices,
+                communities: count,
+            } => {
+                let mut demand = of_blocks(&communities(vertices, count), small);
+                demand.classes = count.min(CLASSES.into()) as usize;
+                demand
+            }
             Self::Kronecker { scale } => {
                 let rmat = Rmat::graph500(scale);
                 let edges = rmat.edges.saturating_mul(2);
@@ -65,7 +73,7 @@ impl Recipe {
                 let mut demand =
                     of_edges(vertices, edges, edges, longest.unwrap_or(u32::MAX), small);
                 // A hub and its leaves are of one class.
-                demand.classes = hubs.clamp(1, super::CLASSES.into()) as usize;
+                demand.classes = hubs.clamp(1, CLASSES.into()) as usize;
                 demand
             }
         }
@@ -94,7 +102,7 @@ fn of_edges(vertices: u64, drawn: u64, kept: u64, longest: u32, features: usize)
     Demand {
         counts: GraphCounts::symmetric(size(vertices), size(kept), longest),
         features,
-        classes: super::CLASSES as usize,
+        classes: CLASSES as usize,
         // Offsets, and the vertices' new names.
         making: drawn
             .saturating_mul(12)
@@ -113,6 +121,7 @@ mod tests {
             "grid:7x30",
             "star:4x50",
             "blocks:800",
+            "communities:6000x10",
             "reddit-like:0.002",
         ] {
             let recipe: Recipe = text.parse().expect("a recipe");
@@ -121,7 +130,7 @@ mod tests {
             let own = (made.graph.vertices(), made.feature_len(), made.outputs);
             assert_eq!(shape, own, "{text}");
             let (told, edges) = (demand.counts.forward.edges, made.graph.edges());
-            if text.starts_with("blocks") {
+            if text.starts_with("blocks") || text.starts_with("communities") {
                 assert!(
                     told <= edges && edges <= told * 8 / 7,
                     "{text}: {told}, {edges}"

@@ -6,6 +6,9 @@
 //! | [`by_degree`] | vertices of many edges first: their rows, which most edges read, share cache lines and pages | a sort |
 //! | [`louvain`] | communities together, and communities of communities (HP-SpMM's graph-clustering-based reordering) | some passes over the edges |
 //!
+//! A third, label propagation, is an operator of `halfgnn-ops`, since a card finds it in well below a second. What an order is good for is
+//! told by [`cached_share`].
+//!
 //! An order is a [`Permutation`]: [`Graph::permuted`](super::Graph::permuted) applies it to a graph,
 //! [`Permutation::apply`] to what there is one of a vertex, and [`Permutation::restore`] maps results back.
 //!
@@ -22,9 +25,11 @@
 //! # Ok::<(), halfgnn_graph::GraphError>(())
 //! ```
 
+mod locality;
 mod louvain;
 mod permutation;
 
+pub use locality::cached_share;
 pub use louvain::louvain;
 pub use permutation::Permutation;
 

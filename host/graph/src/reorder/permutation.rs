@@ -1,5 +1,8 @@
 //! A renaming of vertices, and what it does to rows.
 
+use crate::GraphError;
+use crate::error::check_ids;
+
 /// Which new name each vertex has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permutation {
@@ -9,18 +12,35 @@ pub struct Permutation {
 impl Permutation {
     /// The one after which vertex `order[k]` is called `k`.
     ///
+    /// # Errors
+    /// [`GraphError::VertexOutOfRange`] and [`GraphError::NotAPermutation`] where `order` does not name each vertex once.
+    pub fn of_order(order: &[u32]) -> Result<Self, GraphError> {
+        check_ids("order", order, order.len() as u64)?;
+        // No new name: there are fewer vertices than that.
+        const NONE: u32 = u32::MAX;
+        let mut new_of_old = vec![NONE; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            let name = &mut new_of_old[old as usize];
+            if *name != NONE {
+                return Err(GraphError::NotAPermutation {
+                    index: new as u64,
+                    value: old.into(),
+                });
+            }
+            *name = new as u32;
+        }
+        Ok(Self { new_of_old })
+    }
+
+    /// The one of an order of this module.
+    ///
     /// # Panics
     /// Where `order` does not name each vertex once; the orders of this module do.
     pub(super) fn from_order(order: Vec<u32>) -> Self {
-        let mut new_of_old = vec![u32::MAX; order.len()];
-        for (new, &old) in order.iter().enumerate() {
-            new_of_old[old as usize] = new as u32;
+        match Self::of_order(&order) {
+            Ok(permutation) => permutation,
+            Err(error) => panic!("an order names each vertex once: {error}"),
         }
-        assert!(
-            !new_of_old.contains(&u32::MAX),
-            "an order names each vertex once"
-        );
-        Self { new_of_old }
     }
 
     /// The new name of each vertex, as [`Graph::permuted`](crate::Graph::permuted) takes it.

@@ -14,9 +14,9 @@ pub use adjacency::{Adjacency, AdjacencyArrays, Block, DeviceGraph};
 
 use crate::driver::Driver;
 use crate::ops::{
-    AdditiveOperators, AttentionOperators, BitsOperators, ConstructOperators, ElementwiseOperators,
-    FrdcOperators, HeadOperators, LossOperators, MatmulOperators, MaximumOperators,
-    MetricsOperators, NonlinearityOperators, NormalizeOperators, NormsOperators,
+    AdditiveOperators, AttentionOperators, BitsOperators, CommunityOperators, ConstructOperators,
+    ElementwiseOperators, FrdcOperators, HeadOperators, LossOperators, MatmulOperators,
+    MaximumOperators, MetricsOperators, NonlinearityOperators, NormalizeOperators, NormsOperators,
     OptimizerOperators, QuantizeOperators, SamplingOperators, SddmmOperators, SegmentOperators,
     ShadowOperators, SortOperators, SpmmOperators, SpmvOperators, SubgraphOperators,
 };
@@ -27,6 +27,7 @@ pub trait Backend:
     + AdditiveOperators
     + AttentionOperators
     + BitsOperators
+    + CommunityOperators
     + ConstructOperators
     + ElementwiseOperators
     + FrdcOperators

@@ -5,6 +5,7 @@ use super::{OperatorCase, Results};
 use crate::input::{KIND, words};
 use crate::sort::sorted;
 use halfgnn::backend::{Adjacency, Backend};
+use halfgnn::graph::Graph;
 use halfgnn::ops;
 use halfgnn::tensor::Array;
 
@@ -34,7 +35,14 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
             results.and(Results::words(&words_of(backend, a)))
         })
     });
-    vec![sort, sum, graph]
+    let communities = OperatorCase::new("communities by labels", |backend: &B, operands| {
+        let graph = Graph::new(super::sparse::graph(operands)).expect("a square adjacency");
+        let found = ops::label_propagation(backend, &graph).expect("room for a graph");
+        let order = found.order(backend).expect("room for an order");
+        let labels = found.labels.to_vec(backend).expect("no failure before");
+        Results::words(&labels).and(Results::words(order.new_of_old()))
+    });
+    vec![sort, sum, graph, communities]
 }
 
 /// All arrays of an adjacency, one after the other.
