@@ -263,7 +263,10 @@ fn assert_steps<B: Backend, E: Element>(
         let of = (partition, TrainConfig { record, ..config }, &[][..]);
         let again = of_ranks::<B, E, _>(by_devices(|| backend.clone()), graph, model, of, steps);
         for (rank, again) in again.iter().enumerate() {
-            assert!(words(again) == words(&all[0]), "{what}: rank {rank}, linked");
+            assert!(
+                words(again) == words(&all[0]),
+                "{what}: rank {rank}, linked"
+            );
             for (a, b) in again.iter().zip(&all[0]) {
                 assert_eq!(a.correct, b.correct, "{what}: rank {rank}, linked");
             }
@@ -309,15 +312,21 @@ pub fn parts_are_put_together<B: Backend>(backend: &B, scale: Scale) {
         let values = Random(5).uniform::<f32>(count * len);
         let parts = Array::from_slice(backend, &values, MemoryKind::Workspace).expect("room");
         let expected: Vec<f32> = (0..len)
-            .map(|at| 0.3 * values[at..].iter().step_by(len).fold(0.0, |sum, it| sum + it))
+            .map(|at| {
+                0.3 * values[at..]
+                    .iter()
+                    .step_by(len)
+                    .fold(0.0, |sum, it| sum + it)
+            })
             .collect();
-        let mut sums = Array::from_slice(backend, &vec![f32::NAN; len], MemoryKind::Workspace)
-            .expect("room");
+        let mut sums =
+            Array::from_slice(backend, &vec![f32::NAN; len], MemoryKind::Workspace).expect("room");
         let of = Floats::Array(&mut sums);
         ops::sum_parts(backend, 0.3, (&parts, count), of).expect("legal");
         assert!(bits(&sums.to_vec(backend).expect("no failure")) == bits(&expected));
         if len % 4 == 0 {
-            let mut matrix = Matrix::zeros(backend, 2, len / 2, MemoryKind::Workspace).expect("room");
+            let mut matrix =
+                Matrix::zeros(backend, 2, len / 2, MemoryKind::Workspace).expect("room");
             let sums = Floats::Matrix(&mut matrix);
             if sums.len() == len {
                 ops::sum_parts(backend, 0.3, (&parts, count), sums).expect("legal");
@@ -331,25 +340,33 @@ pub fn parts_are_put_together<B: Backend>(backend: &B, scale: Scale) {
     let columns = 7;
     let op = ops::BatchNorm::default();
     let rows_of = [1_usize, 0, scale.pick(40, 900), 33];
-    let value = |row: usize, column: usize| 1000.0 + column as f32 + ((row * 37) % 64) as f32 / 64.0;
+    let value =
+        |row: usize, column: usize| 1000.0 + column as f32 + ((row * 37) % 64) as f32 / 64.0;
     let (mut moments, mut deviations, mut first) = (Vec::new(), Vec::new(), 0);
     for rows in rows_of {
-        let room = || Matrix::<B, f32>::zeros(backend, 2, columns, MemoryKind::Workspace).expect("room");
+        let room =
+            || Matrix::<B, f32>::zeros(backend, 2, columns, MemoryKind::Workspace).expect("room");
         let (mut of_rows, mut statistics) = (room(), room());
         if rows > 0 {
             let values: Vec<f32> = (0..rows * columns)
                 .map(|at| value(first + at / columns, at % columns))
                 .collect();
             let x: Matrix<B, f32> = matrix(backend, (rows, columns), &values);
-            let alone = ops::BatchNorm { momentum: 1.0, ..op };
-            ops::batch_statistics(backend, &alone, &x, &mut of_rows, &mut statistics).expect("legal");
+            let alone = ops::BatchNorm {
+                momentum: 1.0,
+                ..op
+            };
+            ops::batch_statistics(backend, &alone, &x, &mut of_rows, &mut statistics)
+                .expect("legal");
         }
         moments.extend(of_rows.read_rows(backend, 0..2).expect("no failure"));
         deviations.extend(statistics.read_rows(backend, 0..2).expect("no failure"));
         first += rows;
     }
     let run = |deviations: &[f32]| {
-        let upload = |values: &[f32]| Array::from_slice(backend, values, MemoryKind::Workspace).expect("room");
+        let upload = |values: &[f32]| {
+            Array::from_slice(backend, values, MemoryKind::Workspace).expect("room")
+        };
         let counts: Vec<u32> = rows_of.iter().map(|&rows| rows as u32).collect();
         let counts = Array::from_slice(backend, &counts, MemoryKind::Workspace).expect("room");
         let (moments, deviations) = (upload(&moments), upload(deviations));
@@ -361,7 +378,8 @@ pub fn parts_are_put_together<B: Backend>(backend: &B, scale: Scale) {
         let start: Vec<f32> = [vec![0.0; columns], vec![1.0; columns]].concat();
         let mut running: Matrix<B, f32> = matrix(backend, (2, columns), &start);
         let mut statistics: Matrix<B, f32> = matrix(backend, (2, columns), &start);
-        ops::merge_statistics(backend, &op, of(), Some(&mut running), &mut statistics).expect("legal");
+        ops::merge_statistics(backend, &op, of(), Some(&mut running), &mut statistics)
+            .expect("legal");
         let alone = statistics.to_f32(backend).expect("no failure");
         ops::merge_statistics(backend, &op, of(), None, &mut statistics).expect("legal");
         assert!(bits(&statistics.to_f32(backend).expect("no failure")) == bits(&alone));

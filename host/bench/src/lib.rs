@@ -5,6 +5,7 @@
 //! - [`report`]: figures and tables of what was written, in one HTML file.
 //! - [`room`]: whether there is memory for what is asked, before it is made.
 //! - [`source`], [`graphs`], [`reorder`], [`model`], [`names`], [`policy`]: options that several commands have.
+//! - [`launch`], [`processes`]: ranks that are processes, started for each card or by others.
 //! - [`failure`], [`json`], [`machine`], [`screen`]: how a command fails, and what it writes.
 
 #[cfg(all(feature = "bench", feature = "cuda", target_os = "linux"))]
@@ -14,10 +15,12 @@ pub mod bench;
 pub mod failure;
 pub mod graphs;
 pub mod json;
+pub mod launch;
 pub mod machine;
 pub mod model;
 pub mod names;
 pub mod policy;
+pub mod processes;
 pub mod reorder;
 pub mod report;
 pub mod room;

@@ -9,7 +9,6 @@ mod device;
 mod events;
 mod exchange;
 mod help;
-mod launch;
 mod optimize;
 mod placement;
 mod predict;
@@ -31,7 +30,7 @@ use failure::Failure;
 use halfgnn_bench::bench;
 #[cfg(feature = "emulator")]
 use halfgnn_bench::graphs;
-use halfgnn_bench::{failure, json, machine, model, reorder, report, screen};
+use halfgnn_bench::{failure, json, launch, machine, model, processes, reorder, report, screen};
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -3,10 +3,11 @@
 use crate::checkpoint::Run;
 use crate::failure::Failure;
 use crate::launch::{Devices, devices};
+use crate::processes::{Exchange, device_name, moved_by, this_process};
 use crate::screen::count;
 use crate::session::{Observer, Outcome, Plan, edge_data};
 use crate::task::Goal;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Dataset;
@@ -38,10 +39,8 @@ pub struct RanksArgs {
     /// from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]
     #[arg(long, value_name = "degree|louvain|FILE")]
     pub partition: Option<PathBuf>,
-    /// What moves rows and gradients between processes: nccl, from card to card, so that a step is recorded with its exchanges; host,
-    /// through the host's memory and the network; auto, NCCL where it is there and each process has a card of its own
-    /// [default: auto]
-    #[arg(long, value_name = "auto|nccl|host", hide_possible_values = true)]
+    /// What moves rows and gradients between processes [default: auto]
+    #[arg(long, value_enum)]
     pub exchange: Option<Exchange>,
     /// Seconds that a rank may stay away from an exchange at which another waits, before all end; where NCCL exchanges, that a step may
     /// take [default: 60]
@@ -50,35 +49,6 @@ pub struct RanksArgs {
     /// Have a rank die, hang, give the wrong count or be late at one of its exchanges, such as hang:1@7, to see what all do
     #[arg(long, value_name = "FAULT", requires = "ranks")]
     pub rank_fault: Vec<Fault>,
-}
-
-/// What moves rows between ranks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Exchange {
-    /// NCCL where it can, else the host.
-    #[default]
-    Auto,
-    /// From card to card.
-    Nccl,
-    /// Through the host's memory.
-    Host,
-}
-
-impl Exchange {
-    /// The group, whose devices are linked if that is wanted and can be. All ranks are given the same.
-    fn link<B: Backend>(self, group: Group, backend: &B) -> Result<Group, Failure> {
-        match (group.interconnect(backend, self != Self::Host)?, self) {
-            (Ok(library), _) => Ok(group.linked(backend, &library)?),
-            (Err(reason), Self::Nccl) => {
-                Err(Failure::Run(format!("--exchange nccl: {reason}")))
-            }
-            (Err(reason), Self::Auto) => {
-                tracing::info!("exchanges go through the host: {reason}");
-                Ok(group)
-            }
-            (Err(_), Self::Host) => Ok(group),
-        }
-    }
 }
 
 /// A graph that is dealt out.
@@ -102,7 +72,7 @@ impl RanksArgs {
     pub fn process(&self) -> Result<Option<(usize, usize)>, Failure> {
         match &self.rendezvous {
             None => Ok(None),
-            Some(_) => place(|name| std::env::var(name).ok()).map(Some),
+            Some(_) => this_process().map(Some),
         }
     }
 
@@ -205,33 +175,6 @@ impl Dealt {
     }
 }
 
-/// What a launcher says of this process: which rank it is, of how many.
-fn place(variable: impl Fn(&str) -> Option<String>) -> Result<(usize, usize), Failure> {
-    const LAUNCHERS: [[&str; 2]; 4] = [
-        ["RANK", "WORLD_SIZE"],
-        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
-        ["PMI_RANK", "PMI_SIZE"],
-        ["SLURM_PROCID", "SLURM_NTASKS"],
-    ];
-    for [rank, ranks] in LAUNCHERS {
-        let (Some(of_rank), Some(of_ranks)) = (variable(rank), variable(ranks)) else {
-            continue;
-        };
-        return match (of_rank.parse(), of_ranks.parse()) {
-            (Ok(rank), Ok(ranks)) if rank < ranks && ranks <= MOST_RANKS => Ok((rank, ranks)),
-            _ => Err(Failure::Input(format!(
-                "{rank}={of_rank} and {ranks}={of_ranks} are no rank, from 0 on, and a number of ranks, up to {MOST_RANKS}"
-            ))),
-        };
-    }
-    Err(Failure::Input(
-        "--rendezvous: nothing says which rank this process is; start it by torchrun, mpirun or srun, or set RANK and WORLD_SIZE".into(),
-    ))
-}
-
-/// As many as anybody has.
-const MOST_RANKS: usize = 4096;
-
 /// What all ranks of a run have in common.
 struct Common<'a> {
     dataset: &'a Dataset,
@@ -282,14 +225,10 @@ pub fn carry_out<B: Backend, E: Element>(
         }
         None => None,
     };
-    let by = match &group {
-        Some(group) => match group.library() {
-            Some(library) => format!(", exchanges by {library}"),
-            None => ", exchanges through the host".into(),
-        },
-        None => String::new(),
+    let name = match &group {
+        Some(group) => format!("{name}, exchanges by {}", moved_by(group)),
+        None => name,
     };
-    let name = format!("{name}{by}");
     let mut runs = Vec::new();
     for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &name, seed);
@@ -317,16 +256,6 @@ pub fn carry_out<B: Backend, E: Element>(
         saturated: None,
         runs,
     })
-}
-
-/// What errors call a device: a process that was given one card says which.
-fn device_name(name: &str) -> String {
-    match std::env::var("CUDA_VISIBLE_DEVICES") {
-        Ok(card) if !name.starts_with("CPU") && !card.is_empty() && !card.contains(',') => {
-            format!("{name}, GPU {card}")
-        }
-        _ => name.to_owned(),
-    }
 }
 
 /// A number that tells what is given from anything else.
@@ -493,41 +422,4 @@ fn train_rank<B: Backend, E: Element>(
         .any("end of the run", false)
         .map_err(|error: Error| Failure::from(error))?;
     Ok((trainer.summary(), stopped))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn launchers_say_which_rank_it_is() {
-        let of = |set: &[(&str, &str)]| {
-            let set: Vec<_> = set
-                .iter()
-                .map(|(a, b)| (a.to_string(), b.to_string()))
-                .collect();
-            let variable = move |name: &str| {
-                let found = set.iter().find(|(variable, _)| variable == name);
-                found.map(|(_, value)| value.clone())
-            };
-            place(variable).map_err(|failure| failure.to_string())
-        };
-        assert_eq!(of(&[("RANK", "1"), ("WORLD_SIZE", "4")]), Ok((1, 4)));
-        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2")];
-        assert_eq!(of(&slurm), Ok((0, 2)));
-        let mpi = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "3")];
-        // What mpirun says inside an allocation counts.
-        assert_eq!(of(&[slurm, mpi].concat()), Ok((2, 3)));
-        for wrong in [
-            [("RANK", "4"), ("WORLD_SIZE", "4")],
-            [("RANK", "x"), ("WORLD_SIZE", "4")],
-        ] {
-            assert!(of(&wrong).unwrap_err().contains("are no rank"), "{wrong:?}");
-        }
-        assert!(
-            of(&[("RANK", "0")])
-                .unwrap_err()
-                .contains("nothing says which rank")
-        );
-    }
 }

@@ -5,8 +5,8 @@
 
 use super::capture::Captures;
 use super::{
-    DeviceBuffer, DeviceInfo, Driver, DriverError, LaunchConfig, LinkPlace, LocalLink, MemoryUse, Part,
-    Watch,
+    DeviceBuffer, DeviceInfo, Driver, DriverError, LaunchConfig, LinkPlace, LocalLink, MemoryUse,
+    Part, Watch,
 };
 use ptx_emulator::{
     Device, DeviceOptions, LaunchError, LaunchOptions, LaunchReport, MemoryError, Module,

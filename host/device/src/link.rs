@@ -257,7 +257,8 @@ mod tests {
         let [zero, one] = ranks(&Watch::new(|_| None));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                one.exchange(vec![(0, vec![1, 2]), (0, vec![3])], &mut []).unwrap();
+                one.exchange(vec![(0, vec![1, 2]), (0, vec![3])], &mut [])
+                    .unwrap();
                 let mut words = [5, u32::MAX];
                 one.sum(&mut words).unwrap();
                 assert_eq!(words, [12, 0]);
@@ -278,7 +279,9 @@ mod tests {
         }));
         let told = |link: &LocalLink| {
             let mut receives = [(1, vec![0])];
-            link.exchange(vec![], &mut receives).unwrap_err().to_string()
+            link.exchange(vec![], &mut receives)
+                .unwrap_err()
+                .to_string()
         };
         assert_eq!(told(&zero), "nobody answers");
         // From then on for all.

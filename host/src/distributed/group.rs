@@ -94,7 +94,6 @@ impl Group {
         }))
     }
 
-
     /// Whether the devices of all ranks can be linked: the library, such as `NCCL 2.28.9`, or why they cannot. All ranks ask at once, and
     /// are told the same. `wanted` is what this rank says to it.
     ///
@@ -169,9 +168,9 @@ impl Group {
             let what = at.last();
             let place = at.place(&what);
             let communicator = &at.communicator;
-            communicator.failure(place).or_else(|| {
-                (waited > communicator.deadline()).then(|| communicator.missing(place))
-            })
+            communicator
+                .failure(place)
+                .or_else(|| (waited > communicator.deadline()).then(|| communicator.missing(place)))
         });
         let place = LinkPlace {
             id: &id,
@@ -332,7 +331,7 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
-    pub(crate) fn exchange_rows<B: Backend, E: Element>(
+    pub fn exchange_rows<B: Backend, E: Element>(
         &self,
         backend: &B,
         what: &str,
@@ -374,7 +373,7 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
-    pub(crate) fn gather_floats<B: Backend, E: Element>(
+    pub fn gather_floats<B: Backend, E: Element>(
         &self,
         backend: &B,
         what: &str,
@@ -480,7 +479,10 @@ fn transfers<'a, B: Backend, E: Element>(
     matrix: &'a Matrix<B, E>,
     parts: &[Range<usize>],
 ) -> Result<Vec<Transfer<'a, B, E>>, Error> {
-    let parts = parts.iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+    let parts = parts
+        .iter()
+        .enumerate()
+        .filter(|(_, rows)| !rows.is_empty());
     parts
         .map(|(rank, rows)| Transfer::of_rows(rank, matrix, rows.clone()))
         .collect()

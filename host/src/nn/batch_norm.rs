@@ -201,7 +201,8 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
             Mode::Evaluate => None,
         };
         ops::merge_statistics(backend, op, parts, running, &mut self.statistics)?;
-        all.into_iter().for_each(|all| self.own.pool.give_numbers(all));
+        all.into_iter()
+            .for_each(|all| self.own.pool.give_numbers(all));
         Ok(())
     }
 
@@ -250,7 +251,8 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
             ops::sum_parts(backend, share, parts, Floats::Matrix(&mut room))?;
             *sum = Some(room);
         }
-        all.into_iter().for_each(|all| self.own.pool.give_numbers(all));
+        all.into_iter()
+            .for_each(|all| self.own.pool.give_numbers(all));
         let [Some(mut of_weight), Some(mut of_bias)] = sums else {
             return Ok(());
         };

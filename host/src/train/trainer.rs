@@ -202,7 +202,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         // Memory of other shapes is made anew in each step, and what is drawn anew cannot be replayed.
         let same = Arc::ptr_eq(&training.0, &objective.0) && !objective.changes();
         // So is what goes through the host.
-        let by_devices = training.group().is_none_or(|ranks| ranks.library().is_some());
+        let by_devices = training
+            .group()
+            .is_none_or(|ranks| ranks.library().is_some());
         let config = TrainConfig {
             record: config.record && same && by_devices,
             ..config

@@ -3,6 +3,7 @@
 use crate::bench::ablations::{self, AblationsArgs};
 use crate::bench::bmm::{self, BmmArgs};
 use crate::bench::bspmm::{self, BspmmArgs};
+use crate::bench::comm::{self, CommArgs};
 use crate::bench::construct::{self, ConstructArgs};
 use crate::bench::quantized::{self, QuantizedArgs};
 use crate::bench::sampled::{self, SampledArgs};
@@ -47,6 +48,9 @@ pub enum BenchCommand {
     /// Time batches that are drawn on the device: drawing, features, a training step
     #[command(after_help = sampling::EXAMPLES)]
     Sampling(SamplingBenchArgs),
+    /// Time exchanges of rows between ranks, by size and by what moves them
+    #[command(after_help = comm::EXAMPLES)]
+    Comm(CommArgs),
     /// What so many ranks would have of a graph, and what they would send one another: counted, and times by a model
     #[command(after_help = scale::EXAMPLES)]
     Scale(ScaleArgs),

@@ -6,6 +6,7 @@ pub mod args;
 mod bench;
 mod bmm;
 pub mod bspmm;
+pub mod comm;
 pub mod construct;
 mod measure;
 mod operator;
@@ -39,6 +40,7 @@ pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure
         BenchCommand::Construct(args) => construct::run(args, stop),
         BenchCommand::Sampled(args) => sampled::run(args, stop),
         BenchCommand::Sampling(args) => sampling::run(args, stop),
+        BenchCommand::Comm(args) => comm::run(args, stop),
         BenchCommand::Scale(args) => scale::run(args, stop),
         BenchCommand::Ablations(args) => ablations::run(args, stop),
         BenchCommand::Spmm(args) => {

@@ -29,8 +29,8 @@ mod stream;
 use std::sync::Arc;
 
 use super::{
-    DeviceBuffer as _, DeviceInfo, Driver, DriverError, Interconnect, LaunchConfig, LinkPlace, MemoryUse,
-    Part, Watch,
+    DeviceBuffer as _, DeviceInfo, Driver, DriverError, Interconnect, LaunchConfig, LinkPlace,
+    MemoryUse, Part, Watch,
 };
 use context::Context;
 use host::HostMemory;

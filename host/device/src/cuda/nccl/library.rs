@@ -162,7 +162,8 @@ impl Nccl {
         let mut version = 0;
         // SAFETY: in every NCCL the function takes a pointer to an integer, which it writes.
         let told = unsafe {
-            let ask = library.get::<unsafe extern "C" fn(*mut c_int) -> Status>(b"ncclGetVersion\0");
+            let ask =
+                library.get::<unsafe extern "C" fn(*mut c_int) -> Status>(b"ncclGetVersion\0");
             ask.map_err(none)?(&mut version)
         };
         if told != SUCCESS || version < OLDEST {
@@ -200,7 +201,10 @@ impl Nccl {
     pub(super) fn check(&self, call: &'static str, status: Status) -> Result<(), DriverError> {
         match status {
             SUCCESS => Ok(()),
-            failure => Err(DriverError::Link(format!("{call}: {}", self.words(failure)))),
+            failure => Err(DriverError::Link(format!(
+                "{call}: {}",
+                self.words(failure)
+            ))),
         }
     }
 
@@ -218,7 +222,12 @@ impl Nccl {
 
 /// A version, which is a number such as 22809.
 fn version_words(version: c_int) -> String {
-    format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)
+    format!(
+        "{}.{}.{}",
+        version / 10_000,
+        version / 100 % 100,
+        version % 100
+    )
 }
 
 /// What is tried: only what the user named, if anything.
@@ -250,8 +259,14 @@ fn in_packages(prefix: &Path) -> Vec<PathBuf> {
     };
     let versions = versions.filter_map(|entry| Some(entry.ok()?.path()));
     let mut files: Vec<PathBuf> = versions
-        .filter(|folder| folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"python3")))
-        .flat_map(|folder| ["site-packages", "dist-packages"].map(|of| folder.join(of).join(IN_PACKAGES)))
+        .filter(|folder| {
+            folder
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"python3"))
+        })
+        .flat_map(|folder| {
+            ["site-packages", "dist-packages"].map(|of| folder.join(of).join(IN_PACKAGES))
+        })
         .filter(|file| file.exists())
         .collect();
     files.sort();
@@ -266,7 +281,9 @@ mod tests {
     fn a_python_s_package_is_found() {
         let prefix = tempfile::tempdir().unwrap();
         assert!(in_packages(prefix.path()).is_empty());
-        let folder = prefix.path().join("lib/python3.12/site-packages/nvidia/nccl/lib");
+        let folder = prefix
+            .path()
+            .join("lib/python3.12/site-packages/nvidia/nccl/lib");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::create_dir_all(prefix.path().join("lib/python2.7")).unwrap();
         assert!(in_packages(prefix.path()).is_empty());
@@ -274,7 +291,10 @@ mod tests {
         std::fs::write(&file, "no library").unwrap();
         assert_eq!(in_packages(prefix.path()), [file.clone()]);
         let refused = Nccl::open(&file).unwrap_err().to_string();
-        assert!(refused.starts_with("no NCCL: ") && refused.contains("pip install"), "{refused}");
+        assert!(
+            refused.starts_with("no NCCL: ") && refused.contains("pip install"),
+            "{refused}"
+        );
         assert_eq!(version_words(22_809), "2.28.9");
     }
 }

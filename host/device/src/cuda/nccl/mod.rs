@@ -116,9 +116,11 @@ impl Watched {
     fn watch(&self, watch: &Watch) {
         loop {
             let state = self.state();
-            let waited = self.changed.wait_timeout_while(state, WATCH_EVERY, |state| {
-                !state.closing && state.ended.is_none()
-            });
+            let waited = self
+                .changed
+                .wait_timeout_while(state, WATCH_EVERY, |state| {
+                    !state.closing && state.ended.is_none()
+                });
             let state = waited.unwrap_or_else(PoisonError::into_inner).0;
             let (closing, ended) = (state.closing, state.ended.is_some());
             let since = state.waits.iter().min().copied();
@@ -291,7 +293,9 @@ impl NcclLink {
         if Arc::ptr_eq(&self.0.context, context) {
             return Ok(());
         }
-        Err(DriverError::Link("the link belongs to another driver".into()))
+        Err(DriverError::Link(
+            "the link belongs to another driver".into(),
+        ))
     }
 
     /// Ends it for `reason`.

@@ -165,7 +165,10 @@ impl Storage for Cpu {
     }
 
     fn interconnect(&self) -> Result<Interconnect, Error> {
-        Err(DriverError::Link("CPUs are linked by nothing but the host; take CUDA cards".into()).into())
+        Err(
+            DriverError::Link("CPUs are linked by nothing but the host; take CUDA cards".into())
+                .into(),
+        )
     }
 
     fn link_id(&self) -> Result<Vec<u8>, Error> {

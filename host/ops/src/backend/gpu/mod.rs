@@ -502,7 +502,9 @@ impl<D: Driver> Storage for Gpu<D> {
 
     fn sum_words(&self, link: &D::Link, words: &mut Array<Self, u32>) -> Result<(), Error> {
         self.expect_here(&words.buffer)?;
-        Ok(self.driver.sum_words(link, words.buffer.memory(), words.len())?)
+        Ok(self
+            .driver
+            .sum_words(link, words.buffer.memory(), words.len())?)
     }
 
     fn cut(&self, link: &D::Link, reason: &str) {

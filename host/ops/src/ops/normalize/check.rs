@@ -68,7 +68,12 @@ impl<B: Storage> Operator for MergeStatisticsOperands<'_, B> {
             expect_shape(Self::NAME, RUNNING, shape, running)?;
         }
         let floats = 2 * statistics.stride() * parts.counts.len();
-        Error::expect(Self::NAME, "floats of the moments", floats, parts.moments.len())?;
+        Error::expect(
+            Self::NAME,
+            "floats of the moments",
+            floats,
+            parts.moments.len(),
+        )?;
         let len = parts.deviations.len();
         Error::expect(Self::NAME, "floats of the deviations", floats, len)
     }

@@ -5,8 +5,8 @@
 
 use super::{
     BatchNorm, BatchStatisticsOperands, CombineOperands, DotOperands, MergeStatisticsOperands,
-    Normalization,
-    NormalizeBackwardOperands, NormalizeOperands, NormalizeOperators, RunningStatisticsOperands,
+    Normalization, NormalizeBackwardOperands, NormalizeOperands, NormalizeOperators,
+    RunningStatisticsOperands,
 };
 use crate::backend::cpu::Cpu;
 use crate::backend::cpu::convert::{round, widen};
@@ -94,7 +94,10 @@ impl NormalizeOperators for Cpu {
         operands: Checked<MergeStatisticsOperands<'_, Self>>,
     ) -> Result<(), Error> {
         let mut of = operands.into_inner();
-        let (counts, moments) = (of.parts.counts.buffer.read(), of.parts.moments.buffer.read());
+        let (counts, moments) = (
+            of.parts.counts.buffer.read(),
+            of.parts.moments.buffer.read(),
+        );
         let (deviations, row) = (of.parts.deviations.buffer.read(), of.statistics.stride());
         for column in 0..of.statistics.columns() {
             let mut merged = contract::Merged::default();

@@ -1,8 +1,9 @@
 //! Batch normalisation, and weighted sums of two matrices.
 
 use super::{
-    BatchStatisticsOperands, Combine, CombineOperands, DotOperands, MergeStatisticsOperands, Normalization,
-    NormalizeBackwardOperands, NormalizeOperands, NormalizeOperators, RunningStatisticsOperands,
+    BatchStatisticsOperands, Combine, CombineOperands, DotOperands, MergeStatisticsOperands,
+    Normalization, NormalizeBackwardOperands, NormalizeOperands, NormalizeOperators,
+    RunningStatisticsOperands,
 };
 use crate::backend::Storage;
 use crate::backend::gpu::{Gpu, Lease, dense_config, entry, narrow, stride_vectors};

@@ -17,6 +17,9 @@ pub enum Devices {
 }
 
 /// Reads `all`, or numbers with commas between them.
+///
+/// # Errors
+/// What it must be.
 pub fn devices(text: &str) -> Result<Devices, String> {
     if text == "all" {
         return Ok(Devices::All);
@@ -43,6 +46,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Starts a process for each card, which is given it alone, and waits for all; `auto` where no device was named, which is a card then.
 /// The output is that of the first, which also decides how the
 /// program ends.
+///
+/// # Errors
+/// Where a process cannot be started, and what ended the first.
 pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let visible: Option<Vec<&str>> = visible.as_deref().map(|list| list.split(',').collect());

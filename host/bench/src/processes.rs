@@ -1,0 +1,123 @@
+//! Ranks that are processes: where they meet, which one this is, and what moves rows between them.
+
+use crate::failure::Failure;
+use clap::ValueEnum;
+use halfgnn::backend::Backend;
+use halfgnn::distributed::Group;
+
+/// What moves rows between ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Exchange {
+    /// NCCL where each process has it and a card of its own, else the host
+    #[default]
+    Auto,
+    /// NCCL, from card to card: a step is recorded with its exchanges
+    Nccl,
+    /// The host, through its memory and the network
+    Host,
+}
+
+impl Exchange {
+    /// The group, whose devices are linked if that is wanted and can be. All ranks are given the same.
+    ///
+    /// # Errors
+    /// Those of the group; where NCCL is wanted and some rank cannot have it, why.
+    pub fn link<B: Backend>(self, group: Group, backend: &B) -> Result<Group, Failure> {
+        match (group.interconnect(backend, self != Self::Host)?, self) {
+            (Ok(library), _) => Ok(group.linked(backend, &library)?),
+            (Err(reason), Self::Nccl) => Err(Failure::Run(format!("--exchange nccl: {reason}"))),
+            (Err(reason), Self::Auto) => {
+                tracing::info!("exchanges go through the host: {reason}");
+                Ok(group)
+            }
+            (Err(_), Self::Host) => Ok(group),
+        }
+    }
+}
+
+/// What moves rows of `group`, for people: `NCCL 2.28.9`, or `the host`.
+pub fn moved_by(group: &Group) -> &str {
+    group.library().unwrap_or("the host")
+}
+
+/// What errors call a device: a process that was given one card says which.
+pub fn device_name(name: &str) -> String {
+    match std::env::var("CUDA_VISIBLE_DEVICES") {
+        Ok(card) if !name.starts_with("CPU") && !card.is_empty() && !card.contains(',') => {
+            format!("{name}, GPU {card}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// Which rank this process is, of how many, by what its launcher says.
+///
+/// # Errors
+/// That nothing says so.
+pub fn this_process() -> Result<(usize, usize), Failure> {
+    place(|name| std::env::var(name).ok())
+}
+
+/// What a launcher says of this process: which rank it is, of how many.
+fn place(variable: impl Fn(&str) -> Option<String>) -> Result<(usize, usize), Failure> {
+    const LAUNCHERS: [[&str; 2]; 4] = [
+        ["RANK", "WORLD_SIZE"],
+        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+        ["PMI_RANK", "PMI_SIZE"],
+        ["SLURM_PROCID", "SLURM_NTASKS"],
+    ];
+    for [rank, ranks] in LAUNCHERS {
+        let (Some(of_rank), Some(of_ranks)) = (variable(rank), variable(ranks)) else {
+            continue;
+        };
+        return match (of_rank.parse(), of_ranks.parse()) {
+            (Ok(rank), Ok(ranks)) if rank < ranks && ranks <= MOST_RANKS => Ok((rank, ranks)),
+            _ => Err(Failure::Input(format!(
+                "{rank}={of_rank} and {ranks}={of_ranks} are no rank, from 0 on, and a number of ranks, up to {MOST_RANKS}"
+            ))),
+        };
+    }
+    Err(Failure::Input(
+        "--rendezvous: nothing says which rank this process is; start it by torchrun, mpirun or srun, or set RANK and WORLD_SIZE".into(),
+    ))
+}
+
+/// As many as anybody has.
+const MOST_RANKS: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_say_which_rank_it_is() {
+        let of = |set: &[(&str, &str)]| {
+            let set: Vec<_> = set
+                .iter()
+                .map(|(a, b)| (a.to_string(), b.to_string()))
+                .collect();
+            let variable = move |name: &str| {
+                let found = set.iter().find(|(variable, _)| variable == name);
+                found.map(|(_, value)| value.clone())
+            };
+            place(variable).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(of(&[("RANK", "1"), ("WORLD_SIZE", "4")]), Ok((1, 4)));
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2")];
+        assert_eq!(of(&slurm), Ok((0, 2)));
+        let mpi = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "3")];
+        // What mpirun says inside an allocation counts.
+        assert_eq!(of(&[slurm, mpi].concat()), Ok((2, 3)));
+        for wrong in [
+            [("RANK", "4"), ("WORLD_SIZE", "4")],
+            [("RANK", "x"), ("WORLD_SIZE", "4")],
+        ] {
+            assert!(of(&wrong).unwrap_err().contains("are no rank"), "{wrong:?}");
+        }
+        assert!(
+            of(&[("RANK", "0")])
+                .unwrap_err()
+                .contains("nothing says which rank")
+        );
+    }
+}
