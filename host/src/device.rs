@@ -52,10 +52,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Of a CPU, none of which says so in a way that all have: 32 MiB, and the 20 GB/s of a few channels.
+    /// Of a CPU, none of which says so in a way that all have: what a few cores have of their caches, and rows at random from memory.
     const OF_CPU: Self = Self {
-        bytes: 32 << 20,
-        bytes_per_second: 20e9,
+        bytes: 8 << 20,
+        bytes_per_second: 10e9,
     };
 
     /// Of a card. Half of its L2, since each half of the card keeps copies of what the other's memory holds.

@@ -217,6 +217,9 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let (offsets, columns) = ([0, 0, 2, 90, 2], [77, 0]);
     let (labels, moved) = round(backend, &offsets, &columns, 0, &[5, 6, 7, 8]);
     assert_eq!((labels, moved), (vec![5, 5, 7, 8], 1));
+    // A number that is no vertex is no voice for the label that is one's own.
+    let (labels, moved) = round(backend, &[0, 0, 4, 4], &[77, 0, 0, 2], 0, &[5, 6, 6]);
+    assert_eq!((labels, moved), (vec![5, 5, 6], 1));
     // Of forty such neighbours none counts.
     let (labels, moved) = round(backend, &[0, 40], &[9; 40], 0, &[5]);
     assert_eq!((labels, moved), (vec![5], 0));

@@ -230,6 +230,26 @@ fn a_model_predicts_what_it_was_said_to() {
         }
     }
 
+    // One pass over a ring pays for no other order, and so has the same bits.
+    let told = run(predict(&[
+        "--out",
+        "again.npy",
+        "--logits",
+        "--reorder",
+        "auto",
+    ]));
+    let told = text(&told.stdout);
+    assert!(told.contains("left in its order"), "{told}");
+    assert!(
+        told.contains("an order can save 0.0 s at most in"),
+        "{told}"
+    );
+    assert_eq!(
+        array("again.npy", "'<f4'"),
+        array("logits.npy", "'<f4'"),
+        "nothing was renamed"
+    );
+
     let mut wider = Ring::new();
     wider.features = 4;
     let other = common::ring::place(&wider);
@@ -391,6 +411,11 @@ fn what_does_not_fit_is_refused_in_one_line() {
     relabelled.labels[0] = 1;
     relabelled.write(place.folder.path());
     refused(&resume(&["kept"]), 2, &["kept", "other labels or splits"]);
+    refused(
+        &resume(&["kept", "--reorder", "auto"]),
+        2,
+        &["--reorder auto would decide anew"],
+    );
 
     for flag in [["--hidden", "8"], ["--seed", "1"], ["--precision", "float"]] {
         let output = resume(&["kept", flag[0], flag[1]]);

@@ -31,23 +31,17 @@ pub fn cached_share(graph: &Graph, order: Option<&Permutation>, rows: u64) -> f6
         let vertices = order.new_of_old().len();
         assert_eq!(vertices, graph.vertices(), "an order of the graph");
     }
-    let inverse = order.map(|order| {
-        let mut inverse = vec![0; graph.vertices()];
-        for (old, &new) in (0_u32..).zip(order.new_of_old()) {
-            inverse[new as usize] = old;
-        }
-        inverse
-    });
     let readers = graph.transposed();
-    // When each row is walked: twice the number of edges before its middle.
+    let place = |vertex: u32| order.map_or(vertex, |order| order.rename(vertex)) as usize;
+    // When the row of each place is walked: twice the number of edges before its middle.
     let mut times = vec![0; graph.vertices()];
+    for (vertex, ends) in (0..).zip(csr.offsets().windows(2)) {
+        times[place(vertex)] = ends[1] - ends[0];
+    }
     let mut before = 0;
-    for row in 0..graph.vertices() {
-        let row = inverse
-            .as_ref()
-            .map_or(row, |inverse| inverse[row] as usize);
-        let length = csr.row(row).len() as u64;
-        times[row] = 2 * before + length;
+    for time in &mut times {
+        let length = *time;
+        *time = 2 * before + length;
         before += length;
     }
     let sample = EDGES.min(edges);
@@ -66,9 +60,9 @@ pub fn cached_share(graph: &Graph, order: Option<&Permutation>, rows: u64) -> f6
         let readers = readers.row(column as usize);
         // Of many, some in even steps; the one that was looked for is then as many times as near.
         let step = readers.len().div_ceil(READERS).max(1);
-        let here = times[row];
+        let here = times[place(row as u32)];
         let others = readers.iter().step_by(step);
-        let others = others.map(|&other| times[other as usize]);
+        let others = others.map(|&other| times[place(other)]);
         let before = others.filter(|&other| other < here).max();
         before.map_or(u64::MAX, |before| (here - before) / 2 / step as u64)
     });
