@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::room;
 use clap::Args;
+use halfgnn::data::parts::{Parted, StreamedArchive, VertexTable, is_parted};
 use halfgnn::data::{
     ColumnNames, DATA_VARIABLE, DataError, DataProblem, Dataset, Format, OpenGraph, OpenOptions,
     Origin, Preparation, Progress, Recipe, RecipeError, SplitRule, locate,
@@ -175,6 +176,37 @@ impl OpenArgs {
         }
     }
 
+    /// The folder of parts that a name leads to, if it is one; nothing of it is read but the manifest.
+    pub fn parted(&self, name: &SourceName) -> Result<Option<Parted>, Failure> {
+        let SourceName::File(path) = name else {
+            return Ok(None);
+        };
+        let path = find(path).map_err(refuse)?;
+        match self.format {
+            None if is_parted(&path) => Parted::open(path).map(Some).map_err(refuse),
+            Some(Format::Parts) => Parted::open(path).map(Some).map_err(refuse),
+            _ => Ok(None),
+        }
+    }
+
+    /// An archive that is written in parts as it is read, near where they are to be; none of what is read whole.
+    pub fn streamed(
+        &self,
+        name: &SourceName,
+        near: &Path,
+    ) -> Result<Option<StreamedArchive>, Failure> {
+        let SourceName::File(path) = name else {
+            return Ok(None);
+        };
+        let path = find(path).map_err(refuse)?;
+        StreamedArchive::open(&path, &self.options(), near).map_err(refuse)
+    }
+
+    /// What is known of a folder of parts without reading one, for ranks that read their own.
+    pub fn outline(&self, parted: &Parted, table: &VertexTable) -> Result<Dataset, Failure> {
+        parted.outline(table, &self.options()).map_err(refuse)
+    }
+
     /// Opens or makes what there is: a dataset where it has labels, else a graph. Features of a file stay as they are
     /// unless they are to be normalised.
     pub fn any(&self, name: &SourceName) -> Result<Opened, Failure> {
@@ -266,6 +298,7 @@ pub fn graph(name: &Path) -> Result<(String, Graph), Failure> {
                         | Format::Torch
                         | Format::Csv
                         | Format::Parquet
+                        | Format::Parts
                 );
                 if !may_have_weights {
                     return Ok((stem(&path), Graph::open_with(&path, &args.options())?));

@@ -57,9 +57,11 @@ pub struct Ranks<'a> {
     vertices: &'a [usize],
     /// Edges that lead to them, self-loops that the model adds not counted.
     edges: &'a [usize],
-    /// Vertices of other ranks that they hear from.
+    /// Vertices of other ranks that they hear from; not known of parts before ranks have read theirs.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     halo: &'a [usize],
     /// Rows that they send.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     sent: &'a [usize],
     /// The most edges over the mean.
     imbalance: f64,
@@ -377,7 +379,7 @@ impl<'a> Event<'a> {
             graphs: dataset.graphs.as_ref().map(GraphIndex::graphs),
             pool: plan.model.readout.map(|readout| readout.to_string()),
             vertices: dataset.graph.vertices(),
-            edges: dataset.graph.edges(),
+            edges: dataset.edges(),
             features: dataset.feature_len(),
             classes: plan.model.classes,
             task: plan.goal.unit(dataset),

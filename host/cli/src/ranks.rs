@@ -1,6 +1,7 @@
 //! Training by several ranks: `--ranks`.
 
 use crate::checkpoint::Run;
+use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::launch::{Devices, devices};
 use crate::processes::{Exchange, device_name, moved_by, this_process};
@@ -11,13 +12,15 @@ use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Dataset;
+use halfgnn::data::parts::{Parted, VertexTable};
 use halfgnn::device::Device;
 use halfgnn::distributed::{Balance, Fault, Group, Partition, Rendezvous, Shard, Tcp, in_process};
-use halfgnn::nn::{Network, PreparedGraph};
+use halfgnn::nn::{EdgeData, Network, PreparedGraph, Propagation};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer, Work};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Who has which part of the graph.
@@ -35,7 +38,7 @@ pub struct RanksArgs {
     /// mpirun and srun have for that
     #[arg(long, value_name = "tcp://HOST:PORT|file:PATH")]
     pub rendezvous: Option<Rendezvous>,
-    /// How: degree, each rank has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part
+    /// How: the parts of a dataset that is in parts, each rank a range of them, which it alone reads [default there]; degree, each rank has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part
     /// from 0 on in each line, one a vertex, as METIS and KaHIP write it [default: degree]
     #[arg(long, value_name = "degree|louvain|FILE")]
     pub partition: Option<PathBuf>,
@@ -65,6 +68,47 @@ pub struct Dealt {
     exchange: Exchange,
     /// Where the ranks meet, and which this process is, where they are processes.
     process: Option<(Rendezvous, usize)>,
+    /// Where each rank reads what it has, where nobody reads all.
+    parts: Option<Arc<InParts>>,
+}
+
+/// A dataset of which each rank reads its own parts.
+#[derive(Debug)]
+pub struct InParts {
+    /// The folder.
+    pub parted: Parted,
+    /// What there is one of a vertex.
+    pub table: VertexTable,
+    ranks: usize,
+}
+
+impl InParts {
+    /// Each rank's parts, one behind the other.
+    fn partition(&self) -> Result<Partition, Failure> {
+        let mut ranks = vec![0; self.parted.parts()];
+        for rank in 0..self.ranks {
+            ranks[self.parted.range_of(rank, self.ranks)?].fill(rank as u32);
+        }
+        let owners = self.table.owners.iter();
+        let owners = owners.map(|&part| ranks[part as usize]).collect();
+        let refuse = |problem| Failure::Input(format!("{}: {problem}", self.parted.name()));
+        Partition::from_parts(owners, self.ranks).map_err(refuse)
+    }
+
+    /// What is known of the balance without reading a part: nothing of who hears whom.
+    fn balance(&self, partition: &Partition) -> Balance {
+        let mut balance = Balance {
+            vertices: vec![0; self.ranks],
+            edges: vec![0; self.ranks],
+            halo: Vec::new(),
+            sent: Vec::new(),
+        };
+        for (&owner, &degree) in partition.owners().iter().zip(&self.table.in_degrees) {
+            balance.vertices[owner as usize] += 1;
+            balance.edges[owner as usize] += degree as usize;
+        }
+        balance
+    }
 }
 
 impl RanksArgs {
@@ -81,10 +125,42 @@ impl RanksArgs {
         Ok(self.process()?.is_some_and(|(rank, _)| rank > 0))
     }
 
-    /// Deals the graph of a dataset out, where that is asked for; one rank is a run as any other.
-    pub fn deal(&self, dataset: &Dataset) -> Result<Option<Dealt>, Failure> {
-        let process = self.process()?;
-        let ranks = process.map_or(self.ranks.unwrap_or(1) as usize, |(_, ranks)| ranks);
+    /// How many ranks there are.
+    fn count(&self) -> Result<usize, Failure> {
+        let ranks = self.ranks.unwrap_or(1) as usize;
+        Ok(self.process()?.map_or(ranks, |(_, ranks)| ranks))
+    }
+
+    /// The folder whose parts ranks read, where a dataset is one and there are several that take it as it was dealt out.
+    pub fn in_parts(
+        &self,
+        source: &SourceName,
+        open: &OpenArgs,
+    ) -> Result<Option<Arc<InParts>>, Failure> {
+        let ranks = self.count()?;
+        if ranks <= 1 || self.partition.is_some() {
+            return Ok(None);
+        }
+        let Some(parted) = open.parted(source)? else {
+            return Ok(None);
+        };
+        // More ranks than parts are told before anything is read.
+        parted.range_of(0, ranks)?;
+        let table = parted.table()?;
+        Ok(Some(Arc::new(InParts {
+            parted,
+            table,
+            ranks,
+        })))
+    }
+
+    /// Deals the graph of a dataset out, where that is asked for; one rank is a run as any other. What is `in_parts` is dealt out already.
+    pub fn deal(
+        &self,
+        dataset: &Dataset,
+        in_parts: Option<Arc<InParts>>,
+    ) -> Result<Option<Dealt>, Failure> {
+        let (process, ranks) = (self.process()?, self.count()?);
         if ranks <= 1 {
             return match self.unused() {
                 Some(option) => Err(Failure::Input(format!(
@@ -111,17 +187,29 @@ impl RanksArgs {
                 graphs.graphs()
             )));
         }
-        let graph = &dataset.graph;
         if let Some(fault) = self.rank_fault.iter().find(|fault| fault.rank >= ranks) {
             return Err(Failure::Input(format!(
                 "--rank-fault {fault}: there are {ranks} ranks, from 0 on"
             )));
         }
-        let name = self.partition.as_deref().unwrap_or(Path::new("degree"));
-        let by = name.display().to_string();
-        let refuse = |problem| Failure::Input(format!("--partition {by}: {problem}"));
-        let partition = Partition::by_name(name, graph, ranks).map_err(refuse)?;
-        let balance = partition.balance(graph).map_err(refuse)?;
+        let (partition, by, balance) = match &in_parts {
+            Some(in_parts) => {
+                let partition = in_parts.partition()?;
+                let balance = in_parts.balance(&partition);
+                let parted = &in_parts.parted;
+                let by = format!("{} parts by {}", parted.parts(), parted.partition());
+                (partition, by, balance)
+            }
+            None => {
+                let graph = &dataset.graph;
+                let name = self.partition.as_deref().unwrap_or(Path::new("degree"));
+                let by = name.display().to_string();
+                let refuse = |problem| Failure::Input(format!("--partition {by}: {problem}"));
+                let partition = Partition::by_name(name, graph, ranks).map_err(refuse)?;
+                let balance = partition.balance(graph).map_err(refuse)?;
+                (partition, by, balance)
+            }
+        };
         Ok(Some(Dealt {
             partition,
             by,
@@ -130,6 +218,7 @@ impl RanksArgs {
             faults: self.rank_fault.clone(),
             exchange,
             process: self.rendezvous.clone().zip(process.map(|(rank, _)| rank)),
+            parts: in_parts,
         }))
     }
 
@@ -164,12 +253,15 @@ impl Dealt {
     pub fn line(&self) -> String {
         let Balance { vertices, halo, .. } = &self.balance;
         let most = |of: &[usize]| of.iter().max().copied().unwrap_or(0);
+        let hears = match self.parts {
+            None => format!("which hear from {} of other ranks", count(most(halo))),
+            Some(_) => "of which each rank reads its own".into(),
+        };
         format!(
-            "{} ranks, by {}: at most {} vertices, which hear from {} of other ranks; the most edges are {:.3} of the mean",
+            "{} ranks, by {}: at most {} vertices, {hears}; the most edges are {:.3} of the mean",
             self.partition.ranks(),
             self.by,
             count(most(vertices)),
-            count(most(halo)),
             self.balance.imbalance()
         )
     }
@@ -180,7 +272,8 @@ struct Common<'a> {
     dataset: &'a Dataset,
     plan: &'a Plan,
     dealt: &'a Dealt,
-    graph: &'a PreparedGraph<'a>,
+    /// The whole graph, where it is here.
+    graph: Option<&'a PreparedGraph<'a>>,
     train: TrainConfig,
 }
 
@@ -193,10 +286,26 @@ pub fn carry_out<B: Backend, E: Element>(
 ) -> Result<Outcome, Failure> {
     let backend = &device.backend;
     let config = &plan.model;
-    let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
-    // What one rank would take is what they take together, at least.
+    let graph = match dealt.parts {
+        None => Some(config.prepare_edges(&dataset.graph, edge_data(config, dataset))?),
+        Some(_) => None,
+    };
+    let counts = match (&graph, &dealt.parts) {
+        (Some(graph), _) => graph.counts(),
+        (None, parts) => {
+            let own = dealt.process.as_ref().map(|(_, rank)| *rank as u32);
+            let owners = dealt.partition.owners();
+            let is_own = |vertex: usize| own.is_none_or(|own| owners[vertex] == own);
+            let weighted = dataset.edge_weights.is_some();
+            let Some(parts) = parts else {
+                unreachable!("the graph is here, or in parts");
+            };
+            config.counts_of_table(&parts.table, weighted, is_own)
+        }
+    };
+    // What one rank would take is what they take together, at least; of parts that processes have, what each takes without what it hears.
     Footprint::check_work::<E>(
-        &graph.counts(),
+        &counts,
         (config, &plan.train, Work::Training),
         device.multiprocessors,
         device.memory,
@@ -208,7 +317,10 @@ pub fn carry_out<B: Backend, E: Element>(
         Some((rendezvous, rank)) => {
             let place = (*rank, dealt.partition.ranks());
             let group = Group::new(Tcp::meet(rendezvous, place, &own, dealt.timeout)?);
-            group.expect_same("dataset", fingerprint(&[&dataset_words(dataset)]))?;
+            let parts = dealt.parts.as_ref();
+            let identity = parts.map_or(0, |parts| parts.parted.identity());
+            let words = [&dataset_words(dataset)[..], &identity.to_le_bytes()];
+            group.expect_same("dataset", fingerprint(&words))?;
             let options = format!(
                 "{:?} {:?} {:?} {:?}",
                 plan.model, plan.train, plan.precision, dealt.exchange
@@ -236,7 +348,7 @@ pub fn carry_out<B: Backend, E: Element>(
             dataset,
             plan,
             dealt,
-            graph: &graph,
+            graph: graph.as_ref(),
             train: TrainConfig { seed, ..plan.train },
         };
         let (run, stopped) = match &group {
@@ -270,7 +382,7 @@ fn dataset_words(dataset: &Dataset) -> Vec<u8> {
     let graph = &dataset.graph;
     let mut words: Vec<u64> = vec![
         graph.vertices() as u64,
-        graph.edges() as u64,
+        dataset.edges() as u64,
         halfgnn::graph::generate::fingerprint(graph),
         dataset.feature_len() as u64,
         dataset.outputs as u64,
@@ -359,22 +471,30 @@ fn train_rank<B: Backend, E: Element>(
     };
     let config = &plan.model;
     let model = Network::<B, E>::new(backend, config, train.seed)?;
-    let shard = Shard::new(&graph.graph, &dealt.partition, group.rank())?;
-    let vertices = match model.first_hears() {
-        true => shard.part.vertices(),
-        false => shard.part.own(),
+    let (shard, features, part) = match (graph, &dealt.parts) {
+        (_, Some(parts)) => read_shard(backend, common, (&model, parts), group)?,
+        (Some(graph), None) => {
+            let shard = Shard::new(&graph.graph, &dealt.partition, group.rank())?;
+            let vertices = match model.first_hears() {
+                true => shard.part.vertices(),
+                false => shard.part.own(),
+            };
+            let shape = (vertices.len(), dataset.feature_len());
+            let features =
+                Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {
+                    dataset.features.write_row(vertices[row] as usize, values);
+                })?;
+            let part = graph.propagation_of_shard::<B, E>(backend, config, (&shard, group))?;
+            (shard, features, part)
+        }
+        (None, None) => unreachable!("the graph is here, or in parts"),
     };
-    let shape = (vertices.len(), dataset.feature_len());
-    let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {
-        dataset.features.write_row(vertices[row] as usize, values);
-    })?;
     let goal = train::Goal {
         targets: &dataset.targets,
         outputs: dataset.outputs,
         loss,
         splits: [&dataset.train, &dataset.val, &dataset.test],
     };
-    let part = graph.propagation_of_shard::<B, E>(backend, config, (&shard, group))?;
     let objective = Objective::of_shard(backend, part, features, &goal, &shard)?;
     let mut trainer = Trainer::new(backend, &objective, model, *train)?;
     if let Some(checkpoint) = &plan.resume {
@@ -422,4 +542,47 @@ fn train_rank<B: Backend, E: Element>(
         .any("end of the run", false)
         .map_err(|error: Error| Failure::from(error))?;
     Ok((trainer.summary(), stopped))
+}
+
+/// What a rank has of a graph: the shard, features and the graph on the device.
+type OfRank<B, E> = (Shard, Matrix<B, E>, Propagation<B>);
+
+/// Reads what a rank has, and asks the others for the features that it hears.
+fn read_shard<B: Backend, E: Element>(
+    backend: &B,
+    common: &Common<'_>,
+    (model, parts): (&Network<B, E>, &InParts),
+    group: &Group,
+) -> Result<OfRank<B, E>, Failure> {
+    let (dataset, plan) = (common.dataset, common.plan);
+    let own = parts.parted.range_of(group.rank(), group.ranks())?;
+    let rows = parts.parted.rows(&parts.table, own)?;
+    let features = rows.edge_features.as_ref();
+    let edges = EdgeData {
+        // What is ignored of a dataset is ignored of its parts.
+        weights: rows
+            .edge_weights
+            .as_deref()
+            .filter(|_| dataset.edge_weights.is_some()),
+        features: features
+            .filter(|_| dataset.edge_features.is_some() && plan.model.edge_features() > 0)
+            .map(|features| (features.columns(), features.values())),
+    };
+    let of_all = (&parts.table, &common.dealt.partition);
+    let (shard, part) =
+        plan.model
+            .propagation_of_rows::<B, E>(backend, (&rows, edges), of_all, group)?;
+    let features = match model.first_hears() {
+        true => shard.with_halo(group, rows.features)?,
+        false => rows.features,
+    };
+    let shape = (features.rows(), dataset.feature_len());
+    let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {
+        features.write_row(row, values);
+        if let Some(divisors) = &plan.feature_divisors {
+            let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
+            values.iter_mut().zip(divisors).for_each(divide);
+        }
+    })?;
+    Ok((shard, features, part))
 }

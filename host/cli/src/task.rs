@@ -362,6 +362,12 @@ impl TaskArgs {
 
 /// Holds edges of a dataset out, whose links are told by embeddings of so many numbers.
 pub fn hold_out(dataset: &mut Dataset, held_out: HeldOut, width: usize) -> Result<Goal, Failure> {
+    if dataset.outline().is_some() {
+        return Err(Failure::Input(format!(
+            "{}: --task link is trained by one rank, and several read its parts; leave the ranks out",
+            dataset.name
+        )));
+    }
     let split = LinkSplit::new(&dataset.graph, held_out)
         .map_err(|error| Failure::Input(format!("{}: {error}", dataset.name)))?;
     dataset.graph = split.graph.clone();

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::launch;
 use crate::model::ModelName;
 use crate::placement::PieceCount;
+use crate::ranks::InParts;
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::sampling;
 use crate::screen::{bytes, count};
@@ -65,7 +66,11 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             },
         )?;
     }
-    let mut dataset = args.open.dataset(&args.dataset)?;
+    let in_parts = args.ranks.in_parts(&args.dataset, &args.open)?;
+    let mut dataset = match &in_parts {
+        Some(in_parts) => args.open.outline(&in_parts.parted, &in_parts.table)?,
+        None => args.open.dataset(&args.dataset)?,
+    };
     let of_links = args.task.task == TaskName::Link || args.checkpoint.resume.is_some();
     if dataset.outputs == 0 && !of_links {
         return Err(Failure::Input(format!(
@@ -97,7 +102,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             dataset.preparations.push(order.preparation());
         }
     }
-    let (plan, changes) = plan(args, &mut dataset, saving)?;
+    let (plan, changes) = plan(args, &mut dataset, (saving, in_parts))?;
     takes_edge_weights(&plan.model, &dataset)?;
     if let Some(divisors) = &plan.feature_divisors {
         let by = match plan.resume {
@@ -235,7 +240,7 @@ fn gathering(args: &TrainArgs, dataset: &Dataset) -> Result<Gathering, Failure> 
 fn plan(
     args: &TrainArgs,
     dataset: &mut Dataset,
-    saving: Option<Saving>,
+    (saving, in_parts): (Option<Saving>, Option<Arc<InParts>>),
 ) -> Result<(Plan, Vec<String>), Failure> {
     if args.checkpoint.resume.is_some() && args.task.is_given() {
         return Err(Failure::Input(
@@ -281,7 +286,7 @@ fn plan(
             };
             let divisors =
                 match args.scale_features {
-                    true => Some(dataset.features.column_magnitudes().map_err(|problem| {
+                    true => Some(dataset.column_magnitudes().map_err(|problem| {
                         Failure::Input(format!("--scale-features: {problem}"))
                     })?),
                     false => None,
@@ -343,7 +348,7 @@ fn plan(
         precision,
         model,
         goal,
-        dealt: args.ranks.deal(dataset)?,
+        dealt: args.ranks.deal(dataset, in_parts)?,
         sampling,
         placement: args.placement,
         feature_divisors,
@@ -384,6 +389,20 @@ pub fn takes_edge_weights(model: &ModelConfig, dataset: &Dataset) -> Result<(), 
 /// way out in half.
 pub fn warn_of_infinite(dataset: &Dataset, precision: Precision, instead: &str) {
     if precision != Precision::Half {
+        return;
+    }
+    if let Some(outline) = dataset.outline() {
+        let columns = outline.column_magnitudes.iter();
+        let infinite = columns.filter(|most| **most >= HalfRange::LEAST_INFINITE);
+        let (count, most) = infinite.fold((0, 0.0_f32), |(count, largest), &most| {
+            (count + 1, largest.max(most))
+        });
+        if count > 0 {
+            tracing::warn!(
+                "{count} columns have features that are infinite in half, which holds up to {}: the largest is {most}; take {instead}, or --precision bf16 or float",
+                HalfRange::LARGEST,
+            );
+        }
         return;
     }
     if let Some(infinite) = InfiniteFeatures::of(&dataset.features) {
@@ -469,9 +488,7 @@ pub fn tell_use(model: &ModelConfig, dataset: &mut Dataset) {
     if !model.wants_self_loops() {
         return;
     }
-    let csr = dataset.graph.csr();
-    let missing = |&row: &usize| csr.row(row).binary_search(&(row as u32)).is_err();
-    let added = (0..csr.vertices()).filter(missing).count();
+    let added = dataset.without_loops();
     if added > 0 {
         let loops = Preparation::self_loops(added, Origin::Model);
         dataset.preparations.push(loops);
@@ -488,8 +505,8 @@ pub fn describe(dataset: &Dataset) -> String {
             None => String::new(),
         },
         count(dataset.graph.vertices()),
-        count(dataset.graph.edges()),
-        count(dataset.graph.degree_stats().max() as usize),
+        count(dataset.edges()),
+        count(dataset.largest_degree() as usize),
         count(dataset.feature_len()),
         match dataset.outputs {
             0 => "no".into(),

@@ -55,6 +55,11 @@ impl EdgeFeatures {
         &self.values
     }
 
+    /// The same to be filled.
+    pub(crate) fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.values
+    }
+
     /// The features of an edge.
     ///
     /// # Panics

@@ -308,6 +308,23 @@ pub enum DataProblem {
         /// What is wrong there.
         problem: Box<DataProblem>,
     },
+    /// A file of a folder of parts is not what its manifest says.
+    #[error("{field}: {reason}; partition the dataset again, or fetch the file again")]
+    Part {
+        /// The field or array of the file.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A dataset that cannot be dealt out in this way.
+    #[error("cannot be dealt out: {reason}")]
+    NotDealt {
+        /// Why, and the way out.
+        reason: String,
+    },
+    /// A folder that is to be made is there.
+    #[error("is there already; name a folder that is not, or remove it")]
+    Exists,
     /// More memory than there is.
     #[error(
         "{key}: its {elements} elements take {bytes} bytes, and there is no room for them in memory"
@@ -374,6 +391,13 @@ impl DataProblem {
                 elements,
                 bytes: elements.saturating_mul(size_of::<T>() as u64),
             }),
+        }
+    }
+
+    pub(crate) fn part(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Part {
+            field: field.into(),
+            reason: reason.into(),
         }
     }
 

@@ -239,12 +239,7 @@ impl Features {
     /// Divides each row by the sum of its numbers where that is more than 1: the customary preparation of bags of
     /// words (Cora, Citeseer), after which each row that has words sums to 1. Tells how many rows were divided.
     pub fn normalize_rows(&mut self) -> usize {
-        let divide = |row: &mut [f32]| {
-            let sum: f64 = row.iter().copied().map(f64::from).sum();
-            let divisor = sum.max(1.0) as f32;
-            row.iter_mut().for_each(|value| *value /= divisor);
-            usize::from(divisor > 1.0)
-        };
+        let divide = |row: &mut [f32]| usize::from(divide_by_sum(row));
         match self {
             Self::Dense(dense) => {
                 let rows = parallel::chunks_mut(&mut dense.values, dense.len);
@@ -336,6 +331,14 @@ impl SparseFeatures {
     fn range(&self, vertex: usize) -> std::ops::Range<usize> {
         self.offsets[vertex] as usize..self.offsets[vertex + 1] as usize
     }
+}
+
+/// Divides a row by its sum where that is more than 1, and tells whether it was.
+pub(crate) fn divide_by_sum(row: &mut [f32]) -> bool {
+    let sum: f64 = row.iter().copied().map(f64::from).sum();
+    let divisor = sum.max(1.0) as f32;
+    row.iter_mut().for_each(|value| *value /= divisor);
+    divisor > 1.0
 }
 
 fn check_finite(key: &str, values: &[f32]) -> Result<(), DataProblem> {

@@ -15,7 +15,10 @@ pub fn discard_unfinished() {
     let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     for path in unfinished.drain(..) {
         // One that has just been finished is there no more.
-        let _ = std::fs::remove_file(path);
+        let _ = match path.is_dir() {
+            true => std::fs::remove_dir_all(path),
+            false => std::fs::remove_file(path),
+        };
     }
 }
 
@@ -82,6 +85,74 @@ impl WholeFile {
 }
 
 impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            forget(temporary.path());
+        }
+    }
+}
+
+/// A folder in the making: written beside its place, and moved there when it is whole.
+#[derive(Debug)]
+pub struct WholeFolder {
+    /// None once it is finished.
+    temporary: Option<tempfile::TempDir>,
+    place: PathBuf,
+}
+
+impl WholeFolder {
+    /// A folder that will be at `path`, where nothing is.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] where something is, and where the folder above cannot be written to.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".halfgnn-").suffix(".part");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(std::fs::Permissions::from_mode(0o777));
+        }
+        let temporary = builder.tempdir_in(folder(path))?;
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        unfinished.push(temporary.path().to_owned());
+        drop(unfinished);
+        Ok(Self {
+            temporary: Some(temporary),
+            place: path.to_owned(),
+        })
+    }
+
+    /// Where its files are written.
+    pub fn path(&self) -> &Path {
+        self.temporary.as_ref().map_or(&self.place, |it| it.path())
+    }
+
+    /// Moves the folder to its place. Its files are those that were synchronised before.
+    ///
+    /// # Errors
+    /// Where it cannot be moved; then nothing is left of it.
+    pub fn finish(mut self) -> io::Result<()> {
+        #[cfg(unix)]
+        File::open(self.path())?.sync_all()?;
+        if self.place.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        std::fs::rename(self.path(), &self.place)?;
+        if let Some(temporary) = self.temporary.take() {
+            // It is there no more.
+            forget(&temporary.keep());
+        }
+        #[cfg(unix)]
+        File::open(folder(&self.place))?.sync_all()?;
+        Ok(())
+    }
+}
+
+impl Drop for WholeFolder {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             forget(temporary.path());

@@ -8,6 +8,8 @@ use super::error::{DataError, DataProblem};
 use super::input::{Input, Silent};
 #[cfg(feature = "text")]
 use super::message::shown;
+#[cfg(feature = "parts")]
+use super::parts;
 #[cfg(feature = "numpy")]
 use super::read::arrays::Arrays;
 #[cfg(feature = "numpy")]
@@ -49,6 +51,8 @@ pub enum Format {
     /// A collection of many graphs as TU Dortmund publishes them, `NAME_A.txt`, `NAME_graph_indicator.txt` and others: their folder, or
     /// the `.zip` of the site.
     Tu,
+    /// A folder of parts, as `halfgnn dataset partition` writes it: see [`parts`](crate::parts).
+    Parts,
     /// Reddit as DGL distributes it: `reddit_data.npz` and `reddit_graph.npz`.
     DglReddit,
     /// A sparse matrix of scipy's (`scipy.sparse.save_npz`): CSR, CSC or COO. A graph only.
@@ -72,6 +76,7 @@ impl Format {
         Self::Planetoid,
         Self::Ogb,
         Self::Tu,
+        Self::Parts,
         Self::DglReddit,
         Self::ScipySparse,
         Self::MatrixMarket,
@@ -90,6 +95,7 @@ impl Format {
             Self::Planetoid => "planetoid",
             Self::Ogb => "ogb",
             Self::Tu => "tu",
+            Self::Parts => "parts",
             Self::DglReddit => "dgl-reddit",
             Self::ScipySparse => "scipy",
             Self::MatrixMarket => "matrix-market",
@@ -113,6 +119,7 @@ impl Format {
             Self::Tu => {
                 "many graphs of TU's (NAME_A.txt, NAME_graph_indicator.txt, …, or their .zip)"
             }
+            Self::Parts => "a folder of parts (manifest.json, vertices.bin, part-00000.bin, …)",
             Self::DglReddit => "DGL's Reddit (reddit_data.npz, reddit_graph.npz)",
             Self::ScipySparse => "a scipy sparse .npz (save_npz)",
             Self::MatrixMarket => "a Matrix Market file (.mtx, .mtx.gz)",
@@ -132,6 +139,7 @@ impl Format {
             | Self::Planetoid
             | Self::Ogb
             | Self::Tu
+            | Self::Parts
             | Self::DglReddit => true,
             Self::ScipySparse | Self::MatrixMarket | Self::EdgeList | Self::RawCsr => false,
         }
@@ -146,6 +154,7 @@ impl Format {
             Self::Parquet => Some("parquet"),
             Self::Planetoid => Some("planetoid"),
             Self::Ogb => Some("ogb"),
+            Self::Parts => Some("parts"),
             Self::MatrixMarket | Self::EdgeList | Self::Tu => Some("text"),
             Self::RawCsr => None,
         }
@@ -162,6 +171,7 @@ impl Format {
             Self::Parquet => cfg!(feature = "parquet"),
             Self::Planetoid => cfg!(feature = "planetoid"),
             Self::Ogb => cfg!(feature = "ogb"),
+            Self::Parts => cfg!(feature = "parts"),
             Self::MatrixMarket | Self::EdgeList | Self::Tu => cfg!(feature = "text"),
             Self::RawCsr => true,
         }
@@ -201,6 +211,9 @@ pub(super) enum Place {
     /// The folder with both files.
     #[cfg(feature = "numpy")]
     DglReddit(PathBuf),
+    /// The folder with the manifest.
+    #[cfg(feature = "parts")]
+    Parts(PathBuf),
     /// A table of vertices, and one of edges.
     #[cfg(feature = "csv")]
     Tables(tables::Pair),
@@ -221,6 +234,8 @@ impl Place {
             Self::Ogb(_) => Format::Ogb,
             #[cfg(feature = "numpy")]
             Self::DglReddit(_) => Format::DglReddit,
+            #[cfg(feature = "parts")]
+            Self::Parts(_) => Format::Parts,
             #[cfg(feature = "csv")]
             Self::Tables(pair) if pair.is_parquet() => Format::Parquet,
             #[cfg(feature = "csv")]
@@ -245,7 +260,12 @@ impl Place {
         {
             return Ok(Self::Tables(pair));
         }
-        #[cfg(any(feature = "numpy", feature = "planetoid", feature = "text"))]
+        #[cfg(any(
+            feature = "numpy",
+            feature = "parts",
+            feature = "planetoid",
+            feature = "text"
+        ))]
         let folder = || match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
             _ => PathBuf::from("."),
@@ -263,6 +283,12 @@ impl Place {
         {
             return Ok(Self::Tu(folder(), name.into()));
         }
+        #[cfg(feature = "parts")]
+        if path.file_name().is_some_and(|name| name == parts::MANIFEST)
+            && matches!(forced, None | Some(Format::Parts))
+        {
+            return Ok(Self::Parts(folder()));
+        }
         let format = match forced {
             Some(format) => format,
             None => of_input(&mut Input::open(path, &Silent)?)?,
@@ -270,7 +296,7 @@ impl Place {
         match format {
             #[cfg(feature = "numpy")]
             Format::DglReddit => Ok(Self::DglReddit(folder())),
-            Format::Ogb | Format::Planetoid | Format::Csv | Format::Parquet => {
+            Format::Ogb | Format::Planetoid | Format::Csv | Format::Parquet | Format::Parts => {
                 Err(DataProblem::SeveralFiles {
                     format: format.description(),
                 })
@@ -292,6 +318,10 @@ impl Place {
                 .find(|folder| ogb::recognises(folder))
         {
             return Ok(Self::Ogb(folder.into()));
+        }
+        #[cfg(feature = "parts")]
+        if is(Format::Parts) && (forced.is_some() || parts::is_parted(path)) {
+            return Ok(Self::Parts(path.into()));
         }
         #[cfg(feature = "csv")]
         if (is(Format::Csv) || is(Format::Parquet))

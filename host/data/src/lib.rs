@@ -11,6 +11,7 @@
 //! | [`Format::Parquet`] | `nodes.parquet` and `edges.parquet`, the same | yes | |
 //! | [`Format::Planetoid`] | `ind.NAME.{allx,ally,tx,ty,y,graph,test.index}` | yes | |
 //! | [`Format::Ogb`] | `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz`, `raw/num-node-list.csv.gz`, `split/` | yes | |
+//! | [`Format::Parts`] | a folder of `manifest.json`, `vertices.bin`, `part-00000.bin`, …: [`parts`] | yes | yes |
 //! | [`Format::DglReddit`] | `reddit_data.npz`, `reddit_graph.npz` | yes | |
 //! | [`Format::ScipySparse`] | `.npz` of `scipy.sparse.save_npz`: CSR, CSC, COO | | yes |
 //! | [`Format::MatrixMarket`] | `.mtx`, `.mtx.gz` | | yes |
@@ -18,7 +19,7 @@
 //! | [`Format::RawCsr`] | `i64 vertices, i64 edges, i32 offsets[vertices + 1], i32 columns[edges]` | | yes |
 //!
 //! Readers are features, but that of [`Format::RawCsr`]: `numpy` (gnn-benchmark, PyG's arrays, DGL's Reddit, scipy), `planetoid`, `ogb`, `text`
-//! (Matrix Market, edge lists), `torch`, `csv`, `parquet`; so are the writers, `write`. `full` is all of them but `parquet`. A file of a format that a build has no reader
+//! (Matrix Market, edge lists), `torch`, `csv`, `parquet`, `parts`; so are the writers, `write`. `full` is all of them but `parquet`. A file of a format that a build has no reader
 //! of is refused with the feature's name.
 //!
 //! Formats of matrices give the adjacency as it stands: entry (i, j) is an edge from j to i. Formats of edges name the
@@ -57,6 +58,8 @@ mod ids;
 mod input;
 pub mod message;
 mod open;
+#[cfg(feature = "parts")]
+pub mod parts;
 mod preparation;
 mod published;
 mod read;
@@ -134,6 +137,23 @@ pub struct Dataset {
     pub file_splits: usize,
     /// Where it came from, and what was done to it since, in that order.
     pub preparations: Vec<Preparation>,
+    /// Of one whose edges and features are elsewhere.
+    outline: Option<Outline>,
+}
+
+/// What is known of edges and features that are not there: of a dataset in parts, of which ranks read their own. The graph of such a
+/// dataset has its vertices and no edges, and its features are zeros.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Outline {
+    /// Edges.
+    pub edges: usize,
+    /// The most edges that lead to a vertex.
+    pub largest_degree: u32,
+    /// Vertices without a self-loop.
+    pub without_loops: usize,
+    /// The largest magnitude of each column of the features, 1 of a column of zeros.
+    pub column_magnitudes: Vec<f32>,
 }
 
 impl Dataset {
@@ -212,6 +232,7 @@ impl Dataset {
                     test,
                     file_splits: 0,
                     preparations: Vec::new(),
+                    outline: None,
                 })
             }
             Err(problem) => Err(DataError::new(name, problem)),
@@ -229,6 +250,48 @@ impl Dataset {
     /// The number of features of a vertex (F).
     pub fn feature_len(&self) -> usize {
         self.features.feature_len()
+    }
+
+    /// The number of edges; of an [`Outline`] those that its parts have.
+    pub fn edges(&self) -> usize {
+        let outline = self.outline.as_ref();
+        outline.map_or(self.graph.edges(), |outline| outline.edges)
+    }
+
+    /// The most edges that lead to a vertex.
+    pub fn largest_degree(&self) -> u32 {
+        let outline = self.outline.as_ref();
+        outline.map_or_else(
+            || self.graph.csr().longest_row(),
+            |outline| outline.largest_degree,
+        )
+    }
+
+    /// The number of vertices that do not hear themselves.
+    pub fn without_loops(&self) -> usize {
+        let csr = self.graph.csr();
+        let missing = |&row: &usize| csr.row(row).binary_search(&(row as u32)).is_err();
+        let outline = self.outline.as_ref();
+        outline.map_or_else(
+            || (0..csr.vertices()).filter(missing).count(),
+            |outline| outline.without_loops,
+        )
+    }
+
+    /// The largest magnitude of each column of the features, and 1 of a column of zeros.
+    ///
+    /// # Errors
+    /// Those of [`Features::column_magnitudes`].
+    pub fn column_magnitudes(&self) -> Result<Vec<f32>, DataProblem> {
+        match &self.outline {
+            Some(outline) => Ok(outline.column_magnitudes.clone()),
+            None => self.features.column_magnitudes(),
+        }
+    }
+
+    /// What is known of the rest of a dataset that is an outline of parts; none of one that is there as a whole.
+    pub fn outline(&self) -> Option<&Outline> {
+        self.outline.as_ref()
     }
 
     /// What targets and splits are of: `vertex`, or `graph` where there are many.

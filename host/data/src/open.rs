@@ -8,6 +8,8 @@ use super::error::{DataError, DataProblem};
 use super::folder::Folder;
 use super::format::{self, Format, Place};
 use super::input::{Input, Progress, Silent};
+#[cfg(feature = "parts")]
+use super::parts::Parted;
 #[cfg(feature = "numpy")]
 use super::read::npz::Npz;
 #[cfg(feature = "ogb")]
@@ -89,7 +91,7 @@ pub struct ColumnNames {
 
 impl OpenOptions {
     /// That columns are named of tables only.
-    fn check_columns(&self, format: Format) -> Result<(), DataProblem> {
+    pub(super) fn check_columns(&self, format: Format) -> Result<(), DataProblem> {
         let has_columns = matches!(format, Format::Csv | Format::Parquet);
         match has_columns || self.columns == ColumnNames::default() {
             true => Ok(()),
@@ -99,7 +101,7 @@ impl OpenOptions {
         }
     }
 
-    fn progress(&self) -> &dyn Progress {
+    pub(super) fn progress(&self) -> &dyn Progress {
         self.progress.as_deref().unwrap_or(&Silent)
     }
 
@@ -216,7 +218,7 @@ impl Parts {
         }
     }
 
-    fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
+    pub(super) fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
         let mut done = self.done;
         if options.normalize_features.unwrap_or(self.are_counts) {
             let rows = self.features.normalize_rows();
@@ -360,6 +362,11 @@ impl Dataset {
                 reddit::read(&folder(path, reddit::LAYOUT))?,
                 "reddit".into(),
             ),
+            #[cfg(feature = "parts")]
+            Place::Parts(path) => {
+                let folder = Parted::open(&path)?;
+                (folder.whole(progress)?, folder.name().into())
+            }
             #[cfg(feature = "planetoid")]
             Place::Planetoid(path, name) => (
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?,
@@ -450,6 +457,8 @@ impl OpenGraph for Graph {
             Place::Tables(pair) => tables::read_graph(&pair, &options.columns, progress)?,
             #[cfg(feature = "numpy")]
             Place::DglReddit(path) => reddit::read_graph(&folder(path, reddit::LAYOUT))?,
+            #[cfg(feature = "parts")]
+            Place::Parts(path) => Parted::open(&path)?.whole(progress)?.graph,
             #[cfg(feature = "planetoid")]
             Place::Planetoid(path, name) => {
                 planetoid::read(&folder(path, planetoid::LAYOUT), &name)?.graph
@@ -498,9 +507,12 @@ fn labelled(input: Input<'_>, format: Format) -> Result<Parts, DataProblem> {
         Format::Tu => Err(several_files(format)),
         #[cfg(not(feature = "torch"))]
         Format::Torch => Err(several_files(format)), // refused above
-        Format::Planetoid | Format::Ogb | Format::DglReddit | Format::Csv | Format::Parquet => {
-            Err(several_files(format))
-        }
+        Format::Planetoid
+        | Format::Ogb
+        | Format::DglReddit
+        | Format::Csv
+        | Format::Parquet
+        | Format::Parts => Err(several_files(format)),
         #[cfg(not(feature = "numpy"))]
         Format::GnnBenchmark | Format::Pyg => Err(several_files(format)), // refused above
         Format::ScipySparse | Format::MatrixMarket | Format::EdgeList | Format::RawCsr => {
@@ -554,7 +566,7 @@ fn several_files(format: Format) -> DataProblem {
 }
 
 /// What to call what a path leads to: the last part without its extensions.
-fn name_of(path: &Path) -> String {
+pub(super) fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     Path::new(name)

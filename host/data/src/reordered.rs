@@ -21,6 +21,12 @@ impl Dataset {
                 what: "another order would mix their vertices; leave the order as it is",
             }));
         }
+        if self.outline.is_some() {
+            let reason = "ranks read its parts as they are, and another order is one of a whole dataset; leave the order as it is, or train with one rank";
+            return Err(refuse(DataProblem::NotDealt {
+                reason: reason.into(),
+            }));
+        }
         let permuted = self.graph.permuted(order.new_of_old());
         let graph = permuted.map_err(|error| refuse(DataProblem::graph("order", error)))?;
         let (mut edge_weights, mut edge_features) = (None, None);
@@ -53,6 +59,7 @@ impl Dataset {
             test: renamed(&self.test),
             file_splits: self.file_splits,
             preparations: self.preparations.clone(),
+            outline: None,
         })
     }
 }

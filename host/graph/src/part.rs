@@ -123,6 +123,19 @@ impl Part {
         })
     }
 
+    /// The same of a graph that has these vertices under other numbers: vertex `v` is its vertex `names[v]`.
+    ///
+    /// # Panics
+    /// If there is no name for a vertex.
+    #[must_use]
+    pub fn renamed(self, names: &[u32]) -> Self {
+        let vertices = self.vertices.iter().map(|&vertex| names[vertex as usize]);
+        Self {
+            vertices: vertices.collect(),
+            ..self
+        }
+    }
+
     /// The graph's vertex of each source: the own ones in their order, then the others that they hear from.
     pub fn vertices(&self) -> &[u32] {
         &self.vertices

@@ -326,6 +326,26 @@ impl Group {
         }
     }
 
+    /// Gives `sends[r]` to each other rank `r`, and receives `counts[r]` values from it.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`].
+    pub fn exchange<T: Pod>(
+        &self,
+        what: &str,
+        sends: &[Vec<T>],
+        counts: &[usize],
+    ) -> Result<Vec<Vec<T>>, Error> {
+        let mut all: Vec<Vec<T>> = counts.iter().map(|&len| vec![T::zeroed(); len]).collect();
+        let sends: Vec<&[u8]> = sends.iter().map(|own| bytemuck::cast_slice(own)).collect();
+        let mut receives: Vec<&mut [u8]> = (all.iter_mut())
+            .map(|values| bytemuck::cast_slice_mut(values))
+            .collect();
+        let communicator = &self.0.communicator;
+        communicator.exchange(self.place(what), &sends, &mut receives)?;
+        Ok(all)
+    }
+
     /// Gives rows `sends[r]` of `from` to each other rank `r`, and receives rows `receives[r]` of `to` from it. What is sent and
     /// received lies in the order of ranks, without gaps.
     ///

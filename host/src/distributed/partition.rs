@@ -96,8 +96,15 @@ impl Partition {
     /// # Errors
     /// [`PartitionError::NoRanks`].
     pub fn by_degree(graph: &Graph, ranks: usize) -> Result<Self, PartitionError> {
+        Self::of_degrees(&graph.in_degrees(), ranks)
+    }
+
+    /// The same of the degrees of the vertices, which is all that it takes of a graph.
+    ///
+    /// # Errors
+    /// [`PartitionError::NoRanks`].
+    pub fn of_degrees(degrees: &[u32], ranks: usize) -> Result<Self, PartitionError> {
         let count = Self::check_ranks(ranks)?;
-        let degrees = graph.in_degrees();
         let mut order: Vec<u32> = (0..degrees.len() as u32).collect();
         order.sort_by_key(|&vertex| Reverse(degrees[vertex as usize]));
         let share = degrees.len().div_ceil(ranks);

@@ -77,22 +77,7 @@ impl PreparedGraph<'_> {
         model: &ModelConfig,
         (shard, group): (&Shard, &Group),
     ) -> Result<Propagation<B>, Error> {
-        let refuse = |reason: &str| {
-            Err(Error::Unsupported {
-                operator: "PreparedGraph::propagation_of_shard",
-                reason: reason.into(),
-            })
-        };
-        if model.convolution.drops_edges() {
-            return refuse(
-                "edges are not dropped by several ranks; leave the attention dropout out, or train with one",
-            );
-        }
-        if model.messages.is_some() {
-            return refuse(
-                "messages of 8 bits have scales that ranks do not share; leave the messages out, or train with one",
-            );
-        }
+        model.check_ranks()?;
         let factors = self.part_factors::<E>(model)?;
         let graph = Propagation::of_shard(backend, &factors, (shard, group))?;
         match self.features.is_empty() {
@@ -114,6 +99,27 @@ impl PreparedGraph<'_> {
 }
 
 impl ModelConfig {
+    /// That several ranks compute what one does.
+    pub(super) fn check_ranks(&self) -> Result<(), Error> {
+        let refuse = |reason: &str| {
+            Err(Error::Unsupported {
+                operator: "PreparedGraph::propagation_of_shard",
+                reason: reason.into(),
+            })
+        };
+        if self.convolution.drops_edges() {
+            return refuse(
+                "edges are not dropped by several ranks; leave the attention dropout out, or train with one",
+            );
+        }
+        if self.messages.is_some() {
+            return refuse(
+                "messages of 8 bits have scales that ranks do not share; leave the messages out, or train with one",
+            );
+        }
+        Ok(())
+    }
+
     /// [`ModelConfig::prepare_weighted`], also of a model that reads [features of edges](ModelConfig::edge_features): its columns
     /// are the weight, where edges have one, and then the features. An edge of a vertex to itself has the mean of those that the
     /// vertex hears others by, as PyG's `GATConv` has it.

@@ -39,6 +39,8 @@ mod pool;
 mod precision;
 mod propagation;
 mod readout;
+#[cfg(feature = "parts")]
+mod rows;
 mod sage;
 mod weights;
 

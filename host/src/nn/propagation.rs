@@ -196,6 +196,26 @@ impl<E: Element> PartFactors<E> {
     }
 }
 
+#[cfg(feature = "parts")]
+impl<E: Element> PartFactors<E> {
+    /// Of degrees that are known of all vertices, or of the weights of a part's own edges with the norm in them; `largest` is that of
+    /// the whole graph.
+    pub(super) fn of_rank(
+        norm: Norm,
+        [rows, columns]: [Vec<u32>; 2],
+        weights: Option<(Vec<E>, f32)>,
+        largest: u32,
+    ) -> Self {
+        Self {
+            norm: if weights.is_some() { Norm::None } else { norm },
+            rows,
+            columns,
+            weights,
+            largest,
+        }
+    }
+}
+
 impl<B: Backend, E: Element> GraphFactors<B, E> {
     /// The weights of the edges, 1 where there are none, with the factors of `norm` of the whole graph's degrees, and times one more
     /// for each edge: those of [`Coverage`](crate::sample::Coverage::edge_factors).

@@ -36,6 +36,21 @@ pub(super) fn factors(
         }
         largest = largest.max(size);
     }
+    let [rows, columns] = sides([&sums[0], &sums[1]], norm)?;
+    let (row_ids, column_ids) = (graph.rows().iter(), graph.cols().iter());
+    let factors = row_ids.zip(column_ids).zip(weights);
+    let factors = factors.map(|((&row, &column), &weight)| {
+        (rows[row as usize] * f64::from(weight) * columns[column as usize]) as f32
+    });
+    Ok((factors.collect(), largest.ceil() as u32))
+}
+
+/// `r` and `c` of every vertex, of what the weights of the edges to each and from each add up to.
+pub(super) fn sides(sums: [&[f64]; 2], norm: Norm) -> Result<[Vec<f64>; 2], Error> {
+    let refuse = |reason: String| Error::Unsupported {
+        operator: "Propagation::weighted",
+        reason,
+    };
     let inverse = |sum: f64| if sum == 0.0 { 0.0 } else { 1.0 / sum };
     let root = |sums: &[f64]| {
         let negative = sums.iter().position(|&sum| sum < 0.0);
@@ -48,30 +63,32 @@ pub(super) fn factors(
             None => Ok(sums.iter().map(|&sum| inverse(sum).sqrt()).collect()),
         }
     };
-    let ones = || vec![1.0_f64; graph.vertices()];
-    let [rows, columns]: [Vec<f64>; 2] = match norm {
-        Norm::Both => [root(&sums[0])?, root(&sums[1])?],
+    let ones = || vec![1.0_f64; sums[0].len()];
+    Ok(match norm {
+        Norm::Both => [root(sums[0])?, root(sums[1])?],
         Norm::In => {
-            let factors: Vec<f64> = root(&sums[0])?;
+            let factors: Vec<f64> = root(sums[0])?;
             [factors.clone(), factors]
         }
         Norm::Right => [sums[0].iter().map(|&sum| inverse(sum)).collect(), ones()],
         Norm::Left => [ones(), sums[1].iter().map(|&sum| inverse(sum)).collect()],
         Norm::None => [ones(), ones()],
-    };
-    let (row_ids, column_ids) = (graph.rows().iter(), graph.cols().iter());
-    let factors = row_ids.zip(column_ids).zip(weights);
-    let factors = factors.map(|((&row, &column), &weight)| {
-        (rows[row as usize] * f64::from(weight) * columns[column as usize]) as f32
-    });
-    Ok((factors.collect(), largest.ceil() as u32))
+    })
 }
 
 /// The factors as elements of which none overflows, and the power of two that they were divided by.
 pub(super) fn scaled<E: Element>(factors: &[f32]) -> (Vec<E>, f32) {
-    let largest = factors
-        .iter()
-        .fold(0.0_f32, |most, factor| most.max(factor.abs()));
+    scaled_by(factors, largest_magnitude(factors))
+}
+
+/// The largest of the factors without their signs.
+pub(super) fn largest_magnitude(factors: &[f32]) -> f32 {
+    let magnitudes = factors.iter().map(|factor| factor.abs());
+    magnitudes.fold(0.0, f32::max)
+}
+
+/// [`scaled`] by the largest of these factors and of others.
+pub(super) fn scaled_by<E: Element>(factors: &[f32], largest: f32) -> (Vec<E>, f32) {
     // To from 2¹⁴ to 2¹⁵: the upper end of half. Floats and bfloats are as precise anywhere.
     let power = match E::PRECISION {
         crate::tensor::Precision::Half if largest > 0.0 => {

@@ -104,7 +104,7 @@ impl TaskIdentity {
         Self {
             name: dataset.name.clone(),
             vertices: dataset.graph.vertices(),
-            edges: dataset.graph.edges(),
+            edges: dataset.edges(),
             features: dataset.feature_len(),
             classes: dataset.outputs,
             labels: hash(words),

@@ -79,6 +79,30 @@ pub(crate) fn tu(bytes: &[u8]) -> Answer {
     in_place_of_each(bytes, &files)
 }
 
+/// A folder of parts: the bytes in the place of each file.
+pub(crate) fn parts(bytes: &[u8]) -> Answer {
+    const WHOLE: [(&str, &[u8]); 4] = [
+        (
+            "manifest.json",
+            include_bytes!("../corpus/parts/manifest.json"),
+        ),
+        (
+            "vertices.bin",
+            include_bytes!("../corpus/parts/vertices.bin"),
+        ),
+        (
+            "part-00000.bin",
+            include_bytes!("../corpus/parts/part-00000.bin"),
+        ),
+        (
+            "part-00001.bin",
+            include_bytes!("../corpus/parts/part-00001.bin"),
+        ),
+    ];
+    let files = WHOLE.map(|(file, whole)| (file.to_owned(), whole));
+    in_place_of_each(bytes, &files)
+}
+
 /// OGB's raw files: the bytes in the place of each.
 pub(crate) fn ogb(bytes: &[u8]) -> Answer {
     let files: [(String, &[u8]); 7] = [

@@ -76,6 +76,8 @@ pub const TARGETS: &[Target] = &[
         grammar: Grammar::Lines, corpus: &["tests/fuzz/corpus/ogb"], memory: 192 * MIB },
     Target { name: "tu", about: "opens a collection of graphs of TU's", run: graphs::tu,
         grammar: Grammar::Lines, corpus: &["tests/fuzz/corpus/tu"], memory: 192 * MIB },
+    Target { name: "parts", about: "opens a folder of parts", run: graphs::parts,
+        grammar: Grammar::Bytes, corpus: &["tests/fuzz/corpus/parts"], memory: 192 * MIB },
     Target { name: "reddit", about: "opens DGL's Reddit", run: graphs::reddit,
         grammar: Grammar::Bytes, corpus: &["tests/fuzz/corpus/reddit"], memory: 192 * MIB },
     Target { name: "checkpoint", about: "opens a checkpoint of a training run", run: checkpoint::open,

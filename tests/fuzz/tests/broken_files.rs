@@ -202,6 +202,12 @@ fn whole(format: Format) -> Files {
             ("ind.x.graph", corpus!("planetoid/graph-of-protocol-0")),
             ("ind.x.test.index", corpus!("planetoid/test.index")),
         ],
+        Format::Parts => vec![
+            ("manifest.json", corpus!("parts/manifest.json")),
+            ("vertices.bin", corpus!("parts/vertices.bin")),
+            ("part-00000.bin", corpus!("parts/part-00000.bin")),
+            ("part-00001.bin", corpus!("parts/part-00001.bin")),
+        ],
         Format::Ogb => vec![
             ("raw/edge.csv", corpus!("ogb/edge.csv")),
             ("raw/node-feat.csv", corpus!("ogb/node-feat.csv")),
@@ -243,6 +249,13 @@ fn patched(format: Format, file: &str, from: &[u8], to: &[u8]) -> Vec<u8> {
     let at = bytes.windows(from.len()).position(|part| part == from);
     let at = at.expect("these bytes are in it");
     bytes.splice(at..at + from.len(), to.iter().copied());
+    bytes
+}
+
+/// A file of the whole with another byte at a place.
+fn set(format: Format, file: &str, at: usize, byte: u8) -> Vec<u8> {
+    let mut bytes = cut(format, file, 100);
+    bytes[at] = byte;
     bytes
 }
 
@@ -351,6 +364,18 @@ fn case(format: Format, mistake: Mistake) -> Case {
         (Format::Tu, Negative) => Refused("TWO_graph_indicator.txt", b"1\n-1\n2\n2\n2\n".to_vec(), "'-1' is no number of a graph"),
         (Format::Tu, NanFeature) => Refused("TWO_node_attributes.txt", b"1\nnan\n3\n4\n5\n".to_vec(), "line 2: 'nan' is no finite number"),
         (Format::Tu, HugeHeader) => Impossible("nothing in it is promised"),
+        (Format::Parts, Truncated) => Refused("part-00000.bin", cut(format, "part-00000.bin", 70), "length: it is 78 bytes, where"),
+        (Format::Parts, Empty) => Refused("manifest.json", Vec::new(), "manifest: EOF while parsing"),
+        (Format::Parts, WrongKey) =>
+            Refused("manifest.json", patched(format, "manifest.json", b"edge_weights", b"weights"), "unknown field `weights`"),
+        (Format::Parts, WrongType) => Refused("manifest.json", patched(format, "manifest.json", b"true", b"1"), "manifest: invalid type"),
+        // Behind the header, 2 vertices and 3 offsets.
+        (Format::Parts, OutOfRange) => Refused("part-00000.bin", set(format, "part-00000.bin", 24 + 8 + 24, 9), "columns[0] is 9, but"),
+        (Format::Parts, Negative) => Impossible("nothing in it has a sign but features and weights, which may be negative"),
+        // Of the numbers of a file its sum is told first.
+        (Format::Parts, NanFeature) => Refused("part-00000.bin", set(format, "part-00000.bin", 24 + 8 + 24 + 8 + 8 + 8 + 1, 0x7e), "checksum: it is"),
+        (Format::Parts, HugeHeader) =>
+            Refused("manifest.json", patched(format, "manifest.json", b"\"vertices\": 4", b"\"vertices\": 4000000000"), "there are 4000000000"),
         (Format::Ogb, Truncated) => Refused("raw/edge.csv", b"0,1\n2".to_vec(), "line 2: an edge has two vertex ids"),
         (Format::Ogb, Empty) => Refused("raw/num-node-list.csv", Vec::new(), "num-node-list.csv"),
         (Format::Ogb, WrongKey) => Refused("raw/node-label.csv", b"label\n1\n2\n3\n".to_vec(), "'label' is no label"),

@@ -76,6 +76,7 @@ fn mutated_files_are_refused_or_read() {
         ("planetoid", 500),
         ("ogb", 400),
         ("tu", 400),
+        ("parts", 600),
         ("reddit", 600),
         ("checkpoint", 3000),
     ] {

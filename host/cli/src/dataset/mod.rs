@@ -3,9 +3,11 @@
 mod convert;
 mod download;
 mod info;
+mod partition;
 
 use crate::failure::Failure;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use halfgnn::data::parts::{FeaturePrecision, MOST_PARTS};
 use halfgnn::data::{Format, Recipe};
 pub use halfgnn_bench::source;
 use source::{OpenArgs, SourceName};
@@ -18,12 +20,13 @@ Examples:
   halfgnn dataset info web-Google.txt.gz --undirected --json -
   halfgnn dataset convert ogbn-arxiv arxiv.npz --undirected
   halfgnn dataset convert people.csv,knows.csv people.npz --id-column name --ignore-columns email
+  halfgnn dataset partition ogbn-products --out products.parts --undirected
   halfgnn dataset generate reddit-like:0.1 small-reddit.npz
   halfgnn dataset download --print
 
 A dataset is a file or folder whose content tells its format (--format forces one), or, of a bare name, what lies below
 HALFGNN_DATA by that name:
-  labelled   gnn-benchmark .npz, PyG's arrays .npz, torch's .pt of a Data object, tables nodes.csv,edges.csv (or their folder), Planetoid's ind.NAME.* files, OGB's folder (raw/, split/), DGL's Reddit
+  labelled   gnn-benchmark .npz, PyG's arrays .npz, torch's .pt of a Data object, tables nodes.csv,edges.csv (or their folder), Planetoid's ind.NAME.* files, OGB's folder (raw/, split/), DGL's Reddit, a folder of `dataset partition`
   graphs     scipy's sparse .npz, Matrix Market .mtx[.gz], edge lists .txt[.gz] (SNAP), raw CSR .csr
 or it is made from a seed: synthetic, reddit-like:SCALE, blocks:VERTICES, communities:VERTICESxCOMMUNITIES, kron:SCALE, grid:WIDTHxHEIGHT, star:HUBSxLEAVES";
 
@@ -44,6 +47,17 @@ Examples:
 The output's name tells its format, or --to: .npz is gnn-benchmark's archive for a dataset with labels and scipy's sparse
 archive for a graph (PyG's arrays where a dataset has features of edges, or other targets than classes, or --to pyg); .mtx, .txt, .csr hold a graph only. Features are written as they are read, not normalised, unless
 --normalize-features asks for it. A file appears whole or not at all.";
+
+const PARTITION_EXAMPLES: &str = "\
+Examples:
+  halfgnn dataset partition products.npz --out products.parts
+  halfgnn dataset partition cora --out cora.parts --parts 8 --by louvain --feature-precision float
+  halfgnn train --dataset products.parts --devices all
+
+The folder has manifest.json, vertices.bin and a file a part. Several ranks (train --ranks, --devices, --rendezvous) read a range of parts
+each, and none reads all; for one rank, `predict` and `dataset info` it is a dataset as any other, with the vertices in their order. An
+archive of PyG's arrays without numbers of edges, or of gnn-benchmark's with dense features, is read as a stream, several times over, so that
+memory is for its vertices alone, unless it is --by louvain or an option changes its edges; other formats are read whole. The folder appears whole or not at all.";
 
 const GENERATE_EXAMPLES: &str = "\
 Examples:
@@ -76,6 +90,9 @@ pub enum DatasetCommand {
     /// Write a graph or dataset in another format
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert(ConvertArgs),
+    /// Cut a dataset into a folder of parts, of which each of several ranks reads its own
+    #[command(after_help = PARTITION_EXAMPLES)]
+    Partition(PartitionArgs),
     /// Make a graph or dataset from a seed
     #[command(after_help = GENERATE_EXAMPLES)]
     Generate(GenerateArgs),
@@ -115,6 +132,50 @@ pub struct ConvertArgs {
     pub json: Option<PathBuf>,
 }
 
+/// Options of `dataset partition`.
+#[derive(Args)]
+pub struct PartitionArgs {
+    /// File, folder, name below HALFGNN_DATA, or recipe
+    #[arg(value_name = "DATASET")]
+    pub source: SourceName,
+    /// Folder to write, which is not there yet
+    #[arg(long, value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Parts: as many ranks may train on it at most [default: 1024, or as many as there are vertices]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=MOST_PARTS as i64))]
+    pub parts: Option<u32>,
+    /// How: degree, each part has as many vertices and nearly as many edges; louvain, communities stay together; or a file with a part from 0
+    /// on in each line, one a vertex, as METIS and KaHIP write it
+    #[arg(long, value_name = "degree|louvain|FILE", default_value = "degree")]
+    pub by: PathBuf,
+    /// What features are kept in: half the room, each number rounded; or as they are
+    #[arg(long, value_enum, value_name = "PRECISION", default_value_t = KeptPrecision::Half)]
+    pub feature_precision: KeptPrecision,
+    #[command(flatten)]
+    pub open: OpenArgs,
+    /// Write one JSON object a line to FILE, or to stdout for `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// What features of parts are kept in.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum KeptPrecision {
+    /// 16 bits
+    Half,
+    /// 32 bits
+    Float,
+}
+
+impl From<KeptPrecision> for FeaturePrecision {
+    fn from(precision: KeptPrecision) -> Self {
+        match precision {
+            KeptPrecision::Half => Self::Half,
+            KeptPrecision::Float => Self::Float,
+        }
+    }
+}
+
 /// Options of `dataset generate`.
 #[derive(Args)]
 pub struct GenerateArgs {
@@ -151,6 +212,7 @@ pub fn run(args: &DatasetArgs) -> Result<(), Failure> {
     match &args.command {
         DatasetCommand::Info(args) => info::run(args),
         DatasetCommand::Convert(args) => convert::run(args),
+        DatasetCommand::Partition(args) => partition::run(args),
         DatasetCommand::Generate(args) => convert::generate(args),
         DatasetCommand::Download(args) => download::run(args),
     }

@@ -53,22 +53,23 @@ pub(crate) trait Arrays {
 
     /// Whole numbers below `limit`, which is the number of `what`.
     fn ids(&mut self, key: &str, limit: u64, what: &str) -> Result<Values<u32>, DataProblem> {
-        let refuse = |index, value: &dyn ToString| {
-            let why = format!("but there are {limit} {what}, numbered from 0");
-            DataProblem::value(key, index, value.to_string(), why)
-        };
-        self.read(
-            key,
-            &[Kind::Signed, Kind::Unsigned],
-            "whole numbers",
-            |index, number| {
-                let id = whole(number).map_err(|value| refuse(index, &value))?;
-                u32::try_from(id)
-                    .ok()
-                    .filter(|_| id < limit)
-                    .ok_or_else(|| refuse(index, &id))
-            },
-        )
+        self.read(key, WHOLE, "whole numbers", |index, number| {
+            id(key, (limit, what), index, number)
+        })
+    }
+
+    /// The same one after the other as they lie there, none of which is kept.
+    fn each_id(
+        &mut self,
+        key: &str,
+        limit: u64,
+        what: &str,
+        mut each: impl FnMut(u64, u32) -> Result<(), DataProblem>,
+    ) -> Result<(), DataProblem> {
+        let all = self.read(key, WHOLE, "whole numbers", |index, number| {
+            each(index, id(key, (limit, what), index, number)?)
+        });
+        all.map(|_: Values<()>| ())
     }
 
     /// Labels below `limit`, and -1 for none.
@@ -110,19 +111,21 @@ pub(crate) trait Arrays {
 
     /// Numbers of any kind that are finite as floats.
     fn floats(&mut self, key: &str) -> Result<Values<f32>, DataProblem> {
-        let any = [Kind::Bool, Kind::Signed, Kind::Unsigned, Kind::Float];
-        self.read(key, &any, "numbers", |index, number| {
-            let value = match number {
-                Number::Float(value) => value as f32,
-                Number::Signed(value) => value as f32,
-                Number::Unsigned(value) => value as f32,
-            };
-            match number {
-                _ if value.is_finite() => Ok(value),
-                Number::Float(wide) => Err(DataProblem::value(key, index, wide, NO_FLOAT)),
-                _ => Ok(value),
-            }
+        self.read(key, ANY, "numbers", |index, number| {
+            float(key, index, number)
         })
+    }
+
+    /// The same one after the other as they lie there, none of which is kept.
+    fn each_float(
+        &mut self,
+        key: &str,
+        mut each: impl FnMut(u64, f32) -> Result<(), DataProblem>,
+    ) -> Result<(), DataProblem> {
+        let all = self.read(key, ANY, "numbers", |index, number| {
+            each(index, float(key, index, number)?)
+        });
+        all.map(|_: Values<()>| ())
     }
 
     /// Numbers of any kind that are finite as floats, or NaN.
@@ -185,6 +188,40 @@ pub(crate) trait Arrays {
     }
 }
 
+const WHOLE: &[Kind] = &[Kind::Signed, Kind::Unsigned];
+const ANY: &[Kind] = &[Kind::Bool, Kind::Signed, Kind::Unsigned, Kind::Float];
+
+/// A number as one of `limit` of `what`.
+fn id(
+    key: &str,
+    (limit, what): (u64, &str),
+    index: u64,
+    number: Number,
+) -> Result<u32, DataProblem> {
+    let refuse = |value: &dyn ToString| {
+        let why = format!("but there are {limit} {what}, numbered from 0");
+        DataProblem::value(key, index, value.to_string(), why)
+    };
+    let id = whole(number).map_err(|value| refuse(&value))?;
+    let small = u32::try_from(id).ok().filter(|_| id < limit);
+    small.ok_or_else(|| refuse(&id))
+}
+
+/// A number as a float, which is finite.
+fn float(key: &str, index: u64, number: Number) -> Result<f32, DataProblem> {
+    let value = match number {
+        Number::Float(value) => value as f32,
+        Number::Signed(value) => value as f32,
+        Number::Unsigned(value) => value as f32,
+    };
+    match number {
+        Number::Float(wide) if !value.is_finite() => {
+            Err(DataProblem::value(key, index, wide, NO_FLOAT))
+        }
+        _ => Ok(value),
+    }
+}
+
 /// A problem with a value of a matrix, with its row and column.
 pub(super) fn placed(problem: DataProblem, shape: &[u64], fortran_order: bool) -> DataProblem {
     match (problem, shape) {
@@ -234,7 +271,7 @@ fn whole(number: Number) -> Result<u64, String> {
 }
 
 /// That an array has the length that another asks of it.
-pub(super) fn expect_len(
+pub(crate) fn expect_len(
     key: &str,
     len: usize,
     wanted: usize,

@@ -167,7 +167,7 @@ fn rename(features: Result<Features, DataProblem>, key: &str) -> Result<Features
 }
 
 /// The splits of the file; `None` where it has none at all.
-fn splits(npz: &mut Npz<'_>, vertices: usize) -> Result<Option<Splits>, DataProblem> {
+pub(crate) fn splits(npz: &mut Npz<'_>, vertices: usize) -> Result<Option<Splits>, DataProblem> {
     const NAMES: [&str; 3] = ["train", "val", "test"];
     let has = |npz: &Npz<'_>, suffix: &str| {
         NAMES

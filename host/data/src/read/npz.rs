@@ -85,6 +85,15 @@ impl<'a> Npz<'a> {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Whether the first index of an array changes fastest, which matters where there are two.
+    pub fn is_fortran(&mut self, key: &str) -> Result<bool, DataProblem> {
+        let header = Header::read(&mut self.entry(key)?).map_err(|reason| DataProblem::Header {
+            key: key.into(),
+            reason,
+        })?;
+        Ok(header.fortran_order && header.shape.len() > 1)
+    }
+
     fn entry(&mut self, key: &str) -> Result<ZipFile<'_, BufReader<Input<'a>>>, DataProblem> {
         if !self.has(key) {
             return Err(self.missing(key));

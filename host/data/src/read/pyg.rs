@@ -73,10 +73,7 @@ pub(crate) fn read(arrays: &mut impl Arrays) -> Result<Parts, DataProblem> {
         Some(graphs) => (graphs.graphs(), "graph"),
         None => (vertices, "vertex"),
     };
-    let targets = match arrays.has("y") {
-        true => y(arrays, members, &mut done)?,
-        false => Targets::unlabelled(members.0),
-    };
+    let targets = targets_of(arrays, members, &mut done)?;
     let splits = splits(arrays, members.0)?;
     let others: Vec<_> = arrays.keys();
     let others: Vec<_> = others
@@ -111,7 +108,7 @@ pub(crate) fn read_graph(arrays: &mut impl Arrays) -> Result<Graph, DataProblem>
 }
 
 /// The most vertices that an id may name, and how many there are where something beside the edges tells it.
-fn vertices(arrays: &mut impl Arrays) -> Result<(u64, Option<usize>), DataProblem> {
+pub(crate) fn vertices(arrays: &mut impl Arrays) -> Result<(u64, Option<usize>), DataProblem> {
     let told = match arrays.has("num_nodes") {
         true => {
             let count = arrays.count("num_nodes")?;
@@ -228,16 +225,39 @@ fn features(
         done.push(Preparation::no_features());
         return Features::ones(vertices);
     }
-    let Values { shape, values } = arrays.floats("x")?;
-    let columns = match shape[..] {
-        [rows] if rows == vertices as u64 => 1,
-        [rows, columns @ 1..=u64::MAX] if rows == vertices as u64 => columns,
+    let columns = feature_columns(arrays, vertices)?;
+    Features::dense(columns, arrays.floats("x")?.values)
+}
+
+/// Features of a vertex.
+pub(crate) fn feature_columns(
+    arrays: &mut impl Arrays,
+    vertices: usize,
+) -> Result<usize, DataProblem> {
+    if !arrays.has("x") {
+        return Ok(1);
+    }
+    let shape = arrays.kind("x")?.1;
+    match shape[..] {
+        [rows] if rows == vertices as u64 => Ok(1),
+        [rows, columns @ 1..=u64::MAX] if rows == vertices as u64 => Ok(columns as usize),
         _ => {
             let wanted = format!("({vertices}, at least 1)");
-            return Err(DataProblem::shape("x", &shape, wanted));
+            Err(DataProblem::shape("x", &shape, wanted))
         }
-    };
-    Features::dense(columns as usize, values)
+    }
+}
+
+/// What `y` says, where there is one.
+pub(crate) fn targets_of(
+    arrays: &mut impl Arrays,
+    members: (usize, &str),
+    done: &mut Vec<Preparation>,
+) -> Result<Targets, DataProblem> {
+    match arrays.has("y") {
+        true => y(arrays, members, done),
+        false => Ok(Targets::unlabelled(members.0)),
+    }
 }
 
 /// What `y` means: its type and shape tell.
@@ -272,7 +292,10 @@ fn y(
 }
 
 /// The ways to split that the file has.
-fn splits(arrays: &mut impl Arrays, vertices: usize) -> Result<Vec<Splits>, DataProblem> {
+pub(crate) fn splits(
+    arrays: &mut impl Arrays,
+    vertices: usize,
+) -> Result<Vec<Splits>, DataProblem> {
     const MASKS: [&str; 3] = ["train_mask", "val_mask", "test_mask"];
     const LISTS: [&[&str]; 3] = [&["train_idx"], &["val_idx", "valid_idx"], &["test_idx"]];
     if MASKS.iter().any(|key| arrays.has(key)) {

@@ -50,7 +50,7 @@ pub(crate) fn read(npz: &mut Npz<'_>, progress: &dyn Progress) -> Result<Graph, 
 }
 
 /// The side of a square matrix, from an array that holds its shape.
-pub(super) fn square(npz: &mut Npz<'_>, key: &str) -> Result<u64, DataProblem> {
+pub(crate) fn square(npz: &mut Npz<'_>, key: &str) -> Result<u64, DataProblem> {
     let [vertices, columns] = npz.shape(key)?;
     if vertices != columns || vertices > MAX_VERTICES {
         return Err(DataProblem::value(

@@ -102,6 +102,7 @@ impl SaveGraph for Graph {
             }
             Format::Planetoid
             | Format::Ogb
+            | Format::Parts
             | Format::Tu
             | Format::DglReddit
             | Format::Csv

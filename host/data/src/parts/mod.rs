@@ -1,0 +1,54 @@
+//! A dataset in parts: a folder that no machine needs to hold as a whole.
+//!
+//! ```text
+//! manifest.json     what there is, how many of each part, what each file adds up to
+//! vertices.bin      of every vertex: its part, its degrees, its split, its target          read by every rank
+//! part-00000.bin    rows of some vertices: their numbers, offsets (64 bits), columns        read by one rank
+//! part-00001.bin    (of the whole graph), weights and features of edges, features, names
+//! …
+//! ```
+//!
+//! Vertices keep the numbers that they have in the dataset, and columns are numbers of the whole graph, so that a folder read whole is
+//! the dataset that it was made of. What is of the order of the vertices is in one file, which whoever trains reads: splits, targets and
+//! degrees are known to all ranks. What is of the order of edges or features is in the parts, of which a rank reads its own alone.
+//!
+//! Numbers are little-endian. A file starts with a [`Header`](layout::Header); its sections follow in a fixed order, each from a multiple
+//! of 8 bytes on, and how long they are follows from the manifest. Files are as long as that, or refused before anything is allocated.
+
+mod layout;
+mod manifest;
+mod read;
+mod rows;
+#[cfg(feature = "write")]
+mod stream;
+mod table;
+#[cfg(all(test, feature = "full"))]
+mod tests;
+#[cfg(feature = "write")]
+mod write;
+
+pub use manifest::FeaturePrecision;
+pub use read::{Parted, is_parted};
+pub use rows::{PartRows, RowFeatures};
+#[cfg(feature = "write")]
+pub use stream::StreamedArchive;
+pub use table::{VertexTable, WeightSums};
+#[cfg(feature = "write")]
+pub use write::{Deal, Written};
+
+/// The file that says what there is.
+pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// What belongs into a folder, for messages.
+pub(crate) const LAYOUT: &str = "a folder of parts has manifest.json, vertices.bin and part-00000.bin, …, as `dataset partition` writes them";
+
+/// The file of what there is one of a vertex.
+const VERTICES: &str = "vertices.bin";
+
+/// As many parts as there may be.
+pub const MOST_PARTS: usize = 1 << 20;
+
+/// The file of a part.
+fn part_file(part: usize) -> String {
+    format!("part-{part:05}.bin")
+}

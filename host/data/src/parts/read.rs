@@ -1,0 +1,510 @@
+//! A folder of parts, read whole or some parts of it.
+
+use super::layout::{Header, Kind, Sections, check_length};
+use super::manifest::{FeaturePrecision, Manifest};
+use super::rows::{PartRows, RowFeatures, zeros};
+use super::table::VertexTable;
+use super::{LAYOUT, MANIFEST, VERTICES, part_file};
+use crate::error::{DataError, DataProblem};
+use crate::input::Progress;
+use crate::open::{OpenOptions, Parts};
+use crate::{Dataset, EdgeFeatures, Features, Format, Origin, Outline, Preparation, VertexIds};
+use halfgnn_graph::Graph;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Whether a path leads to a folder of parts.
+pub fn is_parted(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let file = File::open(path.join(MANIFEST));
+    file.is_ok_and(|file| file.take(4096).read_to_end(&mut head).is_ok())
+        && Manifest::recognises(&head)
+}
+
+/// A folder of parts, of which nothing but the manifest was read.
+#[derive(Clone, Debug)]
+pub struct Parted {
+    path: PathBuf,
+    manifest: Manifest,
+}
+
+impl Parted {
+    /// Reads the manifest.
+    ///
+    /// # Errors
+    /// [`DataProblem::MissingFile`], [`DataProblem::Part`] with the field that cannot be.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, DataError> {
+        let path = path.as_ref().to_path_buf();
+        let place = path.join(MANIFEST);
+        let text = std::fs::read(&place).map_err(|error| missing(&path, MANIFEST, error))?;
+        let manifest =
+            Manifest::parse(&text).map_err(|problem| DataError::in_file(&place, problem))?;
+        Ok(Self { path, manifest })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the dataset is called.
+    pub fn name(&self) -> &str {
+        &self.manifest.name
+    }
+
+    /// How many parts there are.
+    pub fn parts(&self) -> usize {
+        self.manifest.parts.len()
+    }
+
+    /// How it was dealt out: `degree`, `louvain`, or the name of a file.
+    pub fn partition(&self) -> &str {
+        &self.manifest.partition
+    }
+
+    /// A number that another folder does not have.
+    pub fn identity(&self) -> u64 {
+        self.manifest.identity().unwrap_or_default()
+    }
+
+    /// What features are kept in.
+    pub fn feature_precision(&self) -> FeaturePrecision {
+        self.manifest.feature_precision
+    }
+
+    /// The parts of one of several ranks: as many as the others have, or one more or less, one behind the other.
+    ///
+    /// # Errors
+    /// [`DataProblem::Part`] where there are more ranks than parts.
+    pub fn range_of(&self, rank: usize, ranks: usize) -> Result<Range<usize>, DataError> {
+        let parts = self.parts();
+        if ranks > parts {
+            let reason =
+                format!("there are {parts}, and {ranks} ranks, each of which reads one at least");
+            return Err(self.problem(MANIFEST, DataProblem::part("parts", reason)));
+        }
+        Ok(parts * rank / ranks..parts * (rank + 1) / ranks)
+    }
+
+    /// Reads what there is one of a vertex.
+    ///
+    /// # Errors
+    /// A [`DataError`] that names the file and the field.
+    pub fn table(&self) -> Result<VertexTable, DataError> {
+        self.in_file(VERTICES, || {
+            let layout = self.manifest.vertices_layout();
+            let source = self.source(VERTICES, (Kind::Vertices, 0), layout.as_ref())?;
+            VertexTable::read(source, &self.manifest)
+        })
+    }
+
+    /// Reads the rows of some parts, which `table` is of.
+    ///
+    /// # Errors
+    /// A [`DataError`] that names the file and the field.
+    pub fn rows(&self, table: &VertexTable, parts: Range<usize>) -> Result<PartRows, DataError> {
+        self.rows_of(table, parts, &crate::input::Silent)
+    }
+
+    fn rows_of(
+        &self,
+        table: &VertexTable,
+        parts: Range<usize>,
+        progress: &dyn Progress,
+    ) -> Result<PartRows, DataError> {
+        // Whether all are there, and as long as they should be, is found out before anything is made of their sizes.
+        let mut bytes = 0;
+        for part in parts.clone() {
+            let file = part_file(part);
+            bytes += self.in_file(&file, || {
+                let layout = self.manifest.part_layout(part);
+                self.source(&file, (Kind::Part, part as u32), layout.as_ref())?;
+                Ok(layout.map_or(0, |layout| layout.len()))
+            })?;
+        }
+        progress.begin(&self.manifest.name, bytes);
+        let mut rows = self
+            .empty_rows(table, &parts)
+            .map_err(|problem| self.problem(VERTICES, problem))?;
+        let mut names = Vec::new();
+        for part in parts.clone() {
+            names.push(self.in_file(&part_file(part), || {
+                let own = self.read_part(table, part, &mut rows)?;
+                progress.advance(self.manifest.part_layout(part).map_or(0, |of| of.len()));
+                Ok(own)
+            })?);
+        }
+        if self.manifest.ids {
+            let mut next = vec![0; names.len()];
+            let mut ids = VertexIds::default();
+            for &vertex in &rows.vertices {
+                let part = table.owners[vertex as usize] as usize - parts.start;
+                ids.push(names[part].get(next[part]))
+                    .map_err(|problem| self.problem(VERTICES, problem))?;
+                next[part] += 1;
+            }
+            rows.ids = Some(ids);
+        }
+        Ok(rows)
+    }
+
+    /// The rows of parts, their columns and numbers to be read.
+    fn empty_rows(
+        &self,
+        table: &VertexTable,
+        parts: &Range<usize>,
+    ) -> Result<PartRows, DataProblem> {
+        let manifest = &self.manifest;
+        let entries = &manifest.parts[parts.clone()];
+        let count: u64 = entries.iter().map(|part| part.vertices).sum();
+        let edges: u64 = entries.iter().map(|part| part.edges).sum();
+        let mut vertices = DataProblem::room("vertices", count)?;
+        let owners = (0..).zip(&table.owners);
+        let own = owners.filter(|(_, owner)| parts.contains(&(**owner as usize)));
+        vertices.extend(own.map(|(vertex, _): (u32, _)| vertex));
+        let mut offsets = DataProblem::room("offsets", count + 1)?;
+        let mut end = 0_u64;
+        offsets.push(end);
+        for &vertex in &vertices {
+            end += u64::from(table.in_degrees[vertex as usize]);
+            offsets.push(end);
+        }
+        let edge_features = match manifest.edge_features {
+            0 => None,
+            columns => {
+                let values = zeros("edge features", edges.saturating_mul(columns))?;
+                Some(EdgeFeatures::new(columns as usize, values)?)
+            }
+        };
+        let (precision, len) = (manifest.feature_precision, manifest.features as usize);
+        Ok(PartRows {
+            features: RowFeatures::zeros(precision, vertices.len(), len)?,
+            vertices,
+            offsets,
+            columns: zeros("columns", edges)?,
+            edge_weights: match manifest.edge_weights {
+                true => Some(zeros("edge weights", edges)?),
+                false => None,
+            },
+            edge_features,
+            ids: None,
+        })
+    }
+
+    /// Reads a part to its places; gives the names of its vertices.
+    fn read_part(
+        &self,
+        table: &VertexTable,
+        part: usize,
+        rows: &mut PartRows,
+    ) -> Result<VertexIds, DataProblem> {
+        let (manifest, file) = (&self.manifest, part_file(part));
+        let Some(layout) = manifest.part_layout(part) else {
+            return Err(DataProblem::part("length", "no file is as long"));
+        };
+        let source = self.source(&file, (Kind::Part, part as u32), Some(&layout))?;
+        let mut sections = Sections::new(source, layout);
+        let vertices: Vec<u32> = sections.read("vertices")?;
+        let places = places(&vertices, part as u32, table, &rows.vertices)?;
+        let offsets: Vec<u64> = sections.read("offsets")?;
+        check_offsets(&offsets, &vertices, table)?;
+        let columns: Vec<u32> = sections.read("columns")?;
+        check_columns(&columns, &offsets, manifest.vertices)?;
+        let weights: Vec<f32> = sections.read("edge weights")?;
+        let features: Vec<f32> = sections.read("edge features")?;
+        for (key, values) in [("edge weights", &weights), ("edge features", &features)] {
+            if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+                let why = "which is not finite";
+                return Err(DataProblem::value(key, at as u64, values[at], why));
+            }
+        }
+        let width = manifest.edge_features as usize;
+        for (row, &place) in places.iter().enumerate() {
+            let from = offsets[row] as usize..offsets[row + 1] as usize;
+            let to = rows.offsets[place] as usize..rows.offsets[place + 1] as usize;
+            rows.columns[to.clone()].copy_from_slice(&columns[from.clone()]);
+            if let Some(all) = &mut rows.edge_weights {
+                all[to.clone()].copy_from_slice(&weights[from.clone()]);
+            }
+            if let Some(all) = &mut rows.edge_features {
+                all.values_mut()[to.start * width..to.end * width]
+                    .copy_from_slice(&features[from.start * width..from.end * width]);
+            }
+        }
+        let len = manifest.features as usize;
+        let own = match manifest.feature_precision {
+            FeaturePrecision::Half => RowFeatures::of_halves(len, sections.read("features")?),
+            FeaturePrecision::Float => RowFeatures::of_floats(len, sections.read("features")?),
+        };
+        let ends: Vec<u64> = sections.read("ids")?;
+        let text: Vec<u8> = sections.read("ids")?;
+        // What is wrong with the file as a whole explains whatever is wrong with a number of it.
+        sections.finish(manifest.part_sum(part)?)?;
+        rows.features.place(own, &places)?;
+        names(&ends, &text)
+    }
+
+    /// A file behind its header, which is as long as its layout.
+    fn source(
+        &self,
+        file: &str,
+        (kind, number): (Kind, u32),
+        layout: Option<&super::layout::Layout>,
+    ) -> Result<impl Read + use<>, DataProblem> {
+        let identity = self.manifest.identity()?;
+        let layout = layout.ok_or_else(|| DataProblem::part("length", "no file is as long"))?;
+        let found = File::open(self.path.join(file)).map_err(|error| absent(file, error))?;
+        let bytes = found.metadata()?.len();
+        let mut source = BufReader::with_capacity(1 << 18, found);
+        let mut start = [0; Header::BYTES];
+        if bytes >= Header::BYTES as u64 {
+            source.read_exact(&mut start)?;
+            let header = Header {
+                kind,
+                number,
+                identity,
+            };
+            header.check(&start)?;
+        }
+        check_length(bytes, layout)?;
+        Ok(source)
+    }
+
+    fn problem(&self, file: &str, problem: DataProblem) -> DataError {
+        DataError::in_file(&self.path.join(file), problem)
+    }
+
+    fn in_file<T>(
+        &self,
+        file: &str,
+        work: impl FnOnce() -> Result<T, DataProblem>,
+    ) -> Result<T, DataError> {
+        work().map_err(|problem| match problem {
+            missing @ DataProblem::MissingFile { .. } => DataError::in_file(&self.path, missing),
+            problem => self.problem(file, problem),
+        })
+    }
+
+    /// The whole dataset.
+    pub(crate) fn whole(&self, progress: &dyn Progress) -> Result<Parts, DataError> {
+        let table = self.table()?;
+        let rows = self.rows_of(&table, 0..self.parts(), progress)?;
+        let graph = |problem| self.problem(MANIFEST, problem);
+        let of_graph = Graph::from_offsets(rows.offsets, rows.columns)
+            .map_err(|error| graph(DataProblem::graph("columns", error)))?;
+        let len = rows.features.feature_len();
+        let values = rows.features.into_floats().map_err(graph)?;
+        let features = Features::dense(len, values).map_err(graph)?;
+        let splits = table.splits();
+        Ok(Parts {
+            edge_weights: rows.edge_weights,
+            edge_features: rows.edge_features,
+            ids: rows.ids,
+            class_names: self.manifest.class_names.clone(),
+            splits: vec![splits],
+            done: vec![self.preparation()],
+            ..Parts::new(of_graph, features, table.targets)
+        })
+    }
+
+    fn preparation(&self) -> Preparation {
+        let what = format!(
+            "{} by {}, features in {}",
+            self.parts(),
+            self.partition(),
+            self.feature_precision().name()
+        );
+        Preparation::new("parts", what, Origin::File)
+    }
+
+    /// What is known of the dataset without reading a part: targets, splits, and how much there is of the rest. Edges and features are
+    /// none and zeros, for each rank has its own: see [`Outline`].
+    ///
+    /// # Errors
+    /// [`DataProblem::NotDealt`] where `options` ask for what changes edges or features, and those of [`Dataset::open_with`].
+    pub fn outline(
+        &self,
+        table: &VertexTable,
+        options: &OpenOptions,
+    ) -> Result<Dataset, DataError> {
+        let wrong = |problem| DataError::in_file(&self.path, problem);
+        let manifest = &self.manifest;
+        options.check_columns(Format::Parts).map_err(wrong)?;
+        for (option, given) in [
+            ("reverses of edges (--undirected)", options.undirected),
+            ("self-loops", options.self_loops),
+            (
+                "normalised features",
+                options.normalize_features == Some(true),
+            ),
+        ] {
+            if given {
+                let reason = format!(
+                    "ranks read its parts as they are, and {option} are made of a whole dataset; ask for them when it is cut in parts, or train with one rank"
+                );
+                return Err(wrong(DataProblem::NotDealt { reason }));
+            }
+        }
+        let vertices = table.vertices();
+        let graph = Graph::from_offsets(vec![0; vertices + 1], Vec::new())
+            .map_err(|error| wrong(DataProblem::graph("vertices", error)))?;
+        let len = manifest.features as usize;
+        let features = Features::sparse(len, vec![0; vertices + 1], Vec::new(), Vec::new());
+        let mut done = vec![self.preparation()];
+        let (weighted, columns) = (manifest.edge_weights, manifest.edge_features as usize);
+        if weighted {
+            let what = match options.ignore_edge_weights {
+                true => Preparation::new(
+                    "edge weights",
+                    format!("{} ignored, all edges count the same", manifest.edges),
+                    Origin::Option,
+                ),
+                false => Preparation::new(
+                    "edge weights",
+                    format!(
+                        "{} multiply what neighbours send; --ignore-edge-weights leaves them out",
+                        manifest.edges
+                    ),
+                    Origin::File,
+                ),
+            };
+            done.push(what);
+        }
+        if columns > 0 {
+            done.push(Preparation::edge_features(
+                columns,
+                options.ignore_edge_features,
+            ));
+        }
+        let parts = Parts {
+            class_names: manifest.class_names.clone(),
+            splits: vec![table.splits()],
+            done,
+            ..Parts::new(graph, features.map_err(wrong)?, table.targets.clone())
+        };
+        let mut dataset = parts.into_dataset(options).map_err(wrong)?;
+        let source = format!("{}, read in parts", self.path.display());
+        let source = Preparation::new("source", source, Origin::File);
+        dataset.preparations.insert(0, source);
+        dataset.name.clone_from(&manifest.name);
+        // Of no edge, as the graph has none.
+        dataset.edge_weights = (weighted && !options.ignore_edge_weights).then(Vec::new);
+        if columns > 0 && !options.ignore_edge_features {
+            let none = EdgeFeatures::new(columns, Vec::new()).map_err(wrong)?;
+            dataset.edge_features = Some(none);
+        }
+        dataset.outline = Some(Outline {
+            edges: manifest.edges as usize,
+            largest_degree: table.in_degrees.iter().copied().max().unwrap_or(0),
+            without_loops: table.without_loops(),
+            column_magnitudes: manifest.column_magnitudes.clone(),
+        });
+        Ok(dataset)
+    }
+}
+
+fn missing(folder: &Path, file: &str, error: std::io::Error) -> DataError {
+    match absent(file, error) {
+        missing @ DataProblem::MissingFile { .. } => DataError::in_file(folder, missing),
+        problem => DataError::in_file(&folder.join(file), problem),
+    }
+}
+
+fn absent(file: &str, error: std::io::Error) -> DataProblem {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => DataProblem::MissingFile {
+            file: file.into(),
+            layout: LAYOUT,
+        },
+        _ => DataProblem::Io(error),
+    }
+}
+
+/// Where each of a part's vertices comes among `all`, which they are some of, as the table has them.
+fn places(
+    vertices: &[u32],
+    part: u32,
+    table: &VertexTable,
+    all: &[u32],
+) -> Result<Vec<usize>, DataProblem> {
+    let mut places = DataProblem::room("vertices", vertices.len() as u64)?;
+    let mut before = None;
+    for (at, &vertex) in vertices.iter().enumerate() {
+        let owner = table.owners.get(vertex as usize);
+        let why = match owner {
+            None => format!("but there are {} vertices", table.vertices()),
+            Some(owner) if *owner != part => format!("which {VERTICES} has in part {owner}"),
+            _ if before >= Some(vertex) => "but they ascend".into(),
+            _ => {
+                before = Some(vertex);
+                // Everything that the table has in one of these parts is there.
+                places.push(all.binary_search(&vertex).unwrap_or_else(|place| place));
+                continue;
+            }
+        };
+        return Err(DataProblem::value("vertices", at as u64, vertex, why));
+    }
+    Ok(places)
+}
+
+fn check_offsets(
+    offsets: &[u64],
+    vertices: &[u32],
+    table: &VertexTable,
+) -> Result<(), DataProblem> {
+    let mut end = 0;
+    for (at, &offset) in offsets.iter().enumerate() {
+        if offset != end {
+            let why = format!("where the degrees of {VERTICES} make it {end}");
+            return Err(DataProblem::value("offsets", at as u64, offset, why));
+        }
+        let degree = vertices
+            .get(at)
+            .map(|&vertex| table.in_degrees[vertex as usize]);
+        end += u64::from(degree.unwrap_or(0));
+    }
+    Ok(())
+}
+
+fn check_columns(columns: &[u32], offsets: &[u64], vertices: u64) -> Result<(), DataProblem> {
+    if let Some(at) = columns
+        .iter()
+        .position(|&column| u64::from(column) >= vertices)
+    {
+        let why = format!("but there are {vertices} vertices");
+        return Err(DataProblem::value("columns", at as u64, columns[at], why));
+    }
+    for row in offsets.windows(2) {
+        let row = row[0] as usize..row[1] as usize;
+        if let Some(at) = columns[row.clone()]
+            .windows(2)
+            .position(|two| two[0] > two[1])
+        {
+            let at = row.start + at + 1;
+            let why = "but the columns of a row ascend";
+            return Err(DataProblem::value("columns", at as u64, columns[at], why));
+        }
+    }
+    Ok(())
+}
+
+/// Names as they lie in a part.
+fn names(ends: &[u64], text: &[u8]) -> Result<VertexIds, DataProblem> {
+    let mut ids = VertexIds::default();
+    let mut start = 0;
+    for (at, &end) in ends.iter().enumerate() {
+        let name = usize::try_from(end)
+            .ok()
+            .and_then(|end| text.get(start..end));
+        let name = name.and_then(|name| std::str::from_utf8(name).ok());
+        let Some(name) = name else {
+            let why = "which ends no name in UTF-8";
+            return Err(DataProblem::value("ids", at as u64, end, why));
+        };
+        ids.push(name)?;
+        start = end as usize;
+    }
+    Ok(ids)
+}

@@ -1,0 +1,188 @@
+//! What there is one of a vertex, of all vertices.
+
+use super::layout::Sections;
+use super::manifest::{Manifest, TargetKind};
+use crate::error::DataProblem;
+use crate::targets::Values;
+use crate::{LabelSets, Splits, Targets};
+use std::io::Read;
+
+/// The bits of a vertex' flags that say its split: 0 for none, then training, validation, test.
+pub(super) const SPLIT: u8 = 3;
+/// The bit that says that it hears itself.
+pub(super) const LOOP: u8 = 4;
+
+/// What is known of every vertex, whoever has its part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VertexTable {
+    /// The part of each vertex.
+    pub owners: Vec<u32>,
+    /// Edges that lead to it.
+    pub in_degrees: Vec<u32>,
+    /// Edges that lead from it.
+    pub out_degrees: Vec<u32>,
+    pub(super) flags: Vec<u8>,
+    /// What a model is to tell of it.
+    pub targets: Targets,
+    /// Of a graph whose edges have weights.
+    pub sums: Option<WeightSums>,
+}
+
+/// What the weights of edges add up to, each added in the order of the whole graph's edges, so that whoever needs a sum has the bits of one
+/// that was made of the whole.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WeightSums {
+    /// Of the edges that lead to each vertex: as they are, and with a self-loop of weight 1 where it has none.
+    pub rows: [Vec<f64>; 2],
+    /// Of those that lead from it.
+    pub columns: [Vec<f64>; 2],
+}
+
+impl VertexTable {
+    /// The number of vertices.
+    pub fn vertices(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// Whether `vertex` hears itself.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn hears_itself(&self, vertex: usize) -> bool {
+        self.flags[vertex] & LOOP != 0
+    }
+
+    /// Vertices without a self-loop.
+    pub fn without_loops(&self) -> usize {
+        self.flags
+            .iter()
+            .filter(|&&flags| flags & LOOP == 0)
+            .count()
+    }
+
+    /// The vertices of each split, ascending.
+    pub fn splits(&self) -> Splits {
+        let of = |split: u8| -> Vec<u32> {
+            let vertices = self.flags.iter().enumerate();
+            vertices
+                .filter(|(_, flags)| **flags & SPLIT == split)
+                .map(|(vertex, _)| vertex as u32)
+                .collect()
+        };
+        Splits {
+            train: of(1),
+            val: of(2),
+            test: of(3),
+        }
+    }
+
+    /// Reads the file of a manifest, behind its header.
+    pub(super) fn read(source: impl Read, manifest: &Manifest) -> Result<Self, DataProblem> {
+        let layout = manifest.vertices_layout();
+        let layout = layout.ok_or_else(|| DataProblem::part("vertices", "too many"))?;
+        let mut sections = Sections::new(source, layout);
+        let owners = sections.read("parts")?;
+        let in_degrees = sections.read("in_degrees")?;
+        let out_degrees = sections.read("out_degrees")?;
+        let flags: Vec<u8> = sections.read("splits")?;
+        let targets = match manifest.targets {
+            TargetKind::Classes => {
+                let classes = Targets::Classes(sections.read("targets")?);
+                sections.read::<u8>("targets")?;
+                classes
+            }
+            TargetKind::Labels(columns) => {
+                let words: Vec<u32> = sections.read("targets")?;
+                let known: Vec<u8> = sections.read("known")?;
+                let (columns, width) = (columns as usize, LabelSets::words_of(columns as usize));
+                let truth = |at: usize| {
+                    let (vertex, column) = (at / columns, at % columns);
+                    let word = words[vertex * width + column / 32];
+                    (known[vertex] != 0).then_some(word >> (column % 32) & 1 == 1)
+                };
+                let all = known.len() * columns;
+                LabelSets::new(columns, (0..all).map(truth))?.into()
+            }
+            TargetKind::Values(columns) => {
+                let values = sections.read("targets")?;
+                sections.read::<u8>("targets")?;
+                Values::new(columns as usize, values)?.into()
+            }
+        };
+        let mut sums = [(); 4].map(|()| Vec::new());
+        for sum in &mut sums {
+            *sum = sections.read("sums of weights")?;
+        }
+        sections.finish(manifest.vertices_sum()?)?;
+        let [rows, rows_with, columns, columns_with] = sums;
+        let table = Self {
+            owners,
+            in_degrees,
+            out_degrees,
+            flags,
+            targets,
+            sums: manifest.edge_weights.then_some(WeightSums {
+                rows: [rows, rows_with],
+                columns: [columns, columns_with],
+            }),
+        };
+        table.check(manifest)?;
+        Ok(table)
+    }
+
+    /// That it is of the parts that the manifest tells of.
+    fn check(&self, manifest: &Manifest) -> Result<(), DataProblem> {
+        let parts = manifest.parts.len();
+        let mut counts = DataProblem::room::<[u64; 2]>("parts", parts as u64)?;
+        counts.resize(parts, [0, 0]);
+        for (vertex, &owner) in self.owners.iter().enumerate() {
+            let Some(count) = counts.get_mut(owner as usize) else {
+                let why = format!("but there are {parts} parts, numbered from 0");
+                return Err(DataProblem::value("parts", vertex as u64, owner, why));
+            };
+            count[0] += 1;
+            count[1] += u64::from(self.in_degrees[vertex]);
+        }
+        for (number, (count, part)) in counts.iter().zip(&manifest.parts).enumerate() {
+            if *count != [part.vertices, part.edges] {
+                let reason = format!(
+                    "part {number} has {} vertices and {} edges, where manifest.json says {} and {}",
+                    count[0], count[1], part.vertices, part.edges
+                );
+                return Err(DataProblem::part("parts", reason));
+            }
+        }
+        let out: u64 = self
+            .out_degrees
+            .iter()
+            .map(|&degree| u64::from(degree))
+            .sum();
+        if out != manifest.edges {
+            let reason = format!(
+                "they add up to {out}, where there are {} edges",
+                manifest.edges
+            );
+            return Err(DataProblem::part("out_degrees", reason));
+        }
+        if let Some(at) = self.flags.iter().position(|&flags| flags > SPLIT | LOOP) {
+            let why = "which is no split";
+            return Err(DataProblem::value("splits", at as u64, self.flags[at], why));
+        }
+        if let Some(sums) = &self.sums {
+            let all = sums.rows.iter().chain(&sums.columns);
+            for of in all {
+                if let Some(at) = of.iter().position(|sum| !sum.is_finite()) {
+                    let why = "which is not finite";
+                    return Err(DataProblem::value(
+                        "sums of weights",
+                        at as u64,
+                        of[at],
+                        why,
+                    ));
+                }
+            }
+        }
+        self.targets.check()?;
+        self.splits().check(&self.targets)
+    }
+}

@@ -1,0 +1,558 @@
+//! Folders of parts, written, read and broken.
+
+use super::*;
+use crate::testing::{Array, Folder, archive};
+use crate::{
+    DataError, Dataset, EdgeFeatures, Features, LabelSets, OpenOptions, Splits, Targets,
+    UNLABELLED, Values, VertexIds,
+};
+use halfgnn_graph::Graph;
+use std::path::{Path, PathBuf};
+
+/// Seven vertices: one hears itself, one nobody, one another twice; the last is heard by nobody.
+fn graph() -> Graph {
+    let rows = [0, 0, 1, 2, 2, 2, 3, 5, 6, 6];
+    let cols = [1, 5, 0, 0, 3, 3, 3, 2, 0, 4];
+    Graph::from_edges(7, &rows, &cols).unwrap()
+}
+
+fn dataset(targets: impl Into<Targets>) -> Dataset {
+    let features = (0..21).map(|value| value as f32 / 7.0 - 1.0).collect();
+    let splits = Splits {
+        train: vec![0, 2, 6],
+        val: vec![3],
+        test: vec![5],
+    };
+    let features = Features::dense(3, features).unwrap();
+    Dataset::new("seven", graph(), features, targets, splits).unwrap()
+}
+
+fn classes() -> Vec<u32> {
+    vec![0, 1, 2, 0, UNLABELLED, 1, 2]
+}
+
+/// With all that a dataset may have.
+fn everything() -> Dataset {
+    let mut all = dataset(classes());
+    all.edge_weights = Some((1..=10).map(|weight| weight as f32 / 3.0).collect());
+    let values = (0..20).map(|value| value as f32 * 0.1).collect();
+    all.edge_features = Some(EdgeFeatures::new(2, values).unwrap());
+    let mut ids = VertexIds::default();
+    for id in ["ann", "bob", "", "Bjørn", "eve", "f", "g"] {
+        ids.push(id).unwrap();
+    }
+    all.ids = Some(ids);
+    all.class_names = Some(["red", "green", "blue"].map(String::from).to_vec());
+    all
+}
+
+const OWNERS: [u32; 7] = [2, 0, 0, 2, 4, 2, 0];
+
+fn deal(precision: FeaturePrecision) -> Deal<'static> {
+    Deal {
+        owners: &OWNERS,
+        parts: 5,
+        by: "hand",
+        precision,
+    }
+}
+
+fn written(dataset: &Dataset, precision: FeaturePrecision) -> (Folder, PathBuf) {
+    let folder = Folder::new();
+    let path = folder.path().join("seven");
+    dataset.save_parts(&path, &deal(precision)).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn a_folder_read_whole_is_what_was_written() {
+    let labels = LabelSets::new(2, (0..14).map(|at| (at / 2 != 4).then_some(at % 3 == 0)));
+    let values = (0..14).map(|at| if at / 2 == 4 { f32::NAN } else { at as f32 });
+    let all: [Dataset; 4] = [
+        everything(),
+        dataset(classes()),
+        dataset(labels.unwrap()),
+        dataset(Values::new(2, values.collect()).unwrap()),
+    ];
+    for expected in all {
+        let (_folder, path) = written(&expected, FeaturePrecision::Float);
+        let found = Dataset::open(&path).unwrap();
+        assert_eq!(found.name, "seven");
+        assert_eq!(found.graph, expected.graph);
+        assert_eq!(found.features, expected.features);
+        assert_eq!(found.targets, expected.targets);
+        assert_eq!(found.edge_weights, expected.edge_weights);
+        assert_eq!(found.edge_features, expected.edge_features);
+        assert_eq!(found.ids, expected.ids);
+        assert_eq!(found.class_names, expected.class_names);
+        let splits = |of: &Dataset| [of.train.clone(), of.val.clone(), of.test.clone()];
+        assert_eq!(splits(&found), splits(&expected));
+        // By the manifest, and as a graph alone.
+        let graph = <Graph as crate::OpenGraph>::open(path.join(MANIFEST)).unwrap();
+        assert_eq!(graph, expected.graph);
+    }
+}
+
+#[test]
+fn features_are_halves_unless_they_are_to_be_floats() {
+    let (_folder, path) = written(&dataset(classes()), FeaturePrecision::Half);
+    let found = Dataset::open(&path).unwrap().features.to_dense().unwrap();
+    let expected = dataset(classes()).features.to_dense().unwrap();
+    let rounded: Vec<f32> = (expected.iter())
+        .map(|&value| half::f16::from_f32(value).to_f32())
+        .collect();
+    assert_eq!(found, rounded);
+    assert_ne!(found, expected);
+    // What half cannot hold is refused, and nothing is left of the folder.
+    let mut large = dataset(classes());
+    let mut values = expected;
+    values[13] = 70_000.0;
+    large.features = Features::dense(3, values).unwrap();
+    let folder = Folder::new();
+    let path = folder.path().join("large");
+    let error = large.save_parts(&path, &deal(FeaturePrecision::Half));
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("features[13] is 70000, in row 4, column 1"),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    large
+        .save_parts(&path, &deal(FeaturePrecision::Float))
+        .unwrap();
+    assert_eq!(Dataset::open(&path).unwrap().features, large.features);
+    let again = large.save_parts(&path, &deal(FeaturePrecision::Float));
+    assert!(again.unwrap_err().to_string().contains("is there already"));
+}
+
+#[test]
+fn some_parts_are_the_rows_of_their_vertices() {
+    let expected = everything();
+    let (_folder, path) = written(&expected, FeaturePrecision::Float);
+    let parted = Parted::open(&path).unwrap();
+    let table = parted.table().unwrap();
+    let rows = parted.rows(&table, 2..5).unwrap();
+    assert_eq!(rows.vertices, [0, 3, 4, 5]);
+    assert_eq!(rows.offsets, [0, 2, 3, 3, 4]);
+    assert_eq!(rows.columns, [1, 5, 3, 2]);
+    let weights = expected.edge_weights.as_ref().unwrap();
+    let of = [0, 1, 6, 7].map(|edge: usize| weights[edge]);
+    assert_eq!(rows.edge_weights.as_deref(), Some(&of[..]));
+    let features = expected.edge_features.as_ref().unwrap();
+    assert_eq!(rows.edge_features.unwrap().row(2), features.row(6));
+    let ids: Vec<_> = rows.ids.as_ref().unwrap().iter().collect();
+    assert_eq!(ids, ["ann", "Bjørn", "eve", "f"]);
+    let mut row = [0.0; 3];
+    rows.features.write_row(1, &mut row);
+    let mut third = [0.0; 3];
+    expected.features.write_row(3, &mut third);
+    assert_eq!(row, third);
+    let packed = rows.features.packed(&[1, 0]);
+    assert_eq!(packed.len(), 2 * rows.features.packed_row());
+    let extended = rows.features.clone().extended(&packed);
+    extended.write_row(4, &mut row);
+    assert_eq!((extended.rows(), row), (6, third));
+    // Part 1 has no vertex.
+    assert!(parted.rows(&table, 1..2).unwrap().vertices.is_empty());
+
+    let all: Vec<_> = (0..3)
+        .map(|rank| parted.range_of(rank, 3).unwrap())
+        .collect();
+    assert_eq!(all, [0..1, 1..3, 3..5]);
+    let error = parted.range_of(0, 6).unwrap_err().to_string();
+    assert!(error.contains("parts: there are 5, and 6 ranks"), "{error}");
+}
+
+#[test]
+fn the_table_knows_degrees_and_sums_with_and_without_loops() {
+    let mut expected = everything();
+    // A self-loop has another weight in a sum before and behind those that take its digits.
+    let large = (1_u64 << 60) as f32;
+    expected.edge_weights = Some(vec![
+        0.3, 0.7, -large, large, -large, 0.5, 0.9, 1.1, 0.25, 0.6,
+    ]);
+    let (_folder, path) = written(&expected, FeaturePrecision::Half);
+    let table = Parted::open(&path).unwrap().table().unwrap();
+    assert_eq!(table.in_degrees, expected.graph.in_degrees());
+    assert_eq!(table.out_degrees, expected.graph.out_degrees());
+    assert_eq!((table.hears_itself(3), table.without_loops()), (true, 6));
+    let sums = table.sums.unwrap();
+    let weights = expected.edge_weights.unwrap();
+    let looped = expected.graph.with_self_loops().unwrap();
+    let one = halfgnn_graph::AddedWeight::Value(1.0);
+    let with = expected
+        .graph
+        .carry_weights(&weights, &looped, one)
+        .unwrap();
+    for (graph, weights, of) in [(&expected.graph, &weights, 0), (&looped, &with, 1)] {
+        let mut rows = [0.0_f64; 7];
+        let mut columns = [0.0_f64; 7];
+        for (edge, &weight) in weights.iter().enumerate() {
+            rows[graph.rows()[edge] as usize] += f64::from(weight);
+            columns[graph.cols()[edge] as usize] += f64::from(weight);
+        }
+        assert_eq!(sums.rows[of], rows);
+        assert_eq!(sums.columns[of], columns);
+    }
+}
+
+#[test]
+fn an_outline_tells_of_edges_that_it_has_not() {
+    let (_folder, path) = written(&everything(), FeaturePrecision::Float);
+    let parted = Parted::open(&path).unwrap();
+    let table = parted.table().unwrap();
+    let mut options = OpenOptions::default();
+    let outline = parted.outline(&table, &options).unwrap();
+    let whole = Dataset::open(&path).unwrap();
+    assert_eq!((outline.graph.edges(), outline.edges()), (0, 10));
+    assert_eq!(outline.largest_degree(), whole.largest_degree());
+    assert_eq!(outline.without_loops(), whole.without_loops());
+    assert_eq!(
+        outline.column_magnitudes().unwrap(),
+        whole.column_magnitudes().unwrap()
+    );
+    assert_eq!(
+        (&outline.train, &outline.targets),
+        (&whole.train, &whole.targets)
+    );
+    assert!(outline.edge_weights.is_some() && outline.edge_features.is_some());
+    options.ignore_edge_weights = true;
+    assert!(
+        parted
+            .outline(&table, &options)
+            .unwrap()
+            .edge_weights
+            .is_none()
+    );
+    options.undirected = true;
+    let error = parted.outline(&table, &options).unwrap_err().to_string();
+    assert!(
+        error.contains("ranks read its parts as they are"),
+        "{error}"
+    );
+}
+
+/// What is said of a folder in which a file was changed.
+fn broken(file: &str, change: impl FnOnce(&mut Vec<u8>)) -> String {
+    let (_folder, path) = written(&everything(), FeaturePrecision::Half);
+    let place = path.join(file);
+    let mut bytes = std::fs::read(&place).unwrap();
+    change(&mut bytes);
+    std::fs::write(&place, bytes).unwrap();
+    told(&path)
+}
+
+fn told(path: &Path) -> String {
+    let error: DataError = Dataset::open(path).unwrap_err();
+    let told = error.to_string();
+    assert!(!told.contains('\n'), "{told}");
+    told
+}
+
+/// The place of the first number of a section in `part-00002.bin`, of 3 vertices and 4 edges.
+const VERTEX: usize = 24;
+const OFFSET: usize = VERTEX + 16;
+const COLUMN: usize = OFFSET + 32;
+
+#[test]
+fn what_is_wrong_with_a_file_is_told_with_its_name_and_field() {
+    let (_folder, path) = written(&everything(), FeaturePrecision::Half);
+    std::fs::remove_file(path.join("part-00003.bin")).unwrap();
+    let error = told(&path);
+    assert!(
+        error.contains("has no file part-00003.bin; a folder of parts has"),
+        "{error}"
+    );
+
+    let part = "part-00002.bin";
+    let all: [(&str, &str, &dyn Fn(&mut Vec<u8>)); 14] = [
+        (part, "length: it is", &|bytes| bytes.truncate(100)),
+        (part, "length: it is 0 bytes", &|bytes| bytes.clear()),
+        (part, "length: it is", &|bytes| bytes.push(0)),
+        (part, "magic: it is not HGNNPART", &|bytes| bytes[0] = b'x'),
+        (part, "version: it is 9", &|bytes| bytes[8] = 9),
+        (part, "part: it is 1, where 2 is wanted", &|bytes| {
+            bytes[12] = 1
+        }),
+        (part, "identity: it is of another manifest", &|bytes| {
+            bytes[17] ^= 1
+        }),
+        (
+            part,
+            "vertices[0] is 1, which vertices.bin has in part 0",
+            &|bytes| bytes[VERTEX] = 1,
+        ),
+        (part, "offsets[1] is 3, where the degrees", &|bytes| {
+            bytes[OFFSET + 8] = 3
+        }),
+        (
+            part,
+            "columns[0] is 7, but there are 7 vertices",
+            &|bytes| bytes[COLUMN] = 7,
+        ),
+        (
+            part,
+            "columns[1] is 0, but the columns of a row ascend",
+            &|bytes| bytes[COLUMN + 4] = 0,
+        ),
+        (part, "checksum: it is", &|bytes| bytes[COLUMN] = 0),
+        (VERTICES, "parts[0] is 9, but there are 5 parts", &|bytes| {
+            bytes[24] = 9
+        }),
+        (VERTICES, "magic: it is not HGNNVERT", &|bytes| bytes[5] = 0),
+    ];
+    for (file, words, change) in all {
+        let error = broken(file, change);
+        // What a sum finds first is told as well.
+        let is_told =
+            error.contains(words) || words.contains("parts[0]") && error.contains("checksum");
+        assert!(is_told && error.contains(file), "{words}: {error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_manifest_is_told() {
+    let changed = |from: &str, to: &str| {
+        broken(MANIFEST, |bytes| {
+            let text = String::from_utf8(bytes.clone()).unwrap();
+            assert!(text.contains(from), "{from}: {text}");
+            *bytes = text.replacen(from, to, 1).into_bytes();
+        })
+    };
+    for (from, to, words) in [
+        (
+            "\"version\": 1",
+            "\"version\": 2",
+            "version: it is 2, and this build reads 1",
+        ),
+        (
+            "\"vertices\": 7",
+            "\"vertices\": 8",
+            "vertices: there are 8, and parts have 7",
+        ),
+        (
+            "\"edges\": 10",
+            "\"edges\": 11",
+            "edges: there are 11, and parts have 10",
+        ),
+        (
+            "\"features\": 3",
+            "\"features\": 0",
+            "features: there are 0 of a vertex",
+        ),
+        (
+            "\"features\": 3",
+            "\"features\": 4",
+            "column_magnitudes: there are 3",
+        ),
+        (
+            "\"edge_features\": 2",
+            "\"edge_features\": 3",
+            "length: it is",
+        ),
+        ("\"ids\": true", "\"ids\": 1", "manifest: invalid type"),
+        (
+            "\"edge_weights\"",
+            "\"weights\"",
+            "manifest: unknown field `weights`",
+        ),
+        ("\"identity\": \"", "\"identity\": \"z", "identity: "),
+        (
+            "\"edges\": 10",
+            "\"edges\": 18446744073709551615",
+            "edges: there are",
+        ),
+    ] {
+        let error = changed(from, to);
+        assert!(error.contains(words), "{from}: {error}");
+    }
+    // Of no part.
+    let error = broken(MANIFEST, |bytes| {
+        let mut all: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+        all["parts"] = serde_json::json!([]);
+        *bytes = serde_json::to_vec(&all).unwrap();
+    });
+    assert!(error.contains("parts: there are 0, where 1 to"), "{error}");
+}
+
+#[test]
+fn parts_of_another_folder_are_told() {
+    let (_one, path) = written(&everything(), FeaturePrecision::Half);
+    let mut other = everything();
+    other.train = vec![0, 2];
+    let (_other, others) = written(&other, FeaturePrecision::Half);
+    std::fs::copy(others.join("part-00000.bin"), path.join("part-00000.bin")).unwrap();
+    let error = told(&path);
+    assert!(
+        error.contains("part-00000.bin: identity: it is of another manifest"),
+        "{error}"
+    );
+}
+
+#[test]
+fn partitions_that_are_none_are_refused() {
+    let folder = Folder::new();
+    let refused = |owners: &[u32], parts| {
+        let deal = Deal {
+            owners,
+            parts,
+            by: "hand",
+            precision: FeaturePrecision::Half,
+        };
+        let path = folder.path().join("none");
+        let error = dataset(classes()).save_parts(path, &deal).unwrap_err();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        error.to_string()
+    };
+    assert!(refused(&OWNERS, 0).contains("into 0 parts"));
+    assert!(refused(&OWNERS, 4).contains("vertex 4 is in part 4, and there are 4 parts"));
+    assert!(refused(&OWNERS[..6], 5).contains("is of 6 vertices, and there are 7"));
+}
+
+/// The arrays of a directed graph of 50 vertices with edges in any order, some twice, some to where they start.
+fn arrays(more: &[(&'static str, Array)]) -> Vec<(&'static str, Vec<u8>)> {
+    let ends = |factor: i64| (0..400).map(move |edge: i64| (edge * factor + edge / 7) % 50);
+    let both: Vec<i64> = ends(17).chain(ends(31)).collect();
+    let features: Vec<f32> = (0..150).map(|at| (at % 37) as f32 / 11.0 - 1.0).collect();
+    let labels: Vec<i64> = (0..50).map(|vertex| vertex % 4 - 1).collect();
+    let mask = |of: i64| {
+        Array::bool(
+            &(0..50)
+                .map(|v| v % 4 > 0 && v % 3 == of)
+                .collect::<Vec<_>>(),
+        )
+    };
+    let own = [
+        ("edge_index", Array::i64(&both).shaped(&[2, 400])),
+        ("x", Array::f32(&features).shaped(&[50, 3])),
+        ("y", Array::i64(&labels)),
+        ("train_mask", mask(0)),
+        ("val_mask", mask(1)),
+        ("test_mask", mask(2)),
+    ];
+    let is_given = |key: &str| more.iter().any(|(other, _)| *other == key);
+    let own = own.into_iter().filter(|(key, _)| !is_given(key));
+    own.chain(more.iter().cloned())
+        .map(|(key, array)| (key, array.npy()))
+        .collect()
+}
+
+#[test]
+fn a_stream_writes_what_is_written_of_the_whole() {
+    let owners: Vec<u32> = (0..50).map(|vertex| vertex * vertex % 6).collect();
+    let (few, wide) = ([1.0; 50], [0.25; 50]);
+    for (compressed, more) in [
+        (false, vec![]),
+        (true, vec![]),
+        (true, vec![("x", Array::f32(&few))]),
+        (
+            false,
+            vec![
+                ("y", Array::f32(&wide)),
+                ("num_nodes", Array::i64(&[50]).shaped(&[])),
+            ],
+        ),
+    ] {
+        let folder = Folder::new();
+        let bytes = archive(&arrays(&more), compressed);
+        let path = folder.write("graph.npz", &bytes);
+        assert_streamed(&folder, &path, &owners);
+    }
+    // As it is converted: rows that are divided by their sums, and rows that are not.
+    let folder = Folder::new();
+    let path = folder.write("graph.npz", &archive(&arrays(&[]), false));
+    let mut dataset = Dataset::open(&path).unwrap();
+    for features in [-1.0, 1.0] {
+        let values = (0..150).map(|at| (at % 7) as f32 * features).collect();
+        dataset.features = Features::dense(3, values).unwrap();
+        let folder = Folder::new();
+        let path = folder.path().join("graph.npz");
+        let format = crate::WriteOptions::new(crate::Format::GnnBenchmark);
+        dataset.save(&path, format).unwrap();
+        assert_streamed(&folder, &path, &owners);
+    }
+}
+
+/// That a stream of an archive and the whole of it become the same files.
+fn assert_streamed(folder: &Folder, path: &Path, owners: &[u32]) {
+    for precision in [FeaturePrecision::Half, FeaturePrecision::Float] {
+        let deal = Deal {
+            owners,
+            parts: 7,
+            by: "hand",
+            precision,
+        };
+        let options = OpenOptions::default();
+        let streamed = StreamedArchive::open(path, &options, folder.path()).unwrap();
+        let streamed = streamed.expect("it can be streamed");
+        let dataset = Dataset::open(path).unwrap();
+        assert_eq!(streamed.in_degrees(), dataset.graph.in_degrees());
+        let name = |what: &str| folder.path().join(format!("{what}-{}", precision.name()));
+        let (one, other) = (name("stream"), name("whole"));
+        let of_stream = streamed.save_parts(&one, &deal).unwrap();
+        assert_eq!(of_stream, dataset.save_parts(&other, &deal).unwrap());
+        let files = |path: &Path| -> Vec<(String, Vec<u8>)> {
+            let names = crate::folder::entries(path).unwrap();
+            let read = |name: String| (name.clone(), std::fs::read(path.join(name)).unwrap());
+            names.into_iter().map(read).collect()
+        };
+        let (one, other) = (files(&one), files(&other));
+        let names: Vec<_> = one.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), 9, "{names:?}");
+        for (one, other) in one.iter().zip(&other) {
+            assert!(one == other, "{}", one.0);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_stream_is_read_whole_and_what_is_wrong_is_told() {
+    let folder = Folder::new();
+    let open = |more: &[(&'static str, Array)], options: &OpenOptions| {
+        let path = folder.write("graph.npz", &archive(&arrays(more), false));
+        StreamedArchive::open(&path, options, folder.path())
+    };
+    let mut options = OpenOptions::default();
+    assert!(open(&[], &options).unwrap().is_some());
+    let weights = [("edge_weight", Array::f32(&[0.5; 400]))];
+    assert!(open(&weights, &options).unwrap().is_none());
+    let mut turned = Array::f32(&[0.5; 150]).shaped(&[50, 3]);
+    turned.fortran_order = true;
+    assert!(open(&[("x", turned)], &options).unwrap().is_none());
+    options.undirected = true;
+    assert!(open(&[], &options).unwrap().is_none());
+    options.undirected = false;
+
+    let mut ends = vec![0; 800];
+    ends[777] = 50;
+    let wrong = Array::i64(&ends).shaped(&[2, 400]);
+    let error = open(&[("edge_index", wrong)], &options)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("graph.npz: edge_index[777] is 50, but there are 50"),
+        "{error}"
+    );
+    // What is wrong with features is found when they are written, and nothing is left.
+    let mut features = vec![0.5; 150];
+    features[100] = f32::NAN;
+    let wrong = Array::f32(&features).shaped(&[50, 3]);
+    let streamed = open(&[("x", wrong)], &options).unwrap().expect("a stream");
+    let deal = Deal {
+        owners: &[0; 50],
+        parts: 1,
+        by: "hand",
+        precision: FeaturePrecision::Half,
+    };
+    let error = streamed
+        .save_parts(&folder.path().join("parts"), &deal)
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("graph.npz: x[100] is NaN"),
+        "{error}"
+    );
+    assert_eq!(
+        crate::folder::entries(folder.path()).unwrap(),
+        ["graph.npz"]
+    );
+}

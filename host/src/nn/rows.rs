@@ -1,0 +1,270 @@
+//! What a rank computes on, of rows that it read itself: see [`data::parts`](crate::data::parts).
+//!
+//! ```text
+//!  rows of own parts ─ own and heard vertices under numbers of their own, in the graph's order ─► a small graph
+//!                                                                                                   │ self-loops, means
+//!  degrees and sums of weights of all vertices ──────────────► factors of the whole graph ────► Shard, Propagation
+//!  whom the others hear, asked of them ────────────────────────────────────────────────────────────┘
+//! ```
+
+use super::edge_features::EdgeFeatures;
+use super::{EdgeData, ModelConfig, Norm, PartFactors, PreparedGraph, Propagation, weights};
+use crate::backend::Backend;
+use crate::data::parts::{PartRows, RowFeatures, VertexTable};
+use crate::distributed::{Group, Partition, Shard};
+use crate::error::Error;
+use crate::graph::{Graph, GraphCounts, Part, RowCounts};
+use crate::tensor::Element;
+
+const NAME: &str = "ModelConfig::propagation_of_rows";
+
+/// Vertices that a rank has or hears, ascending, and the edges of those that it has, under their places in that list.
+struct Local {
+    vertices: Vec<u32>,
+    /// Places of the own ones.
+    own: Vec<u32>,
+    graph: Graph,
+}
+
+impl Local {
+    fn new(rows: &PartRows, vertices: usize) -> Result<Self, Error> {
+        let mut places = vec![u32::MAX; vertices];
+        for &vertex in rows.vertices.iter().chain(&rows.columns) {
+            places[vertex as usize] = 0;
+        }
+        let mut local = Vec::new();
+        for (vertex, place) in places.iter_mut().enumerate() {
+            if *place == 0 {
+                *place = local.len() as u32;
+                local.push(vertex as u32);
+            }
+        }
+        let place = |&vertex: &u32| places[vertex as usize];
+        let own: Vec<u32> = rows.vertices.iter().map(place).collect();
+        let mut offsets = vec![0; local.len() + 1];
+        for (row, &place) in own.iter().enumerate() {
+            offsets[place as usize + 1] = rows.offsets[row + 1] - rows.offsets[row];
+        }
+        for at in 1..offsets.len() {
+            offsets[at] += offsets[at - 1];
+        }
+        let columns = rows.columns.iter().map(place).collect();
+        Ok(Self {
+            graph: Graph::from_offsets(offsets, columns)?,
+            vertices: local,
+            own,
+        })
+    }
+}
+
+impl ModelConfig {
+    /// What the rank of `group` has of a graph whose rows it read, and of which it knows `table`: the shard and the graph that
+    /// [`Shard::new`] and [`PreparedGraph::propagation_of_shard`] make of the whole graph with the same `partition`, to the bit. All ranks
+    /// call it at once. `edges` are of the rows' edges.
+    ///
+    /// # Errors
+    /// Those of [`ModelConfig::prepare_edges`], [`PreparedGraph::propagation_of_shard`] and
+    /// [`Communicator::exchange`](crate::distributed::Communicator::exchange).
+    pub fn propagation_of_rows<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        (rows, edges): (&PartRows, EdgeData<'_>),
+        (table, partition): (&VertexTable, &Partition),
+        group: &Group,
+    ) -> Result<(Shard, Propagation<B>), Error> {
+        self.check_ranks()?;
+        let vertices = table.vertices();
+        Error::expect(
+            NAME,
+            "vertices of the partition",
+            vertices,
+            partition.owners().len(),
+        )?;
+        Error::expect(
+            NAME,
+            "ranks of the partition",
+            group.ranks(),
+            partition.ranks(),
+        )?;
+        let local = Local::new(rows, vertices)?;
+        let prepared = self.prepare_edges(&local.graph, edges)?;
+        let shard = shard(&local, &prepared.graph, partition.owners(), group)?;
+        let factors = self.rank_factors::<E>(&local, &prepared, table, group)?;
+        let graph = Propagation::of_shard(backend, &factors, (&shard, group))?;
+        let graph = match prepared.features.is_empty() {
+            true => graph,
+            false => {
+                let features = EdgeFeatures::of_part(backend, &shard.part, &prepared.features)?;
+                graph.with(features)
+            }
+        };
+        Ok((shard, graph))
+    }
+
+    /// A degree of each vertex, with the self-loop that the model adds.
+    fn degrees(&self, table: &VertexTable, of: &[u32]) -> Vec<u32> {
+        let loops = self.wants_self_loops();
+        let degrees = of.iter().enumerate();
+        degrees
+            .map(|(vertex, degree)| degree + u32::from(loops && !table.hears_itself(vertex)))
+            .collect()
+    }
+
+    /// What edges multiply, as [`PartFactors::new`] has it of the whole graph.
+    fn rank_factors<E: Element>(
+        &self,
+        local: &Local,
+        prepared: &PreparedGraph<'_>,
+        table: &VertexTable,
+        group: &Group,
+    ) -> Result<PartFactors<E>, Error> {
+        let norm = self.norm();
+        let rows = self.degrees(table, &table.in_degrees);
+        let Some(of_edges) = &prepared.weights else {
+            let columns = match norm {
+                Norm::Both | Norm::Left => self.degrees(table, &table.out_degrees),
+                Norm::In => rows.clone(),
+                Norm::Right | Norm::None => Vec::new(),
+            };
+            let largest = rows.iter().copied().max().unwrap_or(0);
+            return Ok(PartFactors::of_rank(norm, [rows, columns], None, largest));
+        };
+        let with_loops = usize::from(self.wants_self_loops());
+        let Some(sums) = &table.sums else {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: "edges have weights, and the table of the vertices has no sums of them"
+                    .into(),
+            });
+        };
+        let sides = weights::sides([&sums.rows[with_loops], &sums.columns[with_loops]], norm)?;
+        let graph = &prepared.graph;
+        let mut factors = vec![0.0_f32; graph.edges()];
+        let mut most = 0.0_f64;
+        // Rows of others are not here, but for the loops that were added.
+        for &row in &local.own {
+            let scale = sides[0][local.vertices[row as usize] as usize];
+            let mut size = 0.0;
+            for edge in graph.csr().row_range(row as usize) {
+                let weight = f64::from(of_edges[edge]);
+                let column = local.vertices[graph.cols()[edge] as usize];
+                factors[edge] = (scale * weight * sides[1][column as usize]) as f32;
+                size += weight.abs();
+            }
+            most = most.max(size);
+        }
+        let own = [most, weights::largest_magnitude(&factors).into()];
+        let all = group.gather("weights", &own)?;
+        let largest = |of: usize| all.iter().map(|rank| rank[of]).fold(0.0, f64::max);
+        let values = weights::scaled_by::<E>(&factors, largest(1) as f32);
+        Ok(PartFactors::of_rank(
+            norm,
+            [rows, Vec::new()],
+            Some(values),
+            largest(0).ceil() as u32,
+        ))
+    }
+
+    /// What memory on a device follows from, of the vertices for which `is_own` holds and the edges that lead to them.
+    pub fn counts_of_table(
+        &self,
+        table: &VertexTable,
+        weighted: bool,
+        is_own: impl Fn(usize) -> bool,
+    ) -> GraphCounts {
+        let count = |of: &[u32]| {
+            let degrees = self.degrees(table, of);
+            let own = || (0..degrees.len()).filter(|&vertex| is_own(vertex));
+            RowCounts {
+                rows: own().count(),
+                columns: own().count(),
+                edges: own().map(|vertex| degrees[vertex] as usize).sum(),
+                empty: own().filter(|&vertex| degrees[vertex] == 0).count(),
+                longest: own().map(|vertex| degrees[vertex]).max().unwrap_or(0),
+            }
+        };
+        let forward = count(&table.in_degrees);
+        GraphCounts {
+            forward,
+            // Edges from these vertices lead to others as well; against their direction there are as many.
+            backward: Some(RowCounts {
+                edges: forward.edges,
+                ..count(&table.out_degrees)
+            }),
+            balanced: table.in_degrees == table.out_degrees,
+            weighted: weighted && self.edge_features() == 0,
+            edge_features: self.edge_features(),
+            graphs: 0,
+        }
+    }
+}
+
+/// What a rank has and exchanges, as [`Shard::new`] finds it in a whole graph: what others want they are asked for.
+fn shard(local: &Local, graph: &Graph, owners: &[u32], group: &Group) -> Result<Shard, Error> {
+    let (rank, ranks) = (group.rank(), group.ranks());
+    let mut counts = vec![0; ranks];
+    owners.iter().for_each(|&owner| counts[owner as usize] += 1);
+    Error::expect(NAME, "own vertices", counts[rank], local.own.len())?;
+    let owner = |place: u32| owners[local.vertices[place as usize] as usize] as usize;
+    let mut wants = vec![Vec::new(); ranks];
+    let mut halo = vec![Vec::new(); ranks];
+    for place in 0..local.vertices.len() as u32 {
+        let of = owner(place);
+        if of != rank {
+            halo[of].push(place);
+            wants[of].push(local.vertices[place as usize]);
+        }
+    }
+    let mut start = local.own.len();
+    let receives = halo.iter().map(|of_rank| {
+        let from = start;
+        start += of_rank.len();
+        from..start
+    });
+    let receives: Vec<_> = receives.collect();
+    let asked: Vec<u64> = wants.iter().map(|wanted| wanted.len() as u64).collect();
+    let asked = group.gather("halo sizes", &asked)?;
+    let asked: Vec<usize> = asked.iter().map(|by_rank| by_rank[rank] as usize).collect();
+    let own: Vec<u32> = (local.own.iter())
+        .map(|&place| local.vertices[place as usize])
+        .collect();
+    let sends = group
+        .exchange("halo", &wants, &asked)?
+        .into_iter()
+        .enumerate();
+    let sends = sends.map(|(by, wanted)| {
+        let place = |vertex: u32| match own.binary_search(&vertex) {
+            Ok(place) => Ok(place as u32),
+            Err(_) => Err(Error::Communication(format!(
+                "rank {by} asks rank {rank} for vertex {vertex}, which it has not: give all ranks the same parts"
+            ))),
+        };
+        wanted.into_iter().map(place).collect::<Result<Vec<u32>, Error>>()
+    });
+    Ok(Shard {
+        rank,
+        part: Part::new(graph, &local.own, &halo.concat())?.renamed(&local.vertices),
+        sends: sends.collect::<Result<_, Error>>()?,
+        receives,
+        counts,
+    })
+}
+
+impl Shard {
+    /// The features of the own vertices, and behind them those of the vertices of other ranks that they hear from, which these give. All
+    /// ranks call it at once.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`](crate::distributed::Communicator::exchange).
+    pub fn with_halo(&self, group: &Group, features: RowFeatures) -> Result<RowFeatures, Error> {
+        let sends: Vec<Vec<u8>> = self
+            .sends
+            .iter()
+            .map(|rows| features.packed(rows))
+            .collect();
+        let row = features.packed_row();
+        let counts: Vec<usize> = self.receives.iter().map(|of| of.len() * row).collect();
+        let received = group.exchange("features", &sends, &counts)?;
+        Ok(features.extended(&received.concat()))
+    }
+}
