@@ -19,6 +19,7 @@ from torch import Tensor
 
 from . import _core, _library
 from ._library import _fake_output, _ops
+from ._tensors import FORMATS
 
 _NAMES = (
     "_ZdlPv",
@@ -91,15 +92,22 @@ def _packed(sizes: tuple[int, int, int, int, int]) -> tuple[int, int, int]:
     return rows << 32 | columns, edges << 32 | longest, empty << 32
 
 
+def _plain_fake(a: Any, x: Any, shape: int, *_others: Any) -> Tensor:
+    return _fake_output(x, shape >> 32, x.shape[1])
+
+
 def _fake(a: Any, x: Any, weight: Any, row: Any, column: Any, bias: Any, shape: int, *_others: Any) -> Tensor:
     return _fake_output(x, shape >> 32, x.shape[1])
 
 
 if reason is None:
     torch.library.register_fake("halfgnn::spmm_direct", _fake, lib=_library._library)
+    torch.library.register_fake("halfgnn::spmm_direct.plain", _plain_fake, lib=_library._library)
+    # An overload itself is a Python function around this one.
     _direct: Any = _ops.spmm_direct.default._op
+    _plain: Any = _ops.spmm_direct.plain._op
 else:
-    _direct = None
+    _direct = _plain = None
 
 
 def usable(x: Tensor) -> bool:
@@ -108,20 +116,47 @@ def usable(x: Tensor) -> bool:
 
 
 def quick_spmm(
-    graph: Any, x: Any, scales: tuple[Any, Any], bias: Any, relu: bool, maximum: bool
+    graph: Any, x: Any, row_scale: Any, column_scale: Any, bias: Any, relu: bool, maximum: bool
 ) -> Tensor | None:
-    """The product of a graph without weights, where nothing else is to be done than to compute it: no gradient, no cast, no copy and
-    no complaint. All that is checked for by the operator itself."""
-    if _direct is None or _compiling() or type(x) is not Tensor or _autocast():
+    """The product of a graph without weights, where nothing else is to be done than to compute it: no cast, no copy and no
+    complaint. Without gradients the operator itself looks whether that is so."""
+    if _direct is None or _compiling() or _autocast():
         return None
-    if _grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
+    kind = type(x)
+    if kind is not Tensor and kind is not torch.nn.Parameter:
         return None
     a, sizes = graph._a
     if type(a) is not Tensor:
         return None
+    if _grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
+        whole = x.ndim == 2 and x.shape[0] == sizes[3] and x.dtype in FORMATS and x.device == a.device
+        if not whole or _transformed() or (bias is not None and not _is_bias(bias, x)):
+            return None
+        if graph._t is None:
+            graph.prepare()
+        return _Spmm.apply(  # type: ignore[no-any-return, no-untyped-call]
+            a, sizes, *graph._t, graph._map, x, None, row_scale, column_scale, bias, relu, maximum, 1
+        )
     shape, edges, rest = _packed(sizes)
-    y: Tensor = _direct(a, x, None, *scales, bias, shape, edges, rest + 4 + 2 * relu + maximum)
+    rest += 4 + 2 * relu + maximum
+    y: Tensor
+    if row_scale is None and column_scale is None and bias is None:
+        y = _plain(a, x, shape, edges, rest)
+    else:
+        y = _direct(a, x, None, row_scale, column_scale, bias, shape, edges, rest)
     return y if y.ndim == 2 else None
+
+
+def _is_bias(bias: Tensor, x: Tensor) -> bool:
+    return bias.ndim == 1 and bias.shape[0] == x.shape[1] and bias.device == x.device
+
+
+def _laid_out(x: Tensor) -> Tensor:
+    """A copy whose rows begin at multiples of 16 bytes."""
+    rest = -x.shape[1] % FORMATS[x.dtype][1]
+    if rest:
+        return torch.nn.functional.pad(x, (0, rest))[:, : x.shape[1]]
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _product(
@@ -146,6 +181,12 @@ def _product(
         y: Tensor = _direct(a, x, weight, row_scale, column_scale, bias, shape, edges, options)
         if y.ndim == 2:
             return y
+        if x.ndim == 2 and x.dtype in FORMATS:
+            # Mostly a gradient that is the same number everywhere, or rows of an odd width.
+            x = _laid_out(x)
+            y = _direct(a, x, weight, row_scale, column_scale, bias, shape, edges, options)
+            if y.ndim == 2:
+                return y
     with _Below():
         return _ops.spmm(  # type: ignore[no-any-return]
             a, sizes, t, turned, map, x, weight, row_scale, column_scale, bias, relu, maximum, heads

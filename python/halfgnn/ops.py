@@ -57,6 +57,10 @@ def spmm(
            [2.]], dtype=float32)
     """
     graph = graph if isinstance(graph, Graph) else Graph.of(graph)
+    if _quick is not None and weight is None and graph.weight is None and reduce == "sum" and norm == "none":
+        y = _quick(graph, x, None, None, bias, relu, False)
+        if y is not None:
+            return y
     if reduce not in ("sum", "mean", "max"):
         raise ValueError(f"reduce: {reduce!r}; sum, mean and max are possible")
     if norm not in ("none", "left", "right", "both"):
@@ -90,13 +94,16 @@ def scaled_spmm(
 ) -> Any:
     """:func:`spmm` with factors of rows and of columns in place of a norm."""
     if weight is None and _quick is not None:
-        y = _quick(graph, x, scales, bias, relu, maximum)
+        y = _quick(graph, x, *scales, bias, relu, maximum)
         if y is not None:
             return y
     x, heads, shape = _heads("spmm", "x", x, graph.num_src)
     heads = _check_weight(graph, weight, x.shape[1], heads)
     if bias is not None and tuple(bias.shape) != (x.shape[1],):
         raise ValueError(f"spmm: bias should be {x.shape[1]}, is {tuple(bias.shape)}")
+    if bias is not None and is_tensor(x) and (not is_tensor(bias) or bias.device != x.device):
+        where = f"on {bias.device}" if is_tensor(bias) else "in NumPy arrays"
+        raise ValueError(f"spmm: bias is {where} and x on {x.device}; move one of them")
     if is_tensor(x):
         y = _torch_spmm(graph, x, weight, heads, scales, bias, relu, maximum)
     else:

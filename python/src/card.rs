@@ -1,7 +1,7 @@
 //! CUDA cards, on the streams that torch has current and in memory that torch allocates.
 
 use crate::memory::{Lend, RawArray};
-use crate::place::Operation;
+use crate::place::{Operation, Shape};
 use halfgnn::Error;
 use halfgnn::backend::gpu::{Gpu, WorkspaceCounter};
 use halfgnn::driver::cuda::Cuda;
@@ -11,6 +11,12 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+/// Bytes of workspaces that were counted.
+type Counted = HashMap<Shape, u64>;
+
+/// Of so many shapes; batches of a sampler all have their own.
+const MOST: usize = 1024;
+
 /// A card, and its handles by stream. They live as long as the process does, as torch's streams do.
 pub struct Card {
     /// On a stream of its own, for what allocates.
@@ -18,7 +24,8 @@ pub struct Card {
     counter: WorkspaceCounter<Cuda>,
     by_stream: Mutex<HashMap<u64, Gpu<Cuda>>>,
     /// Who counts, borrows and launches: the counter and a stream's workspace are one operator's at a time.
-    busy: Mutex<()>,
+    /// With it go the bytes that operations of a shape want.
+    busy: Mutex<Counted>,
 }
 
 impl Card {
@@ -55,15 +62,31 @@ impl Card {
     }
 
     /// Waits until no other thread is in [`perform`](Card::perform).
-    pub fn alone(&self) -> MutexGuard<'_, ()> {
+    pub fn alone(&self) -> MutexGuard<'_, Counted> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same for a thread that holds the interpreter, which it lets go of meanwhile: torch's allocator, called by the other, may
     /// want it.
-    pub fn alone_attached(&self, py: Python<'_>) -> MutexGuard<'_, ()> {
+    pub fn alone_attached(&self, py: Python<'_>) -> MutexGuard<'_, Counted> {
         let busy = self.busy.lock_py_attached(py);
         busy.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that an operation wants.
+    fn workspace(&self, operation: &impl Operation, counted: &mut Counted) -> Result<u64, Error> {
+        let shape = operation.shape();
+        if let Some(bytes) = shape.and_then(|shape| counted.get(&shape)) {
+            return Ok(*bytes);
+        }
+        let bytes = self.counter.wanted(|backend| operation.run(backend))?;
+        if let Some(shape) = shape {
+            if counted.len() >= MOST {
+                counted.clear();
+            }
+            counted.insert(shape, bytes);
+        }
+        Ok(bytes)
     }
 
     /// Calls operators on a stream of torch's, in a workspace that `room` gives: so many bytes of torch's memory on it, what keeps
@@ -76,9 +99,9 @@ impl Card {
         stream: u64,
         room: impl FnOnce(u64) -> Result<(M, u64), F>,
         operation: &impl Operation,
-        _alone: MutexGuard<'_, ()>,
+        mut counted: MutexGuard<'_, Counted>,
     ) -> Result<Result<(), Error>, F> {
-        let bytes = match self.counter.wanted(|backend| operation.run(backend)) {
+        let bytes = match self.workspace(operation, &mut counted) {
             Ok(bytes) => bytes,
             Err(error) => return Ok(Err(error)),
         };

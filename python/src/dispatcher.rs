@@ -34,7 +34,8 @@ fn try_register(functions: &HashMap<String, usize>) -> Result<(), String> {
     let refusal = interface.list(0, interface::Kind::host());
     let refusal = refusal.ok_or("torch makes no tensor")?;
     let _ = REFUSAL.set(refusal);
-    interface.define(spmm::SCHEMA, spmm::NAME, spmm::kernel)
+    interface.define(spmm::SCHEMA, spmm::NAME, spmm::kernel)?;
+    interface.define(spmm::PLAIN_SCHEMA, spmm::PLAIN_NAME, spmm::plain)
 }
 
 /// The result of a kernel, or the refusal, as torch takes it: the caller's reference.

@@ -7,7 +7,7 @@ pub use additive::{gatv2_backward, gatv2_forward};
 pub use attention::{gat_backward, gat_forward};
 
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
-use crate::place::{Operation, Place, perform, precision};
+use crate::place::{Operation, Place, Shape, perform, precision};
 use halfgnn::Error;
 use halfgnn::ops::{
     self, Aggregation, Dropout, EdgeWeights, RandomState, Sddmm, Spmm, SpmmEpilogue,
@@ -26,6 +26,11 @@ trait OnElements: Sync {
     /// All memory is as [`Lend`] wants it.
     unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error>;
 
+    /// As [`Operation::shape`], of one kind of operation.
+    fn shape(&self) -> Option<Shape> {
+        None
+    }
+
     /// Products of numbers that it takes.
     fn products(&self) -> usize {
         usize::MAX
@@ -40,6 +45,10 @@ impl<T: OnElements> Operation for T {
         // SAFETY: Python gives tensors of these sizes and types on the place's device, and keeps them until it is called back; on
         // a card whatever torch does with their memory later is queued behind, on the same stream.
         with_element!(self.precision(), E => unsafe { OnElements::run::<B, E>(self, backend) })
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        OnElements::shape(self)
     }
 
     fn is_small(&self) -> bool {
@@ -98,6 +107,36 @@ pub struct SpmmCall {
 impl OnElements for SpmmCall {
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let RawAdjacency(_, rows, edges, empty, columns, longest) = self.a;
+        let RawMatrix(_, _, width, x_apart) = self.x;
+        let flags = [
+            self.weights.is_some(),
+            self.row_scale.is_some(),
+            self.column_scale.is_some(),
+            self.bias.is_some(),
+            self.relu,
+            self.maximum,
+        ];
+        let flags = flags
+            .iter()
+            .fold(0, |bits, flag| 2 * bits + usize::from(*flag));
+        Some([
+            self.precision as usize,
+            rows,
+            edges,
+            empty,
+            columns,
+            longest as usize,
+            width,
+            x_apart,
+            self.y.2,
+            self.y.3,
+            self.heads,
+            flags,
+        ])
     }
 
     fn products(&self) -> usize {

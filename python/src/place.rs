@@ -60,11 +60,19 @@ pub trait Operation: Sync {
     /// Calls them. Done twice on a card, the first time without a launch.
     fn run<B: Lend>(&self, backend: &B) -> Result<(), Error>;
 
+    /// All that the workspace on a card depends on, which then is counted once.
+    fn shape(&self) -> Option<Shape> {
+        None
+    }
+
     /// Whether the CPU is done with it before another thread would have heard of it.
     fn is_small(&self) -> bool {
         false
     }
 }
+
+/// Numbers that tell operations apart that want other workspaces.
+pub type Shape = [usize; 12];
 
 /// Whether memory of the host is the emulator's.
 static EMULATED: AtomicBool = AtomicBool::new(false);

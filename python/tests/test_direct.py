@@ -65,6 +65,8 @@ def test_it_gives_the_bits_of_the_general_one(dtype, lanes, kind):
         x = torch.randn(19, features).to(dtype)[:, : features - 3]
     ours, general = operands(of, x, **options)
     y, expected = torch.ops.halfgnn.spmm_direct(*ours), torch.ops.halfgnn.spmm(*general)
+    if not options:
+        assert torch.equal(torch.ops.halfgnn.spmm_direct.plain(*ours[:2], *ours[-3:]), expected)
     assert y.shape == expected.shape and y.stride() == expected.stride() and torch.equal(y, expected)
     assert y.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
 
@@ -116,12 +118,15 @@ def test_people_get_the_same_of_what_is_refused():
         halfgnn.spmm(of, x[:18])
     with pytest.raises(ValueError, match="float64 is no format"):
         halfgnn.spmm(of, x.double())
+    with pytest.raises(ValueError, match="bias is on meta and x on cpu"):
+        halfgnn.spmm(of, x, bias=torch.ones(7, device="meta"))
 
 
 @direct
 def test_opcheck():
     ours, _ = operands(graph(), torch.randn(19, 8), rows=torch.rand(23))
     torch.library.opcheck(torch.ops.halfgnn.spmm_direct.default, ours)
+    torch.library.opcheck(torch.ops.halfgnn.spmm_direct.plain, (*ours[:2], *ours[-3:]))
 
 
 @direct
@@ -158,6 +163,11 @@ def test_gradients_by_both_ways():
     both = (*of._a, *of._t, of._map, *general[5:])
     (again,) = torch.autograd.grad((torch.ops.halfgnn.spmm(*both) * other).sum(), x)
     assert torch.equal(expected, again)
+    # A gradient that is one number everywhere, and one of an odd width.
+    for width in (8, 7):
+        ones = torch.randn(19, width, requires_grad=True)
+        (sums,) = torch.autograd.grad(halfgnn.spmm(of, ones).sum(), ones)
+        assert torch.equal(sums[:, 0], of.out_degrees().float()) and torch.equal(sums[:, -1], sums[:, 0])
     # What only the bias learns is learnt as well.
     bias = torch.zeros(8, requires_grad=True)
     (learnt,) = torch.autograd.grad(halfgnn.spmm(of, x.detach(), bias=bias).sum(), bias)

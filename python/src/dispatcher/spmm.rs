@@ -17,6 +17,12 @@ pub const NAME: &str = "spmm_direct";
 pub const SCHEMA: &str = "spmm_direct(Tensor a, Tensor x, Tensor? weight, Tensor? row_scale, Tensor? column_scale, Tensor? bias, \
                           int shape, int edges, int rest) -> Tensor";
 
+pub const PLAIN_NAME: &str = "spmm_direct.plain";
+
+/// The same of operands that are all there is: each that need not be said is said faster.
+pub const PLAIN_SCHEMA: &str =
+    "spmm_direct.plain(Tensor a, Tensor x, int shape, int edges, int rest) -> Tensor";
+
 /// What [`SCHEMA`] names.
 struct Arguments<'a> {
     a: Tensor<'a>,
@@ -28,30 +34,66 @@ struct Arguments<'a> {
     pairs: [u64; 3],
 }
 
-/// The kernel, for the CPU and for cards.
+/// The kernel of [`SCHEMA`], for the CPU and for cards.
 ///
 /// # Safety
 /// Called by torch with the arguments of [`SCHEMA`], which become the kernel's, and room for a result.
 pub unsafe extern "C" fn kernel(stack: *mut u64, _arguments: u64, _results: u64) {
+    let read = |interface: &'static Interface, words: [u64; 9]| {
+        let [a, x, weight, row_scale, column_scale, bias, pairs @ ..] = words;
+        // SAFETY: each word is of the type that the schema says, and is read here alone.
+        unsafe {
+            Arguments {
+                a: interface.tensor(a),
+                x: interface.tensor(x),
+                weight: interface.optional(weight),
+                row_scale: interface.optional(row_scale),
+                column_scale: interface.optional(column_scale),
+                bias: interface.optional(bias),
+                pairs,
+            }
+        }
+    };
+    // SAFETY: what this function asks of its caller.
+    unsafe { run(stack, read) };
+}
+
+/// The kernel of [`PLAIN_SCHEMA`].
+///
+/// # Safety
+/// As of [`kernel`], of [`PLAIN_SCHEMA`].
+pub unsafe extern "C" fn plain(stack: *mut u64, _arguments: u64, _results: u64) {
+    let read = |interface: &'static Interface, [a, x, pairs @ ..]: [u64; 5]| {
+        // SAFETY: as in [`kernel`].
+        let (a, x) = unsafe { (interface.tensor(a), interface.tensor(x)) };
+        Arguments {
+            a,
+            x,
+            weight: None,
+            row_scale: None,
+            column_scale: None,
+            bias: None,
+            pairs,
+        }
+    };
+    // SAFETY: what this function asks of its caller.
+    unsafe { run(stack, read) };
+}
+
+/// # Safety
+/// `stack` has so many words, which `read` may take, and room for one.
+unsafe fn run<const N: usize>(
+    stack: *mut u64,
+    read: impl FnOnce(&'static Interface, [u64; N]) -> Arguments<'static>,
+) {
     let Some(interface) = INTERFACE.get() else {
         // Torch has it from whoever set the interface.
         std::process::abort()
     };
-    // SAFETY: what this function asks of its caller, here and below.
-    let words = unsafe { stack.cast::<[u64; 9]>().read_unaligned() };
-    let [a, x, weight, row_scale, column_scale, bias, pairs @ ..] = words;
-    // SAFETY: each word is of the type that the schema says, and is read here alone.
-    let arguments = unsafe {
-        Arguments {
-            a: interface.tensor(a),
-            x: interface.tensor(x),
-            weight: interface.optional(weight),
-            row_scale: interface.optional(row_scale),
-            column_scale: interface.optional(column_scale),
-            bias: interface.optional(bias),
-            pairs,
-        }
-    };
+    // SAFETY: what this function asks of its caller.
+    let arguments = read(interface, unsafe {
+        stack.cast::<[u64; N]>().read_unaligned()
+    });
     // Whatever panics here does so in the general form again, where it is told.
     let result = catch_unwind(AssertUnwindSafe(|| product(interface, &arguments)));
     drop(arguments);
