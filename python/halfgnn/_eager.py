@@ -92,11 +92,17 @@ def _packed(sizes: tuple[int, int, int, int, int]) -> tuple[int, int, int]:
     return rows << 32 | columns, edges << 32 | longest, empty << 32
 
 
-def _plain_fake(a: Any, x: Any, shape: int, *_others: Any) -> Tensor:
-    return _fake_output(x, shape >> 32, x.shape[1])
+def _plain_fake(a: Any, x: Any, shape: int, edges: int, rest: int) -> Tensor:
+    return _fake(a, x, None, None, None, None, shape, edges, rest)
 
 
-def _fake(a: Any, x: Any, weight: Any, row: Any, column: Any, bias: Any, shape: int, *_others: Any) -> Tensor:
+def _fake(
+    a: Any, x: Any, weight: Any, row_scale: Any, column_scale: Any, bias: Any, shape: int, edges: int, rest: int
+) -> Tensor:
+    operands = (a, weight, row_scale, column_scale, bias)
+    if x.ndim != 2 or any(operand is not None and operand.device != x.device for operand in operands):
+        # Such as one of torch's "meta" beside others, of which there is nothing to compute with.
+        return x.new_empty(0)  # type: ignore[no-any-return]
     return _fake_output(x, shape >> 32, x.shape[1])
 
 

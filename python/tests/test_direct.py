@@ -118,6 +118,8 @@ def test_people_get_the_same_of_what_is_refused():
         halfgnn.spmm(of, x[:18])
     with pytest.raises(ValueError, match="float64 is no format"):
         halfgnn.spmm(of, x.double())
+    with pytest.raises(ValueError, match=r"the graph is on meta; move it with graph.to\('cpu'\)"):
+        halfgnn.spmm(of.to("meta"), x)
     with pytest.raises(ValueError, match="bias is on meta and x on cpu"):
         halfgnn.spmm(of, x, bias=torch.ones(7, device="meta"))
 
