@@ -97,9 +97,13 @@ def calls() -> None:
     graph = Graph(torch.randint(0, 100, (2, 500), device="cuda"), 100).prepare()
     x = torch.randn(100, 64, device="cuda", dtype=torch.float16)
     learnt, att = x.clone().requires_grad_(), torch.randn(1, 64, device="cuda")
+    halfgnn.show_config()
+    operands = (*graph._a, None, None, None, x, None, None, None, None, False, False, 1)
     runs = {
         "x + x": lambda: x + x,
         "spmm": lambda: halfgnn.spmm(graph, x),
+        "torch.ops.halfgnn.spmm, the general operator": lambda: torch.ops.halfgnn.spmm(*operands),
+        "spmm, mean": lambda: halfgnn.spmm(graph, x, reduce="mean"),
         "gat_attention": lambda: halfgnn.gat_attention(graph, x, att, att),
         "spmm with gradients": lambda: halfgnn.spmm(graph, learnt),
         "spmm and its backward pass": lambda: halfgnn.spmm(graph, learnt).sum().backward(),
@@ -110,11 +114,11 @@ def calls() -> None:
         start = time.perf_counter()
         for _ in range(1000):
             run()
-        print(f"{name:30} {(time.perf_counter() - start) * 1e3:.1f} us", flush=True)
+        print(f"{name:46} {(time.perf_counter() - start) * 1e3:.1f} us", flush=True)
         torch.cuda.synchronize()
     index = torch.randint(0, 50_000, (2, 100_000), device="cuda")
     Graph(index, 50_000)
-    print(f"{'a graph of 100,000 edges':30} {milliseconds(lambda: Graph(index, 50_000), 20) * 1e3:.0f} us")
+    print(f"{'a graph of 100,000 edges':46} {milliseconds(lambda: Graph(index, 50_000), 20) * 1e3:.0f} us")
 
 
 def main() -> None:

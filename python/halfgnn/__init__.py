@@ -14,6 +14,7 @@ from . import _core
 
 if TYPE_CHECKING:
     from . import dgl, nn
+    from .config import show_config
     from .device import emulated
     from .graph import Graph
     from .ops import edge_softmax, gat_attention, gatv2_attention, sddmm, spmm
@@ -40,6 +41,7 @@ __all__ = [
     "nn",
     "sddmm",
     "set_num_threads",
+    "show_config",
     "spmm",
     "train",
 ]
@@ -79,6 +81,7 @@ _PLACES = {
     "gatv2_attention": "ops",
     "nn": "",
     "sddmm": "ops",
+    "show_config": "config",
     "spmm": "ops",
     "train": "training",
 }

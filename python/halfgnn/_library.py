@@ -197,6 +197,11 @@ def _spmm_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
 
 
 def _spmm_backward(ctx: Any, dy: Tensor) -> Any:
+    return _spmm_gradients(ctx, dy, _ops.spmm, _ops.sddmm)
+
+
+def _spmm_gradients(ctx: Any, dy: Tensor, spmm: Any, sddmm: Any) -> Any:
+    """The gradients, by these operators."""
     a, t, map, x, weight, row_scale, column_scale, y = ctx.saved_tensors
     sizes, turned = ctx.sizes, ctx.turned
     wants_x, wants_weight, wants_bias = ctx.needs_input_grad[5], ctx.needs_input_grad[6], ctx.needs_input_grad[9]
@@ -216,11 +221,11 @@ def _spmm_backward(ctx: Any, dy: Tensor) -> Any:
         if wants_x:
             planes = None if weight is None else weight.index_select(1, map)
             back = _turned_map(map)
-            dx = _ops.spmm(
+            dx = spmm(
                 t, turned, a, sizes, back, g, planes, column_scale, factor, None, False, False, ctx.heads
             )
         if wants_weight:
-            dweight = _ops.sddmm(a, sizes, t, turned, map, g, x, ctx.heads)
+            dweight = sddmm(a, sizes, t, turned, map, g, x, ctx.heads)
     dx, dweight = dx if wants_x else None, dweight if wants_weight else None
     return None, None, None, None, None, dx, dweight, None, None, dbias, None, None, None
 
@@ -340,15 +345,19 @@ def _sddmm_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
 
 
 def _sddmm_backward(ctx: Any, de: Tensor) -> Any:
+    return _sddmm_gradients(ctx, de, _ops.spmm)
+
+
+def _sddmm_gradients(ctx: Any, de: Tensor, spmm: Any) -> Any:
     a, t, map, u, v = ctx.saved_tensors
     sizes, turned = ctx.sizes, ctx.turned
     heads, none = ctx.heads, (None, None, None, False, False)
     du = dv = None
     if ctx.needs_input_grad[5]:
-        du = _ops.spmm(a, sizes, t, turned, map, v, de, *none, heads)
+        du = spmm(a, sizes, t, turned, map, v, de, *none, heads)
     if ctx.needs_input_grad[6]:
         planes = de.index_select(1, map)
-        dv = _ops.spmm(t, turned, a, sizes, _turned_map(map), u, planes, *none, heads)
+        dv = spmm(t, turned, a, sizes, _turned_map(map), u, planes, *none, heads)
     return None, None, None, None, None, du, dv, None
 
 

@@ -28,7 +28,9 @@ def emulated() -> Iterator[None]:
     global _host
     _core.load(_EMULATOR)
     before, _host = _host, _EMULATOR
+    _core.emulate(True)
     try:
         yield
     finally:
         _host = before
+        _core.emulate(before == _EMULATOR)

@@ -17,11 +17,20 @@ if TYPE_CHECKING:
 _MOST = 2**31 - 1
 
 
+#: Torch's class, once one of its tensors was seen.
+_Tensor: Any = None
+
+
 def is_tensor(value: object) -> bool:
     """Whether it is torch's, without importing torch."""
-    return any(
-        base.__module__ == "torch" and base.__name__ == "Tensor" for base in type(value).__mro__
-    )
+    global _Tensor
+    if _Tensor is not None:
+        return isinstance(value, _Tensor)
+    for base in type(value).__mro__:
+        if base.__module__ == "torch" and base.__name__ == "Tensor":
+            _Tensor = base
+            return True
+    return False
 
 
 class Graph:

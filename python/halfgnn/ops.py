@@ -14,6 +14,9 @@ from .graph import Graph, is_tensor
 if TYPE_CHECKING:
     import torch
 
+#: :func:`halfgnn._eager.quick_spmm`, once torch is there.
+_quick: Any = None
+
 Reduce = Literal["sum", "mean", "max"]
 Norm = Literal["none", "left", "right", "both"]
 
@@ -54,6 +57,10 @@ def spmm(
            [2.]], dtype=float32)
     """
     graph = graph if isinstance(graph, Graph) else Graph.of(graph)
+    if _quick is not None and weight is None and graph.weight is None and reduce == "sum" and norm == "none":
+        y = _quick(graph, x, None, None, bias, relu, False)
+        if y is not None:
+            return y
     if reduce not in ("sum", "mean", "max"):
         raise ValueError(f"reduce: {reduce!r}; sum, mean and max are possible")
     if norm not in ("none", "left", "right", "both"):
@@ -61,6 +68,8 @@ def spmm(
     if reduce != "sum" and norm != "none":
         raise ValueError(f"norm {norm!r} is of sums, and reduce is {reduce!r}; leave one of them out")
     graph = _on(graph, x)
+    if weight is None:
+        weight = graph.weight
     row_scale = column_scale = None
     if reduce == "mean":
         row_scale = graph._factors("in", -1.0)
@@ -70,7 +79,6 @@ def spmm(
         row_scale = graph._factors("in", -1.0)
     elif norm == "left":
         column_scale = graph._factors("out", -1.0)
-    weight = graph.weight if weight is None else weight
     return scaled_spmm(graph, x, weight, (row_scale, column_scale), bias=bias, relu=relu, maximum=reduce == "max")
 
 
@@ -85,10 +93,17 @@ def scaled_spmm(
     maximum: bool = False,
 ) -> Any:
     """:func:`spmm` with factors of rows and of columns in place of a norm."""
+    if weight is None and _quick is not None:
+        y = _quick(graph, x, *scales, bias, relu, maximum)
+        if y is not None:
+            return y
     x, heads, shape = _heads("spmm", "x", x, graph.num_src)
     heads = _check_weight(graph, weight, x.shape[1], heads)
     if bias is not None and tuple(bias.shape) != (x.shape[1],):
         raise ValueError(f"spmm: bias should be {x.shape[1]}, is {tuple(bias.shape)}")
+    if bias is not None and is_tensor(x) and (not is_tensor(bias) or bias.device != x.device):
+        where = f"on {bias.device}" if is_tensor(bias) else "in NumPy arrays"
+        raise ValueError(f"spmm: bias is {where} and x on {x.device}; move one of them")
     if is_tensor(x):
         y = _torch_spmm(graph, x, weight, heads, scales, bias, relu, maximum)
     else:
@@ -200,7 +215,7 @@ def gat_attention(
     h, h_dst, keep, seed, width = _torch_attended(name, h, h_dst, of, heads, dropout)
     *both, _ = _both(graph, keep)
     stacked = _torch_vectors(of, h, heads)
-    y = _torch_operator(name)(*both, h, h_dst, stacked, heads, negative_slope, dropout, seed, keep)[0]
+    y = _torch_operator(name, h)(*both, h, h_dst, stacked, heads, negative_slope, dropout, seed, keep)[0]
     return _narrowed(y, heads, width)
 
 
@@ -239,7 +254,7 @@ def gatv2_attention(
     h, h_dst, keep, seed, width = _torch_attended(name, h, h_dst, (att,), heads, dropout)
     *both, _ = _both(graph, keep)
     vector = _torch_vectors((att,), h, heads)
-    y = _torch_operator(name)(*both, h, h_dst, vector, heads, negative_slope, dropout, seed)[0]
+    y = _torch_operator(name, h)(*both, h, h_dst, vector, heads, negative_slope, dropout, seed)[0]
     return _narrowed(y, heads, width)
 
 
@@ -421,7 +436,6 @@ def _torch_spmm(
 ) -> torch.Tensor:
     import torch
 
-    from . import _library
     from ._tensors import FORMATS
 
     x = _format("spmm", x)
@@ -436,7 +450,7 @@ def _torch_spmm(
         planes = _planes(graph, _columns(weight), x.dtype)
         if column_scale is not None:
             x, column_scale = x * column_scale.to(x.dtype)[:, None], None
-    run = _library._ops.spmm
+    run = _torch_operator("spmm", x)
     lanes = FORMATS[x.dtype][1]
     if heads == 1 or x.shape[1] // heads % lanes == 0:
         y = run(*both, x, planes, row_scale, column_scale, bias, relu, maximum, heads)
@@ -449,7 +463,6 @@ def _torch_spmm(
 
 
 def _torch_sddmm(graph: Graph, u: torch.Tensor, v: torch.Tensor, heads: int) -> torch.Tensor:
-    from . import _library
     from ._tensors import FORMATS
 
     u, v = _format("sddmm", u), _format("sddmm", v)
@@ -459,24 +472,29 @@ def _torch_sddmm(graph: Graph, u: torch.Tensor, v: torch.Tensor, heads: int) -> 
     if heads > 1:
         lanes = FORMATS[u.dtype][1]
         u, v = _widened(u, heads, lanes)[0], _widened(v, heads, lanes)[0]
-    return _values(graph, _library._ops.sddmm(*both, u, v, heads))
+    return _values(graph, _torch_operator("sddmm", u)(*both, u, v, heads))
 
 
 def _torch_softmax(graph: Graph, e: torch.Tensor) -> torch.Tensor:
-    from . import _library
-
     # As torch's own softmax, autocast leaves it in the format that it is given in.
     from ._tensors import FORMATS
 
     if e.dtype not in FORMATS:
         raise ValueError(f"edge_softmax: {e.dtype} is no format of halfgnn's; use float16, bfloat16 or float32")
-    return _values(graph, _library._ops.edge_softmax(*graph._a, _planes(graph, e, e.dtype)))
+    run = _torch_operator("edge_softmax", e)
+    return _values(graph, run(*graph._a, _planes(graph, e, e.dtype)))
 
 
-def _torch_operator(name: str) -> Any:
-    from . import _library
+def _torch_operator(name: str, x: torch.Tensor) -> Any:
+    """The operator, as one that others see through where they trace or transform this operand."""
+    global _quick
+    from . import _eager, _library
 
-    return getattr(_library._ops, name)
+    if not _eager.usable(x):
+        return getattr(_library._ops, name)
+    if _quick is None:
+        _quick = _eager.quick_spmm
+    return getattr(_eager, name)
 
 
 def _torch_attended(

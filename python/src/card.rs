@@ -1,15 +1,21 @@
 //! CUDA cards, on the streams that torch has current and in memory that torch allocates.
 
-use crate::errors::exception;
 use crate::memory::{Lend, RawArray};
-use crate::place::Operation;
+use crate::place::{Operation, Shape};
 use halfgnn::Error;
 use halfgnn::backend::gpu::{Gpu, WorkspaceCounter};
 use halfgnn::driver::cuda::Cuda;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of workspaces that were counted.
+type Counted = HashMap<Shape, u64>;
+
+/// Of so many shapes; batches of a sampler all have their own.
+const MOST: usize = 1024;
 
 /// A card, and its handles by stream. They live as long as the process does, as torch's streams do.
 pub struct Card {
@@ -17,6 +23,9 @@ pub struct Card {
     pub own: Gpu<Cuda>,
     counter: WorkspaceCounter<Cuda>,
     by_stream: Mutex<HashMap<u64, Gpu<Cuda>>>,
+    /// Who counts, borrows and launches: the counter and a stream's workspace are one operator's at a time.
+    /// With it go the bytes that operations of a shape want.
+    busy: Mutex<Counted>,
 }
 
 impl Card {
@@ -32,6 +41,7 @@ impl Card {
             counter: own.workspace_counter(silent),
             own,
             by_stream: Mutex::default(),
+            busy: Mutex::default(),
         })
     }
 
@@ -50,44 +60,78 @@ impl Card {
         });
         handle.clone()
     }
+
+    /// Waits until no other thread is in [`perform`](Card::perform).
+    pub fn alone(&self) -> MutexGuard<'_, Counted> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same for a thread that holds the interpreter, which it lets go of meanwhile: torch's allocator, called by the other, may
+    /// want it.
+    pub fn alone_attached(&self, py: Python<'_>) -> MutexGuard<'_, Counted> {
+        let busy = self.busy.lock_py_attached(py);
+        busy.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that an operation wants.
+    fn workspace(&self, operation: &impl Operation, counted: &mut Counted) -> Result<u64, Error> {
+        let shape = operation.shape();
+        if let Some(bytes) = shape.and_then(|shape| counted.get(&shape)) {
+            return Ok(*bytes);
+        }
+        let bytes = self.counter.wanted(|backend| operation.run(backend))?;
+        if let Some(shape) = shape {
+            if counted.len() >= MOST {
+                counted.clear();
+            }
+            counted.insert(shape, bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// Calls operators on a stream of torch's, in a workspace that `room` gives: so many bytes of torch's memory on it, what keeps
+    /// them, and their address. Launches take microseconds.
+    ///
+    /// # Errors
+    /// Those of `room`, and of the operators.
+    pub fn perform<M, F>(
+        &self,
+        stream: u64,
+        room: impl FnOnce(u64) -> Result<(M, u64), F>,
+        operation: &impl Operation,
+        mut counted: MutexGuard<'_, Counted>,
+    ) -> Result<Result<(), Error>, F> {
+        let bytes = match self.workspace(operation, &mut counted) {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(error)),
+        };
+        let backend = self.on(stream);
+        if bytes == 0 {
+            return Ok(operation.run(&backend));
+        }
+        // Freed when this returns: whatever torch hands it to next is queued behind the launches.
+        let (_memory, address) = room(bytes)?;
+        let floats = RawArray(address, bytes as usize / size_of::<f32>());
+        let run = || {
+            // SAFETY: torch's memory on the card, which is kept until the launches are queued.
+            let lent = unsafe { backend.array(floats) }?;
+            backend.lend_workspace(lent)?;
+            let done = operation.run(&backend);
+            backend.reclaim_workspace();
+            done
+        };
+        Ok(run())
+    }
 }
 
 /// Card `ordinal`, with its kernels.
-pub fn open(ordinal: u32) -> PyResult<Arc<Card>> {
+pub fn open(ordinal: u32) -> Result<Arc<Card>, Error> {
     static CARDS: LazyLock<Mutex<HashMap<u32, Arc<Card>>>> = LazyLock::new(Mutex::default);
     let mut cards = CARDS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(card) = cards.get(&ordinal) {
         return Ok(Arc::clone(card));
     }
-    let card = Arc::new(Card::open(ordinal).map_err(exception)?);
+    let card = Arc::new(Card::open(ordinal)?);
     cards.insert(ordinal, Arc::clone(&card));
     Ok(card)
-}
-
-/// Calls operators on a stream of torch's, in a workspace that torch allocates on it. The interpreter is held throughout, so that
-/// no other thread is between loan and return; launches take microseconds.
-pub fn perform(
-    ordinal: u32,
-    stream: u64,
-    allocate: &Bound<'_, PyAny>,
-    operation: &impl Operation,
-) -> PyResult<()> {
-    let card = open(ordinal)?;
-    let bytes = card
-        .counter
-        .wanted(|backend| operation.run(backend))
-        .map_err(exception)?;
-    let backend = card.on(stream);
-    if bytes == 0 {
-        return operation.run(&backend).map_err(exception);
-    }
-    // Freed when this returns: whatever torch hands it to next is queued behind the launches.
-    let (_memory, address): (Bound<'_, PyAny>, u64) = allocate.call1((bytes,))?.extract()?;
-    let floats = RawArray(address, bytes as usize / size_of::<f32>());
-    // SAFETY: torch's memory on the card, which is kept until the launches are queued.
-    let lent = unsafe { backend.array(floats) }.map_err(exception)?;
-    backend.lend_workspace(lent).map_err(exception)?;
-    let done = operation.run(&backend);
-    backend.reclaim_workspace();
-    done.map_err(exception)
 }

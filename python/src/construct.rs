@@ -163,7 +163,7 @@ pub fn on_card(
     arrays: impl FnOnce(&Gpu<Cuda>) -> Result<Vec<(u64, usize, RawArray)>, Error>,
 ) -> PyResult<Result<(), Error>> {
     use halfgnn::driver::Driver;
-    let card = crate::card::open(ordinal)?;
+    let card = crate::card::open(ordinal).map_err(exception)?;
     let (backend, driver) = (&card.own, card.own.driver());
     let copy = || {
         for (from, bytes, RawArray(target, len)) in arrays(backend)? {
@@ -208,10 +208,10 @@ pub fn adjacency(
         ),
         #[cfg(feature = "cuda")]
         Place::Cuda(ordinal, _) => {
-            let card = crate::card::open(ordinal)?;
+            let card = crate::card::open(ordinal).map_err(exception)?;
             Made::Cuda(
                 ordinal,
-                py.detach(|| make(&card.own, shape, rows, columns))
+                py.detach(|| threads::around(|| make(&card.own, shape, rows, columns)))?
                     .map_err(exception)?,
             )
         }
@@ -236,10 +236,11 @@ pub fn transposed(py: Python<'_>, place: Place, a: RawAdjacency) -> PyResult<Adj
         ),
         #[cfg(feature = "cuda")]
         Place::Cuda(ordinal, _) => {
-            let card = crate::card::open(ordinal)?;
+            let card = crate::card::open(ordinal).map_err(exception)?;
             Made::Cuda(
                 ordinal,
-                py.detach(|| make(&card.own, &a)).map_err(exception)?,
+                py.detach(|| threads::around(|| make(&card.own, &a)))?
+                    .map_err(exception)?,
             )
         }
         #[cfg(not(feature = "cuda"))]

@@ -4,6 +4,7 @@
 #[cfg(feature = "cuda")]
 mod card;
 mod construct;
+mod dispatcher;
 mod errors;
 mod memory;
 mod operators;
@@ -20,6 +21,8 @@ mod _core {
     #[pymodule_export]
     use super::construct::{Adjacency, adjacency, transposed};
     #[pymodule_export]
+    use super::dispatcher::register;
+    #[pymodule_export]
     use super::errors::DeviceOutOfMemoryError;
     #[pymodule_export]
     use super::operators::{
@@ -27,7 +30,7 @@ mod _core {
         gatv2_forward, sddmm, spmm,
     };
     #[pymodule_export]
-    use super::place::{kernels_in, load, survey};
+    use super::place::{emulate, kernels_in, load, survey};
     #[pymodule_export]
     use super::sample::{Sampler, Vertices};
     #[pymodule_export]

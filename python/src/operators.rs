@@ -7,7 +7,7 @@ pub use additive::{gatv2_backward, gatv2_forward};
 pub use attention::{gat_backward, gat_forward};
 
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
-use crate::place::{Operation, Place, perform, precision};
+use crate::place::{Operation, Place, Shape, perform, precision};
 use halfgnn::Error;
 use halfgnn::ops::{
     self, Aggregation, Dropout, EdgeWeights, RandomState, Sddmm, Spmm, SpmmEpilogue,
@@ -25,13 +25,34 @@ trait OnElements: Sync {
     /// # Safety
     /// All memory is as [`Lend`] wants it.
     unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error>;
+
+    /// As [`Operation::shape`], of one kind of operation.
+    fn shape(&self) -> Option<Shape> {
+        None
+    }
+
+    /// Products of numbers that it takes.
+    fn products(&self) -> usize {
+        usize::MAX
+    }
 }
+
+/// So many products take a thread of the CPU less time than to wake another.
+const FEW: usize = 1 << 14;
 
 impl<T: OnElements> Operation for T {
     fn run<B: Lend>(&self, backend: &B) -> Result<(), Error> {
         // SAFETY: Python gives tensors of these sizes and types on the place's device, and keeps them until it is called back; on
         // a card whatever torch does with their memory later is queued behind, on the same stream.
         with_element!(self.precision(), E => unsafe { OnElements::run::<B, E>(self, backend) })
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        OnElements::shape(self)
+    }
+
+    fn is_small(&self) -> bool {
+        self.products() <= FEW
     }
 }
 
@@ -68,23 +89,59 @@ fn dropout<B: Lend>(probability: f32, random: Option<&RandomState<B>>) -> Option
     })
 }
 
-struct SpmmCall {
-    precision: Precision,
-    a: RawAdjacency,
-    x: RawMatrix,
-    y: RawMatrix,
-    weights: Option<RawArray>,
-    heads: usize,
-    row_scale: Option<RawArray>,
-    column_scale: Option<RawArray>,
-    bias: Option<RawMatrix>,
-    relu: bool,
-    maximum: bool,
+/// The operands of an SpMM.
+pub struct SpmmCall {
+    pub precision: Precision,
+    pub a: RawAdjacency,
+    pub x: RawMatrix,
+    pub y: RawMatrix,
+    pub weights: Option<RawArray>,
+    pub heads: usize,
+    pub row_scale: Option<RawArray>,
+    pub column_scale: Option<RawArray>,
+    pub bias: Option<RawMatrix>,
+    pub relu: bool,
+    pub maximum: bool,
 }
 
 impl OnElements for SpmmCall {
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let RawAdjacency(_, rows, edges, empty, columns, longest) = self.a;
+        let RawMatrix(_, _, width, x_apart) = self.x;
+        let flags = [
+            self.weights.is_some(),
+            self.row_scale.is_some(),
+            self.column_scale.is_some(),
+            self.bias.is_some(),
+            self.relu,
+            self.maximum,
+        ];
+        let flags = flags
+            .iter()
+            .fold(0, |bits, flag| 2 * bits + usize::from(*flag));
+        Some([
+            self.precision as usize,
+            rows,
+            edges,
+            empty,
+            columns,
+            longest as usize,
+            width,
+            x_apart,
+            self.y.2,
+            self.y.3,
+            self.heads,
+            flags,
+        ])
+    }
+
+    fn products(&self) -> usize {
+        let (RawAdjacency(_, rows, edges, ..), RawMatrix(_, _, columns, _)) = (self.a, self.x);
+        edges.saturating_add(rows).saturating_mul(columns)
     }
 
     unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {
@@ -187,6 +244,10 @@ struct SddmmCall {
 impl OnElements for SddmmCall {
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn products(&self) -> usize {
+        self.a.2.saturating_mul(self.u.2)
     }
 
     unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {

@@ -11,6 +11,7 @@ use halfgnn::tensor::Precision;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// A device, and of a card the stream.
@@ -58,6 +59,38 @@ pub fn precision(number: u8) -> PyResult<Precision> {
 pub trait Operation: Sync {
     /// Calls them. Done twice on a card, the first time without a launch.
     fn run<B: Lend>(&self, backend: &B) -> Result<(), Error>;
+
+    /// All that the workspace on a card depends on, which then is counted once.
+    fn shape(&self) -> Option<Shape> {
+        None
+    }
+
+    /// Whether the CPU is done with it before another thread would have heard of it.
+    fn is_small(&self) -> bool {
+        false
+    }
+}
+
+/// Numbers that tell operations apart that want other workspaces.
+pub type Shape = [usize; 12];
+
+/// Whether memory of the host is the emulator's.
+static EMULATED: AtomicBool = AtomicBool::new(false);
+
+/// Has operators that torch calls by itself take memory of the host as the emulator's, or no longer.
+#[pyfunction]
+pub fn emulate(wanted: bool) {
+    EMULATED.store(wanted, Ordering::Relaxed);
+}
+
+impl Place {
+    /// Of memory of the host.
+    pub fn host() -> Self {
+        match EMULATED.load(Ordering::Relaxed) {
+            false => Place::Cpu,
+            true => Place::Emulator,
+        }
+    }
 }
 
 /// The CPU, which all operators share.
@@ -72,21 +105,65 @@ pub fn perform(
     operation: &impl Operation,
 ) -> PyResult<()> {
     match place {
-        Place::Cpu => py
-            .detach(|| threads::install(|| operation.run(&*CPU)))?
-            .map_err(exception),
+        Place::Cpu => py.detach(|| on_cpu(operation))?.map_err(exception),
         Place::Emulator => {
             let backend = emulator()?;
             py.detach(|| threads::install(|| operation.run(&backend)))?
                 .map_err(exception)
         }
         #[cfg(feature = "cuda")]
-        Place::Cuda(ordinal, stream) => crate::card::perform(ordinal, stream, allocate, operation),
+        Place::Cuda(ordinal, stream) => {
+            let card = crate::card::open(ordinal).map_err(exception)?;
+            let alone = card.alone_attached(py);
+            let room = |bytes: u64| {
+                allocate
+                    .call1((bytes,))?
+                    .extract::<(Bound<'_, PyAny>, u64)>()
+            };
+            card.perform(stream, room, operation, alone)?
+                .map_err(exception)
+        }
         #[cfg(not(feature = "cuda"))]
         Place::Cuda(ordinal, _) => {
             let _ = allocate;
             Err(without_cuda(ordinal))
         }
+    }
+}
+
+/// [`perform`] for a thread that need not hold the interpreter: None where something fails.
+pub fn perform_unattached<M>(
+    place: Place,
+    room: impl FnOnce(u64) -> Option<(M, u64)>,
+    operation: &impl Operation,
+) -> Option<()> {
+    match place {
+        Place::Cpu => on_cpu(operation).ok()?.ok(),
+        Place::Emulator => {
+            let backend = emulator().ok()?;
+            threads::install(|| operation.run(&backend)).ok()?.ok()
+        }
+        #[cfg(feature = "cuda")]
+        Place::Cuda(ordinal, stream) => {
+            let card = crate::card::open(ordinal).ok()?;
+            let room = |bytes| room(bytes).ok_or(());
+            card.perform(stream, room, operation, card.alone())
+                .ok()?
+                .ok()
+        }
+        #[cfg(not(feature = "cuda"))]
+        Place::Cuda(..) => {
+            let _ = room;
+            None
+        }
+    }
+}
+
+fn on_cpu(operation: &impl Operation) -> PyResult<Result<(), Error>> {
+    let work = || operation.run(&*CPU);
+    match operation.is_small() {
+        true => threads::here(work),
+        false => threads::install(work),
     }
 }
 
@@ -125,7 +202,7 @@ pub fn load(place: Place) -> PyResult<()> {
         Place::Cpu => threads::threads().map(|_| ()),
         Place::Emulator => emulator().map(|_| ()),
         #[cfg(feature = "cuda")]
-        Place::Cuda(ordinal, _) => crate::card::open(ordinal).map(|_| ()),
+        Place::Cuda(ordinal, _) => crate::card::open(ordinal).map(|_| ()).map_err(exception),
         #[cfg(not(feature = "cuda"))]
         Place::Cuda(ordinal, _) => Err(without_cuda(ordinal)),
     }

@@ -229,9 +229,9 @@ impl Sampler {
             }
             #[cfg(feature = "cuda")]
             Place::Cuda(ordinal, _) => {
-                let card = crate::card::open(ordinal)?;
+                let card = crate::card::open(ordinal).map_err(exception)?;
                 let made = py
-                    .detach(|| Source::new(&card.own, &plan))
+                    .detach(|| threads::around(|| Source::new(&card.own, &plan)))?
                     .map_err(exception)?;
                 (On::Card(ordinal, Mutex::new(made.0)), made.1, made.2)
             }
@@ -279,12 +279,12 @@ impl Sampler {
             }
             #[cfg(feature = "cuda")]
             On::Card(ordinal, source) => {
-                let card = crate::card::open(*ordinal)?;
+                let card = crate::card::open(*ordinal).map_err(exception)?;
                 let draw = || {
                     let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
                     source.draw(&card.own, &seeds, seed)
                 };
-                let (graphs, inputs) = py.detach(draw).map_err(exception)?;
+                let (graphs, inputs) = py.detach(|| threads::around(draw))?.map_err(exception)?;
                 let graphs = graphs.into_iter();
                 let graphs = graphs.map(|parts| Adjacency::on_card(*ordinal, parts));
                 Ok((graphs.collect(), Vertices(On::Card(*ordinal, inputs))))

@@ -6,6 +6,7 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -28,6 +29,35 @@ pub fn install<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
     Ok(pool()?.pool.install(work))
 }
 
+thread_local! {
+    /// Whether this thread is a pool of its own.
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work` on this thread, which becomes a pool of one for as long as it lives: waking another takes longer than what is small.
+/// A process that is forked here has the thread, and with it the whole pool.
+pub fn here<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
+    if rayon::current_thread_index().is_none() {
+        // It cannot be ended before the thread is, so nothing is kept.
+        let pool = ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+        pool.build().map_err(none)?;
+        ALONE.set(true);
+    }
+    Ok(work())
+}
+
+/// Runs `work`, which is mostly a card's, wherever rayon has it: not on a thread that is a pool of its own.
+pub fn around<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
+    match ALONE.get() {
+        false => Ok(work()),
+        true => install(work),
+    }
+}
+
+fn none(error: rayon::ThreadPoolBuildError) -> PyErr {
+    PyRuntimeError::new_err(format!("no threads to compute on: {error}"))
+}
+
 fn pool() -> PyResult<&'static Pool> {
     let (process, threads) = (std::process::id(), WANTED.load(Ordering::Relaxed));
     loop {
@@ -42,9 +72,7 @@ fn pool() -> PyResult<&'static Pool> {
             .num_threads(threads)
             .thread_name(|number| format!("halfgnn-{number}"))
             .build()
-            .map_err(|error| {
-                PyRuntimeError::new_err(format!("no threads to compute on: {error}"))
-            })?;
+            .map_err(none)?;
         let new = Box::into_raw(Box::new(Pool {
             process,
             threads,

@@ -715,7 +715,7 @@ impl Trainer {
             #[cfg(feature = "cuda")]
             Place::Cuda(ordinal, _) => {
                 use halfgnn::driver::Driver;
-                let card = crate::card::open(ordinal)?;
+                let card = crate::card::open(ordinal).map_err(exception)?;
                 let make = || {
                     let driver = card.own.driver();
                     let memory = driver.memory_info()?;
@@ -726,7 +726,7 @@ impl Trainer {
                         wanted,
                     )
                 };
-                (py.detach(make), false)
+                (py.detach(|| threads::around(make))?, false)
             }
             #[cfg(not(feature = "cuda"))]
             Place::Cuda(ordinal, _) => return Err(crate::place::without_cuda(ordinal)),
@@ -749,7 +749,7 @@ impl Trainer {
         };
         let done = match self.on_host {
             true => py.detach(|| threads::install(work))?,
-            false => py.detach(work),
+            false => py.detach(|| threads::around(work))?,
         };
         done.map_err(exception)
     }

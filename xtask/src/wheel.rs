@@ -11,15 +11,25 @@ use crate::{Failure, build_ptx, workspace};
 /// What builds the wheel, from PyPI.
 const MATURIN: &str = "maturin>=1.9,<2";
 
+/// And what links it with a C library that is older than this machine's: the one of [`TAG`].
+const ZIG: &str = "ziglang>=0.15,<1";
+
+/// Where a wheel to use installs: on Linux with glibc 2.28, of 2018, or newer.
+const TAG: &str = "manylinux_2_28";
+
 /// Options of `wheel`.
 #[derive(Args, Default)]
 #[group(skip)]
 pub struct Options {
     #[command(flatten)]
     build: build_ptx::Options,
-    /// Optimised, as a wheel to use is; by default as tests are
+    /// Optimised, as a wheel to use is, for any Linux with glibc 2.28 or newer, linked by zig, which comes from PyPI; by default as tests
+    /// are
     #[arg(long)]
     release: bool,
+    /// Without zig, for this machine's glibc or a newer one
+    #[arg(long, requires = "release")]
+    native: bool,
 }
 
 /// Builds the wheel and says where it is.
@@ -32,14 +42,18 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 
 /// The wheel, in `target/wheels`.
 pub fn build(options: &Options) -> Result<PathBuf, Failure> {
-    let maturin = maturin()?;
+    let anywhere = options.release && !options.native;
+    let maturin = match anywhere {
+        true => linking()?,
+        false => maturin()?,
+    };
     put_kernels(&options.build)?;
     let wheels = workspace::target_dir().join("wheels");
     if wheels.exists() {
         // Of several versions it would be unclear which is meant.
         fs::remove_dir_all(&wheels)?;
     }
-    let mut command = Command::new(maturin);
+    let mut command = Command::new(&maturin);
     command.current_dir(workspace::root().join("python"));
     let how: &[&str] = match options.release {
         true => &["--release", "--features", "cuda"],
@@ -47,12 +61,29 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
     };
     command.arg("build").args(how).arg("--out");
     command.arg(&wheels);
+    if anywhere {
+        // Which refuses what wants a newer library than this.
+        command.args(["--zig", "--compatibility", TAG]);
+        // Where it finds zig.
+        let beside = maturin.parent().ok_or("maturin without a folder")?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(beside.to_owned()).chain(std::env::split_paths(&path));
+        command.env("PATH", std::env::join_paths(folders)?);
+    }
     command.env("CARGO_TARGET_DIR", workspace::target_dir());
     workspace::run(&mut command)?;
     let mut built = fs::read_dir(&wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
-    built
+    let wheel = built
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
-        .ok_or_else(|| format!("maturin left no wheel in {}", wheels.display()).into())
+        .ok_or_else(|| format!("maturin left no wheel in {}", wheels.display()))?;
+    let name = wheel.file_name().unwrap_or_default().to_string_lossy();
+    if anywhere && !name.contains(TAG) {
+        return Err(format!(
+            "{name} is no wheel of {TAG}: it wants a newer C library; --native builds such a one"
+        )
+        .into());
+    }
+    Ok(wheel)
 }
 
 /// Copies the PTX to where the package has it.
@@ -76,13 +107,25 @@ fn maturin() -> Result<PathBuf, Failure> {
     if installed.is_ok_and(|output| output.status.success()) {
         return Ok("maturin".into());
     }
+    tools("maturin", &[MATURIN])
+}
+
+/// maturin with zig beside it.
+fn linking() -> Result<PathBuf, Failure> {
+    tools("python-zig", &[MATURIN, ZIG]).map_err(|failure| {
+        format!("{failure}; for this machine's C library, without zig, there is --native").into()
+    })
+}
+
+/// maturin in a virtual environment of its own, with a program of these packages beside it.
+fn tools(program: &str, packages: &[&str]) -> Result<PathBuf, Failure> {
     let place = workspace::target_dir().join("python/tools");
-    let maturin = place.join("bin/maturin");
-    if !maturin.is_file() {
+    let folder = place.join("bin");
+    if !folder.join(program).is_file() || !folder.join("maturin").is_file() {
         environment(&place)?;
-        pip(&place, &[MATURIN])?;
+        pip(&place, packages)?;
     }
-    Ok(maturin)
+    Ok(folder.join("maturin"))
 }
 
 /// A virtual environment in a folder, anew.

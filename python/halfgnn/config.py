@@ -1,0 +1,38 @@
+"""What this installation has."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+from . import _core
+
+
+def show_config() -> None:
+    """Prints what there is: threads of the CPU, cards, kernels inside the package, and how torch comes to the operators, which is
+    directly, or through Python where its version has no other way. Imports torch where it is installed."""
+    print("\n".join(_lines()))
+
+
+def _lines() -> list[str]:
+    lines = [f"halfgnn {_core.__version__}", f"CPU: {_core.threads()} threads"]
+    try:
+        cards = _core.survey()
+        lines += [f"cuda:{number}: {card}" for number, card in enumerate(cards)]
+        if not cards:
+            lines.append("no CUDA card")
+    except Exception as error:
+        lines.append(f"no CUDA card: {error}")
+    folder = os.path.join(os.path.dirname(__file__), "ptx")
+    kernels = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    lines.append(f"kernels: {', '.join(kernels) or 'none in the package'}")
+    if importlib.util.find_spec("torch") is None:
+        lines.append("torch: not installed")
+        return lines
+    import torch
+
+    from . import _eager
+
+    way = "directly" if _eager.reason is None else f"through Python: {_eager.reason}"
+    lines.append(f"torch {torch.__version__}: spmm is called {way}")
+    return lines
