@@ -3,7 +3,7 @@
 use super::{Context, Halo, Mode, Parameter};
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops::{self, BatchNorm, Normalization, NormalizationGradients};
+use crate::ops::{self, BatchNorm, Coding, Normalization, NormalizationGradients};
 use crate::tensor::{Array, Element, Matrix};
 use halfgnn_contract::normalize::carry_on;
 use serde::{Deserialize, Serialize};
@@ -101,16 +101,17 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
         }
     }
 
-    /// `d`, the gradient of the output, becomes that of `x`, each row times its factor.
+    /// `d`, the gradient of the output, becomes that of `x`, each row times its factor, and codes of that where they are wanted.
     pub(super) fn backward(
         &mut self,
         at: &Context<'_, B, E>,
         x: &Matrix<B, E>,
         d: &mut Matrix<B, E>,
         (scale, row_scale): (f32, Option<&Array<B, f32>>),
+        coding: Option<Coding<'_, B>>,
     ) -> Result<(), Error> {
         if let Some(halo) = at.ranks {
-            return self.backward_of_ranks(at, halo, x, d, (scale, row_scale));
+            return self.backward_of_ranks(at, halo, x, d, (scale, row_scale), coding);
         }
         let (weight, d_weight) = self.weight.master_and_gradient();
         let (bias, d_bias) = self.bias.master_and_gradient();
@@ -125,6 +126,7 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
             bias: d_bias,
             scale,
             row_scale,
+            coding,
         };
         ops::normalize_backward(at.backend, &op, x, d, gradients)
     }
@@ -207,6 +209,7 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
         x: &Matrix<B, E>,
         d: &mut Matrix<B, E>,
         (scale, row_scale): (f32, Option<&Array<B, f32>>),
+        coding: Option<Coding<'_, B>>,
     ) -> Result<(), Error> {
         let backend = at.backend;
         let (weight, d_weight) = self.weight.master_and_gradient();
@@ -223,6 +226,7 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
                 bias: d_bias,
                 scale,
                 row_scale,
+                coding: None,
             };
             ops::normalization_sums(backend, &op, x, d, gradients)?;
         } else {
@@ -248,6 +252,7 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
             bias: &mut room(of_bias)?,
             scale,
             row_scale,
+            coding,
         };
         ops::normalize_backward_of(backend, &op, x, d, gradients)
     }
