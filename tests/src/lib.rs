@@ -13,6 +13,7 @@ pub mod bits;
 pub mod blocks;
 pub mod borrowed;
 pub mod checkpoint;
+pub mod coding;
 pub mod communities;
 pub mod construct;
 pub mod contracts;
@@ -140,6 +141,7 @@ macro_rules! conformance {
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
             bits: every_graph, every_width, signs_of_elements, products, misfits_are_refused;
             frdc: every_graph, every_width, misfits_are_refused;
+            coding: products, normalizations, misfits_are_refused;
             quantized: codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, epilogues,
                 scales_are_multiplied, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;

@@ -154,6 +154,7 @@ impl Case {
                 normalization,
                 positive,
                 column_sums: sums.as_mut(),
+                ..MatmulFusion::default()
             };
             ops::matmul_fused(backend, self.form, &a, &b, &epilogue, fusion, &mut c)
         };

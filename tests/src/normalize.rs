@@ -181,6 +181,7 @@ fn gradients_of<B: Backend, E: Element>(backend: &B, shape @ (rows, columns): (u
             bias: &mut d_bias,
             scale,
             row_scale: row_scale.as_ref(),
+            coding: None,
         };
         ops::normalize_backward(backend, &op, &inputs, &mut d, gradients).expect("legal");
 

@@ -80,9 +80,9 @@ pub fn codes_follow_the_contract<B: Backend>(backend: &B, scale: Scale) {
                     let number = value * (1.0 / scales[column]);
                     counted.saturated += u32::from(number.abs() > format.saturation());
                     let noise = step.map(|step| {
-                        let block = (column / 4) as u32;
-                        rng::dropout_bits(rng::key(SEED, STREAM), step, row as u64, block)
-                            [column % 4]
+                        let (block, place) = ((column / 8) as u32, (column % 8) as u32);
+                        let key = rng::key(SEED, STREAM);
+                        rng::rounding_noise(rng::rounding_bits(key, step, row as u64, block), place)
                     });
                     expected.push(format.encode(number, noise) as u8);
                 }

@@ -584,6 +584,7 @@ pub fn halves_of_a_normalization_are_the_whole<B: Backend>(backend: &B, scale: S
                 bias,
                 scale: 2.0,
                 row_scale: None,
+                coding: None,
             };
             let done = match of {
                 0 => ops::normalize_backward(backend, &op, &x, &mut d, gradients),

@@ -8,7 +8,8 @@ use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
 use halfgnn::nn::ModelConfig;
 use halfgnn::ops::{
-    self, EdgeWeights, HalfLoad, Reduction, Sddmm, SddmmPolicy, Spmm, SpmmPolicy, edge_plane,
+    self, CodeFormat, EdgeWeights, HalfLoad, Reduction, Sddmm, SddmmPolicy, Spmm, SpmmPolicy,
+    edge_plane,
 };
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn::train::TrainConfig;
@@ -301,6 +302,52 @@ fn a_gin_step_has_few_launches() {
         let known = ["gemm", "spmm", "moments", "finish", "normalize", "activate"];
         let rest: usize = known.into_iter().map(of).sum();
         assert_eq!(launches.len(), rest + 5, "nothing else is launched");
+    }
+}
+
+/// Messages of 8 bits are made by the operator before: a GIN makes all its codes in products and normalisations, a GCN those of its
+/// forward pass in products, and of its gradients in a pass that takes the factors of rows along, which else have one of their own.
+#[test]
+fn codes_of_messages_are_made_where_rows_are() {
+    let gpu = open();
+    let hidden = 16;
+    let gin = ModelConfig {
+        hidden,
+        ..ModelConfig::gin(task::FEATURES, task::CLASSES)
+    };
+    let gcn = ModelConfig {
+        hidden,
+        ..ModelConfig::gcn(task::FEATURES, task::CLASSES)
+    };
+    for (model, products, normalizations, passes) in [(gin, 5, 5, 0), (gcn, 2, 0, 2)] {
+        let model = ModelConfig {
+            messages: Some(CodeFormat::Int8),
+            dropout: 0.0,
+            ..model
+        };
+        let objective = task::objective::<_, f16>(&gpu, model.norm());
+        let config = TrainConfig {
+            record: false,
+            ..TrainConfig::new(f16::PRECISION)
+        };
+        let name = model.convolution.to_string();
+        let mut trainer = task::trainer(&gpu, &objective, model, config);
+        // The first looks for its scales.
+        trainer.step().expect("a step");
+        gpu.driver().take_launches();
+        trainer.step().expect("a step");
+        gpu.synchronize().expect("no failure");
+        let launches = gpu.driver().take_launches();
+        let of = |name: &str| {
+            let named = |launched: &&Launched| launched.kernel.starts_with(name);
+            launches.iter().filter(named).count()
+        };
+        let coded = ["gemm_nn_f16_coded", "normalize_backward_coded", "quantize"].map(of);
+        assert_eq!(coded, [products, normalizations, passes], "{name}");
+        // One each way of each layer.
+        assert_eq!(of("update_scales"), products + normalizations + passes);
+        // Only the ReLU's output is looked at once more, where its gradient is made.
+        assert_eq!(of("activate_backward"), 0, "{name}");
     }
 }
 

@@ -1,11 +1,12 @@
 //! Sums over neighbours.
 
-use super::Context;
-use super::messages::Direction;
+use super::messages::{Direction, Messages};
+use super::{Context, Mode, Pool, Propagation};
 use crate::backend::{Adjacency, Backend};
 use crate::error::Error;
 use crate::ops::{
-    self, Accumulate, EdgeWeights, Scaling, Schedule, Spmm, SpmmEpilogue, SpmmPolicy,
+    self, Accumulate, Coding, EdgeWeights, Epilogue, Form, MatmulFusion, Scaling, Schedule, Spmm,
+    SpmmEpilogue, SpmmPolicy,
 };
 use crate::tensor::{Array, Element, Matrix};
 
@@ -128,6 +129,61 @@ impl Aggregation {
             scale: self.factor * scale,
             ..op
         })
+    }
+}
+
+/// What is sent next: which way, and with which factors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sending {
+    pub(super) direction: Direction,
+    /// As [`Aggregation::forward`] and [`Aggregation::backward`] are told.
+    pub(super) scaled: bool,
+    /// Whether only the sum reads it.
+    pub(super) alone: bool,
+}
+
+impl Sending {
+    /// What an operator is told that makes a matrix of so many rows, where its codes are to be made on the way.
+    pub(super) fn coding<'a, B: Backend, E: Element>(
+        self,
+        backend: &B,
+        messages: Option<&'a mut Messages<B>>,
+        pool: &mut Pool<B, E>,
+        mode: Mode<'a, B>,
+        graph: &'a Propagation<B>,
+        rows: usize,
+    ) -> Result<Option<Coding<'a, B>>, Error> {
+        let Some(messages) = messages else {
+            return Ok(None);
+        };
+        let factors = match self.direction {
+            Direction::Forward => graph.column_scale(),
+            Direction::Backward => graph.row_scale(),
+        };
+        let factors = factors.filter(|_| !self.scaled);
+        let way = (self.direction, mode);
+        messages.coding(backend, pool, way, rows, factors, self.alone)
+    }
+
+    /// `y = epilogue(a · b)`, which is sent next: its codes are made where it is written, where codes are sent.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_fused`].
+    pub(super) fn product<B: Backend, E: Element>(
+        self,
+        at: &mut Context<'_, B, E>,
+        form: Form,
+        [a, b]: [&Matrix<B, E>; 2],
+        epilogue: &Epilogue<'_, B>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let (backend, graph) = (at.backend, at.graph()?);
+        let messages = at.messages.as_deref_mut();
+        let fusion = MatmulFusion {
+            coding: self.coding(backend, messages, at.pool, at.mode, graph, y.rows())?,
+            ..MatmulFusion::default()
+        };
+        ops::matmul_fused(backend, form, a, b, epilogue, fusion, y)
     }
 }
 

@@ -3,7 +3,9 @@
 use super::{Context, Halo, Mode, Parameter, Pool};
 use crate::backend::{Backend, Floats, MemoryKind};
 use crate::error::Error;
-use crate::ops::{self, BatchNorm, Normalization, NormalizationGradients, StatisticsOfParts};
+use crate::ops::{
+    self, BatchNorm, Coding, Normalization, NormalizationGradients, StatisticsOfParts,
+};
 use crate::tensor::{Array, Element, Matrix};
 use serde::{Deserialize, Serialize};
 
@@ -132,16 +134,17 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
         }
     }
 
-    /// `d`, the gradient of the output, becomes that of `x`, each row times its factor.
+    /// `d`, the gradient of the output, becomes that of `x`, each row times its factor, and codes of that where they are wanted.
     pub(super) fn backward(
         &mut self,
         at: &Context<'_, B, E>,
         x: &Matrix<B, E>,
         d: &mut Matrix<B, E>,
         (scale, row_scale): (f32, Option<&Array<B, f32>>),
+        coding: Option<Coding<'_, B>>,
     ) -> Result<(), Error> {
         if let Some(halo) = at.ranks {
-            return self.backward_of_ranks(at, halo, x, d, (scale, row_scale));
+            return self.backward_of_ranks(at, halo, x, d, (scale, row_scale), coding);
         }
         let (weight, d_weight) = self.weight.master_and_gradient();
         let (bias, d_bias) = self.bias.master_and_gradient();
@@ -156,6 +159,7 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
             bias: d_bias,
             scale,
             row_scale,
+            coding,
         };
         ops::normalize_backward(at.backend, &op, x, d, gradients)
     }
@@ -215,6 +219,7 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
         x: &Matrix<B, E>,
         d: &mut Matrix<B, E>,
         (scale, row_scale): (f32, Option<&Array<B, f32>>),
+        coding: Option<Coding<'_, B>>,
     ) -> Result<(), Error> {
         let backend = at.backend;
         let (weight, d_weight) = self.weight.master_and_gradient();
@@ -231,6 +236,7 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
                 bias: d_bias,
                 scale,
                 row_scale,
+                coding: None,
             };
             ops::normalization_sums(backend, &op, x, d, gradients)?;
         } else {
@@ -262,6 +268,7 @@ impl<B: Backend, E: Element> BatchNormalization<B, E> {
                 bias: &mut of_bias,
                 scale,
                 row_scale,
+                coding,
             };
             ops::normalize_backward_of(backend, &op, x, d, gradients)?;
         }

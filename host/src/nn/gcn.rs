@@ -2,8 +2,9 @@
 //!
 //! Both maps are linear, so a layer does first what makes its rows narrower ([`Order`]).
 
-use super::aggregation::{Aggregation, Order};
+use super::aggregation::{Aggregation, Order, Sending};
 use super::architecture::{Architecture, LayerOption, stack, store};
+use super::messages::Direction;
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Stage,
@@ -139,7 +140,12 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
             row_scale: at.graph()?.column_scale(),
             ..Epilogue::default()
         };
-        ops::matmul(at.backend, Form::NN, x, weight, &scaled, &mut product)?;
+        let sending = Sending {
+            direction: Direction::Forward,
+            scaled: true,
+            alone: true,
+        };
+        sending.product(at, Form::NN, [x, weight], &scaled, &mut product)?;
         y.aggregate(at, self.aggregation, true, None, &product)?;
         at.give(product);
         Ok(())
@@ -165,13 +171,21 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
                 row_scale: at.graph()?.row_scale(),
                 ..Epilogue::default()
             };
-            ops::matmul(backend, Form::NT, dy.matrix(), weight, &scaled, &mut sent)?;
+            let sending = Sending {
+                direction: Direction::Backward,
+                scaled: true,
+                alone: true,
+            };
+            let of = [dy.matrix(), weight];
+            sending.product(at, Form::NT, of, &scaled, &mut sent)?;
             let dx = dx.matrix(at)?;
             self.aggregation.backward(at, true, plain, &sent, dx)?;
             at.give(sent);
             return Ok(());
         }
-        if let Some(row_scale) = at.graph()?.row_scale() {
+        // Codes have the factors of rows in them, where they cost nothing.
+        let scaled = at.messages.is_none();
+        if let Some(row_scale) = at.graph()?.row_scale().filter(|_| scaled) {
             let scale_rows = Activation {
                 bias: None,
                 relu: false,
@@ -183,7 +197,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
         let d = dy.matrix();
         let mut product = at.pool.take(backend, (x.rows(), d.columns()))?;
         self.aggregation
-            .backward(at, true, plain, d, &mut product)?;
+            .backward(at, scaled, plain, d, &mut product)?;
         let form = Form::TN;
         ops::matmul(backend, form, x, &product, &Epilogue::default(), gradient)?;
         dx.product(at, &product, weight)?;

@@ -9,9 +9,10 @@
 //! for any multiple of its input: so the sum is taken in float and stored times a power of two that brings a row of the
 //! largest degree back into range.
 
-use super::aggregation::{Aggregation, Order};
+use super::aggregation::{Aggregation, Order, Sending};
 use super::architecture::{Architecture, LayerOption, finite, not_negative, stack, store};
 use super::batch_norm::{BatchNormalization, Statistics};
+use super::messages::Direction;
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Propagation, Stage,
@@ -187,6 +188,13 @@ impl ModelConfig {
         Self::of(Gin::default(), features, classes)
     }
 }
+
+/// Rows of a layer that transforms first, which are sent, and added to what is heard.
+const SENT: Sending = Sending {
+    direction: Direction::Forward,
+    scaled: false,
+    alone: false,
+};
 
 /// The name of the running statistics.
 const RUNNING: &str = "norm.running";
@@ -425,11 +433,11 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
             ops::matmul(backend, Form::NN, aggregated, first, &plain, between)?;
         } else if let Some(transformed) = &mut self.transformed {
             let transformed = transformed.room(backend, x.rows())?;
-            ops::matmul(backend, Form::NN, x, first, &plain, transformed)?;
+            SENT.product(at, Form::NN, [x, first], &plain, transformed)?;
             sum.forward(at, transformed, between)?;
         } else {
             let mut transformed = at.pool.take(backend, (x.rows(), hidden))?;
-            ops::matmul(backend, Form::NN, x, first, &plain, &mut transformed)?;
+            SENT.product(at, Form::NN, [x, first], &plain, &mut transformed)?;
             sum.forward(at, &transformed, between)?;
             at.give(transformed);
         }
@@ -473,8 +481,23 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
             Some(_) => (1.0, None),
             None => (scaling.power, scaling.row_scale),
         };
+        let sending = Sending {
+            direction: Direction::Backward,
+            scaled: scaling.row_scale.is_some(),
+            alone: false,
+        };
+        let (between, rows, graph) = (self.between.get(), d_between.rows(), at.graph()?);
+        let mut messages = at.messages.take();
+        let coding = match &self.aggregated {
+            Some(_) => None,
+            None => {
+                let messages = messages.as_deref_mut();
+                sending.coding(backend, messages, at.pool, at.mode, graph, rows)?
+            }
+        };
         self.norm
-            .backward(at, self.between.get(), &mut d_between, factors)?;
+            .backward(at, between, &mut d_between, factors, coding)?;
+        at.messages = messages;
 
         let sum = SelfAndNeighbours::new(&self.gin, self.policy, self.epsilon.as_ref(), at)?;
         let scale = sum.scale;
@@ -501,7 +524,11 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         }
         let mut d_aggregated = at.take(inputs)?;
         let (d, d_x, scaled) = (&d_between, &mut d_aggregated, scaling.product());
-        ops::matmul(backend, Form::NT, d, first, &scaled, d_x)?;
+        if dx.is_wanted() {
+            sending.product(at, Form::NT, [d, first], &scaled, d_x)?;
+        } else {
+            ops::matmul(backend, Form::NT, d, first, &scaled, d_x)?;
+        }
         at.give(d_between);
         if dx.is_wanted() {
             let dx = dx.matrix(at)?;

@@ -216,7 +216,7 @@ impl<B: Backend, E: Element> StageNorm<B, E> {
     ) -> Result<(), Error> {
         let (backend, given) = (at.backend, self.given.get());
         match &mut self.kind {
-            Kind::Batch(norm) => norm.backward(at, given, d, (1.0, None)),
+            Kind::Batch(norm) => norm.backward(at, given, d, (1.0, None), None),
             Kind::Layer {
                 weight,
                 bias,

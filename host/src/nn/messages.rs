@@ -10,7 +10,7 @@
 use super::{Mode, Pool};
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::ops::{self, CodeFormat, QuantizedMatrix, Rounding};
+use crate::ops::{self, CodeFormat, Coding, QuantizedMatrix, Rounding};
 use crate::tensor::{Array, Element, Matrix};
 
 /// How many times the largest magnitude of the step before there is room for.
@@ -35,6 +35,8 @@ pub(super) struct Messages<B: Backend> {
     codes: [QuantizedMatrix<B>; 2],
     /// Whether their scales follow something.
     has_scales: [bool; 2],
+    /// Whether they are there before the sum asks for them.
+    made: [bool; 2],
     /// The layer's number.
     layer: u32,
 }
@@ -55,11 +57,42 @@ impl<B: Backend> Messages<B> {
         Ok(Self {
             codes: [none()?, none()?],
             has_scales: [false; 2],
+            made: [false; 2],
             layer: layer as u32,
         })
     }
 
-    /// The codes of `factors · x`, until they are [released](Messages::release).
+    /// What an operator is told that makes the codes of `factors · x` where it writes `x`, of so many rows, which is sent next;
+    /// `alone` where nobody reads `x` itself. None in a first step, which finds its scales by looking at `x`.
+    ///
+    /// # Errors
+    /// Those of [`Messages::encode`].
+    pub(super) fn coding<'a, E: Element>(
+        &'a mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        (direction, mode): (Direction, Mode<'a, B>),
+        rows: usize,
+        factors: Option<&'a Array<B, f32>>,
+        alone: bool,
+    ) -> Result<Option<Coding<'a, B>>, Error> {
+        if self.wants_scales(backend, direction)? {
+            return Ok(None);
+        }
+        self.made[direction as usize] = true;
+        self.room(backend, pool, direction, rows)?;
+        let rounding = self.rounding(direction, mode);
+        let codes = &mut self.codes[direction as usize];
+        ops::update_scales(backend, ROOM, codes.scales_mut())?;
+        Ok(Some(Coding {
+            row_scale: factors,
+            rounding,
+            codes,
+            alone,
+        }))
+    }
+
+    /// The codes of `factors · x`, until they are [released](Messages::release): those that an operator made of it, or made now.
     ///
     /// # Errors
     /// Those of [`ops::quantize`].
@@ -71,30 +104,61 @@ impl<B: Backend> Messages<B> {
         x: &Matrix<B, E>,
         factors: Option<&Array<B, f32>>,
     ) -> Result<&QuantizedMatrix<B>, Error> {
+        let at = direction as usize;
+        if std::mem::take(&mut self.made[at]) {
+            return Ok(&self.codes[at]);
+        }
+        self.room(backend, pool, direction, x.rows())?;
+        let rounding = self.rounding(direction, mode);
+        let finds_scales = self.wants_scales(backend, direction)?;
+        let codes = &mut self.codes[at];
+        if finds_scales {
+            ops::quantize(backend, x, factors, rounding, codes)?;
+            codes.scales_mut().forget_counts(backend)?;
+        }
+        self.has_scales[at] = true;
+        ops::update_scales(backend, ROOM, codes.scales_mut())?;
+        ops::quantize(backend, x, factors, rounding, codes)?;
+        Ok(codes)
+    }
+
+    /// Whether scales have nothing to follow yet. Those of a checkpoint go on; a first step has none, and looks at itself.
+    fn wants_scales(&mut self, backend: &B, direction: Direction) -> Result<bool, Error> {
+        let at = direction as usize;
+        if !self.has_scales[at] && !backend.only_counts() {
+            let scales = self.codes[at].scales().to_vec(backend)?;
+            if scales.iter().all(|&scale| scale == 1.0) {
+                return Ok(true);
+            }
+        }
+        self.has_scales[at] = true;
+        Ok(false)
+    }
+
+    /// Makes room for codes of so many rows.
+    fn room<E: Element>(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        direction: Direction,
+        rows: usize,
+    ) -> Result<(), Error> {
         let codes = &mut self.codes[direction as usize];
-        let words = QuantizedMatrix::<B>::words(x.rows(), x.columns())?;
-        let nothing = codes.replace_codes(pool.take_words(backend, words)?, x.rows())?;
+        let words = QuantizedMatrix::<B>::words(rows, codes.columns())?;
+        let nothing = codes.replace_codes(pool.take_words(backend, words)?, rows)?;
         pool.give_words(nothing);
-        let rounding = match (direction, mode) {
+        Ok(())
+    }
+
+    /// How those of a direction are rounded.
+    fn rounding<'a>(&self, direction: Direction, mode: Mode<'a, B>) -> Rounding<'a, B> {
+        match (direction, mode) {
             (Direction::Backward, Mode::Train { random }) => Rounding::Stochastic {
                 stream: ROUNDING_STREAM.wrapping_add(self.layer),
                 random,
             },
             _ => Rounding::Nearest,
-        };
-        let has_scales = &mut self.has_scales[direction as usize];
-        if !*has_scales && !backend.only_counts() {
-            // Those of a checkpoint go on; a first step has nothing to follow, and looks at itself.
-            let scales = codes.scales().to_vec(backend)?;
-            if scales.iter().all(|&scale| scale == 1.0) {
-                ops::quantize(backend, x, factors, rounding, codes)?;
-                codes.scales_mut().forget_counts(backend)?;
-            }
         }
-        *has_scales = true;
-        ops::update_scales(backend, ROOM, codes.scales_mut())?;
-        ops::quantize(backend, x, factors, rounding, codes)?;
-        Ok(codes)
     }
 
     /// Gives the memory of the codes back.
@@ -124,6 +188,7 @@ impl<B: Backend> Messages<B> {
         &mut self,
     ) -> impl Iterator<Item = (&'static str, &mut Matrix<B, f32>)> {
         self.has_scales = [false; 2];
+        self.made = [false; 2];
         let buffers = self.codes.iter_mut();
         let buffers = buffers.flat_map(|codes| codes.scales_mut().state_mut());
         NAMES.into_iter().zip(buffers)

@@ -2,8 +2,9 @@
 //!
 //! Both maps of the neighbours are linear, so a layer does first what makes its rows narrower ([`Order`]).
 
-use super::aggregation::{Aggregation, Order};
+use super::aggregation::{Aggregation, Order, Sending};
 use super::architecture::{Architecture, stack};
+use super::messages::Direction;
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
     Place, Stage,
@@ -110,7 +111,12 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
             ops::matmul(backend, Form::NN, aggregated, neighbours, &plain, y)?;
         } else {
             let mut product = at.pool.take(backend, (x.rows(), y.columns()))?;
-            ops::matmul(backend, Form::NN, x, neighbours, &plain, &mut product)?;
+            let sending = Sending {
+                direction: Direction::Forward,
+                scaled: false,
+                alone: true,
+            };
+            sending.product(at, Form::NN, [x, neighbours], &plain, &mut product)?;
             self.aggregation.forward(at, false, sum, &product, y)?;
             at.give(product);
         }
@@ -144,7 +150,12 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
                 return Ok(());
             }
             let mut product = at.take(x.columns())?;
-            ops::matmul(backend, Form::NT, d, neighbours, &plain, &mut product)?;
+            let sending = Sending {
+                direction: Direction::Backward,
+                scaled: false,
+                alone: true,
+            };
+            sending.product(at, Form::NT, [d, neighbours], &plain, &mut product)?;
             let dx = dx.matrix(at)?;
             self.aggregation.backward(at, false, sum, &product, dx)?;
             ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;

@@ -11,7 +11,11 @@
 //! The epilogue is `c[i][j] = relu(alpha · row_scale[i] · sum + bias[j])`, each part of it optional, computed in float
 //! and rounded once. A may be what a batch normalisation makes of the matrix ([`Operand::Normalized`]): it is normalised when
 //! it has come to shared memory, with the bits that `normalize` would have stored.
+//!
+//! Some products make 8-bit codes of C where they write it ([`coded_product`]): what `quantize` would make of what is stored, bit
+//! for bit, without another way to memory and back.
 
+use crate::quantize::CodesParams;
 use crate::{DevicePtr, EntrySpec, Format, HalfBits, VECTOR_BYTES, WARP, param_struct};
 
 /// Warps of a CTA.
@@ -47,6 +51,9 @@ pub const RELU: u32 = 1;
 /// Bit of [`MatmulParams::flags`]: where A is [`Operand::Normalized`], what is normalised and negative becomes zero. A NaN stays
 /// one.
 pub const A_RELU: u32 = 2;
+
+/// Bit of [`MatmulParams::flags`]: only the codes of C are written, and C is not.
+pub const CODES_ALONE: u32 = 4;
 
 param_struct! {
     /// Parameters of the product and of the reduction.
@@ -99,7 +106,7 @@ param_struct! {
         pub steps_per_split: u32,
         /// CTAs that share a tile: CTAs in y.
         pub splits: u32,
-        /// [`RELU`], [`A_RELU`].
+        /// [`RELU`], [`A_RELU`], [`CODES_ALONE`].
         pub flags: u32,
         /// Factor of the whole product.
         pub alpha: f32,
@@ -107,6 +114,8 @@ param_struct! {
         pub sum_rows: u32,
         /// Distance of two rows of `statistics` in 16-byte vectors.
         pub float_vectors: u32,
+        /// Where codes of C go, for the entries that make some; of those `splits` is 1.
+        pub codes: CodesParams,
     }
 }
 
@@ -376,6 +385,28 @@ macro_rules! matmul_entries {
     };
 }
 
+/// Calls `$with!`, as [`matmul_entries!`] does, with every product that makes codes of C: of forward passes and of gradients of
+/// inputs, in elements of 16 bits.
+#[macro_export]
+macro_rules! matmul_coded_entries {
+    ($with:ident) => {
+        $with! {
+            gemm_nn_f16_coded_128x64: Nn, Plain, F16, CodedF16, 64;
+            gemm_nn_f16_coded_128x32: Nn, Plain, F16, CodedF16, 32;
+            gemm_nn_f16_coded_128x16: Nn, Plain, F16, CodedF16, 16;
+            gemm_nt_f16_coded_128x64: Nt, Plain, F16, CodedF16, 64;
+            gemm_nt_f16_coded_128x32: Nt, Plain, F16, CodedF16, 32;
+            gemm_nt_f16_coded_128x16: Nt, Plain, F16, CodedF16, 16;
+            gemm_nn_bf16_coded_128x64: Nn, Plain, BF16, CodedBF16, 64;
+            gemm_nn_bf16_coded_128x32: Nn, Plain, BF16, CodedBF16, 32;
+            gemm_nn_bf16_coded_128x16: Nn, Plain, BF16, CodedBF16, 16;
+            gemm_nt_bf16_coded_128x64: Nt, Plain, BF16, CodedBF16, 64;
+            gemm_nt_bf16_coded_128x32: Nt, Plain, BF16, CodedBF16, 32;
+            gemm_nt_bf16_coded_128x16: Nt, Plain, BF16, CodedBF16, 16;
+        }
+    };
+}
+
 /// Calls `$with! { entry: element of C; … }` with every reduction of partial sums.
 #[macro_export]
 macro_rules! matmul_reduce_entries {
@@ -437,6 +468,31 @@ pub fn product(
     })
 }
 
+macro_rules! coded_products {
+    ($($entry:ident: $form:ident, $operand:ident, $input:ident, $output:ident, $columns:literal;)*) => {
+        &[$(MatmulEntry {
+            name: stringify!($entry),
+            form: Form::$form,
+            operand: Operand::$operand,
+            input: Format::$input,
+            output: Format::$input,
+            columns: $columns,
+        }),*]
+    };
+}
+
+/// Every product that makes codes of C.
+pub const CODED_PRODUCTS: &[MatmulEntry] = matmul_coded_entries!(coded_products);
+
+/// The product that makes codes of its output of `n` columns, which has the format of the operands, or `None` for what is not
+/// built: `Aᵀ·B`, and floats. It is for sums that are not [split].
+pub fn coded_product(form: Form, format: Format, n: u32) -> Option<&'static MatmulEntry> {
+    let columns = Tile::for_columns(n).columns;
+    CODED_PRODUCTS
+        .iter()
+        .find(|entry| (entry.form, entry.input, entry.columns) == (form, format, columns))
+}
+
 macro_rules! reductions {
     ($($entry:ident: $output:ident;)*) => {
         &[$((Format::$output, stringify!($entry))),*]
@@ -459,7 +515,11 @@ macro_rules! names {
 }
 
 /// The entries of this family.
-pub const ENTRIES: &[&[EntrySpec]] = &[matmul_entries!(names), matmul_reduce_entries!(names)];
+pub const ENTRIES: &[&[EntrySpec]] = &[
+    matmul_entries!(names),
+    matmul_coded_entries!(names),
+    matmul_reduce_entries!(names),
+];
 
 #[cfg(test)]
 mod tests {
@@ -576,6 +636,23 @@ mod tests {
                 assert_eq!(columns.count_ones(), vectors);
             }
         }
+    }
+
+    #[test]
+    fn codes_of_every_width_have_a_product_whose_tiles_cover_their_rows() {
+        for form in [Form::Nn, Form::Nt] {
+            for n in [1, 16, 17, 40, 47, 64, 65, 72, 4096] {
+                for format in [Format::F16, Format::BF16] {
+                    let entry = coded_product(form, format, n).expect("built");
+                    let tile = Tile::for_columns(n);
+                    assert_eq!((entry.form, entry.columns), (form, tile.columns));
+                    let codes = crate::quantize::row_codes(n.into());
+                    assert!(u64::from(tile.across(n) * tile.columns) >= codes, "{n}");
+                }
+                assert_eq!(coded_product(form, Format::F32, n), None);
+            }
+        }
+        assert_eq!(coded_product(Form::Tn, Format::F16, 8), None);
     }
 
     #[test]

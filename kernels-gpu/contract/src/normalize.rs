@@ -9,6 +9,7 @@
 
 use crate::elementwise::THREADS_PER_CTA;
 use crate::format::table;
+use crate::quantize::{CodesParams, largest_bytes};
 use crate::{DevicePtr, EntrySpec, HalfBits, VECTOR_BYTES, param_struct};
 
 /// Bit of the flags: the output is `max(0, ·)` of what is normalised.
@@ -117,11 +118,12 @@ param_struct! {
 }
 
 param_struct! {
-    /// Parameters of `normalize` and `normalize_backward`.
+    /// Parameters of `normalize`, `normalize_backward` and `normalize_backward_coded`.
     ///
     /// - `normalize`: `y` becomes `weight · (x − mean) · deviation⁻¹ + bias`, cut off by [`RELU`].
     /// - `normalize_backward`: `y` holds the gradient of the output and becomes that of `x`, times `scale` and a factor of the
     ///   row.
+    /// - `normalize_backward_coded`: and codes are made of what is stored, as `quantize` would.
     pub struct NormalizeParams {
         /// What is, or was, normalised.
         pub x: DevicePtr<HalfBits>,
@@ -157,6 +159,8 @@ param_struct! {
         pub scale: f32,
         /// Zero.
         pub reserved: u32,
+        /// Where codes go. For `normalize_backward_coded` only, whose lanes are those of a row of codes: [`coded_vectors`].
+        pub codes: CodesParams,
     }
 }
 
@@ -376,6 +380,20 @@ pub const fn walk_shared_bytes(matrices: u32) -> u32 {
     STAGES * matrices * THREADS_PER_CTA * VECTOR_BYTES
 }
 
+/// Vectors of a row of elements, `width` in each, and of its codes, of which there are `codes` a row: what the lanes of
+/// `normalize_backward_coded` cover.
+pub const fn coded_vectors(vectors: u32, codes: u32, width: u32) -> u32 {
+    let of_codes = codes / width;
+    if of_codes > vectors {
+        of_codes
+    } else {
+        vectors
+    }
+}
+
+/// Bytes of dynamic shared memory of `normalize_backward_coded`: what the walk wants, and after it room for the largest magnitudes.
+pub const CODED_SHARED_BYTES: u32 = walk_shared_bytes(2) + largest_bytes(THREADS_PER_CTA);
+
 /// Bytes of dynamic shared memory of `moments` and `moments_backward`: what the walk wants, and after it two planes of eight
 /// floats a thread.
 pub const MOMENTS_SHARED_BYTES: u32 = {
@@ -403,6 +421,8 @@ macro_rules! normalize_entries {
                 normalize(NormalizeParams): F16 = normalize_f16, F32 = normalize_f32, BF16 = normalize_bf16;
                 /// The gradient of `normalize`.
                 normalize_backward(NormalizeParams): F16 = normalize_backward_f16, F32 = normalize_backward_f32, BF16 = normalize_backward_bf16;
+                /// The gradient of `normalize`, and its codes.
+                normalize_backward_coded(NormalizeParams): F16 = normalize_backward_coded_f16, F32 = normalize_backward_coded_f32, BF16 = normalize_backward_coded_bf16;
                 /// A weighted sum of two matrices.
                 combine(CombineParams): F16 = combine_f16, F32 = combine_f32, BF16 = combine_bf16;
             }

@@ -23,16 +23,16 @@ pub const THREADS_PER_CTA: u32 = 256;
 /// Most lanes side by side of a row, as a base-2 logarithm.
 const MOST_LANES_LOG2: u32 = 5;
 
-/// [`QuantizeParams::format`] of [`CodeFormat::Int8`].
+/// [`CodesParams::format`] of [`CodeFormat::Int8`].
 pub const INT8: u32 = 0;
-/// [`QuantizeParams::format`] of [`CodeFormat::E4m3`].
+/// [`CodesParams::format`] of [`CodeFormat::E4m3`].
 pub const E4M3: u32 = 1;
 
-/// Word of [`QuantizeParams::counts`]: elements that were larger than a code can say.
+/// Word of [`CodesParams::counts`]: elements that were larger than a code can say.
 pub const SATURATED: u32 = 0;
-/// Word of [`QuantizeParams::counts`]: infinities, and NaNs, which became zero.
+/// Word of [`CodesParams::counts`]: infinities, and NaNs, which became zero.
 pub const NOT_FINITE: u32 = 1;
-/// Words of [`QuantizeParams::counts`].
+/// Words of [`CodesParams::counts`].
 pub const COUNTS: u32 = 2;
 
 /// How a number is told by 8 bits.
@@ -189,43 +189,69 @@ pub const fn rows_per_cta(rows: u64) -> u32 {
     if few < 64 { 64 } else { few }
 }
 
-/// Bytes of dynamic shared memory of `quantize`: eight words a thread.
-pub const SHARED_BYTES: u32 = THREADS_PER_CTA * 8 * 4;
+/// Bytes of shared memory in which the threads of a CTA put the largest magnitudes of their columns together: eight words each.
+pub const fn largest_bytes(threads: u32) -> u32 {
+    threads * 8 * 4
+}
 
 param_struct! {
-    /// Parameters of `quantize`: `y = x · row_scale / scales`, in codes. CTAs in x have [`rows_per_cta`] rows each, in y
-    /// `1 << lanes_log2` vectors of each row of `y`, where a vector is as many columns as 16 bytes of `x` have.
-    pub struct QuantizeParams {
-        /// Input.
-        pub x: DevicePtr<HalfBits>,
-        /// Codes, rows of `y_stride`; past the last column the code of zero.
+    /// Where the codes of a matrix go, and how they are made: `y = x · row_scale / scales`. Of `quantize`, and of the entries that
+    /// make codes of what they write.
+    pub struct CodesParams {
+        /// Codes, rows of `stride`; past the last column the code of zero.
         pub y: DevicePtr<u32>,
-        /// Scale of each column, positive; `y_stride` long.
+        /// Scale of each column, positive; `stride` long.
         pub scales: DevicePtr<f32>,
         /// Factor of each row, or null for 1.
         pub row_scale: DevicePtr<f32>,
-        /// Bits of the largest magnitude of each column so far, before the scale, infinite for a NaN; `y_stride` long.
+        /// Bits of the largest magnitude of each column so far, before the scale, infinite for a NaN; `stride` long.
         pub largest: DevicePtr<u32>,
         /// What was counted so far: [`COUNTS`] words.
         pub counts: DevicePtr<u32>,
         /// The step that random numbers are of, or null to round to the nearest.
         pub step: DevicePtr<u32>,
-        /// Rows.
-        pub rows: u64,
         /// Key of the random numbers.
         pub key: [u32; 2],
+        /// Distance of two rows of `y` in codes: a multiple of 16.
+        pub stride: u32,
+        /// [`INT8`] or [`E4M3`].
+        pub format: u32,
+    }
+}
+
+impl CodesParams {
+    /// None are made.
+    pub const NONE: Self = Self {
+        y: DevicePtr::NULL,
+        scales: DevicePtr::NULL,
+        row_scale: DevicePtr::NULL,
+        largest: DevicePtr::NULL,
+        counts: DevicePtr::NULL,
+        step: DevicePtr::NULL,
+        key: [0; 2],
+        stride: 0,
+        format: INT8,
+    };
+}
+
+param_struct! {
+    /// Parameters of `quantize`. CTAs in x have [`rows_per_cta`] rows each, in y `1 << lanes_log2` vectors of each row of codes,
+    /// where a vector is as many columns as 16 bytes of `x` have.
+    pub struct QuantizeParams {
+        /// Input.
+        pub x: DevicePtr<HalfBits>,
+        /// The codes.
+        pub codes: CodesParams,
+        /// Rows.
+        pub rows: u64,
         /// Rows of a CTA.
         pub rows_per_cta: u32,
         /// Columns, padding not counted.
         pub columns: u32,
         /// Distance of two rows of `x` in 16-byte vectors.
         pub x_vectors: u32,
-        /// Distance of two rows of `y` in codes: a multiple of 16.
-        pub y_stride: u32,
         /// Base-2 logarithm of the lanes side by side of a row.
         pub lanes_log2: u32,
-        /// [`INT8`] or [`E4M3`].
-        pub format: u32,
     }
 }
 

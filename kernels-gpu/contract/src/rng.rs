@@ -4,6 +4,11 @@
 //! the same dropout mask, the same initial weights and the same synthetic graph on every backend and machine.
 
 const ROUNDS: usize = 10;
+
+/// Rounds of [`rounding_bits`]: the fewest that pass all tests of BigCrush (Salmon et al., table 2). Ten, and a call for every four
+/// elements, took longer than all else that makes codes of a matrix.
+const ROUNDING_ROUNDS: usize = 7;
+
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
@@ -20,6 +25,16 @@ pub fn philox(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
 /// 32-bit words do not always see in a 64-bit product that both factors have 32.
 #[inline(always)]
 pub fn philox_by(
+    key: [u32; 2],
+    counter: [u32; 4],
+    multiply: impl Fn(u32, u32) -> [u32; 2],
+) -> [u32; 4] {
+    philox_of::<ROUNDS>(key, counter, multiply)
+}
+
+/// [`philox_by`] of so many rounds.
+#[inline(always)]
+fn philox_of<const ROUNDS: usize>(
     mut key: [u32; 2],
     mut counter: [u32; 4],
     multiply: impl Fn(u32, u32) -> [u32; 2],
@@ -75,6 +90,42 @@ pub const fn dropout_counter(step: u32, row: u64, block: u32) -> [u32; 4] {
     [block, row as u32, (row >> 32) as u32, step]
 }
 
+/// Elements whose numbers for stochastic rounding come of one call.
+pub const ROUNDED_TOGETHER: u32 = 8;
+
+/// The numbers that decide how elements `8 · block ..` of a row are rounded at a training step, 16 bits for each: see
+/// [`rounding_noise`]. `multiply` is that of [`philox_by`].
+#[inline(always)]
+pub fn rounding_bits_by(
+    key: [u32; 2],
+    step: u32,
+    row: u64,
+    block: u32,
+    multiply: impl Fn(u32, u32) -> [u32; 2],
+) -> [u32; 4] {
+    philox_of::<ROUNDING_ROUNDS>(key, dropout_counter(step, row, block), multiply)
+}
+
+/// [`rounding_bits_by`] by 64-bit products.
+#[inline]
+pub fn rounding_bits(key: [u32; 2], step: u32, row: u64, block: u32) -> [u32; 4] {
+    rounding_bits_by(key, step, row, block, |a, b| {
+        let product = a as u64 * b as u64;
+        [product as u32, (product >> 32) as u32]
+    })
+}
+
+/// Of [`rounding_bits`] those of element `8 · block + i`, in the upper half of a word, with zeros below.
+#[inline(always)]
+pub const fn rounding_noise(bits: [u32; 4], i: u32) -> u32 {
+    let word = bits[(i / 2) as usize];
+    if i % 2 == 0 {
+        word << 16
+    } else {
+        word & 0xffff_0000
+    }
+}
+
 /// The counter of the number that decides over the edge from `source` to `destination` at a training step: the first of
 /// its four. The end points tell edges apart and not their place, so that both edge orders of a graph draw the same;
 /// edges with the same end points share a number. Wants a stream of its own, apart from that of any
@@ -114,6 +165,21 @@ mod tests {
             ),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
         );
+    }
+
+    /// Those of seven rounds in the same list, of which the elements in turn have the low and the high half of a word.
+    #[test]
+    fn known_answers_of_rounding() {
+        let multiply = |a: u32, b: u32| {
+            let product = a as u64 * b as u64;
+            [product as u32, (product >> 32) as u32]
+        };
+        let known = [0x5f6f_b709, 0x0d89_3f64, 0x4f12_1f81, 0x4f73_0a48];
+        assert_eq!(philox_of::<7>([0; 2], [0; 4], multiply), known);
+        assert_eq!(rounding_bits([0; 2], 0, 0, 0), known);
+        let noise = |i| rounding_noise(known, i);
+        assert_eq!([noise(0), noise(1)], [0xb709_0000, 0x5f6f_0000]);
+        assert_eq!([noise(6), noise(7)], [0x0a48_0000, 0x4f73_0000]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What becomes of the sums: `relu(alpha · row_scale · sum + bias)` in float, zero in the padding and where a ReLU was, one
-//! rounding, C.
+//! rounding, C, and where that is asked for codes of C.
 
 use core::marker::PhantomData;
 
 use halfgnn_contract::matmul::{
-    MatmulParams, RELU, STAGES, WARPS_PER_CTA, matrix_vector, workspace_vector,
+    CODES_ALONE, MatmulParams, RELU, STAGES, THREADS_PER_CTA, WARPS_PER_CTA, matrix_vector,
+    workspace_vector,
 };
+use halfgnn_contract::quantize::{CodeFormat, INT8, largest_bytes};
 use halfgnn_contract::{DevicePtr, Format, HalfBits, VECTOR_BYTES, WARP};
 
 use super::pipeline::{Layouts, Multiplier, Origin};
@@ -15,7 +17,9 @@ use crate::device::global::{Access, Global};
 use crate::device::half::{Half2, Pair};
 use crate::device::registers::unroll;
 use crate::device::shared::Shared;
+use crate::device::vector::{Packed, Vector};
 use crate::device::warp::{lane_id, sync_warp, warp_id};
+use crate::quantize::Coder;
 
 /// The parameters of the epilogue.
 #[derive(Clone, Copy)]
@@ -188,14 +192,20 @@ pub trait Output {
 /// C in float.
 pub struct F32;
 
-/// C in elements of 16 bits.
-pub struct Rounded<P>(PhantomData<P>);
+/// C in elements of 16 bits, and whether codes are made of them.
+pub struct Rounded<P, const CODED: bool>(PhantomData<P>);
 
 /// C in half.
-pub type F16 = Rounded<Half2>;
+pub type F16 = Rounded<Half2, false>;
 
 /// C in bfloat16.
-pub type BF16 = Rounded<BFloat2>;
+pub type BF16 = Rounded<BFloat2, false>;
+
+/// C in half, and its codes.
+pub type CodedF16 = Rounded<Half2, true>;
+
+/// C in bfloat16, and its codes.
+pub type CodedBF16 = Rounded<BFloat2, true>;
 
 impl Output for F32 {
     const ELEMENT: Format = Format::F32;
@@ -245,7 +255,7 @@ impl Output for F32 {
     }
 }
 
-impl<P: Pair> Output for Rounded<P> {
+impl<P: Pair, const CODED: bool> Output for Rounded<P, CODED> {
     const ELEMENT: Format = P::FORMAT;
 
     /// The tile of `positive`, to where C's will be staged: its latency is that of the operands.
@@ -291,6 +301,17 @@ impl<P: Pair> Output for Rounded<P> {
             }
             // All lanes are here, and what follows reads only this warp's rows.
             sync_warp();
+        }
+        if CODED {
+            // SAFETY: the caller's promise; the warp's rows of the tile are staged.
+            unsafe {
+                if params.codes.format == INT8 {
+                    write_coded::<P, M>(params, origin, shared, CodeFormat::Int8);
+                } else {
+                    write_coded::<P, M>(params, origin, shared, CodeFormat::E4m3);
+                }
+            }
+            return;
         }
         for_each_staged::<M>(origin, |staged, c_row, c_vector| {
             if is_of_c(params, c_row, c_vector) {
@@ -360,6 +381,51 @@ unsafe fn stage<P: Pair, L: Layouts, M: Multiplier, const MASKED: bool>(
             }
         }
     });
+}
+
+/// Writes a staged tile to C, unless that is not wanted, and its codes to theirs.
+///
+/// # Safety
+/// The launch contract of a product that makes codes; all threads of the CTA make this call, each after its warp's rows of the tile
+/// were staged.
+#[inline(always)]
+unsafe fn write_coded<P: Pair, M: Multiplier>(
+    params: &MatmulParams,
+    origin: Origin,
+    shared: Shared,
+    format: CodeFormat,
+) {
+    let staged_bytes = staged_pitch::<M>() * M::TILE.rows;
+    const {
+        let stages = STAGES / 2 * M::TILE.stage_bytes();
+        let wanted = staged_pitch::<M>() * M::TILE.rows + largest_bytes(THREADS_PER_CTA);
+        assert!(wanted <= stages, "no room for the largest magnitudes");
+        assert!((M::TILE.columns / PER_VECTOR).is_power_of_two());
+        assert!(M::TILE.columns <= THREADS_PER_CTA, "a thread a column");
+    }
+    let codes = &params.codes;
+    let lanes_log2 = (M::TILE.columns / PER_VECTOR).ilog2();
+    let first_vector = origin.column / PER_VECTOR;
+    // A lane has the same vector of every row that it visits.
+    let vector = first_vector + lane_id() % (M::TILE.columns / PER_VECTOR);
+    let stored = params.flags & CODES_ALONE == 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut coder = Coder::<Packed<P, 4>>::new(codes, format, vector, params.n);
+        let has_codes = coder.has_codes(codes);
+        for_each_staged::<M>(origin, |staged, c_row, c_vector| {
+            if c_row < params.m && has_codes {
+                let bits = shared.offset(staged).load_u32x4();
+                if stored && is_of_c(params, c_row, c_vector) {
+                    let at = matrix_vector(c_row, c_vector, params.c_stride);
+                    Global::<[u32; 4]>::new(params.c).at(at).store(bits);
+                }
+                coder.code(codes, c_row as u64, Packed::<P, 4>::from_bits(bits).widen());
+            }
+        });
+        let room = shared.offset(staged_bytes);
+        coder.finish::<THREADS_PER_CTA>(codes, room, lanes_log2, first_vector);
+    }
 }
 
 /// Calls `visit` with every vector of the warp's rows of a staged tile, one a lane at a time: its offset there, its

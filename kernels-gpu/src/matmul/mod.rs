@@ -105,4 +105,5 @@ macro_rules! reduce_entries {
 }
 
 halfgnn_contract::matmul_entries!(entries);
+halfgnn_contract::matmul_coded_entries!(entries);
 halfgnn_contract::matmul_reduce_entries!(reduce_entries);

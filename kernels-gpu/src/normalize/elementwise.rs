@@ -2,8 +2,13 @@
 
 use super::walk::{Columns, Walk, parameters};
 use crate::device::global::Global;
+use crate::device::shared::Shared;
+use crate::device::thread::block_idx_y;
 use crate::device::vector::{Floats, Vector, without_padding};
-use halfgnn_contract::normalize::{self, CombineParams, NormalizeParams, RELU};
+use crate::quantize::Coder;
+use halfgnn_contract::elementwise::THREADS_PER_CTA;
+use halfgnn_contract::normalize::{self, CombineParams, NormalizeParams, RELU, walk_shared_bytes};
+use halfgnn_contract::quantize::{CodeFormat, INT8};
 use halfgnn_contract::{DevicePtr, HalfBits};
 
 /// A thread's vectors of the matrix that a kernel writes.
@@ -95,8 +100,95 @@ pub unsafe fn normalize_backward<V: Vector<Bits = [u32; 4]>>(params: &NormalizeP
     if walk.vector >= params.vectors {
         return;
     }
-    let x = walk.vectors_of(params.x);
+    let [x, d] = [params.x, params.y].map(|matrix| walk.vectors_of(matrix));
     let dx = Output::of::<V>(&walk, params.y, params.vectors, params.columns);
+    let visit = |row, gradient: V::Floats| {
+        // SAFETY: the row is of the walk.
+        unsafe { dx.write::<V>(row, gradient) };
+    };
+    // SAFETY: the launch contract; a row of `d` is written when it has been visited.
+    unsafe { for_each_gradient::<V>(params, &walk, [x, d], visit) };
+}
+
+/// [`normalize_backward`], and codes of what it stores.
+///
+/// # Safety
+/// The launch contract of [`NormalizeParams`].
+#[inline(always)]
+pub unsafe fn normalize_backward_coded<V: Vector<Bits = [u32; 4]>>(params: &NormalizeParams) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if params.codes.format == INT8 {
+            coded::<V, true>(params)
+        } else {
+            coded::<V, false>(params)
+        }
+    }
+}
+
+/// Of either format: a type of its own for what visits rows, or it would be a function that two call.
+///
+/// # Safety
+/// The launch contract; all threads of a CTA come together.
+#[inline(always)]
+unsafe fn coded<V: Vector<Bits = [u32; 4]>, const IS_INT8: bool>(params: &NormalizeParams) {
+    let format = if IS_INT8 {
+        CodeFormat::Int8
+    } else {
+        CodeFormat::E4m3
+    };
+    let mut walk = Walk::new(params.rows, params.rows_per_cta, params.lanes_log2);
+    let codes = &params.codes;
+    // SAFETY: the launch contract.
+    let mut coder = unsafe { Coder::<V>::new(codes, format, walk.vector, params.columns) };
+    let has_elements = walk.vector < params.vectors;
+    if !has_elements && !coder.has_codes(codes) {
+        // Nothing to do but to come to the barrier.
+        walk.end = 0;
+    }
+    let matrices = [params.x, params.y].map(|matrix| {
+        if has_elements {
+            walk.vectors_of(matrix)
+        } else {
+            Global::at_address(0)
+        }
+    });
+    let dx = Output::of::<V>(&walk, params.y, params.vectors, params.columns);
+    let has_codes = coder.has_codes(codes);
+    let visit = |row, gradient: V::Floats| {
+        let stored = V::narrow(without_padding::<V>(gradient, dx.column, params.columns));
+        // SAFETY: the row is of the walk, and has the vector.
+        unsafe {
+            if has_elements {
+                let place = dx.first.at(row * params.vectors as u64);
+                place.store(stored.to_bits());
+            }
+            if has_codes {
+                coder.code(codes, row, stored.widen());
+            }
+        }
+    };
+    let room = Shared::base().offset(walk_shared_bytes(2));
+    // SAFETY: the launch contract; a row of `d` is written when it has been visited. The room lies behind that of the walk.
+    unsafe {
+        for_each_gradient::<V>(params, &walk, matrices, visit);
+        let first_vector = block_idx_y() << params.lanes_log2;
+        coder.finish::<THREADS_PER_CTA>(codes, room, params.lanes_log2, first_vector);
+    }
+}
+
+/// Calls `visit` with what a thread has of the gradient of `x`, times the row's factor, of each of its rows.
+///
+/// # Safety
+/// The launch contract of [`NormalizeParams`]; `matrices` are the thread's vectors of the first rows of `x` and `d`, or null, and
+/// nothing writes a row before it is visited.
+#[inline(always)]
+unsafe fn for_each_gradient<V: Vector<Bits = [u32; 4]>>(
+    params: &NormalizeParams,
+    walk: &Walk,
+    matrices: [Global<[u32; 4]>; 2],
+    mut visit: impl FnMut(u64, V::Floats),
+) {
     let reciprocal_count = 1.0 / params.rows as f32;
     // SAFETY: the launch contract.
     let (columns, mean_dy, mean_product) = unsafe {
@@ -105,13 +197,13 @@ pub unsafe fn normalize_backward<V: Vector<Bits = [u32; 4]>>(params: &NormalizeP
                 .map(|sum| normalize::mean(sum, reciprocal_count))
         };
         (
-            read_columns::<V>(params, &walk),
+            read_columns::<V>(params, walk),
             mean(params.bias_gradient),
             mean(params.weight_gradient),
         )
     };
     let relu = params.flags & RELU != 0;
-    let visit = |row, [x, d]: [[u32; 4]; 2]| {
+    let each = |row, [x, d]: [[u32; 4]; 2]| {
         // SAFETY: the launch contract; the row is of the walk.
         let scale = unsafe { row_factor(params.scale, params.row_scale, row) };
         let (values, mut gradients) = (V::from_bits(x).widen(), V::from_bits(d).widen());
@@ -124,11 +216,10 @@ pub unsafe fn normalize_backward<V: Vector<Bits = [u32; 4]>>(params: &NormalizeP
             gradients = gradients.with(i, gradient);
             i += 1;
         }
-        // SAFETY: the row is of the walk.
-        unsafe { dx.write::<V>(row, gradients) };
+        visit(row, gradients);
     };
-    // SAFETY: the launch contract; a row of `d` is written when it has been visited.
-    unsafe { walk.for_each([x, dx.first], params.vectors, visit) };
+    // SAFETY: the caller's promise.
+    unsafe { walk.for_each(matrices, params.vectors, each) };
 }
 
 /// # Safety

@@ -1,7 +1,10 @@
 //! Matrices of 8-bit codes: made of elements, and their scales.
 
+mod coder;
 mod codes;
 mod scales;
+
+pub(crate) use coder::Coder;
 
 use halfgnn_contract::quantize::{QuantizeParams, UpdateScalesParams};
 

@@ -96,6 +96,7 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
                 bias: &mut of_bias,
                 scale: 1.0,
                 row_scale: None,
+                coding: None,
             };
             ops::normalize_backward(backend, &op, &x, &mut d, gradients).expect("a legal gradient");
             // Each column of what is one number a column.

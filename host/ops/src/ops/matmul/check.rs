@@ -48,6 +48,9 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
             let what = ["rows of the sums", "columns of the sums"];
             expect_shape(Self::NAME, what, (1, b.columns()), sums)?;
         }
+        if let Some(coding) = &fusion.coding {
+            coding.check(Self::NAME, self.c)?;
+        }
         Ok(())
     }
 }

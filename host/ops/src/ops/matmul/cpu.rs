@@ -59,7 +59,10 @@ impl MatmulOperators for Cpu {
             &finish,
             view_mut(of.c),
         );
-        Ok(())
+        match of.fusion.coding {
+            Some(coding) => coding.of(self, of.c),
+            None => Ok(()),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::ops::{self, Activation, Checked};
 use crate::tensor::Element;
 use halfgnn_contract::matmul::{self as contract, MatmulParams, Split, Tile};
+use halfgnn_contract::quantize::CodesParams;
 use halfgnn_contract::{DevicePtr, Format};
 
 const NAME: &str = "matmul";
@@ -52,6 +53,8 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
         if m == 0 || n == 0 {
             return Ok(());
         }
+        let multiprocessors = self.driver().info().multiprocessors;
+        let partial = PartialSums::of(input, [m, n, k], sums.is_some(), multiprocessors);
         // The other forms have a pass of their own for it.
         let (positive, apart) = match form {
             Form::NT => (fusion.positive, None),
@@ -81,6 +84,15 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
         };
         let built =
             contract::product(form, operand, input, output, n).zip(contract::reduction(output));
+        // Where the sum is not split; else codes have a pass of their own.
+        let coded = contract::coded_product(form, input, n).filter(|_| {
+            let plain = operand == contract::Operand::Plain && output == input;
+            plain && partial.split.splits == 1 && apart.is_none()
+        });
+        let (coding, coded, codes_apart) = match (fusion.coding, coded) {
+            (Some(coding), Some(entry)) => (Some(coding), Some(entry), None),
+            (coding, _) => (None, None, coding),
+        };
         let (entry, follow_up) = built.ok_or_else(|| Error::Unsupported {
             operator: NAME,
             reason: format!(
@@ -90,15 +102,17 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             ),
         })?;
         let tile = Tile::for_columns(n);
-        let multiprocessors = self.driver().info().multiprocessors;
-        let partial = PartialSums::of(input, [m, n, k], sums.is_some(), multiprocessors);
         let workspace = match partial.floats(n) {
             0 => None,
             floats => Some(self.lend(floats)?),
         };
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let flags = flag(epilogue.relu, contract::RELU)
-            | flag(normalization.is_some_and(|op| op.relu), contract::A_RELU);
+            | flag(normalization.is_some_and(|op| op.relu), contract::A_RELU)
+            | flag(
+                coding.as_ref().is_some_and(|coding| coding.alone),
+                contract::CODES_ALONE,
+            );
         let params = MatmulParams {
             a: self.strided(a)?,
             b: self.strided(b)?,
@@ -133,6 +147,10 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
                 Some(op) => stride_vectors(NAME, op.statistics)?,
                 None => 0,
             },
+            codes: match coding {
+                Some(of) => self.codes_params(NAME, of.row_scale, of.rounding, of.codes)?,
+                None => CodesParams::NONE,
+            },
         };
         let config = |ctas: u64, splits: u32, shared_bytes: u32| {
             Ok::<_, Error>(LaunchConfig {
@@ -141,12 +159,12 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
                 shared_bytes,
             })
         };
-        // SAFETY: the operator checked that the operands fit one another, those beside the product too, and that
+        // SAFETY: the operator checked that the operands fit one another, those beside the product and codes too, and that
         // a normalisation has a column for each of A's; the workspace has
-        // `workspace_floats`.
+        // `workspace_floats`. A product that makes codes is not split.
         unsafe {
             let product = config(tile.count(m, n), partial.split.splits, tile.shared_bytes())?;
-            self.launch(entry.name, product, &params)?;
+            self.launch(coded.unwrap_or(entry).name, product, &params)?;
             if partial.split.splits > 1 {
                 let reduction = config(
                     contract::reduce_ctas(output, partial.rows, n),
@@ -157,15 +175,16 @@ impl<D: Driver> MatmulOperators for Gpu<D> {
             }
         }
         drop(workspace);
-        match apart {
-            Some(_) => {
-                let relu = Activation {
-                    bias: None,
-                    relu: true,
-                    dropout: None,
-                };
-                ops::activate_backward(self, &relu, apart, None, c)
-            }
+        if apart.is_some() {
+            let relu = Activation {
+                bias: None,
+                relu: true,
+                dropout: None,
+            };
+            ops::activate_backward(self, &relu, apart, None, c)?;
+        }
+        match codes_apart {
+            Some(coding) => coding.of(self, c),
             None => Ok(()),
         }
     }

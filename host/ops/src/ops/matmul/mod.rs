@@ -5,7 +5,7 @@ mod cpu;
 mod gpu;
 pub(crate) mod sparse;
 
-use super::{Checked, Normalization};
+use super::{Checked, Coding, Normalization};
 use crate::backend::Storage;
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -98,6 +98,8 @@ pub struct MatmulFusion<'a, B: Storage, O: Element> {
     /// Becomes the sums of the columns of `b`, in float and in a fixed order: 1 × columns of `b`. With [`Form::TN`], where `b`
     /// is the gradient of a layer's output, those are the gradient of its bias.
     pub column_sums: Option<&'a mut Matrix<B, f32>>,
+    /// 8-bit codes of `c`, made where it is written.
+    pub coding: Option<Coding<'a, B>>,
 }
 
 impl<B: Storage, O: Element> Default for MatmulFusion<'_, B, O> {
@@ -107,6 +109,7 @@ impl<B: Storage, O: Element> Default for MatmulFusion<'_, B, O> {
             normalization: None,
             positive: None,
             column_sums: None,
+            coding: None,
         }
     }
 }

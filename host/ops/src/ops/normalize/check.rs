@@ -106,6 +106,9 @@ impl<B: Storage, E: Element> Operator for NormalizeBackwardOperands<'_, B, E> {
             "columns of the shifts' gradient",
         ];
         expect_shape(Self::NAME, what, row, gradients.bias)?;
+        if let Some(coding) = &gradients.coding {
+            coding.check(Self::NAME, self.d)?;
+        }
         expect_len(Self::NAME, "row factors", x.rows(), gradients.row_scale)
     }
 }

@@ -145,8 +145,7 @@ impl NormalizeOperators for Cpu {
     ) -> Result<(), Error> {
         let mut of = operands.into_inner();
         write_sums(&mut of);
-        write_gradient(of);
-        Ok(())
+        write_gradient(self, of)
     }
 
     fn normalization_sums<E: Element>(
@@ -161,8 +160,7 @@ impl NormalizeOperators for Cpu {
         &self,
         operands: Checked<NormalizeBackwardOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        write_gradient(operands.into_inner());
-        Ok(())
+        write_gradient(self, operands.into_inner())
     }
 
     fn dot<E: Element>(&self, operands: Checked<DotOperands<'_, Self, E>>) -> Result<(), Error> {
@@ -196,14 +194,17 @@ fn write_sums<E: Element>(of: &mut NormalizeBackwardOperands<'_, Cpu, E>) {
     }
 }
 
-/// The gradient of the input, from those of scales and shifts.
-fn write_gradient<E: Element>(of: NormalizeBackwardOperands<'_, Cpu, E>) {
+/// The gradient of the input, from those of scales and shifts, and its codes.
+fn write_gradient<E: Element>(
+    cpu: &Cpu,
+    of: NormalizeBackwardOperands<'_, Cpu, E>,
+) -> Result<(), Error> {
     let (x, d, gradients) = (of.x, of.d, of.gradients);
     let (affine, values) = (columns(of.op), x.buffer.read());
     let reciprocal_count = 1.0 / x.rows() as f32;
     let sums = [&*gradients.bias, &*gradients.weight].map(|sums| sums.buffer.read());
     let row_scale = read(gradients.row_scale);
-    for_rows(view_mut(d), |row, columns, d, floats| {
+    for_rows(view_mut(&mut *d), |row, columns, d, floats| {
         let scale = row_scale
             .as_ref()
             .map_or(gradients.scale, |scale| gradients.scale * scale[row]);
@@ -218,6 +219,10 @@ fn write_gradient<E: Element>(of: NormalizeBackwardOperands<'_, Cpu, E>) {
         }
         round(floats, d);
     });
+    match gradients.coding {
+        Some(coding) => coding.of(cpu, d),
+        None => Ok(()),
+    }
 }
 
 fn write_statistics(

@@ -16,6 +16,7 @@ use halfgnn_contract::elementwise::{THREADS_PER_CTA, sum_rows_per_cta};
 use halfgnn_contract::normalize::{
     self as contract, CombineParams, FinishParams, MergeParams, MomentsParams, NormalizeParams,
 };
+use halfgnn_contract::quantize::CodesParams;
 
 const BACKWARD: &str = "normalize_backward";
 
@@ -99,7 +100,7 @@ impl<D: Driver> Gpu<D> {
         unsafe { self.launch(name, config, &finish) }
     }
 
-    /// The gradient of the input from those, of operands that were checked.
+    /// The gradient of the input from those, and its codes where they are wanted, of operands that were checked.
     fn launch_gradient<E: Element>(
         &self,
         of: &NormalizeBackwardOperands<'_, Self, E>,
@@ -113,8 +114,27 @@ impl<D: Driver> Gpu<D> {
             scale: gradients.scale,
             ..params
         };
-        let name = entry::<E>("normalize_backward")?;
-        // SAFETY: the operator checked that `d` has the shape of `x`, and that there are as many factors as rows.
+        let Some(coding) = &gradients.coding else {
+            let name = entry::<E>("normalize_backward")?;
+            // SAFETY: the operator checked that `d` has the shape of `x`, and that there are as many factors as rows.
+            return unsafe { self.launch(name, config, &params) };
+        };
+        let (row_scale, rounding) = (coding.row_scale, coding.rounding);
+        let codes = self.codes_params(BACKWARD, row_scale, rounding, coding.codes)?;
+        let vectors = contract::coded_vectors(params.vectors, codes.stride, E::LANES as u32);
+        let lanes_log2 = contract::lanes_log2(vectors);
+        let rows_per_cta = contract::rows_per_cta(params.rows, lanes_log2);
+        let params = NormalizeParams {
+            rows_per_cta,
+            lanes_log2,
+            codes,
+            ..params
+        };
+        let ctas = params.rows.div_ceil(rows_per_cta.into());
+        let shared = contract::CODED_SHARED_BYTES;
+        let config = dense_config(BACKWARD, ctas, contract::ctas_y(vectors), shared)?;
+        let name = entry::<E>("normalize_backward_coded")?;
+        // SAFETY: as above; codes have the shape of `x` as well.
         unsafe { self.launch(name, config, &params) }
     }
 
@@ -144,6 +164,7 @@ impl<D: Driver> Gpu<D> {
             lanes_log2,
             scale: 1.0,
             reserved: 0,
+            codes: CodesParams::NONE,
         };
         Ok((params, config))
     }

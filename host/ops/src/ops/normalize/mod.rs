@@ -4,7 +4,7 @@ pub(crate) mod check;
 pub(crate) mod cpu;
 pub(crate) mod gpu;
 
-use super::Checked;
+use super::{Checked, Coding};
 use crate::backend::Storage;
 use crate::error::Error;
 use crate::ops::Operator;
@@ -335,6 +335,8 @@ pub struct NormalizationGradients<'a, B: Storage> {
     pub scale: f32,
     /// Another of each of its rows; 1 where absent.
     pub row_scale: Option<&'a Array<B, f32>>,
+    /// 8-bit codes of the input's, made where it is written: by all but [`normalization_sums`], which does not come to it.
+    pub coding: Option<Coding<'a, B>>,
 }
 
 /// Operands of [`normalize_backward`].

@@ -73,11 +73,12 @@ impl QuantizeOperators for Cpu {
                 let factor = row_scale.as_ref().map(|factors| factors[row]);
                 words.fill(u32::from_ne_bytes([format.zero(); 4]));
                 let elements = &x.values[row * x.stride..][..columns];
-                for (block, elements) in elements.chunks(4).enumerate() {
-                    let noise = drawn
-                        .map(|(key, step)| rng::dropout_bits(key, step, row as u64, block as u32));
+                let together = rng::ROUNDED_TOGETHER as usize;
+                for (block, elements) in elements.chunks(together).enumerate() {
+                    let bits = drawn
+                        .map(|(key, step)| rng::rounding_bits(key, step, row as u64, block as u32));
                     for (k, element) in elements.iter().enumerate() {
-                        let column = 4 * block + k;
+                        let column = together * block + k;
                         let value = element.to_f32();
                         let value = factor.map_or(value, |factor| value * factor);
                         let magnitude = if value.is_finite() {
@@ -91,9 +92,10 @@ impl QuantizeOperators for Cpu {
                         if number.abs() > format.saturation() {
                             seen.saturated = seen.saturated.wrapping_add(1);
                         }
-                        let code = format.encode(number, noise.map(|noise| noise[k]));
-                        words[block] &= !(0xff << (8 * k));
-                        words[block] |= code << (8 * k);
+                        let noise = bits.map(|bits| rng::rounding_noise(bits, k as u32));
+                        let code = format.encode(number, noise);
+                        let (word, shift) = (&mut words[column / 4], 8 * (column % 4));
+                        *word = *word & !(0xff << shift) | code << shift;
                     }
                 }
             }

@@ -1,13 +1,44 @@
 //! Codes: a launch for those of a matrix, and one for new scales.
 
-use super::{QuantizeOperands, QuantizeOperators, Rounding, UpdateScalesOperands};
+use super::{QuantizeOperands, QuantizeOperators, QuantizedMatrix, Rounding, UpdateScalesOperands};
 use crate::backend::gpu::{Gpu, entry, linear_config, narrow, stride_vectors};
 use crate::driver::{Driver, LaunchConfig};
 use crate::error::Error;
 use crate::ops::Checked;
-use crate::tensor::Element;
-use halfgnn_contract::quantize::{self as contract, QuantizeParams, UpdateScalesParams};
+use crate::tensor::{Array, Element};
+use halfgnn_contract::quantize::{
+    self as contract, CodesParams, QuantizeParams, UpdateScalesParams,
+};
 use halfgnn_contract::{DevicePtr, rng};
+
+impl<D: Driver> Gpu<D> {
+    /// What kernels are told of codes that they make.
+    pub(crate) fn codes_params(
+        &self,
+        operator: &'static str,
+        row_scale: Option<&Array<Self, f32>>,
+        rounding: Rounding<'_, Self>,
+        y: &QuantizedMatrix<Self>,
+    ) -> Result<CodesParams, Error> {
+        let (key, step) = match rounding {
+            Rounding::Nearest => ([0; 2], DevicePtr::NULL),
+            Rounding::Stochastic { stream, random } => {
+                (rng::key(random.seed(), stream), self.step_of(random)?)
+            }
+        };
+        Ok(CodesParams {
+            y: self.array(&y.codes)?,
+            scales: self.matrix(&y.scales.scales)?,
+            row_scale: self.optional_array(row_scale)?,
+            largest: self.matrix(&y.scales.largest)?,
+            counts: self.array(&y.scales.counts)?,
+            step,
+            key,
+            stride: narrow(operator, "columns", y.stride())?,
+            format: y.format().word(),
+        })
+    }
+}
 
 impl<D: Driver> QuantizeOperators for Gpu<D> {
     fn quantize<E: Element>(
@@ -16,41 +47,27 @@ impl<D: Driver> QuantizeOperators for Gpu<D> {
     ) -> Result<(), Error> {
         const NAME: &str = "quantize";
         let of = operands.into_inner();
-        let (x, y) = (of.x, of.y);
-        let (key, step) = match of.rounding {
-            Rounding::Nearest => ([0; 2], DevicePtr::NULL),
-            Rounding::Stochastic { stream, random } => {
-                (rng::key(random.seed(), stream), self.step_of(random)?)
-            }
-        };
-        let y_stride = narrow(NAME, "columns", y.stride())?;
-        let vectors = y_stride / E::LANES as u32;
+        let x = of.x;
+        let codes = self.codes_params(NAME, of.row_scale, of.rounding, of.y)?;
+        let vectors = codes.stride / E::LANES as u32;
         let lanes_log2 = contract::lanes_log2(vectors);
         let rows = x.rows() as u64;
         let rows_per_cta = contract::rows_per_cta(rows);
         let params = QuantizeParams {
             x: self.matrix(x)?,
-            y: self.array(&y.codes)?,
-            scales: self.matrix(&y.scales.scales)?,
-            row_scale: self.optional_array(of.row_scale)?,
-            largest: self.matrix(&y.scales.largest)?,
-            counts: self.array(&y.scales.counts)?,
-            step,
+            codes,
             rows,
-            key,
             rows_per_cta,
             columns: narrow(NAME, "columns", x.columns())?,
             x_vectors: stride_vectors(NAME, x)?,
-            y_stride,
             lanes_log2,
-            format: y.format().word(),
         };
         let ctas = rows.div_ceil(rows_per_cta.into());
         let config = linear_config(
             NAME,
             ctas,
             contract::THREADS_PER_CTA,
-            contract::SHARED_BYTES,
+            contract::largest_bytes(contract::THREADS_PER_CTA),
         )?;
         let grid = [config.grid[0], vectors.div_ceil(1 << lanes_log2), 1];
         // SAFETY: the operator checked that both have one shape; codes, scales and largest magnitudes are as long as a row is.

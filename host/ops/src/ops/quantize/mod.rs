@@ -74,6 +74,51 @@ impl<B: Storage> Clone for Rounding<'_, B> {
 
 impl<B: Storage> Copy for Rounding<'_, B> {}
 
+/// Codes that an operator makes of its result where it writes it: those that [`quantize`] would make of it, bit for bit. Where no
+/// kernel does both, they are made in a pass of their own.
+#[derive(Debug)]
+pub struct Coding<'a, B: Storage> {
+    /// A factor of each row; 1 where absent.
+    pub row_scale: Option<&'a Array<B, f32>>,
+    /// How they are rounded.
+    pub rounding: Rounding<'a, B>,
+    /// Becomes the codes. As of [`quantize`].
+    pub codes: &'a mut QuantizedMatrix<B>,
+    /// Whether nobody reads the result itself, so that it may stay unwritten.
+    pub alone: bool,
+}
+
+impl<B: Storage> Coding<'_, B> {
+    /// Refuses codes that do not fit a result.
+    pub(crate) fn check<E: Element>(
+        &self,
+        operator: &'static str,
+        result: &Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let what = ["rows of the codes", "columns of the codes"];
+        for ((what, expected), found) in what
+            .into_iter()
+            .zip([result.rows(), result.columns()])
+            .zip([self.codes.rows(), self.codes.columns()])
+        {
+            Error::expect(operator, what, expected, found)?;
+        }
+        expect_len(
+            operator,
+            "row factors of the codes",
+            result.rows(),
+            self.row_scale,
+        )
+    }
+}
+
+impl<B: QuantizeOperators> Coding<'_, B> {
+    /// Makes them of the whole result.
+    pub(crate) fn of<E: Element>(self, backend: &B, result: &Matrix<B, E>) -> Result<(), Error> {
+        quantize(backend, result, self.row_scale, self.rounding, self.codes)
+    }
+}
+
 /// Operands of [`quantize`].
 #[derive(Debug)]
 pub struct QuantizeOperands<'a, B: Storage, E: Element> {
