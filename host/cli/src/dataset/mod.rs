@@ -5,7 +5,7 @@ mod download;
 mod info;
 
 use crate::failure::Failure;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use halfgnn::data::{Format, Recipe};
 pub use halfgnn_bench::source;
 use source::{OpenArgs, SourceName};
@@ -18,6 +18,7 @@ Examples:
   halfgnn dataset info web-Google.txt.gz --undirected --json -
   halfgnn dataset convert ogbn-arxiv arxiv.npz --undirected
   halfgnn dataset convert people.csv,knows.csv people.npz --id-column name --ignore-columns email
+  halfgnn dataset convert cora.npz cora-bits.npz --features bits
   halfgnn dataset generate reddit-like:0.1 small-reddit.npz
   halfgnn dataset download --print
 
@@ -108,11 +109,23 @@ pub struct ConvertArgs {
     /// Format to write, where the name of the file does not tell it
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<Format>,
+    /// How features are stored: as bits, eight a byte, where all are +1 and -1 or all 1 and 0; a .npz is PyG's then
+    #[arg(long, value_enum, value_name = "AS", default_value_t = FeatureStorage::Numbers)]
+    pub features: FeatureStorage,
     #[command(flatten)]
     pub open: OpenArgs,
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
+}
+
+/// How features are stored in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FeatureStorage {
+    /// Numbers, whatever they are
+    Numbers,
+    /// Bits
+    Bits,
 }
 
 /// Options of `dataset generate`.
