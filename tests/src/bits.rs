@@ -6,9 +6,10 @@ use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
-use halfgnn::ops::{self, BitMatrix, Bmm};
+use halfgnn::ops::{self, BitMatrix, BitOutput, BitVariant, Bmm, ColumnFactors};
+use halfgnn::ops::{SignOperand, SumOperand};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn_contract::bits::EDGES_PER_CTA;
+use halfgnn_contract::bits::{EDGES_PER_CTA, FACTORED_ROW_EDGES};
 
 /// Numbers of columns at every boundary of lanes, words and launches.
 const COLUMNS: [usize; 12] = [1, 7, 31, 32, 33, 63, 64, 65, 128, 130, 256, 300];
@@ -208,6 +209,203 @@ pub fn products<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f32>(backend, [3, 130, 1433]);
 }
 
+/// Sums with a factor a column of one graph and width, and their signs.
+fn check_factored<B: Backend, E: Element>(
+    backend: &B,
+    name: &str,
+    graph: &Csr,
+    columns: usize,
+    codes: &[u32],
+) {
+    let what = format!("{name}, {columns} columns, factors");
+    let a = Adjacency::new(backend, graph).expect("room for a graph");
+    let (rows, sources) = graph.shape();
+    let values = signs(sources * columns, 70 + columns as u32);
+    let x = BitMatrix::from_signs(backend, (sources, columns), &values, KIND).expect("signs");
+    // The largest is 255 times what a code is worth, so that codes are these numbers.
+    let factors: Vec<f32> = codes.iter().map(|&code| code as f32 * 0.25).collect();
+    let factors = ColumnFactors::new(backend, &factors, KIND).expect("factors");
+    assert!(factors.scale() == 0.25 || sources == 0, "{what}");
+    let told = factors.to_codes(backend).expect("no failure before");
+    assert!(
+        told.iter()
+            .map(|&code| u32::from(code))
+            .eq(codes.iter().copied())
+    );
+    let weighted: Vec<f32> = (values.iter().enumerate())
+        .map(|(at, sign)| sign * codes[at / columns] as f32)
+        .collect();
+    let (sums, degrees) = sums(graph, &weighted, columns);
+
+    let mut y = unwritten_bits(backend, (rows, columns));
+    ops::bspmm_factored_signs(backend, (&a, &factors), &x, &mut y).expect("legal");
+    let sign = |&sum: &f32| if sum >= 0.0 { 1.0 } else { -1.0 };
+    let expected: Vec<f32> = sums.iter().map(sign).collect();
+    assert!(read_bits(backend, &y) == expected, "signs, {what}");
+
+    let shares: Vec<f32> = degrees.iter().map(|&degree| 1.0 / degree as f32).collect();
+    let row_scale = elements::<B, f32>(backend, &shares);
+    for (row_scale, scale) in [(None, 1.0), (Some(&row_scale), -0.5)] {
+        let mut y = unwritten::<B, E>(backend, (rows, columns));
+        ops::bspmm_factored(backend, (&a, &factors), &x, row_scale, scale, &mut y).expect("legal");
+        let expected: Vec<f32> = (sums.iter().enumerate())
+            .map(|(at, sum)| {
+                let share = row_scale.map_or(1.0, |_| shares[at / columns]);
+                match degrees[at / columns] {
+                    0 => 0.0,
+                    _ => E::from_f32(sum * (scale * 0.25 * share)).to_f32(),
+                }
+            })
+            .collect();
+        assert!(read(backend, &y) == expected, "sums times {scale}, {what}");
+    }
+}
+
+/// Sums with factors of columns: every number of bits of a code and of words of a row, rows of few edges and of many, rows that cross
+/// CTAs, and factors that are all zero but one.
+pub fn factors_of_columns<B: Backend>(backend: &B, scale: Scale) {
+    let codes = |columns: usize, random| {
+        let mut codes = Random(random).below(256, columns);
+        if let Some(last) = codes.last_mut() {
+            *last = 255;
+        }
+        codes
+    };
+    for (name, graph) in odd(scale).into_iter().chain(rectangular(scale)) {
+        check_factored::<B, f16>(backend, name, &graph, 70, &codes(graph.shape().1, 71));
+    }
+    let few = FACTORED_ROW_EDGES as usize;
+    let tile = EDGES_PER_CTA as usize;
+    for degrees in [
+        vec![few, few + 1, 0, 2 * few + 3, 1],
+        vec![3, 3 * tile + 5, 0, 31, 32, 33, 8, 9],
+        vec![tile - 1, 1, 1],
+        vec![1; tile + 3],
+    ] {
+        let name = format!("rows of {:?}", &degrees[..degrees.len().min(9)]);
+        let graph = from_degrees(&degrees, Random(72));
+        check_factored::<B, f32>(backend, &name, &graph, 64, &codes(degrees.len(), 73));
+        check_factored::<B, bf16>(backend, &name, &graph, 130, &codes(degrees.len(), 74));
+    }
+    let graph = power_law(150, scale.pick(3_000, 100_000), Random(75));
+    for columns in COLUMNS {
+        check_factored::<B, f16>(backend, "power law", &graph, columns, &codes(150, 76));
+    }
+    let mut one = vec![0; 150];
+    one[77] = 255;
+    check_factored::<B, f32>(backend, "one factor", &graph, 33, &one);
+}
+
+/// Every variant of products and sums by the types of its operands gives what the operator does that it is made of, and sums of half
+/// that are exact have their signs.
+pub fn operands_of_every_type<B: Backend>(backend: &B, _: Scale) {
+    type Of<'a, B> = (&'a BitMatrix<B>, &'a Matrix<B, f32>);
+    fn operand<'a, B: Backend>(
+        bits: bool,
+        of: Of<'a, B>,
+        room: &'a mut Option<BitMatrix<B>>,
+    ) -> SignOperand<'a, B, f32> {
+        match bits {
+            true => SignOperand::Bits(of.0),
+            false => SignOperand::Elements(of.1, room),
+        }
+    }
+    let names = BitVariant::ALL.map(BitVariant::name);
+    assert_eq!(
+        names,
+        ["FFF", "FFB", "FBF", "FBB", "BFF", "BFB", "BBF", "BBB"]
+    );
+    let sign = |&value: &f32| if value >= 0.0 { 1.0 } else { -1.0 };
+    let [m, n, k] = [37, 9, 70];
+    let numbers = |len, random| -> Vec<f32> {
+        let draws = Random(random).below(9, len);
+        draws.iter().map(|&draw| draw as f32 - 4.0).collect()
+    };
+    let both = |rows: usize, columns: usize, random| {
+        let values = numbers(rows * columns, random);
+        let bits: Vec<f32> = values.iter().map(sign).collect();
+        let on = BitMatrix::from_signs(backend, (rows, columns), &bits, KIND).expect("signs");
+        (
+            on,
+            matrix::<B, f32>(backend, (rows, columns), &values),
+            values,
+            bits,
+        )
+    };
+    let (a_bits, a, _, a_signs) = both(m, k, 77);
+    let (b_bits, b, _, b_signs) = both(n, k, 78);
+    let products: Vec<f32> = (0..m * n)
+        .map(|at| {
+            let (a, b) = (&a_signs[at / n * k..][..k], &b_signs[at % n * k..][..k]);
+            a.iter().zip(b).map(|(a, b)| a * b).sum()
+        })
+        .collect();
+    let op = Bmm::default();
+    let (mut a_room, mut b_room) = (None, Some(unwritten_bits(backend, (2, 3))));
+    for variant in BitVariant::ALL {
+        let a = operand(variant.activation, (&a_bits, &a), &mut a_room);
+        let b = operand(variant.second, (&b_bits, &b), &mut b_room);
+        if variant.result {
+            let mut y = unwritten_bits(backend, (m, n));
+            ops::bmm_of(backend, a, b, &op, BitOutput::Bits(&mut y)).expect("legal");
+            let expected: Vec<f32> = products.iter().map(sign).collect();
+            assert!(read_bits(backend, &y) == expected, "product {variant}");
+            continue;
+        }
+        let mut y = unwritten::<B, f32>(backend, (m, n));
+        let done = ops::bmm_of(backend, a, b, &op, BitOutput::Elements(&mut y));
+        if variant.name() == "FFF" {
+            let told = done.expect_err("no product of bits").to_string();
+            assert!(
+                told.ends_with("is no product of bits; take matmul"),
+                "{told}"
+            );
+            continue;
+        }
+        done.expect("legal");
+        assert!(read(backend, &y) == products, "product {variant}");
+    }
+
+    let graph = from_degrees(&[2, 40, 0, 7, 1], Random(79));
+    let edges = Adjacency::new(backend, &graph).expect("room for a graph");
+    let (x_bits, x, x_values, x_signs) = both(5, k, 80);
+    let codes = [255.0_f32, 3.0, 0.0, 16.0, 129.0];
+    let coded = ColumnFactors::new(backend, &codes, KIND).expect("factors");
+    let factors = elements::<B, f32>(backend, &codes);
+    let mut room = None;
+    for variant in BitVariant::ALL {
+        let own = if variant.activation {
+            &x_signs
+        } else {
+            &x_values
+        };
+        let times = |(at, value): (usize, &f32)| match variant.second {
+            true => *value,
+            false => value * codes[at / k],
+        };
+        let terms: Vec<f32> = own.iter().enumerate().map(times).collect();
+        let (expected, _) = sums(&graph, &terms, k);
+        let x = || match (variant.activation, variant.second) {
+            (true, true) => SumOperand::Bits(&x_bits, None),
+            (true, false) => SumOperand::Bits(&x_bits, Some(&coded)),
+            (false, true) => SumOperand::Elements(&x, None),
+            (false, false) => SumOperand::Elements(&x, Some(&factors)),
+        };
+        if variant.result {
+            let mut y = unwritten_bits(backend, (5, k));
+            let to = BitOutput::Bits(&mut y);
+            ops::bspmm_of(backend, (&edges, x()), None, to, &mut room).expect("legal");
+            let expected: Vec<f32> = expected.iter().map(sign).collect();
+            assert!(read_bits(backend, &y) == expected, "sum {variant}");
+        } else {
+            let mut y = unwritten::<B, f32>(backend, (5, k));
+            let to = BitOutput::Elements(&mut y);
+            ops::bspmm_of(backend, (&edges, x()), None, to, &mut room).expect("legal");
+            assert!(read(backend, &y) == expected, "sum {variant}");
+        }
+    }
+}
+
 /// What does not fit is refused, and a value that is no sign.
 pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let graph = from_degrees(&[2, 1, 0], Random(63));
@@ -234,6 +432,20 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let error = ops::bspmm(backend, &a, &bits((3, 8)), Some(&short), 1.0, &mut y);
     let error = error.expect_err("refused").to_string();
     assert_eq!(error, "bspmm: row scale should be 3, is 2");
+    let factors = |values: &[f32]| ColumnFactors::new(backend, values, KIND);
+    let told = factors(&[0.5, -0.5]).expect_err("refused").to_string();
+    assert_eq!(
+        told,
+        "ColumnFactors::new: the factor of column 1 is -0.5; factors are finite, and zero or more"
+    );
+    assert!(factors(&[f32::NAN]).is_err() && factors(&[f32::INFINITY]).is_err());
+    let two = factors(&[0.5, 1.0]).expect("factors");
+    let mut signs = bits((3, 8));
+    let told = ops::bspmm_factored_signs(backend, (&a, &two), &bits((3, 8)), &mut signs);
+    assert_eq!(
+        told.expect_err("refused").to_string(),
+        "bspmm_signs: factors of columns should be 3, is 2"
+    );
     let plain = Bmm::default();
     let refused = |b: (usize, usize), op: &Bmm<'_, B>, y: (usize, usize)| {
         let (a, b) = (bits((3, 8)), bits(b));

@@ -17,12 +17,20 @@ const SHAPES: [(usize, usize, usize); 5] = [(1, 5, 4), (2, 9, 7), (2, 4, 8), (3,
 fn models(layers: usize, width: usize, hidden: usize) -> Vec<ModelConfig> {
     let kinds = [ModelConfig::gcn(width, 3), ModelConfig::sage(width, 3)];
     let all = [Binary::Full, Binary::Bin];
+    // The same of all layers, and layers that differ from the one before.
+    let parts = all.into_iter().flat_map(|binary| {
+        let turns = (0..layers).map(|layer| all[(layer + binary as usize) % 2]);
+        let turns = (layers > 1).then(|| turns.collect());
+        std::iter::once(vec![binary]).chain(turns)
+    });
+    let parts: Vec<Vec<Binary>> = parts.collect();
     let of = |kind: ModelConfig| {
-        all.map(|binary| ModelConfig {
+        let shaped = |parts: &Vec<Binary>| ModelConfig {
             layers,
             hidden,
-            ..kind.clone().of_bits(binary)
-        })
+            ..kind.clone().of_bits_by_layer(parts)
+        };
+        parts.iter().map(shaped).collect::<Vec<_>>()
     };
     kinds.into_iter().flat_map(of).collect()
 }
@@ -147,7 +155,8 @@ fn logits(
         };
         let itself = "self.binary_weight";
         let last = layer + 1 == config.layers;
-        let mut y = match (config.binary.expect("of one bit"), last) {
+        let binary = config.binary_of(layer).expect("of one bit");
+        let mut y = match (binary, last) {
             (Binary::Full, _) => {
                 let y = aggregate(toy, config.norm(), &z(neighbours).0);
                 if own { sum(y, &z(itself).0) } else { y }
@@ -168,7 +177,7 @@ fn logits(
                 if own { sum(y, &z(itself).0) } else { y }
             }
         };
-        if config.binary == Some(Binary::Full) || last {
+        if binary == Binary::Full || last {
             let bias = parameters.rows(&format!("layers.{layer}.bias"));
             y = y
                 .into_iter()
@@ -290,7 +299,10 @@ fn evaluations_in_bits_are_training_without_dropout<E: Element>() {
             for (stage, (a, b)) in bits.iter().zip(&elements).enumerate() {
                 let signs = |values: &[f32]| values.iter().map(|v| *v >= 0.0).collect::<Vec<_>>();
                 let hidden = stage + 1 < layers;
-                if config.binary == Some(Binary::Bin) && hidden {
+                if config.binary_of(stage) == Some(Binary::Bin)
+                    && config.binary_layers.is_empty()
+                    && hidden
+                {
                     assert_eq!(a, b, "{what}: stage {stage}");
                 }
                 let largest = b.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
@@ -306,8 +318,8 @@ fn evaluations_in_bits_are_training_without_dropout<E: Element>() {
             }
         }
     }
-    // Of 20 models.
-    assert!(compared > 12, "{compared} logits were compared");
+    // Of 36 models.
+    assert!(compared > 20, "{compared} logits were compared");
 }
 
 #[test]
@@ -361,6 +373,19 @@ fn what_layers_of_one_bit_do_not_do_is_refused() {
     let told = of(&|config| config.binary = Some(Binary::Bin));
     assert!(told.contains("take --norm right"), "{told}");
     assert_eq!(full.clone().of_bits(Binary::Bin).norm(), Norm::Right);
+    let mixed = full.clone().of_bits_by_layer(&[Binary::Bin, Binary::Full]);
+    assert_eq!(
+        (mixed.norm(), mixed.binary_name()),
+        (Norm::Right, Some("bin,full".into()))
+    );
+    let parts = [0, 1].map(|layer| mixed.binary_of(layer));
+    assert_eq!(parts, [Some(Binary::Bin), Some(Binary::Full)]);
+    assert!(Network::<Cpu, f32>::new(&backend, &mixed, 0).is_ok());
+    let told = of(&|config| config.binary_layers = vec![Binary::Full; 3]);
+    assert!(
+        told.contains("--binary has 3 values, and the model 2 layers"),
+        "{told}"
+    );
     let weights = Some(&[1.0_f32][..]);
     let bin = ModelConfig::gcn(5, 3).of_bits(Binary::Bin);
     let toy = Toy::new(5);

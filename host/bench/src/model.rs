@@ -62,9 +62,9 @@ pub struct ModelArgs {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub messages: Option<CodeFormatName>,
     /// Multiply signs of activations by signs of weights, as Bi-GCN does, of GCN and GraphSAGE; weight decay and dropout are then 0 unless
-    /// they are given, hidden layers of bin 128 wide, and the sign is the only activation
-    #[arg(long, value_enum, value_name = "PARTS")]
-    pub binary: Option<BinaryName>,
+    /// they are given, hidden layers of bin 128 wide, and the sign is the only activation; one of each layer, where they differ
+    #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',')]
+    pub binary: Vec<BinaryName>,
     /// What only one kind of model has.
     #[command(flatten)]
     pub own: OwnOptions,
@@ -235,13 +235,14 @@ impl ModelArgs {
             )));
         }
         let mut config = ModelConfig::of(convolution, features, classes);
-        if let Some(binary) = self.binary.map(Binary::from) {
+        let binary: Vec<Binary> = self.binary.iter().map(|&name| name.into()).collect();
+        if !binary.is_empty() {
             let norm = config.norm();
-            config = config.of_bits(binary);
+            config = config.of_bits_by_layer(&binary);
             // One that was asked for is not replaced in silence.
             if given("norm") && config.norm() != norm {
                 return Err(Failure::Input(format!(
-                    "--binary {binary} takes the mean of signs of neighbours, and --norm is {norm}; take --norm right, or leave it out"
+                    "--binary bin takes the mean of signs of neighbours, and --norm is {norm}; take --norm right, or leave it out"
                 )));
             }
         }

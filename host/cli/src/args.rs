@@ -18,6 +18,7 @@ use crate::reorder::ReorderName;
 use crate::sampling::SamplingArgs;
 use crate::task::TaskArgs;
 use crate::tune::{self, TuneArgs};
+use crate::tune_binary::{self, TuneBinaryArgs};
 use crate::watch::WatchArgs;
 use clap::{Args, Parser, Subcommand};
 pub use halfgnn_bench::names::{DeviceName, PrecisionName};
@@ -51,6 +52,9 @@ pub enum Command {
     /// Try options of train that are drawn from a space, and tell which are best
     #[command(after_help = tune::EXAMPLES)]
     Tune(TuneArgs),
+    /// Try other parts of a trained network of one bit: accuracy, time and memory of each variant of its layers
+    #[command(after_help = tune_binary::EXAMPLES)]
+    TuneBinary(TuneBinaryArgs),
     /// Write what a trained model predicts for the vertices of a graph
     #[command(after_help = help::PREDICT)]
     Predict(PredictArgs),

@@ -39,6 +39,12 @@ impl CheckpointArgs {
             return Ok(None);
         };
         let checkpoint = Checkpoint::open(path)?;
+        if checkpoint.model.binary.is_some() && !checkpoint.can_go_on() {
+            return Err(Failure::Input(format!(
+                "--resume {}: it has the weights to predict with alone; name the checkpoint that train --save wrote",
+                path.display()
+            )));
+        }
         let goal = match checkpoint.links {
             Some(links) => hold_out(dataset, links, checkpoint.model.classes)?,
             None => {

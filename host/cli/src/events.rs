@@ -12,7 +12,7 @@ use crate::watch::Watch;
 use halfgnn::backend::{MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, GraphIndex, Preparation};
 use halfgnn::metrics::Metric;
-use halfgnn::nn::{Binary, HiddenNorm, Jumping};
+use halfgnn::nn::{HiddenNorm, Jumping};
 use halfgnn::ops::{CodeFormat, Scaling};
 use halfgnn::sample::Sampling;
 use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
@@ -136,9 +136,9 @@ pub enum Event<'a> {
         /// `int8` or `e4m3`, where what is summed up over neighbours is sent so.
         #[serde(skip_serializing_if = "Option::is_none")]
         messages: Option<&'static str>,
-        /// `full` or `bin`, where the model is of one bit.
+        /// `full` or `bin`, where the model is of one bit, or layer by layer `bin,full`.
         #[serde(skip_serializing_if = "Option::is_none")]
-        binary: Option<&'static str>,
+        binary: Option<String>,
         /// Epochs of a run.
         epochs: u32,
         /// `adam`, `adamw` or `sgd`.
@@ -396,7 +396,7 @@ impl<'a> Event<'a> {
                 .filter(|norm| *norm != HiddenNorm::None)
                 .map(HiddenNorm::name),
             messages: plan.model.messages.map(CodeFormat::name),
-            binary: plan.model.binary.map(Binary::name),
+            binary: plan.model.binary_name(),
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
             ranks: plan

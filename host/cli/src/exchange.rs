@@ -1,9 +1,9 @@
-//! `halfgnn export` and `halfgnn import`: models for and from PyG and DGL.
+//! `halfgnn export` and `halfgnn import`: models for and from PyG and DGL, and models of one bit as bits.
 
 use crate::args::PrecisionName;
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use crate::screen::{Page, count};
+use crate::screen::{Page, bytes, count};
 use clap::{Args, ValueEnum};
 use halfgnn::nn::ModelConfig;
 use halfgnn::train::Checkpoint;
@@ -29,16 +29,37 @@ impl From<FrameworkName> for Framework {
     }
 }
 
+/// What a model is exported to.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ExportName {
+    /// PyTorch Geometric: convs.0.lin.weight and so on
+    Pyg,
+    /// Deep Graph Library: layers.0.weight and so on
+    Dgl,
+    /// Of a model of one bit (train --binary) a checkpoint to predict with alone, with a bit for each weight
+    Bits,
+}
+
+impl ExportName {
+    fn framework(self) -> Option<FrameworkName> {
+        match self {
+            Self::Pyg => Some(FrameworkName::Pyg),
+            Self::Dgl => Some(FrameworkName::Dgl),
+            Self::Bits => None,
+        }
+    }
+}
+
 /// Options of `export`.
 #[derive(Args)]
 pub struct ExportArgs {
     /// A checkpoint that `train --save` wrote; the weights of its best validation epoch are taken
     #[arg(value_name = "CHECKPOINT")]
     pub checkpoint: PathBuf,
-    /// Whose names the tensors get
-    #[arg(long, value_enum, value_name = "FRAMEWORK")]
-    pub to: FrameworkName,
-    /// File to write, a state_dict as safetensors
+    /// Whose names the tensors get, or that a model of one bit is packed
+    #[arg(long, value_enum, value_name = "FRAMEWORK|bits")]
+    pub to: ExportName,
+    /// File to write, a state_dict or a checkpoint as safetensors
     #[arg(value_name = "FILE.safetensors")]
     pub output: PathBuf,
     /// Write one JSON object a line to FILE, or to stdout for `-`
@@ -89,7 +110,14 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
     let mut json = JsonLines::open(args.json.as_deref())?;
     let mut page = Page::new(json.is_stdout());
     let checkpoint = Checkpoint::open(&args.checkpoint)?;
-    let notes = checkpoint.export(args.to.into(), &args.output)?;
+    let notes = match args.to.framework() {
+        Some(framework) => checkpoint.export(framework.into(), &args.output)?,
+        None => {
+            let packed = checkpoint.packed(&args.checkpoint)?;
+            packed.save(&args.output)?;
+            vec![packed_note(&args.checkpoint, &args.output)]
+        }
+    };
     page.line(&format_args!(
         "{} of {} layers written to {}",
         checkpoint.model.convolution.name().to_uppercase(),
@@ -101,7 +129,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
     }
     json.write(&carried(
         "exported",
-        args.to,
+        args.to.framework(),
         &checkpoint.model,
         &args.output,
         &notes,
@@ -129,13 +157,29 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
         count(model.classes),
         args.output.display()
     ));
-    json.write(&carried("imported", args.from, model, &args.output, &[]))?;
+    json.write(&carried(
+        "imported",
+        Some(args.from),
+        model,
+        &args.output,
+        &[],
+    ))?;
     json.finish()
+}
+
+/// What the file is worth.
+fn packed_note(from: &Path, to: &Path) -> String {
+    let [before, now] = [from, to].map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
+    format!(
+        "{}, where the checkpoint has {}; to predict with, and not to go on with",
+        bytes(now),
+        bytes(before)
+    )
 }
 
 fn carried<'a>(
     event: &'static str,
-    framework: FrameworkName,
+    framework: Option<FrameworkName>,
     model: &'a ModelConfig,
     output: &Path,
     notes: &'a [String],
@@ -143,8 +187,9 @@ fn carried<'a>(
     Carried {
         event,
         framework: match framework {
-            FrameworkName::Pyg => "pyg",
-            FrameworkName::Dgl => "dgl",
+            Some(FrameworkName::Pyg) => "pyg",
+            Some(FrameworkName::Dgl) => "dgl",
+            None => "bits",
         },
         model: model.convolution.name(),
         layers: model.layers,

@@ -47,6 +47,7 @@ Examples:
   halfgnn export cora.safetensors --to pyg gcn.safetensors
   python3 -c 'from safetensors.torch import load_file; from torch_geometric.nn import GCN
   m = GCN(1433, 64, 2, 7); m.load_state_dict(load_file(\"gcn.safetensors\"))'
+  halfgnn export bits.safetensors --to bits packed.safetensors    of train --binary: a bit a weight, for predict
 
 GCN, GraphSAGE, GIN and GAT have counterparts there, GATv2 in PyG; which name becomes which is in docs/data.md.";
 

@@ -21,6 +21,7 @@ mod shell;
 mod task;
 mod train;
 mod tune;
+mod tune_binary;
 mod watch;
 
 use args::{Cli, Command};
@@ -61,6 +62,7 @@ fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Train(args) => train::run(args, &stop),
         Command::Tune(args) => tune::run(args, &stop),
+        Command::TuneBinary(args) => tune_binary::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Export(args) => exchange::export(args),
         Command::Import(args) => exchange::import(args),

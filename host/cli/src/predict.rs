@@ -396,7 +396,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> String {
 }
 
 /// The class with the largest logit, the lowest of equals.
-fn class(logits: &[f32]) -> u32 {
+pub fn class(logits: &[f32]) -> u32 {
     let mut best = 0;
     for (class, logit) in logits.iter().enumerate() {
         if *logit > logits[best] || logits[best].is_nan() {

@@ -68,7 +68,7 @@ pub struct Outcome {
 impl Plan {
     /// What a person calls it, and the precision where that does not tell it.
     pub fn title(&self) -> String {
-        let precision = match self.model.binary {
+        let precision = match self.model.binary_name() {
             Some(binary) => format!("binary {binary} {}", self.precision),
             None => self.precision.to_string(),
         };

@@ -50,9 +50,145 @@ fn networks_of_one_bit_learn_and_are_kept() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         let export = ["export", &kept, "--to", "pyg", &out];
         refused(&halfgnn(&export).output().unwrap(), 2, &["of one bit"]);
+
+        let [bits, again] =
+            ["bits", "again.csv"].map(|name| place.folder.path().join(name).display().to_string());
+        let export = ["export", &kept, "--to", "bits", &bits];
+        let output = halfgnn(&export).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let predict = ["predict", "--model", &bits, "--dataset", &dataset];
+        let output = halfgnn(&[&predict[..], &["--out", &again, "--device", "cpu"]].concat())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let read = |path: &str| std::fs::read(path).unwrap();
+        assert_eq!(read(&out), read(&again), "{model} {binary}");
+        let (large, small) = (read(&kept).len(), read(&bits).len());
+        // Of so small a model most is the header.
+        assert!(small * 2 < large, "{small} of {large} bytes");
+        let resume = ["train", "--dataset", &dataset, "--resume", &bits];
+        let words = ["--resume", "to predict with alone", "train --save"];
+        refused(&halfgnn(&resume).output().unwrap(), 2, &words);
+        damaged_bits_are_refused(&place, &bits);
+
+        let tune = ["tune-binary", "--model", &kept, "--dataset", &dataset];
+        let more = ["--runs", "1", "--device", "cpu", "--json", "-"];
+        let output = halfgnn(&[&tune[..], &more].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let told = events(&output.stdout);
+        let (chosen, variants) = told.split_last().unwrap();
+        assert_eq!(chosen["event"], "chosen");
+        let names: Vec<_> = variants
+            .iter()
+            .map(|of| of["binary"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["full,full", "bin,full", "full,bin", "bin,bin"]);
+        for variant in variants {
+            let is_trained = variant["binary"] == [binary; 2].join(",");
+            assert_eq!(variant["is_trained"], is_trained, "{variant}");
+            assert!(
+                variant["ms"].as_f64().unwrap() > 0.0 && variant["peak_bytes"].as_u64() > Some(0)
+            );
+            // What was trained is what it was.
+            if is_trained {
+                assert_eq!(
+                    variant["test_accuracy"], summary["test_accuracy"],
+                    "{model} {binary}"
+                );
+            }
+        }
     }
-    let plain = events_of(&place, &["--epochs", "1"]);
+    let mixed = ["--binary", "bin,full", "--epochs", "60", "--save", "kept"];
+    let told = events_of(&place, &mixed);
+    assert_eq!(told[0]["binary"], "bin,full");
+    assert!(told.last().unwrap()["test_accuracy"].as_f64().unwrap() > 99.0);
+    let plain = events_of(&place, &["--epochs", "1", "--save", "plain"]);
     assert!(plain[0].get("binary").is_none());
+    let [dataset, plain, bits] = ["ring.npz", "plain", "bits"]
+        .map(|name| place.folder.path().join(name).display().to_string());
+    let export = ["export", &plain, "--to", "bits", &bits];
+    refused(
+        &halfgnn(&export).output().unwrap(),
+        2,
+        &["no layers of one bit"],
+    );
+    let tune = ["tune-binary", "--model", &plain, "--dataset", &dataset];
+    refused(
+        &halfgnn(&tune).output().unwrap(),
+        2,
+        &["no layers of one bit"],
+    );
+}
+
+/// A file that is cut, and one of whose signs is another, are told in one line.
+fn damaged_bits_are_refused(place: &Place, bits: &str) {
+    let damaged = place.folder.path().join("damaged").display().to_string();
+    let refused_with = |bytes: &[u8], words: &[&str]| {
+        std::fs::write(&damaged, bytes).unwrap();
+        let dataset = place.folder.path().join("ring.npz").display().to_string();
+        let predict = [
+            "predict",
+            "--model",
+            &damaged,
+            "--dataset",
+            &dataset,
+            "--out",
+            "none.csv",
+        ];
+        refused(&halfgnn(&predict).output().unwrap(), 2, words);
+    };
+    let bytes = std::fs::read(bits).unwrap();
+    refused_with(
+        &bytes[..bytes.len() - 9],
+        &["damaged", "it is no checkpoint"],
+    );
+    // The tensors lie behind the header, and words of signs before numbers.
+    let header = u64::from_le_bytes(std::array::from_fn(|at| bytes[at])) as usize;
+    let mut other = bytes.clone();
+    other[8 + header] ^= 1;
+    refused_with(&other, &["binary_weight` is damaged"]);
+}
+
+#[test]
+fn features_of_one_bit_are_packed_and_others_named() {
+    let place = place(&Ring::new());
+    let [dataset, npz, matrix] = ["ring.npz", "bits.npz", "bits.mtx"]
+        .map(|name| place.folder.path().join(name).display().to_string());
+    let convert = |from: &str, to: &str| {
+        let command = ["dataset", "convert", from, to, "--features", "bits"];
+        halfgnn(&command).output().unwrap()
+    };
+    let words = ["--features bits is of PyG's archive"];
+    refused(&convert(&dataset, &matrix), 2, &words);
+    let words = ["features: vertex 0, column", "leave --features bits out"];
+    refused(&convert("blocks:50", &npz), 2, &words);
+    assert!(!std::path::Path::new(&npz).exists());
+
+    // The ring's are zeros and ones.
+    let output = convert(&dataset, &npz);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let last = |dataset: &str| {
+        let train = [
+            "train",
+            "--dataset",
+            dataset,
+            "--epochs",
+            "3",
+            "--device",
+            "cpu",
+        ];
+        let output = halfgnn(&[&train[..], &["--json", "-"]].concat())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let told = events(&output.stdout);
+        let epochs = told.iter().filter(|event| event["event"] == "epoch");
+        epochs
+            .map(|event| event["loss"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(last(&dataset), last(&npz));
+    assert_eq!(last(&npz).len(), 3);
 }
 
 #[test]

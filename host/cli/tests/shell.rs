@@ -157,7 +157,7 @@ fn devices_are_tried_and_told() {
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 25] = [
+    let commands: [(&[&str], &[&str], &str); 27] = [
         (
             &["train"],
             &[
@@ -187,6 +187,34 @@ fn every_command_has_json_for_programs() {
                 "2",
             ],
             "tuned",
+        ),
+        (
+            &["train"],
+            &[
+                "--dataset",
+                "blocks:200",
+                "--epochs",
+                "1",
+                "--binary",
+                "full,bin",
+                "--save",
+                "bits",
+            ],
+            "summary",
+        ),
+        (
+            &["tune-binary"],
+            &[
+                "--dataset",
+                "blocks:200",
+                "--split",
+                "fractions:0.6,0.2",
+                "--model",
+                "bits",
+                "--runs",
+                "1",
+            ],
+            "chosen",
         ),
         (
             &["predict"],
@@ -242,6 +270,8 @@ fn every_command_has_json_for_programs() {
                 "8,70",
                 "--runs",
                 "1",
+                "--variant",
+                "all",
                 "--frdc",
                 "if-else,two-counts,one-count",
             ],
@@ -256,6 +286,8 @@ fn every_command_has_json_for_programs() {
                 "9,130",
                 "--columns",
                 "7,70",
+                "--variant",
+                "all",
                 "--runs",
                 "1",
             ],

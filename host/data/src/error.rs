@@ -129,6 +129,20 @@ pub enum DataProblem {
         /// What it cannot hold.
         what: &'static str,
     },
+    /// Features that are to be packed as bits, and one is something else.
+    #[error(
+        "features: vertex {vertex}, column {column} is {value}{beside}; as bits they are all +1 and -1, or all 1 and 0: leave --features bits out"
+    )]
+    NotBits {
+        /// The vertex.
+        vertex: usize,
+        /// The column.
+        column: usize,
+        /// What stands there.
+        value: f32,
+        /// What stands elsewhere that it does not go with.
+        beside: String,
+    },
     /// Bytes of one file, where a format has several.
     #[error("{format} is several files; open their folder")]
     SeveralFiles {

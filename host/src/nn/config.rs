@@ -53,6 +53,9 @@ pub struct ModelConfig {
     /// Which parts are of one bit; none where absent. See [`ModelConfig::of_bits`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<Binary>,
+    /// Which parts of each layer are, where layers differ; all are as [`ModelConfig::binary`] says where it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub binary_layers: Vec<Binary>,
     /// How the aggregations sum up.
     pub policy: SpmmPolicy,
     /// What is taken of the rows of a graph's vertices, of a model that tells whole graphs: behind its layers, of which the last is a
@@ -88,6 +91,7 @@ impl ModelConfig {
             recompute: false,
             messages: None,
             binary: None,
+            binary_layers: Vec::new(),
             policy: SpmmPolicy::default(),
             readout: None,
             jumping: None,
@@ -164,9 +168,9 @@ impl ModelConfig {
     /// # Errors
     /// The reason.
     pub fn edge_weights(&self) -> Result<(), &'static str> {
-        match self.binary {
-            Some(Binary::Bin) => Err("sums of signs have no weights of edges"),
-            _ => self.convolution.edge_weights(),
+        match self.sums_signs() {
+            true => Err("sums of signs have no weights of edges"),
+            false => self.convolution.edge_weights(),
         }
     }
 
@@ -322,8 +326,8 @@ impl ModelConfig {
         if let Some(jumping) = self.jumping {
             jumping::check(self, jumping).or_else(refuse)?;
         }
-        if let Some(binary) = self.binary {
-            binary::check(self, binary).or_else(refuse)?;
+        if self.binary.is_some() || !self.binary_layers.is_empty() {
+            binary::check(self).or_else(refuse)?;
         }
         self.convolution.check(self).or_else(refuse)
     }

@@ -69,7 +69,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     pub fn new(backend: &B, config: &ModelConfig, seed: u64) -> Result<Self, Error> {
         config.check()?;
         let stages = match (config.binary, config.readout) {
-            (Some(binary), _) => binary::stages(backend, config, binary, seed)?,
+            (Some(_), _) => binary::stages(backend, config, seed)?,
             (None, Some(readout)) if config.jumping.is_none() => {
                 readout.stages(backend, config, seed)?
             }

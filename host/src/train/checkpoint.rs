@@ -7,6 +7,8 @@
 //! place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same state gives the
 //! same bytes.
 
+mod packed;
+
 use super::{HeldOut, Loss, Progress, Snapshot, Tensor, Tensors, TrainConfig};
 use crate::data::{Dataset, GraphIndex, Targets};
 use crate::file;
@@ -15,6 +17,7 @@ use crate::nn::{ConvolutionConfig, ModelConfig};
 use crate::ops::OptimizerSnapshot;
 use crate::sample::Sampling;
 use crate::tensor::Precision;
+use packed::Packed;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -381,19 +384,24 @@ impl Checkpoint {
         let bytes = |tensor: &Tensor| -> Vec<u8> {
             tensor.values.iter().flat_map(|v| v.to_le_bytes()).collect()
         };
-        let tensors: Vec<_> = self
-            .snapshot
-            .tensors
-            .iter()
-            .map(|(name, tensor)| (name, [tensor.rows, tensor.columns], bytes(tensor)))
-            .collect();
-        let views = tensors
+        let (mut plain, mut packed) = (Vec::new(), Vec::new());
+        for (name, tensor) in &self.snapshot.tensors {
+            match Packed::of(name, tensor) {
+                Some(bits) => packed.push((name, bits)),
+                None => plain.push((name, [tensor.rows, tensor.columns], bytes(tensor))),
+            }
+        }
+        let mut views = plain
             .iter()
             .map(|(name, shape, bytes)| {
-                Ok((name, TensorView::new(Dtype::F32, shape.to_vec(), bytes)?))
+                let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes)?;
+                Ok((name.to_string(), view))
             })
             .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()
             .map_err(io::Error::other)?;
+        for (name, bits) in &packed {
+            views.extend(bits.views(name).map_err(io::Error::other)?);
+        }
         safetensors::serialize(views, Some(metadata)).map_err(io::Error::other)
     }
 
@@ -442,10 +450,20 @@ impl Checkpoint {
                 format!("its metadata tells of no model that there is ({error})")
             })?;
         }
-        let tensors = file
-            .iter()
-            .map(|(name, view)| Ok((name.to_owned(), tensor(name, &view)?)))
-            .collect::<Result<Tensors, String>>()?;
+        let mut tensors = Tensors::new();
+        for (name, view) in file.iter() {
+            match packed::of_weights(name) {
+                None => {
+                    tensors.insert(name.to_owned(), tensor(name, &view)?);
+                }
+                // Their signs and magnitudes come together.
+                Some((name, _)) if tensors.contains_key(name) => {}
+                Some((name, _)) => {
+                    let columns = weights_a_row(&header.model, name)?;
+                    tensors.insert(name.to_owned(), packed::unpack(&file, name, columns)?);
+                }
+            }
+        }
         for (name, written) in header.checksums {
             if tensors.get(&name).map(checksum) != Some(written) {
                 return Err(Refusal::Damaged(name));
@@ -467,6 +485,19 @@ impl Checkpoint {
                 tensors,
             },
         })
+    }
+}
+
+/// How many weights a row of `layers.N.…` has.
+fn weights_a_row(model: &ModelConfig, name: &str) -> Result<usize, String> {
+    let mut parts = name.split('.');
+    let layer = match (parts.next(), parts.next()) {
+        (Some("layers"), Some(layer)) => layer.parse().ok(),
+        _ => None,
+    };
+    match layer.filter(|&layer: &usize| layer < model.layers) {
+        Some(layer) => Ok(model.layer(layer).0),
+        None => Err(format!("tensor `{name}` is of no layer of the model")),
     }
 }
 

@@ -42,7 +42,8 @@ pub struct Snapshot {
     pub tensors: Tensors,
 }
 
-const RESUME: &str = "resume.";
+/// What names begin with of what only a run that goes on needs.
+pub(super) const RESUME: &str = "resume.";
 const MOMENTS: [&str; 2] = [".first_moment", ".second_moment"];
 
 fn download<B: Backend>(backend: &B, matrix: &Matrix<B, f32>) -> Result<Tensor, Error> {

@@ -13,6 +13,10 @@
 //! at once. What a CTA has of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the
 //! parts; sums are integers, so that no order is another result.
 //!
+//! With a factor a column, in 8 bits, `Σ q · (±1) = 2 · Σ q · bit − Σ q`. Of a row of few edges some columns are a lane's, which adds
+//! up `q` where their bits are. Of another row the transpose leaves lane `f` the bits of column `f` of 32 edges, and of the factors
+//! each of eight planes is a ballot of the lanes: what both have is counted, `2^p` times for plane `p`.
+//!
 //! # Products
 //! The second operand is given by its columns, each a row of bits. Tensor cores count bits that are set in both; what two rows of ±1
 //! multiply to follows from that and from how many each has: `K − 2·p(a) − 2·p(b) + 4·p(a ∧ b)`. A warp makes
@@ -39,6 +43,18 @@ pub const MOST_WORDS: u32 = 4;
 pub const LANE_ROW_EDGES: u32 = 31;
 /// A row of more edges is a warp's, where sums are wanted.
 pub const GROUP_ROW_EDGES: u32 = 63;
+/// A row of more edges is a warp's, where columns have factors.
+pub const FACTORED_ROW_EDGES: u32 = 31;
+/// Columns of a lane where signs of sums with factors of few edges are wanted.
+pub const FACTORED_SIGN_COLUMNS: u32 = 16;
+/// Bits of a factor of a column.
+pub const CODE_BITS: u32 = 8;
+/// Factors of a word.
+pub const CODES_PER_WORD: u32 = 32 / CODE_BITS;
+/// The largest factor.
+pub const LARGEST_CODE: u32 = (1 << CODE_BITS) - 1;
+/// Of no more edges in a row sums with factors fit 32 bits, whatever they are.
+pub const MOST_FACTORED_EDGES: u32 = i32::MAX as u32 / LARGEST_CODE;
 /// Columns of a lane where sums of few edges are wanted.
 pub const LANE_COLUMNS: u32 = 8;
 /// No row: an id that no vertex has.
@@ -77,6 +93,9 @@ param_struct! {
         pub row_scale: DevicePtr<f32>,
         /// Parts of rows: [`staging_words`] long.
         pub staging: DevicePtr<u32>,
+        /// A factor a column of the graph, [`CODES_PER_WORD`] a word, the first in the lowest bits, for the entries that have them; or
+        /// null.
+        pub codes: DevicePtr<u32>,
         /// Number of edges.
         pub edges: u32,
         /// CTAs of the first kernel: [`ctas`].
@@ -219,6 +238,11 @@ pub const fn shared_bytes(words: u32) -> u32 {
     row_bytes(words) + (EDGES_PER_CTA + 1) * 4
 }
 
+/// The same of `bspmm_factored_*`, with the factor of each edge's column behind.
+pub const fn factored_shared_bytes(words: u32) -> u32 {
+    shared_bytes(words) + EDGES_PER_CTA * 4
+}
+
 /// Calls `$with!` with the entries of this family: see [`crate::format`].
 #[macro_export]
 macro_rules! bits_entries {
@@ -233,6 +257,12 @@ macro_rules! bits_entries {
                 bspmm_2(BspmmParams): F16 = bspmm_2_f16, F32 = bspmm_2_f32, BF16 = bspmm_2_bf16;
                 /// Sums of four words of rows, as elements.
                 bspmm_4(BspmmParams): F16 = bspmm_4_f16, F32 = bspmm_4_f32, BF16 = bspmm_4_bf16;
+                /// The same with a factor a column, of one word.
+                bspmm_factored_1(BspmmParams): F16 = bspmm_factored_1_f16, F32 = bspmm_factored_1_f32, BF16 = bspmm_factored_1_bf16;
+                /// Of two words.
+                bspmm_factored_2(BspmmParams): F16 = bspmm_factored_2_f16, F32 = bspmm_factored_2_f32, BF16 = bspmm_factored_2_bf16;
+                /// Of four words.
+                bspmm_factored_4(BspmmParams): F16 = bspmm_factored_4_f16, F32 = bspmm_factored_4_f32, BF16 = bspmm_factored_4_bf16;
                 /// Their follow-up.
                 bspmm_follow_up(BspmmParams): F16 = bspmm_follow_up_f16, F32 = bspmm_follow_up_f32, BF16 = bspmm_follow_up_bf16;
                 /// Products, as elements.
@@ -245,6 +275,12 @@ macro_rules! bits_entries {
                 bspmm_2_sign(BspmmParams);
                 /// Signs of sums of four words of rows.
                 bspmm_4_sign(BspmmParams);
+                /// Signs of sums with a factor a column, of one word.
+                bspmm_factored_1_sign(BspmmParams);
+                /// Of two words.
+                bspmm_factored_2_sign(BspmmParams);
+                /// Of four words.
+                bspmm_factored_4_sign(BspmmParams);
                 /// Their follow-up.
                 bspmm_follow_up_sign(BspmmParams);
                 /// Signs of products.
@@ -274,7 +310,7 @@ mod tests {
             assert!(place(EDGES_PER_CTA - 1) < UNIT_PLACES);
             assert_eq!(UNIT_PLACES * 16 % 128, 64);
             assert_eq!(row_bytes(words) % 16, 0);
-            assert!(shared_bytes(words) <= 48 * 1024);
+            assert!(factored_shared_bytes(words) <= 48 * 1024);
         }
     }
 

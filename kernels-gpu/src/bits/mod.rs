@@ -2,7 +2,7 @@
 //!
 //! - [`binarize`](self::signs): a bit an element.
 //! - [`planes`]: counts of all columns of a unit at once, and the transpose that tells them apart.
-//! - [`sums`]: the sums over neighbours of a CTA's edges.
+//! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without.
 //! - [`output`]: what a sum becomes: a sign, or an element.
 //! - [`product`]: products of two matrices of bits.
 //! - [`follow_up`]: rows that cross CTAs, and rows without edges.
@@ -24,20 +24,20 @@ pub use sums::Place;
 mod family {
     use super::output::{Elements, Signs};
     use super::product;
-    use super::sums::run;
+    use super::sums::{Codes, Ones, run};
     use crate::device::vector::Vector;
     use halfgnn_contract::bits::{BmmParams, BspmmParams};
 
     pub use super::signs::binarize;
 
     macro_rules! bspmm {
-        ($($name:ident, $sign:ident: $words:literal words, $unit:literal;)+) => {$(
+        ($($name:ident, $sign:ident: $factors:ident, $words:literal words, $unit:literal;)+) => {$(
             /// # Safety
             /// The launch contract of [`BspmmParams`].
             #[inline(always)]
             pub unsafe fn $name<V: Vector>(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Elements<V>, $words, $unit>(params) }
+                unsafe { run::<Elements<V>, $factors, $words, $unit>(params) }
             }
 
             /// # Safety
@@ -45,15 +45,18 @@ mod family {
             #[inline(always)]
             pub unsafe fn $sign(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Signs, $words, $unit>(params) }
+                unsafe { run::<Signs, $factors, $words, $unit>(params) }
             }
         )+};
     }
 
     bspmm! {
-        bspmm_1, bspmm_1_sign: 1 words, 2;
-        bspmm_2, bspmm_2_sign: 2 words, 4;
-        bspmm_4, bspmm_4_sign: 4 words, 4;
+        bspmm_1, bspmm_1_sign: Ones, 1 words, 2;
+        bspmm_2, bspmm_2_sign: Ones, 2 words, 4;
+        bspmm_4, bspmm_4_sign: Ones, 4 words, 4;
+        bspmm_factored_1, bspmm_factored_1_sign: Codes, 1 words, 2;
+        bspmm_factored_2, bspmm_factored_2_sign: Codes, 2 words, 4;
+        bspmm_factored_4, bspmm_factored_4_sign: Codes, 4 words, 4;
     }
 
     /// # Safety

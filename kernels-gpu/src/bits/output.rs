@@ -8,7 +8,7 @@ use crate::device::warp::{ballot, lane_id};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, GROUP_ROW_EDGES, LANE_COLUMNS, LANE_ROW_EDGES, WORD_BITS,
+    BspmmParams, FACTORED_SIGN_COLUMNS, GROUP_ROW_EDGES, LANE_COLUMNS, LANE_ROW_EDGES, WORD_BITS,
 };
 
 /// A kind of output, of units of `U` words of 32 columns.
@@ -22,6 +22,13 @@ pub trait Output<const U: usize> {
     /// # Safety
     /// The launch contract; [`Output::LANES`] neighbouring lanes come with the same unit, and nobody else writes it.
     unsafe fn write_few(params: &BspmmParams, place: Place, edges: &impl Edges<U>);
+    /// Columns of a lane of [`Output::write_factored`].
+    const FACTORED_COLUMNS: u32;
+    /// The same of a row of few edges whose columns have factors.
+    ///
+    /// # Safety
+    /// As [`Output::write_few`], with a lane for each [`Output::FACTORED_COLUMNS`] of the unit.
+    unsafe fn write_factored(params: &BspmmParams, place: Place, edges: &impl Edges<U>);
     /// Writes a unit: the sums of the column of the lane's own number, and of those 32 further each.
     ///
     /// # Safety
@@ -38,6 +45,30 @@ pub trait Output<const U: usize> {
 #[inline(always)]
 fn first_column<const U: usize>(params: &BspmmParams, unit: u32) -> u32 {
     params.first_word * WORD_BITS + unit * U as u32 * WARP
+}
+
+/// The sums of `N` columns from `first` of a unit on, of rows of ±1 times the factors of their columns.
+///
+/// # Safety
+/// Columns have factors.
+#[inline(always)]
+unsafe fn factored<const U: usize, const N: usize>(edges: &impl Edges<U>, first: u32) -> [i32; N] {
+    let mut sums = [0i32; N];
+    let mut edge = edges.begin();
+    while edge < edges.end() {
+        // SAFETY: the caller's promise; the edge is one of them.
+        let (bits, code) = unsafe {
+            let bits = edges.word(edge, first / WARP) >> (first % WARP);
+            (bits, edges.code(edge) as i32)
+        };
+        let mut i = 0;
+        while i < N {
+            sums[i] += if bits >> i & 1 != 0 { code } else { -code };
+            i += 1;
+        }
+        edge += 1;
+    }
+    sums
 }
 
 /// The sign: a bit is set where the sum is zero or more.
@@ -93,6 +124,29 @@ impl<const U: usize> Output<U> for Signs {
             Self::write(params, place, signs);
         }
     }
+    const FACTORED_COLUMNS: u32 = FACTORED_SIGN_COLUMNS;
+    #[inline(always)]
+    unsafe fn write_factored(params: &BspmmParams, place: Place, edges: &impl Edges<U>) {
+        const N: usize = FACTORED_SIGN_COLUMNS as usize;
+        let lanes = U as u32 * WARP / FACTORED_SIGN_COLUMNS;
+        let of_unit = lane_id() % lanes * FACTORED_SIGN_COLUMNS;
+        // SAFETY: the caller's promise; the lane's half of a word is its own, as rows of `y` are whole words.
+        unsafe {
+            let sums = factored::<U, N>(edges, of_unit);
+            let first = first_column::<U>(params, place.unit) + of_unit;
+            let mut signs = 0;
+            let mut i = 0;
+            while i < N {
+                let is_set = first + (i as u32) < params.features && sums[i] >= 0;
+                signs |= (is_set as u16) << i;
+                i += 1;
+            }
+            let at = (place.row as u64 * params.y_stride as u64)
+                * (WORD_BITS / FACTORED_SIGN_COLUMNS) as u64
+                + (first / FACTORED_SIGN_COLUMNS) as u64;
+            Global::<u16>::new(params.y).at(at).store(signs);
+        }
+    }
     #[inline(always)]
     unsafe fn write_sums(params: &BspmmParams, place: Place, sums: [i32; U]) {
         let mut signs = [0; U];
@@ -133,6 +187,44 @@ impl<V: Vector> Elements<V> {
         } else {
             // SAFETY: there is a factor a row.
             params.scale * unsafe { row_scale.at(row as u64).read() }
+        }
+    }
+
+    /// Writes the columns of byte `byte` of a unit, whose sums are `sum`, and zeros past the last.
+    ///
+    /// # Safety
+    /// The launch contract; nobody else writes them.
+    #[inline(always)]
+    unsafe fn write_lane<const U: usize>(
+        params: &BspmmParams,
+        place: Place,
+        byte: u32,
+        sum: impl Fn(u32) -> f32,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let factor = Self::factor(params, place.row);
+            let first = first_column::<U>(params, place.unit) + byte * LANE_COLUMNS;
+            let y = Global::<V::Feature>::new(params.y)
+                .at(place.row as u64 * params.y_stride as u64 + first as u64);
+            let mut vector = 0;
+            while vector < LANE_COLUMNS / V::WIDTH {
+                let mut floats = V::Floats::ZERO;
+                let mut i = 0;
+                while i < V::WIDTH {
+                    let at = vector * V::WIDTH + i;
+                    let is_column = first + at < params.features;
+                    let value = if is_column { sum(at) * factor } else { 0.0 };
+                    floats = floats.with(i as usize, value);
+                    i += 1;
+                }
+                if first + vector * V::WIDTH < params.y_stride {
+                    Global::<V::Bits>::cast(y)
+                        .at(vector as u64)
+                        .store(V::narrow(floats).to_bits());
+                }
+                vector += 1;
+            }
         }
     }
 
@@ -178,33 +270,24 @@ impl<V: Vector, const U: usize> Output<U> for Elements<V> {
                 counts[1] += spread(bits >> 4 & 0xf);
                 edge += 1;
             }
-            let factor = Self::factor(params, place.row);
             let total = (edges.end() - edges.begin()) as f32;
-            let first = first_column::<U>(params, place.unit) + byte * LANE_COLUMNS;
-            let y = Global::<V::Feature>::new(params.y)
-                .at(place.row as u64 * params.y_stride as u64 + first as u64);
-            let mut vector = 0;
-            while vector < LANE_COLUMNS / V::WIDTH {
-                let mut floats = V::Floats::ZERO;
-                let mut i = 0;
-                while i < V::WIDTH {
-                    let at = vector * V::WIDTH + i;
-                    let count = counts[(at / 4) as usize] >> (at % 4 * 8) & 0xff;
-                    // A float of 2²³ and a small number has that in its last bits.
-                    let count = f32::from_bits(0x4b00_0000 | count) - 8_388_608.0;
-                    let is_column = first + at < params.features;
-                    let sum = count + count - total;
-                    let value = if is_column { sum * factor } else { 0.0 };
-                    floats = floats.with(i as usize, value);
-                    i += 1;
-                }
-                if first + vector * V::WIDTH < params.y_stride {
-                    Global::<V::Bits>::cast(y)
-                        .at(vector as u64)
-                        .store(V::narrow(floats).to_bits());
-                }
-                vector += 1;
-            }
+            Self::write_lane::<U>(params, place, byte, |at| {
+                let count = counts[(at / 4) as usize] >> (at % 4 * 8) & 0xff;
+                // A float of 2²³ and a small number has that in its last bits.
+                let count = f32::from_bits(0x4b00_0000 | count) - 8_388_608.0;
+                count + count - total
+            });
+        }
+    }
+    const FACTORED_COLUMNS: u32 = LANE_COLUMNS;
+    #[inline(always)]
+    unsafe fn write_factored(params: &BspmmParams, place: Place, edges: &impl Edges<U>) {
+        const N: usize = LANE_COLUMNS as usize;
+        let byte = lane_id() % <Self as Output<U>>::LANES;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let sums = factored::<U, N>(edges, byte * LANE_COLUMNS);
+            Self::write_lane::<U>(params, place, byte, |at| sums[at as usize] as f32);
         }
     }
     #[inline(always)]

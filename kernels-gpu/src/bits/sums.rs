@@ -1,15 +1,16 @@
-//! The sums over neighbours of a CTA's edges.
+//! The sums over neighbours of a CTA's edges, with a factor a column or without.
 
 use super::output::Output;
-use super::planes::{Planes, Unit};
+use super::planes::{Planes, Unit, transpose};
 use crate::device::global::Global;
 use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::warp::{ballot, lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, EDGES_PER_CTA, NO_ROW, START_WORDS_PER_CTA, THREADS_PER_CTA, UNIT_PLACES,
-    WARPS_PER_CTA, WORD_BITS, place, row_bytes, staged_words, unit_words,
+    BspmmParams, CODE_BITS, CODES_PER_WORD, EDGES_PER_CTA, FACTORED_ROW_EDGES, LARGEST_CODE,
+    NO_ROW, START_WORDS_PER_CTA, THREADS_PER_CTA, UNIT_PLACES, WARPS_PER_CTA, WORD_BITS, place,
+    row_bytes, shared_bytes, staged_words, unit_words,
 };
 
 const EDGES_PER_THREAD: u32 = EDGES_PER_CTA / THREADS_PER_CTA;
@@ -28,7 +29,7 @@ const TURNS: u32 = 15;
 /// # Safety
 /// The launch contract of [`BspmmParams`]: `ctas` CTAs of [`THREADS_PER_CTA`] threads.
 #[inline(always)]
-pub unsafe fn run<O: Output<U>, const W: u32, const U: usize>(params: &BspmmParams) {
+pub unsafe fn run<O: Output<U>, F: Factors, const W: u32, const U: usize>(params: &BspmmParams) {
     const { assert!(unit_words(W) == U as u32) };
     let first = block_idx_x() * EDGES_PER_CTA;
     let left = params.edges - first;
@@ -43,10 +44,30 @@ pub unsafe fn run<O: Output<U>, const W: u32, const U: usize>(params: &BspmmPara
     };
     // SAFETY: the caller's promise; all threads come along.
     unsafe {
-        let rows = tile.load();
-        tile.rows_of_few_edges::<O>(&rows);
-        tile.rows_of_many_edges::<O>(&rows);
+        let rows = tile.load::<F>();
+        tile.rows_of_few_edges::<O, F>(&rows);
+        tile.rows_of_many_edges::<O, F>(&rows);
     }
+}
+
+/// What rows are multiplied by before they are added up.
+pub trait Factors {
+    /// Whether columns of the graph have a factor each.
+    const ARE_THERE: bool;
+}
+
+/// Nothing.
+pub struct Ones;
+
+impl Factors for Ones {
+    const ARE_THERE: bool = false;
+}
+
+/// A factor a column of the graph, in 8 bits.
+pub struct Codes;
+
+impl Factors for Codes {
+    const ARE_THERE: bool = true;
 }
 
 /// A unit of a row of the graph.
@@ -74,6 +95,11 @@ pub trait Edges<const U: usize> {
     /// # Safety
     /// It is one of the edges.
     unsafe fn word(&self, edge: u32, word: u32) -> u32;
+    /// The factor of the column of an edge.
+    ///
+    /// # Safety
+    /// It is one of the edges, and columns have factors.
+    unsafe fn code(&self, edge: u32) -> u32;
 }
 
 /// A CTA's edges.
@@ -107,6 +133,8 @@ struct Part<const U: usize> {
     is_end: bool,
     /// It goes on behind them.
     is_tail: bool,
+    /// Where factors of columns begin, in shared memory.
+    codes: u32,
 }
 
 impl<const U: usize> Part<U> {
@@ -120,6 +148,7 @@ impl<const U: usize> Part<U> {
             filled: 0,
             is_end: false,
             is_tail: false,
+            codes: 0,
         }
     }
 
@@ -171,6 +200,11 @@ impl<const U: usize> Edges<U> for Part<U> {
         // SAFETY: the caller's promise.
         unsafe { self.place(edge).offset(word * 4).load_u32() }
     }
+    #[inline(always)]
+    unsafe fn code(&self, edge: u32) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { Shared::base().offset(self.codes + edge * 4).load_u32() }
+    }
 }
 
 impl<const W: u32, const U: usize> Tile<'_, W, U> {
@@ -188,7 +222,7 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
     /// # Safety
     /// The launch contract; all threads of the CTA come together.
     #[inline(always)]
-    unsafe fn load(&self) -> Rows {
+    unsafe fn load<F: Factors>(&self) -> Rows {
         let params = self.params;
         let thread = thread_idx_x();
         // SAFETY: edges below `edges` have a column, which is a row of `x`; there is a word of starts for each 32 edges and
@@ -240,10 +274,39 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
                 }
                 turn += 1;
             }
+            if F::ARE_THERE {
+                self.load_codes();
+            }
             let rows = self.load_starts();
             sync_threads();
             let count = Self::start(0).load_u32();
             Rows { count, ..rows }
+        }
+    }
+
+    /// Brings the factor of each edge's column to shared memory.
+    ///
+    /// # Safety
+    /// As [`Tile::load`], and columns have factors.
+    #[inline(always)]
+    unsafe fn load_codes(&self) {
+        // SAFETY: the caller's promise: a factor a column; a place is one thread's up to the barrier.
+        unsafe {
+            let columns = Global::<u32>::new(self.params.columns).at(self.first as u64);
+            let codes = Global::<u32>::new(self.params.codes);
+            let mut i = 0;
+            while i < EDGES_PER_THREAD {
+                let edge = i * THREADS_PER_CTA + thread_idx_x();
+                if edge < self.edges {
+                    let column = columns.at(edge as u64).read();
+                    let word = codes.at((column / CODES_PER_WORD) as u64).fetch();
+                    let code = word >> (column % CODES_PER_WORD * CODE_BITS) & LARGEST_CODE;
+                    Shared::base()
+                        .offset(shared_bytes(W) + edge * 4)
+                        .store_u32(code);
+                }
+                i += 1;
+            }
         }
     }
 
@@ -313,6 +376,7 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
             filled: (rows.before + row).wrapping_sub(1),
             is_end: row == 0 && !is_tail,
             is_tail,
+            codes: shared_bytes(W),
         }
     }
 
@@ -335,18 +399,39 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
     /// # Safety
     /// All threads of the CTA come together, with what [`Tile::load`] has given.
     #[inline(always)]
-    unsafe fn rows_of_few_edges<O: Output<U>>(&self, rows: &Rows) {
-        let mut job = thread_idx_x() / O::LANES;
+    unsafe fn rows_of_few_edges<O: Output<U>, F: Factors>(&self, rows: &Rows) {
+        let lanes = if F::ARE_THERE {
+            U as u32 * WARP / O::FACTORED_COLUMNS
+        } else {
+            O::LANES
+        };
+        let mut job = thread_idx_x() / lanes;
         while job < rows.count * Self::UNITS {
             // SAFETY: the caller's promise; a unit of a row is that of these lanes alone.
             unsafe {
                 let part = self.part(rows, job);
-                if part.is_whole() && part.edges() <= O::FEW {
-                    O::write_few(self.params, self.target(part), &part);
+                if Self::is_few::<O, F>(part) {
+                    let target = self.target(part);
+                    if F::ARE_THERE {
+                        O::write_factored(self.params, target, &part);
+                    } else {
+                        O::write_few(self.params, target, &part);
+                    }
                 }
             }
-            job += THREADS_PER_CTA / O::LANES;
+            job += THREADS_PER_CTA / lanes;
         }
+    }
+
+    /// Whether a part is a whole row that some lanes add up by themselves.
+    #[inline(always)]
+    fn is_few<O: Output<U>, F: Factors>(part: Part<U>) -> bool {
+        let few = if F::ARE_THERE {
+            FACTORED_ROW_EDGES
+        } else {
+            O::FEW
+        };
+        part.is_whole() && part.edges() <= few
     }
 
     /// The other rows, dealt out to the warps in turn.
@@ -354,7 +439,7 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
     /// # Safety
     /// As [`Tile::rows_of_few_edges`].
     #[inline(always)]
-    unsafe fn rows_of_many_edges<O: Output<U>>(&self, rows: &Rows) {
+    unsafe fn rows_of_many_edges<O: Output<U>, F: Factors>(&self, rows: &Rows) {
         let end = rows.count * Self::UNITS;
         let (mut first, mut seen) = (0, 0);
         // SAFETY: the caller's promise: loops are the same for all lanes of a warp.
@@ -364,14 +449,13 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
                 let mut is_here = false;
                 if job < end {
                     let part = self.part(rows, job);
-                    let is_few = part.is_whole() && part.edges() <= O::FEW;
-                    is_here = !is_few && part.edges() > 0;
+                    is_here = !Self::is_few::<O, F>(part) && part.edges() > 0;
                 }
                 let mut left = ballot(is_here);
                 while left != 0 {
                     if seen % WARPS_PER_CTA == warp_id() {
                         let job = first + left.trailing_zeros();
-                        self.by_warp::<O>(self.part(rows, job));
+                        self.by_warp::<O, F>(self.part(rows, job));
                     }
                     seen += 1;
                     left &= left - 1;
@@ -398,12 +482,15 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
     /// # Safety
     /// The launch contract; all lanes of the warp come together with the same part.
     #[inline(always)]
-    unsafe fn by_warp<O: Output<U>>(&self, part: Part<U>) {
+    unsafe fn by_warp<O: Output<U>, F: Factors>(&self, part: Part<U>) {
         // SAFETY: the caller's promise; a part of a row is staged by one warp.
         unsafe {
-            let edges = part.edges();
-            let counts = Self::counts(part);
-            let sums = counts.map(|count| 2 * count as i32 - edges as i32);
+            let (counts, all) = if F::ARE_THERE {
+                Self::factored_counts(part)
+            } else {
+                (Self::counts(part), part.edges())
+            };
+            let sums = counts.map(|count| count.wrapping_mul(2).wrapping_sub(all) as i32);
             if part.is_whole() {
                 O::write_sums(self.params, self.target(part), sums);
                 return;
@@ -462,5 +549,44 @@ impl<const W: u32, const U: usize> Tile<'_, W, U> {
             first += turns * WARP;
         }
         counts
+    }
+
+    /// The sum of the factors of those of a part's edges that have a bit in the lane's columns, and that of all.
+    ///
+    /// # Safety
+    /// As [`Tile::counts`], and columns have factors.
+    #[inline(always)]
+    unsafe fn factored_counts(part: Part<U>) -> ([u32; U], u32) {
+        let (mut counts, mut all) = ([0; U], 0);
+        let mut first = part.begin;
+        while first < part.end {
+            let edge = first + lane_id();
+            let (mut unit, mut code) = ([0; U], 0);
+            // SAFETY: the caller's promise; lanes without an edge have a factor of zero.
+            unsafe {
+                if edge < part.end {
+                    unit = part.unit(edge);
+                    code = part.code(edge);
+                }
+                let mut word = 0;
+                while word < U {
+                    unit[word] = transpose(unit[word]);
+                    word += 1;
+                }
+                let mut plane = 0;
+                while plane < CODE_BITS {
+                    let mask = ballot(code >> plane & 1 != 0);
+                    all += mask.count_ones() << plane;
+                    let mut word = 0;
+                    while word < U {
+                        counts[word] += (unit[word] & mask).count_ones() << plane;
+                        word += 1;
+                    }
+                    plane += 1;
+                }
+            }
+            first += WARP;
+        }
+        (counts, all)
     }
 }

@@ -63,6 +63,7 @@ fn target(params: &FrdcParams) -> BspmmParams {
         y: params.y,
         row_scale: params.row_scale,
         staging: DevicePtr::NULL,
+        codes: DevicePtr::NULL,
         edges: 0,
         ctas: 0,
         empty_count: 0,

@@ -2,18 +2,21 @@
 
 use super::args::Gathering;
 use super::bspmm::words;
-use super::measure::{Operand, Times, samples};
+use super::measure::{Operand, Times, samples, unit, zeros};
 use super::peers::Peers;
+use super::variants::{Variants, named, row_bytes};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::names::DeviceName;
 use crate::screen::{Page, count};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use half::f16;
+use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
-use halfgnn::ops::{self, BitMatrix, Bmm, Epilogue, Form};
+use halfgnn::ops::{self, BitMatrix, BitOutput, BitVariant, Bmm, Epilogue, Form, SignOperand};
 use halfgnn::tensor::Matrix;
+use rayon::prelude::*;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,9 +27,11 @@ pub const EXAMPLES: &str = "\
 Examples:
   halfgnn bench bmm --rows 2449029
   halfgnn bench bmm --rows 2708 --inner 1433 --columns 64,7 --variant BBB --json bmm.jsonl
+  halfgnn bench bmm --variant all --against gather    the seven of the paper, and the product in half
 
-Variants have BitGNN's names: left factor, right factor, result; F is full precision (half), B is bits. Products of bits are compared
-with exact ones on rows from the whole range before they are timed.";
+Variants have BitGNN's names: left factor, right factor, result; F is full precision (half), B is bits. The signs of a factor F are
+taken on the way, but for FFF, which is this library's product on tensor cores. Products of signs are compared with exact ones on rows
+from the whole range before they are told.";
 
 /// Options of `bench bmm`.
 #[derive(Args)]
@@ -41,8 +46,8 @@ pub struct BmmArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [64], value_parser = clap::value_parser!(u32).range(1..=65536))]
     columns: Vec<u32>,
     /// What is multiplied, and what products become
-    #[arg(long, value_enum, value_delimiter = ',', ignore_case = true, default_values_t = [Variant::Bbb, Variant::Bbf, Variant::Fff])]
-    variant: Vec<Variant>,
+    #[arg(long, value_delimiter = ',', value_name = "VARIANT|all", default_values = ["BBB", "BBF", "FFF"])]
+    variant: Vec<Variants>,
     /// What to time in the same run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER")]
     against: Vec<Gathering>,
@@ -55,39 +60,6 @@ pub struct BmmArgs {
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
-}
-
-/// BitGNN's names: left factor, right factor, result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "UPPER")]
-enum Variant {
-    /// Bits, bits, bits: the signs of the products
-    Bbb,
-    /// Bits, bits, half: the products
-    Bbf,
-    /// Half, half, half: this library's product on tensor cores
-    Fff,
-}
-
-impl Variant {
-    fn name(self) -> &'static str {
-        match self {
-            Variant::Bbb => "BBB",
-            Variant::Bbf => "BBF",
-            Variant::Fff => "FFF",
-        }
-    }
-
-    /// Bytes of a row that is read, and of one that is written.
-    fn row_bytes(self, inner: u32, columns: u32) -> f64 {
-        let bits = |of: u32| f64::from(of.div_ceil(64)) * 8.0;
-        let half = |of: u32| f64::from(of) * 2.0;
-        match self {
-            Variant::Bbb => bits(inner) + bits(columns),
-            Variant::Bbf => bits(inner) + half(columns),
-            Variant::Fff => half(inner) + half(columns),
-        }
-    }
 }
 
 #[derive(Serialize)]
@@ -142,7 +114,7 @@ impl Task for Bench<'_> {
         }
         for &inner in &self.args.inner {
             for &columns in &self.args.columns {
-                for &variant in &self.args.variant {
+                for variant in named(&self.args.variant) {
                     if self.stop.load(Ordering::Relaxed) {
                         return Ok(());
                     }
@@ -161,11 +133,11 @@ impl Bench<'_> {
         backend: &B,
         inner: u32,
         columns: u32,
-        variant: Variant,
+        variant: BitVariant,
     ) -> Result<Times, Failure> {
         let [m, k, n] = [self.args.rows, inner, columns].map(|size| size as usize);
         let kind = MemoryKind::Activations;
-        if variant == Variant::Fff {
+        if variant.name() == "FFF" {
             let [a, b] = [(0, m, k), (1, k, n)].map(|(number, rows, columns)| {
                 Operand::<B, f16>::new(backend, number, rows, columns)
             });
@@ -188,13 +160,27 @@ impl Bench<'_> {
             )
         };
         let (a, b) = (upload(m)?, upload(n)?);
+        // Elements that have these signs, where a factor is of elements.
+        let elements = |number: u32, rows: usize, is_bits: bool| match is_bits {
+            true => Ok(None),
+            false => signed(backend, number, (rows, k), &bits, stride).map(Some),
+        };
+        let [left, right] = [
+            elements(0, m, variant.activation)?,
+            elements(1, n, variant.second)?,
+        ];
+        let (mut left_signs, mut right_signs) = (None, None);
+        let mut multiply = |y: BitOutput<'_, B, f16>| {
+            let left = operand(&a, left.as_ref(), &mut left_signs);
+            let right = operand(&b, right.as_ref(), &mut right_signs);
+            ops::bmm_of(backend, left, right, &Bmm::default(), y)
+        };
         let product = |row: usize, column: usize| {
             let words = |row: usize| &bits[row * stride..][..stride];
             let pairs = words(row).iter().zip(words(column));
             let differ: u32 = pairs.map(|(a, b)| (a ^ b).count_ones()).sum();
             k as i64 - 2 * i64::from(differ)
         };
-        let op = Bmm::default();
         let wrong = |row: usize, column: usize| {
             Failure::Run(format!(
                 "row {row}, column {column} of the product is not what {} becomes; {} is not timed",
@@ -203,10 +189,10 @@ impl Bench<'_> {
             ))
         };
         let places = || samples(m).flat_map(|row| (0..n).map(move |column| (row, column)));
-        if variant == Variant::Bbb {
+        if variant.result {
             let mut y = BitMatrix::zeros(backend, m, n, kind)?;
             let times = Times::of(backend, self.args.runs, || {
-                ops::bmm_signs(backend, &a, &b, &op, &mut y)
+                multiply(BitOutput::Bits(&mut y))
             })?;
             let signs = y.to_words(backend)?;
             let is_right = |&(row, column): &(usize, usize)| {
@@ -220,7 +206,7 @@ impl Bench<'_> {
         }
         let mut y = Matrix::<B, f16>::zeros(backend, m, n, kind)?;
         let times = Times::of(backend, self.args.runs, || {
-            ops::bmm(backend, &a, &b, &op, &mut y)
+            multiply(BitOutput::Elements(&mut y))
         })?;
         let products = y.to_padded(backend)?;
         let is_right = |&(row, column): &(usize, usize)| {
@@ -236,11 +222,12 @@ impl Bench<'_> {
         &mut self,
         device: String,
         [inner, columns]: [u32; 2],
-        variant: Variant,
+        variant: BitVariant,
         times: Times,
         copy: Option<f64>,
     ) -> Result<(), Failure> {
-        let bytes = f64::from(self.args.rows) * variant.row_bytes(inner, columns);
+        let bytes = f64::from(self.args.rows)
+            * (row_bytes(variant.activation, inner) + row_bytes(variant.result, columns));
         let over_bound = copy.map(|rate| times.ms / (bytes / rate * 1e3));
         self.page.line(&format_args!(
             "{:>11} x {inner:<5} x {columns:<5} {}   {:>9.4} ms ({:.4} to {:.4})  {:>8.3} TB/s{}",
@@ -263,5 +250,34 @@ impl Bench<'_> {
             tb_per_s: bytes / times.ms / 1e9,
             over_bound,
         })?)
+    }
+}
+
+/// Random elements of these signs.
+fn signed<B: Backend>(
+    backend: &B,
+    number: u32,
+    (rows, columns): (usize, usize),
+    words: &[u64],
+    stride: usize,
+) -> Result<Matrix<B, f16>, Error> {
+    let mut values = zeros(rows, columns)?;
+    values.par_iter_mut().enumerate().for_each(|(at, to)| {
+        let (row, column) = (at / columns, at % columns);
+        let is_set = words[row * stride + column / 64] >> (column % 64) & 1 != 0;
+        let magnitude = 0.25 + 0.5 * unit(number, at);
+        *to = if is_set { magnitude } else { -magnitude };
+    });
+    Matrix::from_f32(backend, rows, columns, &values, MemoryKind::Features)
+}
+
+fn operand<'a, B: Backend>(
+    bits: &'a BitMatrix<B>,
+    elements: Option<&'a Matrix<B, f16>>,
+    room: &'a mut Option<BitMatrix<B>>,
+) -> SignOperand<'a, B, f16> {
+    match elements {
+        None => SignOperand::Bits(bits),
+        Some(elements) => SignOperand::Elements(elements, room),
     }
 }

@@ -4,6 +4,7 @@ use super::args::Gathering;
 use super::measure::{Operand, Times, samples};
 use super::peers::{BITS, PeerTime, Peers};
 use super::table::{Row, Table};
+use super::variants::{Variants, named, row_bytes};
 use crate::failure::Failure;
 use crate::graphs::GraphName;
 use crate::json::JsonLines;
@@ -14,8 +15,10 @@ use halfgnn::Error;
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::{Csr, Frdc, Graph};
-use halfgnn::ops::{self, BitMatrix, Spmm, TiledAdjacency, Trinary};
-use halfgnn::tensor::{Element, Matrix};
+use halfgnn::ops::{
+    self, BitMatrix, BitOutput, BitVariant, ColumnFactors, SumOperand, TiledAdjacency, Trinary,
+};
+use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,10 +30,12 @@ pub const EXAMPLES: &str = "\
 Examples:
   halfgnn bench bspmm --graph kron:18
   halfgnn bench bspmm --graph kron:16 --variant BBB --frdc if-else,two-counts,one-count
+  halfgnn bench bspmm --graph kron:18 --variant all --against gather    the eight of the paper
   halfgnn bench bspmm --graph kron21 --graph products-like --features 64,128,256 --against gather --json bspmm.jsonl
 
-Variants have BitGNN's names: activation, adjacency, result; F is full precision (half), B is bits. Graphs are those of
-`halfgnn bench spmm`. Sums of bits are compared with exact ones on rows from the whole range before they are timed.";
+Variants have BitGNN's names: activation, adjacency, result; F is full precision (half), B is bits. An adjacency F has a factor a
+column, in float beside half (FFF, FFB) and in 8 bits beside bits (BFF, BFB); FBF is this library's SpMM. Graphs are those of
+`halfgnn bench spmm`. Sums are compared with exact ones on rows from the whole range before they are told.";
 
 /// Options of `bench bspmm`.
 #[derive(Args)]
@@ -42,8 +47,8 @@ pub struct BspmmArgs {
     #[arg(long, value_name = "F", value_delimiter = ',', default_values_t = [64, 128, 256], value_parser = clap::value_parser!(u32).range(1..=65536))]
     features: Vec<u32>,
     /// What is summed up, and what sums become
-    #[arg(long, value_enum, value_delimiter = ',', ignore_case = true, default_values_t = [Variant::Bbb, Variant::Bbf, Variant::Fbf])]
-    variant: Vec<Variant>,
+    #[arg(long, value_delimiter = ',', value_name = "VARIANT|all", default_values = ["BBB", "BBF", "FBF"])]
+    variant: Vec<Variants>,
     /// Time BBB and BBF of the variants on BitGNN's own format as well, tiles of 4 x 4 bits in which an edge that occurs twice is one,
     /// with these ways to multiply edges and signs
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORM")]
@@ -60,18 +65,6 @@ pub struct BspmmArgs {
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
-}
-
-/// BitGNN's names: activation, adjacency, result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "UPPER")]
-enum Variant {
-    /// Bits, no weights, bits: the signs of the sums
-    Bbb,
-    /// Bits, no weights, half: the sums
-    Bbf,
-    /// Half, no weights, half: this library's SpMM
-    Fbf,
 }
 
 /// [`Trinary`], as it is typed.
@@ -95,30 +88,9 @@ impl From<TrinaryName> for Trinary {
     }
 }
 
-impl Variant {
-    fn name(self) -> &'static str {
-        match self {
-            Variant::Bbb => "BBB",
-            Variant::Bbf => "BBF",
-            Variant::Fbf => "FBF",
-        }
-    }
-
-    /// Bytes of a row of so many columns that is gathered, and of one that is written.
-    fn row_bytes(self, features: u32) -> (f64, f64) {
-        let bits = f64::from(features).max(64.0) / 8.0;
-        let half = f64::from(features) * 2.0;
-        match self {
-            Variant::Bbb => (bits, bits),
-            Variant::Bbf => (bits, half),
-            Variant::Fbf => (half, half),
-        }
-    }
-}
-
 /// Times every combination that was asked for.
 pub fn run(args: &BspmmArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let sums_bits = args.variant.iter().any(|&variant| variant != Variant::Fbf);
+    let sums_bits = named(&args.variant).into_iter().any(is_of_tiles);
     if !args.frdc.is_empty() && !sums_bits {
         return Err(Failure::Input(
             "--frdc is of sums of bits, and --variant names none; add BBB or BBF".into(),
@@ -141,6 +113,11 @@ pub fn run(args: &BspmmArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     }
     table.summarise()?;
     json.finish()
+}
+
+/// Whether BitGNN's own format has it here: sums of bits over edges without factors.
+fn is_of_tiles(variant: BitVariant) -> bool {
+    variant.activation && variant.second
 }
 
 struct Bench<'a, 'b> {
@@ -198,37 +175,45 @@ impl Task for Bench<'_, '_> {
                 Some((on_device, tiled.to_csr()?))
             }
         };
+        let coded = Coded::new(backend, self.graph.vertices())?;
         for &features in &self.args.features {
             let rows = self.graph.vertices();
             let words = words(rows, features as usize);
             let shape = (rows, features as usize);
             let x = BitMatrix::from_words(backend, shape, &words, MemoryKind::Features)?;
+            let variants = named(&self.args.variant);
             let mut gathers = Vec::new();
             if let Some(peers) = &peers {
                 gathers.push(peers.gather_bits(self.graph.csr(), &x, self.args.runs)?);
             }
-            for &variant in &self.args.variant {
+            let elements = match variants.iter().any(|variant| !variant.activation) {
+                true => Some(Operand::<B, f16>::new(backend, 0, rows, features as usize)?),
+                false => None,
+            };
+            if let (Some(peers), Some(x)) = (&peers, &elements) {
+                gathers.push(peers.gather(self.graph.csr(), &x.matrix, self.args.runs)?);
+            }
+            let of = Summed {
+                bits: (&x, &words),
+                elements: elements.as_ref(),
+                coded: &coded,
+            };
+            for variant in variants {
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                self.time(
-                    backend,
-                    &a,
-                    (&x, &words),
-                    variant,
-                    &mut gathers,
-                    &peers,
-                    copy,
-                )?;
-                let of_bits = tiled.as_ref().filter(|_| variant != Variant::Fbf);
+                let timed = self.time(backend, &a, &of, variant)?;
+                let name = variant.name().into();
+                self.tell(backend, (variant, name), &x, timed, (&gathers, copy))?;
+                let of_bits = tiled.as_ref().filter(|_| is_of_tiles(variant));
                 let Some((tiles, once)) = of_bits else {
                     continue;
                 };
                 for trinary in self.args.frdc.iter().map(|&name| Trinary::from(name)) {
-                    let (of, how) = ((tiles, once), (variant, trinary));
-                    let times = self.time_tiles(backend, of, (&x, &words), how)?;
+                    let how = (variant, trinary);
+                    let timed = self.time_tiles(backend, (tiles, once), &of, how)?;
                     let name = format!("FRDC {} {trinary}", variant.name());
-                    self.tell(backend, (variant, name), &x, times, (&gathers, copy))?;
+                    self.tell(backend, (variant, name), &x, timed, (&gathers, copy))?;
                 }
             }
         }
@@ -236,51 +221,91 @@ impl Task for Bench<'_, '_> {
     }
 }
 
-/// The bits of a matrix, and its words on the host.
-type Bits<'a, B> = (&'a BitMatrix<B>, &'a [u64]);
+/// A factor a column of the graph, in 8 bits and as they are.
+struct Coded<B: Backend> {
+    codes: Vec<u32>,
+    in_bits: ColumnFactors<B>,
+    in_float: Array<B, f32>,
+}
+
+/// What a code is worth.
+const CODE: f32 = 1.0 / 256.0;
+
+impl<B: Backend> Coded<B> {
+    fn new(backend: &B, columns: usize) -> Result<Self, Error> {
+        let draw = |at: usize| 1 + rng::uniform_u32(rng::key(1, 2), at as u64) % 255;
+        let mut codes: Vec<u32> = (0..columns).map(draw).collect();
+        // The largest is met, so that codes are these.
+        codes.iter_mut().take(1).for_each(|code| *code = 255);
+        let factors: Vec<f32> = codes.iter().map(|&code| code as f32 * CODE).collect();
+        let kind = MemoryKind::Features;
+        Ok(Self {
+            in_bits: ColumnFactors::new(backend, &factors, kind)?,
+            in_float: Array::from_slice(backend, &factors, kind)?,
+            codes,
+        })
+    }
+}
+
+/// What is summed up.
+struct Summed<'a, B: Backend> {
+    /// Bits, and their words on the host.
+    bits: (&'a BitMatrix<B>, &'a [u64]),
+    elements: Option<&'a Operand<B, f16>>,
+    coded: &'a Coded<B>,
+}
+
+impl<B: Backend> Summed<'_, B> {
+    fn operand(&self, variant: BitVariant) -> SumOperand<'_, B, f16> {
+        let factors = !variant.second;
+        match self.elements.filter(|_| !variant.activation) {
+            Some(x) => SumOperand::Elements(&x.matrix, factors.then_some(&self.coded.in_float)),
+            None => SumOperand::Bits(self.bits.0, factors.then_some(&self.coded.in_bits)),
+        }
+    }
+
+    /// What row `row` of the operand adds to a sum: of bits a whole number, of codes where there are any.
+    fn term(&self, variant: BitVariant, row: usize, column: usize) -> f64 {
+        let (bits, words) = self.bits;
+        let code = f64::from(self.coded.codes[row]);
+        match self.elements.filter(|_| !variant.activation) {
+            Some(x) if variant.second => x.get(row, column),
+            Some(x) => x.get(row, column) * code * f64::from(CODE),
+            None => {
+                let word = words[row * bits.stride() + column / 64];
+                let sign = 2.0 * (word >> (column % 64) & 1) as f64 - 1.0;
+                if variant.second { sign } else { sign * code }
+            }
+        }
+    }
+}
+
+/// Times of a variant, what a row is of that its bound gathers, and the largest |error| over Σ|terms|.
+type Timed = (Times, String, f64);
+
+/// How far a sum in half may be from the exact one, over Σ|terms|.
+const TOLERANCE: f64 = 0.01;
 
 impl Bench<'_, '_> {
-    #[allow(clippy::too_many_arguments)] // the operands of a product, and how it is timed
     fn time<B: Backend>(
-        &mut self,
+        &self,
         backend: &B,
         a: &Adjacency<B>,
-        (x, words): Bits<'_, B>,
-        variant: Variant,
-        gathers: &mut Vec<PeerTime>,
-        peers: &Option<Peers<'_>>,
-        copy: Option<f64>,
-    ) -> Result<(), Failure> {
-        let (rows, columns) = (self.graph.vertices(), x.columns());
-        let kind = MemoryKind::Activations;
+        of: &Summed<'_, B>,
+        variant: BitVariant,
+    ) -> Result<Timed, Failure> {
+        let mut sums = None;
         let csr = self.graph.csr();
-        let (times, precision) = match variant {
-            Variant::Bbb => {
-                let sum = |y: &mut _| ops::bspmm_signs(backend, a, x, y);
-                let times = self.time_signs(backend, csr, (x, words), sum)?;
-                (times, BITS.to_owned())
-            }
-            Variant::Bbf => {
-                let sum = |y: &mut _| ops::bspmm(backend, a, x, None, 1.0, y);
-                let times = self.time_sums(backend, csr, (x, words), sum)?;
-                (times, BITS.to_owned())
-            }
-            Variant::Fbf => {
-                let x = Operand::<B, f16>::new(backend, 0, rows, columns)?;
-                let mut y = Matrix::zeros(backend, rows, columns, kind)?;
-                if let Some(peers) = peers {
-                    gathers.push(peers.gather(csr, &x.matrix, self.args.runs)?);
-                }
-                let call = || -> Result<(), Error> {
-                    ops::spmm(backend, a, &Spmm::default(), &x.matrix, &mut y)
-                };
-                let times = Times::of(backend, self.args.runs, call)?;
-                (times, f16::PRECISION.to_string())
-            }
-        };
-        let times = (times, precision);
-        let name = variant.name().into();
-        self.tell(backend, (variant, name), x, times, (gathers, copy))
+        if variant.result {
+            return self.time_signs(backend, csr, of, variant, |y| {
+                let y = BitOutput::Bits(y);
+                ops::bspmm_of(backend, (a, of.operand(variant)), None, y, &mut sums)
+            });
+        }
+        self.time_sums(backend, csr, of, variant, |y| {
+            let y = BitOutput::Elements(y);
+            ops::bspmm_of(backend, (a, of.operand(variant)), None, y, &mut sums)
+        })
     }
 
     /// On the graph as tiles, whose edges are those of `once`.
@@ -288,17 +313,18 @@ impl Bench<'_, '_> {
         &self,
         backend: &B,
         (a, once): (&TiledAdjacency<B>, &Csr),
-        (x, words): Bits<'_, B>,
-        (variant, trinary): (Variant, Trinary),
-    ) -> Result<(Times, String), Failure> {
-        let times = if variant == Variant::Bbb {
-            let sum = |y: &mut _| ops::frdc_bspmm_signs(backend, a, x, trinary, y);
-            self.time_signs(backend, once, (x, words), sum)?
-        } else {
-            let sum = |y: &mut _| ops::frdc_bspmm(backend, a, x, (None, 1.0), trinary, y);
-            self.time_sums(backend, once, (x, words), sum)?
-        };
-        Ok((times, BITS.to_owned()))
+        of: &Summed<'_, B>,
+        (variant, trinary): (BitVariant, Trinary),
+    ) -> Result<Timed, Failure> {
+        let x = of.bits.0;
+        if variant.result {
+            return self.time_signs(backend, once, of, variant, |y| {
+                ops::frdc_bspmm_signs(backend, a, x, trinary, y)
+            });
+        }
+        self.time_sums(backend, once, of, variant, |y| {
+            ops::frdc_bspmm(backend, a, x, (None, 1.0), trinary, y)
+        })
     }
 
     /// What makes signs of sums over the neighbours in `graph`, once they are right.
@@ -306,19 +332,24 @@ impl Bench<'_, '_> {
         &self,
         backend: &B,
         graph: &Csr,
-        (x, words): Bits<'_, B>,
-        sum: impl Fn(&mut BitMatrix<B>) -> Result<(), Error>,
-    ) -> Result<Times, Failure> {
-        let (rows, columns, kind) = (graph.vertices(), x.columns(), MemoryKind::Activations);
-        let mut y = BitMatrix::zeros(backend, rows, columns, kind)?;
+        of: &Summed<'_, B>,
+        variant: BitVariant,
+        mut sum: impl FnMut(&mut BitMatrix<B>) -> Result<(), Error>,
+    ) -> Result<Timed, Failure> {
+        let (rows, columns) = (graph.vertices(), of.bits.0.columns());
+        let mut y = BitMatrix::zeros(backend, rows, columns, MemoryKind::Activations)?;
         sum(&mut y)?;
         let times = Times::of(backend, self.args.runs, || sum(&mut y))?;
         let signs = y.to_words(backend)?;
-        self.check(Variant::Bbb, graph, (words, columns), |row, column, sum| {
-            let word = signs[row * x.stride() + column / 64];
-            (word >> (column % 64) & 1 == 1) == (sum >= 0)
+        let is_exact = variant.activation;
+        self.check(variant, graph, of, |row, column, sum, magnitude| {
+            let word = signs[row * y.stride() + column / 64];
+            let is_right = (word >> (column % 64) & 1 == 1) == (sum >= 0.0);
+            // Of sums that are rounded a small one may have the other sign.
+            let is_small = !is_exact && sum.abs() <= TOLERANCE * magnitude;
+            (is_right || is_small).then_some(0.0)
         })?;
-        Ok(times)
+        Ok((times, precision(variant), 0.0))
     }
 
     /// The same of the sums.
@@ -326,31 +357,40 @@ impl Bench<'_, '_> {
         &self,
         backend: &B,
         graph: &Csr,
-        (x, words): Bits<'_, B>,
-        sum: impl Fn(&mut Matrix<B, f16>) -> Result<(), Error>,
-    ) -> Result<Times, Failure> {
-        let (rows, columns, kind) = (graph.vertices(), x.columns(), MemoryKind::Activations);
-        let mut y = Matrix::<B, f16>::zeros(backend, rows, columns, kind)?;
+        of: &Summed<'_, B>,
+        variant: BitVariant,
+        mut sum: impl FnMut(&mut Matrix<B, f16>) -> Result<(), Error>,
+    ) -> Result<Timed, Failure> {
+        let (rows, columns) = (graph.vertices(), of.bits.0.columns());
+        let mut y = Matrix::<B, f16>::zeros(backend, rows, columns, MemoryKind::Activations)?;
         sum(&mut y)?;
         let times = Times::of(backend, self.args.runs, || sum(&mut y))?;
         let sums = y.to_padded(backend)?;
-        self.check(Variant::Bbf, graph, (words, columns), |row, column, sum| {
-            sums[row * y.stride() + column] == f16::from_f32(sum as f32)
+        let scale = if variant.second { 1.0 } else { CODE };
+        let largest = self.check(variant, graph, of, |row, column, sum, magnitude| {
+            let found = sums[row * y.stride() + column];
+            if variant.activation {
+                return (found == f16::from_f32(sum as f32 * scale)).then_some(0.0);
+            }
+            let error = (f64::from(found.to_f32()) - sum).abs() / magnitude.max(1.0);
+            (error <= TOLERANCE).then_some(error)
         })?;
-        Ok(times)
+        Ok((times, precision(variant), largest))
     }
 
     /// A row of the table.
     fn tell<B: Backend>(
         &mut self,
         backend: &B,
-        (variant, name): (Variant, String),
+        (variant, name): (BitVariant, String),
         x: &BitMatrix<B>,
-        (times, precision): (Times, String),
+        (times, precision, largest_error): Timed,
         (gathers, copy): (&[PeerTime], Option<f64>),
     ) -> Result<(), Failure> {
         let rows = self.graph.vertices();
-        let (gathered, written) = variant.row_bytes(x.columns() as u32);
+        let columns = x.columns() as u32;
+        let gathered = row_bytes(variant.activation, columns);
+        let written = row_bytes(variant.result, columns);
         let edges = self.graph.edges();
         let bound = gathers
             .iter()
@@ -368,38 +408,47 @@ impl Bench<'_, '_> {
             policy: name,
             gathered_tb_per_s: edges as f64 * (gathered + 4.0) / times.ms / 1e9,
             times,
-            largest_error: 0.0,
+            largest_error,
             peers: gathers.to_vec(),
             speedup: BTreeMap::new(),
             over_bound: bound.map(|bound| times.ms / bound),
         })
     }
 
-    /// Compares results on sampled rows with exact sums.
-    fn check(
+    /// Compares results on sampled rows with exact sums; the largest error.
+    fn check<B: Backend>(
         &self,
-        variant: Variant,
+        variant: BitVariant,
         graph: &Csr,
-        (words, columns): (&[u64], usize),
-        is_right: impl Fn(usize, usize, i64) -> bool,
-    ) -> Result<(), Failure> {
-        let stride = halfgnn_contract::bits::row_words(columns as u64) as usize;
+        of: &Summed<'_, B>,
+        error: impl Fn(usize, usize, f64, f64) -> Option<f64>,
+    ) -> Result<f64, Failure> {
+        let mut largest = 0.0_f64;
         for row in samples(graph.vertices()) {
-            for column in 0..columns {
-                let sign = |&of: &u32| {
-                    let word = words[of as usize * stride + column / 64];
-                    2 * (word >> (column % 64) & 1) as i64 - 1
-                };
-                let sum: i64 = graph.row(row).iter().map(sign).sum();
-                if !is_right(row, column, sum) {
+            for column in 0..of.bits.0.columns() {
+                let terms = graph.row(row).iter();
+                let (sum, magnitude) = terms.fold((0.0, 0.0), |(sum, all), &neighbour| {
+                    let term = of.term(variant, neighbour as usize, column);
+                    (sum + term, all + term.abs())
+                });
+                let Some(error) = error(row, column, sum, magnitude) else {
                     return Err(Failure::Run(format!(
-                        "{}: row {row}, column {column} is not what {sum} becomes; {} is not timed",
+                        "{}: row {row}, column {column} is not what {sum} becomes; {} is not told",
                         self.label,
                         variant.name()
                     )));
-                }
+                };
+                largest = largest.max(error);
             }
         }
-        Ok(())
+        Ok(largest)
+    }
+}
+
+/// What rows are of that are gathered.
+fn precision(variant: BitVariant) -> String {
+    match variant.activation {
+        true => BITS.to_owned(),
+        false => f16::PRECISION.to_string(),
     }
 }

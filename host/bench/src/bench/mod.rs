@@ -18,6 +18,7 @@ pub mod scale;
 pub mod spmv;
 mod table;
 pub mod train;
+mod variants;
 
 use crate::failure::Failure;
 use crate::json::JsonLines;

@@ -1,7 +1,7 @@
 //! `halfgnn dataset convert` and `halfgnn dataset generate`.
 
 use super::source::{OpenArgs, Opened, SourceName, refuse};
-use super::{ConvertArgs, GenerateArgs};
+use super::{ConvertArgs, FeatureStorage, GenerateArgs};
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::screen::{Page, bytes, count};
@@ -34,7 +34,7 @@ pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
         &args.source,
         &args.open,
         &args.output,
-        args.to,
+        (args.to, args.features),
         args.json.as_deref(),
     )
 }
@@ -46,16 +46,36 @@ pub fn generate(args: &GenerateArgs) -> Result<(), Failure> {
         ..OpenArgs::default()
     };
     let source = SourceName::Made(args.recipe);
-    convert(&source, &open, &args.output, args.to, args.json.as_deref())
+    convert(
+        &source,
+        &open,
+        &args.output,
+        (args.to, FeatureStorage::Numbers),
+        args.json.as_deref(),
+    )
 }
 
 fn convert(
     source: &SourceName,
     open: &OpenArgs,
     output: &Path,
-    to: Option<Format>,
+    (to, features): (Option<Format>, FeatureStorage),
     json: Option<&Path>,
 ) -> Result<(), Failure> {
+    let feature_bits = features == FeatureStorage::Bits;
+    let is_archive = output
+        .extension()
+        .is_some_and(|extension| extension == "npz");
+    let to = match to {
+        None if feature_bits && is_archive => Some(Format::Pyg),
+        to => to,
+    };
+    if feature_bits && to != Some(Format::Pyg) {
+        return Err(Failure::Input(format!(
+            "{}: --features bits is of PyG's archive; end the name in .npz and leave --to out, or say --to pyg",
+            output.display()
+        )));
+    }
     let mut json = JsonLines::open(json)?;
     let mut page = Page::new(json.is_stdout());
     // Whatever is wrong with the output is found out before a large file is read.
@@ -76,6 +96,7 @@ fn convert(
     if let (None, Opened::Dataset(dataset), Format::GnnBenchmark) = (to, &opened, options.format) {
         options.format = dataset.archive_format();
     }
+    options.feature_bits = feature_bits;
     match &opened {
         Opened::Graph(_, graph) => graph.save(output, options),
         Opened::Dataset(dataset) => dataset.save(output, options),

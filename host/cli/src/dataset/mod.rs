@@ -21,6 +21,7 @@ Examples:
   halfgnn dataset convert ogbn-arxiv arxiv.npz --undirected
   halfgnn dataset convert people.csv,knows.csv people.npz --id-column name --ignore-columns email
   halfgnn dataset partition ogbn-products --out products.parts --undirected
+  halfgnn dataset convert cora.npz cora-bits.npz --features bits
   halfgnn dataset generate reddit-like:0.1 small-reddit.npz
   halfgnn dataset download --print
 
@@ -125,6 +126,9 @@ pub struct ConvertArgs {
     /// Format to write, where the name of the file does not tell it
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<Format>,
+    /// How features are stored: as bits, eight a byte, where all are +1 and -1 or all 1 and 0; a .npz is PyG's then
+    #[arg(long, value_enum, value_name = "AS", default_value_t = FeatureStorage::Numbers)]
+    pub features: FeatureStorage,
     #[command(flatten)]
     pub open: OpenArgs,
     /// Write one JSON object a line to FILE, or to stdout for `-`
@@ -174,6 +178,15 @@ impl From<KeptPrecision> for FeaturePrecision {
             KeptPrecision::Float => Self::Float,
         }
     }
+}
+
+/// How features are stored in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FeatureStorage {
+    /// Numbers, whatever they are
+    Numbers,
+    /// Bits
+    Bits,
 }
 
 /// Options of `dataset generate`.

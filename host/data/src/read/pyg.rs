@@ -3,7 +3,8 @@
 //! | array | meaning | without it |
 //! |---|---|---|
 //! | `edge_index`, 2 × E | an edge from the vertex of the first row to that of the second | refused |
-//! | `x`, n × F | features | a column of ones |
+//! | `x`, n × F | features | `x_bits` |
+//! | `x_bits`, n × ⌈F / 8⌉ bytes, `x_bits_columns`, `x_bits_are_signs` | features of one bit, eight a byte, as `numpy.packbits(x > 0, axis=1, bitorder="little")` has them: how many there are, and whether a bit that is not set is −1 rather than 0 | a column of ones |
 //! | `y` | whole numbers of a line: the class of each vertex, -1 where it has none; n × K zeros and ones: labels; other numbers: values, NaN where one is not known | nothing to train on |
 //! | `train_mask`, `val_mask`, `test_mask`, n or n × S | splits as truths, of S ways to split | `…_idx` |
 //! | `train_idx`, `val_idx` or `valid_idx`, `test_idx` | splits as lists of vertices | a split by rule |
@@ -26,6 +27,16 @@ use halfgnn_graph::{Graph, edge_order};
 
 /// What every file has.
 pub(crate) const EDGES: &str = "edge_index";
+
+/// Features of one bit, where there is no `x`.
+pub(crate) const FEATURE_BITS: &str = "x_bits";
+/// How many there are of a vertex.
+pub(crate) const BIT_COLUMNS: &str = "x_bits_columns";
+/// Whether a bit that is not set is −1, or 0.
+pub(crate) const ARE_SIGNS: &str = "x_bits_are_signs";
+
+/// Arrays of features of one bit.
+const OF_BITS: [&str; 3] = [FEATURE_BITS, BIT_COLUMNS, ARE_SIGNS];
 
 const KEYS: [&str; 15] = [
     EDGES,
@@ -75,11 +86,12 @@ pub(crate) fn read(arrays: &mut impl Arrays) -> Result<Parts, DataProblem> {
     };
     let targets = targets_of(arrays, members, &mut done)?;
     let splits = splits(arrays, members.0)?;
+    let has_x = arrays.has("x");
     let others: Vec<_> = arrays.keys();
     let others: Vec<_> = others
         .iter()
         .map(String::as_str)
-        .filter(|key| !KEYS.contains(key))
+        .filter(|key| !KEYS.contains(key) && (has_x || !OF_BITS.contains(key)))
         .collect();
     if !others.is_empty() {
         let what = format!("{} are left alone", others.join(", "));
@@ -122,9 +134,9 @@ pub(crate) fn vertices(arrays: &mut impl Arrays) -> Result<(u64, Option<usize>),
             Some(count)
         }
         // Of many graphs the others have a row for each graph.
-        false => match ["x", "batch", "y", "train_mask"]
+        false => match ["x", FEATURE_BITS, "batch", "y", "train_mask"]
             .iter()
-            .take(if arrays.has("ptr") { 2 } else { 4 })
+            .take(if arrays.has("ptr") { 3 } else { 5 })
             .find(|key| arrays.has(key))
         {
             // An array without elements may claim any number of rows.
@@ -221,6 +233,9 @@ fn features(
     vertices: usize,
     done: &mut Vec<Preparation>,
 ) -> Result<Features, DataProblem> {
+    if !arrays.has("x") && arrays.has(FEATURE_BITS) {
+        return feature_bits(arrays, vertices);
+    }
     if !arrays.has("x") {
         done.push(Preparation::no_features());
         return Features::ones(vertices);
@@ -258,6 +273,45 @@ pub(crate) fn targets_of(
         true => y(arrays, members, done),
         false => Ok(Targets::unlabelled(members.0)),
     }
+}
+
+/// Features of one bit, eight a byte.
+fn feature_bits(arrays: &mut impl Arrays, vertices: usize) -> Result<Features, DataProblem> {
+    let missing = |key| DataProblem::value(FEATURE_BITS, 0, "there", format!("and {key} is not"));
+    for key in [BIT_COLUMNS, ARE_SIGNS] {
+        if !arrays.has(key) {
+            return Err(missing(key));
+        }
+    }
+    let columns = arrays.count(BIT_COLUMNS)?;
+    let are_signs = match arrays.mask(ARE_SIGNS)? {
+        Values { values, .. } if values.len() == 1 => values[0],
+        Values { shape, .. } => return Err(DataProblem::shape(ARE_SIGNS, &shape, "(1)")),
+    };
+    let Values { shape, values } = arrays.ids(FEATURE_BITS, 256, "bytes")?;
+    let bytes = columns.div_ceil(8);
+    if columns == 0 || shape[..] != [vertices as u64, bytes] {
+        let wanted =
+            format!("({vertices}, {bytes}), a bit for each of {columns} features, at least 1");
+        return Err(DataProblem::shape(FEATURE_BITS, &shape, wanted));
+    }
+    let columns = columns as usize;
+    let lowest = if are_signs { -1.0 } else { 0.0 };
+    let mut features = DataProblem::room("features", vertices as u64 * columns as u64)?;
+    for (vertex, row) in values.chunks_exact(bytes as usize).enumerate() {
+        let last = row[row.len() - 1];
+        if columns % 8 != 0 && last >> (columns % 8) != 0 {
+            let at = ((vertex + 1) * row.len() - 1) as u64;
+            let why = format!("but there are {columns} features, and bits past them are zero");
+            return Err(DataProblem::value(FEATURE_BITS, at, last, why));
+        }
+        let value = |column: usize| match row[column / 8] >> (column % 8) & 1 {
+            1 => 1.0,
+            _ => lowest,
+        };
+        features.extend((0..columns).map(value));
+    }
+    Features::dense(columns, features)
 }
 
 /// What `y` means: its type and shape tell.

@@ -6,6 +6,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::not_written;
+use crate::read::pyg::{ARE_SIGNS, BIT_COLUMNS, FEATURE_BITS};
 use crate::{DataError, DataProblem, Dataset, Features, Format, Targets, UNLABELLED};
 use halfgnn_graph::Graph;
 
@@ -32,6 +33,14 @@ number!(i32, "<i4");
 number!(i64, "<i8");
 number!(f32, "<f4");
 
+impl Number for u8 {
+    const DESCR: &'static str = "|u1";
+    const BYTES: usize = 1;
+    fn put(self, to: &mut Vec<u8>) {
+        to.push(self);
+    }
+}
+
 impl Number for bool {
     const DESCR: &'static str = "|b1";
     const BYTES: usize = 1;
@@ -56,7 +65,15 @@ pub(super) fn scipy(to: impl Write + Seek, graph: &Graph) -> Result<(), DataProb
 }
 
 /// The arrays of a `Data` object of PyG's.
-pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataProblem> {
+pub(super) fn pyg(
+    to: impl Write + Seek,
+    dataset: &Dataset,
+    feature_bits: bool,
+) -> Result<(), DataProblem> {
+    let lowest = match feature_bits {
+        true => Some(lowest_of_bits(&dataset.features)?),
+        false => None,
+    };
     let (graph, vertices) = (&dataset.graph, dataset.graph.vertices());
     let members = dataset.targets.vertices();
     let mut archive = Archive::new(to);
@@ -86,12 +103,28 @@ pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataPr
         archive.array("ptr", &[starts.len()], ptr)?;
     }
     let features = dataset.feature_len();
-    let rows = (0..vertices).flat_map(|vertex| {
+    let row = |vertex| {
         let mut row = vec![0.0; features];
         dataset.features.write_row(vertex, &mut row);
         row
-    });
-    archive.array("x", &[vertices, features], rows)?;
+    };
+    let rows = (0..vertices).flat_map(row);
+    match lowest {
+        None => archive.array("x", &[vertices, features], rows)?,
+        Some(lowest) => {
+            // numpy.packbits(x > 0, axis=1, bitorder="little")
+            let bytes = (0..vertices).flat_map(|vertex| {
+                let byte = |values: &[f32]| {
+                    let bits = values.iter().enumerate();
+                    bits.fold(0, |byte, (at, &value)| byte | u8::from(value > 0.0) << at)
+                };
+                row(vertex).chunks(8).map(byte).collect::<Vec<u8>>()
+            });
+            archive.array(FEATURE_BITS, &[vertices, features.div_ceil(8)], bytes)?;
+            archive.array(BIT_COLUMNS, &[], [features as i64].into_iter())?;
+            archive.array(ARE_SIGNS, &[1], [lowest < 0.0].into_iter())?;
+        }
+    }
     let shape = [members, dataset.outputs];
     match &dataset.targets {
         Targets::Classes(_) if dataset.outputs == 0 => {}
@@ -125,6 +158,34 @@ pub(super) fn pyg(to: impl Write + Seek, dataset: &Dataset) -> Result<(), DataPr
         archive.array(key, &[members], mask.into_iter())?;
     }
     archive.finish()
+}
+
+/// The number that a bit that is not set stands for: −1 or 0.
+fn lowest_of_bits(features: &Features) -> Result<f32, DataProblem> {
+    let mut row = vec![0.0; features.feature_len()];
+    let mut lowest: Option<(usize, usize, f32)> = None;
+    for vertex in 0..features.vertices() {
+        features.write_row(vertex, &mut row);
+        for (column, &value) in row.iter().enumerate() {
+            let not_bits = |beside| DataProblem::NotBits {
+                vertex,
+                column,
+                value,
+                beside,
+            };
+            match lowest {
+                _ if value == 1.0 => {}
+                Some((.., lowest)) if value == lowest => {}
+                None if value == 0.0 || value == -1.0 => lowest = Some((vertex, column, value)),
+                Some((vertex, column, lowest)) if value == 0.0 || value == -1.0 => {
+                    let beside = format!(", and vertex {vertex}, column {column} is {lowest}");
+                    return Err(not_bits(beside));
+                }
+                _ => return Err(not_bits(String::new())),
+            }
+        }
+    }
+    Ok(lowest.map_or(0.0, |(.., lowest)| lowest))
 }
 
 /// The archive of gnn-benchmark.

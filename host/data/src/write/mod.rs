@@ -22,6 +22,8 @@ pub struct WriteOptions {
     pub format: Format,
     /// Whether a text is packed by gzip; archives are packed anyway.
     pub gzip: bool,
+    /// Whether features are written as bits, eight a byte: all are +1 and −1, or 1 and 0. PyG's archive has a place for them.
+    pub feature_bits: bool,
 }
 
 impl WriteOptions {
@@ -30,6 +32,7 @@ impl WriteOptions {
         Self {
             format,
             gzip: false,
+            feature_bits: false,
         }
     }
 
@@ -50,7 +53,10 @@ impl WriteOptions {
             _ => return None,
         };
         let is_text = matches!(format, Format::MatrixMarket | Format::EdgeList);
-        (is_text || !gzip).then_some(Self { format, gzip })
+        (is_text || !gzip).then_some(Self {
+            gzip,
+            ..Self::new(format)
+        })
     }
 }
 
@@ -84,6 +90,9 @@ pub trait SaveGraph {
 impl SaveGraph for Graph {
     fn write_to(&self, to: impl Write + Seek, options: WriteOptions) -> Result<(), DataProblem> {
         let mut to = BufWriter::with_capacity(1 << 16, to);
+        if options.feature_bits {
+            return Err(not_written(options.format, "features as bits"));
+        }
         match options.format {
             Format::ScipySparse => arrays::scipy(&mut to, self)?,
             Format::RawCsr => arrays::raw_csr(&mut to, self)?,
@@ -147,9 +156,12 @@ impl Dataset {
                 what: "gnn-benchmark's archive is of one; write PyG's (--to pyg)",
             });
         }
+        if options.feature_bits && options.format != Format::Pyg {
+            return Err(not_written(options.format, "features as bits"));
+        }
         match options.format {
             Format::GnnBenchmark => arrays::gnn_benchmark(&mut to, self)?,
-            Format::Pyg => arrays::pyg(&mut to, self)?,
+            Format::Pyg => arrays::pyg(&mut to, self, options.feature_bits)?,
             _ => return self.graph.write_to(to, options),
         }
         to.flush()?;

@@ -63,7 +63,7 @@ proptest! {
         }
         for format in GRAPHS {
             let gzip = gzip && matches!(format, Format::MatrixMarket | Format::EdgeList);
-            let file = bytes(&graph, WriteOptions { format, gzip });
+            let file = bytes(&graph, WriteOptions { gzip, ..WriteOptions::new(format) });
             for forced in [None, Some(format)] {
                 let options = OpenOptions { format: forced, ..OpenOptions::default() };
                 let again = Graph::read_from(Cursor::new(&file), &options).unwrap();

@@ -12,6 +12,9 @@
 //! | GraphSAGE, hidden | `Z_self + D⁻¹ · A · Z + b` | `½ · (sign Z_self + D⁻¹ · A · sign Z)` |
 //! | GraphSAGE, last | as the others | `Z_self + (D⁻¹ · A · sign X) · (α · sign W)ᵀ + b` |
 //!
+//! Layers may differ: each reads signs of what the one before it gives, so that any may follow any. A factor that is followed by a sign
+//! alone changes nothing, and is not multiplied: of hidden layers of [`Binary::Bin`] the product is one of bits and gives bits.
+//!
 //! Gradients go straight through a sign where what it was given is in [−1, 1], and are zero elsewhere. With `g` that of `α · sign W`,
 //! weights have `dW = α · 1{|W| ≤ 1} · g + sign(W) / inputs · Σ g · sign W`: the second term is by `α`. `β` is taken for a constant.
 //!
@@ -74,10 +77,53 @@ impl ModelConfig {
         }
         self
     }
+
+    /// The same with the parts of each layer, as [`ModelConfig::of_bits`] has it of all; several are as many as it has layers. Where any
+    /// layer sums up signs, the network is as one of [`Binary::Bin`] is.
+    #[must_use]
+    pub fn of_bits_by_layer(self, layers: &[Binary]) -> Self {
+        let any = layers.iter().find(|&&binary| binary == Binary::Bin);
+        let Some(&binary) = any.or(layers.first()) else {
+            return self;
+        };
+        let mut model = self.of_bits(binary);
+        model.binary_layers = match layers.len() {
+            1 => Vec::new(),
+            _ => layers.to_vec(),
+        };
+        model
+    }
+
+    /// Which parts of a layer are of one bit.
+    pub fn binary_of(&self, layer: usize) -> Option<Binary> {
+        self.binary_layers.get(layer).copied().or(self.binary)
+    }
+
+    /// Which parts are of one bit, as they are typed: `bin`, or layer by layer `bin,full`.
+    pub fn binary_name(&self) -> Option<String> {
+        let binary = self.binary?;
+        let names: Vec<&str> = self.binary_layers.iter().map(|of| of.name()).collect();
+        Some(match names.is_empty() {
+            true => binary.name().into(),
+            false => names.join(","),
+        })
+    }
+
+    /// Whether any layer sums up signs over neighbours.
+    pub(super) fn sums_signs(&self) -> bool {
+        (0..self.binary_layers.len().max(1)).any(|layer| self.binary_of(layer) == Some(Binary::Bin))
+    }
 }
 
 /// That there is such a network, or why not.
-pub(super) fn check(model: &ModelConfig, binary: Binary) -> Result<(), String> {
+pub(super) fn check(model: &ModelConfig) -> Result<(), String> {
+    let given = model.binary_layers.len();
+    if given > 0 && (given != model.layers || model.binary.is_none()) {
+        return Err(format!(
+            "--binary has {given} values, and the model {} layers; give one for each layer, or one for all",
+            model.layers
+        ));
+    }
     let refused = [
         (
             model.activation != HiddenActivation::None,
@@ -108,7 +154,7 @@ pub(super) fn check(model: &ModelConfig, binary: Binary) -> Result<(), String> {
             "sum up in one way; leave --policy out",
         ),
         (
-            binary == Binary::Bin && model.norm() != Norm::Right,
+            model.sums_signs() && model.norm() != Norm::Right,
             "of --binary bin take the mean of their neighbours; take --norm right, or leave it out",
         ),
     ];
@@ -131,13 +177,12 @@ pub(super) fn check(model: &ModelConfig, binary: Binary) -> Result<(), String> {
 pub(super) fn stages<B: Backend, E: Element>(
     backend: &B,
     model: &ModelConfig,
-    binary: Binary,
     seed: u64,
 ) -> Result<Vec<Stage<B, E>>, Error> {
     let own = matches!(model.convolution, ConvolutionConfig::Sage(_));
     let stage = |layer: usize| {
         let last = layer + 1 == model.layers;
-        let neighbours = match (binary, last) {
+        let neighbours = match (model.binary_of(layer).unwrap_or(Binary::Full), last) {
             (Binary::Full, _) => Neighbours::Products,
             (Binary::Bin, false) => Neighbours::Signs,
             (Binary::Bin, true) => Neighbours::Inputs,

@@ -7,7 +7,7 @@ use crate::input::{KIND, elements, matrix, read, unwritten};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Frdc;
-use halfgnn::ops::{self, BitMatrix, Bmm, TiledAdjacency, Trinary};
+use halfgnn::ops::{self, BitMatrix, Bmm, ColumnFactors, TiledAdjacency, Trinary};
 use halfgnn::tensor::Element;
 
 pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
@@ -17,6 +17,9 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
         of_element::<B, f16>(&mut cases, features);
         of_element::<B, bf16>(&mut cases, features);
         of_element::<B, f32>(&mut cases, features);
+        factored::<B, f16>(&mut cases, features);
+        factored::<B, bf16>(&mut cases, features);
+        factored::<B, f32>(&mut cases, features);
     }
     for trinary in Trinary::ALL {
         tiles::<B, f16>(&mut cases, trinary);
@@ -95,6 +98,30 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         ops::bspmm(backend, &a, &x, Some(&row_scale), 0.3, &mut sums).expect("legal");
         Results::rows(&read_bits(backend, &x), features)
             .and(Results::rows(&read_bits(backend, &signs), features))
+            .and(Results::rows(&read(backend, &sums), features))
+    }));
+}
+
+/// With a factor a column.
+fn factored<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>, features: usize) {
+    let name = format!("bspmm with factors {} F={features}", E::PRECISION);
+    cases.push(OperatorCase::new(name, move |backend: &B, operands| {
+        let graph = graph(operands);
+        let shape = (graph.vertices(), features);
+        let a = Adjacency::new(backend, &graph).expect("room for a graph");
+        let numbers = matrix::<B, E>(backend, shape, &operands.mixed::<E>(shape.0 * features));
+        let bits = || BitMatrix::zeros(backend, shape.0, features, KIND).expect("room for bits");
+        let (mut x, mut signs) = (bits(), bits());
+        ops::binarize(backend, &numbers, &mut x).expect("legal");
+        let mut factors = operands.mild::<f32>(shape.0);
+        factors.iter_mut().for_each(|factor| *factor = factor.abs());
+        let factors = ColumnFactors::new(backend, &factors, KIND).expect("room for factors");
+        let edges = (&a, &factors);
+        ops::bspmm_factored_signs(backend, edges, &x, &mut signs).expect("legal");
+        let row_scale = elements(backend, &operands.mild::<f32>(shape.0));
+        let mut sums = unwritten::<B, E>(backend, shape);
+        ops::bspmm_factored(backend, edges, &x, Some(&row_scale), 0.3, &mut sums).expect("legal");
+        Results::rows(&read_bits(backend, &signs), features)
             .and(Results::rows(&read(backend, &sums), features))
     }));
 }

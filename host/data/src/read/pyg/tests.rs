@@ -334,3 +334,53 @@ fn what_is_written_is_read_again() {
         );
     }
 }
+
+#[test]
+fn features_of_one_bit_are_written_and_read_again() {
+    let bits = |lowest: f32| {
+        let random = |at: usize| if at * at % 7 < 3 { 1.0 } else { lowest };
+        let values: Vec<f32> = (0..4 * 11).map(random).collect();
+        let mut entries = entries();
+        entries.retain(|(key, _)| *key != "x");
+        entries.push(("x", Array::f32(&values).shaped(&[4, 11])));
+        open(&entries, &OpenOptions::default()).unwrap()
+    };
+    let options = WriteOptions {
+        feature_bits: true,
+        ..WriteOptions::new(Format::Pyg)
+    };
+    for lowest in [0.0, -1.0] {
+        let dataset = bits(lowest);
+        let mut file = Cursor::new(Vec::new());
+        dataset.write_to(&mut file, options).unwrap();
+        let again = Dataset::read_from(&mut file, &OpenOptions::default()).unwrap();
+        assert_eq!(again.features, dataset.features, "{lowest}");
+        assert_eq!(again.graph, dataset.graph);
+        let other = WriteOptions {
+            feature_bits: true,
+            ..WriteOptions::new(Format::GnnBenchmark)
+        };
+        let told = dataset
+            .write_to(Cursor::new(Vec::new()), other)
+            .unwrap_err();
+        assert!(
+            told.to_string().contains("cannot hold features as bits"),
+            "{told}"
+        );
+    }
+    for (at, value, words) in [
+        (26, 0.5, "vertex 2, column 4 is 0.5; as bits"),
+        (26, -1.0, "vertex 2, column 4 is -1, and vertex 0, column"),
+    ] {
+        let mut values = vec![1.0_f32; 44];
+        (values[3], values[at]) = (0.0, value);
+        let mut entries = entries();
+        entries.retain(|(key, _)| *key != "x");
+        entries.push(("x", Array::f32(&values).shaped(&[4, 11])));
+        let dataset = open(&entries, &OpenOptions::default()).unwrap();
+        let told = dataset
+            .write_to(Cursor::new(Vec::new()), options)
+            .unwrap_err();
+        assert!(told.to_string().contains(words), "{told}");
+    }
+}

@@ -1,8 +1,9 @@
 //! Bits, a column at a time.
 
+use super::factors::code_of;
 use super::{
     BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns, BspmmOperands,
-    BspmmSignsOperands,
+    BspmmSignsOperands, ColumnFactors,
 };
 use crate::backend::Adjacency;
 use crate::backend::cpu::Cpu;
@@ -14,7 +15,7 @@ use halfgnn_graph::parallel::{self, Items};
 
 /// The sums of the neighbours of each row: `write` gets a row and a number a column, of none where it has no neighbours.
 fn for_sums<T: Send>(
-    a: &Adjacency<Cpu>,
+    (a, factors): (&Adjacency<Cpu>, Option<&ColumnFactors<Cpu>>),
     x: &BitMatrix<Cpu>,
     rows: &mut [T],
     stride: usize,
@@ -22,7 +23,9 @@ fn for_sums<T: Send>(
 ) {
     let (offsets, columns) = (a.offsets.buffer.read(), a.column_ids.buffer.read());
     let words = x.words.buffer.read();
+    let codes = factors.map(|factors| factors.codes.buffer.read());
     let (offsets, columns, words): (&[u64], &[u32], &[u64]) = (&offsets, &columns, &words);
+    let codes: Option<&[u32]> = codes.as_deref().map(|codes| &codes[..]);
     parallel::pieces(parallel::chunks_mut(rows, stride), 1, &|first, rows| {
         let mut sums = vec![0_i32; x.columns()];
         for (row, out) in (first..).zip(rows.each()) {
@@ -34,8 +37,9 @@ fn for_sums<T: Send>(
             sums.fill(0);
             for &column in &columns[edges] {
                 let bits = &words[column as usize * x.stride()..][..x.stride()];
+                let factor = codes.map_or(1, |codes| code_of(codes, column));
                 for (at, sum) in sums.iter_mut().enumerate() {
-                    *sum += 2 * (bits[at / 64] >> (at % 64) & 1) as i32 - 1;
+                    *sum += factor * (2 * (bits[at / 64] >> (at % 64) & 1) as i32 - 1);
                 }
             }
             write(row, Some(&sums), out);
@@ -119,18 +123,25 @@ impl BitsOperators for Cpu {
         let of = operands.into_inner();
         let row_scale = read(of.row_scale);
         let y = view_mut(of.y);
-        for_sums(of.a, of.x, y.values, y.stride, |row, sums, out| {
-            let row_factor = row_scale.as_ref().map_or(1.0, |factors| factors[row]);
-            write_sums(sums, of.scale * row_factor, out);
-        });
+        let scale = of.scale * of.factors.map_or(1.0, ColumnFactors::scale);
+        for_sums(
+            (of.a, of.factors),
+            of.x,
+            y.values,
+            y.stride,
+            |row, sums, out| {
+                let row_factor = row_scale.as_ref().map_or(1.0, |factors| factors[row]);
+                write_sums(sums, scale * row_factor, out);
+            },
+        );
         Ok(())
     }
 
     fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error> {
-        let BspmmSignsOperands { a, x, y } = operands.into_inner();
+        let BspmmSignsOperands { a, factors, x, y } = operands.into_inner();
         let (columns, stride) = (y.columns(), y.stride());
         let words = y.words.buffer.get_mut();
-        for_sums(a, x, words, stride, |_, sums, out| {
+        for_sums((a, factors), x, words, stride, |_, sums, out| {
             write_signs(sums, columns, out);
         });
         Ok(())

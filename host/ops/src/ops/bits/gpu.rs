@@ -2,7 +2,7 @@
 
 use super::{
     BinarizeOperands, BitMatrix, BitsOperators, BmmElements, BmmOperands, BmmSigns, BspmmOperands,
-    BspmmSignsOperands,
+    BspmmSignsOperands, ColumnFactors,
 };
 use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, entry, linear_config, narrow, stride_vectors};
@@ -46,16 +46,21 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             y: self.matrix(of.y)?,
             row_scale: self.optional_array(of.row_scale)?,
             y_stride: narrow(NAME, "columns", of.y.stride())?,
-            scale: of.scale,
-            ..self.bspmm_params(NAME, of.a, of.x)?
+            scale: of.scale * of.factors.map_or(1.0, ColumnFactors::scale),
+            ..self.bspmm_params(NAME, of.a, of.factors, of.x)?
+        };
+        let sums = match of.factors {
+            None => ["bspmm_1", "bspmm_2", "bspmm_4"],
+            Some(_) => ["bspmm_factored_1", "bspmm_factored_2", "bspmm_factored_4"],
         };
         let entries = Entries {
             sums: [
-                entry::<E>("bspmm_1")?,
-                entry::<E>("bspmm_2")?,
-                entry::<E>("bspmm_4")?,
+                entry::<E>(sums[0])?,
+                entry::<E>(sums[1])?,
+                entry::<E>(sums[2])?,
             ],
             follow_up: entry::<E>("bspmm_follow_up")?,
+            shared_bytes: shared_bytes(of.factors),
         };
         // SAFETY: the operator checked that the operands fit the graph.
         unsafe { self.sum_bits(NAME, entries, of.x, params) }
@@ -63,15 +68,23 @@ impl<D: Driver> BitsOperators for Gpu<D> {
 
     fn bspmm_signs(&self, operands: Checked<BspmmSignsOperands<'_, Self>>) -> Result<(), Error> {
         const NAME: &str = "bspmm_signs";
-        let BspmmSignsOperands { a, x, y } = operands.into_inner();
+        let BspmmSignsOperands { a, factors, x, y } = operands.into_inner();
         let params = BspmmParams {
             y: self.array(&y.words)?,
             y_stride: narrow(NAME, "columns", y.stride())?,
-            ..self.bspmm_params(NAME, a, x)?
+            ..self.bspmm_params(NAME, a, factors, x)?
         };
         let entries = Entries {
-            sums: ["bspmm_1_sign", "bspmm_2_sign", "bspmm_4_sign"],
+            sums: match factors {
+                None => ["bspmm_1_sign", "bspmm_2_sign", "bspmm_4_sign"],
+                Some(_) => [
+                    "bspmm_factored_1_sign",
+                    "bspmm_factored_2_sign",
+                    "bspmm_factored_4_sign",
+                ],
+            },
             follow_up: "bspmm_follow_up_sign",
+            shared_bytes: shared_bytes(factors),
         };
         // SAFETY: the operator checked that the operands fit the graph.
         unsafe { self.sum_bits(NAME, entries, x, params) }
@@ -108,6 +121,15 @@ struct Entries {
     /// Of one word, of two, of four.
     sums: [&'static str; 3],
     follow_up: &'static str,
+    /// Of dynamic shared memory, by words.
+    shared_bytes: fn(u32) -> u32,
+}
+
+fn shared_bytes<D: Driver>(factors: Option<&ColumnFactors<Gpu<D>>>) -> fn(u32) -> u32 {
+    match factors {
+        None => contract::shared_bytes,
+        Some(_) => contract::factored_shared_bytes,
+    }
 }
 
 fn config(operator: &'static str, ctas: u64, shared_bytes: u32) -> Result<LaunchConfig, Error> {
@@ -120,6 +142,7 @@ impl<D: Driver> Gpu<D> {
         &self,
         operator: &'static str,
         a: &Adjacency<Self>,
+        factors: Option<&ColumnFactors<Self>>,
         x: &BitMatrix<Self>,
     ) -> Result<BspmmParams, Error> {
         let edges = narrow(operator, "edges", a.edges())?;
@@ -133,6 +156,7 @@ impl<D: Driver> Gpu<D> {
             y: DevicePtr::NULL,
             row_scale: DevicePtr::NULL,
             staging: DevicePtr::NULL,
+            codes: self.optional_array(factors.map(|factors| &factors.codes))?,
             edges,
             ctas: contract::ctas(edges),
             empty_count: narrow(operator, "rows without edges", a.empty_rows.len())?,
@@ -210,7 +234,7 @@ impl<D: Driver> Gpu<D> {
                 words,
                 ..params
             };
-            let shared_bytes = contract::shared_bytes(words);
+            let shared_bytes = (entries.shared_bytes)(words);
             // SAFETY: the caller's promise; a row has these words, as it has one or an even number, and the staging buffer is
             // long enough for the most.
             unsafe {

@@ -1,16 +1,21 @@
 //! Matrices of bits: made of numbers by their sign, summed up over neighbours, and multiplied (BitGNN, Chen et al. 2023).
 
 pub(super) mod cpu;
+mod factors;
 mod gpu;
 mod matrix;
+mod variants;
 
+pub use factors::ColumnFactors;
 pub use matrix::BitMatrix;
+pub use variants::{BitOutput, BitVariant, SignOperand, SumOperand, bmm_of, bspmm_of};
 
 use super::check::{expect_len, expect_shape};
 use super::{Checked, Operator};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
+use halfgnn_contract::bits::MOST_FACTORED_EDGES;
 
 /// A bit for each element: +1 where it is zero or more, −1 where it is less or NaN (BitGNN §2.2).
 ///
@@ -39,12 +44,52 @@ pub fn bspmm<B: BitsOperators, E: Element>(
 ) -> Result<(), Error> {
     let operands = BspmmOperands {
         a,
+        factors: None,
         x,
         row_scale,
         scale,
         y,
     };
     backend.bspmm(Checked::new(operands)?)
+}
+
+/// `y = scale · R · A · C · x`, where `C` is a factor a column of the graph in 8 bits: BitGNN's BSpMM.BFF, on a matrix of edges that
+/// is a product of ones and factors (§3.1.2). Sums of codes are exact integers; the factor of a row is rounded once in float, a sum times
+/// it once, and each element once. Rows without neighbours are zero.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] for a row of so many edges that a sum might not fit 32 bits.
+pub fn bspmm_factored<B: BitsOperators, E: Element>(
+    backend: &B,
+    (a, factors): (&Adjacency<B>, &ColumnFactors<B>),
+    x: &BitMatrix<B>,
+    row_scale: Option<&Array<B, f32>>,
+    scale: f32,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = BspmmOperands {
+        a,
+        factors: Some(factors),
+        x,
+        row_scale,
+        scale,
+        y,
+    };
+    backend.bspmm(Checked::new(operands)?)
+}
+
+/// `y = sign(A · C · x)`, +1 where a sum is zero or more: BitGNN's BSpMM.BFB. `C` is as [`bspmm_factored`] has it.
+///
+/// # Errors
+/// Those of [`bspmm_factored`].
+pub fn bspmm_factored_signs<B: BitsOperators>(
+    backend: &B,
+    (a, factors): (&Adjacency<B>, &ColumnFactors<B>),
+    x: &BitMatrix<B>,
+    y: &mut BitMatrix<B>,
+) -> Result<(), Error> {
+    let factors = Some(factors);
+    backend.bspmm_signs(Checked::new(BspmmSignsOperands { a, factors, x, y })?)
 }
 
 /// `y = sign(A · x)`, +1 where a sum is zero or more, as it is of no neighbours: BitGNN's BSpMM.BBB. A factor of rows or of all
@@ -58,7 +103,8 @@ pub fn bspmm_signs<B: BitsOperators>(
     x: &BitMatrix<B>,
     y: &mut BitMatrix<B>,
 ) -> Result<(), Error> {
-    backend.bspmm_signs(Checked::new(BspmmSignsOperands { a, x, y })?)
+    let factors = None;
+    backend.bspmm_signs(Checked::new(BspmmSignsOperands { a, factors, x, y })?)
 }
 
 /// `y = scale · R · a · bᵀ · C + bias` of rows of ±1: BitGNN's BMM.BBF (§3.1.1), on tensor cores. `a` is M × K, `b` N × K: a row of it is
@@ -197,11 +243,13 @@ impl<B: Storage, E: Element> Operator for BinarizeOperands<'_, B, E> {
     }
 }
 
-/// Operands of [`bspmm`].
+/// Operands of [`bspmm`] and [`bspmm_factored`].
 #[derive(Debug)]
 pub struct BspmmOperands<'a, B: Storage, E: Element> {
     /// The graph.
     pub a: &'a Adjacency<B>,
+    /// A factor a column of the graph; ones where absent.
+    pub factors: Option<&'a ColumnFactors<B>>,
     /// A row a column of the graph.
     pub x: &'a BitMatrix<B>,
     /// A factor a row of the graph.
@@ -217,15 +265,18 @@ impl<B: Storage, E: Element> Operator for BspmmOperands<'_, B, E> {
 
     fn check(&self) -> Result<(), Error> {
         let graph = (self.a.rows(), self.a.columns());
+        check_factors(Self::NAME, self.a, self.factors)?;
         check_sums(Self::NAME, graph, self.x, self.row_scale, self.y)
     }
 }
 
-/// Operands of [`bspmm_signs`].
+/// Operands of [`bspmm_signs`] and [`bspmm_factored_signs`].
 #[derive(Debug)]
 pub struct BspmmSignsOperands<'a, B: Storage> {
     /// The graph.
     pub a: &'a Adjacency<B>,
+    /// A factor a column of the graph; ones where absent.
+    pub factors: Option<&'a ColumnFactors<B>>,
     /// A row a column of the graph.
     pub x: &'a BitMatrix<B>,
     /// Becomes the signs of the sums.
@@ -237,8 +288,31 @@ impl<B: Storage> Operator for BspmmSignsOperands<'_, B> {
 
     fn check(&self) -> Result<(), Error> {
         let graph = (self.a.rows(), self.a.columns());
+        check_factors(Self::NAME, self.a, self.factors)?;
         check_signs(Self::NAME, graph, self.x, self.y)
     }
+}
+
+/// That factors are those of the columns of a graph, and that no sum of so many is too large.
+fn check_factors<B: Storage>(
+    name: &'static str,
+    a: &Adjacency<B>,
+    factors: Option<&ColumnFactors<B>>,
+) -> Result<(), Error> {
+    let Some(factors) = factors else {
+        return Ok(());
+    };
+    Error::expect(name, "factors of columns", a.columns(), factors.len())?;
+    if a.longest_row > MOST_FACTORED_EDGES {
+        return Err(Error::Unsupported {
+            operator: name,
+            reason: format!(
+                "a row has {} edges, and with factors of 8 bits sums of at most {MOST_FACTORED_EDGES} fit 32 bits",
+                a.longest_row
+            ),
+        });
+    }
+    Ok(())
 }
 
 /// That sums of the rows of `x` over the neighbours in a graph of so many rows and columns fit `y`.
