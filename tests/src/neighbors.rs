@@ -282,7 +282,11 @@ pub fn batches_are_blocks<B: Backend>(backend: &B, scale: Scale) {
                 };
                 assert_eq!(of(block.forward()), edges, "layer {layer}");
                 let turned = edges.iter().map(|&[row, column]| [column, row]).collect();
-                assert_eq!(of(block.backward()), sorted(turned), "layer {layer}");
+                assert_eq!(
+                    of(block.backward(backend).expect("a transpose")),
+                    sorted(turned),
+                    "layer {layer}"
+                );
             }
             assert_eq!(batch.inputs.to_vec(backend).expect("no failure"), known);
         }

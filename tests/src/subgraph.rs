@@ -263,7 +263,10 @@ pub fn subgraphs_are_induced<B: Backend>(backend: &B, _: Scale) {
         let turned = order.iter().map(|&edge| edges[edge as usize]);
         let turned: Vec<(u32, u32)> = turned.map(|(row, column)| (column, row)).collect();
         assert!(turned.is_sorted());
-        assert_eq!(coo(subgraph.block.backward()), turned);
+        assert_eq!(
+            coo(subgraph.block.backward(backend).expect("a transpose")),
+            turned
+        );
         let mut counts = words(backend, &vec![7; csr.edges()]);
         ops::tally(backend, &mut counts, &subgraph.edges).expect("legal");
         let taken: BTreeSet<u32> = ids.into_iter().collect();

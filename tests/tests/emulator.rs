@@ -229,7 +229,8 @@ fn a_block_adds_the_first_sources() {
     ops::spmm(&gpu, block.forward(), &op, &x, &mut y).expect("a product");
     assert_eq!(read(&gpu, &y), [12.5, 9.0]);
     let mut dx = unwritten::<_, f16>(&gpu, (4, 1));
-    ops::spmm(&gpu, block.backward(), &Spmm::default(), &y, &mut dx).expect("a product");
+    let backward = block.backward(&gpu).expect("a transpose");
+    ops::spmm(&gpu, backward, &Spmm::default(), &y, &mut dx).expect("a product");
     assert_eq!(read(&gpu, &dx), [0.0, 0.0, 12.5, 21.5]);
 }
 

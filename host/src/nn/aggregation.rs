@@ -63,7 +63,7 @@ impl Aggregation {
         let factors = graph.edge_factors()?;
         let against = Along {
             direction: Direction::Backward,
-            a: graph.backward()?,
+            a: graph.backward(at.backend)?,
             columns: rows,
             rows: graph.column_scale(),
             of_edges: factors.map(|it| (it.backward, it.scale)),

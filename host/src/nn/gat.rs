@@ -450,7 +450,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
                 reason: "there was no forward pass before".into(),
             });
         };
-        softmax.backward(backend, graph.backward()?, of)?;
+        softmax.backward(backend, graph.backward(backend)?, of)?;
         at.give(lent);
         if let (Some((forward, backward, lent, d)), Some(edge), Some(features)) =
             (of_edges, &mut self.edge, features)

@@ -343,7 +343,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatV2Layer<B, E> {
                 reason: "there was no forward pass before".into(),
             });
         };
-        let orders = [graph.forward(), graph.backward()?];
+        let orders = [graph.forward(), graph.backward(backend)?];
         attention.backward(backend, orders, features, of)?;
         for numbers in [inner, scores, d] {
             at.pool.give_numbers(numbers);

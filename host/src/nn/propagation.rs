@@ -426,19 +426,19 @@ impl<B: Backend> Propagation<B> {
         let factors = |a: &Adjacency<B>, power| {
             ops::degree_factors(backend, a, power).map(|factors| Some(Arc::new(factors)))
         };
-        let (rows, columns) = (block.forward(), block.backward());
+        let rows = block.forward();
         let (mut row_scale, mut column_scale, mut row_divisor) = (None, None, None);
         match norm {
             Norm::In => return Err(no_in_degrees("Propagation::of_sampled")),
             Norm::Both => {
                 row_scale = factors(rows, DegreePower::InverseRoot)?;
-                column_scale = factors(columns, DegreePower::InverseRoot)?;
+                column_scale = factors(block.backward(backend)?, DegreePower::InverseRoot)?;
             }
             Norm::Right => {
                 row_scale = factors(rows, DegreePower::Inverse)?;
                 row_divisor = factors(rows, DegreePower::Degree)?;
             }
-            Norm::Left => column_scale = factors(columns, DegreePower::Inverse)?,
+            Norm::Left => column_scale = factors(block.backward(backend)?, DegreePower::Inverse)?,
             Norm::None => {}
         }
         Ok(Self {
@@ -703,11 +703,11 @@ impl<B: Backend> Propagation<B> {
     /// The transposed adjacency, along which gradients flow.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] of a graph in [pieces](super::Pieces), which is evaluated alone.
-    pub fn backward(&self) -> Result<&Adjacency<B>, Error> {
+    /// [`Error::Unsupported`] of a graph in [pieces](super::Pieces), which is evaluated alone; those of [`Block::backward`].
+    pub fn backward(&self, backend: &B) -> Result<&Adjacency<B>, Error> {
         match &self.edges {
             Edges::Graph(graph) => Ok(graph.backward()),
-            Edges::Block(block) => Ok(block.backward()),
+            Edges::Block(block) => block.backward(backend),
             Edges::Forward(_) => Err(Error::Unsupported {
                 operator: "Propagation::backward",
                 reason: "a piece of a graph is made to be evaluated, and has no edges against their direction; train on the whole graph, or on batches".into(),

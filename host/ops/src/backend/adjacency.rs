@@ -3,24 +3,25 @@
 use super::{MemoryKind, Storage};
 use crate::error::Error;
 use crate::graph::{self, Csr, Graph, GraphCounts, RowCounts, Starts, rows_of};
-use crate::ops::RowIndex;
+use crate::ops::{Checked, ConstructOperators, RowIndex, RowIndexOperands, SortOperators};
 use crate::tensor::Array;
 use std::sync::OnceLock;
 
 /// One edge order of a graph: column ids and row offsets, and where rows start ([`Starts`]). The row of each edge, four bytes
-/// an edge, is made when an operator first asks for it; a GCN never does.
+/// an edge, is made when an operator first asks for it; a GCN never does. So is the [`RowIndex`] of one that was
+/// drawn, whose size a host would have to wait for: the vertex-parallel kernels do without.
 #[derive(Debug)]
 pub struct Adjacency<B: Storage> {
     rows: usize,
     columns: usize,
-    /// Edges of the longest row.
-    pub(crate) longest_row: u32,
+    /// Edges of the longest row; where it was drawn a bound of them.
+    longest_row: u32,
+    /// Whether it was drawn on the device, of rows of which no host knows.
+    drawn: bool,
     row_ids: OnceLock<Array<B, u32>>,
     pub(crate) column_ids: Array<B, u32>,
     pub(crate) offsets: Array<B, u64>,
-    pub(crate) empty_rows: Array<B, u32>,
-    pub(crate) starts: Array<B, [u32; 2]>,
-    pub(crate) filled_rows: Array<B, u32>,
+    index: OnceLock<RowIndex<B>>,
 }
 
 impl<B: Storage> Adjacency<B> {
@@ -36,33 +37,36 @@ impl<B: Storage> Adjacency<B> {
             rows,
             columns,
             longest_row: csr.longest_row(),
+            drawn: false,
             row_ids: OnceLock::new(),
             column_ids: upload(csr.cols())?,
             offsets: Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?,
-            empty_rows: upload(&csr.empty_rows())?,
-            starts: Array::from_slice(backend, &starts.words, MemoryKind::Graph)?,
-            filled_rows: upload(&starts.filled)?,
+            index: OnceLock::from(RowIndex {
+                starts: Array::from_slice(backend, &starts.words, MemoryKind::Graph)?,
+                filled_rows: upload(&starts.filled)?,
+                empty_rows: upload(&csr.empty_rows())?,
+                longest_row: csr.longest_row(),
+            }),
         })
     }
 
-    /// An adjacency of arrays that were made on the device, edges in order and ids in range.
-    pub(crate) fn of_parts(
+    /// An adjacency of arrays that were drawn on the device, edges in order and ids in range, and no row longer than `longest_row`.
+    pub(crate) fn of_drawn_parts(
         (rows, columns): (usize, usize),
         row_ids: Array<B, u32>,
         column_ids: Array<B, u32>,
         offsets: Array<B, u64>,
-        index: RowIndex<B>,
+        longest_row: u32,
     ) -> Self {
         Self {
             rows,
             columns,
-            longest_row: index.longest_row,
+            longest_row,
+            drawn: true,
             row_ids: OnceLock::from(row_ids),
             column_ids,
             offsets,
-            empty_rows: index.empty_rows,
-            starts: index.starts,
-            filled_rows: index.filled_rows,
+            index: OnceLock::new(),
         }
     }
 
@@ -106,33 +110,16 @@ impl<B: Storage> Adjacency<B> {
             rows,
             columns,
             longest_row,
+            drawn: false,
             row_ids: OnceLock::from(row_ids),
             column_ids,
             offsets,
-            empty_rows,
-            starts,
-            filled_rows,
-        })
-    }
-
-    /// Its arrays, the row of each edge among them.
-    ///
-    /// # Errors
-    /// Those of [`Adjacency::row_ids`].
-    pub fn into_arrays(mut self, backend: &B) -> Result<AdjacencyArrays<B>, Error> {
-        self.row_ids(backend)?;
-        let Some(row_ids) = self.row_ids.take() else {
-            unreachable!("they have just been made");
-        };
-        Ok(AdjacencyArrays {
-            columns: self.columns,
-            longest_row: self.longest_row,
-            row_ids,
-            column_ids: self.column_ids,
-            offsets: self.offsets,
-            starts: self.starts,
-            filled_rows: self.filled_rows,
-            empty_rows: self.empty_rows,
+            index: OnceLock::from(RowIndex {
+                starts,
+                filled_rows,
+                empty_rows,
+                longest_row,
+            }),
         })
     }
 
@@ -161,12 +148,16 @@ impl<B: Storage> Adjacency<B> {
             rows,
             columns,
             longest_row: longest,
+            drawn: false,
             row_ids: OnceLock::new(),
             column_ids: zeros(edges)?,
             offsets: Array::zeros(backend, rows + 1, kind)?,
-            empty_rows: zeros(empty)?,
-            starts: Array::zeros(backend, Starts::words(edges), kind)?,
-            filled_rows: zeros(Starts::filled(rows - empty))?,
+            index: OnceLock::from(RowIndex {
+                starts: Array::zeros(backend, Starts::words(edges), kind)?,
+                filled_rows: zeros(Starts::filled(rows - empty))?,
+                empty_rows: zeros(empty)?,
+                longest_row: longest,
+            }),
         })
     }
 
@@ -185,9 +176,14 @@ impl<B: Storage> Adjacency<B> {
         self.column_ids.len()
     }
 
-    /// Edges of the longest row.
+    /// Edges of the longest row; of a layer that was [drawn](crate::ops::Places::hop) what it has at most.
     pub fn longest_row(&self) -> u32 {
         self.longest_row
+    }
+
+    /// Whether it was drawn: then its [`RowIndex`] is better not asked for.
+    pub(crate) fn is_drawn(&self) -> bool {
+        self.drawn
     }
 
     /// The edges (COO) on the host: edge `k` is (`rows[k]`, `columns[k]`), in the order of rows.
@@ -197,25 +193,6 @@ impl<B: Storage> Adjacency<B> {
     pub fn to_coo(&self, backend: &B) -> Result<[Vec<u32>; 2], Error> {
         let rows = rows_of(&self.offsets.to_vec(backend)?);
         Ok([rows, self.column_ids.to_vec(backend)?])
-    }
-
-    /// What all arrays hold, and the longest row. For tests.
-    ///
-    /// # Errors
-    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
-    #[doc(hidden)]
-    pub fn arrays(&self, backend: &B) -> Result<Arrays, Error> {
-        Ok(Arrays {
-            offsets: self.offsets.to_vec(backend)?,
-            starts: self.starts.to_vec(backend)?,
-            lists: [
-                self.row_ids(backend)?.to_vec(backend)?,
-                self.column_ids.to_vec(backend)?,
-                self.empty_rows.to_vec(backend)?,
-                self.filled_rows.to_vec(backend)?,
-            ],
-            longest_row: self.longest_row,
-        })
     }
 
     /// The row of each edge, ascending: made from the offsets the first time, and kept.
@@ -234,6 +211,72 @@ impl<B: Storage> Adjacency<B> {
             Array::from_slice(backend, &ids, MemoryKind::Graph)?
         };
         Ok(self.row_ids.get_or_init(|| ids))
+    }
+}
+
+impl<B: ConstructOperators> Adjacency<B> {
+    /// Where rows start and which have edges: made the first time, which waits for the device, and kept.
+    ///
+    /// # Errors
+    /// Those of [`Adjacency::row_ids`].
+    pub(crate) fn index(&self, backend: &B) -> Result<&RowIndex<B>, Error> {
+        if let Some(index) = self.index.get() {
+            return Ok(index);
+        }
+        let index = backend.row_index(Checked::new(RowIndexOperands {
+            ids: self.row_ids(backend)?,
+            offsets: &self.offsets,
+        })?)?;
+        Ok(self.index.get_or_init(|| index))
+    }
+
+    /// The same with its [`RowIndex`], which says how long its longest row is.
+    pub(crate) fn indexed(mut self, backend: &B) -> Result<Self, Error> {
+        self.longest_row = self.index(backend)?.longest_row;
+        self.drawn = false;
+        Ok(self)
+    }
+
+    /// Its arrays, the row of each edge among them.
+    ///
+    /// # Errors
+    /// Those of [`Adjacency::row_ids`].
+    pub fn into_arrays(mut self, backend: &B) -> Result<AdjacencyArrays<B>, Error> {
+        self.row_ids(backend)?;
+        self.index(backend)?;
+        let (Some(row_ids), Some(index)) = (self.row_ids.take(), self.index.take()) else {
+            unreachable!("they have just been made");
+        };
+        Ok(AdjacencyArrays {
+            columns: self.columns,
+            longest_row: index.longest_row,
+            row_ids,
+            column_ids: self.column_ids,
+            offsets: self.offsets,
+            starts: index.starts,
+            filled_rows: index.filled_rows,
+            empty_rows: index.empty_rows,
+        })
+    }
+
+    /// What all arrays hold, and the longest row. For tests.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
+    #[doc(hidden)]
+    pub fn arrays(&self, backend: &B) -> Result<Arrays, Error> {
+        let index = self.index(backend)?;
+        Ok(Arrays {
+            offsets: self.offsets.to_vec(backend)?,
+            starts: index.starts.to_vec(backend)?,
+            lists: [
+                self.row_ids(backend)?.to_vec(backend)?,
+                self.column_ids.to_vec(backend)?,
+                index.empty_rows.to_vec(backend)?,
+                index.filled_rows.to_vec(backend)?,
+            ],
+            longest_row: index.longest_row,
+        })
     }
 }
 
@@ -339,11 +382,12 @@ impl<B: Storage> DeviceGraph<B> {
     }
 }
 
-/// A sampled layer, or a part of a graph with what it hears from, on a backend; see [`graph::Block`].
+/// A sampled layer, or a part of a graph with what it hears from, on a backend; see [`graph::Block`]. The transpose of one that was
+/// drawn is made when somebody first asks for it: of the layer whose sources are inputs often nobody does.
 #[derive(Debug)]
 pub struct Block<B: Storage> {
     forward: Adjacency<B>,
-    backward: Adjacency<B>,
+    backward: OnceLock<Adjacency<B>>,
 }
 
 impl<B: Storage> Block<B> {
@@ -354,13 +398,24 @@ impl<B: Storage> Block<B> {
     pub fn new(backend: &B, block: &graph::Block) -> Result<Self, Error> {
         Ok(Self {
             forward: Adjacency::new(backend, block.csr())?,
-            backward: Adjacency::new(backend, &block.csr().transposed())?,
+            backward: OnceLock::from(Adjacency::new(backend, &block.csr().transposed())?),
         })
     }
 
     /// A block of its adjacency and the transpose.
     pub(crate) fn of(forward: Adjacency<B>, backward: Adjacency<B>) -> Self {
-        Self { forward, backward }
+        Self {
+            forward,
+            backward: OnceLock::from(backward),
+        }
+    }
+
+    /// A block of its adjacency alone.
+    pub(crate) fn of_forward(forward: Adjacency<B>) -> Self {
+        Self {
+            forward,
+            backward: OnceLock::new(),
+        }
     }
 
     /// The adjacency: row `i` lists the sources that destination `i` hears from.
@@ -373,11 +428,6 @@ impl<B: Storage> Block<B> {
         self.forward
     }
 
-    /// The transposed adjacency, along which gradients flow.
-    pub fn backward(&self) -> &Adjacency<B> {
-        &self.backward
-    }
-
     /// Number of vertices that hear; they are the first sources.
     pub fn destinations(&self) -> usize {
         self.forward.rows()
@@ -386,5 +436,20 @@ impl<B: Storage> Block<B> {
     /// Number of vertices that are heard, and those that hear.
     pub fn sources(&self) -> usize {
         self.forward.columns()
+    }
+}
+
+impl<B: ConstructOperators + SortOperators> Block<B> {
+    /// The transposed adjacency, along which gradients flow: of a block that was drawn made the first time, and kept.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where there is not enough memory, or where operators are recorded: what a recorded step wants is made
+    /// by a step before it.
+    pub fn backward(&self, backend: &B) -> Result<&Adjacency<B>, Error> {
+        if let Some(backward) = self.backward.get() {
+            return Ok(backward);
+        }
+        let backward = self.forward.transposed_columns(backend)?;
+        Ok(self.backward.get_or_init(|| backward))
     }
 }

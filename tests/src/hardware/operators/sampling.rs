@@ -36,7 +36,7 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
             let seeds: Vec<u32> = (0..20).collect();
             let batch = sampler.sample(backend, &seeds, 5, 9).expect("a batch");
             for block in &batch.blocks {
-                for a in [block.forward(), block.backward()] {
+                for a in [block.forward(), block.backward(backend).expect("room")] {
                     results = results.and(Results::words(&words_of(backend, a)));
                 }
             }
@@ -98,7 +98,10 @@ pub(super) fn cases<B: Backend + 'static>() -> Vec<OperatorCase<B>> {
         .concat();
         all.extend(taken.into_iter().map(|value| u32::from(value.to_bits())));
         all.extend(words_of(backend, subgraph.block.forward()));
-        all.extend(words_of(backend, subgraph.block.backward()));
+        all.extend(words_of(
+            backend,
+            subgraph.block.backward(backend).expect("room"),
+        ));
         Results::words(&all)
     });
     vec![degrees, batch, rows, subgraphs]

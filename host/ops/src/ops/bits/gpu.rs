@@ -146,12 +146,13 @@ impl<D: Driver> Gpu<D> {
         x: &BitMatrix<Self>,
     ) -> Result<BspmmParams, Error> {
         let edges = narrow(operator, "edges", a.edges())?;
+        let index = a.index(self)?;
         Ok(BspmmParams {
             columns: self.array(&a.column_ids)?,
-            starts: self.array(&a.starts)?,
-            filled_rows: self.array(&a.filled_rows)?,
+            starts: self.array(&index.starts)?,
+            filled_rows: self.array(&index.filled_rows)?,
             offsets: self.array(&a.offsets)?,
-            empty_rows: self.array(&a.empty_rows)?,
+            empty_rows: self.array(&index.empty_rows)?,
             x: self.array(&x.words)?,
             y: DevicePtr::NULL,
             row_scale: DevicePtr::NULL,
@@ -159,7 +160,7 @@ impl<D: Driver> Gpu<D> {
             codes: self.optional_array(factors.map(|factors| &factors.codes))?,
             edges,
             ctas: contract::ctas(edges),
-            empty_count: narrow(operator, "rows without edges", a.empty_rows.len())?,
+            empty_count: narrow(operator, "rows without edges", index.empty_rows.len())?,
             x_stride: narrow(operator, "columns", x.stride())?,
             y_stride: 0,
             features: narrow(operator, "columns", x.columns())?,

@@ -1,6 +1,6 @@
 //! Adjacencies of edges that lie on a device.
 
-use super::{ConstructOperators, RowIdsOperands, RowIndexOperands, RowOffsetsOperands};
+use super::{ConstructOperators, RowIdsOperands, RowOffsetsOperands};
 use crate::backend::{Adjacency, DeviceGraph, MemoryKind};
 use crate::error::Error;
 use crate::graph::{Csr, GraphError};
@@ -93,14 +93,26 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
     pub fn transposed(&self, backend: &B) -> Result<(Self, EdgeMap<B>), Error> {
+        let (a, order) = self.transpose(backend)?;
+        Ok((a.indexed(backend)?, EdgeMap::of_permutation(order)))
+    }
+
+    /// The transpose alone, without an index of its rows: nothing of it is waited for.
+    pub(crate) fn transposed_columns(&self, backend: &B) -> Result<Self, Error> {
+        self.transpose(backend).map(|(a, _)| a)
+    }
+
+    fn transpose(&self, backend: &B) -> Result<(Self, Words<B>), Error> {
         let uninit = || Array::uninit(backend, self.edges(), MemoryKind::Graph);
         let (mut ids, mut order, mut column_ids) = (uninit()?, uninit()?, uninit()?);
         let bits = bits_below(self.columns() as u64);
         sort_pairs(backend, &self.column_ids, None, bits, &mut ids, &mut order)?;
         take_words(backend, self.row_ids(backend)?, &order, &mut column_ids)?;
         let shape = (self.columns(), self.rows());
-        let a = Self::of_sorted(backend, shape, ids, column_ids)?;
-        Ok((a, EdgeMap::of_permutation(order)))
+        // Of as many edges as there may be of a row.
+        let longest = u32::try_from(self.edges()).unwrap_or(u32::MAX);
+        let a = Self::of_drawn(backend, shape, ids, column_ids, longest)?;
+        Ok((a, order))
     }
 
     /// Of edges in order of their rows, whose ids are in range.
@@ -110,16 +122,26 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         ids: Words<B>,
         column_ids: Words<B>,
     ) -> Result<Self, Error> {
+        Self::of_drawn(backend, shape, ids, column_ids, 0)?.indexed(backend)
+    }
+
+    /// [`Adjacency::of_sorted`] without an index of the rows, of which none has more than `longest` edges: nothing of it is waited
+    /// for.
+    pub(crate) fn of_drawn(
+        backend: &B,
+        shape: (usize, usize),
+        ids: Words<B>,
+        column_ids: Words<B>,
+        longest: u32,
+    ) -> Result<Self, Error> {
         let mut offsets = Array::uninit(backend, shape.0 + 1, MemoryKind::Graph)?;
         backend.row_offsets(Checked::new(RowOffsetsOperands {
             ids: &ids,
             offsets: &mut offsets,
         })?)?;
-        let index = backend.row_index(Checked::new(RowIndexOperands {
-            ids: &ids,
-            offsets: &offsets,
-        })?)?;
-        Ok(Self::of_parts(shape, ids, column_ids, offsets, index))
+        Ok(Self::of_drawn_parts(
+            shape, ids, column_ids, offsets, longest,
+        ))
     }
 }
 

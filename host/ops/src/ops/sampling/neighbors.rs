@@ -5,7 +5,7 @@ use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::Array;
-use halfgnn_contract::sampling::ALL_NEIGHBORS;
+use halfgnn_contract::sampling::{ALL_NEIGHBORS, sampled};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -82,6 +82,13 @@ pub struct NeighborPolicy {
     /// Whether each vertex hears from itself as well, which is no draw: an edge before the others, as a model with self-loops
     /// wants it of a graph without.
     pub self_loops: bool,
+}
+
+impl NeighborPolicy {
+    /// Edges that a row has at most, drawn of a graph whose longest row has so many.
+    pub fn longest_row(self, of_graph: u32) -> u32 {
+        sampled(of_graph, self.fanout.word(), self.replace).saturating_add(self.self_loops.into())
+    }
 }
 
 /// Which random numbers are drawn. The same draw of the same vertex is the same neighbours, on every device.

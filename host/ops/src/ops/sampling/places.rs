@@ -3,7 +3,7 @@
 use super::{Draw, NeighborPolicy, Operator, SamplingOperators, count_neighbors, sample_neighbors};
 use crate::backend::{Adjacency, Block, MemoryKind, Storage};
 use crate::error::Error;
-use crate::ops::{Checked, ConstructOperators, SortOperators, exclusive_sum, take_words};
+use crate::ops::{Checked, ConstructOperators, SortOperators, exclusive_sum};
 use crate::tensor::Array;
 use halfgnn_contract::sampling::mark_words;
 
@@ -20,9 +20,6 @@ pub struct Places<B: Storage> {
     pub(crate) counts: Array<B, u32>,
     /// The prefix sums of the counts.
     pub(crate) ranks: Array<B, u32>,
-    /// Where their sum is.
-    last: Array<B, u32>,
-    sum: Array<B, u32>,
 }
 
 impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
@@ -41,8 +38,6 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
                 marked: zeros(words)?,
                 counts: zeros(words + 1)?,
                 ranks: zeros(words + 1)?,
-                last: Array::from_slice(backend, &[words as u32], MemoryKind::Graph)?,
-                sum: zeros(1)?,
             });
         }
         Err(Error::Unsupported {
@@ -120,7 +115,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
     /// A layer of a batch: of each of `destinations`, which are all that is known, in the order of their places, the neighbours that
     /// are drawn; and its sources, the destinations first and then those that were met, by their numbers.
     ///
-    /// Sizes are read from the device, six times a layer.
+    /// Two sizes are read from the device: edges, and vertices that were met. The transpose is made when it is first asked for.
     ///
     /// # Errors
     /// [`Error::Shape`] where the graph has not a row and a column a vertex, [`Error::Driver`] where there is not enough memory.
@@ -140,9 +135,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         let (mut counts, mut firsts) = (spare(count + 1)?, spare(count + 1)?);
         count_neighbors(backend, graph, policy, destinations, &mut counts)?;
         exclusive_sum(backend, &counts, &mut firsts)?;
-        let last = Array::from_slice(backend, &[count as u32], MemoryKind::Workspace)?;
-        take_words(backend, &firsts, &last, &mut self.sum)?;
-        let edges = self.sum.to_vec(backend)?[0] as usize;
+        let edges = word(backend, &firsts, count)?;
         let (mut rows, mut neighbors) = (made(edges)?, made(edges)?);
         let how = (policy, draw);
         sample_neighbors(
@@ -167,9 +160,9 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
             vertices: &mut neighbors,
         })?)?;
         let shape = (count, sources.len());
-        let forward = Adjacency::of_sorted(backend, shape, rows, neighbors)?;
-        let (backward, _) = forward.transposed(backend)?;
-        Ok((Block::of(forward, backward), sources))
+        let longest = policy.longest_row(graph.longest_row());
+        let forward = Adjacency::of_drawn(backend, shape, rows, neighbors, longest)?;
+        Ok((Block::of_forward(forward), sources))
     }
 
     /// Marks vertices that are not known; how many there are.
@@ -179,9 +172,15 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
             vertices,
         })?)?;
         exclusive_sum(backend, &self.counts, &mut self.ranks)?;
-        take_words(backend, &self.ranks, &self.last, &mut self.sum)?;
-        Ok(self.sum.to_vec(backend)?[0] as usize)
+        word(backend, &self.ranks, self.ranks.len() - 1)
     }
+}
+
+/// A number of the device, which is waited for.
+fn word<B: Storage>(backend: &B, words: &Array<B, u32>, at: usize) -> Result<usize, Error> {
+    let mut read = [0];
+    backend.download_at(&words.buffer, at, &mut read)?;
+    Ok(read[0] as usize)
 }
 
 /// Operands of [`SamplingOperators::place_vertices`].

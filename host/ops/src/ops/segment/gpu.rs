@@ -52,6 +52,7 @@ impl<D: Driver> Gpu<D> {
     /// The parameters that all segment reductions of a graph share.
     pub(crate) fn segment_params(&self, a: &Adjacency<Self>) -> Result<SegmentParams, Error> {
         let edges = narrow(NAME, "edges", a.edges())?;
+        let empty_rows = &a.index(self)?.empty_rows;
         // The CPU's twins walk rows, and want no row of an edge.
         let rows = if self.is_count_of_cpu() {
             DevicePtr::NULL
@@ -62,7 +63,7 @@ impl<D: Driver> Gpu<D> {
             rows,
             columns: self.array(&a.column_ids)?,
             offsets: self.array(&a.offsets)?,
-            empty_rows: self.array(&a.empty_rows)?,
+            empty_rows: self.array(empty_rows)?,
             values: DevicePtr::NULL,
             factors: DevicePtr::NULL,
             map: DevicePtr::NULL,
@@ -72,7 +73,7 @@ impl<D: Driver> Gpu<D> {
             plane_stride: edge_plane_stride(edges as u64),
             edges,
             warps: contract::warps(edges),
-            empty_count: narrow(NAME, "rows without edges", a.empty_rows.len())?,
+            empty_count: narrow(NAME, "rows without edges", empty_rows.len())?,
             vertices: narrow(NAME, "rows", a.rows())?,
             attention: EdgeAttention::NONE,
         })

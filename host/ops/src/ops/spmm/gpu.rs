@@ -144,7 +144,6 @@ impl<D: Driver> Gpu<D> {
         let kind = Kind::of::<D, E>(op, second_sum.as_ref()).of_codes(x.codes.map(|codes| codes.0));
         let kind = kind.of_additive(additive.as_ref());
         let edges = narrow(NAME, "edges", a.edges())?;
-        let empty_count = narrow(NAME, "rows without edges", a.empty_rows.len())?;
         let load = kind.load;
         // A row is read to the end of its padding, in as many loads as fit into its 16-byte vectors.
         let loads = narrow(NAME, "feature length", padded::<E>(x.columns))? / load.width();
@@ -155,12 +154,20 @@ impl<D: Driver> Gpu<D> {
         };
         let heads = additive.as_ref().map_or(heads, |of| of.heads);
         let heads = narrow(NAME, "heads", heads)?;
+        // Of rows that were drawn the edge-parallel kernels would want an index, which is waited for.
+        let index = match a.is_drawn() && kind.does_without_index(&op.policy) {
+            true => None,
+            false => Some(a.index(self)?),
+        };
+        let empty_count = index.map_or(0, |index| index.empty_rows.len());
         let rows = Rows {
             edges,
             vertices: narrow(NAME, "rows", a.rows())?,
-            filled: narrow(NAME, "rows", a.rows() - a.empty_rows.len())?,
-            longest: a.longest_row,
+            filled: narrow(NAME, "rows", a.rows() - empty_count)?,
+            longest: a.longest_row(),
+            indexed: index.is_some(),
         };
+        let empty_count = narrow(NAME, "rows without edges", empty_count)?;
         let work = kind.work(rows, Columns::new(loads, heads));
         let Columns {
             head_loads,
@@ -232,9 +239,9 @@ impl<D: Driver> Gpu<D> {
                 .optional_array(softmax_gradient.map(|softmax_gradient| &*softmax_gradient.sums))?,
             records: DevicePtr::new(workspace.address()),
             staging,
-            starts: self.array(&a.starts)?,
-            filled_rows: self.array(&a.filled_rows)?,
-            empty_rows: self.array(&a.empty_rows)?,
+            starts: self.optional_array(index.map(|index| &index.starts))?,
+            filled_rows: self.optional_array(index.map(|index| &index.filled_rows))?,
+            empty_rows: self.optional_array(index.map(|index| &index.empty_rows))?,
             addend: match addend {
                 Some(addend) => self.strided(addend.matrix)?,
                 None => DevicePtr::NULL,
@@ -465,6 +472,13 @@ impl Kind {
             columns,
             sums: self.accumulate.sums(),
         }
+    }
+
+    /// Whether the vertex-parallel kernel will do, which reads offsets alone.
+    fn does_without_index(self, policy: &SpmmPolicy) -> bool {
+        let built = self.entry(Schedule::VertexParallel).is_some();
+        let by_vertices = matches!(policy.schedule, ops::Schedule::Auto | ops::Schedule::Vertex);
+        built && policy.edges_per_warp.is_none() && by_vertices
     }
 
     /// How it is launched.

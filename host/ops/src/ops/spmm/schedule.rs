@@ -23,6 +23,8 @@ pub struct Rows {
     pub(super) filled: u32,
     /// Edges of the longest row.
     pub(super) longest: u32,
+    /// Whether there are lists of the rows that have edges, which the edge-parallel kernels read.
+    pub(super) indexed: bool,
 }
 
 /// The columns of an operand, as lanes load them.
@@ -117,7 +119,8 @@ const VERTEX_LONGEST_ROW: u32 = 512;
 ///
 /// The vertex-parallel kernel takes one launch where the edge-parallel one takes two; but a warp a row leaves lanes idle
 /// in short rows and has others wait for long ones. So it is taken where the card is not filled anyway, and
-/// no row is much longer than a launch: on graphs of Cora's size, where a launch is what takes time.
+/// no row is much longer than a launch: on graphs of Cora's size, where a launch is what takes time. And of rows that were drawn
+/// and have no index: as many edges each as the fanout has, and to make the index takes longer than the sum.
 fn schedule(
     policy: &SpmmPolicy,
     work: &Work,
@@ -147,6 +150,9 @@ fn schedule(
 
 /// Whether all rows are under way at once, and none for long.
 fn suits_vertices(work: &Work, multiprocessors: u32) -> bool {
+    if !work.rows.indexed {
+        return true;
+    }
     let ctas = u64::from(contract::vertex_ctas(work.rows.vertices)) * work.columns.passes();
     let most = VERTEX_WAVES * VERTEX_CTAS_PER_MULTIPROCESSOR * u64::from(multiprocessors);
     ctas <= most && work.rows.longest <= VERTEX_LONGEST_ROW
@@ -243,6 +249,7 @@ mod tests {
                 vertices: filled,
                 filled,
                 longest: 100,
+                indexed: true,
             },
             columns: Columns::new(passes << lanes_log2, passes),
             sums: Sums::One,
@@ -264,6 +271,7 @@ mod tests {
             vertices: 2_708,
             filled: 2_708,
             longest: 168,
+            indexed: true,
         };
         Work {
             rows,
@@ -296,6 +304,12 @@ mod tests {
             schedule(&SpmmPolicy::DEFAULT, &cora(), 16, true).expect("a legal schedule"),
             Built::EdgeParallel
         );
+        // Of rows without an index it is the one that can be, however many they are.
+        let mut drawn = cora();
+        drawn.rows.vertices = 1 << 20;
+        assert_eq!(auto(drawn), Built::EdgeParallel);
+        drawn.rows.indexed = false;
+        assert_eq!(auto(drawn), Built::VertexParallel);
         // What is not built is not chosen.
         assert_eq!(
             schedule(&SpmmPolicy::DEFAULT, &cora(), 132, false).expect("a legal schedule"),
