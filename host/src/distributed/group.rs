@@ -341,8 +341,7 @@ impl Group {
         let mut receives: Vec<&mut [u8]> = (all.iter_mut())
             .map(|values| bytemuck::cast_slice_mut(values))
             .collect();
-        let communicator = &self.0.communicator;
-        communicator.exchange(self.place(what), &sends, &mut receives)?;
+        (self.communicator()).exchange(self.place(what), &sends, &mut receives)?;
         Ok(all)
     }
 

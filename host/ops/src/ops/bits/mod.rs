@@ -303,12 +303,12 @@ fn check_factors<B: Storage>(
         return Ok(());
     };
     Error::expect(name, "factors of columns", a.columns(), factors.len())?;
-    if a.longest_row > MOST_FACTORED_EDGES {
+    if a.longest_row() > MOST_FACTORED_EDGES {
         return Err(Error::Unsupported {
             operator: name,
             reason: format!(
                 "a row has {} edges, and with factors of 8 bits sums of at most {MOST_FACTORED_EDGES} fit 32 bits",
-                a.longest_row
+                a.longest_row()
             ),
         });
     }
