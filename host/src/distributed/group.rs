@@ -75,7 +75,9 @@ impl At {
 }
 
 /// What devices of ranks are asked for: all have it, and each another one.
-pub(super) fn same_library<'a>(all: impl Iterator<Item = &'a Result<String, String>>) -> Result<(), String> {
+pub(super) fn same_library<'a>(
+    all: impl Iterator<Item = &'a Result<String, String>>,
+) -> Result<(), String> {
     let mut first = None;
     for (rank, said) in all.enumerate() {
         match (said, first) {
@@ -238,7 +240,9 @@ impl Group {
     pub fn abort(&self, reason: &str) {
         self.communicator().abort(reason);
         if let Some(linked) = &self.0.link {
-            (linked.cut)(reason);
+            // In the words in which all are told it, or what was told before.
+            let told = self.0.at.failure();
+            (linked.cut)(told.as_deref().unwrap_or(reason));
         }
     }
 

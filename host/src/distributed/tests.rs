@@ -456,7 +456,11 @@ fn linked_ranks_exchange_as_others_do() {
                 group.sum(backend, "gradients", &mut pool, terms)?;
                 let mut counts = Array::from_slice(backend, &[rank as u32, 7], kind)?;
                 group.sum_counts(backend, "counts", &mut counts)?;
-                let floats = [to.to_f32(backend)?, loss.to_vec(backend)?, matrix.to_f32(backend)?];
+                let floats = [
+                    to.to_f32(backend)?,
+                    loss.to_vec(backend)?,
+                    matrix.to_f32(backend)?,
+                ];
                 let mut all: Vec<u32> = floats.concat().iter().map(|it| it.to_bits()).collect();
                 all.extend(counts.to_vec(backend)?);
                 Ok(all)
@@ -471,7 +475,11 @@ fn linked_ranks_exchange_as_others_do() {
         for (rank, (through_host, linked)) in all.iter().enumerate() {
             assert_eq!(through_host, linked, "{ranks} ranks, rank {rank}");
             let sums = linked.len() - 6;
-            assert_eq!(linked[sums..], all[0].1[sums..], "{ranks} ranks, rank {rank}");
+            assert_eq!(
+                linked[sums..],
+                all[0].1[sums..],
+                "{ranks} ranks, rank {rank}"
+            );
             assert_eq!(linked[linked.len() - 1] as usize, 7 * ranks);
             // The first row of whoever is first of the others is the own one among its.
             if let Some(other) = (0..ranks).find(|&other| other != rank) {
@@ -488,7 +496,10 @@ fn linked_ranks_that_wait_in_vain_say_for_whom() {
     let rendezvous = Rendezvous::File(folder.path().join("meet"));
     for (how, said) in [
         ("ends", "it ended in epoch 3, counts exchange"),
-        ("stays away", "no answer for 0.5 s in epoch 3, counts exchange"),
+        (
+            "stays away",
+            "no answer for 0.5 s in epoch 3, counts exchange",
+        ),
         ("says why", "there is no room"),
     ] {
         let start = Instant::now();
@@ -527,11 +538,15 @@ fn linked_ranks_that_wait_in_vain_say_for_whom() {
         group.begin(what);
         group.missing()
     };
-    let results = by_tcp(&rendezvous, 2, Duration::from_millis(300), |group| Ok(waits(group)));
+    let results = by_tcp(&rendezvous, 2, Duration::from_millis(300), |group| {
+        Ok(waits(group))
+    });
     for result in results {
         let told = result.unwrap();
         assert!(
-            told.starts_with("all ranks answer, but what they do did not end for 0.3 s in epoch 2, step exchange"),
+            told.starts_with(
+                "all ranks answer, but what they do did not end for 0.3 s in epoch 2, step exchange"
+            ),
             "{told}"
         );
     }
@@ -544,17 +559,29 @@ fn ranks_whose_devices_do_not_fit_are_told() {
     let results = by_tcp(&rendezvous, 2, Duration::from_secs(60), |group| {
         let said = group.interconnect(&Cpu::new(), group.rank() == 1)?;
         // Rank 1 is to give a row more than rank 0 wants.
-        let one = |len| if group.rank() == 0 { [0..0, 0..len] } else { [0..len, len..len] };
+        let one = |len| {
+            if group.rank() == 0 {
+                [0..0, 0..len]
+            } else {
+                [0..len, len..len]
+            }
+        };
         let parts = [one(2 + group.rank()), one(2)];
         Ok((said, group.expect_fit("rows", &parts[0], &parts[1])))
     });
     for (rank, result) in results.into_iter().enumerate() {
         let (said, fits) = result.unwrap();
-        assert_eq!(said, Err("rank 0: it is told to exchange through the host".into()));
+        assert_eq!(
+            said,
+            Err("rank 0: it is told to exchange through the host".into())
+        );
         match (rank, fits) {
             (0, fits) => {
                 let told = fits.unwrap_err().to_string();
-                assert!(told.starts_with("rank 1 gives 3 rows where rank 0 wants 2"), "{told}");
+                assert!(
+                    told.starts_with("rank 1 gives 3 rows where rank 0 wants 2"),
+                    "{told}"
+                );
             }
             (_, fits) => assert!(fits.is_ok()),
         }
@@ -563,7 +590,10 @@ fn ranks_whose_devices_do_not_fit_are_told() {
     let told = |all: &[Result<String, String>]| super::group::same_library(all.iter());
     assert_eq!(told(&[library("2.28.9"), library("2.28.9")]), Ok(()));
     let other = told(&[library("2.28.9"), library("2.27.3")]).unwrap_err();
-    assert_eq!(other, "rank 0 has NCCL 2.28.9, and rank 1 NCCL 2.27.3; give all the same");
+    assert_eq!(
+        other,
+        "rank 0 has NCCL 2.28.9, and rank 1 NCCL 2.27.3; give all the same"
+    );
     let none = told(&[library("2.28.9"), Err("no NCCL".into())]).unwrap_err();
     assert_eq!(none, "rank 1: no NCCL");
 }
