@@ -27,7 +27,11 @@ impl Exchange {
             (Ok(library), _) => Ok(group.linked(backend, &library)?),
             (Err(reason), Self::Nccl) => Err(Failure::Run(format!("--exchange nccl: {reason}"))),
             (Err(reason), Self::Auto) => {
-                tracing::info!("exchanges go through the host: {reason}");
+                // Of cards it is slow, and nobody asked for it.
+                match backend.name().starts_with("CPU") {
+                    true => tracing::info!("exchanges go through the host: {reason}"),
+                    false => tracing::warn!("exchanges go through the host: {reason}"),
+                }
                 Ok(group)
             }
             (Err(_), Self::Host) => Ok(group),

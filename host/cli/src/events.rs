@@ -555,6 +555,11 @@ impl Observer for Recorder {
 
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {
         tracing::info!("{} on {device}, seed {seed}", plan.title());
+        // What moves their rows is known once they have met.
+        let processes = plan.dealt.as_ref().is_some_and(Dealt::is_of_processes);
+        if processes && seed == plan.train.seed {
+            self.screen.line(&format!("on {device}"));
+        }
         self.label = match plan.seeds {
             1 => plan.title(),
             _ => format!("{} seed {seed}", plan.title()),

@@ -22,6 +22,7 @@ Environment:
   HALFGNN_DATA          folder of datasets, where a name that is no file is looked for
   HALFGNN_PTX_DIR       folder of the kernels' PTX
   HALFGNN_LIBCUDA       the driver's library, where it is not found by its name
+  HALFGNN_LIBNCCL       NCCL's library, likewise
   HALFGNN_CPU_INSTRUCTIONS  plain, neon, avx2 or avx512, instead of the widest vectors that the CPU has
   RAYON_NUM_THREADS     threads of the CPU backend and of the emulator
   RUST_LOG              what is logged to stderr, such as halfgnn=debug; goes before -v

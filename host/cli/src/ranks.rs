@@ -249,6 +249,11 @@ impl RanksArgs {
 }
 
 impl Dealt {
+    /// Whether ranks are processes.
+    pub fn is_of_processes(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// One line on it.
     pub fn line(&self) -> String {
         let Balance { vertices, halo, .. } = &self.balance;

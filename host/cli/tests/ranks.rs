@@ -426,3 +426,72 @@ fn processes_that_are_given_other_things_say_so() {
         &["--partition is of several ranks, and this is one"],
     );
 }
+
+#[test]
+fn what_moves_rows_is_chosen_and_timed() {
+    let place = place(&Ring::new());
+    let train = |more: &[&str]| place.train(more).output().unwrap();
+    let cpu = ["--epochs", "1", "--exchange"];
+    let processes = [&["--devices", "0,1"], &cpu[..], &["nccl"]].concat();
+    refused(
+        &train(&processes),
+        1,
+        &["--exchange nccl: rank 0: CPUs are linked by nothing but the host; take CUDA cards"],
+    );
+    let threads = [&["--ranks", "2"], &cpu[..], &["nccl"]].concat();
+    refused(
+        &train(&threads),
+        2,
+        &["--exchange nccl is of processes with a card each"],
+    );
+    refused(
+        &train(&[&cpu[..], &["host"]].concat()),
+        2,
+        &["--exchange is of several ranks, and this is one"],
+    );
+    let told = train(&[&["--devices", "0,1"], &cpu[..], &["host"]].concat());
+    assert!(
+        text(&told.stdout).contains("2 ranks, exchanges by the host"),
+        "{}",
+        text(&told.stdout)
+    );
+
+    let comm = [
+        "bench",
+        "comm",
+        "--device",
+        "cpu",
+        "--devices",
+        "0,1,2",
+        "--sizes",
+        "4,64",
+        "--runs",
+        "2",
+        "--json",
+        "-",
+    ];
+    let events = run(halfgnn(&comm));
+    for pattern in ["all-to-all", "all-gather"] {
+        let of = |event: &str| -> Vec<&Value> {
+            let of = |line: &&Value| line["event"] == event && line["pattern"] == pattern;
+            events.iter().filter(of).collect()
+        };
+        let bytes: Vec<_> = of("comm")
+            .iter()
+            .map(|row| row["bytes"].as_u64().unwrap())
+            .collect();
+        assert_eq!(bytes, [4096, 65_536], "{pattern}");
+        for row in of("comm") {
+            assert_eq!(
+                (row["ranks"].as_u64(), &row["exchange"]),
+                (Some(3), &"the host".into())
+            );
+            assert!(row["ms"].as_f64().unwrap() > 0.0);
+        }
+        assert!(of("fit")[0]["alpha_us"].is_number() && of("fit").len() == 1);
+    }
+    let refuse = halfgnn(&["bench", "comm", "--device", "cpu"])
+        .output()
+        .unwrap();
+    assert_eq!(refuse.status.code(), Some(2));
+}

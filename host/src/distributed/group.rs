@@ -56,6 +56,18 @@ impl At {
         Place { epoch, what }
     }
 
+    /// Why the exchange that the devices are at does not end, where that is known.
+    fn failure(&self) -> Option<String> {
+        let what = self.last();
+        self.communicator.failure(self.place(&what))
+    }
+
+    /// Who is away from it.
+    fn missing(&self) -> String {
+        let what = self.last();
+        self.communicator.missing(self.place(&what))
+    }
+
     fn last(&self) -> String {
         let what = self.what.lock().unwrap_or_else(PoisonError::into_inner);
         what.clone()
@@ -63,7 +75,9 @@ impl At {
 }
 
 /// What devices of ranks are asked for: all have it, and each another one.
-fn same_library<'a>(all: impl Iterator<Item = &'a Result<String, String>>) -> Result<(), String> {
+pub(super) fn same_library<'a>(
+    all: impl Iterator<Item = &'a Result<String, String>>,
+) -> Result<(), String> {
     let mut first = None;
     for (rank, said) in all.enumerate() {
         match (said, first) {
@@ -165,12 +179,8 @@ impl Group {
         let id = self.gather_of("link's id", &id, &counts)?.concat();
         let at = Arc::clone(&self.0.at);
         let watch = Watch::new(move |waited| {
-            let what = at.last();
-            let place = at.place(&what);
-            let communicator = &at.communicator;
-            communicator
-                .failure(place)
-                .or_else(|| (waited > communicator.deadline()).then(|| communicator.missing(place)))
+            let late = waited > at.communicator.deadline();
+            at.failure().or_else(|| late.then(|| at.missing()))
         });
         let place = LinkPlace {
             id: &id,
@@ -207,6 +217,11 @@ impl Group {
         last.push_str(what);
     }
 
+    #[cfg(test)]
+    pub(super) fn missing(&self) -> String {
+        self.0.at.missing()
+    }
+
     /// Which one it is, from 0 on.
     pub fn rank(&self) -> usize {
         self.communicator().rank()
@@ -225,7 +240,9 @@ impl Group {
     pub fn abort(&self, reason: &str) {
         self.communicator().abort(reason);
         if let Some(linked) = &self.0.link {
-            (linked.cut)(reason);
+            // In the words in which all are told it, or what was told before.
+            let told = self.0.at.failure();
+            (linked.cut)(told.as_deref().unwrap_or(reason));
         }
     }
 
@@ -425,9 +442,10 @@ impl Group {
         let mut first = 0;
         for (own, all) in own.iter().zip(&mut all) {
             let part = first..first + own.len();
-            let values: Vec<f32> = (parts.iter())
-                .flat_map(|rank| rank[part.clone()].iter().copied())
-                .collect();
+            let mut values = Vec::with_capacity(all.len());
+            for rank in &parts {
+                values.extend_from_slice(&rank[part.clone()]);
+            }
             all.write(backend, &values)?;
             first = part.end;
         }

@@ -1,9 +1,12 @@
 //! Partitions and shards of graphs of every kind, and ranks that fail.
 
 use super::*;
+use crate::backend::cpu::Cpu;
+use crate::backend::{Floats, MemoryKind};
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::graph::generate::Rmat;
+use crate::tensor::{Array, Matrix};
 use std::time::{Duration, Instant};
 
 fn graphs() -> Vec<Graph> {
@@ -414,4 +417,183 @@ fn a_process_that_ends_or_stays_away_ends_all() {
     }
     let given: Rendezvous = "tcp://host:29500".parse().unwrap();
     assert_eq!(given.to_string(), "tcp://host:29500");
+}
+
+/// A rank whose CPU moves memory to the others'.
+fn linked(group: Group) -> Result<(Cpu, Group), Error> {
+    let backend = Cpu::new();
+    let group = group.linked(&backend, "a link of threads")?;
+    Ok((backend, group))
+}
+
+#[test]
+fn linked_ranks_exchange_as_others_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let rendezvous = Rendezvous::File(folder.path().join("meet"));
+    for ranks in [1, 2, 3, 5] {
+        let results = by_tcp(&rendezvous, ranks, Duration::from_secs(60), |group| {
+            let rank = group.rank();
+            // Rank r has a row for each other, and wants one of each.
+            let parts: Vec<_> = (0..ranks)
+                .scan(0, |first, other| {
+                    let part = *first..*first + usize::from(other != rank);
+                    *first = part.end;
+                    Some(part)
+                })
+                .collect();
+            let rows = ranks - 1;
+            let moves = |backend: &Cpu, group: &Group| -> Result<Vec<u32>, Error> {
+                let kind = MemoryKind::Workspace;
+                let values: Vec<f32> = (0..rows * 9).map(|at| (100 * rank + at) as f32).collect();
+                let from = Matrix::<_, f32>::from_f32(backend, rows, 9, &values, kind)?;
+                let mut to = Matrix::zeros(backend, rows, 9, kind)?;
+                group.expect_fit("rows", &parts, &parts)?;
+                group.exchange_rows(backend, "rows", (&from, &parts), (&mut to, &parts))?;
+                let mut loss = Array::from_slice(backend, &[0.1 + rank as f32], kind)?;
+                let mut matrix = Matrix::from_f32(backend, 3, 1, &[0.3, 1e9, rank as f32], kind)?;
+                let terms = vec![Floats::Array(&mut loss), Floats::Matrix(&mut matrix)];
+                let mut pool = crate::nn::Pool::<_, f32>::new();
+                group.sum(backend, "gradients", &mut pool, terms)?;
+                let mut counts = Array::from_slice(backend, &[rank as u32, 7], kind)?;
+                group.sum_counts(backend, "counts", &mut counts)?;
+                let floats = [
+                    to.to_f32(backend)?,
+                    loss.to_vec(backend)?,
+                    matrix.to_f32(backend)?,
+                ];
+                let mut all: Vec<u32> = floats.concat().iter().map(|it| it.to_bits()).collect();
+                all.extend(counts.to_vec(backend)?);
+                Ok(all)
+            };
+            assert!(group.library().is_none());
+            let through_host = moves(&Cpu::new(), &group)?;
+            let (backend, group) = linked(group)?;
+            assert_eq!(group.library(), Some("a link of threads"));
+            Ok((through_host, moves(&backend, &group)?))
+        });
+        let all: Vec<_> = results.into_iter().map(Result::unwrap).collect();
+        for (rank, (through_host, linked)) in all.iter().enumerate() {
+            assert_eq!(through_host, linked, "{ranks} ranks, rank {rank}");
+            let sums = linked.len() - 6;
+            assert_eq!(
+                linked[sums..],
+                all[0].1[sums..],
+                "{ranks} ranks, rank {rank}"
+            );
+            assert_eq!(linked[linked.len() - 1] as usize, 7 * ranks);
+            // The first row of whoever is first of the others is the own one among its.
+            if let Some(other) = (0..ranks).find(|&other| other != rank) {
+                let row = if rank > other { rank - 1 } else { rank };
+                assert_eq!(f32::from_bits(linked[0]), (100 * other + 9 * row) as f32);
+            }
+        }
+    }
+}
+
+#[test]
+fn linked_ranks_that_wait_in_vain_say_for_whom() {
+    let folder = tempfile::tempdir().unwrap();
+    let rendezvous = Rendezvous::File(folder.path().join("meet"));
+    for (how, said) in [
+        ("ends", "it ended in epoch 3, counts exchange"),
+        (
+            "stays away",
+            "no answer for 0.5 s in epoch 3, counts exchange",
+        ),
+        ("says why", "there is no room"),
+    ] {
+        let start = Instant::now();
+        let results = by_tcp(&rendezvous, 3, Duration::from_millis(500), |group| {
+            let (backend, group) = linked(group)?;
+            group.set_epoch(3);
+            let mut counts = Array::from_slice(&backend, &[1], MemoryKind::Workspace)?;
+            group.sum_counts(&backend, "counts", &mut counts)?;
+            match (group.rank(), how) {
+                (1, "ends") => return Ok(()),
+                (1, "stays away") => {
+                    std::thread::sleep(Duration::from_secs(3));
+                    return Ok(());
+                }
+                (1, _) => {
+                    group.abort("there is no room");
+                    return Ok(());
+                }
+                _ => {}
+            }
+            group.sum_counts(&backend, "counts", &mut counts)
+        });
+        assert!(start.elapsed() < Duration::from_secs(10), "{how}");
+        for rank in [0, 2] {
+            let told = results[rank].as_ref().unwrap_err();
+            assert!(
+                told.starts_with("rank 1 of 3 (") && told.ends_with(said) && !told.contains('\n'),
+                "{how}: {told}"
+            );
+        }
+    }
+    // All are there, and what they wait for does not come.
+    let waits = |group: Group| {
+        let what = "step";
+        group.set_epoch(2);
+        group.begin(what);
+        group.missing()
+    };
+    let results = by_tcp(&rendezvous, 2, Duration::from_millis(300), |group| {
+        Ok(waits(group))
+    });
+    for result in results {
+        let told = result.unwrap();
+        assert!(
+            told.starts_with(
+                "all ranks answer, but what they do did not end for 0.3 s in epoch 2, step exchange"
+            ),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn ranks_whose_devices_do_not_fit_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let rendezvous = Rendezvous::File(folder.path().join("meet"));
+    let results = by_tcp(&rendezvous, 2, Duration::from_secs(60), |group| {
+        let said = group.interconnect(&Cpu::new(), group.rank() == 1)?;
+        // Rank 1 is to give a row more than rank 0 wants.
+        let one = |len| {
+            if group.rank() == 0 {
+                [0..0, 0..len]
+            } else {
+                [0..len, len..len]
+            }
+        };
+        let parts = [one(2 + group.rank()), one(2)];
+        Ok((said, group.expect_fit("rows", &parts[0], &parts[1])))
+    });
+    for (rank, result) in results.into_iter().enumerate() {
+        let (said, fits) = result.unwrap();
+        assert_eq!(
+            said,
+            Err("rank 0: it is told to exchange through the host".into())
+        );
+        match (rank, fits) {
+            (0, fits) => {
+                let told = fits.unwrap_err().to_string();
+                assert!(
+                    told.starts_with("rank 1 gives 3 rows where rank 0 wants 2"),
+                    "{told}"
+                );
+            }
+            (_, fits) => assert!(fits.is_ok()),
+        }
+    }
+    let library = |version: &str| Ok(format!("NCCL {version}"));
+    let told = |all: &[Result<String, String>]| super::group::same_library(all.iter());
+    assert_eq!(told(&[library("2.28.9"), library("2.28.9")]), Ok(()));
+    let other = told(&[library("2.28.9"), library("2.27.3")]).unwrap_err();
+    assert_eq!(
+        other,
+        "rank 0 has NCCL 2.28.9, and rank 1 NCCL 2.27.3; give all the same"
+    );
+    let none = told(&[library("2.28.9"), Err("no NCCL".into())]).unwrap_err();
+    assert_eq!(none, "rank 1: no NCCL");
 }

@@ -7,18 +7,22 @@ use super::measure::zeros;
 use crate::failure::Failure;
 use crate::graphs::GraphName;
 use crate::json::JsonLines;
+use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName};
+use crate::processes::{Exchange, device_name, moved_by, this_process};
 use crate::screen::{Page, bytes};
 use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::data::Targets;
 use halfgnn::device::{self, Device, Task};
+use halfgnn::distributed::{Group, Partition, Rendezvous, Shard, Tcp};
 use halfgnn::graph::{Graph, GraphCounts};
-use halfgnn::nn::{ModelConfig, Network, Propagation};
+use halfgnn::nn::{EdgeData, ModelConfig, Network, Propagation};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{Footprint, Objective, TrainConfig, Trainer, Work};
+use halfgnn::train::{Footprint, Goal, Loss, Objective, TrainConfig, Trainer, Work};
 use halfgnn::with_element;
 use halfgnn_contract::rng;
 use rayon::prelude::*;
@@ -26,19 +30,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Steps that are not timed: the first allocates, and then they are recorded.
 const WARM_UP: u32 = 3;
+
+/// How long a rank may stay away.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Examples of `bench train`.
 pub const EXAMPLES: &str = "\
 Examples:
   halfgnn bench train --graph kron:18 --features 64 --classes 16
   halfgnn bench train --graph reddit-like --features 602 --classes 41 --model gcn,gin --against pyg.jsonl --json ours.jsonl
+  halfgnn bench train --graph kron21 --model gcn,gin,gat --precision half --devices 0,1
 
 Graphs are those of `halfgnn bench spmm`. Features and labels are random, every vertex is trained on, nothing is dropped.
-A time is the wall clock's over all timed epochs, divided by their number; nothing is evaluated in between.
+A time is the wall clock's over all timed epochs, divided by their number; nothing is evaluated in between. Of several ranks, by degree,
+it is the slowest one's, and memory that of the first.
 
 --against takes JSON lines, one a figure of a peer; the fastest of a peer on a graph counts:
   {\"name\": \"PyG, float\", \"model\": \"gcn\", \"graph\": \"reddit-like\", \"ms\": 83.2, \"gib\": 14.7}";
@@ -82,6 +91,15 @@ pub struct TrainBenchArgs {
     /// Launch the kernels of a step one by one instead of replaying a recorded step
     #[arg(long)]
     pub no_record: bool,
+    /// Deal each graph out to processes, one for each of these cards of this host, which the program starts
+    #[arg(long, value_name = "0,1,…|all", value_parser = devices, conflicts_with = "rendezvous")]
+    pub devices: Option<Devices>,
+    /// Deal it out to processes that somebody starts, and where these meet
+    #[arg(long, value_name = "tcp://HOST:PORT|file:PATH")]
+    pub rendezvous: Option<Rendezvous>,
+    /// What moves rows and gradients between processes
+    #[arg(long, value_enum, default_value_t = Exchange::Auto)]
+    pub exchange: Exchange,
     /// Figures of others to set beside: JSON lines with name, model, graph, ms, gib
     #[arg(long, value_name = "FILE")]
     pub against: Vec<PathBuf>,
@@ -120,6 +138,11 @@ struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<&'static str>,
     recorded: bool,
+    /// Ranks, where there are several, and what moves rows between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<&'a str>,
     ms: f64,
     gib: f64,
     foretold_gib: f64,
@@ -137,17 +160,32 @@ struct Ratio<'a> {
 
 /// Trains every model that was asked for on every graph.
 pub fn run(args: &TrainBenchArgs, stop: &AtomicBool) -> Result<(), Failure> {
+    if let Some(devices) = &args.devices {
+        return launch::run(devices, matches!(args.device, DeviceName::Auto));
+    }
+    let ranks = match &args.rendezvous {
+        Some(rendezvous) => {
+            let place = this_process()?;
+            let device = device_name("a card");
+            let group = Group::new(Tcp::meet(rendezvous, place, &device, DEADLINE)?);
+            Some(group).filter(|group| group.ranks() > 1)
+        }
+        None => None,
+    };
+    let follows = ranks.as_ref().is_some_and(|group| group.rank() > 0);
     let mut peers = Vec::new();
     for path in &args.against {
         peers.extend(read_peers(path)?);
     }
-    let json = JsonLines::open(args.json.as_deref())?;
+    let json = JsonLines::open(args.json.as_deref().filter(|_| !follows))?;
     let mut bench = Bench {
         args,
         peers: &fastest(peers),
         page: Page::new(json.is_stdout()),
         json,
         ratios: BTreeMap::new(),
+        ranks,
+        follows,
         stop,
     };
     for name in &args.graphs {
@@ -210,6 +248,10 @@ struct Bench<'a> {
     json: JsonLines,
     /// Ratios by peer, model and precision.
     ratios: BTreeMap<(String, String, String), Vec<(f64, f64)>>,
+    /// Of several ranks.
+    ranks: Option<Group>,
+    /// Whether another process shows what this one times.
+    follows: bool,
     stop: &'a AtomicBool,
 }
 
@@ -224,12 +266,16 @@ impl Task for OnGraph<'_, '_> {
 
     fn run<B: Backend>(mut self, device: &Device<B>) -> Self::Output {
         let args = self.bench.args;
+        let group = match &self.bench.ranks {
+            Some(group) => Some(args.exchange.link(group.clone(), &device.backend)?),
+            None => None,
+        };
         for &name in &args.model {
             for &precision in &args.precision {
                 if self.bench.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                with_element!(precision.into(), E => self.time::<B, E>(device, name)?);
+                with_element!(precision.into(), E => self.time::<B, E>(device, name, group.as_ref())?);
             }
         }
         Ok(())
@@ -241,6 +287,7 @@ impl OnGraph<'_, '_> {
         &mut self,
         device: &Device<B>,
         name: ModelName,
+        group: Option<&Group>,
     ) -> Result<(), Failure> {
         let (args, backend) = (self.bench.args, &device.backend);
         let (features, classes) = (args.features as usize, args.classes as usize);
@@ -275,20 +322,34 @@ impl OnGraph<'_, '_> {
         };
 
         backend.reset_peak();
-        let objective = objective::<B, E>(backend, graph, &config)?;
         let layers = config.layers;
         let model = Network::new(backend, &config, train.seed)?;
+        let objective = match group {
+            Some(group) => {
+                of_rank::<B, E>(backend, self.graph, (&config, model.first_hears()), group)?
+            }
+            None => objective::<B, E>(backend, graph, &config)?,
+        };
         let mut trainer = Trainer::new(backend, &objective, model, train)?;
         for _ in 0..WARM_UP {
             trainer.step()?;
         }
         backend.synchronize()?;
+        if let Some(group) = group {
+            group.any("timed epochs", false)?;
+        }
         let start = Instant::now();
         for _ in 0..args.epochs {
             trainer.step()?;
         }
         backend.synchronize()?;
-        let ms = start.elapsed().as_secs_f64() * 1e3 / f64::from(args.epochs);
+        let mut ms = start.elapsed().as_secs_f64() * 1e3 / f64::from(args.epochs);
+        if let Some(group) = group {
+            let all = group.gather("times", &[ms])?;
+            ms = all
+                .iter()
+                .fold(0.0, |most: f64, of_rank| most.max(of_rank[0]));
+        }
         let loss = trainer.loss()?;
         if !loss.is_finite() {
             return Err(Failure::Run(format!(
@@ -326,6 +387,8 @@ impl OnGraph<'_, '_> {
             precision: E::PRECISION.to_string(),
             messages: config.messages.map(CodeFormat::name),
             recorded: trainer.is_recorded(),
+            ranks: group.map(Group::ranks),
+            exchange: group.map(moved_by),
             ms,
             gib: gib(peak),
             foretold_gib: gib(footprint.total()),
@@ -338,6 +401,9 @@ impl OnGraph<'_, '_> {
 
 impl Bench<'_> {
     fn tell(&mut self, row: &Row<'_>, peak: u64) -> Result<(), Failure> {
+        if self.follows {
+            return Ok(());
+        }
         let mut line = format!(
             "{:<16} {:<5} {:<6} {:>10.3} ms an epoch  {:>10}",
             row.graph,
@@ -346,6 +412,9 @@ impl Bench<'_> {
             row.ms,
             bytes(peak)
         );
+        if let (Some(ranks), Some(exchange)) = (row.ranks, row.exchange) {
+            line.push_str(&format!("  {ranks} ranks by {exchange}"));
+        }
         for ratio in &row.against {
             line.push_str(&format!(
                 "  {}: {:.1} x faster, {:.1} x smaller",
@@ -380,6 +449,18 @@ impl Bench<'_> {
     }
 }
 
+/// The feature of so many before it.
+fn feature(index: u64) -> f32 {
+    2.0 * rng::unit_f32(rng::uniform_u32(rng::key(1, 0), index)) - 1.0
+}
+
+fn labels(vertices: usize, classes: usize) -> Vec<u32> {
+    let key = rng::key(1, 1);
+    (0..vertices as u64)
+        .map(|vertex| rng::uniform_u32(key, vertex) % classes as u32)
+        .collect()
+}
+
 /// Random features and labels on a graph; every vertex is trained on.
 fn objective<B: Backend, E: Element>(
     backend: &B,
@@ -387,14 +468,9 @@ fn objective<B: Backend, E: Element>(
     config: &ModelConfig,
 ) -> Result<Objective<B, E>, Error> {
     let vertices = graph.vertices();
-    let (values, classes) = (rng::key(1, 0), rng::key(1, 1));
     let mut features = zeros(vertices, config.features)?;
-    (features.par_iter_mut().enumerate()).for_each(|(index, to)| {
-        *to = 2.0 * rng::unit_f32(rng::uniform_u32(values, index as u64)) - 1.0;
-    });
-    let labels: Vec<u32> = (0..vertices as u64)
-        .map(|vertex| rng::uniform_u32(classes, vertex) % config.classes as u32)
-        .collect();
+    (features.par_iter_mut().enumerate()).for_each(|(index, to)| *to = feature(index as u64));
+    let labels = labels(vertices, config.classes);
     let all: Vec<u32> = (0..vertices as u32).collect();
     let kind = MemoryKind::Features;
     Objective::new(
@@ -405,6 +481,43 @@ fn objective<B: Backend, E: Element>(
         config.classes,
         [&all, &[], &[]],
     )
+}
+
+/// What a rank has of the same, dealt out by degree, for a model whose first layer hears from neighbours or does not.
+fn of_rank<B: Backend, E: Element>(
+    backend: &B,
+    graph: &Graph,
+    (config, first_hears): (&ModelConfig, bool),
+    group: &Group,
+) -> Result<Objective<B, E>, Error> {
+    let prepared = config.prepare_edges(graph, EdgeData::default())?;
+    let partition = Partition::by_degree(&prepared.graph, group.ranks());
+    let partition = partition.map_err(|problem| Error::Unsupported {
+        operator: "bench train",
+        reason: problem.to_string(),
+    })?;
+    let shard = Shard::new(&prepared.graph, &partition, group.rank())?;
+    let vertices = match first_hears {
+        true => shard.part.vertices(),
+        false => shard.part.own(),
+    };
+    let (shape, kind) = ((vertices.len(), config.features), MemoryKind::Features);
+    let features = Matrix::from_rows(backend, shape, kind, |row, values| {
+        let first = u64::from(vertices[row]) * config.features as u64;
+        (first..)
+            .zip(values)
+            .for_each(|(index, to)| *to = feature(index));
+    })?;
+    let targets = Targets::from(labels(graph.vertices(), config.classes));
+    let all: Vec<u32> = (0..graph.vertices() as u32).collect();
+    let goal = Goal {
+        targets: &targets,
+        outputs: config.classes,
+        loss: &Loss::of(&targets),
+        splits: [&all, &[], &[]],
+    };
+    let graph = prepared.propagation_of_shard::<B, E>(backend, config, (&shard, group))?;
+    Objective::of_shard(backend, graph, features, &goal, &shard)
 }
 
 #[cfg(test)]

@@ -352,6 +352,9 @@ impl Driver for Cuda {
         receives: &[Part<'_, CudaBuffer>],
     ) -> Result<(), DriverError> {
         let (sends, receives) = (self.places(sends)?, self.places(receives)?);
+        if (sends.iter().chain(&receives)).all(|(_, _, bytes)| *bytes == 0) {
+            return Ok(());
+        }
         let stream = self.stream_for(link)?;
         // SAFETY: `places` has checked the ranges; memory that is freed is used again behind what is in the stream, or, of a
         // recording, when that is gone. The stream is this context's, as are link and buffers.

@@ -77,6 +77,7 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 /// What the documentation asks of its arguments.
+                #[allow(clippy::too_many_arguments)] // NCCL's
                 pub(super) unsafe fn $field(&self, $($argument: $ty),*) -> $result {
                     // SAFETY: bound to this name and type; arguments are the caller's promise.
                     unsafe { (self.functions.$field)($($argument),*) }
