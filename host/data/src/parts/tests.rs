@@ -500,7 +500,14 @@ fn assert_streamed(folder: &Folder, path: &Path, owners: &[u32]) {
         let names: Vec<_> = one.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), 9, "{names:?}");
         for (one, other) in one.iter().zip(&other) {
-            assert!(one == other, "{}", one.0);
+            let text = String::from_utf8_lossy;
+            assert!(
+                one == other,
+                "{}: {} {}",
+                one.0,
+                text(&one.1),
+                text(&other.1)
+            );
         }
     }
 }
@@ -530,7 +537,9 @@ fn what_is_no_stream_is_read_whole_and_what_is_wrong_is_told() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("graph.npz: edge_index[777] is 50, but there are 50"),
+        error.contains(
+            "graph.npz: edge_index[777] is 50, in row 1, column 377 (from 0), but there are 50"
+        ),
         "{error}"
     );
     // What is wrong with features is found when they are written, and nothing is left.

@@ -229,6 +229,8 @@ pub(super) fn put_row(
     magnitudes: &mut [f32],
 ) -> Result<(), DataProblem> {
     for ((column, &value), most) in row.iter().enumerate().zip(magnitudes) {
+        // Minus zero is zero, as where rows are put together from entries.
+        let value = value + 0.0;
         match precision {
             FeaturePrecision::Float => {
                 *most = most.max(value.abs());
