@@ -249,6 +249,9 @@ fn told(path: &Path) -> String {
     told
 }
 
+/// What is done to the bytes of a file.
+type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+
 /// The place of the first number of a section in `part-00002.bin`, of 3 vertices and 4 edges.
 const VERTEX: usize = 24;
 const OFFSET: usize = VERTEX + 16;
@@ -265,7 +268,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_field() {
     );
 
     let part = "part-00002.bin";
-    let all: [(&str, &str, &dyn Fn(&mut Vec<u8>)); 14] = [
+    let all: [(&str, &str, Change<'_>); 14] = [
         (part, "length: it is", &|bytes| bytes.truncate(100)),
         (part, "length: it is 0 bytes", &|bytes| bytes.clear()),
         (part, "length: it is", &|bytes| bytes.push(0)),
