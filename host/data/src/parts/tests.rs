@@ -249,6 +249,9 @@ fn told(path: &Path) -> String {
     told
 }
 
+/// What is done to the bytes of a file.
+type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+
 /// The place of the first number of a section in `part-00002.bin`, of 3 vertices and 4 edges.
 const VERTEX: usize = 24;
 const OFFSET: usize = VERTEX + 16;
@@ -265,7 +268,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_field() {
     );
 
     let part = "part-00002.bin";
-    let all: [(&str, &str, &dyn Fn(&mut Vec<u8>)); 14] = [
+    let all: [(&str, &str, Change<'_>); 14] = [
         (part, "length: it is", &|bytes| bytes.truncate(100)),
         (part, "length: it is 0 bytes", &|bytes| bytes.clear()),
         (part, "length: it is", &|bytes| bytes.push(0)),
@@ -500,7 +503,14 @@ fn assert_streamed(folder: &Folder, path: &Path, owners: &[u32]) {
         let names: Vec<_> = one.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), 9, "{names:?}");
         for (one, other) in one.iter().zip(&other) {
-            assert!(one == other, "{}", one.0);
+            let text = String::from_utf8_lossy;
+            assert!(
+                one == other,
+                "{}: {} {}",
+                one.0,
+                text(&one.1),
+                text(&other.1)
+            );
         }
     }
 }
@@ -530,7 +540,9 @@ fn what_is_no_stream_is_read_whole_and_what_is_wrong_is_told() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("graph.npz: edge_index[777] is 50, but there are 50"),
+        error.contains(
+            "graph.npz: edge_index[777] is 50, in row 1, column 377 (from 0), but there are 50"
+        ),
         "{error}"
     );
     // What is wrong with features is found when they are written, and nothing is left.

@@ -171,8 +171,8 @@ impl Dataset {
                 rows: zeros(),
                 columns: zeros(),
             };
-            for vertex in 0..vertices {
-                let mut adds_loop = flags[vertex] & LOOP == 0;
+            for (vertex, flags) in flags.iter().enumerate() {
+                let mut adds_loop = flags & LOOP == 0;
                 for edge in csr.row_range(vertex) {
                     let (column, weight) = (csr.cols()[edge] as usize, f64::from(weights[edge]));
                     if adds_loop && column > vertex {
@@ -229,6 +229,8 @@ pub(super) fn put_row(
     magnitudes: &mut [f32],
 ) -> Result<(), DataProblem> {
     for ((column, &value), most) in row.iter().enumerate().zip(magnitudes) {
+        // Minus zero is zero, as where rows are put together from entries.
+        let value = value + 0.0;
         match precision {
             FeaturePrecision::Float => {
                 *most = most.max(value.abs());
