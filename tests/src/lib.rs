@@ -141,7 +141,7 @@ macro_rules! conformance {
             bits: every_graph, every_width, signs_of_elements, products, misfits_are_refused;
             frdc: every_graph, every_width, misfits_are_refused;
             coding: products, normalizations, misfits_are_refused;
-            quantized: codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, epilogues,
+            quantized: codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues,
                 scales_are_multiplied, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
             construct: coo_becomes_the_hosts_graph, csr_becomes_the_hosts_graph, transposes, sums_are_the_same,
