@@ -126,6 +126,7 @@ impl<'a> Case<'a> {
         let mut lent_edges = elements::<B, E>(backend, &vec![f32::NAN; len]);
         let mut d_biases = unwritten_numbers(backend, len);
         let of = |y, positive| AttentionForward {
+            codes: None,
             h: &h,
             vectors: &vectors,
             dropout,
@@ -151,6 +152,7 @@ impl<'a> Case<'a> {
         let mut dh = unwritten::<B, E>(backend, shape);
         let mut d_vectors = unwritten::<B, f32>(backend, (2, shape.1));
         let of = AttentionBackward {
+            codes: None,
             h: &h,
             vectors: &vectors,
             y: &y,
@@ -663,6 +665,7 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     let mut run = |vertices, heads, vectors: &_| {
         let mut attention = Attention::new(backend, vertices, heads, SLOPE).expect("room");
         let of = AttentionForward {
+            codes: None,
             h: &h,
             vectors,
             dropout: None,

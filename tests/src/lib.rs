@@ -142,7 +142,7 @@ macro_rules! conformance {
             bits: every_graph, every_width, signs_of_elements, products, factors_of_columns, operands_of_every_type, misfits_are_refused;
             frdc: every_graph, every_width, misfits_are_refused;
             coding: products, normalizations, misfits_are_refused;
-            quantized: codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, epilogues,
+            quantized: codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues,
                 scales_are_multiplied, misfits_are_refused;
             sort: every_length, order_of_equal_keys_stays, exclusive_sums, misfits_are_refused;
             communities: rounds_follow_the_contract, planted_communities_are_found, devices_agree, misfits_are_refused;

@@ -10,8 +10,9 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
 use halfgnn::ops::{
-    self, Addend, Aggregation, CodeFormat, EdgeAttention, EdgeWeights, QuantizedMatrix,
-    RandomState, Rounding, Spmm, SpmmEpilogue, SpmmPolicy, Unrepresented,
+    self, Addend, Aggregation, AttentionPair, CodeFormat, EdgeAttention, EdgeWeights,
+    QuantizedMatrix, RandomState, Rounding, SoftmaxGradient, Spmm, SpmmEpilogue, SpmmPolicy,
+    Unrepresented,
 };
 use halfgnn::tensor::{Array, Element};
 use halfgnn_contract::rng;
@@ -283,6 +284,99 @@ pub fn every_weight<B: Backend>(backend: &B, scale: Scale) {
     let graph = power_law(70, scale.pick(900, 30_000), Random(88));
     of_element::<B, f16>(backend, &graph);
     of_element::<B, bf16>(backend, &graph);
+}
+
+/// The two sums of attention and the sum of a softmax's gradient, along the edges and against them, with biases of edges and without:
+/// those of the same numbers as elements, and with scales of their own so many times as large.
+pub fn pairs_of_sums<B: Backend>(backend: &B, scale: Scale) {
+    fn of_element<B: Backend, E: Element>(backend: &B, graph: &Csr, heads: usize, width: usize) {
+        let (vertices, features) = (graph.vertices(), heads * width);
+        let a = Adjacency::new(backend, graph).expect("room for a graph");
+        let floats = |seed, len| elements::<B, f32>(backend, &Random(seed).uniform::<f32>(len));
+        let [destination, source, values] = [95, 96, 97].map(|seed| floats(seed, heads * vertices));
+        let biases = floats(98, heads * ops::edge_plane(graph.edges()));
+        let of_row = |at| [1.5, 0.05 + (at % 7) as f32 / 20.0];
+        let statistics: Vec<[f32; 2]> = (0..heads * vertices).map(of_row).collect();
+        let statistics: Array<B, [f32; 2]> =
+            Array::from_slice(backend, &statistics, KIND).expect("room");
+        for format in FORMATS {
+            let numbers = numbers(format, vertices * features, 99);
+            let x = matrix::<B, E>(backend, (vertices, features), &numbers);
+            let mut codes = zeros(backend, (vertices, features), format);
+            ops::quantize(backend, &x, None, Rounding::Nearest, &mut codes).expect("legal");
+            for (transposed, biases) in [
+                (false, None),
+                (true, None),
+                (false, Some(&biases)),
+                (true, Some(&biases)),
+            ] {
+                let weights = EdgeAttention {
+                    heads,
+                    destination: &destination,
+                    source: &source,
+                    statistics: &statistics,
+                    slope: 0.2,
+                    transposed,
+                    dropout: None,
+                    biases,
+                };
+                let sums = |codes: Option<&QuantizedMatrix<B>>| {
+                    let [mut all, mut positive] =
+                        [(); 2].map(|()| unwritten::<B, E>(backend, (vertices, features)));
+                    let mut terms = elements::<B, f32>(backend, &vec![0.0; heads * vertices]);
+                    let pair = AttentionPair {
+                        weights: &weights,
+                        policy: by_128(IN_FLOAT),
+                        all: &mut all,
+                        positive: &mut positive,
+                        softmax_gradient: transposed.then_some(SoftmaxGradient {
+                            values: &values,
+                            sums: &mut terms,
+                        }),
+                    };
+                    match codes {
+                        Some(codes) => ops::quantized_attention_pair(backend, &a, pair, codes),
+                        None => ops::attention_pair(backend, &a, pair, &x),
+                    }
+                    .expect("legal");
+                    let terms = terms.to_vec(backend).expect("no failure");
+                    (read(backend, &all), read(backend, &positive), terms)
+                };
+                let what = format!(
+                    "{heads} heads of {width}, {format:?}, {}, transposed {transposed}, biases {}",
+                    E::PRECISION,
+                    biases.is_some()
+                );
+                let (expected, found) = (sums(None), sums(Some(&codes)));
+                assert!(found == expected, "{what}");
+                assert!(found.0 != found.1, "{what}: some scores are negative");
+                // A power of two, so that nothing is rounded otherwise; what half cannot hold is left out.
+                codes
+                    .scales_mut()
+                    .write(backend, &vec![0.5; features])
+                    .expect("legal");
+                let halved = sums(Some(&codes));
+                codes
+                    .scales_mut()
+                    .write(backend, &vec![1.0; features])
+                    .expect("legal");
+                for (halved, whole) in [(&halved.0, &found.0), (&halved.1, &found.1)] {
+                    let same = |(&halved, &whole): (&f32, &f32)| {
+                        whole.abs() < 0.01 || halved == 0.5 * whole
+                    };
+                    assert!(halved.iter().zip(whole).all(same), "{what}: scales");
+                }
+                assert_eq!(halved.2, found.2, "{what}: terms have no scale");
+            }
+        }
+    }
+    let graph = power_law(70, scale.pick(900, 30_000), Random(100));
+    for (heads, width) in [(1, 8), (1, 64), (3, 24)] {
+        of_element::<B, f16>(backend, &graph, heads, width);
+    }
+    of_element::<B, bf16>(backend, &graph, 2, 16);
+    // A row that crosses CTAs.
+    of_element::<B, f16>(backend, &hub(3_000), 1, 40);
 }
 
 /// An addend, a bias and a ReLU: on rows that are written in every way there is.

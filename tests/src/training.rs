@@ -190,13 +190,8 @@ pub fn models_of_bits() -> Vec<ModelConfig> {
 /// Those of [`models`] whose messages may be codes, in both formats.
 pub fn models_of_messages() -> Vec<(&'static str, ModelConfig)> {
     let models = models().into_iter();
-    let attends = |model: &ModelConfig| {
-        matches!(
-            model.convolution,
-            ConvolutionConfig::Gat(_) | ConvolutionConfig::GatV2(_)
-        )
-    };
-    let weighed = models.filter(|(_, model)| !attends(model));
+    let additive = |model: &ModelConfig| matches!(model.convolution, ConvolutionConfig::GatV2(_));
+    let weighed = models.filter(|(_, model)| !additive(model));
     let of = |(name, model): (&'static str, ModelConfig)| {
         CodeFormat::ALL.map(|format| {
             let messages = Some(format);

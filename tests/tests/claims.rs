@@ -319,7 +319,13 @@ fn codes_of_messages_are_made_where_rows_are() {
         hidden,
         ..ModelConfig::gcn(task::FEATURES, task::CLASSES)
     };
-    for (model, products, normalizations, passes) in [(gin, 5, 5, 0), (gcn, 2, 0, 2)] {
+    let gat = ModelConfig {
+        hidden,
+        ..ModelConfig::gat(task::FEATURES, task::CLASSES)
+    };
+    for (model, products, normalizations, passes, undone) in
+        [(gin, 5, 5, 0, 0), (gcn, 2, 0, 2, 0), (gat, 3, 0, 3, 2)]
+    {
         let model = ModelConfig {
             messages: Some(CodeFormat::Int8),
             dropout: 0.0,
@@ -346,8 +352,8 @@ fn codes_of_messages_are_made_where_rows_are() {
         assert_eq!(coded, [products, normalizations, passes], "{name}");
         // One each way of each layer.
         assert_eq!(of("update_scales"), products + normalizations + passes);
-        // Only the ReLU's output is looked at once more, where its gradient is made.
-        assert_eq!(of("activate_backward"), 0, "{name}");
+        // Of a GAT the gradients of ReLUs, which others make where the gradient of their output is.
+        assert_eq!(of("activate_backward"), undone, "{name}");
     }
 }
 
@@ -369,6 +375,7 @@ fn attention_gathers_a_row_once_each_way() {
     let mut attention = ops::Attention::new(&gpu, vertices, 1, 0.2).expect("room");
     gpu.driver().take_launches();
     let forward = ops::AttentionForward {
+        codes: None,
         h: &h,
         vectors: &vectors,
         dropout: None,
@@ -380,6 +387,7 @@ fn attention_gathers_a_row_once_each_way() {
         .forward(&gpu, device.forward(), forward)
         .expect("a legal forward pass");
     let backward = ops::AttentionBackward {
+        codes: None,
         h: &h,
         vectors: &vectors,
         y: &y,

@@ -58,7 +58,7 @@ pub struct ModelArgs {
     #[arg(long, value_enum, value_name = "READOUT")]
     pub pool: Option<PoolName>,
     /// Send what is summed up over neighbours in 8 bits while training, forward and backward, in half or bf16; evaluations and
-    /// predictions send what the model computes with. Not of GAT
+    /// predictions send what the model computes with. Not of GATv2
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub messages: Option<CodeFormatName>,
     /// Multiply signs of activations by signs of weights, as Bi-GCN does, of GCN and GraphSAGE; weight decay and dropout are then 0 unless

@@ -10,8 +10,10 @@
 //! Edges that have numbers of their own, weights or vectors of features `f`, have a third term in their scores, `a_e · (W_e · f(i,j))`,
 //! as PyG's `GATConv(edge_dim=…)` has it. Of it a float for each edge and head is lent for the length of a pass.
 
+use super::aggregation::Sending;
 use super::architecture::{Architecture, LayerOption, number, probability, stack, store};
 use super::heads::{self, Heads, Joining};
+use super::messages::Direction;
 use super::{
     Context, EdgeFeatures, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output,
     OutputGradient, Parameter, Place, Pool, Propagation, Stage,
@@ -273,6 +275,13 @@ fn edge_features<B: Backend>(
     })
 }
 
+/// Features, which are sent and of which scores are made.
+const SENT: Sending = Sending {
+    direction: Direction::Forward,
+    scaled: true,
+    alone: false,
+};
+
 /// The layer of a [`Gat`].
 #[derive(Debug)]
 pub struct GatLayer<B: Backend, E: Element> {
@@ -334,6 +343,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         (self.heads.inputs, self.heads.outputs)
     }
 
+    fn message_columns(&self) -> Option<usize> {
+        Some(self.weight.shape().1)
+    }
+
     fn forward(
         &mut self,
         at: &mut Context<'_, B, E>,
@@ -346,7 +359,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         let plain = Epilogue::default();
         let weight = self.weight.values();
         let h = self.transformed.room(backend, x.rows())?;
-        ops::matmul(backend, Form::NN, x, weight, &plain, h)?;
+        SENT.product(at, Form::NN, [x, weight], &plain, h)?;
         let graph = at.graph()?;
         if graph.edge_factors::<E>()?.is_some() {
             return Err(Error::Unsupported {
@@ -370,11 +383,18 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
                 &mut other.insert((ends, new.with_policy(self.policy))).1
             }
         };
+        let mut messages = at.messages.take();
+        let way = (Direction::Forward, at.mode);
+        let codes = match &mut messages {
+            Some(messages) => Some(messages.encode(backend, at.pool, way, h, None)?),
+            None => None,
+        };
         let heard = self.heard.room(backend, at.rows())?;
         // In evaluation as well: a run that first evaluates has all its memory then.
         let positive = self.positive.room(backend, at.rows())?;
         let of = AttentionForward {
             h,
+            codes,
             vectors: self.vectors.values(),
             dropout: at.dropout(self.gat.attention_dropout, 0),
             y: &mut *heard,
@@ -385,6 +405,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             biases: biases.as_ref(),
         };
         softmax.forward(backend, graph.forward(), of)?;
+        if let Some(messages) = &mut messages {
+            messages.release(backend, at.pool, Direction::Forward)?;
+        }
+        at.messages = messages;
         if let Some(biases) = biases {
             at.pool.give_numbers(biases);
         }
@@ -421,12 +445,20 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         };
 
         let (vectors, d_vectors) = self.vectors.values_and_gradient();
+        let dy = spread.as_ref().unwrap_or(dy.matrix());
+        let mut messages = at.messages.take();
+        let way = (Direction::Backward, at.mode);
+        let codes = match &mut messages {
+            Some(messages) => Some(messages.encode(backend, at.pool, way, dy, None)?),
+            None => None,
+        };
         let of = AttentionBackward {
             h: self.transformed.get(),
             vectors,
             y: self.heard.get(),
             positive: self.positive.get(),
-            dy: spread.as_ref().unwrap_or(dy.matrix()),
+            dy,
+            codes,
             dropout: at.dropout(self.gat.attention_dropout, 0),
             lent: (
                 &mut lent,
@@ -451,6 +483,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             });
         };
         softmax.backward(backend, graph.backward(backend)?, of)?;
+        if let Some(messages) = &mut messages {
+            messages.release(backend, at.pool, Direction::Backward)?;
+        }
+        at.messages = messages;
         at.give(lent);
         if let (Some((forward, backward, lent, d)), Some(edge), Some(features)) =
             (of_edges, &mut self.edge, features)

@@ -119,7 +119,7 @@ pub fn rounding_bits(key: [u32; 2], step: u32, row: u64, block: u32) -> [u32; 4]
 #[inline(always)]
 pub const fn rounding_noise(bits: [u32; 4], i: u32) -> u32 {
     let word = bits[(i / 2) as usize];
-    if i % 2 == 0 {
+    if i.is_multiple_of(2) {
         word << 16
     } else {
         word & 0xffff_0000

@@ -195,7 +195,7 @@ pub const fn feature_tiles(loads: u32) -> u32 {
 pub const fn staged_row(features: u32, sums: Sums, heads: u32) -> u32 {
     match sums {
         Sums::One | Sums::Quantized => features,
-        Sums::Both => 2 * features + heads.next_multiple_of(4),
+        Sums::Both | Sums::QuantizedBoth => 2 * features + heads.next_multiple_of(4),
     }
 }
 
@@ -265,7 +265,8 @@ pub mod shared {
 ///   factor once a row).
 /// - accumulate, inside a batch: `InHalf` (half2 arithmetic), `InFloat`, `Largest` for maxima, or `BothInFloat` for two sums,
 ///   of all edges and of those of positive sign. Of an `x` of 8-bit codes ([`crate::quantize`]), of which a lane loads as many as
-///   the element has in 16 bytes: `InInteger` (int8, exactly), `Int8InFloat` and `E4m3InFloat`. For the gradient of additive
+///   the element has in 16 bytes: `InInteger` (int8, exactly), `Int8InFloat` and `E4m3InFloat`, and for two sums `BothOfInt8` and
+///   `BothOfE4m3`. For the gradient of additive
 ///   attention `Additive`, and `BothAdditive` with that of its vector.
 #[macro_export]
 macro_rules! spmm_entries {
@@ -334,6 +335,22 @@ macro_rules! spmm_entries {
             spmm_v_half8_e4m3_finished: Half8, Ones, Finished, E4m3InFloat;
             spmm_ve_half8_e4m3: Half8, EdgeFeatures, Discretized, E4m3InFloat;
             spmm_at_half8_e4m3: Half8, Attention, Discretized, E4m3InFloat;
+            spmm_at_half8_int8_both: Half8, SignedAttention, Discretized, BothOfInt8;
+            spmm_ag_half8_int8_both: Half8, AttentionGradient, Discretized, BothOfInt8;
+            spmm_ab_half8_int8_both: Half8, SignedBiasedAttention, Discretized, BothOfInt8;
+            spmm_abg_half8_int8_both: Half8, BiasedAttentionGradient, Discretized, BothOfInt8;
+            spmm_at_half8_e4m3_both: Half8, SignedAttention, Discretized, BothOfE4m3;
+            spmm_ag_half8_e4m3_both: Half8, AttentionGradient, Discretized, BothOfE4m3;
+            spmm_ab_half8_e4m3_both: Half8, SignedBiasedAttention, Discretized, BothOfE4m3;
+            spmm_abg_half8_e4m3_both: Half8, BiasedAttentionGradient, Discretized, BothOfE4m3;
+            spmm_at_bfloat8_int8_both: BFloat8, SignedAttention, Discretized, BothOfInt8;
+            spmm_ag_bfloat8_int8_both: BFloat8, AttentionGradient, Discretized, BothOfInt8;
+            spmm_ab_bfloat8_int8_both: BFloat8, SignedBiasedAttention, Discretized, BothOfInt8;
+            spmm_abg_bfloat8_int8_both: BFloat8, BiasedAttentionGradient, Discretized, BothOfInt8;
+            spmm_at_bfloat8_e4m3_both: BFloat8, SignedAttention, Discretized, BothOfE4m3;
+            spmm_ag_bfloat8_e4m3_both: BFloat8, AttentionGradient, Discretized, BothOfE4m3;
+            spmm_ab_bfloat8_e4m3_both: BFloat8, SignedBiasedAttention, Discretized, BothOfE4m3;
+            spmm_abg_bfloat8_e4m3_both: BFloat8, BiasedAttentionGradient, Discretized, BothOfE4m3;
             spmm_v_bfloat8_int8: BFloat8, Ones, Discretized, InInteger;
             spmm_v_bfloat8_int8_finished: BFloat8, Ones, Finished, InInteger;
             spmm_ve_bfloat8_int8: BFloat8, EdgeFeatures, Discretized, Int8InFloat;
@@ -412,6 +429,8 @@ macro_rules! spmm_follow_up_entries {
             spmm_follow_up_bfloat8_max: BFloat8, Maximum, One;
             spmm_follow_up_half8_quantized: Half8, Discretized, Quantized;
             spmm_follow_up_half8_quantized_finished: Half8, Finished, Quantized;
+            spmm_follow_up_half8_quantized_both: Half8, Discretized, QuantizedBoth;
+            spmm_follow_up_bfloat8_quantized_both: BFloat8, Discretized, QuantizedBoth;
             spmm_follow_up_bfloat8_quantized: BFloat8, Discretized, Quantized;
             spmm_follow_up_bfloat8_quantized_finished: BFloat8, Finished, Quantized;
         }
@@ -553,6 +572,10 @@ pub enum Accumulate {
     Int8InFloat,
     /// Of e4m3 codes, in float.
     E4m3InFloat,
+    /// [`Accumulate::BothInFloat`] of int8 codes.
+    BothOfInt8,
+    /// [`Accumulate::BothInFloat`] of e4m3 codes.
+    BothOfE4m3,
 }
 
 impl Accumulate {
@@ -567,6 +590,7 @@ impl Accumulate {
             Accumulate::InInteger | Accumulate::Int8InFloat | Accumulate::E4m3InFloat => {
                 Sums::Quantized
             }
+            Accumulate::BothOfInt8 | Accumulate::BothOfE4m3 => Sums::QuantizedBoth,
         }
     }
 }
@@ -580,14 +604,21 @@ pub enum Sums {
     Both,
     /// A row of the output, each column of which is then multiplied by its scale.
     Quantized,
+    /// [`Sums::Both`], each column of both outputs multiplied by its scale.
+    QuantizedBoth,
 }
 
 impl Sums {
+    /// Whether there are two outputs.
+    pub const fn are_two(self) -> bool {
+        matches!(self, Sums::Both | Sums::QuantizedBoth)
+    }
+
     /// Floats of a lane in a merge area, for loads of `width` elements.
     pub const fn floats(self, width: u32) -> u32 {
         match self {
             Sums::One | Sums::Quantized => width,
-            Sums::Both => 2 * width + 1,
+            Sums::Both | Sums::QuantizedBoth => 2 * width + 1,
         }
     }
 }

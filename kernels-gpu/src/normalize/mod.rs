@@ -22,7 +22,9 @@ use halfgnn_contract::normalize::{
 
 /// The functions that the entries are, by name.
 mod family {
-    pub use super::elementwise::{combine, normalize, normalize_backward, normalize_backward_coded};
+    pub use super::elementwise::{
+        combine, normalize, normalize_backward, normalize_backward_coded,
+    };
     pub use super::finish::{
         dot as finish_dot, gradients as finish_gradients, merge as merge_statistics,
         running as running_statistics, statistics as finish_statistics,

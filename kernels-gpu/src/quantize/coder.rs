@@ -28,12 +28,7 @@ impl<V: Vector> Coder<V> {
     /// # Safety
     /// The launch contract of [`CodesParams`].
     #[inline(always)]
-    pub unsafe fn new(
-        params: &CodesParams,
-        format: CodeFormat,
-        vector: u32,
-        columns: u32,
-    ) -> Self {
+    pub unsafe fn new(params: &CodesParams, format: CodeFormat, vector: u32, columns: u32) -> Self {
         let step = Global::<u32>::new(params.step);
         let drawn = !step.is_null();
         let mut coder = Self {

@@ -127,7 +127,7 @@ pub unsafe fn finish<V: Vector, S: Scaling, T: Sums<V>>(
 
 /// Sums of 8-bit codes times the scales of their columns; others as they are.
 #[inline(always)]
-fn scaled<V: Vector, T: Sums<V>>(params: &SpmmParams, load: u32, sums: T) -> T {
+fn scaled<V: Vector, T: Sums<V>>(params: &SpmmParams, load: u32, mut sums: T) -> T {
     if !T::QUANTIZED {
         return sums;
     }
@@ -135,7 +135,13 @@ fn scaled<V: Vector, T: Sums<V>>(params: &SpmmParams, load: u32, sums: T) -> T {
     let first = recomputed(load) * V::WIDTH;
     // SAFETY: the launch contract: there is a scale for each element of a row of `x`, padding too.
     let scales = unsafe { V::Floats::load(Global::new(params.scales).at(first as u64)) };
-    sums.with_vector(0, sums.vector(0).zip(scales, |sum, scale| sum * scale))
+    let mut output = 0;
+    while output < T::OUTPUTS {
+        let vector = sums.vector(output).zip(scales, |sum, scale| sum * scale);
+        sums = sums.with_vector(output, vector);
+        output += 1;
+    }
+    sums
 }
 
 /// The factor of the whole addend, `addend_factor · (1 + epsilon)`.

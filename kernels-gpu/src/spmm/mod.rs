@@ -45,8 +45,8 @@ use policy::{
     ColumnScale, Discretized, EdgeFeatures, EdgeFloats, Finished, InFloat, InHalf, Largest,
     Maximum, Ones, PostReduction, PreReduction, SignedAttention, SignedBiasedAttention,
 };
-use quantized::{E4m3InFloat, InInteger, Int8InFloat};
-use sums::{Both, One, Quantized};
+use quantized::{BothOfE4m3, BothOfInt8, E4m3InFloat, InInteger, Int8InFloat};
+use sums::{Both, One, Quantized, QuantizedBoth};
 
 macro_rules! edge_parallel_entries {
     ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(

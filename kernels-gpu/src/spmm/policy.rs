@@ -204,6 +204,13 @@ impl<const BIASED: bool> Weights for OfAttention<BIASED> {
 /// The sign of a weight that tells edges apart and is no part of it: set where the sum of scores is not positive.
 const SIGN: u32 = 1 << 31;
 
+/// A signed weight as that of the sum of all edges, and as that of the sum of the positive ones.
+#[inline(always)]
+pub fn both_weights(weight: u32) -> [f32; 2] {
+    let all = f32::from_bits(weight & !SIGN);
+    [all, if weight & SIGN == 0 { all } else { 0.0 }]
+}
+
 /// `weight`, which is not negative, with the sign of the sum of scores. A NaN takes neither side: it is of both sums.
 #[inline(always)]
 fn signed(weight: f32, sum_of_scores: f32) -> u32 {
@@ -552,8 +559,7 @@ impl<V: Vector> Accumulate<V> for BothInFloat {
     #[inline(always)]
     fn add_weighted<W: Weights>(sum: Both<V>, weight: u32, x: V) -> Both<V> {
         const { assert!(W::IN_FLOAT, "a sign is told apart from a weight") };
-        let all = f32::from_bits(weight & !SIGN);
-        let positive = if weight & SIGN == 0 { all } else { 0.0 };
+        let [all, positive] = both_weights(weight);
         let x = x.widen();
         Both {
             all: sum.all.zip(x, |sum, x| mul_add(x, all, sum)),

@@ -1,7 +1,7 @@
 //! Sums of rows of 8-bit codes, over the scales of their columns: exact in integers where edges have no weights, else in float.
 
-use super::policy::{Accumulate, Weights};
-use super::sums::Quantized;
+use super::policy::{Accumulate, Weights, both_weights};
+use super::sums::{Both, Quantized, QuantizedBoth, Sums};
 use crate::device::code::{Code, Codes, E4m3, Int8};
 use crate::device::float::mul_add;
 use crate::device::vector::{Floats, Vector};
@@ -116,5 +116,61 @@ impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for CodesInFloat<C> {
     #[inline(always)]
     fn finish(sum: [f32; 8]) -> Quantized<V> {
         Quantized(sum.map(|value| value * C::UNIT))
+    }
+}
+
+/// Two sums of codes in float, as [`BothInFloat`](super::policy::BothInFloat) has of elements.
+pub struct BothOfCodes<C>(core::marker::PhantomData<C>);
+
+/// Of int8.
+pub type BothOfInt8 = BothOfCodes<Int8>;
+/// Of e4m3.
+pub type BothOfE4m3 = BothOfCodes<E4m3>;
+
+impl<C: Code, V: Vector<Floats = [f32; 8]>> Accumulate<V> for BothOfCodes<C> {
+    type Input = Codes<C>;
+    type Sum = Both<V>;
+    type Sums = QuantizedBoth<V>;
+    const FOURS: u32 = 2;
+    #[inline(always)]
+    fn zero() -> Both<V> {
+        Sums::zero()
+    }
+    #[inline(always)]
+    fn add(sum: Both<V>, x: Codes<C>) -> Both<V> {
+        let x = x.widen();
+        Both {
+            all: sum.all.zip(x, |sum, x| sum + x),
+            positive: sum.positive.zip(x, |sum, x| sum + x),
+            ..sum
+        }
+    }
+    #[inline(always)]
+    fn add_weighted<W: Weights>(sum: Both<V>, weight: u32, x: Codes<C>) -> Both<V> {
+        const { assert!(W::IN_FLOAT, "a sign is told apart from a weight") };
+        let [all, positive] = both_weights(weight);
+        let x = x.widen();
+        Both {
+            all: sum.all.zip(x, |sum, x| mul_add(x, all, sum)),
+            positive: sum.positive.zip(x, |sum, x| mul_add(x, positive, sum)),
+            ..sum
+        }
+    }
+    #[inline(always)]
+    fn add_scaled<W: Weights>(sum: Both<V>, weight: u32, scale: f32, x: Codes<C>) -> Both<V> {
+        let weight = f32::from_bits(weight) * scale;
+        <Self as Accumulate<V>>::add_weighted::<W>(sum, weight.to_bits(), x)
+    }
+    #[inline(always)]
+    fn add_term(sum: Both<V>, term: f32) -> Both<V> {
+        sum.with_term(sum.term + term)
+    }
+    #[inline(always)]
+    fn finish(sum: Both<V>) -> QuantizedBoth<V> {
+        QuantizedBoth(Both {
+            all: sum.all.map(|value| value * C::UNIT),
+            positive: sum.positive.map(|value| value * C::UNIT),
+            ..sum
+        })
     }
 }

@@ -347,6 +347,36 @@ impl<V: Vector> Sums<V> for Quantized<V> {
     }
 }
 
+/// [`Both`], over the scales of their columns.
+#[derive(Clone, Copy)]
+pub struct QuantizedBoth<V: Vector>(pub Both<V>);
+
+impl<V: Vector> Sums<V> for QuantizedBoth<V> {
+    const OUTPUTS: u32 = 2;
+    const TERM: bool = true;
+    const QUANTIZED: bool = true;
+    #[inline(always)]
+    fn zero() -> Self {
+        Self(Sums::zero())
+    }
+    #[inline(always)]
+    fn vector(&self, output: u32) -> V::Floats {
+        self.0.vector(output)
+    }
+    #[inline(always)]
+    fn with_vector(self, output: u32, vector: V::Floats) -> Self {
+        Self(self.0.with_vector(output, vector))
+    }
+    #[inline(always)]
+    fn term(&self) -> f32 {
+        self.0.term
+    }
+    #[inline(always)]
+    fn with_term(self, term: f32) -> Self {
+        Self(self.0.with_term(term))
+    }
+}
+
 /// A row of each of two outputs, and the sum of the terms.
 #[derive(Clone, Copy)]
 pub struct Both<V: Vector> {

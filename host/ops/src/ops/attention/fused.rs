@@ -36,8 +36,9 @@ use crate::ops::check::{expect_heads, expect_shape};
 use crate::ops::{
     AttentionPair, AttentionScores, Checked, Combine, Dropout, EdgeAttention, EdgeWeights,
     HeadDots, HeadOperators, HeadOuterOperands, HeadScoresOperands, HeadSumsOperands,
-    NormalizeOperators, Sddmm, SddmmOperators, SoftmaxGradient, Spmm, SpmmOperators, SpmmPolicy,
-    attention_pair, combine, head_dots, head_outer, head_scores, head_sums, sddmm, spmm,
+    NormalizeOperators, QuantizedMatrix, Sddmm, SddmmOperators, SoftmaxGradient, Spmm,
+    SpmmOperators, SpmmPolicy, attention_pair, combine, head_dots, head_outer, head_scores,
+    head_sums, quantized_attention_pair, quantized_spmm, sddmm, spmm,
 };
 use crate::tensor::{Array, Element, Matrix};
 
@@ -86,6 +87,9 @@ struct Apart<B: Storage> {
 pub struct AttentionForward<'a, B: Storage, E: Element> {
     /// Features, a row a source. The first rows are those of the destinations.
     pub h: &'a Matrix<B, E>,
+    /// Their 8-bit codes, without factors, where those are added up in their place. Scores are those of the
+    /// features.
+    pub codes: Option<&'a QuantizedMatrix<B>>,
     /// Row 0 is the attention vector of destinations, row 1 that of sources, each as wide as `h`.
     pub vectors: &'a Matrix<B, E>,
     /// Dropout of the weights.
@@ -127,6 +131,8 @@ pub struct AttentionBackward<'a, B: Storage, E: Element> {
     pub positive: &'a Matrix<B, E>,
     /// Gradient of its output.
     pub dy: &'a Matrix<B, E>,
+    /// Its 8-bit codes, without factors, where those are added up in its place.
+    pub codes: Option<&'a QuantizedMatrix<B>>,
     /// Its dropout, at the same step.
     pub dropout: Option<Dropout<'a, B>>,
     /// A matrix of the shape of `h`, and arrays of a float a head and vertex: two of the destinations and one of the sources.
@@ -218,6 +224,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
     ) -> Result<(), Error> {
         let AttentionForward {
             h,
+            codes,
             vectors,
             dropout,
             y,
@@ -263,7 +270,10 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
                     positive,
                     softmax_gradient: None,
                 };
-                attention_pair(backend, a, pair, h)
+                match codes {
+                    Some(codes) => quantized_attention_pair(backend, a, pair, codes),
+                    None => attention_pair(backend, a, pair, h),
+                }
             }
             None => {
                 let op = Spmm {
@@ -271,7 +281,10 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
                     policy,
                     ..Spmm::default()
                 };
-                spmm(backend, a, &op, h, y)
+                match codes {
+                    Some(codes) => quantized_spmm(backend, a, &op, codes, y),
+                    None => spmm(backend, a, &op, h, y),
+                }
             }
         }
     }
@@ -293,6 +306,7 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
             y,
             positive,
             dy,
+            codes,
             dropout,
             lent: (lent, [inner, dl, softmax_gradient]),
             dh,
@@ -345,7 +359,10 @@ impl<B: AttentionOperators + HeadOperators + NormalizeOperators + SddmmOperators
                 sums: &mut *softmax_gradient,
             }),
         };
-        attention_pair(backend, transposed, pair, dy)?;
+        match codes {
+            Some(codes) => quantized_attention_pair(backend, transposed, pair, codes)?,
+            None => attention_pair(backend, transposed, pair, dy)?,
+        }
         let op = HeadDots {
             c: Some((rest, &*lent)),
             u: Some((-1.0, &*softmax_gradient)),

@@ -2,9 +2,9 @@
 
 use super::schedule::{Columns, Plan, Rows, Work};
 use super::{
-    Accumulate, Aggregation, AttentionPairOperands, EdgeAttention, EdgeWeights, HalfLoad, NAME,
-    QuantizedSpmmOperands, Scaling, SoftmaxGradient, Spmm, SpmmEpilogue, SpmmOperands,
-    SpmmOperators, SpmmPolicy, Write,
+    Accumulate, Aggregation, AttentionPair, AttentionPairOperands, EdgeAttention, EdgeWeights,
+    HalfLoad, NAME, QuantizedAttentionPairOperands, QuantizedSpmmOperands, Scaling,
+    SoftmaxGradient, Spmm, SpmmEpilogue, SpmmOperands, SpmmOperators, SpmmPolicy, Write,
 };
 use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, narrow, stride_vectors};
@@ -35,6 +35,26 @@ impl<D: Driver> SpmmOperators for Gpu<D> {
         operands: Checked<AttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let AttentionPairOperands { a, op, x } = operands.into_inner();
+        self.launch_pair(a, op, Input::of_matrix(self, x)?)
+    }
+
+    fn quantized_attention_pair<E: Element>(
+        &self,
+        operands: Checked<QuantizedAttentionPairOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let QuantizedAttentionPairOperands { a, op, x } = operands.into_inner();
+        self.launch_pair(a, op, Input::of_codes(self, x)?)
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// Two sums of `x` in one walk.
+    fn launch_pair<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: AttentionPair<'_, Self, E>,
+        x: Input,
+    ) -> Result<(), Error> {
         let spmm = Spmm {
             weights: EdgeWeights::Attention(op.weights),
             policy: op.policy,
@@ -45,7 +65,6 @@ impl<D: Driver> SpmmOperators for Gpu<D> {
             weights: op.weights,
             softmax_gradient: op.softmax_gradient,
         };
-        let x = Input::of_matrix(self, x)?;
         self.launch_spmm(a, &spmm, x, op.all, (Some(second), None))
     }
 }
@@ -433,6 +452,12 @@ impl Kind {
     fn of_codes(self, format: Option<CodeFormat>) -> Self {
         let accumulate = match (format, self.weights) {
             (None, _) => self.accumulate,
+            (Some(format), _) if self.accumulate == contract::Accumulate::BothInFloat => {
+                match format {
+                    CodeFormat::Int8 => contract::Accumulate::BothOfInt8,
+                    CodeFormat::E4m3 => contract::Accumulate::BothOfE4m3,
+                }
+            }
             (Some(CodeFormat::Int8), Weights::Ones) => contract::Accumulate::InInteger,
             (Some(CodeFormat::Int8), _) => contract::Accumulate::Int8InFloat,
             (Some(CodeFormat::E4m3), _) => contract::Accumulate::E4m3InFloat,

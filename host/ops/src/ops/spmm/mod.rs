@@ -12,8 +12,8 @@ mod quantized;
 mod schedule;
 
 pub use attention::{
-    AttentionPair, AttentionPairOperands, AttentionScores, EdgeAttention, SoftmaxGradient,
-    attention_pair,
+    AttentionPair, AttentionPairOperands, AttentionScores, EdgeAttention,
+    QuantizedAttentionPairOperands, SoftmaxGradient, attention_pair, quantized_attention_pair,
 };
 
 pub use quantized::{QuantizedSpmmOperands, quantized_spmm};
@@ -315,5 +315,14 @@ pub trait SpmmOperators: Storage {
     fn attention_pair<E: Element>(
         &self,
         operands: Checked<AttentionPairOperands<'_, Self, E>>,
+    ) -> Result<(), Error>;
+
+    /// As [`SpmmOperators::attention_pair`], of a matrix of 8-bit codes.
+    ///
+    /// # Errors
+    /// Those of the device, and [`Error::Unsupported`] for a policy that no kernel is built for.
+    fn quantized_attention_pair<E: Element>(
+        &self,
+        operands: Checked<QuantizedAttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error>;
 }

@@ -9,6 +9,10 @@ use crate::tensor::{Element, Matrix, Precision};
 
 const NAME: &str = "quantized_spmm";
 
+/// Why there is no output in float.
+pub(super) const FLOAT_OUTPUT: &str =
+    "the output is float; 8-bit rows save nothing beside its own: take half or bfloat16";
+
 /// [`spmm`](super::spmm) of a matrix of 8-bit codes: sums are made of the codes' numbers, exactly for int8 without weights inside
 /// a batch and else in float, and multiplied by the scales of the columns where a row is written.
 ///
@@ -50,7 +54,7 @@ impl<B: Storage, E: Element> Operator for QuantizedSpmmOperands<'_, B, E> {
         check_op(NAME, a, op, x.columns(), y)?;
         let policy = op.policy;
         let reason = if E::PRECISION == Precision::Float {
-            "the output is float; 8-bit rows save nothing beside its own: take half or bfloat16"
+            FLOAT_OUTPUT
         } else if op.aggregation == Aggregation::Max {
             "maxima are not made of 8-bit codes; take them of the matrix itself"
         } else if matches!(op.weights, EdgeWeights::Columns(_)) {

@@ -177,7 +177,7 @@ fn enough(multiprocessors: u32) -> u64 {
 /// Merging two sums takes twice the shared memory, which the first-level cache then has no more: with
 /// [`contract::CTA_EDGES_LOG2_MAX`] GAT's step was up to 30 % slower on an H200.
 fn most_cta_edges_log2(rows: Rows, sums: Sums) -> u32 {
-    if sums == Sums::Both || u64::from(rows.edges) < LONG_ROWS * u64::from(rows.filled) {
+    if sums.are_two() || u64::from(rows.edges) < LONG_ROWS * u64::from(rows.filled) {
         contract::EDGES_PER_CTA.ilog2()
     } else {
         contract::CTA_EDGES_LOG2_MAX

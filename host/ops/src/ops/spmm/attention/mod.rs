@@ -8,8 +8,8 @@ use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::ops::check::{expect_edges, expect_shape, expect_vertices, expect_width};
 use crate::ops::elementwise::check::expect_dropout;
-use crate::ops::{Checked, Dropout, Operator};
-use crate::tensor::{Array, Element, Matrix};
+use crate::ops::{Checked, Dropout, Operator, QuantizedMatrix};
+use crate::tensor::{Array, Element, Matrix, Precision};
 
 /// Weights of edges by attention: `α(i,j) = softmax_j(LeakyReLU(destination[i] + source[j]))`, computed where they are
 /// used, so that no array of edges is stored. Scores and statistics are planes, one a head, of one float (two for the
@@ -112,6 +112,20 @@ pub fn attention_pair<B: SpmmOperators, E: Element>(
     backend.attention_pair(Checked::new(operands)?)
 }
 
+/// [`attention_pair`] of a matrix of 8-bit codes, as [`quantized_spmm`](super::quantized_spmm) is of an SpMM.
+///
+/// # Errors
+/// As [`attention_pair`], and [`Error::Unsupported`] for outputs in float.
+pub fn quantized_attention_pair<B: SpmmOperators, E: Element>(
+    backend: &B,
+    a: &Adjacency<B>,
+    op: AttentionPair<'_, B, E>,
+    x: &QuantizedMatrix<B>,
+) -> Result<(), Error> {
+    let operands = QuantizedAttentionPairOperands { a, op, x };
+    backend.quantized_attention_pair(Checked::new(operands)?)
+}
+
 /// Two SpMMs in one walk over the edges, each of which gathers its row of `x` once: with the weights `α k` of all edges, and
 /// with those of the edges whose sum of scores is positive, which is what the gradient of a LeakyReLU wants. `k` are the
 /// factors of dropout.
@@ -154,22 +168,58 @@ impl<B: Storage, E: Element> Operator for AttentionPairOperands<'_, B, E> {
     const NAME: &'static str = "attention_pair";
 
     fn check(&self) -> Result<(), Error> {
-        let AttentionPairOperands { a, op, x } = self;
-        let heads = op.weights.heads;
-        let shape = (a.columns(), x.columns());
-        expect_shape(Self::NAME, ["rows of x", "columns of x"], shape, x)?;
-        let shape = (a.rows(), x.columns());
+        self.op.check(Self::NAME, self.a, self.x.shape())
+    }
+}
+
+/// Operands of [`quantized_attention_pair`].
+#[derive(Debug)]
+pub struct QuantizedAttentionPairOperands<'a, B: Storage, E: Element> {
+    /// The graph.
+    pub a: &'a Adjacency<B>,
+    /// The weights and the two sums.
+    pub op: AttentionPair<'a, B, E>,
+    /// The input.
+    pub x: &'a QuantizedMatrix<B>,
+}
+
+impl<B: Storage, E: Element> Operator for QuantizedAttentionPairOperands<'_, B, E> {
+    const NAME: &'static str = "quantized_attention_pair";
+
+    fn check(&self) -> Result<(), Error> {
+        self.op.check(Self::NAME, self.a, self.x.shape())?;
+        if E::PRECISION != Precision::Float {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            operator: Self::NAME,
+            reason: super::quantized::FLOAT_OUTPUT.into(),
+        })
+    }
+}
+
+impl<B: Storage, E: Element> AttentionPair<'_, B, E> {
+    /// Refuses what does not fit a graph and an input of this shape.
+    fn check(
+        &self,
+        operator: &'static str,
+        a: &Adjacency<B>,
+        (rows, columns): (usize, usize),
+    ) -> Result<(), Error> {
+        let heads = self.weights.heads;
+        Error::expect(operator, "rows of x", a.columns(), rows)?;
+        let shape = (a.rows(), columns);
         let of_all = ["rows of the sum", "columns of the sum"];
-        expect_shape(Self::NAME, of_all, shape, op.all)?;
+        expect_shape(operator, of_all, shape, self.all)?;
         let of_positive = ["rows of the positive sum", "columns of the positive sum"];
-        expect_shape(Self::NAME, of_positive, shape, op.positive)?;
-        expect_width(Self::NAME, heads, x)?;
-        op.weights.check(Self::NAME, a)?;
-        if let Some(SoftmaxGradient { values, sums }) = &op.softmax_gradient {
-            let (destinations, _) = ends(a, op.weights.transposed);
+        expect_shape(operator, of_positive, shape, self.positive)?;
+        expect_width(operator, heads, self.all)?;
+        self.weights.check(operator, a)?;
+        if let Some(SoftmaxGradient { values, sums }) = &self.softmax_gradient {
+            let (destinations, _) = ends(a, self.weights.transposed);
             let what = "numbers of destinations";
-            expect_vertices(Self::NAME, what, heads, destinations, values)?;
-            expect_vertices(Self::NAME, "sums", heads, a.rows(), sums)?;
+            expect_vertices(operator, what, heads, destinations, values)?;
+            expect_vertices(operator, "sums", heads, a.rows(), sums)?;
         }
         Ok(())
     }

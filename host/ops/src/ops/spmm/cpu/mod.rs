@@ -23,8 +23,9 @@ mod vector;
 
 use super::attention::cpu as attention;
 use super::{
-    Accumulate, Aggregation, AttentionPairOperands, EdgeWeights, QuantizedSpmmOperands, Scaling,
-    SoftmaxGradient, Spmm, SpmmOperands, SpmmOperators, SpmmPolicy,
+    Accumulate, Aggregation, AttentionPair, AttentionPairOperands, EdgeWeights,
+    QuantizedAttentionPairOperands, QuantizedSpmmOperands, Scaling, SoftmaxGradient, Spmm,
+    SpmmOperands, SpmmOperators, SpmmPolicy,
 };
 use crate::backend::Adjacency;
 use crate::backend::cpu::convert::widen;
@@ -74,6 +75,37 @@ impl SpmmOperators for Cpu {
         operands: Checked<AttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let AttentionPairOperands { a, op, x } = operands.into_inner();
+        self.pair(a, op, Input::Elements(&x.buffer.read()), x.columns());
+        Ok(())
+    }
+
+    fn quantized_attention_pair<E: Element>(
+        &self,
+        operands: Checked<QuantizedAttentionPairOperands<'_, Self, E>>,
+    ) -> Result<(), Error> {
+        let QuantizedAttentionPairOperands { a, op, x } = operands.into_inner();
+        let (words, scales) = (x.codes.buffer.read(), x.scales.scales.buffer.read());
+        let numbers = std::array::from_fn(|code| x.format().decode(code as u8));
+        let codes = Input::Codes {
+            codes: bytemuck::cast_slice(&words),
+            stride: x.stride(),
+            numbers: &numbers,
+            scales: &scales,
+        };
+        self.pair(a, op, codes, x.columns());
+        Ok(())
+    }
+}
+
+impl Cpu {
+    /// The two sums of `x`, of so many columns, that `op` asks for, and the third.
+    fn pair<E: Element>(
+        &self,
+        a: &Adjacency<Self>,
+        op: AttentionPair<'_, Self, E>,
+        x: Input<'_, E>,
+        columns: usize,
+    ) {
         let of = op.weights;
         for (positive_only, y) in [(false, op.all), (true, op.positive)] {
             let weights = attention::Weights::new(of, a, positive_only);
@@ -85,14 +117,14 @@ impl SpmmOperators for Cpu {
                 row_scale: None,
                 scale: 1.0,
                 aggregation: Aggregation::Sum,
-                x: Input::Elements(&x.buffer.read()),
-                stride: x.stride(),
+                x,
+                stride: y.stride(),
                 epilogue: Epilogue::NONE,
             };
-            E::sum_rows(self, &operands, op.policy, x.columns(), y.buffer.get_mut());
+            E::sum_rows(self, &operands, op.policy, columns, y.buffer.get_mut());
         }
         let Some(SoftmaxGradient { values, sums }) = op.softmax_gradient else {
-            return Ok(());
+            return;
         };
         let (statistics, values) = (of.statistics.buffer.read(), values.buffer.read());
         with_edges(a, |edges| {
@@ -113,7 +145,6 @@ impl SpmmOperators for Cpu {
                 },
             );
         });
-        Ok(())
     }
 }
 
@@ -127,6 +158,7 @@ pub(super) enum Weights<'a, E> {
 }
 
 /// What is added up.
+#[derive(Clone, Copy)]
 pub(super) enum Input<'a, E> {
     /// Elements, in rows as long as those of the output.
     Elements(&'a [E]),
