@@ -589,3 +589,31 @@ fn every_model_of_the_list_is_trained_and_explained() {
         "{help}"
     );
 }
+
+/// Rows that are gathered lie in the distances that are asked for, and in none that there cannot be.
+#[test]
+fn rows_are_gathered_at_a_stride() {
+    let spmm = |stride: &str| {
+        let all = "bench spmm --graph kron:8 --features 40 --precision half --policy discretized-float --device cpu --runs 1 --stride";
+        let words: Vec<&str> = all.split(' ').chain([stride]).collect();
+        halfgnn(&words).output().expect("the program")
+    };
+    let told = spmm("auto");
+    assert!(told.status.success(), "{}", text(&told.stderr));
+    let told = text(&told.stdout);
+    for policy in [
+        "discretized-float  ",
+        "discretized-float, rows 96 bytes apart",
+        "discretized-float, rows 128 bytes apart",
+    ] {
+        assert_eq!(told.matches(policy).count(), 1, "{policy}: {told}");
+    }
+    let told = spmm("112,112");
+    let told = text(&told.stdout);
+    assert_eq!(told.matches("rows 112 bytes apart").count(), 1, "{told}");
+    assert_eq!(told.matches("discretized-float").count(), 1, "{told}");
+    let wrong = spmm("90");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("a multiple of 16"));
+    refused(&spmm("64"), 2, &["--stride 64", "in half are 80 bytes"]);
+}

@@ -255,6 +255,18 @@ impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
     }
 }
 
+/// Distances of the rows of a matrix of `columns`, in elements, that are worth trying where rows are gathered: as close as can be, at
+/// whole sectors of 32 bytes, and at whole lines of 128, of which a row that begins anywhere takes one more than it must. Ascending, each once.
+pub fn gathered_strides<E: Element>(columns: usize) -> Vec<usize> {
+    const SECTOR: usize = 32;
+    const LINE: usize = 128;
+    let least = padded::<E>(columns);
+    let at = |bytes: usize| least.next_multiple_of(bytes / size_of::<E>());
+    let mut strides = vec![least, at(SECTOR), at(LINE)];
+    strides.dedup();
+    strides
+}
+
 /// Bytes of rows that are made at a time on their way to a device.
 const PIECE_BYTES: usize = 64 << 20;
 
@@ -373,16 +385,54 @@ impl<B: Storage, E: Element> Matrix<B, E> {
         kind: MemoryKind,
         write_row: impl Fn(usize, &mut [f32]) + Sync,
     ) -> Result<Self, Error> {
-        let matrix = Self::uninit(backend, rows, columns, kind)?;
+        Self::from_rows_apart(
+            backend,
+            (rows, columns),
+            padded::<E>(columns),
+            kind,
+            write_row,
+        )
+    }
+
+    /// [`Matrix::from_rows`] whose rows are `stride` elements apart, with zeros between them: some of [`gathered_strides`]. Sums over
+    /// neighbours and products take it; what wants rows that [follow](Matrix::is_contiguous) one another refuses it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a stride below [`padded`] columns or of no whole 16-byte vectors; those of [`Matrix::from_rows`].
+    pub fn from_rows_apart(
+        backend: &B,
+        (rows, columns): (usize, usize),
+        stride: usize,
+        kind: MemoryKind,
+        write_row: impl Fn(usize, &mut [f32]) + Sync,
+    ) -> Result<Self, Error> {
+        let least = padded::<E>(columns);
+        if stride < least || !stride.is_multiple_of(E::LANES) {
+            return Err(Error::Unsupported {
+                operator: "Matrix::from_rows_apart",
+                reason: format!(
+                    "rows of {columns} columns {stride} elements apart; take a multiple of {} from {least} on",
+                    E::LANES
+                ),
+            });
+        }
+        // Behind the last row there is nothing.
+        let len = Self::elements(rows, stride)? - (stride - least) * rows.min(1);
+        let buffer = backend.alloc_uncleared(len, kind)?;
+        let matrix = Self::strided(buffer, (rows, columns), stride);
         if rows * columns == 0 || backend.only_counts() {
             return Ok(matrix);
         }
-        let stride = matrix.stride();
         // Piece by piece, so that the host needs no second matrix.
         let piece = (PIECE_BYTES / size_of::<E>() / stride).clamp(1, rows);
         let mut padded = vec![E::zeroed(); piece * stride];
         for start in (0..rows).step_by(piece) {
-            let padded = &mut padded[..piece.min(rows - start) * stride];
+            let count = piece.min(rows - start);
+            let end = match start + count == rows {
+                true => count * stride - (stride - least),
+                false => count * stride,
+            };
+            let padded = &mut padded[..end];
             let chunks = parallel::chunks_mut(padded, stride);
             parallel::pieces(chunks, 1, &|first, rows| {
                 let mut values = vec![0.0; columns];

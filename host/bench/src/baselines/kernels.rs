@@ -7,7 +7,7 @@ use halfgnn::Error;
 use halfgnn::backend::gpu::Gpu;
 use halfgnn::driver::{Driver, LaunchConfig};
 use halfgnn::ops::{BitMatrix, QuantizedMatrix, edge_plane};
-use halfgnn::tensor::{Array, Element, Matrix};
+use halfgnn::tensor::{Array, Element, Matrix, padded};
 use halfgnn_contract::baselines::{self as contract, EdgeByEdgeParams, GatherParams};
 use halfgnn_contract::{DevicePtr, WARP, spmm};
 
@@ -21,6 +21,8 @@ pub struct GatheredRows {
     rows: usize,
     /// Vectors of a row, one after the other.
     loads: u32,
+    /// Vectors from one row to the next.
+    stride: u32,
     entry: &'static str,
 }
 
@@ -34,9 +36,10 @@ impl GatheredRows {
         x: &Matrix<Gpu<D>, E>,
     ) -> Result<Self, Error> {
         Ok(Self {
-            x: matrix(gpu, x)?,
+            x: gpu.strided_address_of(x).map(DevicePtr::new)?,
             rows: x.rows(),
-            loads: narrow(GATHER, "columns of x", x.stride() / E::LANES)?,
+            loads: narrow(GATHER, "columns of x", padded::<E>(x.columns()) / E::LANES)?,
+            stride: narrow(GATHER, "stride of x", x.stride() / E::LANES)?,
             entry: contract::GATHER,
         })
     }
@@ -50,10 +53,12 @@ impl GatheredRows {
             1 => (1, contract::GATHER_8_BYTES),
             _ => (2, contract::GATHER),
         };
+        let loads = narrow(GATHER, "columns of x", x.stride() / words)?;
         Ok(Self {
             x: gpu.address_of_bits(x).map(DevicePtr::new)?,
             rows: x.rows(),
-            loads: narrow(GATHER, "columns of x", x.stride() / words)?,
+            loads,
+            stride: loads,
             entry,
         })
     }
@@ -68,10 +73,12 @@ impl GatheredRows {
     ) -> Result<[Self; 2], Error> {
         let address = gpu.address_of_codes(x).map(DevicePtr::new)?;
         let of = |bytes: usize, entry| -> Result<Self, Error> {
+            let loads = narrow(GATHER, "columns of x", x.stride() / bytes)?;
             Ok(Self {
                 x: address,
                 rows: x.rows(),
-                loads: narrow(GATHER, "columns of x", x.stride() / bytes)?,
+                loads,
+                stride: loads,
                 entry,
             })
         };
@@ -113,7 +120,7 @@ pub fn gather<D: Driver>(
         x: x.x,
         sink: array(gpu, sink)?,
         edges,
-        stride: loads,
+        stride: x.stride,
         loads,
         lanes_log2: spmm::lanes_log2(loads),
         edges_per_warp,

@@ -15,7 +15,7 @@ use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::ops::{Accumulate, HalfLoad, Scaling, Schedule, Spmm, SpmmPolicy, Write};
-use halfgnn::tensor::{Array, Element, Matrix, Precision};
+use halfgnn::tensor::{Array, Element, Matrix, Precision, padded};
 use halfgnn::with_element;
 use halfgnn::{Error, ops};
 use serde::Serialize;
@@ -601,8 +601,8 @@ impl Ablate<'_> {
         features: u32,
         policy: SddmmPolicyName,
     ) -> Result<f64, Error> {
-        let mut operands =
-            SddmmOperator::operands::<B, f16>(backend, self.graph, features as usize)?;
+        let (columns, stride) = (features as usize, padded::<f16>(features as usize));
+        let mut operands = SddmmOperator::operands::<B, f16>(backend, self.graph, columns, stride)?;
         let times = Times::of(backend, self.args.runs, || {
             SddmmOperator::call(backend, adjacency, policy, &mut operands)
         })?;

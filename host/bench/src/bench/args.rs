@@ -17,6 +17,7 @@ use crate::policy::{SPMM_GRAMMAR, SddmmPolicyName, SpmmPolicies};
 use crate::reorder::ReorderName;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// What to time.
 #[derive(Subcommand)]
@@ -68,6 +69,8 @@ Examples:
   halfgnn bench spmm --graph kron:21 --graph products-like --against cusparse,gather --json spmm.jsonl
   halfgnn bench spmm --graph web.csr --features 32,64,128 --precision half --policy discretized-half,post-half
   halfgnn bench spmm --graph cora.npz --precision half --policy all    is the choice the best?
+  halfgnn bench spmm --graph kron:21 --features 40,100 --precision half --against gather --stride auto
+  halfgnn bench spmm --graph communities:2400000x4000 --features 64 --reorder auto
 
 A graph is a file (raw CSR, .npz, Matrix Market, edge list: whatever its content says) or one that the
 program makes, the same on every machine:
@@ -124,6 +127,33 @@ pub struct SpmmArgs {
     /// How it computes: see below; may be repeated
     #[arg(long, value_delimiter = ',', value_name = "POLICY|all", default_values = ["discretized-float", "discretized-half"])]
     pub policy: Vec<SpmmPolicies>,
+    /// Bytes from one row that is gathered to the next, a multiple of 16; auto times rows as close as can be, at whole sectors of 32 bytes
+    /// and at whole lines of 128; as close as can be if left away
+    #[arg(long, value_delimiter = ',', value_name = "auto|BYTES")]
+    pub stride: Vec<Stride>,
+}
+
+/// How far apart rows are that are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stride {
+    /// Each that is worth trying.
+    Auto,
+    /// So many bytes, whole 16-byte vectors.
+    Bytes(u32),
+}
+
+impl FromStr for Stride {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        match text.parse() {
+            Ok(bytes) if bytes > 0 && u32::is_multiple_of(bytes, 16) => Ok(Self::Bytes(bytes)),
+            _ => Err("auto is wanted, or bytes, a multiple of 16".into()),
+        }
+    }
 }
 
 /// Options of `bench sddmm`.

@@ -1,6 +1,6 @@
 //! One operator on one graph: peers first, then every policy that was asked for.
 
-use super::args::{Common, PeerName};
+use super::args::{Common, PeerName, Stride};
 use super::measure::Times;
 use super::operator::Operator;
 use super::peers::{PeerTime, Peers};
@@ -11,7 +11,7 @@ use halfgnn::Error;
 use halfgnn::backend::{Backend, DeviceGraph};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
-use halfgnn::tensor::{Element, Precision, padded};
+use halfgnn::tensor::{Element, Precision, gathered_strides, padded};
 use halfgnn::with_element;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +23,8 @@ const SUMS_OF_A_RUN: u64 = 800;
 pub struct Bench<'a, 'b, O: Operator> {
     pub common: &'a Common,
     pub policies: &'a [O::Policy],
+    /// In what distances rows are gathered; none for as close as can be.
+    pub strides: &'a [Stride],
     pub label: &'a str,
     pub graph: &'a Graph,
     pub table: &'a mut Table<'b>,
@@ -66,6 +68,7 @@ impl<O: Operator> Task for Bench<'_, '_, O> {
         let mut bench = Bench::<O> {
             common: self.common,
             policies: self.policies,
+            strides: self.strides,
             label: self.label,
             graph,
             table: &mut *self.table,
@@ -157,17 +160,58 @@ impl<O: Operator> Bench<'_, '_, O> {
                         self.label
                     ));
                 }
-                let mut timed = Vec::new();
-                for policy in policies {
-                    let times = with_element!(precision, E => {
-                        self.time::<B, E>(backend, &graph, features, policy, &baselines)
-                    })?;
-                    timed.extend(times.map(|times| (policy, times.ms)));
+                let strides = with_element!(precision, E => self.strides::<E>(features))?;
+                for stride in strides {
+                    let mut timed = Vec::new();
+                    for &policy in &policies {
+                        let times = with_element!(precision, E => {
+                            self.time::<B, E>(backend, &graph, (features, stride), policy, &baselines)
+                        })?;
+                        timed.extend(times.map(|times| (policy, times.ms)));
+                    }
+                    self.judge(features, precision, &timed)?;
                 }
-                self.judge(features, precision, &timed)?;
             }
         }
         Ok(())
+    }
+
+    /// The name of a policy, and of a distance that is not the least.
+    fn name_at<E: Element>(policy: O::Policy, features: u32, stride: usize) -> String {
+        let name = O::name(policy);
+        match stride == padded::<E>(features as usize) {
+            true => name,
+            false => format!("{name}, rows {} bytes apart", stride * size_of::<E>()),
+        }
+    }
+
+    /// In what distances rows are gathered, in elements.
+    fn strides<E: Element>(&self, features: u32) -> Result<Vec<usize>, Failure> {
+        let (columns, width) = (features as usize, size_of::<E>());
+        let least = padded::<E>(columns);
+        if self.strides.is_empty() {
+            return Ok(vec![least]);
+        }
+        let mut strides = Vec::new();
+        for stride in self.strides {
+            match *stride {
+                Stride::Auto => strides.extend(gathered_strides::<E>(columns)),
+                Stride::Bytes(bytes) => {
+                    let bytes = bytes as usize;
+                    if bytes < least * width {
+                        return Err(Failure::Input(format!(
+                            "--stride {bytes}: rows of {features} features in {} are {} bytes; take a multiple of 16 from there on",
+                            E::PRECISION,
+                            least * width
+                        )));
+                    }
+                    strides.push(bytes / width);
+                }
+            }
+        }
+        strides.sort_unstable();
+        strides.dedup();
+        Ok(strides)
     }
 
     /// Times the peers in one precision.
@@ -182,9 +226,12 @@ impl<O: Operator> Bench<'_, '_, O> {
             return Ok(timed);
         }
         let runs = self.common.runs;
-        let mut operands = O::operands::<B, E>(backend, self.graph, features as usize)?;
+        let columns = features as usize;
+        let operands = |stride| O::operands::<B, E>(backend, self.graph, columns, stride);
+        let strides = gathered_strides::<E>(columns);
+        let mut close = operands(strides[0])?;
         if self.wants(PeerName::Cusparse) && peers.cusparse().is_ok() {
-            match O::cusparse(peers, self.graph.csr(), &mut operands, runs) {
+            match O::cusparse(peers, self.graph.csr(), &mut close, runs) {
                 Ok(peer) => timed.push(peer),
                 Err(reason) => self.table.say(&format!(
                     "{}: no cuSPARSE in {}: {reason}",
@@ -194,13 +241,29 @@ impl<O: Operator> Bench<'_, '_, O> {
             }
         }
         if self.wants(PeerName::Dgl) {
-            match O::dgl(peers, self.graph.csr(), &mut operands, runs) {
+            match O::dgl(peers, self.graph.csr(), &mut close, runs) {
                 Ok(peer) => timed.extend(peer),
                 Err(reason) => self.table.say(&format!("{}: no dgl: {reason}", self.label)),
             }
         }
         if self.wants(PeerName::Gather) {
-            timed.push(peers.gather(self.graph.csr(), O::gathered(&operands), runs)?);
+            let csr = self.graph.csr();
+            let mut best = peers.gather(csr, O::gathered(&close), runs)?;
+            drop(close);
+            // As close as can be is not always fastest.
+            for &stride in &strides[1..] {
+                let peer = peers.gather(csr, O::gathered(&operands(stride)?), runs)?;
+                if peer.times.ms < best.times.ms {
+                    best = PeerTime {
+                        algorithm: Some(match (stride * size_of::<E>()).is_multiple_of(128) {
+                            true => "rows at whole lines",
+                            false => "rows at whole sectors",
+                        }),
+                        ..peer
+                    };
+                }
+            }
+            timed.push(best);
         }
         for peer in &timed {
             self.table.peer(self.label, features, peer);
@@ -212,7 +275,7 @@ impl<O: Operator> Bench<'_, '_, O> {
         &mut self,
         backend: &B,
         graph: &DeviceGraph<B>,
-        features: u32,
+        (features, stride): (u32, usize),
         policy: O::Policy,
         baselines: &Baselines,
     ) -> Result<Option<Times>, Failure> {
@@ -220,7 +283,7 @@ impl<O: Operator> Bench<'_, '_, O> {
             return Ok(None);
         }
         let columns = features as usize;
-        let mut operands = O::operands::<B, E>(backend, self.graph, columns)?;
+        let mut operands = O::operands::<B, E>(backend, self.graph, columns, stride)?;
         if let Err(error) = O::call(backend, graph.forward(), policy, &mut operands) {
             let refused = matches!(error, Error::Unsupported { .. });
             if refused && self.policies.len() > 1 {
@@ -257,7 +320,7 @@ impl<O: Operator> Bench<'_, '_, O> {
             edges,
             features,
             precision: E::PRECISION.to_string(),
-            policy: O::name(policy),
+            policy: Self::name_at::<E>(policy, features, stride),
             times,
             gathered_tb_per_s: gathered / times.ms / 1e9,
             largest_error,

@@ -105,6 +105,31 @@ impl<B: Backend, E: Element> Operand<B, E> {
         Self::within(backend, number, rows, columns, -0.5..0.5)
     }
 
+    /// The same numbers in rows that are `stride` elements apart.
+    pub fn apart(
+        backend: &B,
+        number: u32,
+        (rows, columns): (usize, usize),
+        stride: usize,
+    ) -> Result<Self, Error> {
+        if stride == padded::<E>(columns) {
+            return Self::new(backend, number, rows, columns);
+        }
+        let range = -0.5..0.5;
+        let write = |row: usize, values: &mut [f32]| {
+            for (column, value) in values.iter_mut().enumerate() {
+                *value = scaled(&range, unit(number, row * columns + column));
+            }
+        };
+        let kind = MemoryKind::Features;
+        let matrix = Matrix::from_rows_apart(backend, (rows, columns), stride, kind, write)?;
+        Ok(Self {
+            matrix,
+            number,
+            range,
+        })
+    }
+
     /// The same in another range.
     pub fn within(
         backend: &B,

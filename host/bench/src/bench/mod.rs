@@ -22,7 +22,7 @@ mod variants;
 
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use args::{BenchCommand, Common};
+use args::{BenchCommand, Common, Stride};
 use bench::Bench;
 use halfgnn::device;
 use operator::{Operator, SddmmOperator, SpmmOperator};
@@ -51,15 +51,16 @@ pub fn run(command: &BenchCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure
                 .flat_map(|named| &named.0)
                 .copied()
                 .collect();
-            time::<SpmmOperator>(&args.common, &policies, stop)
+            time::<SpmmOperator>(&args.common, &policies, &args.stride, stop)
         }
-        BenchCommand::Sddmm(args) => time::<SddmmOperator>(&args.common, &args.policy, stop),
+        BenchCommand::Sddmm(args) => time::<SddmmOperator>(&args.common, &args.policy, &[], stop),
     }
 }
 
 fn time<O: Operator>(
     common: &Common,
     policies: &[O::Policy],
+    strides: &[Stride],
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
     let mut json = JsonLines::open(common.json.as_deref())?;
@@ -70,6 +71,7 @@ fn time<O: Operator>(
             let bench = Bench::<O> {
                 common,
                 policies,
+                strides,
                 label: &label,
                 graph: &graph,
                 table: &mut table,

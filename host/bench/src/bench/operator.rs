@@ -27,11 +27,12 @@ pub trait Operator {
     /// The policy with everything chosen that can be; with that, two policies give the same sums.
     fn chosen(policy: Self::Policy) -> Self::Policy;
 
-    /// Operands for a graph.
+    /// Operands for a graph. The rows that are gathered are `stride` elements apart.
     fn operands<B: Backend, E: Element>(
         backend: &B,
         graph: &Graph,
         features: usize,
+        stride: usize,
     ) -> Result<Self::Operands<B, E>, Error>;
 
     /// One call.
@@ -106,10 +107,11 @@ impl Operator for SpmmOperator {
         backend: &B,
         graph: &Graph,
         features: usize,
+        stride: usize,
     ) -> Result<SpmmOperands<B, E>, Error> {
         let vertices = graph.vertices();
         Ok(SpmmOperands {
-            x: Operand::new(backend, 0, vertices, features)?,
+            x: Operand::apart(backend, 0, (vertices, features), stride)?,
             y: Matrix::zeros(backend, vertices, features, MemoryKind::Activations)?,
         })
     }
@@ -193,11 +195,12 @@ impl Operator for SddmmOperator {
         backend: &B,
         graph: &Graph,
         features: usize,
+        stride: usize,
     ) -> Result<SddmmOperands<B, E>, Error> {
         let vertices = graph.vertices();
         Ok(SddmmOperands {
             u: Operand::new(backend, 0, vertices, features)?,
-            v: Operand::new(backend, 1, vertices, features)?,
+            v: Operand::apart(backend, 1, (vertices, features), stride)?,
             e: Array::zeros(backend, edge_plane(graph.edges()), MemoryKind::Activations)?,
         })
     }

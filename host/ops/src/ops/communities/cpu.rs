@@ -60,11 +60,12 @@ fn most_common(neighbors: &[u32], labels: &[u32], own: u32, chance: u32) -> u32 
             count += 1;
         }
     }
-    let heard = &heard[..count];
+    let heard = &mut heard[..count];
+    heard.sort_unstable();
     let mut best = (rank(0, true), own);
-    for &label in heard {
-        let votes = heard.iter().map(|&other| u32::from(other == label)).sum();
-        let this = (rank(votes, label == own), label);
+    for alike in heard.chunk_by(|a, b| a == b) {
+        let label = alike[0];
+        let this = (rank(alike.len() as u32, label == own), label);
         if wins(this, best) {
             best = this;
         }

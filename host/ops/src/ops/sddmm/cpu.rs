@@ -7,7 +7,7 @@ use crate::backend::cpu::simd::{Floats, Kernel, Lanes, load, store};
 use crate::backend::cpu::{Cpu, Reading};
 use crate::error::Error;
 use crate::ops::{Accumulate, Checked, edge_plane};
-use crate::tensor::{Element, Precision};
+use crate::tensor::{Element, Precision, padded};
 use half::f16;
 use halfgnn_graph::parallel;
 use pulp::Simd;
@@ -25,7 +25,8 @@ impl SddmmOperators for Cpu {
     ) -> Result<(), Error> {
         let SddmmOperands { a, op, u, v, e } = operands.into_inner();
         // Of one head with its padding, which is zero in both.
-        let (features, stride) = (u.stride() / op.heads, u.stride());
+        let features = padded::<E>(u.columns()) / op.heads;
+        let strides = [u.stride(), v.stride()];
         let (rows, columns) = (a.row_ids(self)?.buffer.read(), a.column_ids.buffer.read());
         let (u, v) = (u.buffer.read(), v.buffer.read());
         let (rows, columns): (&[u32], &[u32]) = (&rows, &columns);
@@ -48,7 +49,7 @@ impl SddmmOperators for Cpu {
                         Dots {
                             u: &u[first..],
                             v: &v[first..],
-                            stride,
+                            strides,
                             features,
                             ends: (&rows[edges.start..last], &columns[edges.start..last]),
                             scale: op.scale,
@@ -57,8 +58,8 @@ impl SddmmOperators for Cpu {
                     );
                     return round(&sums, e);
                 }
-                let mut of_row = Features::new(u, stride, first, features);
-                let mut of_column = Features::new(v, stride, first, features);
+                let mut of_row = Features::new(u, strides[0], first, features);
+                let mut of_column = Features::new(v, strides[1], first, features);
                 for (sum, edge) in sums.iter_mut().zip(edges) {
                     let (u, v) = (of_row.of(rows[edge]), of_column.of(columns[edge]));
                     *sum = op.scale * dot_in_half(u, v);
@@ -167,7 +168,8 @@ pub struct Dots<'a, E> {
     /// From the first feature of the head, as `v`.
     u: &'a [E],
     v: &'a [E],
-    stride: usize,
+    /// From one row of each to the next.
+    strides: [usize; 2],
     features: usize,
     ends: (&'a [u32], &'a [u32]),
     scale: f32,
@@ -179,8 +181,8 @@ impl<E: Element> Kernel for Dots<'_, E> {
 
     fn plain(self) {
         let (rows, columns) = self.ends;
-        let mut of_row = Features::new(self.u, self.stride, 0, self.features);
-        let mut of_column = Features::new(self.v, self.stride, 0, self.features);
+        let mut of_row = Features::new(self.u, self.strides[0], 0, self.features);
+        let mut of_column = Features::new(self.v, self.strides[1], 0, self.features);
         for (sum, (&row, &column)) in self.sums.iter_mut().zip(rows.iter().zip(columns)) {
             let mut parts = [0.0; PARTS];
             let products = of_row.of(row).iter().zip(of_column.of(column));
@@ -196,8 +198,8 @@ impl<E: Element> Kernel for Dots<'_, E> {
         let (rows, columns) = self.ends;
         let whole = self.features / PARTS * PARTS;
         for edge in 0..rows.len() {
-            let u = &self.u[rows[edge] as usize * self.stride..][..self.features];
-            let v = &self.v[columns[edge] as usize * self.stride..][..self.features];
+            let u = &self.u[rows[edge] as usize * self.strides[0]..][..self.features];
+            let v = &self.v[columns[edge] as usize * self.strides[1]..][..self.features];
             // Each part is a lane of one vector, so that the parts are added to in the order of the features.
             let mut parts = [0.0; PARTS];
             for first in (0..PARTS).step_by(L::LANES) {

@@ -49,7 +49,11 @@ const CHUNK_EDGES: usize = 32 * BATCH_EDGES;
 impl SpmmOperators for Cpu {
     fn spmm<E: Element>(&self, operands: Checked<SpmmOperands<'_, Self, E>>) -> Result<(), Error> {
         let SpmmOperands { a, op, x, y } = operands.into_inner();
-        self.sum(a, op, Input::Elements(&x.buffer.read()), y);
+        let input = Input::Elements {
+            elements: &x.buffer.read(),
+            stride: x.stride(),
+        };
+        self.sum(a, op, input, y);
         Ok(())
     }
 
@@ -75,7 +79,11 @@ impl SpmmOperators for Cpu {
         operands: Checked<AttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let AttentionPairOperands { a, op, x } = operands.into_inner();
-        self.pair(a, op, Input::Elements(&x.buffer.read()), x.columns());
+        let elements = Input::Elements {
+            elements: &x.buffer.read(),
+            stride: x.stride(),
+        };
+        self.pair(a, op, elements, x.columns());
         Ok(())
     }
 
@@ -160,8 +168,8 @@ pub(super) enum Weights<'a, E> {
 /// What is added up.
 #[derive(Clone, Copy)]
 pub(super) enum Input<'a, E> {
-    /// Elements, in rows as long as those of the output.
-    Elements(&'a [E]),
+    /// Elements, in rows of `stride`, which may be another than that of the output.
+    Elements { elements: &'a [E], stride: usize },
     /// 8-bit codes, in rows of `stride`; the number of each code; the scales of the columns.
     Codes {
         codes: &'a [u8],
@@ -175,8 +183,8 @@ impl<E: Element> Input<'_, E> {
     /// Writes row `row` to `floats`, that of codes over the scales.
     fn row(&self, row: usize, floats: &mut [f32]) {
         match self {
-            Input::Elements(elements) => {
-                widen(&elements[row * floats.len()..][..floats.len()], floats)
+            Input::Elements { elements, stride } => {
+                widen(&elements[row * stride..][..floats.len()], floats)
             }
             Input::Codes {
                 codes,
@@ -192,12 +200,12 @@ impl<E: Element> Input<'_, E> {
         }
     }
 
-    /// The elements; none of codes.
+    /// The elements, and how far apart their rows are; none of codes.
     #[inline(always)]
-    fn elements(&self) -> &[E] {
+    fn elements(&self) -> (&[E], usize) {
         match self {
-            Input::Elements(elements) => elements,
-            Input::Codes { .. } => &[],
+            Input::Elements { elements, stride } => (elements, *stride),
+            Input::Codes { stride, .. } => (&[], *stride),
         }
     }
 }
@@ -329,7 +337,7 @@ pub(crate) fn sum_rows<E: Element>(
     }
     let plan = Plan::of::<E>(policy);
     // The largest is found alike under any policy.
-    let in_vectors = matches!(operands.x, Input::Elements(_))
+    let in_vectors = matches!(operands.x, Input::Elements { .. })
         && (plan.is_discretized_float() || operands.aggregation == Aggregation::Max);
     let instructions = if in_vectors {
         cpu.instructions()

@@ -33,6 +33,7 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
     ) {
         let Chunk { row, edges, factor } = chunk;
         let width = operands.stride / operands.heads;
+        let (x, stride) = operands.x.elements();
         merged.fill(0.0);
         let mut start = edges.start;
         while start < edges.end {
@@ -40,8 +41,8 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
             start = batch.end;
             let columns = &operands.columns[batch.clone()];
             let sums = RowSums {
-                x: operands.x.elements(),
-                stride: operands.stride,
+                x,
+                stride,
                 rows: columns,
                 factor,
                 merged: &mut *merged,
@@ -71,14 +72,15 @@ impl<E: Element, L: Lanes> Summation<E> for Vectors<L> {
     ) {
         let Chunk { row, edges, factor } = chunk;
         let width = operands.stride / operands.heads;
+        let (x, stride) = operands.x.elements();
         merged.fill(f32::NEG_INFINITY);
         let mut start = edges.start;
         while start < edges.end {
             let batch = start..edges.end.min(start + BATCH_EDGES);
             start = batch.end;
             let mut largest = Largest {
-                x: operands.x.elements(),
-                stride: operands.stride,
+                x,
+                stride,
                 columns: &operands.columns[batch.clone()],
                 weights: &mut weights[..batch.len()],
                 merged: &mut *merged,

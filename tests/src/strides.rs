@@ -1,0 +1,133 @@
+//! Matrices whose rows are further apart than they must be.
+
+use crate::Scale;
+use crate::graphs::power_law;
+use crate::input::{KIND, Random};
+use half::f16;
+use halfgnn::backend::{Adjacency, Backend};
+use halfgnn::ops::{self, Accumulate, Schedule, Sddmm, Spmm, SpmmPolicy};
+use halfgnn::tensor::{Array, Element, Matrix, gathered_strides, padded};
+
+fn of_element<B: Backend, E: Element>(backend: &B, scale: Scale) {
+    let edges = scale.pick(1_500, 60_000);
+    let graph = power_law(200, edges, Random(50));
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    let rows = graph.vertices();
+    // Of one line and less, of rows that end in another line, and of many.
+    for columns in [1, 20, 40, 47, 64, scale.pick(100, 200)] {
+        let value =
+            |row: usize, column: usize| (Random(51).bits(row * columns + column) % 64) as f32;
+        let make = |stride: usize| {
+            Matrix::<B, E>::from_rows_apart(
+                backend,
+                (rows, columns),
+                stride,
+                KIND,
+                |row, values| {
+                    let numbers = values.iter_mut().enumerate();
+                    numbers.for_each(|(column, to)| *to = value(row, column));
+                },
+            )
+            .expect("a legal stride")
+        };
+        let strides = gathered_strides::<E>(columns);
+        assert_eq!(strides[0], padded::<E>(columns));
+        assert!(strides.is_sorted_by(|a, b| a < b), "{strides:?}");
+        let lines = strides[strides.len() - 1] * size_of::<E>();
+        assert!(lines.is_multiple_of(128) && lines < columns * size_of::<E>() + 128);
+        let further = strides.iter().copied().chain([strides[0] + 5 * E::LANES]);
+        for schedule in [Schedule::Edge, Schedule::Vertex] {
+            let op = Spmm {
+                policy: SpmmPolicy {
+                    schedule,
+                    accumulate: Accumulate::Float,
+                    ..SpmmPolicy::default()
+                },
+                ..Spmm::default()
+            };
+            let run = |stride| {
+                let x = make(stride);
+                assert_eq!((x.stride(), x.shape()), (stride, (rows, columns)));
+                let padding = x.to_padded(backend).expect("no failure before");
+                let mut y = Matrix::zeros(backend, rows, columns, KIND).expect("room");
+                ops::spmm(backend, &a, &op, &x, &mut y).expect("legal operands");
+                let sums = y.to_padded(backend).expect("no failure before");
+                [padding, sums].map(|all| all.into_iter().map(Element::to_f32).collect::<Vec<_>>())
+            };
+            let expected = run(strides[0]);
+            for (at, &x) in expected[0].iter().enumerate() {
+                let (row, column) = (at / strides[0], at % strides[0]);
+                let there = if column < columns {
+                    value(row, column)
+                } else {
+                    0.0
+                };
+                assert_eq!(x, there, "{columns} columns");
+            }
+            for stride in further.clone() {
+                assert!(run(stride) == expected, "{columns} columns, {stride} apart");
+            }
+        }
+    }
+}
+
+/// An SpMM of rows at whole sectors, whole lines or anywhere has the bits of one of rows as close as can be.
+pub fn gathered_rows_may_be_apart<B: Backend>(backend: &B, scale: Scale) {
+    of_element::<B, f16>(backend, scale);
+    of_element::<B, f32>(backend, scale);
+}
+
+/// Dot products of rows that are each at a distance of its own have the bits of those of rows as close as can be, of one head and of
+/// two, or are refused.
+pub fn dots_take_both_strides_or_none<B: Backend>(backend: &B, scale: Scale) {
+    let edges = scale.pick(700, 20_000);
+    let graph = power_law(200, edges, Random(52));
+    let a = Adjacency::new(backend, &graph).expect("room for a graph");
+    let make = |random: u32, stride: usize| {
+        let shape = (graph.vertices(), 48);
+        Matrix::<B, f16>::from_rows_apart(backend, shape, stride, KIND, |row, values| {
+            let numbers = values.iter_mut().enumerate();
+            numbers.for_each(|(at, to)| *to = (Random(random).bits(row * 48 + at) % 8) as f32);
+        })
+        .expect("a legal stride")
+    };
+    for heads in [1, 2] {
+        let op = Sddmm {
+            heads,
+            ..Sddmm::default()
+        };
+        let run = |strides: [usize; 2]| -> Result<_, String> {
+            let (u, v) = (make(53, strides[0]), make(54, strides[1]));
+            let plane = heads * ops::edge_plane(graph.edges());
+            let mut e = Array::<B, f16>::zeros(backend, plane, KIND).expect("room for dots");
+            ops::sddmm(backend, &a, &op, &u, &v, &mut e).map_err(|error| error.to_string())?;
+            Ok(e.to_vec(backend).expect("no failure before"))
+        };
+        let expected = run([48, 48]).expect("legal operands");
+        for strides in [[48, 64], [64, 48], [56, 64], [64, 64]] {
+            match run(strides) {
+                Ok(dots) => assert!(dots == expected, "{strides:?}, {heads} heads"),
+                Err(refused) => assert!(refused.contains("copy it first"), "{refused}"),
+            }
+        }
+    }
+}
+
+/// What is no distance of rows is refused; none and one are rows like others.
+pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
+    let make = |shape, stride| {
+        Matrix::<B, f16>::from_rows_apart(backend, shape, stride, KIND, |_, row| row.fill(2.0))
+    };
+    for stride in [0, 32, 44] {
+        let error = make((3, 40), stride).expect_err("a misfit").to_string();
+        let told = format!(
+            "Matrix::from_rows_apart: rows of 40 columns {stride} elements apart; take a multiple of 8 from 40 on"
+        );
+        assert_eq!(error, told);
+    }
+    for rows in [0, 1] {
+        let matrix = make((rows, 40), 64).expect("a legal stride");
+        let values = matrix.to_f32(backend).expect("no failure before");
+        assert_eq!(values, vec![2.0; 40 * rows]);
+    }
+}
