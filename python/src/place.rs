@@ -61,6 +61,10 @@ pub trait Operation: Sync {
     fn run<B: Lend>(&self, backend: &B) -> Result<(), Error>;
 
     /// All that the workspace on a card depends on, which then is counted once.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "workspaces are of cards")
+    )]
     fn shape(&self) -> Option<Shape> {
         None
     }
