@@ -3,7 +3,7 @@ way through Python that a dispatcher takes for formulas of gradients that are Py
 
 SpMM is also an operator that the extension module registers with the dispatcher itself, ``torch.ops.halfgnn.spmm_direct``, through the
 stable C interface of torch's that is loaded; where a torch has none, all goes through Python. It refuses what is not laid out as it
-wants, or fails, by a result of one dimension.
+wants, fails, or is large, by a result of one dimension.
 """
 
 from __future__ import annotations
@@ -157,14 +157,6 @@ def _is_bias(bias: Tensor, x: Tensor) -> bool:
     return bias.ndim == 1 and bias.shape[0] == x.shape[1] and bias.device == x.device
 
 
-def _laid_out(x: Tensor) -> Tensor:
-    """A copy whose rows begin at multiples of 16 bytes."""
-    rest = -x.shape[1] % FORMATS[x.dtype][1]
-    if rest:
-        return torch.nn.functional.pad(x, (0, rest))[:, : x.shape[1]]
-    return x.clone(memory_format=torch.contiguous_format)
-
-
 def _product(
     a: Tensor,
     sizes: Any,
@@ -187,9 +179,10 @@ def _product(
         y: Tensor = _direct(a, x, weight, row_scale, column_scale, bias, shape, edges, options)
         if y.ndim == 2:
             return y
-        if x.ndim == 2 and x.dtype in FORMATS:
+        copy = _library._rows(x)[0]
+        if copy is not x:
             # Mostly a gradient that is the same number everywhere, or rows of an odd width.
-            x = _laid_out(x)
+            x = copy[:, : x.shape[1]]
             y = _direct(a, x, weight, row_scale, column_scale, bias, shape, edges, options)
             if y.ndim == 2:
                 return y

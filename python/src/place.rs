@@ -63,7 +63,7 @@ pub trait Operation: Sync {
     /// All that the workspace on a card depends on, which then is counted once.
     #[cfg_attr(
         not(feature = "cuda"),
-        expect(dead_code, reason = "only cards have a workspace")
+        expect(dead_code, reason = "workspaces are of cards")
     )]
     fn shape(&self) -> Option<Shape> {
         None

@@ -47,12 +47,15 @@ def test_torch_of_2_11_has_what_it_takes():
 
 @direct
 @pytest.mark.parametrize("dtype, lanes", [(torch.float32, 4), (torch.float16, 8), (torch.bfloat16, 8)])
-@pytest.mark.parametrize("kind", ["plain", "weighted", "scaled", "epilogue", "maximum", "padded", "large"])
-def test_it_gives_the_bits_of_the_general_one(dtype, lanes, kind):
+@pytest.mark.parametrize("kind", ["plain", "weighted", "scaled", "epilogue", "maximum", "padded", "many"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_it_gives_the_bits_of_the_general_one(dtype, lanes, kind, device):
+    torch.manual_seed(3)
     of, features = graph(), 2 * lanes
-    if kind == "large":
+    if kind == "many":
         # More than one thread takes by itself.
         of, features = Graph(edges(3000), size=SIZE), 64
+    of = of.to(device)
     x = torch.randn(19, features).to(dtype)
     options = {
         "weighted": {"weight": torch.randn(2, 120).to(dtype), "heads": 2},
@@ -63,6 +66,10 @@ def test_it_gives_the_bits_of_the_general_one(dtype, lanes, kind):
     if kind == "padded":
         # As operators leave them: columns that are no whole vectors, rows that are.
         x = torch.randn(19, features).to(dtype)[:, : features - 3]
+    # Moved as it lies, padding and all.
+    base = x if x._base is None else x._base
+    x = base.to(device)[:, : x.shape[1]]
+    options = {name: of_.to(device) if isinstance(of_, torch.Tensor) else of_ for name, of_ in options.items()}
     ours, general = operands(of, x, **options)
     y, expected = torch.ops.halfgnn.spmm_direct(*ours), torch.ops.halfgnn.spmm(*general)
     if not options:
@@ -104,6 +111,15 @@ def test_what_does_not_fit_is_refused():
     (a, *rest), _ = operands(of, x)
     for words in (a[:-4], a.float(), a[1:], a.long()):
         assert torch.ops.halfgnn.spmm_direct(words, *rest).ndim == 1
+
+
+@direct
+def test_what_is_too_large_for_memory_is_said_in_a_line(capfd):
+    of = Graph(torch.zeros((2, 1), dtype=torch.long), size=(1, 2**22))
+    halfgnn.spmm(graph(), torch.ones(19, 8))
+    with pytest.raises(RuntimeError, match="allocate"):
+        halfgnn.spmm(of, torch.ones(1, 2**22))
+    assert "frame #" not in capfd.readouterr().err
 
 
 @direct
@@ -177,8 +193,11 @@ def test_gradients_by_both_ways():
 
 
 def test_autocast_is_seen_where_no_gradient_is_wanted():
+    x = torch.randn(19, 8)
+    # The first call is the one that imports.
+    assert halfgnn.spmm(graph(), x).dtype == torch.float32
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        assert halfgnn.spmm(graph(), torch.randn(19, 8)).dtype == torch.bfloat16
+        assert halfgnn.spmm(graph(), x).dtype == torch.bfloat16
 
 
 def test_many_threads_at_once():

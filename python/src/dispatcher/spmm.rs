@@ -23,6 +23,10 @@ pub const PLAIN_NAME: &str = "spmm_direct.plain";
 pub const PLAIN_SCHEMA: &str =
     "spmm_direct.plain(Tensor a, Tensor x, int shape, int edges, int rest) -> Tensor";
 
+/// Results of more bytes are left to the general form, whose call takes no time beside them: where memory is short torch tells of it
+/// at length as soon as it is asked for through this interface, although the exception is made elsewhere.
+const LARGE: usize = 1 << 26;
+
 /// What [`SCHEMA`] names.
 struct Arguments<'a> {
     a: Tensor<'a>,
@@ -123,6 +127,13 @@ fn product<'a>(interface: &'a Interface, of: &Arguments<'_>) -> Option<Tensor<'a
         Some(tensor) => list(tensor, format).filter(|of| of.1 == len).map(Some),
     };
     let width = x.2.next_multiple_of(lanes(precision));
+    if rows
+        .checked_mul(width)?
+        .checked_mul(16 / lanes(precision))?
+        > LARGE
+    {
+        return None;
+    }
     let y = interface.matrix(rows, x.2, width, kind)?;
     let bias = optional(&of.bias, float, x.2)?;
     if bias.is_some() && x.2 % lanes(Precision::Float) != 0 {
