@@ -6,6 +6,9 @@
 //! and one of itself; they are compared when a file is read, and files without them are read as well. A file is written beside its
 //! place and moved there when it is whole, so that a run that is killed leaves the last whole one. The same state gives the
 //! same bytes.
+//!
+//! Weights that multiply by their sign alone, as a checkpoint has them that is [packed](Checkpoint::packed), are stored as bits and a
+//! magnitude a row.
 
 mod packed;
 

@@ -300,7 +300,7 @@ fn feature_bits(arrays: &mut impl Arrays, vertices: usize) -> Result<Features, D
     let mut features = DataProblem::room("features", vertices as u64 * columns as u64)?;
     for (vertex, row) in values.chunks_exact(bytes as usize).enumerate() {
         let last = row[row.len() - 1];
-        if columns % 8 != 0 && last >> (columns % 8) != 0 {
+        if !columns.is_multiple_of(8) && last >> (columns % 8) != 0 {
             let at = ((vertex + 1) * row.len() - 1) as u64;
             let why = format!("but there are {columns} features, and bits past them are zero");
             return Err(DataProblem::value(FEATURE_BITS, at, last, why));
