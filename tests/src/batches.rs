@@ -5,9 +5,11 @@ use crate::task;
 use half::f16;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::nn::{Model, ModelConfig, Network, Norm};
-use halfgnn::sample::SamplingPolicy;
+use halfgnn::sample::{Sampling, SamplingPolicy};
 use halfgnn::tensor::Element;
-use halfgnn::train::{Batches, Loss, Objective, Snapshot, SubgraphPlan, TrainConfig, Trainer};
+use halfgnn::train::{
+    BatchReport, Batches, Loss, Objective, Snapshot, SubgraphPlan, TrainConfig, Trainer,
+};
 use std::ops::ControlFlow;
 
 const LOSS: Loss = Loss::CrossEntropy {
@@ -53,6 +55,92 @@ fn batches<B: Backend, E: Element>(
             let sampler = policy.sampler(backend, &task::graph(), false);
             let sampler = sampler.expect("room");
             Batches::new(objective, how, sampler, batch, seed).expect("batches")
+        }
+    }
+}
+
+/// Where a device gains by it, batches lie in the same memory and steps on them are recorded. That changes no bit; and they learn what
+/// batches in memory of their own learn, the last one of an epoch with fewer vertices and one that has no room among them.
+pub fn batches_in_place_are_recorded<B: Backend>(backend: &B, _: Scale) {
+    let models = [
+        ModelConfig::gcn(task::FEATURES, task::CLASSES),
+        ModelConfig::sage(task::FEATURES, task::CLASSES),
+    ];
+    let gains = backend.record(|| Ok(())).expect("nothing").is_some();
+    let losses = |trainer: &mut Trainer<B, f32, Network<B, f32>>| {
+        let mut losses = Vec::new();
+        let observe = |report: &BatchReport| {
+            losses.push(report.loss);
+            ControlFlow::Continue(())
+        };
+        let mut observe = observe;
+        while trainer
+            .next_epoch_with(&mut observe)
+            .expect("a step")
+            .is_some()
+        {}
+        losses
+    };
+    // The row of the hub has no room beside those that were looked at.
+    let one = ModelConfig {
+        layers: 1,
+        ..models[1].clone()
+    };
+    let [gcn, sage] = models.map(|model| ModelConfig {
+        hidden: 24,
+        layers: 2,
+        ..model
+    });
+    for (model, policy, batch, epochs) in [
+        (gcn, "neighbor:3,2", 12, 2),
+        (sage, "neighbor:3,2", 12, 2),
+        (one, "neighbor:-1", 1, 1),
+    ] {
+        let model = ModelConfig {
+            dropout: 0.0,
+            ..model
+        };
+        let config = TrainConfig {
+            epochs,
+            ..TrainConfig::new(f32::PRECISION)
+        };
+        let (objective, graph) = (task::objective(backend, model.norm()), task::graph());
+        let policy: SamplingPolicy = policy.parse().expect("a policy");
+        let trainer = |in_place, record| {
+            let objective: &Objective<B, f32> = &objective;
+            let batches = if in_place {
+                let sampling = Sampling::of(policy.clone(), Some(batch), None);
+                let how = (&LOSS, &model, model.layers);
+                Batches::of_sampling(backend, objective, how, (&graph, None), (&sampling, 0))
+            } else {
+                let sampler = policy.sampler(backend, &graph, model.wants_self_loops());
+                let how = (&LOSS, model.norm());
+                Batches::new(objective, how, sampler.expect("room"), batch as usize, 0)
+            };
+            let network = Network::new(backend, &model, 5).expect("a model");
+            let config = TrainConfig { record, ..config };
+            Trainer::sampled(
+                backend,
+                batches.expect("batches"),
+                objective,
+                network,
+                config,
+            )
+            .expect("a trainer")
+        };
+        let mut recorded = trainer(true, true);
+        assert_eq!(recorded.has_batches_in_place(), gains);
+        let of_recorded = losses(&mut recorded);
+        let batches = 50_usize.div_ceil(batch as usize);
+        assert_eq!(of_recorded.len(), epochs as usize * batches);
+        assert_eq!(of_recorded, losses(&mut trainer(true, false)), "{policy}");
+        let mut apart = trainer(false, true);
+        assert!(!apart.has_batches_in_place());
+        for (a, b) in of_recorded.iter().zip(losses(&mut apart)) {
+            assert!(
+                (a - b).abs() < 1e-4 * b.abs().max(1e-2),
+                "{policy}: {a} and {b}"
+            );
         }
     }
 }

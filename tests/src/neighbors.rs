@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend, MemoryKind};
 use halfgnn::graph::{Csr, Graph};
 use halfgnn::ops::{self, Draw, Fanout, NeighborPolicy, Places};
-use halfgnn::sample::{NeighborSampler, Sampler};
+use halfgnn::sample::{LayerSizes, NeighborSampler, Sampler};
 use halfgnn::tensor::{Array, Element, Matrix};
 use halfgnn_contract::rng;
 use halfgnn_contract::sampling::{choice, neighbor_counter};
@@ -291,6 +291,76 @@ pub fn batches_are_blocks<B: Backend>(backend: &B, scale: Scale) {
             assert_eq!(batch.inputs.to_vec(backend).expect("no failure"), known);
         }
     }
+}
+
+/// Batches that are drawn into the same memory have the edges of others, in their order and in that of their transposes; where room is
+/// left there is no vertex and no edge, and where there is too little that is told.
+pub fn batches_lie_in_the_same_memory<B: Backend>(backend: &B, scale: Scale) {
+    let vertices = scale.pick(300, 3_000);
+    let rows = Random(90).below(vertices as u32, vertices * 5);
+    let columns = Random(91).below(vertices as u32, vertices * 5);
+    let graph = Graph::from_edges(vertices, &rows, &columns).expect("ids are in range");
+    let fanouts = vec![Fanout::of(4).expect("a fanout"), Fanout::All];
+    let mut sampler = NeighborSampler::new(backend, graph.csr(), fanouts)
+        .expect("room")
+        .with_self_loops(true);
+    let sizes = |edges, met| LayerSizes {
+        destinations: 0,
+        edges,
+        met,
+    };
+    let room = [sizes(64, 60), sizes(400, 256)];
+    let (mut fixed, mut blocks) = (sampler.fixed(backend, (9, 7), &room).expect("room"))
+        .expect("a neighbour sampler has such batches");
+    let seeds = [17, 3, 255, 0, 31, 32, 299, 5, 6];
+    for (step, seeds) in [(0, &seeds[..]), (5, &seeds[..7]), (6, &seeds[2..])] {
+        fixed.begin(backend, seeds, step).expect("room");
+        fixed.draw(backend, blocks.iter_mut()).expect("a batch");
+        assert!(fixed.fits(backend).expect("no failure"));
+        let batch = sampler.sample(backend, seeds, 7, step).expect("a batch");
+        let mut place: Vec<u32> = (0..seeds.len() as u32).collect();
+        let mut room = 9;
+        for (made, wanted) in blocks.iter().rev().zip(batch.blocks.iter().rev()) {
+            let destinations = place.clone();
+            assert_eq!(made.destinations(), room);
+            let met = wanted.sources() - wanted.destinations();
+            place.extend((room as u32..).take(met));
+            room = made.sources();
+            let edges_of = |a: &Adjacency<B>| {
+                let [rows, columns] = a.to_coo(backend).expect("no failure");
+                rows.into_iter().zip(columns).collect::<Vec<_>>()
+            };
+            let of = |edges: Vec<(u32, u32)>, ends: [&[u32]; 2]| -> Vec<_> {
+                let end =
+                    |(row, column): (u32, u32)| (ends[0][row as usize], ends[1][column as usize]);
+                edges.into_iter().map(end).collect()
+            };
+            let forward = of(edges_of(wanted.forward()), [&destinations, &place]);
+            assert_eq!(edges_of(made.forward()), forward, "step {step}");
+            let [made, wanted] = [made, wanted].map(|it| it.backward(backend).expect("room"));
+            let backward = of(edges_of(wanted), [&place, &destinations]);
+            assert_eq!(edges_of(made), backward, "step {step}");
+        }
+        let inputs = fixed.inputs().to_vec(backend).expect("no failure");
+        let wanted = batch.inputs.to_vec(backend).expect("no failure");
+        let mut found = vec![u32::MAX; inputs.len()];
+        for (&place, vertex) in place.iter().zip(wanted) {
+            found[place as usize] = vertex;
+        }
+        assert_eq!(inputs, found, "step {step}");
+    }
+    for room in [
+        [sizes(20, 60), sizes(400, 256)],
+        [sizes(64, 60), sizes(400, 20)],
+    ] {
+        let (mut fixed, mut blocks) = (sampler.fixed(backend, (9, 7), &room).expect("room"))
+            .expect("a neighbour sampler has such batches");
+        fixed.begin(backend, &seeds, 0).expect("room");
+        fixed.draw(backend, blocks.iter_mut()).expect("a batch");
+        assert!(!fixed.fits(backend).expect("no failure"), "{room:?}");
+    }
+    let refused = fixed.begin(backend, &[0; 10], 0).expect_err("no room");
+    assert!(refused.to_string().contains("seeds should be 9, is 10"));
 }
 
 /// Rows are the same bits, padding is zero, and so is what is no row.

@@ -212,7 +212,7 @@ impl<B: Storage, T: Pod + Send + Sync> Array<B, T> {
     /// # Errors
     /// [`Error::Driver`] where there is not enough memory.
     pub fn from_slice(backend: &B, values: &[T], kind: MemoryKind) -> Result<Self, Error> {
-        let array = Self::zeros(backend, values.len(), kind)?;
+        let array = Self::uninit(backend, values.len(), kind)?;
         backend.upload(&array.buffer, values)?;
         Ok(array)
     }

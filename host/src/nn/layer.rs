@@ -362,7 +362,7 @@ impl<B: Backend, E: Element> Kept<B, E> {
     pub fn room(&mut self, backend: &B, rows: usize) -> Result<&mut Matrix<B, E>, Error> {
         if self.0.rows() != rows {
             let kind = crate::backend::MemoryKind::Activations;
-            self.0 = Matrix::zeros(backend, rows, self.0.columns(), kind)?;
+            self.0 = Matrix::uninit(backend, rows, self.0.columns(), kind)?;
         }
         Ok(&mut self.0)
     }

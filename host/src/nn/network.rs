@@ -429,7 +429,8 @@ impl<B: Backend, E: Element> Network<B, E> {
             return Ok(());
         }
         self.in_pieces = false;
-        let room = |rows, columns| Matrix::zeros(backend, rows, columns, MemoryKind::Activations);
+        // Of any content: each batch makes it anew, and a pass writes all of it.
+        let room = |rows, columns| Matrix::uninit(backend, rows, columns, MemoryKind::Activations);
         // What was lent had other shapes.
         self.pool = Pool::new();
         self.rows.clear();

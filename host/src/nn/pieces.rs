@@ -1,10 +1,11 @@
 //! A graph in pieces, for a device that has no room for it.
 
 use super::edge_features::EdgeFeatures;
-use super::{ModelConfig, PartFactors, PreparedGraph, Propagation};
+use super::{ConvolutionConfig, HiddenNorm, ModelConfig, PartFactors, PreparedGraph, Propagation};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::graph::{Part, even_ranges};
+use crate::ops::SpmmPolicy;
 use crate::tensor::Element;
 use std::sync::Arc;
 
@@ -109,5 +110,23 @@ impl ModelConfig {
             return Some("a norm over whole graphs takes the statistics of all vertices");
         }
         self.convolution.wants_all_vertices()
+    }
+
+    /// Whether rows of a batch that stand for no vertex change nothing of the others, and its graphs are asked for nothing but sums along
+    /// edges: then batches may have room that is empty.
+    pub(crate) fn ignores_empty_rows(&self) -> bool {
+        let convolution = &self.convolution;
+        let normalises = match convolution {
+            // Its batch normalisations, with running statistics as well, take those of the batch in training.
+            ConvolutionConfig::Gin(_) | ConvolutionConfig::Other(_) => true,
+            _ => self.hidden_norm == HiddenNorm::Batch,
+        };
+        self.wants_all_vertices().is_none()
+            && !normalises
+            && self.messages.is_none()
+            && !convolution.drops_edges()
+            && self.edge_features() == 0
+            && self.edge_weights().is_ok()
+            && self.policy == SpmmPolicy::default()
     }
 }

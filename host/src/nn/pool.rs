@@ -33,7 +33,7 @@ impl<B: Backend, E: Element> Pool<B, E> {
     /// A matrix of so many rows and columns with any content.
     ///
     /// # Errors
-    /// Those of [`Matrix::zeros`].
+    /// Those of [`Matrix::uninit`].
     pub fn take(
         &mut self,
         backend: &B,
@@ -42,7 +42,7 @@ impl<B: Backend, E: Element> Pool<B, E> {
         let fits = |matrix: &Matrix<B, E>| matrix.shape() == (rows, columns);
         match self.free.iter().rposition(fits) {
             Some(index) => Ok(self.free.swap_remove(index)),
-            None => Matrix::zeros(backend, rows, columns, MemoryKind::Activations),
+            None => Matrix::uninit(backend, rows, columns, MemoryKind::Activations),
         }
     }
 
@@ -54,7 +54,7 @@ impl<B: Backend, E: Element> Pool<B, E> {
     /// An array of `len` floats with any content.
     ///
     /// # Errors
-    /// Those of [`Array::zeros`].
+    /// Those of [`Array::uninit`].
     pub fn take_numbers(&mut self, backend: &B, len: usize) -> Result<Array<B, f32>, Error> {
         match self
             .free_numbers
@@ -62,7 +62,7 @@ impl<B: Backend, E: Element> Pool<B, E> {
             .rposition(|array| array.len() == len)
         {
             Some(index) => Ok(self.free_numbers.swap_remove(index)),
-            None => Array::zeros(backend, len, MemoryKind::Activations),
+            None => Array::uninit(backend, len, MemoryKind::Activations),
         }
     }
 
@@ -74,12 +74,12 @@ impl<B: Backend, E: Element> Pool<B, E> {
     /// An array of `len` words with any content.
     ///
     /// # Errors
-    /// Those of [`Array::zeros`].
+    /// Those of [`Array::uninit`].
     pub(super) fn take_words(&mut self, backend: &B, len: usize) -> Result<Array<B, u32>, Error> {
         let fits = |array: &Array<B, u32>| array.len() == len;
         match self.free_words.iter().rposition(fits) {
             Some(index) => Ok(self.free_words.swap_remove(index)),
-            None => Array::zeros(backend, len, MemoryKind::Activations),
+            None => Array::uninit(backend, len, MemoryKind::Activations),
         }
     }
 

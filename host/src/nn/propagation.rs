@@ -454,6 +454,44 @@ impl<B: Backend> Propagation<B> {
         })
     }
 
+    /// The block that it is of, to be drawn anew; [`Propagation::renew_factors`] follows.
+    pub(crate) fn block_mut(&mut self) -> Option<&mut Block<B>> {
+        match &mut self.edges {
+            Edges::Block(block) => Some(block),
+            Edges::Graph(_) | Edges::Forward(_) => None,
+        }
+    }
+
+    /// The factors of `norm` again, of a block that was drawn anew in the same memory: see [`Propagation::of_sampled`].
+    pub(crate) fn renew_factors(&mut self, backend: &B, norm: Norm) -> Result<(), Error> {
+        let Edges::Block(block) = &self.edges else {
+            return Ok(());
+        };
+        let power = match norm {
+            Norm::Both => DegreePower::InverseRoot,
+            _ => DegreePower::Inverse,
+        };
+        let renew = |factors: &mut Option<Arc<Array<B, f32>>>, a: &Adjacency<B>, power| {
+            let Some(factors) = factors else {
+                return Ok(());
+            };
+            match Arc::get_mut(factors) {
+                Some(factors) => ops::renew_degree_factors(backend, a, power, factors),
+                None => {
+                    // Somebody else has those of the batch before.
+                    *factors = Arc::new(ops::degree_factors(backend, a, power)?);
+                    Ok(())
+                }
+            }
+        };
+        renew(&mut self.row_scale, block.forward(), power)?;
+        renew(&mut self.row_divisor, block.forward(), DegreePower::Degree)?;
+        if self.column_scale.is_some() {
+            renew(&mut self.column_scale, block.backward(backend)?, power)?;
+        }
+        Ok(())
+    }
+
     /// The part of a graph between some of its vertices, whose edges multiply what `factors` has for them in place of a degree norm.
     /// Nothing of it is copied.
     ///

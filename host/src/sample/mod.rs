@@ -8,12 +8,15 @@
 //! device what a batch hears from. A [`SubgraphSampler`] chooses vertices together, which then learn and are heard. All are functions of a seed and of counts, so the same batches come on every device, in
 //! whatever order they are asked for. [`Batches`](crate::train::Batches) gives them to a trainer; here they are for anybody.
 
+mod fixed;
 mod loader;
 mod neighbor;
 mod policy;
 mod subgraph;
 
-pub use crate::ops::{Draw, Fanout, InducedSubgraph};
+pub use crate::ops::{Draw, Fanout, InducedSubgraph, LayerSizes};
+pub use fixed::FixedSampler;
+pub(crate) use fixed::sizes;
 pub use loader::{Loader, Seeds};
 pub use neighbor::NeighborSampler;
 pub use policy::{Sampling, SamplingPolicy};
@@ -71,4 +74,21 @@ pub trait Sampler<B: Backend>: fmt::Debug + Send + Sync {
 
     /// Vertices of the graph.
     fn vertices(&self) -> usize;
+
+    /// The same batches in the same memory each time, of as many seeds and with as much room as is said, that of the seeds' layer first;
+    /// and their blocks. `None` of a sampler that has no such batches, as is the case of all that do not say so.
+    ///
+    /// # Errors
+    /// Those of [`FixedSampler::new`].
+    fn fixed(
+        &self,
+        _backend: &B,
+        _seeds: (usize, u64),
+        _room: &[LayerSizes],
+    ) -> Result<Option<FixedBlocks<B>>, Error> {
+        Ok(None)
+    }
 }
+
+/// A sampler that draws into the same blocks each time, and those.
+pub type FixedBlocks<B> = (FixedSampler<B>, Vec<Block<B>>);

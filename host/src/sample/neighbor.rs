@@ -1,6 +1,6 @@
 //! Neighbours of the seeds, their neighbours, and so on.
 
-use super::{Batch, Fanout, Sampler};
+use super::{Batch, Fanout, FixedBlocks, FixedSampler, LayerSizes, Sampler};
 use crate::backend::{Adjacency, Backend};
 use crate::error::Error;
 use crate::graph::Csr;
@@ -75,6 +75,15 @@ impl<B: Backend> NeighborSampler<B> {
         Self { replace, ..self }
     }
 
+    /// How a layer of a fanout is drawn.
+    fn policy(&self, fanout: Fanout) -> NeighborPolicy {
+        NeighborPolicy {
+            fanout,
+            replace: self.replace,
+            self_loops: self.self_loops,
+        }
+    }
+
     /// With an edge from each destination to itself, beside those that are drawn: for models that want self-loops, of a graph that
     /// has none.
     pub fn with_self_loops(self, self_loops: bool) -> Self {
@@ -93,12 +102,7 @@ impl<B: Backend> Sampler<B> for NeighborSampler<B> {
         let mut inputs = self.places.begin(backend, seeds)?;
         let mut blocks = Vec::with_capacity(self.fanouts.len());
         for (&fanout, layer) in self.fanouts.iter().zip(0..) {
-            let policy = NeighborPolicy {
-                fanout,
-                replace: self.replace,
-                self_loops: self.self_loops,
-            };
-            let how = (policy, Draw { seed, step, layer });
+            let how = (self.policy(fanout), Draw { seed, step, layer });
             let (block, sources) = self.places.hop(backend, &self.graph, how, &inputs)?;
             blocks.push(block);
             inputs = sources;
@@ -113,5 +117,18 @@ impl<B: Backend> Sampler<B> for NeighborSampler<B> {
 
     fn vertices(&self) -> usize {
         self.graph.rows()
+    }
+
+    fn fixed(
+        &self,
+        backend: &B,
+        seeds: (usize, u64),
+        room: &[LayerSizes],
+    ) -> Result<Option<FixedBlocks<B>>, Error> {
+        const NAME: &str = "NeighborSampler";
+        Error::expect(NAME, "layers with room", self.fanouts.len(), room.len())?;
+        let policies = self.fanouts.iter().map(|&fanout| self.policy(fanout));
+        let layers: Vec<_> = policies.zip(room.iter().copied()).collect();
+        FixedSampler::new(backend, Arc::clone(&self.graph), seeds, &layers).map(Some)
     }
 }

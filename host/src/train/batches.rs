@@ -1,5 +1,6 @@
 //! What a trainer learns from batch by batch.
 
+use super::fixed_batches::FixedBatches;
 use super::objective::Objective;
 use super::subgraph_batches::{SubgraphBatches, SubgraphNorms, SubgraphPlan};
 use super::{Goal, GraphBatches, Loss};
@@ -20,6 +21,10 @@ pub struct Batches<B: Backend, E: Element> {
     source: Source<B, E>,
     /// The seeds of an epoch, of which batches were asked for last.
     order: Option<(u32, Vec<Seeds>)>,
+    /// Whether batches may have room that is empty.
+    may_be_fixed: bool,
+    /// The same batches in the same memory each time.
+    fixed: Option<Box<FixedBatches<B, E>>>,
 }
 
 /// Makes the task of a batch of what it is to tell.
@@ -60,6 +65,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
             loss: loss.clone(),
             source: Source::Sampled(sampler, norm),
             order: None,
+            may_be_fixed: false,
+            fixed: None,
         })
     }
 
@@ -84,6 +91,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
             loss: loss.clone(),
             source: Source::Graphs(Box::new(graphs)),
             order: None,
+            may_be_fixed: false,
+            fixed: None,
         })
     }
 
@@ -155,6 +164,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
                 in_training,
             })),
             order: None,
+            may_be_fixed: false,
+            fixed: None,
         })
     }
 
@@ -208,7 +219,38 @@ impl<B: Backend, E: Element> Batches<B, E> {
             ));
         }
         let sampler = policy.sampler(backend, graph, model.wants_self_loops())?;
-        Self::new(task, how, sampler, batch, seed)
+        Ok(Self {
+            may_be_fixed: model.ignores_empty_rows(),
+            ..Self::new(task, how, sampler, batch, seed)?
+        })
+    }
+
+    /// Has batches in the same memory each time, with room that is empty behind what each has, where the model of
+    /// [`Batches::of_sampling`] takes no notice of that and the device gains by it: then drawing them is recorded, and steps can be.
+    ///
+    /// # Errors
+    /// Those of the sampler, and [`Error::Driver`] where there is not enough memory.
+    pub(super) fn in_place(mut self, backend: &B, record: bool) -> Result<Self, Error> {
+        // Of a device that records nothing the room would only be computed on.
+        let gains = self.may_be_fixed && backend.record(|| Ok(()))?.is_some();
+        if let (Source::Sampled(sampler, norm), true) = (&mut self.source, gains) {
+            let of = (&self.task, &self.loss, *norm);
+            let fixed = FixedBatches::new(backend, of, &mut **sampler, (&self.loader, record))?;
+            self.fixed = fixed.map(Box::new);
+        }
+        Ok(self)
+    }
+
+    /// Whether they lie in the same memory each time.
+    pub(super) fn are_in_place(&self) -> bool {
+        self.fixed.is_some()
+    }
+
+    /// Forgets what was recorded of batches: a recording keeps the memory that others give back while it lives.
+    pub(super) fn forget(&mut self) {
+        if let Some(fixed) = &mut self.fixed {
+            fixed.forget();
+        }
     }
 
     /// Refuses what has no batches, and a graph of other vertices.
@@ -238,6 +280,63 @@ impl<B: Backend, E: Element> Batches<B, E> {
         epoch: u32,
         number: usize,
     ) -> Result<(Objective<B, E>, usize), Error> {
+        let (step, vertices) = self.seeds(epoch, number)?;
+        let (task, loss, seed) = (&self.task, &self.loss, self.loader.seed());
+        let features = &task.0.features;
+        // All of a batch's own vertices, or graphs, are learnt.
+        let all: Vec<u32> = (0..vertices.len() as u32).collect();
+        let learn = |objective: &mut MakeObjective<'_, B, E>| {
+            let goal = Goal {
+                targets: &task.0.targets.selected(&vertices),
+                outputs: task.outputs(),
+                loss,
+                splits: [&all, &[], &[]],
+            };
+            objective(&goal).map(|objective| (objective, vertices.len()))
+        };
+        match &mut self.source {
+            Source::Subgraphs(subgraphs) => {
+                subgraphs.objective(backend, task, loss, (seed, step, &vertices))
+            }
+            Source::Graphs(graphs) => {
+                learn(&mut |goal| graphs.objective(backend, &vertices, features, goal))
+            }
+            Source::Sampled(sampler, norm) => learn(&mut |goal| {
+                let batch = sampler.sample(backend, &vertices, seed, step)?;
+                let features = batch.features(backend, features)?;
+                let graphs = (batch.blocks.into_iter())
+                    .map(|block| Propagation::of_sampled(backend, block, *norm))
+                    .collect::<Result<_, _>>()?;
+                Objective::of(backend, graphs, features, goal)
+            }),
+        }
+    }
+
+    /// [`Batches::batch`] where the one before lay, if they [do](Batches::in_place) and it has room there. It is to be given back before the
+    /// next is asked for.
+    pub(super) fn next_in_place(
+        &mut self,
+        backend: &B,
+        epoch: u32,
+        number: usize,
+    ) -> Result<Option<(Objective<B, E>, usize)>, Error> {
+        if self.fixed.is_none() {
+            return Ok(None);
+        }
+        let (step, vertices) = self.seeds(epoch, number)?;
+        let Some(fixed) = &mut self.fixed else {
+            return Ok(None);
+        };
+        let batch = fixed.batch(backend, (&self.task, &self.loss), (step, &vertices))?;
+        if batch.is_none() {
+            // What is drawn in memory of its own is to be free again behind it.
+            fixed.forget();
+        }
+        Ok(batch.map(|batch| (batch, vertices.len())))
+    }
+
+    /// What a batch is drawn by, and its seeds.
+    fn seeds(&mut self, epoch: u32, number: usize) -> Result<(u32, Vec<u32>), Error> {
         if number >= self.count() {
             return Err(Error::Unsupported {
                 operator: "Batches",
@@ -251,35 +350,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let order = || (epoch, self.loader.epoch(epoch).collect());
         let (_, order) = self.order.get_or_insert_with(order);
         let Seeds { step, vertices, .. } = &order[number];
-        let (task, loss, seed) = (&self.task, &self.loss, self.loader.seed());
-        let features = &task.0.features;
-        // All of a batch's own vertices, or graphs, are learnt.
-        let all: Vec<u32> = (0..vertices.len() as u32).collect();
-        let learn = |objective: &mut MakeObjective<'_, B, E>| {
-            let goal = Goal {
-                targets: &task.0.targets.selected(vertices),
-                outputs: task.outputs(),
-                loss,
-                splits: [&all, &[], &[]],
-            };
-            objective(&goal).map(|objective| (objective, vertices.len()))
-        };
-        match &mut self.source {
-            Source::Subgraphs(subgraphs) => {
-                subgraphs.objective(backend, task, loss, (seed, *step, vertices))
-            }
-            Source::Graphs(graphs) => {
-                learn(&mut |goal| graphs.objective(backend, vertices, features, goal))
-            }
-            Source::Sampled(sampler, norm) => learn(&mut |goal| {
-                let batch = sampler.sample(backend, vertices, seed, *step)?;
-                let features = batch.features(backend, features)?;
-                let graphs = (batch.blocks.into_iter())
-                    .map(|block| Propagation::of_sampled(backend, block, *norm))
-                    .collect::<Result<_, _>>()?;
-                Objective::of(backend, graphs, features, goal)
-            }),
-        }
+        Ok((*step, vertices.clone()))
     }
 }
 

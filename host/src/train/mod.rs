@@ -11,6 +11,7 @@ mod batches;
 pub mod checkpoint;
 mod clipping;
 mod evaluation;
+mod fixed_batches;
 mod footprint;
 mod graph_batches;
 mod links;

@@ -407,6 +407,54 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(self)
     }
 
+    /// Tells it of other vertices, of which there are as many or fewer: the others are told nothing of. Each of them costs `weight` times
+    /// what it did.
+    pub(super) fn tell_again(
+        &mut self,
+        backend: &B,
+        targets: &Targets,
+        weight: f32,
+    ) -> Result<(), Error> {
+        let (task, told) = (self.task_mut(), targets.vertices());
+        let selected: Vec<u32> = (0..task.vertices)
+            .map(|row| match targets {
+                _ if row >= told => NO_TARGET,
+                Targets::Classes(labels) => labels[row],
+                _ => Split::Train as u32,
+            })
+            .collect();
+        task.selected.write(backend, &selected)?;
+        if let Some((weights, _)) = &mut task.row_weights {
+            weights.write(backend, &vec![weight; task.vertices])?;
+        }
+        if let Answers::Elements {
+            targets: values, ..
+        } = &mut task.answers
+        {
+            let columns = task.outputs;
+            let mut rows = vec![0.0; task.vertices * columns];
+            for (row, to) in rows.chunks_exact_mut(columns.max(1)).take(told).enumerate() {
+                match targets {
+                    Targets::Labels(labels) => (to.iter_mut().enumerate())
+                        .for_each(|(column, to)| *to = f32::from(labels.has(row, column))),
+                    Targets::Values(values) => to.copy_from_slice(&values.row(row)[..columns]),
+                    // Classes are no elements.
+                    _ => {}
+                }
+            }
+            values.write_f32(backend, &rows)?;
+        }
+        Ok(())
+    }
+
+    /// What it stands for, to be changed between steps.
+    ///
+    /// # Panics
+    /// Where somebody else has it as well.
+    pub(super) fn task_mut(&mut self) -> &mut Task<B, E> {
+        Arc::get_mut(&mut self.0).expect("a batch is given back before the next one is asked for")
+    }
+
     /// What the loss of a row is divided by where all `train` are counted: vertices, elements, or weights of classes.
     pub(super) fn divisor(&self, loss: &Loss, train: &[u32]) -> f32 {
         match (loss, &self.0.targets) {

@@ -105,6 +105,10 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     pieces: Option<Pieces<E>>,
     recorded_step: Recorded<B>,
     recorded_evaluation: Recorded<B>,
+    /// A step on a batch that lies where the one before lay.
+    recorded_batch: Recorded<B>,
+    /// Whether that is wanted.
+    records_batches: bool,
     pub(super) progress: Progress,
     times: StepTimes,
     /// The weights at the best validation epoch.
@@ -226,6 +230,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             pieces: None,
             recorded_step: Recorded::new(config.record),
             recorded_evaluation: Recorded::new(config.record),
+            recorded_batch: Recorded::Never,
+            records_batches: false,
             progress: Progress::default(),
             times: StepTimes::default(),
             best: None,
@@ -234,7 +240,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
 
     /// A trainer whose epochs are steps on batches, a step each, and which is evaluated on a whole task of as many outputs after
     /// each epoch. The loss of an epoch is the mean of those of its vertices, each before the step that learnt from it.
-    /// Nothing is recorded, since batches have shapes of their own. [`Trainer::step`] and [`Trainer::gradients`] are of the whole task.
+    /// A step is recorded where batches lie in the same memory each time: those of [`Batches::of_sampling`] by a neighbour sampler, of
+    /// models to which a row that stands for no vertex makes no difference, on a device that gains by it. All others have shapes of
+    /// their own. [`Trainer::step`] and [`Trainer::gradients`] are of the whole task.
     ///
     /// # Errors
     /// Those of [`Trainer::new`].
@@ -245,12 +253,16 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         model: M,
         config: TrainConfig,
     ) -> Result<Self, Error> {
+        let records = config.record;
+        let batches = batches.in_place(backend, records)?;
         let config = TrainConfig {
             record: false,
             ..config
         };
         Ok(Self {
             batches: Some(batches),
+            records_batches: records,
+            recorded_batch: Recorded::new(records),
             ..Self::inductive(backend, objective, objective, model, config)?
         })
     }
@@ -337,6 +349,11 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// Whether steps are replayed by now.
     pub fn is_recorded(&self) -> bool {
         matches!(self.recorded_step, Recorded::Ready(_))
+    }
+
+    /// Whether [batches](Trainer::sampled) lie in the same memory each time.
+    pub fn has_batches_in_place(&self) -> bool {
+        self.batches.as_ref().is_some_and(Batches::are_in_place)
     }
 
     /// The first half of a step: loss and gradients at the present weights.
@@ -613,6 +630,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         let (loss, ms) = match self.batches.take() {
             Some(mut batches) => {
                 let done = self.learn_batches(&mut batches, epoch, observe);
+                // What evaluations give back is to be free again.
+                self.recorded_batch = Recorded::new(self.records_batches);
+                batches.forget();
                 self.batches = Some(batches);
                 let Some(part) = done? else {
                     return Ok(None);
@@ -663,8 +683,23 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             self.backend.synchronize()?;
             let start = Instant::now();
             let backend = self.backend.clone();
-            let (batch, vertices) = batches.batch(&backend, epoch - 1, part.batches)?;
-            self.step_on(&batch)?;
+            let number = part.batches;
+            let in_place = batches.next_in_place(&backend, epoch - 1, number)?;
+            let vertices = if let Some((batch, vertices)) = in_place {
+                let mut recorded = std::mem::take(&mut self.recorded_batch);
+                let done = recorded.run(&backend, || {
+                    self.gradients_of(&batch)?;
+                    self.update()
+                });
+                self.recorded_batch = recorded;
+                done?;
+                vertices
+            } else {
+                self.recorded_batch = Recorded::new(self.records_batches);
+                let (batch, vertices) = batches.batch(&backend, epoch - 1, number)?;
+                self.step_on(&batch)?;
+                vertices
+            };
             // The batch's memory is given back behind this.
             let loss = self.loss()?;
             part.add(loss, vertices, start.elapsed().as_secs_f64() * 1e3);

@@ -54,6 +54,9 @@ pub const fn pair(numbers: [u32; 4], vertices: u32) -> [u32; 2] {
     [first, second + (second >= first) as u32]
 }
 
+/// Stands in lists of vertices, of rows and of columns behind the last, up to what there is room for.
+pub const NO_VERTEX: u32 = u32::MAX;
+
 /// The fanout that takes all neighbours.
 pub const ALL_NEIGHBORS: u32 = u32::MAX;
 
@@ -74,10 +77,15 @@ param_struct! {
         /// How many edges each vertex has, and a 0 behind them: written by `count_neighbors`. Their prefix sums, read by
         /// `sample_neighbors`, which leaves a vertex out whose edges would lie past `edges`.
         pub firsts: DevicePtr<u32>,
-        /// Becomes the place among `vertices` of each edge. Not written by `count_neighbors`, likewise the next.
+        /// Becomes the place among `vertices` of each edge, and [`NO_VERTEX`] behind the last of them. Not written by
+        /// `count_neighbors`, likewise the next and `total`.
         pub rows: DevicePtr<u32>,
-        /// Becomes the neighbour of each edge.
+        /// Becomes the neighbour of each edge, and [`NO_VERTEX`] likewise.
         pub neighbors: DevicePtr<u32>,
+        /// Becomes the number of edges, room or not; or null.
+        pub total: DevicePtr<u32>,
+        /// A number that is added to `step`; or null for 0.
+        pub steps: DevicePtr<u32>,
         /// Rows of the graph.
         pub graph_rows: u64,
         /// Room for edges.
@@ -143,8 +151,10 @@ param_struct! {
         /// How many vertices each word of `marked` has, and a 0 behind them: written by `count_marked`. Their prefix sums, read by
         /// `place_marked`.
         pub ranks: DevicePtr<u32>,
-        /// Becomes the vertices of the batch by place, by `place_marked`.
+        /// Becomes the vertices of the batch by place, and [`NO_VERTEX`] behind the last of them, by `place_marked`.
         pub sources: DevicePtr<u32>,
+        /// Becomes the number of vertices that were marked, room or not, by `place_marked`; or null.
+        pub total: DevicePtr<u32>,
         /// Number of `vertices`.
         pub vertex_count: u64,
         /// Vertices of the graph.

@@ -40,9 +40,9 @@ pub unsafe fn row_offsets(params: &ConstructParams) {
     let row = global_idx_x();
     if row <= params.row_count {
         let rows = Global::<u32>::new(params.rows);
-        // SAFETY: the caller's promise; an offset is one thread's. No edge has the row behind the last.
+        // SAFETY: the caller's promise; an offset is one thread's. What has the row behind the last, or more, is no edge.
         unsafe {
-            let first = if row < params.row_count {
+            let first = if row <= u32::MAX as u64 {
                 lower_bound(rows, 0, params.edges, row as u32)
             } else {
                 params.edges

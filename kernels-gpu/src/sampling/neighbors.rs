@@ -11,7 +11,7 @@ use crate::device::warp::{ballot, lane_id, shuffle_idx, sync_warp, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::rng::philox_by;
-use halfgnn_contract::sampling::{NeighborParams, neighbor_counter, sampled};
+use halfgnn_contract::sampling::{NO_VERTEX, NeighborParams, neighbor_counter, sampled};
 
 /// # Safety
 /// The launch contract of [`NeighborParams`]: a thread for each vertex, and one more.
@@ -79,8 +79,9 @@ pub unsafe fn sample_neighbors(params: &NeighborParams) {
         return;
     }
     // SAFETY: the caller's promise. All lanes of the warp go the same way but in the loops over its lanes' own draws, behind which
-    // they meet; the edges from `first` to `end` are in the buffers and the warp's own.
+    // they meet; the edges from `first` to `end` are in the buffers and the warp's own, and so are those that it pads.
     unsafe {
+        pad_edges(params, at);
         let vertex = Global::<u32>::new(params.vertices).at(at).read();
         let Some(row) = Row::of(params, vertex) else {
             return;
@@ -102,8 +103,13 @@ pub unsafe fn sample_neighbors(params: &NeighborParams) {
             }
             places = places.at(1);
         }
+        let steps = Global::<u32>::new(params.steps);
+        let mut step = params.step;
+        if !steps.is_null() {
+            step = step.wrapping_add(steps.read());
+        }
         let draw = |index, choices| {
-            let counter = neighbor_counter(params.step, params.layer, vertex, index);
+            let counter = neighbor_counter(step, params.layer, vertex, index);
             let number = philox_by(params.key, counter, wide_product)[0];
             wide_product(number, choices)[1]
         };
@@ -125,6 +131,31 @@ pub unsafe fn sample_neighbors(params: &NeighborParams) {
             };
             to.store(columns.at(place as u64).read());
             pick += WARP;
+        }
+    }
+}
+
+/// Says how many edges there are, and that there is none behind them: the warps of all vertices share what is left of the room.
+///
+/// # Safety
+/// The launch contract; `at` is below the number of vertices, a warp's own.
+#[inline(always)]
+unsafe fn pad_edges(params: &NeighborParams, at: u64) {
+    let vertices = params.vertex_count as u64;
+    // SAFETY: the caller's promise: there is a sum behind those of the vertices; places below `edges` are in the buffers.
+    unsafe {
+        let sum = Global::<u32>::new(params.firsts).at(vertices).read();
+        let total = Global::<u32>::new(params.total);
+        if at == 0 && lane_id() == 0 && !total.is_null() {
+            total.store(sum);
+        }
+        let mut edge = sum as u64 + at * WARP as u64 + lane_id() as u64;
+        while edge < params.edges {
+            Global::<u32>::new(params.rows).at(edge).store(NO_VERTEX);
+            Global::<u32>::new(params.neighbors)
+                .at(edge)
+                .store(NO_VERTEX);
+            edge += vertices * WARP as u64;
         }
     }
 }

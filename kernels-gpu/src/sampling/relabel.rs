@@ -6,7 +6,7 @@
 
 use crate::device::global::{Global, or_u32};
 use crate::device::thread::global_idx_x;
-use halfgnn_contract::sampling::{RelabelParams, mark_words};
+use halfgnn_contract::sampling::{NO_VERTEX, RelabelParams, mark_words};
 
 /// The thread's vertex, if it has one that is one of the graph's, and its place in the list.
 ///
@@ -76,7 +76,7 @@ pub unsafe fn count_marked(params: &RelabelParams) {
 }
 
 /// # Safety
-/// The launch contract of [`RelabelParams`]: a thread for each word of marks, and for each vertex that was known before.
+/// The launch contract of [`RelabelParams`]: a thread for each word of marks, and for each of the sources that there is room for.
 #[inline(always)]
 pub unsafe fn place_marked(params: &RelabelParams) {
     let word = global_idx_x();
@@ -86,6 +86,18 @@ pub unsafe fn place_marked(params: &RelabelParams) {
         if word < params.first_place {
             let vertex = Global::<u32>::new(params.vertices).at(word).read();
             sources.at(word).store(vertex);
+        } else if word < params.source_count {
+            let met = Global::<u32>::new(params.ranks)
+                .at(mark_words(params.graph_vertices))
+                .read();
+            if word >= params.first_place + met as u64 {
+                sources.at(word).store(NO_VERTEX);
+            }
+        }
+        let total = Global::<u32>::new(params.total);
+        if word == 0 && !total.is_null() {
+            let words = mark_words(params.graph_vertices);
+            total.store(Global::<u32>::new(params.ranks).at(words).read());
         }
         if word >= mark_words(params.graph_vertices) {
             return;

@@ -10,13 +10,17 @@ use clap::Args;
 use half::f16;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, Block, MemoryKind};
+use halfgnn::data::Targets;
 use halfgnn::device::{self, Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::nn::{ModelConfig, Network, Propagation};
-use halfgnn::sample::{Batch, Loader, SamplingPolicy, Seeds, SubgraphSampler, Subgraphs};
+use halfgnn::sample::{
+    Batch, LayerSizes, Loader, Sampler, Sampling, SamplingPolicy, Seeds, SubgraphSampler, Subgraphs,
+};
 use halfgnn::tensor::{Matrix, Precision, padded};
-use halfgnn::train::{Objective, TrainConfig, Trainer};
+use halfgnn::train::{Batches, Goal, Loss, Objective, TrainConfig, Trainer};
 use serde::Serialize;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +33,8 @@ Examples:
   halfgnn bench sampling --graph products-like --sampler neighbor:15,10,5 --batch 1024 --json sampling.jsonl
 
 Three times are told of the same batches: drawing the blocks and making them (sample), taking the rows of features in half from the
-device (features), and a training step of a GraphSAGE on them (step). Seeds are all vertices, shuffled.";
+device (features), and a training step of a GraphSAGE on them (step). Of neighbours, on a card, two more: drawing the blocks into the same
+memory each time, recorded (replay), and all of a batch as train does it then (batch). Seeds are all vertices, shuffled.";
 
 /// Classes of the step: of ogbn-products.
 const CLASSES: usize = 47;
@@ -75,7 +80,7 @@ struct Row<'a> {
     edges: usize,
     sampler: String,
     batch: u32,
-    /// `sample`, `features` or `step`.
+    /// `sample`, `features` or `step`; `replay` or `batch`.
     part: &'static str,
     #[serde(flatten)]
     times: Times,
@@ -125,6 +130,8 @@ struct Seen {
     ms: [Vec<f64>; 3],
     edges: f64,
     inputs: f64,
+    /// The largest layers.
+    room: Vec<LayerSizes>,
 }
 
 /// Milliseconds of `work` with all that it queues on the backend.
@@ -150,10 +157,12 @@ impl Task for Bench<'_> {
         let (backend, args) = (&device.backend, self.args);
         let (width, vertices) = (args.features as usize, self.graph.vertices());
         let all: Vec<u32> = (0..vertices as u32).collect();
+        let mut neighbors = None;
         let mut draw: Box<Drawing<'_, B>> = match args.sampler.subgraphs() {
             None => {
-                let mut sampler = args.sampler.sampler(backend, self.graph, false)?;
-                Box::new(move |seeds, step| sampler.sample(backend, seeds, 0, step))
+                let sampler = args.sampler.sampler(backend, self.graph, false)?;
+                let sampler = neighbors.insert(sampler);
+                Box::new(|seeds, step| sampler.sample(backend, seeds, 0, step))
             }
             Some(Subgraphs::Clusters(_)) => {
                 return Err(Failure::Input(
@@ -193,13 +202,17 @@ impl Task for Bench<'_> {
                 return Ok(());
             }
             if number == WARM_UP {
-                seen = Seen::default();
+                seen = Seen {
+                    room: seen.room,
+                    ..Seen::default()
+                };
             }
             let [of_sample, of_features, of_step] = &mut seen.ms;
             let batch: Batch<B> = timed(backend, of_sample, || draw(vertices, *step))?;
             let edges = batch.blocks.iter().map(|block| block.forward().edges());
             seen.edges += edges.sum::<usize>() as f64;
             seen.inputs += batch.inputs.len() as f64;
+            largest(&mut seen.room, &batch);
             let taken = timed(backend, of_features, || batch.features(backend, &features))?;
             // Of a subgraph all vertices learn.
             let learning = batch.blocks.last().map_or(0, Block::destinations);
@@ -224,21 +237,139 @@ impl Task for Bench<'_> {
             };
             timed(backend, of_step, learn)?;
         }
-        for (part, mut ms) in ["sample", "features", "step"].into_iter().zip(seen.ms) {
+        drop((draw, trainer));
+        let timed = args.batches as usize;
+        let sizes = [seen.edges, seen.inputs].map(|sum| sum / timed as f64);
+        let mut parts: Vec<_> = ["sample", "features", "step"]
+            .into_iter()
+            .zip(seen.ms)
+            .collect();
+        if let Some(sampler) = neighbors {
+            let seeds = epoch.iter().cycle().take(timed);
+            let replayed = replayed(backend, &*sampler, &seen.room, seeds)?;
+            if let Some(replayed) = replayed {
+                parts.push(("replay", replayed));
+                parts.push(("batch", self.whole_batches(backend, features, &shape)?));
+            }
+        }
+        for (part, mut ms) in parts {
+            if ms.is_empty() {
+                continue;
+            }
             ms.sort_by(f64::total_cmp);
             let times = Times {
                 ms: ms[ms.len() / 2],
                 ms_fastest: ms[0],
                 ms_slowest: ms[ms.len() - 1],
             };
-            let sizes = [seen.edges, seen.inputs].map(|sum| sum / ms.len() as f64);
             self.tell(backend.name(), part, times, sizes)?;
         }
         Ok(())
     }
 }
 
+/// Keeps the largest sizes of each layer, that of the seeds first.
+fn largest<B: Backend>(room: &mut Vec<LayerSizes>, batch: &Batch<B>) {
+    let nothing = LayerSizes {
+        destinations: 0,
+        edges: 0,
+        met: 0,
+    };
+    room.resize(batch.blocks.len(), nothing);
+    for (room, block) in room.iter_mut().zip(batch.blocks.iter().rev()) {
+        room.edges = room.edges.max(block.forward().edges());
+        room.met = room.met.max(block.sources() - block.destinations());
+    }
+}
+
+/// Milliseconds of drawing batches into the same memory, recorded, with the transposes that a GraphSAGE asks for and the sizes that a host
+/// looks at; none where nothing is gained by recording.
+fn replayed<'a, B: Backend>(
+    backend: &B,
+    sampler: &dyn Sampler<B>,
+    room: &[LayerSizes],
+    seeds: impl Iterator<Item = &'a Seeds> + Clone,
+) -> Result<Option<Vec<f64>>, Error> {
+    let Some(most) = seeds.clone().map(|seeds| seeds.vertices.len()).max() else {
+        return Ok(None);
+    };
+    let Some((mut fixed, mut blocks)) = sampler.fixed(backend, (most, 0), room)? else {
+        return Ok(None);
+    };
+    let mut recording = None;
+    let mut ms = Vec::new();
+    for Seeds { step, vertices, .. } in seeds {
+        if recording.is_none() {
+            fixed.begin(backend, vertices, *step)?;
+            fixed.draw(backend, blocks.iter_mut())?;
+            for block in blocks.iter().skip(1) {
+                block.backward(backend)?;
+            }
+            // Once with the transposes, before it is recorded.
+            fixed.begin(backend, vertices, *step)?;
+            fixed.draw(backend, blocks.iter_mut())?;
+            recording = backend.record(|| fixed.draw(backend, blocks.iter_mut()))?;
+        }
+        let Some(recording) = &recording else {
+            return Ok(None);
+        };
+        timed(backend, &mut ms, || {
+            fixed.begin(backend, vertices, *step)?;
+            backend.replay(recording)?;
+            fixed.fits(backend)
+        })?;
+    }
+    Ok(Some(ms))
+}
+
 impl Bench<'_> {
+    /// Milliseconds of batches as training has them: drawing, features, a step, and the loss that is told of it.
+    fn whole_batches<B: Backend>(
+        &self,
+        backend: &B,
+        features: Matrix<B, f16>,
+        model: &ModelConfig,
+    ) -> Result<Vec<f64>, Error> {
+        /// Batches that are not timed: those behind which draws and steps are recorded.
+        const WARM_UP: usize = 4;
+        let vertices = self.graph.vertices() as u32;
+        let labels = Targets::from(
+            (0..vertices)
+                .map(|it| it % CLASSES as u32)
+                .collect::<Vec<_>>(),
+        );
+        let (all, loss): (Vec<u32>, _) = ((0..vertices).collect(), Loss::of(&labels));
+        let goal = Goal {
+            targets: &labels,
+            outputs: CLASSES,
+            loss: &loss,
+            splits: [&all, &[], &[]],
+        };
+        // Nothing is evaluated, so there is no graph to do it on.
+        let objective = Objective::of(backend, Vec::new(), features, &goal)?;
+        let sampling = Sampling::of(self.args.sampler.clone(), Some(self.args.batch), None);
+        let how = (&loss, model, model.layers);
+        let of = (self.graph, None);
+        let batches = Batches::of_sampling(backend, &objective, how, of, (&sampling, 0))?;
+        let network = Network::<B, f16>::new(backend, model, 0)?;
+        let config = TrainConfig::new(Precision::Half);
+        let mut trainer = Trainer::sampled(backend, batches, &objective, network, config)?;
+        let (mut ms, mut begin) = (Vec::new(), Instant::now());
+        trainer.next_epoch_with(|report| {
+            let now = Instant::now();
+            if report.batch > WARM_UP {
+                ms.push((now - begin).as_secs_f64() * 1e3);
+            }
+            begin = now;
+            // The last batch of an epoch would be followed by an evaluation.
+            match ms.len() < self.args.batches as usize && report.batch + 1 < report.of {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        Ok(ms)
+    }
+
     fn tell(
         &mut self,
         device: String,

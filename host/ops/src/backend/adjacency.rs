@@ -3,8 +3,12 @@
 use super::{MemoryKind, Storage};
 use crate::error::Error;
 use crate::graph::{self, Csr, Graph, GraphCounts, RowCounts, Starts, rows_of};
-use crate::ops::{Checked, ConstructOperators, RowIndex, RowIndexOperands, SortOperators};
+use crate::ops::{
+    Checked, ConstructOperators, RowIndex, RowIndexOperands, SortOperators, row_offsets,
+    sort_pairs, take_words,
+};
 use crate::tensor::Array;
+use halfgnn_contract::sort::bits_below;
 use std::sync::OnceLock;
 
 /// One edge order of a graph: column ids and row offsets, and where rows start ([`Starts`]). The row of each edge, four bytes
@@ -16,12 +20,22 @@ pub struct Adjacency<B: Storage> {
     columns: usize,
     /// Edges of the longest row; where it was drawn a bound of them.
     longest_row: u32,
-    /// Whether it was drawn on the device, of rows of which no host knows.
-    drawn: bool,
+    rows_are: Rows,
     row_ids: OnceLock<Array<B, u32>>,
     pub(crate) column_ids: Array<B, u32>,
     pub(crate) offsets: Array<B, u64>,
     index: OnceLock<RowIndex<B>>,
+}
+
+/// What a host knows of the rows of an adjacency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    /// All.
+    Known,
+    /// Nothing before somebody asks: they were drawn on the device.
+    Drawn,
+    /// Nothing, ever: they are drawn again and again in the same memory, of which the last rows and edges are none.
+    DrawnAgain,
 }
 
 impl<B: Storage> Adjacency<B> {
@@ -37,7 +51,7 @@ impl<B: Storage> Adjacency<B> {
             rows,
             columns,
             longest_row: csr.longest_row(),
-            drawn: false,
+            rows_are: Rows::Known,
             row_ids: OnceLock::new(),
             column_ids: upload(csr.cols())?,
             offsets: Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?,
@@ -62,7 +76,7 @@ impl<B: Storage> Adjacency<B> {
             rows,
             columns,
             longest_row,
-            drawn: true,
+            rows_are: Rows::Drawn,
             row_ids: OnceLock::from(row_ids),
             column_ids,
             offsets,
@@ -110,7 +124,7 @@ impl<B: Storage> Adjacency<B> {
             rows,
             columns,
             longest_row,
-            drawn: false,
+            rows_are: Rows::Known,
             row_ids: OnceLock::from(row_ids),
             column_ids,
             offsets,
@@ -148,7 +162,7 @@ impl<B: Storage> Adjacency<B> {
             rows,
             columns,
             longest_row: longest,
-            drawn: false,
+            rows_are: Rows::Known,
             row_ids: OnceLock::new(),
             column_ids: zeros(edges)?,
             offsets: Array::zeros(backend, rows + 1, kind)?,
@@ -183,7 +197,7 @@ impl<B: Storage> Adjacency<B> {
 
     /// Whether it was drawn: then its [`RowIndex`] is better not asked for.
     pub(crate) fn is_drawn(&self) -> bool {
-        self.drawn
+        self.rows_are != Rows::Known
     }
 
     /// The edges (COO) on the host: edge `k` is (`rows[k]`, `columns[k]`), in the order of rows.
@@ -214,6 +228,71 @@ impl<B: Storage> Adjacency<B> {
     }
 }
 
+impl<B: ConstructOperators + SortOperators> Adjacency<B> {
+    /// Room for rows that are drawn again and again, `edges` of them in all at most and `longest` in one: nothing in it yet.
+    pub(crate) fn to_be_drawn(
+        backend: &B,
+        shape: (usize, usize),
+        edges: usize,
+        longest: u32,
+    ) -> Result<Self, Error> {
+        let room = || Array::uninit(backend, edges, MemoryKind::Graph);
+        let offsets = Array::uninit(backend, shape.0 + 1, MemoryKind::Graph)?;
+        Ok(Self {
+            rows_are: Rows::DrawnAgain,
+            ..Self::of_drawn_parts(shape, room()?, room()?, offsets, longest)
+        })
+    }
+
+    /// The row and the column of each edge, to be written; [`Adjacency::renew_offsets`] follows.
+    pub(crate) fn edges_mut(&mut self) -> (&mut Array<B, u32>, &mut Array<B, u32>) {
+        let rows = self
+            .row_ids
+            .get_mut()
+            .expect("an adjacency that was drawn has its rows");
+        (rows, &mut self.column_ids)
+    }
+
+    /// Offsets of rows that were written anew.
+    pub(crate) fn renew_offsets(&mut self, backend: &B) -> Result<(), Error> {
+        let ids = self
+            .row_ids
+            .get()
+            .expect("an adjacency that was drawn has its rows");
+        row_offsets(backend, ids, &mut self.offsets)
+    }
+
+    /// Makes `into` the transpose; `order` becomes which of these edges each of its edges is.
+    pub(crate) fn transpose_into(
+        &self,
+        backend: &B,
+        order: &mut Array<B, u32>,
+        into: &mut Self,
+    ) -> Result<(), Error> {
+        // What stands for no column is to come last.
+        let padded = self.rows_are == Rows::DrawnAgain;
+        let bits = bits_below(self.columns() as u64 + u64::from(padded));
+        let (rows, columns) = into.edges_mut();
+        sort_pairs(backend, &self.column_ids, None, bits, rows, order)?;
+        take_words(backend, self.row_ids(backend)?, order, columns)?;
+        into.renew_offsets(backend)
+    }
+
+    /// The transpose, and which of these edges each of its edges is. Nothing of it is waited for.
+    pub(crate) fn transpose(&self, backend: &B) -> Result<(Self, Array<B, u32>), Error> {
+        // Of as many edges as there may be of a row.
+        let longest = u32::try_from(self.edges()).unwrap_or(u32::MAX);
+        let shape = (self.columns(), self.rows());
+        let mut a = Self::to_be_drawn(backend, shape, self.edges(), longest)?;
+        let mut order = Array::uninit(backend, self.edges(), MemoryKind::Graph)?;
+        self.transpose_into(backend, &mut order, &mut a)?;
+        if self.rows_are != Rows::DrawnAgain {
+            a.rows_are = Rows::Drawn;
+        }
+        Ok((a, order))
+    }
+}
+
 impl<B: ConstructOperators> Adjacency<B> {
     /// Where rows start and which have edges: made the first time, which waits for the device, and kept.
     ///
@@ -222,6 +301,12 @@ impl<B: ConstructOperators> Adjacency<B> {
     pub(crate) fn index(&self, backend: &B) -> Result<&RowIndex<B>, Error> {
         if let Some(index) = self.index.get() {
             return Ok(index);
+        }
+        if self.rows_are == Rows::DrawnAgain {
+            return Err(Error::Unsupported {
+                operator: "Adjacency::index",
+                reason: "rows that are drawn again in the same memory have no index; sum them up by the default policy, or draw each batch in memory of its own".into(),
+            });
         }
         let index = backend.row_index(Checked::new(RowIndexOperands {
             ids: self.row_ids(backend)?,
@@ -233,7 +318,7 @@ impl<B: ConstructOperators> Adjacency<B> {
     /// The same with its [`RowIndex`], which says how long its longest row is.
     pub(crate) fn indexed(mut self, backend: &B) -> Result<Self, Error> {
         self.longest_row = self.index(backend)?.longest_row;
-        self.drawn = false;
+        self.rows_are = Rows::Known;
         Ok(self)
     }
 
@@ -449,7 +534,12 @@ impl<B: ConstructOperators + SortOperators> Block<B> {
         if let Some(backward) = self.backward.get() {
             return Ok(backward);
         }
-        let backward = self.forward.transposed_columns(backend)?;
+        let (backward, _) = self.forward.transpose(backend)?;
         Ok(self.backward.get_or_init(|| backward))
+    }
+
+    /// Both edge orders, to be drawn again; the transpose if somebody has asked for it.
+    pub(crate) fn parts_mut(&mut self) -> (&mut Adjacency<B>, Option<&mut Adjacency<B>>) {
+        (&mut self.forward, self.backward.get_mut())
     }
 }

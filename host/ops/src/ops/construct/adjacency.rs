@@ -97,24 +97,6 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
         Ok((a.indexed(backend)?, EdgeMap::of_permutation(order)))
     }
 
-    /// The transpose alone, without an index of its rows: nothing of it is waited for.
-    pub(crate) fn transposed_columns(&self, backend: &B) -> Result<Self, Error> {
-        self.transpose(backend).map(|(a, _)| a)
-    }
-
-    fn transpose(&self, backend: &B) -> Result<(Self, Words<B>), Error> {
-        let uninit = || Array::uninit(backend, self.edges(), MemoryKind::Graph);
-        let (mut ids, mut order, mut column_ids) = (uninit()?, uninit()?, uninit()?);
-        let bits = bits_below(self.columns() as u64);
-        sort_pairs(backend, &self.column_ids, None, bits, &mut ids, &mut order)?;
-        take_words(backend, self.row_ids(backend)?, &order, &mut column_ids)?;
-        let shape = (self.columns(), self.rows());
-        // Of as many edges as there may be of a row.
-        let longest = u32::try_from(self.edges()).unwrap_or(u32::MAX);
-        let a = Self::of_drawn(backend, shape, ids, column_ids, longest)?;
-        Ok((a, order))
-    }
-
     /// Of edges in order of their rows, whose ids are in range.
     pub(crate) fn of_sorted(
         backend: &B,

@@ -28,13 +28,8 @@ impl ConstructOperators for Cpu {
     fn row_offsets(&self, operands: Checked<RowOffsetsOperands<'_, Self>>) -> Result<(), Error> {
         let RowOffsetsOperands { ids, offsets } = operands.into_inner();
         let ids = ids.buffer.read();
-        let rows = offsets.len() - 1;
         parallel::for_each(offsets.buffer.get_mut(), |row, first| {
-            *first = if row < rows {
-                ids.partition_point(|&id| id < row as u32) as u64
-            } else {
-                ids.len() as u64
-            };
+            *first = ids.partition_point(|&id| u64::from(id) < row as u64) as u64;
         });
         Ok(())
     }

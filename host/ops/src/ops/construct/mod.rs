@@ -27,7 +27,8 @@ pub fn row_ids<B: ConstructOperators>(
     backend.row_ids(Checked::new(RowIdsOperands { offsets, ids })?)
 }
 
-/// The first edge of each row, and the number of edges behind them, from the ascending rows of the edges.
+/// The first edge of each row, and the number of edges behind them, from the ascending rows of the edges. What has a number that is
+/// no row's, at the end, is no edge.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where there is no room for an offset.
@@ -118,12 +119,25 @@ pub fn degree_factors<B: ConstructOperators>(
     power: DegreePower,
 ) -> Result<Array<B, f32>, Error> {
     let mut factors = Array::uninit(backend, a.rows(), MemoryKind::Graph)?;
+    renew_degree_factors(backend, a, power, &mut factors)?;
+    Ok(factors)
+}
+
+/// [`degree_factors`] in memory that is there.
+///
+/// # Errors
+/// [`Error::Shape`] where there is not a factor for each row.
+pub fn renew_degree_factors<B: ConstructOperators>(
+    backend: &B,
+    a: &Adjacency<B>,
+    power: DegreePower,
+    factors: &mut Array<B, f32>,
+) -> Result<(), Error> {
     backend.degree_factors(Checked::new(DegreeFactorsOperands {
         offsets: &a.offsets,
         power,
-        factors: &mut factors,
-    })?)?;
-    Ok(factors)
+        factors,
+    })?)
 }
 
 /// Operands of [`degree_factors`].

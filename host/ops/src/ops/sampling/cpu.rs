@@ -11,7 +11,9 @@ use crate::error::Error;
 use crate::ops::Checked;
 use crate::tensor::{Element, padded};
 use halfgnn_contract::rng::{key, philox};
-use halfgnn_contract::sampling::{ATTEMPTS, choice, neighbor_counter, pair, pair_counter, sampled};
+use halfgnn_contract::sampling::{
+    ATTEMPTS, NO_VERTEX, choice, neighbor_counter, pair, pair_counter, sampled,
+};
 use halfgnn_graph::parallel;
 
 impl SamplingOperators for Cpu {
@@ -66,6 +68,8 @@ impl SamplingOperators for Cpu {
         let columns = of.graph.column_ids.buffer.read();
         let (policy, draw) = (of.policy, of.draw);
         let key = key(draw.seed, NEIGHBORS);
+        let steps = of.steps.map_or(0, |steps| steps.buffer.read()[0]);
+        let step = draw.step.wrapping_add(steps);
         let vertices = of.vertices.buffer.read();
         let parts = parallel::map(parallel::chunks(&vertices, PART), |_, part| {
             let mut drawn = Vec::new();
@@ -76,7 +80,7 @@ impl SamplingOperators for Cpu {
                 drawn.extend(policy.self_loops.then_some(vertex));
                 let first = drawn.len();
                 places(degree, policy, &mut drawn, |index, choices| {
-                    let counter = neighbor_counter(draw.step, draw.layer, vertex, index);
+                    let counter = neighbor_counter(step, draw.layer, vertex, index);
                     choice(philox(key, counter)[0], choices)
                 });
                 for place in &mut drawn[first..] {
@@ -88,6 +92,13 @@ impl SamplingOperators for Cpu {
         let mut drawn = parts.iter().flatten().copied();
         let firsts = of.firsts.buffer.read();
         let (rows, neighbors) = (of.rows.buffer.get_mut(), of.neighbors.buffer.get_mut());
+        let sum = firsts[vertices.len()];
+        let padding = (sum as usize).min(rows.len())..;
+        rows[padding.clone()].fill(NO_VERTEX);
+        neighbors[padding].fill(NO_VERTEX);
+        if let Some(total) = of.total {
+            total.words.buffer.get_mut()[total.at] = sum;
+        }
         for (row, (&vertex, &first)) in vertices.iter().zip(&*firsts).enumerate() {
             let count = degree(&offsets, vertex).map_or(0, |(_, degree)| of_row(degree, policy));
             let edges = first as usize..first as usize + count as usize;
@@ -165,6 +176,11 @@ impl SamplingOperators for Cpu {
                 bits &= bits - 1;
                 place += 1;
             }
+        }
+        let padding = place.min(sources.len())..;
+        sources[padding].fill(NO_VERTEX);
+        if let Some(total) = of.total {
+            total.words.buffer.get_mut()[total.at] = (place - destinations.len()) as u32;
         }
         Ok(())
     }

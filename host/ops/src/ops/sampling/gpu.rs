@@ -3,7 +3,7 @@
 use super::{
     CountNeighborsOperands, Draw, Fanout, MarkVerticesOperands, NEIGHBORS, NeighborPolicy,
     PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands, STREAM,
-    SampleNeighborsOperands, SamplePairsOperands, SamplingOperators, TakeRowsOperands,
+    SampleNeighborsOperands, SamplePairsOperands, SamplingOperators, TakeRowsOperands, Total,
 };
 use crate::backend::Adjacency;
 use crate::backend::gpu::{Gpu, dense_config, narrow};
@@ -69,6 +69,8 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             key: key(seed, NEIGHBORS),
             step,
             layer,
+            total: self.total(of.total)?,
+            steps: self.optional_array(of.steps)?,
             ..self.neighbors(NAME, of.graph, of.policy, of.vertices)?
         };
         let config = dense_config(NAME, neighbor_ctas(params.vertex_count.into()), 1, 0)?;
@@ -122,9 +124,10 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             first_place: of.destinations.len() as u64,
             source_count: of.sources.len() as u64,
             ranks: self.array(&of.places.ranks)?,
+            total: self.total(of.total)?,
             ..self.places(of.places)?
         };
-        let threads = mark_words(params.graph_vertices).max(params.first_place);
+        let threads = mark_words(params.graph_vertices).max(params.source_count);
         let config = threads_config("place_marked", threads)?;
         // SAFETY: as above; the kernel looks whether a place lies among the sources.
         unsafe { self.launch("place_marked", config, &params) }
@@ -189,6 +192,8 @@ impl<D: Driver> Gpu<D> {
             firsts: DevicePtr::NULL,
             rows: DevicePtr::NULL,
             neighbors: DevicePtr::NULL,
+            total: DevicePtr::NULL,
+            steps: DevicePtr::NULL,
             graph_rows: graph.rows() as u64,
             edges: 0,
             vertex_count: narrow(name, "vertices", vertices.len())?,
@@ -202,6 +207,15 @@ impl<D: Driver> Gpu<D> {
         })
     }
 
+    /// Where a number is told, or null.
+    fn total(&self, of: Option<Total<'_, Self>>) -> Result<DevicePtr<u32>, Error> {
+        let Some(Total { words, at }) = of else {
+            return Ok(DevicePtr::NULL);
+        };
+        let first: DevicePtr<u32> = self.array(words)?;
+        Ok(DevicePtr::new(first.address() + 4 * at as u64))
+    }
+
     /// What is known.
     fn places(&self, places: &Places<Self>) -> Result<RelabelParams, Error> {
         Ok(RelabelParams {
@@ -211,6 +225,7 @@ impl<D: Driver> Gpu<D> {
             marked: self.array(&places.marked)?,
             ranks: DevicePtr::NULL,
             sources: DevicePtr::NULL,
+            total: DevicePtr::NULL,
             vertex_count: 0,
             graph_vertices: places.vertices() as u64,
             first_place: 0,

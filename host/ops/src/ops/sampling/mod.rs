@@ -3,13 +3,15 @@
 
 mod cpu;
 mod gpu;
+mod layer;
 mod neighbors;
 mod places;
 mod rows;
 
+pub use layer::{LayerDraw, LayerRoom, LayerSizes};
 pub use neighbors::{
-    CountNeighborsOperands, Draw, Fanout, NeighborPolicy, SampleNeighborsOperands, count_neighbors,
-    sample_neighbors,
+    CountNeighborsOperands, Draw, Fanout, NeighborPolicy, SampleNeighborsOperands, Total,
+    count_neighbors, sample_neighbors,
 };
 pub use places::{
     MarkVerticesOperands, PlaceMarkedOperands, PlaceVerticesOperands, Places, RelabelOperands,

@@ -125,7 +125,7 @@ pub fn count_neighbors<B: SamplingOperators>(
 
 /// Neighbours of each of `vertices`, drawn by `policy`, all sets of so many as likely: edge `k` is of vertex `rows[k]` of the list
 /// from the vertex `neighbors[k]`. Those of vertex `i` begin at `firsts[i]`, the prefix sums of [`count_neighbors`]; a vertex whose
-/// edges would lie past the room for them is left out. Without replacement it is Floyd's algorithm (Bentley and Floyd, "A sample of
+/// edges would lie past the room for them is left out, and behind the last edge stands [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX). Without replacement it is Floyd's algorithm (Bentley and Floyd, "A sample of
 /// brilliance", CACM 1987).
 ///
 /// # Errors
@@ -145,6 +145,8 @@ pub fn sample_neighbors<B: SamplingOperators>(
         draw,
         vertices,
         firsts,
+        steps: None,
+        total: None,
         rows,
         neighbors,
     };
@@ -186,6 +188,27 @@ impl<B: Storage> Operator for CountNeighborsOperands<'_, B> {
     }
 }
 
+/// A word of an array on the device that a number is told in.
+#[derive(Debug)]
+pub struct Total<'a, B: Storage> {
+    /// The array.
+    pub words: &'a mut Array<B, u32>,
+    /// Which of its words.
+    pub at: usize,
+}
+
+impl<B: Storage> Total<'_, B> {
+    /// That there is such a word.
+    pub(super) fn check(of: &Option<Self>, operator: &'static str) -> Result<(), Error> {
+        match of {
+            Some(of) if of.at >= of.words.len() => {
+                Error::expect(operator, "totals", of.at + 1, of.words.len())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Operands of [`sample_neighbors`].
 #[derive(Debug)]
 pub struct SampleNeighborsOperands<'a, B: Storage> {
@@ -199,6 +222,10 @@ pub struct SampleNeighborsOperands<'a, B: Storage> {
     pub vertices: &'a Array<B, u32>,
     /// The first edge of each, and the number of edges.
     pub firsts: &'a Array<B, u32>,
+    /// A number on the device that is added to the draw's step.
+    pub steps: Option<&'a Array<B, u32>>,
+    /// Where the number of edges is told, room for them or not.
+    pub total: Option<Total<'a, B>>,
     /// Becomes the place in the list of the vertex of each edge.
     pub rows: &'a mut Array<B, u32>,
     /// Becomes the neighbour of each edge.
@@ -212,6 +239,10 @@ impl<B: Storage> Operator for SampleNeighborsOperands<'_, B> {
         let (vertices, edges) = (self.vertices.len(), self.rows.len());
         expect_countable(Self::NAME, vertices)?;
         Error::expect(Self::NAME, "first edges", vertices + 1, self.firsts.len())?;
+        if let Some(steps) = self.steps {
+            Error::expect(Self::NAME, "numbers of a step", 1, steps.len())?;
+        }
+        Total::check(&self.total, Self::NAME)?;
         Error::expect(Self::NAME, "neighbours", edges, self.neighbors.len())
     }
 }

@@ -1,6 +1,8 @@
 //! The vertices of a batch, and the place of each.
 
-use super::{Draw, NeighborPolicy, Operator, SamplingOperators, count_neighbors, sample_neighbors};
+use super::{
+    Draw, NeighborPolicy, Operator, SamplingOperators, Total, count_neighbors, sample_neighbors,
+};
 use crate::backend::{Adjacency, Block, MemoryKind, Storage};
 use crate::error::Error;
 use crate::ops::{Checked, ConstructOperators, SortOperators, exclusive_sum};
@@ -81,13 +83,21 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
                 twice[0]
             ));
         }
-        backend.clear(&self.known.buffer)?;
         let seeds = Array::from_slice(backend, seeds, MemoryKind::Graph)?;
+        self.begin_at(backend, &seeds)?;
+        Ok(seeds)
+    }
+
+    /// [`Places::begin`] of seeds on the device, which are different; numbers that are no vertices are passed over.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn begin_at(&mut self, backend: &B, seeds: &Array<B, u32>) -> Result<(), Error> {
+        backend.clear(&self.known.buffer)?;
         backend.place_vertices(Checked::new(PlaceVerticesOperands {
             places: self,
-            vertices: &seeds,
-        })?)?;
-        Ok(seeds)
+            vertices: seeds,
+        })?)
     }
 
     /// Forgets what was known, and gives each of `vertices` a place in the order of their numbers, however often it stands there.
@@ -108,6 +118,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
             places: self,
             destinations: &none,
             sources: &mut distinct,
+            total: None,
         })?)?;
         Ok(distinct)
     }
@@ -154,6 +165,7 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
             places: self,
             destinations,
             sources: &mut sources,
+            total: None,
         })?)?;
         backend.relabel(Checked::new(RelabelOperands {
             places: self,
@@ -165,13 +177,18 @@ impl<B: SamplingOperators + ConstructOperators + SortOperators> Places<B> {
         Ok((Block::of_forward(forward), sources))
     }
 
-    /// Marks vertices that are not known; how many there are.
-    fn mark(&mut self, backend: &B, vertices: &Array<B, u32>) -> Result<usize, Error> {
+    /// Marks vertices that are not known, and adds up how many each word has.
+    pub(super) fn rank(&mut self, backend: &B, vertices: &Array<B, u32>) -> Result<(), Error> {
         backend.mark_vertices(Checked::new(MarkVerticesOperands {
             places: self,
             vertices,
         })?)?;
-        exclusive_sum(backend, &self.counts, &mut self.ranks)?;
+        exclusive_sum(backend, &self.counts, &mut self.ranks)
+    }
+
+    /// Marks vertices that are not known; how many there are.
+    fn mark(&mut self, backend: &B, vertices: &Array<B, u32>) -> Result<usize, Error> {
+        self.rank(backend, vertices)?;
         word(backend, &self.ranks, self.ranks.len() - 1)
     }
 }
@@ -224,14 +241,17 @@ pub struct PlaceMarkedOperands<'a, B: Storage> {
     pub places: &'a mut Places<B>,
     /// All that is known, in the order of the places.
     pub destinations: &'a Array<B, u32>,
-    /// Becomes the destinations and those that are marked.
+    /// Becomes the destinations and those that are marked, and [`NO_VERTEX`](halfgnn_contract::sampling::NO_VERTEX) behind them.
     pub sources: &'a mut Array<B, u32>,
+    /// Where the number of those that are marked is told, room for them or not.
+    pub total: Option<Total<'a, B>>,
 }
 
 impl<B: Storage> Operator for PlaceMarkedOperands<'_, B> {
     const NAME: &'static str = "place_marked";
 
     fn check(&self) -> Result<(), Error> {
+        Total::check(&self.total, Self::NAME)?;
         if self.sources.len() >= self.destinations.len() {
             return Ok(());
         }

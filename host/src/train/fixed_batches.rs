@@ -1,0 +1,144 @@
+//! Batches of vertices that are drawn into the same memory each time, so that drawing one and the step on it are recorded and replayed.
+
+use super::objective::{Objective, Task};
+use super::recorded::Recorded;
+use super::{Goal, Loss};
+use crate::backend::{Backend, MemoryKind};
+use crate::error::Error;
+use crate::nn::{Norm, Propagation};
+use crate::ops;
+use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, sizes};
+use crate::tensor::{Element, Matrix};
+
+/// Batches that are looked at to see how much room others want.
+const LOOKED_AT: usize = 4;
+
+/// Batches of vertices in the same memory each time.
+#[derive(Debug)]
+pub(super) struct FixedBatches<B: Backend, E: Element> {
+    sampler: FixedSampler<B>,
+    objective: Objective<B, E>,
+    norm: Norm,
+    /// What the losses of a batch are divided by, times the weight of each.
+    divisor: f32,
+    drawn: Recorded<B>,
+    record: bool,
+    /// Whether a step was taken, by which it is known whose transposes are asked for.
+    seen: bool,
+}
+
+impl<B: Backend, E: Element> FixedBatches<B, E> {
+    /// Of what `loader` makes batches of and `sampler` draws, if that has such batches. How much room they have is seen at the first ones
+    /// of the first epoch and an eighth more, whatever batch is asked for first: so it is the same for a run that goes on.
+    ///
+    /// # Errors
+    /// Those of the sampler and of [`Objective::of`].
+    pub(super) fn new(
+        backend: &B,
+        (task, loss, norm): (&Objective<B, E>, &Loss, Norm),
+        sampler: &mut dyn Sampler<B>,
+        (loader, record): (&Loader, bool),
+    ) -> Result<Option<Self>, Error> {
+        let seed = loader.seed();
+        let looked_at: Vec<_> = loader.epoch(0).take(LOOKED_AT).collect();
+        let mut room: Vec<LayerSizes> = Vec::new();
+        for seeds in &looked_at {
+            let batch = sampler.sample(backend, &seeds.vertices, seed, seeds.step)?;
+            let found = sizes(&batch);
+            let nothing = LayerSizes {
+                destinations: 0,
+                edges: 0,
+                met: 0,
+            };
+            room.resize(found.len(), nothing);
+            for (room, found) in room.iter_mut().zip(found) {
+                room.edges = room.edges.max(found.edges);
+                room.met = room.met.max(found.met);
+            }
+        }
+        let more = |count: usize| (count + count / 8 + 64).next_multiple_of(64);
+        let vertices = sampler.vertices();
+        for room in &mut room {
+            room.edges = more(room.edges);
+            room.met = more(room.met).min(vertices);
+        }
+        let first = &looked_at[0].vertices;
+        let Some((mut sampler, mut blocks)) = sampler.fixed(backend, (first.len(), seed), &room)?
+        else {
+            return Ok(None);
+        };
+        // What is not drawn yet has no degrees.
+        sampler.begin(backend, first, looked_at[0].step)?;
+        sampler.draw(backend, blocks.iter_mut())?;
+        let graphs = (blocks.into_iter())
+            .map(|block| Propagation::of_sampled(backend, block, norm))
+            .collect::<Result<_, _>>()?;
+        let (rows, columns) = (sampler.inputs().len(), task.0.features.columns());
+        let features = Matrix::zeros(backend, rows, columns, MemoryKind::Features)?;
+        let all: Vec<u32> = (0..first.len() as u32).collect();
+        let goal = Goal {
+            targets: &task.0.targets.selected(first),
+            outputs: task.outputs(),
+            loss,
+            splits: [&all, &[], &[]],
+        };
+        let divisor = task.divisor(loss, first);
+        let objective = Objective::of(backend, graphs, features, &goal)?;
+        let weights = vec![1.0; first.len()];
+        Ok(Some(Self {
+            sampler,
+            objective: objective.weighing(backend, &weights, divisor)?,
+            norm,
+            divisor,
+            drawn: Recorded::new(record),
+            record,
+            seen: false,
+        }))
+    }
+
+    /// The batch of some vertices; `None` where it has no room.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn batch(
+        &mut self,
+        backend: &B,
+        (task, loss): (&Objective<B, E>, &Loss),
+        (step, vertices): (u32, &[u32]),
+    ) -> Result<Option<Objective<B, E>>, Error> {
+        let Self {
+            sampler,
+            objective,
+            norm,
+            divisor,
+            drawn,
+            seen,
+            ..
+        } = self;
+        let targets = task.0.targets.selected(vertices);
+        let weight = *divisor / task.divisor(loss, vertices);
+        objective.tell_again(backend, &targets, weight)?;
+        sampler.begin(backend, vertices, step)?;
+        let Task {
+            graphs, features, ..
+        } = objective.task_mut();
+        let mut work = || {
+            let blocks = graphs.iter_mut().filter_map(Propagation::block_mut);
+            sampler.draw(backend, blocks)?;
+            for graph in graphs.iter_mut() {
+                graph.renew_factors(backend, *norm)?;
+            }
+            ops::take_rows(backend, &task.0.features, sampler.inputs(), features)
+        };
+        match std::mem::replace(seen, true) {
+            true => drawn.run(backend, work)?,
+            false => work()?,
+        }
+        Ok(sampler.fits(backend)?.then(|| objective.clone()))
+    }
+
+    /// Forgets what was recorded, so that memory that others gave back meanwhile is free.
+    pub(super) fn forget(&mut self) {
+        self.drawn = Recorded::new(self.record);
+    }
+}
