@@ -495,3 +495,26 @@ fn a_rank_may_have_no_vertex() {
         assert_eq!(parts, whole, "{model}");
     }
 }
+
+#[test]
+fn ranges_of_parts_are_even_whoever_has_the_hubs() {
+    use halfgnn::distributed::Partition;
+    let degrees: Vec<u32> = (0..1008).map(|v| if v < 8 { 1000 } else { 10 }).collect();
+    let dealt = Partition::of_degrees(&degrees, 64).unwrap();
+    let most = |partition: &Partition, ranks: usize| {
+        let mut edges = vec![0; ranks];
+        for (&part, degree) in partition.owners().iter().zip(&degrees) {
+            edges[part as usize * ranks / 64] += degree;
+        }
+        let all: u32 = edges.iter().sum();
+        f64::from(edges.into_iter().max().unwrap()) * ranks as f64 / f64::from(all)
+    };
+    let spread = dealt.clone().spread(&degrees);
+    for ranks in [2, 4, 8] {
+        let (before, after) = (most(&dealt, ranks), most(&spread, ranks));
+        assert!(
+            before > 1.3 && after < 1.02,
+            "{ranks}: {before} and {after}"
+        );
+    }
+}

@@ -124,6 +124,29 @@ impl Partition {
         Ok(Self { owners, ranks })
     }
 
+    /// The same parts under other numbers, of vertices with these degrees: ranges of parts, one behind the other, have nearly as many
+    /// edges each, however many there are. Dealt out by degree the hubs are in the first parts; here each heavier part is as far from those
+    /// before it as can be, at the places of van der Corput's sequence.
+    #[must_use]
+    pub fn spread(mut self, degrees: &[u32]) -> Self {
+        let mut edges = vec![0_u64; self.ranks];
+        for (&owner, &degree) in self.owners.iter().zip(degrees) {
+            edges[owner as usize] += u64::from(degree);
+        }
+        let mut heaviest: Vec<u32> = (0..self.ranks as u32).collect();
+        heaviest.sort_by_key(|&part| Reverse(edges[part as usize]));
+        let mut places: Vec<u32> = (0..self.ranks as u32).collect();
+        places.sort_by_key(|place| place.reverse_bits());
+        let mut renamed = vec![0; self.ranks];
+        for (&part, &place) in heaviest.iter().zip(&places) {
+            renamed[part as usize] = place;
+        }
+        for owner in &mut self.owners {
+            *owner = renamed[*owner as usize];
+        }
+        self
+    }
+
     /// Communities by [Louvain's method](reorder::louvain), laid out one after the other and cut where each rank has its share of the
     /// edges: fewer vertices are heard by others, and a rank's share is less even.
     ///

@@ -105,7 +105,8 @@ fn streamed(args: &PartitionArgs, by: &str) -> Result<Option<(String, Written)>,
     };
     let parts = parts(args, archive.in_degrees().len())?;
     let partition = match by {
-        "degree" => Partition::of_degrees(archive.in_degrees(), parts),
+        "degree" => Partition::of_degrees(archive.in_degrees(), parts)
+            .map(|partition| partition.spread(archive.in_degrees())),
         _ => Partition::read(&args.by, parts),
     };
     let partition = partition.map_err(|problem| not_dealt(by, &problem))?;
@@ -119,7 +120,10 @@ fn whole(args: &PartitionArgs, by: &str) -> Result<(String, Written), Failure> {
     let dataset: Dataset = args.open.dataset(&args.source)?;
     let parts = parts(args, dataset.graph.vertices())?;
     let partition = Partition::by_name(&args.by, &dataset.graph, parts);
-    let partition = partition.map_err(|problem| not_dealt(by, &problem))?;
+    let mut partition = partition.map_err(|problem| not_dealt(by, &problem))?;
+    if by == "degree" {
+        partition = partition.spread(&dataset.graph.in_degrees());
+    }
     let written = dataset.save_parts(&args.out, &deal(args, by, &partition));
     Ok((dataset.name, written.map_err(refuse)?))
 }
