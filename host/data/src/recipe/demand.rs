@@ -130,7 +130,10 @@ mod tests {
             let own = (made.graph.vertices(), made.feature_len(), made.outputs);
             assert_eq!(shape, own, "{text}");
             let (told, edges) = (demand.counts.forward.edges, made.graph.edges());
-            if text.starts_with("blocks") || text.starts_with("communities") {
+            if text.starts_with("communities") {
+                // What is drawn twice is about an eighth there.
+                assert!(told.abs_diff(edges) < told / 20, "{text}: {told}, {edges}");
+            } else if text.starts_with("blocks") {
                 assert!(
                     told <= edges && edges <= told * 8 / 7,
                     "{text}: {told}, {edges}"
