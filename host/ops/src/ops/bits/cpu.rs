@@ -25,7 +25,7 @@ fn for_sums<T: Send>(
     let words = x.words.buffer.read();
     let codes = factors.map(|factors| factors.codes.buffer.read());
     let (offsets, columns, words): (&[u64], &[u32], &[u64]) = (&offsets, &columns, &words);
-    let codes: Option<&[u32]> = codes.as_deref().map(|codes| &codes[..]);
+    let codes: Option<&[u32]> = codes.as_deref();
     parallel::pieces(parallel::chunks_mut(rows, stride), 1, &|first, rows| {
         let mut sums = vec![0_i32; x.columns()];
         for (row, out) in (first..).zip(rows.each()) {
