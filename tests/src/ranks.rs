@@ -64,6 +64,11 @@ fn by_host<B: Backend>(backend: &B) -> impl Fn(InProcess) -> (B, Group) + Sync {
     |rank| (backend.clone(), Group::new(rank))
 }
 
+/// Whether threads that share a device can be linked: not on a card, of which NCCL wants one for each rank.
+fn links_threads<B: Backend>(backend: &B) -> bool {
+    backend.interconnect().is_err() && backend.link_id().is_ok()
+}
+
 /// A rank whose device moves memory to the others'; `own` gives it a handle.
 fn by_devices<B: Backend>(own: impl Fn() -> B + Sync) -> impl Fn(InProcess) -> (B, Group) + Sync {
     move |rank| {
@@ -259,6 +264,9 @@ fn assert_steps<B: Backend, E: Element>(
             }
         }
         // Another run, whose devices exchange; they share a stream here, in which a replay would wait for another's.
+        if !links_threads(backend) {
+            continue;
+        }
         let record = false;
         let of = (partition, TrainConfig { record, ..config }, &[][..]);
         let again = of_ranks::<B, E, _>(by_devices(|| backend.clone()), graph, model, of, steps);

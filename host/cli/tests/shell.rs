@@ -157,7 +157,7 @@ fn devices_are_tried_and_told() {
 fn every_command_has_json_for_programs() {
     const ON_CPU: [&str; 2] = ["--device", "cpu"];
     let folder = tempfile::tempdir().unwrap();
-    let commands: [(&[&str], &[&str], &str); 27] = [
+    let commands: [(&[&str], &[&str], &str); 29] = [
         (
             &["train"],
             &[
@@ -339,6 +339,11 @@ fn every_command_has_json_for_programs() {
             "scale",
         ),
         (
+            &["bench", "comm"],
+            &["--devices", "0,1", "--sizes", "4,8", "--runs", "1"],
+            "fit",
+        ),
+        (
             &["bench", "ablations"],
             &["--graph", "kron:6", "--features", "8", "--runs", "1"],
             "accuracy",
@@ -378,6 +383,11 @@ fn every_command_has_json_for_programs() {
         ),
         (&["dataset", "info"], &["kron:6"], "dataset"),
         (&["dataset", "convert"], &["kron:6", "graph.mtx"], "written"),
+        (
+            &["dataset", "partition"],
+            &["blocks:40", "--out", "blocks.parts", "--parts", "3"],
+            "partitioned",
+        ),
         (
             &["dataset", "generate"],
             &["kron:6", "graph.csr"],
