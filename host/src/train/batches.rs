@@ -41,6 +41,9 @@ enum Source<B: Backend, E: Element> {
     Subgraphs(Box<SubgraphBatches<B, E>>),
 }
 
+/// A batch as a task, and how many vertices learn in it.
+type Drawn<B, E> = (Objective<B, E>, usize);
+
 impl<B: Backend, E: Element> Batches<B, E> {
     /// Batches of `batch` of the training vertices of `task`, in orders that `seed` decides, of what `sampler` draws of their graph
     /// by the same seed; `loss` is the task's and `norm` the model's, taken of the degrees of each block.
@@ -319,7 +322,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         backend: &B,
         epoch: u32,
         number: usize,
-    ) -> Result<Option<(Objective<B, E>, usize)>, Error> {
+    ) -> Result<Option<Drawn<B, E>>, Error> {
         if self.fixed.is_none() {
             return Ok(None);
         }

@@ -108,7 +108,7 @@ pub(super) enum Answers<B: Backend> {
         kind: ElementKind<B>,
     },
     /// Which pairs are edges.
-    Links(Links<B>),
+    Links(Box<Links<B>>),
 }
 
 /// An [`ElementLoss`] that has its weights.
@@ -342,7 +342,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Ok(Self(Arc::new(Task {
             graphs: vec![graph],
             features,
-            answers: Answers::Links(Links::new(backend, split)?),
+            answers: Answers::Links(Box::new(Links::new(backend, split)?)),
             splits: empty()?,
             selected: empty()?,
             lists: [Vec::new(), Vec::new(), Vec::new()],

@@ -475,8 +475,12 @@ mod tests {
         // 5; 6, 7, 8; nothing; 1, 3.
         let parts = [(1, 5.0, 0.0), (3, 7.0, 1.0), (0, 9.0, 9.0), (2, 2.0, 2.0)];
         let mut merged = Merged::default();
-        parts.map(|(rows, mean, _)| merged.count(rows, mean));
-        parts.map(|(rows, mean, variance)| merged.spread(rows, mean, variance));
+        for (rows, mean, _) in parts {
+            merged.count(rows, mean);
+        }
+        for (rows, mean, variance) in parts {
+            merged.spread(rows, mean, variance);
+        }
         // numpy.var([5, 6, 7, 8, 1, 3])
         assert_eq!(merged.moments(), [5.0, (34.0 / 6.0) as f32]);
         assert_eq!(merged.rows(), 6.0);

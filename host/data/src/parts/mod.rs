@@ -12,7 +12,7 @@
 //! the dataset that it was made of. What is of the order of the vertices is in one file, which whoever trains reads: splits, targets and
 //! degrees are known to all ranks. What is of the order of edges or features is in the parts, of which a rank reads its own alone.
 //!
-//! Numbers are little-endian. A file starts with a [`Header`](layout::Header); its sections follow in a fixed order, each from a multiple
+//! Numbers are little-endian. A file starts with a `Header`; its sections follow in a fixed order, each from a multiple
 //! of 8 bytes on, and how long they are follows from the manifest. Files are as long as that, or refused before anything is allocated.
 
 mod layout;

@@ -123,10 +123,13 @@ impl CudaGraph {
         }
         context.enter()?;
         let _alone = context.graph_launches();
-        // SAFETY: the graph is of this context and instantiated as long as `self` lives; what its kernels do is the
-        // caller's promise.
-        check("cuGraphLaunch", unsafe {
-            sys::cuGraphLaunch(self.executable, queue.raw())
+        // Where the card has as much to do as it can note, this waits.
+        context.wait(|| {
+            // SAFETY: the graph is of this context and instantiated as long as `self` lives; what its kernels do is the
+            // caller's promise.
+            check("cuGraphLaunch", unsafe {
+                sys::cuGraphLaunch(self.executable, queue.raw())
+            })
         })
     }
 }

@@ -120,10 +120,13 @@ impl Queue {
             return Ok(());
         }
         let copy = |from: *const u8| {
-            // SAFETY: the target by what this function asks of its caller; `from` is `source` or a copy of it, and stays
-            // unchanged until the copy is done: the one because of the wait below, the other as `stage` sees to.
-            check("cuMemcpyHtoDAsync", unsafe {
-                sys::cuMemcpyHtoDAsync_v2(address, from.cast(), source.len(), self.raw)
+            // A copy from memory that is not locked may wait for the card by itself.
+            self.context.wait(|| {
+                // SAFETY: the target by what this function asks of its caller; `from` is `source` or a copy of it, and stays
+                // unchanged until the copy is done: the one because of the wait below, the other as `stage` sees to.
+                check("cuMemcpyHtoDAsync", unsafe {
+                    sys::cuMemcpyHtoDAsync_v2(address, from.cast(), source.len(), self.raw)
+                })
             })
         };
         if source.len() > staging::LONGEST || !self.ordered || self.context.streams().several() {
@@ -153,9 +156,17 @@ impl Queue {
         if target.is_empty() {
             return Ok(());
         }
-        // SAFETY: the source by what this function asks of its caller; the target is borrowed until the wait below.
-        let queued = check("cuMemcpyDtoHAsync", unsafe {
-            sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), address, target.len(), self.raw)
+        // A copy to memory that is not locked waits for the card by itself, and so is a wait that a link may have to end.
+        let queued = self.context.wait(|| {
+            // SAFETY: the source by what this function asks of its caller; the target is borrowed until the wait below.
+            check("cuMemcpyDtoHAsync", unsafe {
+                sys::cuMemcpyDtoHAsync_v2(
+                    target.as_mut_ptr().cast(),
+                    address,
+                    target.len(),
+                    self.raw,
+                )
+            })
         });
         // Also after a failure: nothing may write to `target` when this returns.
         let done = self.synchronize();

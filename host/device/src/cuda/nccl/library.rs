@@ -290,7 +290,7 @@ mod tests {
         assert!(in_packages(prefix.path()).is_empty());
         let file = folder.join("libnccl.so.2");
         std::fs::write(&file, "no library").unwrap();
-        assert_eq!(in_packages(prefix.path()), [file.clone()]);
+        assert_eq!(in_packages(prefix.path()), std::slice::from_ref(&file));
         let refused = Nccl::open(&file).unwrap_err().to_string();
         assert!(
             refused.starts_with("no NCCL: ") && refused.contains("pip install"),

@@ -1,7 +1,7 @@
 //! NCCL between cards of several processes, one a rank.
 //!
 //! Transfers are queued in the driver's stream, or in the one that is being captured. The communicator blocks, as that is what NCCL
-//! records: so a thread watches over it. Whoever enters NCCL or waits for the card says so ([`Watched::waits`]); the thread asks the
+//! records: so a thread watches over it. Whoever enters NCCL or waits for the card says so (`Watched::waits`); the thread asks the
 //! link's [`Watch`] and NCCL whether to go on, and if not, aborts, which ends the kernels that wait for other ranks and with them
 //! all waits. From then on every wait is an error that says why.
 
