@@ -89,14 +89,14 @@ impl<B: Backend, E: Element> Stage<B, E> {
         self
     }
 
-    /// As the stage whose output later layers read as [`Context::initial`]; there is one at most.
+    /// As the stage whose output later layers read as [`Context::initial`](crate::nn::Context::initial); there is one at most.
     #[must_use]
     pub fn initial(mut self) -> Self {
         self.initial = true;
         self
     }
 
-    /// As one of the stages whose output a later layer than the next reads as one of [`Context::jumped`].
+    /// As one of the stages whose output a later layer than the next reads as one of [`Context::jumped`](crate::nn::Context::jumped).
     #[must_use]
     pub fn jumps(mut self) -> Self {
         self.jumps = true;
