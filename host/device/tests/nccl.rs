@@ -232,6 +232,15 @@ fn who_waits_in_vain_comes_out(cuda: &Cuda, log: &Log) {
         "it was aborted, and is not destroyed again"
     );
     cuda.synchronize().expect("the link has gone");
+    // Behind a kernel that waits for another rank: a copy to the host's memory waits by itself.
+    let late =
+        Watch::new(|waited| (waited > Duration::from_millis(150)).then(|| "nobody answers".into()));
+    let linked = link(cuda, late);
+    log.take();
+    let read = cuda.download(&buffer, 0, &mut [0; 13]);
+    assert_eq!(told(read), "nobody answers");
+    drop(linked);
+    assert!(log.take().contains(&"abort".to_owned()));
     // What NCCL finds by itself, where nobody has better words; and where somebody has.
     for (words, expected) in [
         (None, "NCCL: remote process exited"),
