@@ -1,9 +1,9 @@
 //! What vertices send to their neighbours, in 8 bits while a model trains.
 //!
 //! Three quarters of a training step are sums over neighbours, which take as long as their rows are to read. In codes these are half as
-//! long as in half. They are made in a pass before the sum, with the factors of the sender in them; their scales, one a column, are
-//! those of the step before with some room (delayed scaling, as in Transformer Engine), so that nobody has to look at the matrix
-//! first. Codes of a forward pass are rounded to the nearest, those of gradients by chance, which keeps them unbiased.
+//! long as in half. They are made by the operator that writes the rows, where that can ([`Coding`]), else in a pass before the sum, with the
+//! factors of the sender in them; their scales, one a column, are those of the step before with some room (delayed scaling, as in
+//! Transformer Engine), so that nobody has to look at the matrix first. Codes of a forward pass are rounded to the nearest, those of gradients by chance, which keeps them unbiased.
 //!
 //! An evaluation sends what the model computes with, as it is.
 
