@@ -33,7 +33,7 @@ use crate::backend::cpu::simd::{Kernel, Lanes};
 use crate::backend::cpu::view::{read, read_matrix, with_edges};
 use crate::backend::cpu::{Cpu, Instructions, Reading};
 use crate::error::Error;
-use crate::ops::Checked;
+use crate::ops::{Checked, QuantizedMatrix};
 use crate::tensor::{Element, Matrix, Precision};
 use halfgnn_contract::attention::{leaky_relu_derivative, weight};
 use halfgnn_contract::spmm::EDGES_PER_WARP;
@@ -62,15 +62,7 @@ impl SpmmOperators for Cpu {
         operands: Checked<QuantizedSpmmOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let QuantizedSpmmOperands { a, op, x, y } = operands.into_inner();
-        let (words, scales) = (x.codes.buffer.read(), x.scales.scales.buffer.read());
-        let numbers = std::array::from_fn(|code| x.format().decode(code as u8));
-        let codes = Input::Codes {
-            codes: bytemuck::cast_slice(&words),
-            stride: x.stride(),
-            numbers: &numbers,
-            scales: &scales,
-        };
-        self.sum(a, op, codes, y);
+        with_codes(x, |codes| self.sum(a, op, codes, y));
         Ok(())
     }
 
@@ -92,17 +84,21 @@ impl SpmmOperators for Cpu {
         operands: Checked<QuantizedAttentionPairOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         let QuantizedAttentionPairOperands { a, op, x } = operands.into_inner();
-        let (words, scales) = (x.codes.buffer.read(), x.scales.scales.buffer.read());
-        let numbers = std::array::from_fn(|code| x.format().decode(code as u8));
-        let codes = Input::Codes {
-            codes: bytemuck::cast_slice(&words),
-            stride: x.stride(),
-            numbers: &numbers,
-            scales: &scales,
-        };
-        self.pair(a, op, codes, x.columns());
+        with_codes(x, |codes| self.pair(a, op, codes, x.columns()));
         Ok(())
     }
+}
+
+/// Calls `work` with the rows of `x` as what is added up.
+fn with_codes<E>(x: &QuantizedMatrix<Cpu>, work: impl FnOnce(Input<'_, E>)) {
+    let (words, scales) = (x.codes.buffer.read(), x.scales.scales.buffer.read());
+    let numbers = std::array::from_fn(|code| x.format().decode(code as u8));
+    work(Input::Codes {
+        codes: bytemuck::cast_slice(&words),
+        stride: x.stride(),
+        numbers: &numbers,
+        scales: &scales,
+    });
 }
 
 impl Cpu {
