@@ -3,8 +3,12 @@
 use crate::failure::Failure;
 use halfgnn::device::cuda_driver;
 use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Cards of this host.
@@ -40,15 +44,21 @@ pub fn devices(text: &str) -> Result<Devices, String> {
     }
 }
 
-/// How long the others may take to end when the first has.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long the others may take to end when the first rank has; those that are still there then have been stopped.
+const OTHERS_GRACE: Duration = Duration::from_secs(2);
+
+/// How often processes are looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How long the first rank may take to end when another has failed. It tells why better than the other can, and is about to.
+const FIRST_GRACE: Duration = Duration::from_secs(6);
 
 /// Starts a process for each card, which is given it alone, and waits for all; `auto` where no device was named, which is a card then.
-/// The output is that of the first, which also decides how the
-/// program ends.
+/// The output is that of the first, which also decides how the program ends; unless it hangs where another rank has failed, which
+/// tells why then.
 ///
 /// # Errors
-/// Where a process cannot be started, and what ended the first.
+/// Where a process cannot be started, and what ended the first, or another where the first does not end.
 pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let visible: Option<Vec<&str>> = visible.as_deref().map(|list| list.split(',').collect());
@@ -92,11 +102,12 @@ pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
             .env("WORLD_SIZE", cards.len().to_string())
             .env("CUDA_VISIBLE_DEVICES", card);
         if rank > 0 {
-            // The first tells what ended any of them.
+            // The first tells what ended any of them, as long as it can.
+            let said = File::create(words(folder.path(), rank)).map_err(failed)?;
             command
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                .stderr(Stdio::null());
+                .stderr(said);
         }
         match command.spawn() {
             Ok(child) => children.push(child),
@@ -106,16 +117,75 @@ pub fn run(devices: &Devices, auto: bool) -> Result<(), Failure> {
             }
         }
     }
-    let Some((first, others)) = children.split_first_mut() else {
+    if children.is_empty() {
         return Err(Failure::Run("--devices all: there is no card".into()));
-    };
-    let status = first.wait().map_err(failed)?;
-    let give_up = Instant::now() + GRACE;
-    while Instant::now() < give_up && others.iter_mut().any(runs) {
-        std::thread::sleep(Duration::from_millis(20));
     }
-    end(others);
-    tell(status, cards.len())
+    match attend(&mut children, FIRST_GRACE).map_err(failed)? {
+        Ended::First(status) => {
+            let give_up = Instant::now() + OTHERS_GRACE;
+            while Instant::now() < give_up && children[1..].iter_mut().any(runs) {
+                thread::sleep(POLL);
+            }
+            end(&mut children);
+            tell(status, cards.len())
+        }
+        Ended::Other(rank, status) => {
+            end(&mut children);
+            let said = fs::read_to_string(words(folder.path(), rank)).unwrap_or_default();
+            Err(Failure::Run(for_the_first(
+                rank,
+                cards.len(),
+                &said,
+                status,
+            )))
+        }
+    }
+}
+
+/// Where a rank's stderr goes, which nobody sees unless the first rank hangs.
+fn words(folder: &Path, rank: usize) -> PathBuf {
+    folder.join(format!("rank-{rank}.txt"))
+}
+
+/// Who ended first of those that count.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// The first rank, by itself.
+    First(ExitStatus),
+    /// Another has failed, and the first rank goes on as if nothing were.
+    Other(usize, ExitStatus),
+}
+
+/// Waits for the first of the processes; where another fails, for so long at most.
+fn attend(children: &mut [Child], grace: Duration) -> io::Result<Ended> {
+    let mut failed: Option<(usize, ExitStatus, Instant)> = None;
+    loop {
+        for rank in 0..children.len() {
+            match (rank, children[rank].try_wait()?) {
+                (0, Some(status)) => return Ok(Ended::First(status)),
+                (_, Some(status)) if failed.is_none() && !status.success() => {
+                    failed = Some((rank, status, Instant::now()));
+                }
+                _ => {}
+            }
+        }
+        match failed {
+            Some((rank, status, since)) if since.elapsed() >= grace => {
+                return Ok(Ended::Other(rank, status));
+            }
+            _ => thread::sleep(POLL),
+        }
+    }
+}
+
+/// Why all ended, in the words of a rank that the first could not pass on.
+fn for_the_first(rank: usize, ranks: usize, said: &str, status: ExitStatus) -> String {
+    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    let why = last.map_or_else(
+        || status.to_string(),
+        |line| line.strip_prefix("halfgnn: ").unwrap_or(line).to_owned(),
+    );
+    format!("rank 0 of {ranks} hangs, and rank {rank} ended: {why}")
 }
 
 /// The arguments but for `--devices` and its value.
@@ -174,5 +244,37 @@ mod tests {
         let given =
             ["train", "--devices", "0,1", "--seed", "3", "--devices=all"].map(OsString::from);
         assert_eq!(without_devices(given.into_iter()), ["train", "--seed", "3"]);
+    }
+
+    fn shell(script: &str) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command.spawn().expect("a shell")
+    }
+
+    #[test]
+    fn a_first_rank_that_hangs_is_not_waited_for_when_another_has_failed() {
+        let grace = Duration::from_millis(100);
+        let mut children = [shell("exec sleep 20"), shell("exit 0"), shell("exit 3")];
+        let ended = attend(&mut children, grace).expect("all are children");
+        let Ended::Other(2, status) = ended else {
+            panic!("{ended:?}");
+        };
+        end(&mut children);
+        assert_eq!(status.code(), Some(3));
+        let said = "on a card\nhalfgnn: rank 0 of 3 (host a, GPU 0): no answer for 60 s\n\n";
+        assert_eq!(
+            for_the_first(2, 3, said, status),
+            "rank 0 of 3 hangs, and rank 2 ended: rank 0 of 3 (host a, GPU 0): no answer for 60 s"
+        );
+        assert!(for_the_first(2, 3, "", status).contains("exit status: 3"));
+    }
+
+    #[test]
+    fn a_first_rank_that_ends_in_time_tells_why_itself() {
+        let mut children = [shell("sleep 0.3; exit 7"), shell("exit 3")];
+        let ended = attend(&mut children, Duration::from_secs(600)).expect("all are children");
+        assert!(matches!(ended, Ended::First(status) if status.code() == Some(7)));
+        end(&mut children);
     }
 }
