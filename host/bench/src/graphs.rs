@@ -45,7 +45,7 @@ enum Shape {
 /// Quadrants of R-MAT for graphs with a milder skew than Graph500's.
 const MILD: [f64; 4] = [0.45, 0.22, 0.22, 0.11];
 
-static LIKE: [Like; 5] = [
+static LIKE: [Like; 6] = [
     Like {
         name: "amazon-like",
         shape: Shape::Rmat {
@@ -79,6 +79,15 @@ static LIKE: [Like; 5] = [
         shape: Shape::Rmat {
             vertices: 232_965,
             undirected_edges: 57_424_428,
+            quadrants: MILD,
+        },
+    },
+    // ogbn-papers100M: 1.6 G edges, to draw batches from; an SpMM of it wants more memory than most cards have.
+    Like {
+        name: "papers-like",
+        shape: Shape::Rmat {
+            vertices: 111_059_956,
+            undirected_edges: 807_842_936,
             quadrants: MILD,
         },
     },
@@ -146,14 +155,17 @@ impl Like {
                 vertices,
                 undirected_edges,
                 quadrants,
-            } => Rmat {
-                vertices,
-                edges: undirected_edges,
-                quadrants,
-                undirected: true,
-                renamed: false,
+            } => {
+                let rmat = Rmat {
+                    vertices,
+                    edges: undirected_edges,
+                    quadrants,
+                    undirected: true,
+                    renamed: false,
+                };
+                room::for_rmat(self.name, &rmat)?;
+                rmat.generate(SEED)
             }
-            .generate(SEED),
             Shape::Grid { side } => Grid {
                 width: side,
                 height: side,

@@ -7,10 +7,12 @@ use crate::source::SourceName;
 use halfgnn::backend::MemoryKind;
 use halfgnn::data::{Demand, Recipe};
 use halfgnn::device;
+use halfgnn::graph::generate::Rmat;
 use halfgnn::nn::ModelConfig;
 use halfgnn::tensor::Precision;
 use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
 use halfgnn::with_element;
+use std::fmt::Display;
 
 /// Free and total bytes; `None` where nobody knows.
 type Memory = Option<(u64, u64)>;
@@ -26,12 +28,24 @@ pub fn for_recipe(recipe: &Recipe) -> Result<(), Failure> {
 fn making(recipe: &Recipe, memory: Memory) -> Result<(), Failure> {
     let demand = recipe.demand();
     let most = demand.making.max(demand.dataset_bytes());
-    fits(
-        &format!("making {recipe} takes"),
-        most,
-        memory,
-        "a smaller graph",
-    )
+    makes(recipe, most, memory)
+}
+
+/// That this machine can make an R-MAT graph, without features.
+///
+/// # Errors
+/// As [`for_recipe`].
+pub fn for_rmat(name: &str, rmat: &Rmat) -> Result<(), Failure> {
+    making_rmat(name, rmat, host_memory())
+}
+
+fn making_rmat(name: &str, rmat: &Rmat, memory: Memory) -> Result<(), Failure> {
+    makes(&name, Demand::of_rmat(rmat).making, memory)
+}
+
+fn makes(what: &impl Display, most: u64, memory: Memory) -> Result<(), Failure> {
+    let what = format!("making {what} takes");
+    fits(&what, most, memory, "a smaller graph")
 }
 
 fn fits(what: &str, asked: u64, memory: Memory, instead: &str) -> Result<(), Failure> {
@@ -144,6 +158,15 @@ mod tests {
         );
         assert!(making(&recipe("kron:26"), Some((40 << 30, 48 << 30))).is_ok());
         assert!(making(&recipe("kron:26"), None).is_ok());
+        let rmat = Rmat::graph500(26);
+        let refused = making_rmat("its-like", &rmat, small).expect_err("likewise");
+        assert!(
+            refused
+                .to_string()
+                .contains("making its-like takes 24.8 GiB"),
+            "{refused}"
+        );
+        assert!(making_rmat("its-like", &Rmat::graph500(25), small).is_ok());
     }
 
     #[test]

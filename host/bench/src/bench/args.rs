@@ -75,7 +75,7 @@ Examples:
 A graph is a file (raw CSR, .npz, Matrix Market, edge list: whatever its content says) or one that the
 program makes, the same on every machine:
   kron:SCALE, kron:18..23   Graph500's Kronecker graph of 2^SCALE vertices, or one a scale
-  amazon-like, road-like, kron21, products-like, reddit-like
+  amazon-like, road-like, kron21, products-like, reddit-like, papers-like
                             the sizes and the skew of the graphs of the paper
 
 Times are the device's own (events), each of enough launches that the launch itself does not count. A peer that is not

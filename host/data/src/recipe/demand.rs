@@ -22,6 +22,15 @@ pub struct Demand {
 }
 
 impl Demand {
+    /// Of an R-MAT graph, with the features and classes of small datasets.
+    pub fn of_rmat(rmat: &Rmat) -> Self {
+        let directions = if rmat.undirected { 2 } else { 1 };
+        let edges = rmat.edges.saturating_mul(directions);
+        // Its hubs have more edges than any row of a small graph may.
+        let features = ClassFeatures::default().features;
+        of_edges(rmat.vertices, edges, edges, u32::MAX, features)
+    }
+
     /// Bytes of the host's memory that the dataset takes: graph, features, labels and splits.
     pub fn dataset_bytes(&self) -> u64 {
         let vertices = self.counts.vertices() as u64;
@@ -53,12 +62,7 @@ impl Recipe {
                 demand.classes = count.min(CLASSES.into()) as usize;
                 demand
             }
-            Self::Kronecker { scale } => {
-                let rmat = Rmat::graph500(scale);
-                let edges = rmat.edges.saturating_mul(2);
-                // Its hubs have more edges than any row of a small graph may.
-                of_edges(rmat.vertices, edges, edges, u32::MAX, small)
-            }
+            Self::Kronecker { scale } => Demand::of_rmat(&Rmat::graph500(scale)),
             Self::Grid { width, height } => {
                 let vertices = width.saturating_mul(height);
                 let edges = vertices
