@@ -142,7 +142,7 @@ macro_rules! conformance {
             checkpoint: a_resumed_run_is_the_same_run, another_model_is_refused;
             bits: every_graph, every_width, signs_of_elements, products, factors_of_columns, operands_of_every_type, misfits_are_refused;
             frdc: every_graph, every_width, misfits_are_refused;
-            coding: products, normalizations, misfits_are_refused;
+            coding: products, normalizations, misfits_are_refused, gradients_between_layers;
             quantized: codes_follow_the_contract, scales_follow_the_largest, every_graph, every_feature_length, every_weight, pairs_of_sums, epilogues,
                 scales_are_multiplied, misfits_are_refused;
             strides: gathered_rows_may_be_apart, dots_take_both_strides_or_none, misfits_are_refused;

@@ -4,7 +4,9 @@
 //! Each is one value that knows what is wanted and what of it has been done. A layer that uses it as a plain matrix gets
 //! the same results in more passes: what its operators did not do on their way, `finish` does.
 
-use super::{Aggregation, Context};
+use super::aggregation::Sending;
+use super::messages::Messages;
+use super::{Aggregation, Context, Propagation};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::ops::{
@@ -286,16 +288,31 @@ pub struct InputGradient<'a, B: Backend, E: Element> {
     gradient_factor: Option<f32>,
     dx: Option<Matrix<B, E>>,
     undone: bool,
+    sent: Option<Sent<'a, B>>,
+}
+
+/// Where the backward pass of the layer before sends the gradient on as it is: how, in which messages, and along which graph.
+#[derive(Debug)]
+pub(super) struct Sent<'a, B: Backend> {
+    pub(super) sending: Sending,
+    pub(super) messages: &'a mut Messages<B>,
+    pub(super) graph: &'a Propagation<B>,
 }
 
 impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
-    pub(super) fn new(wanted: bool, x: &'a Matrix<B, E>, gradient_factor: Option<f32>) -> Self {
+    pub(super) fn new(
+        wanted: bool,
+        x: &'a Matrix<B, E>,
+        gradient_factor: Option<f32>,
+        sent: Option<Sent<'a, B>>,
+    ) -> Self {
         Self {
             wanted,
             x,
             gradient_factor,
             dx: None,
             undone: false,
+            sent,
         }
     }
 
@@ -304,7 +321,7 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
         self.wanted
     }
 
-    /// `dx = d · weightᵀ`, where it is wanted.
+    /// `dx = d · weightᵀ`, where it is wanted, and its codes, where the layer before [sends](super::Layer::sends_back) it on in 8 bits.
     ///
     /// # Errors
     /// Those of [`ops::matmul_fused`].
@@ -318,14 +335,26 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
             return Ok(());
         }
         let (x, gradient_factor) = (self.x, self.gradient_factor);
-        let backend = at.backend;
-        let dx = self.matrix(at)?;
+        let (backend, mode, rows) = (at.backend, at.mode, x.rows());
+        self.matrix(at)?;
+        let coding = match &mut self.sent {
+            Some(Sent {
+                sending,
+                messages,
+                graph,
+            }) => sending.coding(backend, Some(messages), at.pool, mode, graph, rows)?,
+            None => None,
+        };
+        let Some(dx) = &mut self.dx else {
+            return Ok(());
+        };
         let epilogue = Epilogue {
             alpha: gradient_factor.unwrap_or(1.0),
             ..Epilogue::default()
         };
         let fusion = MatmulFusion {
             positive: gradient_factor.map(|_| x),
+            coding,
             ..MatmulFusion::default()
         };
         ops::matmul_fused(backend, Form::NT, d, weight, &epilogue, fusion, dx)?;
@@ -339,6 +368,9 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
     /// Those of [`Matrix::zeros`].
     pub fn matrix(&mut self, at: &mut Context<'_, B, E>) -> Result<&mut Matrix<B, E>, Error> {
         self.undone = false;
+        if let Some(sent) = &mut self.sent {
+            sent.messages.unmake(sent.sending.direction);
+        }
         match &mut self.dx {
             Some(dx) => Ok(dx),
             none => Ok(none.insert(at.pool.take(at.backend, self.x.shape())?)),

@@ -16,7 +16,7 @@ use super::heads::{self, Heads, Joining};
 use super::messages::Direction;
 use super::{
     Context, EdgeFeatures, InputGradient, Kept, Layer, Mode, ModelConfig, Norm, Output,
-    OutputGradient, Parameter, Place, Pool, Propagation, Stage,
+    OutputGradient, Parameter, Place, Pool, Propagation, SentBack, Stage,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
@@ -343,6 +343,13 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         (self.heads.inputs, self.heads.outputs)
     }
 
+    fn sends_back(&self) -> SentBack {
+        match self.joining {
+            Joining::Whole => SentBack::Gradient,
+            _ => SentBack::Own,
+        }
+    }
+
     fn message_columns(&self) -> Option<usize> {
         Some(self.weight.shape().1)
     }
@@ -505,10 +512,7 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
         }
         let (weight, gradient) = self.weight.values_and_gradient();
         ops::matmul(backend, Form::TN, x, &dh, &Epilogue::default(), gradient)?;
-        if dx.is_wanted() {
-            let dx = dx.matrix(at)?;
-            ops::matmul(backend, Form::NT, &dh, weight, &Epilogue::default(), dx)?;
-        }
+        dx.product(at, &dh, weight)?;
         at.give(dh);
         Ok(())
     }

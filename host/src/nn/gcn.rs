@@ -7,7 +7,7 @@ use super::architecture::{Architecture, LayerOption, stack, store};
 use super::messages::Direction;
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
-    Place, Stage,
+    Place, SentBack, Stage,
 };
 use crate::backend::Backend;
 use crate::error::Error;
@@ -120,6 +120,13 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
             Some(_) => self.weight.shape().0,
             None => self.weight.shape().1,
         })
+    }
+
+    fn sends_back(&self) -> SentBack {
+        match self.aggregated {
+            Some(_) => SentBack::Own,
+            None => SentBack::ScaledGradient,
+        }
     }
 
     fn forward(

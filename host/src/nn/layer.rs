@@ -1,6 +1,7 @@
 //! What a layer is, and what it computes with.
 
-use super::messages::Messages;
+use super::aggregation::Sending;
+use super::messages::{Direction, Messages};
 use super::{
     Halo, InputGradient, Mode, Output, OutputGradient, Parameter, Pool, Propagation, glorot_uniform,
 };
@@ -41,6 +42,12 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// alone: then a [stage](super::Stage::messages) can have them sent in 8 bits.
     fn message_columns(&self) -> Option<usize> {
         None
+    }
+
+    /// What its backward pass sends against the edges first. Where that is the gradient of its output and goes in 8 bits, the layer behind
+    /// it makes the codes where it writes that gradient ([`InputGradient::product`]): those that the sum would make of it, bit for bit.
+    fn sends_back(&self) -> SentBack {
+        SentBack::Own
     }
 
     /// Computes `y` from `x`, and keeps what [`Layer::backward`] wants to see again.
@@ -102,6 +109,34 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// What is kept of the last forward pass, by name, in the order in which it was computed.
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
         Vec::new()
+    }
+}
+
+/// What a layer's backward pass sends against the edges first: see [`Layer::sends_back`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentBack {
+    /// What it computes itself, or nothing.
+    Own,
+    /// The gradient of its output as it comes.
+    Gradient,
+    /// That, times the graph's factors of rows: by [`Aggregation::backward`](super::Aggregation::backward), which is told that it is not
+    /// scaled.
+    ScaledGradient,
+}
+
+impl SentBack {
+    /// How the gradient is sent, where it is.
+    pub(super) fn sending(self) -> Option<Sending> {
+        let sending = |scaled| Sending {
+            direction: Direction::Backward,
+            scaled,
+            alone: false,
+        };
+        match self {
+            SentBack::Own => None,
+            SentBack::Gradient => Some(sending(true)),
+            SentBack::ScaledGradient => Some(sending(false)),
+        }
     }
 }
 

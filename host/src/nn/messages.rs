@@ -122,6 +122,11 @@ impl<B: Backend> Messages<B> {
         Ok(codes)
     }
 
+    /// What was made of a matrix that changes after all is not sent.
+    pub(super) fn unmake(&mut self, direction: Direction) {
+        self.made[direction as usize] = false;
+    }
+
     /// Whether scales have nothing to follow yet. Those of a checkpoint go on; a first step has none, and looks at itself.
     fn wants_scales(&mut self, backend: &B, direction: Direction) -> Result<bool, Error> {
         let at = direction as usize;

@@ -15,7 +15,7 @@ pub use stage::Stage;
 
 use super::binary;
 use super::decoder::{self, Decoder};
-use super::fusion::After;
+use super::fusion::{After, Sent};
 use super::hidden_norm::StageNorm;
 use super::jumping;
 use super::layer::{Earlier, dropout};
@@ -496,6 +496,24 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
     }
 
+    /// Whether the gradient that stage `number` writes of its input is, where ReLU and dropout before it are undone by `factor`, the one
+    /// that the layer before is given: nobody adds to it and nothing else is undone.
+    fn sends_as_it_is(&self, number: usize, factor: Option<f32>, mode: Mode<'_, B>) -> bool {
+        let Some(number_before) = number.checked_sub(1) else {
+            return false;
+        };
+        let (step, before) = (&self.steps[number], &self.steps[number_before]);
+        let Activation { relu, dropout, .. } = self.activation(number_before, mode);
+        let read_by_others =
+            self.initial == Some(number_before) || self.jumps.contains(&number_before);
+        let changed = step.residual
+            || input_dropout(step, number, mode).is_some()
+            || before.nonlinearity.is_some()
+            || before.norm.is_some();
+        let undone = factor.is_some() || (!relu && dropout.is_none());
+        undone && !changed && !read_by_others
+    }
+
     /// What follows the layer of stage `number` in the same matrix, but for the bias.
     fn activation<'a>(&self, number: usize, mode: Mode<'a, B>) -> Activation<'a, B> {
         let next = self.steps.get(number + 1);
@@ -613,7 +631,9 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             if let Some(before) = number.checked_sub(1) {
                 self.make_again(before, backend, (&levels[before], ranks), mode)?;
             }
+            let as_it_is = self.sends_as_it_is(number, gradient_factor, mode);
             let (before, rest) = self.steps.split_at_mut(number);
+            let mut messages_before = before.last_mut().and_then(|step| step.messages.take());
             let earlier = earlier((self.initial, &self.jumps), before, inputs, mode);
             let dropping = input_dropout(&rest[0], number, mode);
             let Step {
@@ -663,11 +683,30 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             }
             let bias = bias.as_mut().map(Parameter::gradient_mut);
             let mut dy = OutputGradient::new(backend, d, bias);
-            let mut dx =
-                InputGradient::new(wanted, x, gradient_factor.filter(|_| skipped.is_none()));
-            layer.backward(&mut at, x, &mut dy, &mut dx)?;
-            dy.finish()?;
-            let (mut next, done) = dx.finish(&mut at)?;
+            let sending = before.last();
+            let sending = sending.filter(|_| as_it_is && level.exchange.is_none());
+            let sending = sending.and_then(|step| step.layer.sends_back().sending());
+            let graph = number
+                .checked_sub(1)
+                .and_then(|before| levels[before].graph);
+            let sent = match (sending, &mut messages_before, graph) {
+                (Some(sending), Some(messages), Some(graph)) => Some(Sent {
+                    sending,
+                    messages,
+                    graph,
+                }),
+                _ => None,
+            };
+            let factor = gradient_factor.filter(|_| skipped.is_none());
+            let mut dx = InputGradient::new(wanted, x, factor, sent);
+            let done = layer.backward(&mut at, x, &mut dy, &mut dx);
+            let done = done
+                .and_then(|()| dy.finish())
+                .and_then(|()| dx.finish(&mut at));
+            if let Some(step) = before.last_mut() {
+                step.messages = messages_before;
+            }
+            let (mut next, done) = done?;
             undone = done;
             if let (Some(skipped), Some(dx)) = (skipped, &mut next) {
                 ops::combine_rows(backend, skipped.rows(), &Combine::sum(), &skipped, dx)?;

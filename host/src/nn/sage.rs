@@ -7,7 +7,7 @@ use super::architecture::{Architecture, stack};
 use super::messages::Direction;
 use super::{
     Context, InputGradient, Kept, Layer, ModelConfig, Norm, Output, OutputGradient, Parameter,
-    Place, Stage,
+    Place, SentBack, Stage,
 };
 use crate::backend::Backend;
 use crate::error::Error;
@@ -93,6 +93,13 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
             Some(_) => self.itself.shape().0,
             None => self.itself.shape().1,
         })
+    }
+
+    fn sends_back(&self) -> SentBack {
+        match self.aggregated {
+            Some(_) => SentBack::Own,
+            None => SentBack::ScaledGradient,
+        }
     }
 
     fn forward(

@@ -35,6 +35,9 @@ pub const NOT_FINITE: u32 = 1;
 /// Words of [`CodesParams::counts`].
 pub const COUNTS: u32 = 2;
 
+/// Adding it rounds a number below 2²² to the nearest integer, ties to even, and leaves that in the low bits.
+const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³
+
 /// How a number is told by 8 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CodeFormat {
@@ -88,24 +91,29 @@ impl CodeFormat {
         }
     }
 
-    /// The code of `number`: the nearest, ties to even, or with 16 random bits in `noise` one of the two neighbours, so that its
-    /// expectation is the number. What is too large becomes the largest, a NaN zero.
+    /// The code of `number`: the nearest, ties to even, or with 16 random bits in the upper half of `noise` one of the two neighbours,
+    /// so that its expectation is the number. What is too large becomes the largest, a NaN zero.
     #[inline(always)]
     pub const fn encode(self, number: f32, noise: Option<u32>) -> u32 {
+        self.encode_within(self.within(number), noise)
+    }
+
+    /// The number nearest to `number` that is no larger than the largest; of a NaN zero.
+    #[inline(always)]
+    pub const fn within(self, number: f32) -> f32 {
         let limit = self.limit();
-        // Adding 1.5 · 2²³ rounds to the nearest integer, and leaves it in the low bits.
-        const ROUND: f32 = 12_582_912.0;
         let number = if number.is_nan() { 0.0 } else { number };
         let number = if number > limit { limit } else { number };
-        let number = if number < -limit { -limit } else { number };
-        let fraction = match noise {
-            Some(noise) => (noise >> 16) as f32 * (1.0 / 65536.0),
-            None => 0.0,
-        };
+        if number < -limit { -limit } else { number }
+    }
+
+    /// [`CodeFormat::encode`] of a number that is [within](CodeFormat::within) the format: most are, and a few instructions do.
+    #[inline(always)]
+    pub const fn encode_within(self, number: f32, noise: Option<u32>) -> u32 {
         match self {
             Self::Int8 => match noise {
-                None => (number + (ROUND + INT8_ZERO as f32)).to_bits() & 0xff,
-                Some(_) => (number + (INT8_ZERO as f32 + fraction)) as u32,
+                None => int8_bits(number) & 0xff,
+                Some(noise) => int8_drawn(number, noise >> 16) as u32,
             },
             Self::E4m3 => {
                 let sign = number.to_bits() >> 24 & 0x80;
@@ -115,7 +123,7 @@ impl CodeFormat {
                 let code = if small < 8.0 {
                     match noise {
                         None => (small + ROUND).to_bits() & 0xf,
-                        Some(_) => (small + fraction) as u32,
+                        Some(noise) => (small + (noise >> 16) as f32 * (1.0 / 65536.0)) as u32,
                     }
                 } else {
                     let bits = magnitude.to_bits();
@@ -167,6 +175,21 @@ impl CodeFormat {
             previous
         }
     }
+}
+
+/// A word whose lowest byte is the nearest int8 code of a number within its range.
+#[inline(always)]
+pub const fn int8_bits(number: f32) -> u32 {
+    (number + (ROUND + INT8_ZERO as f32)).to_bits()
+}
+
+/// What the int8 code of a number within its range is the whole part of: the number, [`INT8_ZERO`], and a fraction of the 16 bits of
+/// `noise`, which are the last bits of a float between 128 and 129. In [1, 256).
+#[inline(always)]
+pub const fn int8_drawn(number: f32, noise: u32) -> f32 {
+    // Of 23 bits behind the leading one seven are before the point.
+    const { assert!(INT8_ZERO == 1 << 7) };
+    number + f32::from_bits((INT8_ZERO as f32).to_bits() | noise)
 }
 
 /// Codes between the starts of two rows of so many columns: whole 16-byte vectors.

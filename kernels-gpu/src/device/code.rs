@@ -1,8 +1,8 @@
 //! Rows of 8-bit codes ([`halfgnn_contract::quantize`]): eight of them are what a lane loads, 8 bytes.
 
 use super::half::{Half2, Pair};
+use super::integer::bytes_of;
 use super::vector::Input;
-use core::arch::asm;
 use core::marker::PhantomData;
 use halfgnn_contract::quantize::INT8_ZERO;
 
@@ -22,16 +22,10 @@ pub struct Int8;
 #[derive(Clone, Copy)]
 pub struct E4m3;
 
-/// The byte `I` of `word` below 2²³ in float: a `prmt` puts it under the exponent.
+/// The byte of `word` that is the last digit of `SELECTOR`, above 2²³ in float: under the exponent.
 #[inline(always)]
-fn above_2_23<const I: u32>(word: u32) -> f32 {
-    let bits: u32;
-    // SAFETY: an arithmetic instruction; no preconditions.
-    unsafe {
-        asm!("prmt.b32 {}, {}, {}, {};", out(reg32) bits, in(reg32) word, in(reg32) 0x4b00_0000u32,
-            const 0x7440 + I, options(pure, nomem, nostack, preserves_flags));
-    }
-    f32::from_bits(bits)
+fn above_2_23<const SELECTOR: u32>(word: u32) -> f32 {
+    f32::from_bits(bytes_of::<SELECTOR>(word, 0x4b00_0000))
 }
 
 impl Code for Int8 {
@@ -40,10 +34,10 @@ impl Code for Int8 {
     fn widen(word: u32) -> [f32; 4] {
         let zero = (0x0080_0000 + INT8_ZERO) as f32;
         [
-            above_2_23::<0>(word) - zero,
-            above_2_23::<1>(word) - zero,
-            above_2_23::<2>(word) - zero,
-            above_2_23::<3>(word) - zero,
+            above_2_23::<0x7440>(word) - zero,
+            above_2_23::<0x7441>(word) - zero,
+            above_2_23::<0x7442>(word) - zero,
+            above_2_23::<0x7443>(word) - zero,
         ]
     }
 }

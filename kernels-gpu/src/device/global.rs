@@ -256,6 +256,22 @@ access!(u64, "b64", reg64, "{}", value of value);
 access!([u32; 2], "v2.b32", reg32, "{{{}, {}}}", [a, b] of a, b);
 access!([u32; 4], "v4.b32", reg32, "{{{}, {}, {}, {}}}", [a, b, c, d] of a, b, c, d);
 
+/// `ld.relaxed.gpu.global.b32`: a word that other threads change by `red` during the launch, as it was at some time since the launch began
+/// ([PTX ISA, `ld`](https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-ld)).
+///
+/// # Safety
+/// The word lies in the buffer.
+#[inline(always)]
+pub unsafe fn peek_u32(word: Global<u32>) -> u32 {
+    let value: u32;
+    // SAFETY: the caller's promise; elements of an aligned buffer are aligned.
+    unsafe {
+        asm!("ld.relaxed.gpu.global.b32 {}, [{}];", out(reg32) value, in(reg64) word.address,
+            options(readonly, nostack, preserves_flags));
+    }
+    value
+}
+
 /// `red.global.or.b32`: sets bits of a word that other threads may set as well. The outcome does not depend on the order
 /// ([PTX ISA, `red`](https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-red)).
 ///

@@ -1,10 +1,25 @@
 //! Integer arithmetic that `core` has no single instruction for.
 
+use core::arch::asm;
 use core::num::NonZeroU32;
 
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.mulhi.ui"]
     fn mulhi_u32(a: u32, b: u32) -> u32;
+}
+
+/// `prmt.b32`: four of the bytes of `a`, which are 0 to 3, and of `b`, 4 to 7: one for each of the lower hexadecimal digits of
+/// `SELECTOR`, the lowest byte for the lowest digit
+/// ([PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-prmt)).
+#[inline(always)]
+pub fn bytes_of<const SELECTOR: u32>(a: u32, b: u32) -> u32 {
+    let bytes: u32;
+    // SAFETY: an arithmetic instruction; no preconditions.
+    unsafe {
+        asm!("prmt.b32 {}, {}, {}, {};", out(reg32) bytes, in(reg32) a, in(reg32) b, const SELECTOR,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    bytes
 }
 
 /// Low and high word of `a · b`: `mul.lo.u32` and `mul.hi.u32`

@@ -1,22 +1,34 @@
 //! What makes codes of the elements that pass a thread: a pass of its own, or the epilogue of a kernel that has just computed them.
+//!
+//! Of a vector whose numbers are all within the format, and nearly all are, an element takes a few instructions and no branch. What
+//! is too large or no number is counted and cut off before, on a way of its own. With tests and branches at every element it was
+//! instructions that making codes took, and not bytes.
 
-use crate::device::global::{Global, add_u32, max_u32};
-use crate::device::integer::wide_product;
+use crate::device::float::{max, whole_part};
+use crate::device::global::{Global, add_u32, max_u32, peek_u32};
+use crate::device::integer::{bytes_of, wide_product};
+use crate::device::registers::recomputed;
 use crate::device::shared::Shared;
 use crate::device::thread::{sync_threads, thread_idx_x};
 use crate::device::vector::{Floats, Vector};
-use halfgnn_contract::quantize::{CodeFormat, CodesParams, NOT_FINITE, SATURATED};
+use crate::device::warp::{lane_id, shuffle_xor, warp_id};
+use halfgnn_contract::WARP;
+use halfgnn_contract::quantize::{
+    CodeFormat, CodesParams, NOT_FINITE, SATURATED, int8_bits, int8_drawn,
+};
 use halfgnn_contract::rng::{ROUNDED_TOGETHER, rounding_bits_by, rounding_noise};
 
 /// A thread's columns, as wide as one of its vectors, and what it has seen of them.
 pub struct Coder<V: Vector> {
     vector: u32,
-    columns: u32,
+    /// Of the vector's elements those that are no padding, or more.
+    filled: u32,
     format: CodeFormat,
     reciprocals: V::Floats,
     step: u32,
     drawn: bool,
-    largest: [u32; 8],
+    /// NaN where a value was.
+    largest: V::Floats,
     saturated: u32,
     not_finite: u32,
 }
@@ -33,12 +45,12 @@ impl<V: Vector> Coder<V> {
         let drawn = !step.is_null();
         let mut coder = Self {
             vector,
-            columns,
+            filled: columns.saturating_sub(vector * V::WIDTH),
             format,
             reciprocals: V::Floats::ONE,
             step: 0,
             drawn,
-            largest: [0; 8],
+            largest: V::Floats::ZERO,
             saturated: 0,
             not_finite: 0,
         };
@@ -74,43 +86,46 @@ impl<V: Vector> Coder<V> {
             values = values.map(|value| value * factor);
         }
         let first = self.vector * V::WIDTH;
-        let bits = if self.drawn {
-            let block = first / ROUNDED_TOGETHER;
-            rounding_bits_by(params.key, self.step, row, block, wide_product)
-        } else {
-            [0; 4]
-        };
-        let mut words = [0; 2];
-        let mut i = 0;
-        while i < V::WIDTH {
-            let at = i as usize;
+        if self.filled < V::WIDTH {
             // Padding is zero, whatever the factor of the row.
-            let value = if first + i < self.columns {
-                values.get(at)
-            } else {
-                0.0
-            };
-            let magnitude = value.to_bits() & 0x7fff_ffff;
-            self.not_finite += (magnitude >= f32::INFINITY.to_bits()) as u32;
-            self.largest[at] = self.largest[at].max(magnitude);
-            let number = value * self.reciprocals.get(at);
-            let size = f32::from_bits(number.to_bits() & 0x7fff_ffff);
-            self.saturated += (size > self.format.saturation()) as u32;
-            let code = if self.drawn {
-                // A vector of floats is half of what is drawn together.
-                let second = V::WIDTH < ROUNDED_TOGETHER && self.vector % 2 == 1;
-                let noise = if second {
-                    rounding_noise(bits, (i + V::WIDTH) % ROUNDED_TOGETHER)
-                } else {
-                    rounding_noise(bits, i)
-                };
-                self.format.encode(number, Some(noise))
-            } else {
-                self.format.encode(number, None)
-            };
-            words[at / 4] |= code << (8 * (i % 4));
-            i += 1;
+            let mut i = 0;
+            while i < V::WIDTH {
+                if i >= self.filled {
+                    values = values.with(i as usize, 0.0);
+                }
+                i += 1;
+            }
         }
+        let larger = |largest, value: f32| max(largest, value.abs());
+        self.largest = self.largest.zip(values, larger);
+        let mut numbers = values.zip(self.reciprocals, |value, reciprocal| value * reciprocal);
+        // Also of a NaN, which is not within anything.
+        if !(largest_of::<V>(numbers) <= self.format.limit()) {
+            self.count(values, numbers);
+            numbers = numbers.map(|number| self.format.within(number));
+        }
+        let words = if self.drawn {
+            let block = first / ROUNDED_TOGETHER;
+            // Round keys take fewer instructions than registers.
+            let key = params.key.map(recomputed);
+            let bits = rounding_bits_by(key, self.step, row, block, wide_product);
+            // A vector of floats is half of what is drawn together.
+            let second = V::WIDTH < ROUNDED_TOGETHER && self.vector % 2 == 1;
+            let [a, b, c, d] = bits;
+            let noise = if second { [c, d, a, b] } else { bits };
+            words::<V>(numbers, |number, i| {
+                let noise = rounding_noise(noise, i);
+                match self.format {
+                    CodeFormat::Int8 => whole_part(int8_drawn(number, noise >> 16)),
+                    CodeFormat::E4m3 => self.format.encode_within(number, Some(noise)),
+                }
+            })
+        } else {
+            words::<V>(numbers, |number, _| match self.format {
+                CodeFormat::Int8 => int8_bits(number),
+                CodeFormat::E4m3 => self.format.encode_within(number, None),
+            })
+        };
         let place = row * (params.stride / 4) as u64 + (first / 4) as u64;
         let codes = Global::<u32>::new(params.y).at(place);
         // SAFETY: the caller's promise.
@@ -123,12 +138,23 @@ impl<V: Vector> Coder<V> {
         }
     }
 
+    /// Counts what no code stands for: values, which are numbers times their scales.
+    #[inline(always)]
+    fn count(&mut self, values: V::Floats, numbers: V::Floats) {
+        let mut i = 0;
+        while i < V::WIDTH as usize {
+            self.not_finite += !values.get(i).is_finite() as u32;
+            self.saturated += (numbers.get(i).abs() > self.format.saturation()) as u32;
+            i += 1;
+        }
+    }
+
     /// Tells what all threads of the CTA have seen: `1 << lanes_log2` neighbouring ones have vectors side by side, which those
-    /// after them have as well, and the first of the CTA has `first_vector`.
+    /// after them have as well, and the first of the CTA has `first_vector`. Together they have no more columns than the CTA threads.
     ///
     /// # Safety
     /// The launch contract; all `THREADS` threads of the CTA come together, and `room` has
-    /// [`largest_bytes`](halfgnn_contract::quantize::largest_bytes) that none of them uses.
+    /// [`largest_bytes`](halfgnn_contract::quantize::largest_bytes) that none of them uses, aligned to 16 bytes.
     #[inline(always)]
     pub unsafe fn finish<const THREADS: u32>(
         self,
@@ -138,9 +164,13 @@ impl<V: Vector> Coder<V> {
         first_vector: u32,
     ) {
         let counts = Global::<u32>::new(params.counts);
-        let place = |thread: u32, i: u32| room.offset((i * THREADS + thread) * 4);
-        // SAFETY: the caller's promise; a word of the room is one thread's until the barrier; a column of the tile one thread's
-        // after it.
+        let columns = V::WIDTH << lanes_log2;
+        let column = first_vector * V::WIDTH + thread_idx_x();
+        let has_column = thread_idx_x() < columns && column < params.stride;
+        let place = |warp: u32, at: u32| room.offset((warp * columns + at) * 4);
+        let largest = Global::<u32>::new(params.largest).at(column as u64);
+        // SAFETY: the caller's promise. Of a warp the first lanes write what all have seen, before the barrier; after it a column is one
+        // thread's.
         unsafe {
             if self.saturated != 0 {
                 add_u32(counts.at(SATURATED as u64), self.saturated);
@@ -148,29 +178,71 @@ impl<V: Vector> Coder<V> {
             if self.not_finite != 0 {
                 add_u32(counts.at(NOT_FINITE as u64), self.not_finite);
             }
-            let mut i = 0;
-            while i < V::WIDTH {
-                place(thread_idx_x(), i).store_u32(self.largest[i as usize]);
-                i += 1;
+            // What others have told already, on its way while this CTA puts its own together.
+            let told = if has_column { peek_u32(largest) } else { 0 };
+            let mut seen = self.largest;
+            let mut distance = 1 << lanes_log2;
+            while distance < WARP {
+                // One after the other, so that no function is made of it.
+                let mut i = 0;
+                while i < V::WIDTH as usize {
+                    let of_another = shuffle_xor(seen.get(i), distance);
+                    seen = seen.with(i, max(seen.get(i), of_another));
+                    i += 1;
+                }
+                distance *= 2;
+            }
+            if lane_id() < 1 << lanes_log2 {
+                let mut i = 0;
+                while i < V::WIDTH {
+                    let four = [0, 1, 2, 3].map(|k| seen.get((i + k) as usize).to_bits());
+                    place(warp_id(), lane_id() * V::WIDTH + i).store_u32x4(four);
+                    i += 4;
+                }
             }
             sync_threads();
-            let lanes = 1 << lanes_log2;
-            let (lane, i) = (thread_idx_x() / V::WIDTH, thread_idx_x() % V::WIDTH);
-            if lane >= lanes {
+            if !has_column {
                 return;
             }
-            let mut found = 0u32;
-            let mut thread = lane;
-            while thread < THREADS {
-                found = found.max(place(thread, i).load_u32());
-                thread += lanes;
+            let mut found = 0;
+            let mut warp = 0;
+            while warp < THREADS / WARP {
+                found = place(warp, thread_idx_x()).load_u32().max(found);
+                warp += 1;
             }
-            if found != 0 {
-                let column = (first_vector + lane) * V::WIDTH + i;
-                // NaNs are infinite here.
-                let found = found.min(f32::INFINITY.to_bits());
-                max_u32(Global::<u32>::new(params.largest).at(column as u64), found);
+            // NaNs are infinite here.
+            let found = found.min(f32::INFINITY.to_bits());
+            // A column's largest is found early, and thousands of CTAs would wait for each other to say nothing new.
+            if found > told {
+                max_u32(largest, found);
             }
         }
     }
+}
+
+/// The largest magnitude, NaN if one is.
+#[inline(always)]
+fn largest_of<V: Vector>(numbers: V::Floats) -> f32 {
+    let mut largest = [0.0; 2];
+    let mut i = 0;
+    while i < V::WIDTH as usize {
+        largest[i % 2] = max(largest[i % 2], numbers.get(i).abs());
+        i += 1;
+    }
+    max(largest[0], largest[1])
+}
+
+/// The lowest bytes of what `code` makes of numbers and their places in the vector, four a word.
+#[inline(always)]
+fn words<V: Vector>(numbers: V::Floats, code: impl Fn(f32, u32) -> u32) -> [u32; 2] {
+    let mut words = [0; 2];
+    let mut i = 0;
+    while i < V::WIDTH {
+        let code = |k: u32| code(numbers.get((i + k) as usize), i + k);
+        let low = bytes_of::<0x0040>(code(0), code(1));
+        let high = bytes_of::<0x0040>(code(2), code(3));
+        words[(i / 4) as usize] = bytes_of::<0x5410>(low, high);
+        i += 4;
+    }
+    words
 }
