@@ -97,6 +97,7 @@ def calls() -> None:
     graph = Graph(torch.randint(0, 100, (2, 500), device="cuda"), 100).prepare()
     x = torch.randn(100, 64, device="cuda", dtype=torch.float16)
     learnt, att = x.clone().requires_grad_(), torch.randn(1, 64, device="cuda")
+    scores = torch.randn(500, device="cuda", dtype=torch.float16)
     halfgnn.show_config()
     operands = (*graph._a, None, None, None, x, None, None, None, None, False, False, 1)
     runs = {
@@ -104,9 +105,13 @@ def calls() -> None:
         "spmm": lambda: halfgnn.spmm(graph, x),
         "torch.ops.halfgnn.spmm, the general operator": lambda: torch.ops.halfgnn.spmm(*operands),
         "spmm, mean": lambda: halfgnn.spmm(graph, x, reduce="mean"),
+        "sddmm": lambda: halfgnn.sddmm(graph, x, x),
+        "edge_softmax": lambda: halfgnn.edge_softmax(graph, scores),
         "gat_attention": lambda: halfgnn.gat_attention(graph, x, att, att),
         "spmm with gradients": lambda: halfgnn.spmm(graph, learnt),
         "spmm and its backward pass": lambda: halfgnn.spmm(graph, learnt).sum().backward(),
+        "sddmm and its backward pass": lambda: halfgnn.sddmm(graph, learnt, learnt).sum().backward(),
+        "gat_attention and its backward pass": lambda: halfgnn.gat_attention(graph, learnt, att, att).sum().backward(),
         "x * 2 and its backward pass": lambda: (learnt * 2).sum().backward(),
     }
     for name, run in runs.items():

@@ -423,8 +423,13 @@ def _softmax_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
 
 
 def _softmax_gradient(ctx: Any, d: Tensor) -> Any:
+    return _softmax_gradients(ctx, d, _ops.edge_softmax_backward)
+
+
+def _softmax_gradients(ctx: Any, d: Tensor, backward: Any) -> Any:
+    """The gradients, by this operator."""
     alpha, a = ctx.saved_tensors
-    return None, None, _ops.edge_softmax_backward(a, ctx.sizes, alpha, d)
+    return None, None, backward(a, ctx.sizes, alpha, d)
 
 
 torch.library.register_autograd(
@@ -445,10 +450,7 @@ class _Layer:
     h: _Matrix
     h_destination: _Matrix | None
     vectors: _Matrix
-    destination: _Array
-    source: _Array
-    statistics: _Array
-    share: _Array
+    saved: _Array
     scratch: _Array
 
 
@@ -469,7 +471,7 @@ def _layer(
     h: Tensor,
     h_destination: Tensor | None,
     vectors: Tensor,
-    saved: Sequence[Tensor],
+    saved: Tensor,
     heads: int,
     slope: float,
     dropout: float,
@@ -486,7 +488,8 @@ def _layer(
     layer.heads, layer.slope, layer.dropout = heads, slope, dropout
     seed = _aligned(seed)
     layer.seed = _optional(seed)
-    layer.destination, layer.source, layer.statistics, layer.share = map(_raw, saved)
+    saved = saved if saved.data_ptr() % 16 == 0 else saved.clone()
+    layer.saved = _raw(saved)
     room = h.new_empty(scratch + 16, dtype=torch.float32)
     layer.scratch = _raw(room)
     return layer, [h, h_destination, vectors, seed, room, saved]
@@ -505,19 +508,11 @@ def _attention(
     dropout: float,
     seed: Tensor | None,
     keep: bool,
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, Tensor, Tensor]:
     destinations, sources = sizes[0], h.shape[0]
     y = _output(h, destinations, h.shape[1])
     positive = _output(h, destinations, h.shape[1]) if keep else h.new_empty((0, 0))
-    saved = [
-        h.new_empty(length, dtype=torch.float32)
-        for length in (
-            heads * destinations,
-            heads * sources,
-            2 * heads * destinations,
-            heads * destinations,
-        )
-    ]
+    saved = _saved(h, heads, destinations)
     scratch = 0 if h_destination is None else heads * (destinations + sources)
     layer, kept = _layer(h, h_destination, vectors, saved, heads, slope, dropout, seed, scratch)
     _call(
@@ -530,7 +525,15 @@ def _attention(
         _matrix(positive) if keep else None,
     )
     del kept
-    return y, positive, *saved
+    return y, positive, saved
+
+
+def _saved(h: Any, heads: Any, destinations: Any) -> Tensor:
+    """Room for the floats that the backward pass wants of the forward one, as ``saved`` of the extension module's attention counts
+    them: scores of both ends, two statistics and a share a head, each as long as whole vectors."""
+    sources = (heads * h.shape[0] + 3) // 4 * 4
+    ends, pairs = (heads * destinations + 3) // 4 * 4, (2 * heads * destinations + 3) // 4 * 4
+    return h.new_empty(sources + 2 * ends + pairs, dtype=torch.float32)  # type: ignore[no-any-return]
 
 
 def _attention_fake(
@@ -546,25 +549,18 @@ def _attention_fake(
     dropout: Any,
     seed: Any,
     keep: Any,
-) -> tuple[Tensor, ...]:
-    destinations, sources = sizes[0], h.shape[0]
-
-    def floats(length: Any) -> Tensor:
-        return h.new_empty(length, dtype=torch.float32)  # type: ignore[no-any-return]
-
+) -> tuple[Tensor, Tensor, Tensor]:
+    destinations = sizes[0]
     return (
         _fake_output(h, destinations, h.shape[1]),
         _fake_output(h, destinations, h.shape[1]) if keep else h.new_empty((0, 0)),
-        floats(heads * destinations),
-        floats(heads * sources),
-        floats(2 * heads * destinations),
-        floats(heads * destinations),
+        _saved(h, heads, destinations),
     )
 
 
 _define(
     "gat_attention(Tensor a, SymInt[] sizes, Tensor? t, SymInt[]? turned, Tensor h, Tensor? h_destination, Tensor vectors, int heads, float slope, "
-    "float dropout, Tensor? seed, bool keep) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "float dropout, Tensor? seed, bool keep) -> (Tensor, Tensor, Tensor)",
     _attention,
     _attention_fake,
 )
@@ -579,7 +575,7 @@ def _attention_backward(
     y: Tensor,
     positive: Tensor,
     dy: Tensor,
-    saved: Sequence[Tensor],
+    saved: Tensor,
     heads: int,
     slope: float,
     dropout: float,
@@ -626,7 +622,7 @@ def _attention_backward_fake(
 
 _define(
     "gat_attention_backward(Tensor t, SymInt[] turned, Tensor h, Tensor? h_destination, Tensor vectors, Tensor y, Tensor positive, Tensor dy, "
-    "Tensor[] saved, int heads, float slope, float dropout, Tensor? seed) -> (Tensor, Tensor, Tensor)",
+    "Tensor saved, int heads, float slope, float dropout, Tensor? seed) -> (Tensor, Tensor, Tensor)",
     _attention_backward,
     _attention_backward_fake,
 )
@@ -639,8 +635,13 @@ def _attention_setup(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _attention_gradient(ctx: Any, dy: Tensor, *_others: Any) -> Any:
-    t, h, h_destination, vectors, seed, y, positive, *saved = ctx.saved_tensors
-    dh, dh_destination, d_vectors = _ops.gat_attention_backward(
+    return _attention_gradients(ctx, dy, _ops.gat_attention_backward)
+
+
+def _attention_gradients(ctx: Any, dy: Tensor, backward: Any) -> Any:
+    """The gradients, by this operator."""
+    t, h, h_destination, vectors, seed, y, positive, saved = ctx.saved_tensors
+    dh, dh_destination, d_vectors = backward(
         t, ctx.turned, h, h_destination, vectors, y, positive, dy, saved, *ctx.options, seed
     )
     apart = None if h_destination is None else dh_destination
@@ -813,8 +814,13 @@ def _additive_setup(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _additive_gradient(ctx: Any, dy: Tensor, *_others: Any) -> Any:
+    return _additive_gradients(ctx, dy, _ops.gatv2_attention_backward)
+
+
+def _additive_gradients(ctx: Any, dy: Tensor, backward: Any) -> Any:
+    """The gradients, by this operator."""
     a, t, h, h_destination, vector, seed, y, statistics = ctx.saved_tensors
-    d_destinations, dh, d_vector = _ops.gatv2_attention_backward(
+    d_destinations, dh, d_vector = backward(
         a, ctx.sizes, t, ctx.turned, h, h_destination, vector, y, statistics, dy, *ctx.options, seed
     )
     apart = d_destinations

@@ -9,8 +9,8 @@ from . import _core
 
 
 def show_config() -> None:
-    """Prints what there is: threads of the CPU, cards, kernels inside the package, and how torch comes to the operators, which is
-    directly, or through Python where its version has no other way. Imports torch where it is installed."""
+    """Prints what there is: threads of the CPU, cards, kernels inside the package, and which operators torch calls
+    directly, and which through Python, as all are where its version has no other way. Imports torch where it is installed."""
     print("\n".join(_lines()))
 
 
@@ -33,6 +33,4 @@ def _lines() -> list[str]:
 
     from . import _eager
 
-    way = "directly" if _eager.reason is None else f"through Python: {_eager.reason}"
-    lines.append(f"torch {torch.__version__}: spmm is called {way}")
-    return lines
+    return [*lines, f"torch {torch.__version__}", *_eager.called()]

@@ -138,13 +138,13 @@ def sddmm(graph: Any, u: Any, v: Any, *, heads: int = 1) -> Any:
     heads = heads_of_u or heads
     if heads < 1 or u.shape[1] % heads:
         raise ValueError(f"sddmm: {u.shape[1]} columns cannot be cut into {heads} heads")
+    flat = heads == 1 and shape is None
     if is_tensor(u):
-        e = _torch_sddmm(graph, u, v, heads)
-    else:
-        from . import _numpy
+        return _torch_sddmm(graph, u, v, heads, flat)
+    from . import _numpy
 
-        e = _numpy.sddmm(graph, u, v, heads)
-    return e[:, 0] if heads == 1 and shape is None else e
+    e = _numpy.sddmm(graph, u, v, heads)
+    return e[:, 0] if flat else e
 
 
 def edge_softmax(graph: Any, e: Any) -> Any:
@@ -166,13 +166,11 @@ def edge_softmax(graph: Any, e: Any) -> Any:
         raise ValueError(
             f"edge_softmax: e should be {graph.num_edges}, one for each edge, or that times heads, is {tuple(e.shape)}"
         )
-    columns = _columns(e)
     if is_tensor(e):
-        result = _torch_softmax(graph, columns)
-    else:
-        from . import _numpy
+        return _torch_softmax(graph, e)
+    from . import _numpy
 
-        result = _numpy.edge_softmax(graph, columns)
+    result = _numpy.edge_softmax(graph, _columns(e))
     return result if e.ndim == 2 else result[:, 0]
 
 
@@ -391,6 +389,7 @@ def _prepare(graph: Graph) -> None:
 
 
 def _planes(graph: Graph, e: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Planes in the graph's own order of numbers of edges, E, or E × heads."""
     import torch
 
     from ._tensors import plane
@@ -398,12 +397,18 @@ def _planes(graph: Graph, e: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if graph._order is not None:
         e = e.index_select(0, graph._order)
     edges = graph._a[1][1]
-    return torch.nn.functional.pad(e.t().to(dtype), (0, plane(edges) - edges)).contiguous()
+    e = e[None] if e.ndim == 1 else e.t()
+    return torch.nn.functional.pad(e.to(dtype), (0, plane(edges) - edges)).contiguous()
 
 
-def _values(graph: Graph, planes: torch.Tensor) -> torch.Tensor:
-    values = planes[:, : graph._a[1][1]].t()
+def _values(graph: Graph, planes: torch.Tensor, flat: bool) -> torch.Tensor:
+    """The way back; ``flat``: of one head, E."""
     inverse = graph._in_given_order()
+    if flat:
+        # Indices are of edges, none of what a plane has behind them.
+        values = planes.reshape(-1)
+        return values[: graph._a[1][1]] if inverse is None else values.index_select(0, inverse)
+    values = planes[:, : graph._a[1][1]].t()
     return values if inverse is None else values.index_select(0, inverse)
 
 
@@ -447,7 +452,7 @@ def _torch_spmm(
     if weight is not None:
         if weight.device != x.device:
             raise ValueError(f"spmm: weight is on {weight.device} and x on {x.device}; move one of them")
-        planes = _planes(graph, _columns(weight), x.dtype)
+        planes = _planes(graph, weight, x.dtype)
         if column_scale is not None:
             x, column_scale = x * column_scale.to(x.dtype)[:, None], None
     run = _torch_operator("spmm", x)
@@ -462,7 +467,7 @@ def _torch_spmm(
     return y.relu() if relu else y
 
 
-def _torch_sddmm(graph: Graph, u: torch.Tensor, v: torch.Tensor, heads: int) -> torch.Tensor:
+def _torch_sddmm(graph: Graph, u: torch.Tensor, v: torch.Tensor, heads: int, flat: bool) -> torch.Tensor:
     from ._tensors import FORMATS
 
     u, v = _format("sddmm", u), _format("sddmm", v)
@@ -472,7 +477,7 @@ def _torch_sddmm(graph: Graph, u: torch.Tensor, v: torch.Tensor, heads: int) -> 
     if heads > 1:
         lanes = FORMATS[u.dtype][1]
         u, v = _widened(u, heads, lanes)[0], _widened(v, heads, lanes)[0]
-    return _values(graph, _torch_operator("sddmm", u)(*both, u, v, heads))
+    return _values(graph, _torch_operator("sddmm", u)(*both, u, v, heads), flat)
 
 
 def _torch_softmax(graph: Graph, e: torch.Tensor) -> torch.Tensor:
@@ -482,7 +487,7 @@ def _torch_softmax(graph: Graph, e: torch.Tensor) -> torch.Tensor:
     if e.dtype not in FORMATS:
         raise ValueError(f"edge_softmax: {e.dtype} is no format of halfgnn's; use float16, bfloat16 or float32")
     run = _torch_operator("edge_softmax", e)
-    return _values(graph, run(*graph._a, _planes(graph, e, e.dtype)))
+    return _values(graph, run(*graph._a, _planes(graph, e, e.dtype)), e.ndim == 1)
 
 
 def _torch_operator(name: str, x: torch.Tensor) -> Any:

@@ -76,7 +76,7 @@ impl Card {
     /// Bytes that an operation wants.
     fn workspace(&self, operation: &impl Operation, counted: &mut Counted) -> Result<u64, Error> {
         let shape = operation.shape();
-        if let Some(bytes) = shape.and_then(|shape| counted.get(&shape)) {
+        if let Some(bytes) = shape.as_ref().and_then(|shape| counted.get(shape)) {
             return Ok(*bytes);
         }
         let bytes = self.counter.wanted(|backend| operation.run(backend))?;

@@ -31,9 +31,23 @@ impl RawArray {
 #[derive(Clone, Copy, Debug, FromPyObject)]
 pub struct RawMatrix(pub u64, pub usize, pub usize, pub usize);
 
+impl RawMatrix {
+    /// All but the address.
+    pub fn numbers(&self) -> [usize; 3] {
+        [self.1, self.2, self.3]
+    }
+}
+
 /// An adjacency, whose arrays lie one after the other: `(address, rows, edges, rows without edges, columns, longest row)`.
 #[derive(Clone, Copy, Debug, FromPyObject)]
 pub struct RawAdjacency(pub u64, pub usize, pub usize, pub usize, pub usize, pub u32);
+
+impl RawAdjacency {
+    /// All but the address.
+    pub fn numbers(&self) -> [usize; 5] {
+        [self.1, self.2, self.3, self.4, self.5 as usize]
+    }
+}
 
 /// Where the arrays of an adjacency lie.
 pub struct Layout {

@@ -1,7 +1,7 @@
 //! Operators on borrowed memory. Shapes are checked by the operators themselves; what is written is what the page of each says.
 
 mod additive;
-mod attention;
+pub mod attention;
 
 pub use additive::{gatv2_backward, gatv2_forward};
 pub use attention::{gat_backward, gat_forward};
@@ -36,6 +36,23 @@ trait OnElements: Sync {
         usize::MAX
     }
 }
+
+/// An operation's [`Shape`], of the numbers of its operands.
+fn shape(name: &'static str, precision: Precision, parts: &[&[usize]]) -> Shape {
+    let mut numbers = vec![precision as usize];
+    parts
+        .iter()
+        .for_each(|part| numbers.extend_from_slice(part));
+    (name, numbers)
+}
+
+fn bits(flags: &[bool]) -> usize {
+    let next = |bits, flag: &bool| 2 * bits + usize::from(*flag);
+    flags.iter().fold(0, next)
+}
+
+/// An exponential takes as long as so many products, about.
+const EXPONENTIAL: usize = 16;
 
 /// So many products take a thread of the CPU less time than to wake another.
 const FEW: usize = 1 << 14;
@@ -110,8 +127,6 @@ impl OnElements for SpmmCall {
     }
 
     fn shape(&self) -> Option<Shape> {
-        let RawAdjacency(_, rows, edges, empty, columns, longest) = self.a;
-        let RawMatrix(_, _, width, x_apart) = self.x;
         let flags = [
             self.weights.is_some(),
             self.row_scale.is_some(),
@@ -120,23 +135,9 @@ impl OnElements for SpmmCall {
             self.relu,
             self.maximum,
         ];
-        let flags = flags
-            .iter()
-            .fold(0, |bits, flag| 2 * bits + usize::from(*flag));
-        Some([
-            self.precision as usize,
-            rows,
-            edges,
-            empty,
-            columns,
-            longest as usize,
-            width,
-            x_apart,
-            self.y.2,
-            self.y.3,
-            self.heads,
-            flags,
-        ])
+        let rest = [self.heads, bits(&flags)];
+        let (a, x, y) = (self.a.numbers(), self.x.numbers(), self.y.numbers());
+        Some(shape("spmm", self.precision, &[&a, &x, &y, &rest]))
     }
 
     fn products(&self) -> usize {
@@ -232,18 +233,24 @@ pub fn spmm(
     perform(py, place, allocate, &call)
 }
 
-struct SddmmCall {
-    precision: Precision,
-    a: RawAdjacency,
-    u: RawMatrix,
-    v: RawMatrix,
-    e: RawArray,
-    heads: usize,
+/// The operands of an SDDMM.
+pub struct SddmmCall {
+    pub precision: Precision,
+    pub a: RawAdjacency,
+    pub u: RawMatrix,
+    pub v: RawMatrix,
+    pub e: RawArray,
+    pub heads: usize,
 }
 
 impl OnElements for SddmmCall {
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let (a, u, v) = (self.a.numbers(), self.u.numbers(), self.v.numbers());
+        Some(shape("sddmm", self.precision, &[&a, &u, &v, &[self.heads]]))
     }
 
     fn products(&self) -> usize {
@@ -295,20 +302,34 @@ pub fn sddmm(
     perform(py, place, allocate, &call)
 }
 
-struct SoftmaxCall {
-    precision: Precision,
-    a: RawAdjacency,
+/// The operands of a softmax over edges, or of its gradient.
+pub struct SoftmaxCall {
+    pub precision: Precision,
+    pub a: RawAdjacency,
     /// Of the gradient.
-    alpha: Option<RawArray>,
+    pub alpha: Option<RawArray>,
     /// In place.
-    e: RawArray,
-    rows: RawArray,
-    heads: usize,
+    pub e: RawArray,
+    /// Room for a float a head and row.
+    pub rows: RawArray,
+    pub heads: usize,
 }
 
 impl OnElements for SoftmaxCall {
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let rest = [self.heads, bits(&[self.alpha.is_some()])];
+        let a = self.a.numbers();
+        Some(shape("edge_softmax", self.precision, &[&a, &rest]))
+    }
+
+    fn products(&self) -> usize {
+        let RawAdjacency(_, rows, edges, ..) = self.a;
+        let numbers = edges.saturating_add(rows).saturating_mul(self.heads);
+        numbers.saturating_mul(EXPONENTIAL)
     }
 
     unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {

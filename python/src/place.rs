@@ -75,8 +75,8 @@ pub trait Operation: Sync {
     }
 }
 
-/// Numbers that tell operations apart that want other workspaces.
-pub type Shape = [usize; 12];
+/// A name and numbers that tell operations apart that want other workspaces.
+pub type Shape = (&'static str, Vec<usize>);
 
 /// Whether memory of the host is the emulator's.
 static EMULATED: AtomicBool = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-"""The operator that torch's dispatcher calls without Python, beside the general one."""
+"""The operators that torch's dispatcher calls without Python, beside the general ones."""
 
 from __future__ import annotations
 
@@ -30,11 +30,52 @@ def graph():
 
 def operands(graph, x, weight=None, rows=None, columns=None, bias=None, relu=False, maximum=False, heads=1):
     """Of the direct operator, and of the general one."""
-    a, sizes = graph._a
-    shape, edges_, rest = _eager._packed(sizes)
-    given = (x, weight, rows, columns, bias)
-    options = rest + 4 * heads + 2 * relu + maximum
-    return (a, *given, shape, edges_, options), (a, sizes, None, None, None, *given, relu, maximum, heads)
+    general = (*graph._a, None, None, None, x, weight, rows, columns, bias, relu, maximum, heads)
+    return _eager._given_spmm(*general), general
+
+
+#: Of each direct operator, with general operands: x, u, planes, vectors and such as people's operands become.
+OTHERS = ["sddmm", "edge_softmax", "edge_softmax_backward", "gat_attention", "gat_attention_backward"]
+GIVEN = {
+    "sddmm": _eager._given_sddmm,
+    "edge_softmax": _eager._given_softmax,
+    "edge_softmax_backward": _eager._given_softmax,
+    "gat_attention": _eager._given_attention,
+    "gat_attention_backward": _eager._given_attention_backward,
+}
+
+
+def others(name, of, dtype=torch.float32, device="cpu", heads=2, width=8, own=True, dropout=0.0, keep=True):
+    """Operands of the general form of an operator."""
+    torch.manual_seed(4)
+    of = of.to(device).prepare()
+    count, columns = (of.num_edges + 7) // 8 * 8, heads * width
+
+    def random(*shape):
+        return torch.randn(*shape).to(dtype).to(device)
+
+    h, u, vectors, planes = random(of.num_src, columns), random(of.num_dst, columns), random(2, columns), random(heads, count)
+    both = (*of._a, *of._t)
+    if name == "sddmm":
+        return *both, of._map, u, h, heads
+    if name.startswith("edge_softmax"):
+        # Behind the last edge there are zeros.
+        planes[:, of.num_edges :] = 0
+        return (*of._a, planes) if name == "edge_softmax" else (*of._a, planes.softmax(1), planes)
+    seed = torch.tensor([5], dtype=torch.int32, device=device) if dropout else None
+    layer = h, u if own else None, vectors
+    forward = (*both, *layer, heads, 0.2, dropout, seed, keep)
+    if name == "gat_attention":
+        return forward
+    y, positive, saved = torch.ops.halfgnn.gat_attention(*forward)
+    return *of._t, *layer, y, positive, random(*y.shape), saved, heads, 0.2, dropout, seed
+
+
+def called(name, operands):
+    """Results of the direct operator, and of the general one."""
+    given = GIVEN[name](*operands)
+    both = getattr(torch.ops.halfgnn, f"{name}_direct")(*given), getattr(torch.ops.halfgnn, name)(*operands)
+    return [results if isinstance(results, tuple) else (results,) for results in both]
 
 
 def test_torch_of_2_11_has_what_it_takes():
@@ -73,7 +114,7 @@ def test_it_gives_the_bits_of_the_general_one(dtype, lanes, kind, device):
     ours, general = operands(of, x, **options)
     y, expected = torch.ops.halfgnn.spmm_direct(*ours), torch.ops.halfgnn.spmm(*general)
     if not options:
-        assert torch.equal(torch.ops.halfgnn.spmm_direct.plain(*ours[:2], *ours[-3:]), expected)
+        assert torch.equal(torch.ops.halfgnn.spmm_direct.plain(*ours[:5]), expected)
     assert y.shape == expected.shape and y.stride() == expected.stride() and torch.equal(y, expected)
     assert y.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
 
@@ -108,6 +149,7 @@ def test_what_does_not_fit_is_refused():
     for misfit in misfits:
         ours, _ = operands(of, **{"x": x, **misfit})
         assert torch.ops.halfgnn.spmm_direct(*ours).ndim == 1, misfit
+    assert torch.ops.halfgnn.spmm_direct(*operands(of, x)[0]).ndim == 2
     (a, *rest), _ = operands(of, x)
     for words in (a[:-4], a.float(), a[1:], a.long()):
         assert torch.ops.halfgnn.spmm_direct(words, *rest).ndim == 1
@@ -145,7 +187,144 @@ def test_people_get_the_same_of_what_is_refused():
 def test_opcheck():
     ours, _ = operands(graph(), torch.randn(19, 8), rows=torch.rand(23))
     torch.library.opcheck(torch.ops.halfgnn.spmm_direct.default, ours)
-    torch.library.opcheck(torch.ops.halfgnn.spmm_direct.plain, (*ours[:2], *ours[-3:]))
+    torch.library.opcheck(torch.ops.halfgnn.spmm_direct.plain, ours[:5])
+
+
+@direct
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("own", [False, True])
+def test_opcheck_of_others(name, own):
+    for keep in (True,) if name == "gat_attention_backward" else (False, True):
+        of = Graph(edges(), size=SIZE) if own else Graph(edges(), 19)
+        # Of four heads, so that there is no room between parts of what attention keeps, which would hold anything.
+        given = GIVEN[name](*others(name, of, own=own, dropout=0.5, keep=keep, heads=4))
+        torch.library.opcheck(getattr(torch.ops.halfgnn, f"{name}_direct").default, given)
+
+
+@direct
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("kind", ["own", "alike", "dropout", "many"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_others_give_the_bits_of_the_general_ones(dtype, name, kind, device):
+    own, dropout, heads = kind != "alike", 0.4 * (kind == "dropout"), 3
+    # More than one thread takes by itself, or fewer.
+    index = edges(4000 if kind == "many" else 120)
+    of = Graph(index, size=SIZE) if own else Graph(index, 19)
+    operands = others(name, of, dtype, device, heads, own=own, dropout=dropout)
+    before = [operand.clone() if isinstance(operand, torch.Tensor) else None for operand in operands]
+    results = called(name, operands)
+    for ours, general in zip(*results, strict=True):
+        assert ours.dtype == general.dtype and ours.shape == general.shape
+        assert ours.numel() == 0 or ours.stride() == general.stride()
+    # What else the forward pass keeps has room between its parts, which holds anything.
+    known = 2 if name == "gat_attention" else None
+    for ours, general in list(zip(*results, strict=True))[:known]:
+        assert torch.equal(ours, general)
+    for operand, same in zip(operands, before, strict=True):
+        assert same is None or torch.equal(operand, same)
+
+
+@direct
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_does_not_fit_is_refused_by_others(name):
+    of = graph()
+    operands = others(name, of, dropout=0.5)
+    given = GIVEN[name](*operands)
+    run = getattr(torch.ops.halfgnn, f"{name}_direct")
+    first = lambda results: results[0] if isinstance(results, tuple) else results  # noqa: E731
+    assert first(run(*given)).ndim == 2
+    for at, operand in enumerate(given):
+        if not isinstance(operand, torch.Tensor):
+            continue
+        larger = torch.zeros(operand.numel() + 8, dtype=operand.dtype)
+        misfits = [operand.double(), larger[1 : 1 + operand.numel()].view(operand.shape)]
+        # Words of a graph may be followed by others.
+        misfits += [operand[:-1]] if at == 0 else [larger]
+        if operand.ndim == 2:
+            rows, columns = operand.shape
+            misfits += [
+                torch.zeros(columns, rows, dtype=operand.dtype).t(),
+                torch.zeros(rows, columns + 8, dtype=operand.dtype)[:, :columns],
+                torch.zeros(rows + 1, columns, dtype=operand.dtype),
+                torch.zeros(rows, columns + 8, dtype=operand.dtype),
+                torch.zeros(rows, columns - 3, dtype=operand.dtype),
+                operand[None],
+            ]
+        for misfit in misfits:
+            changed = (*given[:at], misfit, *given[at + 1 :])
+            assert first(run(*changed)).ndim == 1, (at, misfit.dtype, misfit.shape, misfit.stride())
+    # No heads, or more than there are columns for.
+    a, shape, edges_, rest, *others_ = given
+    for heads in (0, 3):
+        assert first(run(a, shape, edges_, (rest & ~0xFFFFFFF8) | 8 * heads, *others_)).ndim == 1
+
+
+@direct
+@pytest.mark.parametrize("name", ["sddmm", "edge_softmax", "gat_attention"])
+def test_others_are_called_and_copy_what_lies_otherwise(name, monkeypatch):
+    of, heads = graph().prepare(), 3
+    index = edges()
+
+    def nothing(*_):
+        raise AssertionError("the general operator was called")
+
+    for operator in (_eager._product, _eager._sddmm, _eager._softmax, _eager._softmax_backward, _eager._attention, _eager._attention_backward):
+        assert operator.is_direct
+        monkeypatch.setattr(operator, "_general", nothing)
+    for width in (8, 5):
+        u, v = torch.randn(23, heads * width), torch.randn(19, heads * width)
+        # Columns that do not follow one another, and rows that begin elsewhere.
+        operands = [x.t().contiguous().t().requires_grad_() for x in (v, u)]
+        if name == "sddmm":
+            results = halfgnn.sddmm(of, operands[1], operands[0], heads=heads)
+            expected = (u[index[1]] * v[index[0]]).view(120, heads, width).sum(2)
+            assert torch.allclose(results, expected, atol=1e-5)
+            one = halfgnn.sddmm(of, u[:, 1:8], v[:, 1:8])
+            assert torch.allclose(one, (u[index[1], 1:8] * v[index[0], 1:8]).sum(1), atol=1e-5)
+        elif name == "edge_softmax":
+            operands = [torch.randn(240, heads)[::2].requires_grad_()]
+            results = halfgnn.edge_softmax(of, operands[0])
+            sums = torch.zeros(23, heads).index_add(0, index[1], results)
+            assert torch.allclose(sums, (of.in_degrees() > 0).float()[:, None].expand(23, heads), atol=1e-5)
+        else:
+            att = torch.randn(heads, width)
+            results = halfgnn.gat_attention(of, operands[0], att, att, heads=heads, h_dst=operands[1])
+            same = halfgnn.gat_attention(of, v, att, att, heads=heads, h_dst=u)
+            assert torch.equal(results, same)
+        # A gradient that is one number everywhere.
+        first, *_ = torch.autograd.grad(results.sum(), operands)
+        if name == "sddmm":
+            assert torch.allclose(first, torch.zeros(19, heads * width).index_add(0, index[0], u[index[1]]), atol=1e-5)
+        elif name == "edge_softmax":
+            assert first.abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("size", [(0, 0), (3, 3)])
+def test_graphs_without_edges(size):
+    of = Graph(torch.zeros((2, 0), dtype=torch.long), size=size)
+    x = torch.randn(size[0], 8, requires_grad=True)
+    att = torch.randn(2, 4, requires_grad=True)
+    results = [
+        halfgnn.spmm(of, x),
+        halfgnn.sddmm(of, x, x, heads=2),
+        halfgnn.edge_softmax(of, torch.zeros(0, 2, requires_grad=True)),
+        halfgnn.gat_attention(of, x, att, att, heads=2),
+    ]
+    assert [tuple(result.shape) for result in results] == [(size[1], 8), (0, 2), (0, 2), (size[1], 8)]
+    for result in results:
+        assert not result.any()
+        result.sum().backward()
+    assert not x.grad.any() and not att.grad.any()
+
+
+def test_a_second_derivative_that_there_is_not_is_refused():
+    of, x = Graph(edges(), 19), torch.randn(19, 8, requires_grad=True)
+    att, e = torch.randn(1, 8), torch.randn(120, requires_grad=True)
+    for y, operand in ((halfgnn.edge_softmax(of, e) ** 2, e), (halfgnn.gat_attention(of, x, att, att) ** 2, x)):
+        (first,) = torch.autograd.grad(y.sum(), operand, create_graph=True)
+        with pytest.raises(RuntimeError, match="differentiate twice"):
+            (first**2).sum().backward()
 
 
 @direct
@@ -234,7 +413,9 @@ def test_it_can_be_switched_off():
     off = run("python")
     assert off.returncode == 0, off.stderr
     assert off.stdout.startswith("[[2.0], [1.0]]")
-    assert "spmm is called through Python: HALFGNN_DISPATCH=python" in off.stdout
+    assert "\noperators are called through Python: HALFGNN_DISPATCH=python\n" in off.stdout
     if _eager.reason is None:
-        assert "spmm is called directly" in run("direct").stdout
+        lines = run("direct").stdout.splitlines()
+        assert "called directly: spmm, sddmm, edge_softmax, gat_attention" in lines
+        assert "called through Python: gatv2_attention" in lines
     assert "HALFGNN_DISPATCH: 'other'; direct and python are possible" in run("other").stderr

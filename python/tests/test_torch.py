@@ -351,12 +351,14 @@ def operations(graph, device="cpu"):
     x, u = random(19, 8, device=device), random(23, 8, device=device)
     planes = random(2, 120, device=device)
     vectors = random(2, 8, device=device)
+    # Of four heads, so that there is no room between parts of what attention keeps, which would hold anything.
+    wide = [random(rows, 16, device=device) for rows in (19, 23, 2)]
     return [
         (ops_.spmm, (*both, x, None, None, None, None, False, False, 1)),
         (ops_.spmm, (*both, x, planes, None, None, random(8, device=device), True, False, 2)),
         (ops_.sddmm, (*both, u, x, 2)),
         (ops_.edge_softmax, (*both[:2], planes)),
-        (ops_.gat_attention, (*both[:4], x, u, vectors, 2, 0.2, 0.0, None, True)),
+        (ops_.gat_attention, (*both[:4], *wide, 4, 0.2, 0.0, None, True)),
         (ops_.gatv2_attention, (*both[:4], x, u, vectors[:1], 2, 0.2, 0.0, None)),
     ]
 
@@ -530,18 +532,37 @@ def test_saved_and_copied():
 
 def _sums():
     """Of what one thread does by itself, and of what several share."""
-    return [
-        halfgnn.spmm(Graph(edges(count), size=(19, 23)), random(19, width, grad=False)).sum().item()
-        for count, width in ((120, 8), (3000, 64))
-    ]
+    sums = []
+    for count, width in ((120, 8), (3000, 64)):
+        graph = Graph(edges(count), size=(19, 23))
+        x, u, att = random(19, width), random(23, width), random(1, width)
+        results = [
+            halfgnn.spmm(graph, x),
+            halfgnn.edge_softmax(graph, halfgnn.sddmm(graph, u, x)) ** 2,
+            halfgnn.gat_attention(graph, x, att, att, h_dst=u),
+            halfgnn.gatv2_attention(graph, x, att, h_dst=u),
+        ]
+        results += torch.autograd.grad(sum(result.sum() for result in results), [x, u, att])
+        sums += [result.sum().item() for result in results]
+    return sums
+
+
+def _trains():
+    """By a trainer, whose threads are the same."""
+    index = torch.randint(0, 500, (2, 5000), generator=torch.Generator().manual_seed(3))
+    x = random(500, 16, grad=False)
+    mask = torch.arange(500) % 3
+    masks = {name: mask == at for at, name in enumerate(("train_mask", "val_mask", "test_mask"))}
+    data = {"edge_index": index, "x": x, "y": x[:, :4].argmax(1), **masks}
+    return halfgnn.train(data, "gat", device="cpu", epochs=2, hidden=8).last.loss
 
 
 def _in_child(queue):
-    queue.put(_sums())
+    queue.put((_sums(), _trains()))
 
 
 def test_forked_workers_do_not_hang():
-    here = _sums()
+    here = _sums(), _trains()
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     child = context.Process(target=_in_child, args=(queue,))
@@ -554,18 +575,29 @@ def test_forked_workers_do_not_hang():
 
 
 class _Sums(torch.utils.data.Dataset):
+    def __init__(self):
+        self.graph = Graph(edges(), size=(19, 23)).prepare()
+
     def __len__(self):
         return 4
 
     def __getitem__(self, at):
-        graph = Graph(edges(), size=(19, 23))
-        return halfgnn.spmm(graph, random(19, 8, grad=False) * at).sum()
+        # Of the parent's graph, and of one that is made here.
+        x = random(19, 8, grad=False) * at
+        att = random(1, 8, grad=False)
+        y = halfgnn.gat_attention(Graph(edges(), size=(19, 23)), x, att, att, h_dst=random(23, 8, grad=False))
+        return halfgnn.spmm(self.graph, x).sum() + y.sum()
 
 
 def test_a_data_loaders_workers():
     _Sums()[0]
-    loader = torch.utils.data.DataLoader(_Sums(), num_workers=2, timeout=60)
-    assert len(list(loader)) == 4
+    context = multiprocessing.get_context("fork")
+    loader = torch.utils.data.DataLoader(
+        _Sums(), num_workers=2, timeout=60, multiprocessing_context=context, persistent_workers=True
+    )
+    expected = [_Sums()[at] for at in range(4)]
+    for _ in range(2):
+        assert torch.equal(torch.cat(list(loader)), torch.stack(expected))
 
 
 def test_refusals():

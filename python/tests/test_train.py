@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -198,7 +200,8 @@ def test_a_run_that_is_put_aside_goes_on_with_the_same_bits(tmp_path):
         Trainer.load(tmp_path / "none.safetensors", dataset(), device="cpu")
 
 
-def test_ctrl_c_ends_fit_and_keeps_what_was_learnt():
+@pytest.mark.parametrize("options", [{}, {"sampler": "neighbor:5,5", "layers": 2, "batch_size": 64}])
+def test_ctrl_c_ends_fit_and_keeps_what_was_learnt(options, tmp_path):
     script = textwrap.dedent(
         """
         import signal, sys
@@ -207,16 +210,21 @@ def test_ctrl_c_ends_fit_and_keeps_what_was_learnt():
         sys.path.insert(0, sys.argv[1])
         from test_train import dataset
         from halfgnn import Trainer
-        trainer = Trainer(dataset(2000), device="cpu", epochs=1_000_000, hidden=32)
+        trainer = Trainer(dataset(2000), device="cpu", epochs=1_000_000, hidden=32, **eval(sys.argv[3]))
         def tell(epoch):
             if epoch.epoch == 3:
                 print("go", flush=True)
-        run = trainer.fit(callbacks=[tell])
+        run = trainer.fit(callbacks=[tell], save=sys.argv[2])
         print(run.status, run.last.epoch >= 3, trainer.predict().shape)
+        # It goes on, here and from what was kept.
+        print(next(trainer.epochs()).epoch == run.last.epoch + 1)
+        print(next(Trainer.load(sys.argv[2], dataset(2000), device="cpu", epochs=1_000_000).epochs()).epoch == run.last.epoch + 1)
         """
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", script, os.path.dirname(__file__)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, os.path.dirname(__file__), tmp_path / "run.safetensors", repr(options)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout.readline() == "go\n"
@@ -224,7 +232,18 @@ def test_ctrl_c_ends_fit_and_keeps_what_was_learnt():
         output, _ = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert output == "stopped True (2000, 3)\n" and process.returncode == 0
+    assert output == "stopped True (2000, 3)\nTrue\nTrue\n" and process.returncode == 0
+
+
+def test_what_a_run_says_is_copied_and_sent_to_other_processes():
+    trainer = Trainer(dataset(), device="cpu", epochs=2, hidden=8)
+    run = trainer.fit()
+    for other in (pickle.loads(pickle.dumps(run)), copy.deepcopy(run)):
+        assert other == run and other.history == run.history and other is not run
+    # A trainer is kept by `save`.
+    for what in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot pickle"):
+            what(trainer)
 
 
 def test_the_emulator_trains_as_the_cpu():

@@ -1,5 +1,7 @@
 //! `cargo xtask wheel`: the Python package, the kernels' PTX inside.
 
+mod audit;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,11 +25,11 @@ const TAG: &str = "manylinux_2_28";
 pub struct Options {
     #[command(flatten)]
     build: build_ptx::Options,
-    /// Optimised, as a wheel to use is, for any Linux with glibc 2.28 or newer, linked by zig, which comes from PyPI; by default as tests
-    /// are
+    /// Optimised, as a wheel to use is, for any Linux with glibc 2.28 or newer, linked by zig and then checked by auditwheel, both from
+    /// PyPI; by default as tests are
     #[arg(long)]
     release: bool,
-    /// Without zig, for this machine's glibc or a newer one
+    /// Without zig and checks, for this machine's glibc or a newer one
     #[arg(long, requires = "release")]
     native: bool,
 }
@@ -47,7 +49,7 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
         true => linking()?,
         false => maturin()?,
     };
-    put_kernels(&options.build)?;
+    let kernels = put_kernels(&options.build)?;
     let wheels = workspace::target_dir().join("wheels");
     if wheels.exists() {
         // Of several versions it would be unclear which is meant.
@@ -76,29 +78,33 @@ pub fn build(options: &Options) -> Result<PathBuf, Failure> {
     let wheel = built
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
         .ok_or_else(|| format!("maturin left no wheel in {}", wheels.display()))?;
-    let name = wheel.file_name().unwrap_or_default().to_string_lossy();
-    if anywhere && !name.contains(TAG) {
-        return Err(format!(
-            "{name} is no wheel of {TAG}: it wants a newer C library; --native builds such a one"
-        )
-        .into());
+    if anywhere {
+        let folder = workspace::target_dir().join("python");
+        audit::check(
+            &wheel,
+            &folder.join("tools"),
+            &folder.join("installed"),
+            &kernels,
+        )?;
     }
     Ok(wheel)
 }
 
-/// Copies the PTX to where the package has it.
-fn put_kernels(options: &build_ptx::Options) -> Result<(), Failure> {
+/// Copies the PTX to where the package has it, and returns the names of the files.
+fn put_kernels(options: &build_ptx::Options) -> Result<Vec<String>, Failure> {
     let folder = workspace::root().join("python/halfgnn/ptx");
     fs::create_dir_all(&folder)?;
     for entry in fs::read_dir(&folder)? {
         // Of architectures that are not built any more.
         fs::remove_file(entry?.path())?;
     }
+    let mut names = Vec::new();
     for file in build_ptx::builder(options)?.build()?.files {
         let name = file.path.file_name().ok_or("PTX without a name")?;
         fs::copy(&file.path, folder.join(name))?;
+        names.push(name.to_string_lossy().into_owned());
     }
-    Ok(())
+    Ok(names)
 }
 
 /// maturin: that which is installed, or one in a virtual environment of its own under `target`.
@@ -110,10 +116,13 @@ fn maturin() -> Result<PathBuf, Failure> {
     tools("maturin", &[MATURIN])
 }
 
-/// maturin with zig beside it.
+/// maturin with zig and auditwheel beside it.
 fn linking() -> Result<PathBuf, Failure> {
-    tools("python-zig", &[MATURIN, ZIG]).map_err(|failure| {
-        format!("{failure}; for this machine's C library, without zig, there is --native").into()
+    tools("auditwheel", &[MATURIN, ZIG, audit::AUDITWHEEL]).map_err(|failure| {
+        format!(
+            "no zig from PyPI to link a wheel of {TAG} with ({failure}); take --native for a wheel for this machine's C library"
+        )
+        .into()
     })
 }
 

@@ -1,6 +1,7 @@
 //! Torch's stable C interface (`torch/csrc/inductor/aoti_torch/c/shim.h` and `torch/csrc/stable`), as much as operators want of it.
 //! Each function returns 0, or something else where torch threw an exception, which it keeps to itself.
 
+use super::operator::Definition;
 use halfgnn::tensor::Precision;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
@@ -27,6 +28,7 @@ pub struct Interface {
     get_storage_offset: Read<i64>,
     get_storage_size: Read<i64>,
     new_tensor_handle: Read<Handle>,
+    clone: Read<Handle>,
     delete_tensor_object: unsafe extern "C" fn(Handle) -> Code,
     empty_strided:
         unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Code,
@@ -121,6 +123,7 @@ impl Interface {
                 get_storage_offset: find(functions, "aoti_torch_get_storage_offset")?,
                 get_storage_size: find(functions, "aoti_torch_get_storage_size")?,
                 new_tensor_handle: find(functions, "aoti_torch_new_tensor_handle")?,
+                clone: find(functions, "aoti_torch_clone")?,
                 delete_tensor_object: find(functions, "aoti_torch_delete_tensor_object")?,
                 empty_strided: find(functions, "aoti_torch_empty_strided")?,
                 reinterpret_tensor: find(functions, "aoti_torch__reinterpret_tensor")?,
@@ -147,7 +150,12 @@ impl Interface {
     }
 
     /// Defines an operator of the namespace `halfgnn`, with one kernel for the CPU and for cards. It stays as long as the process.
-    pub fn define(&self, schema: &str, name: &str, kernel: Kernel) -> Result<(), String> {
+    pub fn define(&self, of: &Definition) -> Result<(), String> {
+        let Definition {
+            name,
+            schema,
+            kernel,
+        } = of;
         let text = |text: &str| CString::new(text).map_err(|error| error.to_string());
         let (namespace, file, name) = (text("halfgnn")?, text(file!())?, text(name)?);
         let refused = |what: &str| format!("torch refuses {what}");
@@ -174,7 +182,7 @@ impl Interface {
                     &raw mut library,
                 );
                 check(made).map_err(|()| refused("a library of kernels"))?;
-                check((self.library_impl)(library, name.as_ptr(), kernel))
+                check((self.library_impl)(library, name.as_ptr(), *kernel))
                     .map_err(|()| refused("a kernel"))?;
             }
         }
@@ -342,6 +350,12 @@ impl Tensor<'_> {
     pub fn shared<'a>(&self, interface: &'a Interface) -> Option<Tensor<'a>> {
         let handle = self.read(interface.new_tensor_handle)?;
         Some(Tensor { handle, interface })
+    }
+
+    /// A copy, of as many elements that lie in the same way.
+    pub fn cloned(&self) -> Option<Self> {
+        let (handle, interface) = (self.read(self.interface.clone)?, self.interface);
+        Some(Self { handle, interface })
     }
 
     fn read<T: Copy>(&self, what: Read<T>) -> Option<T> {

@@ -1,9 +1,9 @@
 //! GAT's attention without an array of edges (`halfgnn::ops::Attention`), with all that it keeps in memory of the caller's, and
 //! with destinations that need not be the first sources.
 
-use super::{OnElements, dropout, random};
+use super::{EXPONENTIAL, OnElements, dropout, random, shape};
 use crate::memory::{Lend, RawAdjacency, RawArray, RawMatrix};
-use crate::place::{Place, perform, precision};
+use crate::place::{Place, Shape, perform, precision};
 use halfgnn::Error;
 use halfgnn::backend::Storage;
 use halfgnn::ops::{
@@ -18,26 +18,80 @@ const NAME: &str = "gat_attention";
 /// What both passes are given.
 #[derive(Clone, Copy, FromPyObject)]
 pub struct Layer {
-    heads: usize,
-    slope: f32,
+    pub heads: usize,
+    pub slope: f32,
     /// Of the weights, in [0, 1).
-    dropout: f32,
+    pub dropout: f32,
     /// A word on the device that the mask is drawn from.
-    seed: Option<RawArray>,
+    pub seed: Option<RawArray>,
     /// Features of the sources.
-    h: RawMatrix,
+    pub h: RawMatrix,
     /// Of the destinations, where they are not those of the sources.
-    h_destination: Option<RawMatrix>,
+    pub h_destination: Option<RawMatrix>,
     /// Row 0 the vectors of destinations, row 1 those of sources.
-    vectors: RawMatrix,
-    /// Scores, planes of floats: kept from the forward to the backward pass.
+    pub vectors: RawMatrix,
+    /// [`Saved::floats`], kept from the forward to the backward pass.
+    pub saved: RawArray,
+    /// [`scratch`] floats of any content.
+    pub scratch: RawArray,
+}
+
+/// What the backward pass wants of the forward one beside its results, planes of floats, each at a multiple of 16 bytes.
+struct Saved {
+    /// Scores.
     destination: RawArray,
     source: RawArray,
     /// Two floats a destination and head.
     statistics: RawArray,
     share: RawArray,
-    /// Floats of any content.
-    scratch: RawArray,
+}
+
+impl Saved {
+    fn lengths(heads: usize, destinations: usize, sources: usize) -> [usize; 4] {
+        let (destinations, sources) = (heads * destinations, heads * sources);
+        [destinations, sources, 2 * destinations, destinations]
+    }
+
+    fn of(layer: &Layer, destinations: usize) -> Result<Self, Error> {
+        let lengths = Self::lengths(layer.heads, destinations, layer.h.1);
+        let [destination, source, statistics, share] = parts(layer.saved, lengths)?;
+        let statistics = RawArray(statistics.0, statistics.1 / 2);
+        Ok(Self {
+            destination,
+            source,
+            statistics,
+            share,
+        })
+    }
+}
+
+/// Floats that [`Layer::saved`] has.
+pub fn saved(heads: usize, destinations: usize, sources: usize) -> usize {
+    room(&Saved::lengths(heads, destinations, sources))
+}
+
+/// Floats that [`Layer::scratch`] has in the forward pass, where destinations have features of their own, and twice as many in the
+/// backward pass.
+pub fn scratch(heads: usize, destinations: usize, sources: usize) -> usize {
+    room(&[heads * destinations, heads * sources])
+}
+
+/// Floats of arrays that each begin at a multiple of 16 bytes.
+fn room(lengths: &[usize]) -> usize {
+    lengths.iter().map(|len| len.next_multiple_of(4)).sum()
+}
+
+/// Parts of an array of floats, each at a multiple of 16 bytes.
+fn parts<const N: usize>(memory: RawArray, lengths: [usize; N]) -> Result<[RawArray; N], Error> {
+    if room(&lengths) > memory.1 {
+        return Err(refused("too little memory"));
+    }
+    let mut at = 0;
+    Ok(lengths.map(|len| {
+        let part = RawArray(memory.0 + (size_of::<f32>() * at) as u64, len);
+        at += len.next_multiple_of(4);
+        part
+    }))
 }
 
 /// What [`Layer`] names, lent.
@@ -55,23 +109,27 @@ struct Lent<B: Storage, E: Element> {
 impl Layer {
     /// # Safety
     /// As of [`Lend`].
-    unsafe fn lent<B: Lend, E: Element>(&self, backend: &B) -> Result<Lent<B, E>, Error> {
+    unsafe fn lent<B: Lend, E: Element>(
+        &self,
+        backend: &B,
+        saved: &Saved,
+    ) -> Result<Lent<B, E>, Error> {
         // SAFETY: what this method asks of its caller.
         unsafe {
             Ok(Lent {
                 h: backend.matrix(self.h)?,
                 h_destination: self.h_destination.map(|h| backend.matrix(h)).transpose()?,
                 vectors: backend.matrix(self.vectors)?,
-                destination: backend.array(self.destination)?,
-                source: backend.array(self.source)?,
-                statistics: backend.array(RawArray(self.statistics.0, self.statistics.1 / 2))?,
-                share: backend.array(self.share)?,
+                destination: backend.array(saved.destination)?,
+                source: backend.array(saved.source)?,
+                statistics: backend.array(saved.statistics)?,
+                share: backend.array(saved.share)?,
                 random: random(backend, NAME, (self.dropout, self.seed))?,
             })
         }
     }
 
-    /// Parts of the scratch memory of so many floats, each at a multiple of 16 bytes.
+    /// Parts of the scratch memory.
     ///
     /// # Safety
     /// As of [`Lend`].
@@ -80,21 +138,40 @@ impl Layer {
         backend: &B,
         lengths: [usize; N],
     ) -> Result<[Array<B, f32>; N], Error> {
-        let mut at = 0;
-        let mut parts = Vec::with_capacity(N);
-        for len in lengths {
-            let end = at + len.next_multiple_of(4);
-            if end > self.scratch.1 {
-                return Err(refused("too little scratch memory"));
-            }
-            let part = RawArray(self.scratch.0 + (size_of::<f32>() * at) as u64, len);
-            // SAFETY: what this method asks of its caller, of a part of it.
-            parts.push(unsafe { backend.array(part) }?);
-            at = end;
-        }
-        parts
+        // SAFETY: what this method asks of its caller, of parts of it.
+        let lent = parts(self.scratch, lengths)?.map(|part| unsafe { backend.array(part) });
+        let lent: Result<Vec<_>, Error> = lent.into_iter().collect();
+        lent?
             .try_into()
             .map_err(|_| refused("another number of parts"))
+    }
+
+    /// All that a workspace depends on.
+    fn numbers(&self) -> [usize; 9] {
+        let ([sources, width, apart], [_, _, vectors]) = (self.h.numbers(), self.vectors.numbers());
+        // No features of their own are other than features of no destinations.
+        let [destinations, _, apart_too] = self.h_destination.map_or([0; 3], |of| of.numbers());
+        let own = usize::from(self.h_destination.is_some());
+        let dropout = usize::from(self.dropout > 0.0);
+        [
+            self.heads,
+            sources,
+            width,
+            apart,
+            vectors,
+            own,
+            destinations,
+            apart_too,
+            dropout,
+        ]
+    }
+
+    /// Products of numbers that a pass over so many edges and rows takes, about.
+    fn products(&self, a: &RawAdjacency) -> usize {
+        let rows = a.1.saturating_add(a.4);
+        let of_edges = (2 * self.h.2).saturating_add(EXPONENTIAL * self.heads);
+        let edges = a.2.saturating_mul(of_edges);
+        rows.saturating_mul(2 * self.h.2).saturating_add(edges)
     }
 
     fn weights<'a, B: Lend, E: Element>(
@@ -122,12 +199,12 @@ fn refused(reason: &str) -> Error {
     }
 }
 
-struct Forward {
-    precision: Precision,
-    a: RawAdjacency,
-    layer: Layer,
-    y: RawMatrix,
-    positive: Option<RawMatrix>,
+pub struct Forward {
+    pub precision: Precision,
+    pub a: RawAdjacency,
+    pub layer: Layer,
+    pub y: RawMatrix,
+    pub positive: Option<RawMatrix>,
 }
 
 impl OnElements for Forward {
@@ -135,13 +212,25 @@ impl OnElements for Forward {
         self.precision
     }
 
+    fn shape(&self) -> Option<Shape> {
+        let keeps = usize::from(self.positive.is_some());
+        let (a, layer) = (self.a.numbers(), self.layer.numbers());
+        let parts: [&[usize]; 4] = [&a, &layer, &self.y.numbers(), &[keeps]];
+        Some(shape("gat_forward", self.precision, &parts))
+    }
+
+    fn products(&self) -> usize {
+        self.layer.products(&self.a)
+    }
+
     unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {
         let (layer, heads) = (&self.layer, self.layer.heads);
+        let saved = Saved::of(layer, self.y.1)?;
         // SAFETY: what this method asks of its caller, here and below.
         let (a, mut lent, mut y) = unsafe {
             (
                 backend.adjacency(&self.a)?,
-                layer.lent::<B, E>(backend)?,
+                layer.lent::<B, E>(backend, &saved)?,
                 backend.matrix::<E>(self.y)?,
             )
         };
@@ -211,11 +300,10 @@ impl OnElements for Forward {
             if let (Some(positive), Some(of)) = (&positive, self.positive) {
                 backend.give_matrix(positive, of)?;
             }
-            backend.give_array(&lent.destination, layer.destination)?;
-            backend.give_array(&lent.source, layer.source)?;
-            let statistics = RawArray(layer.statistics.0, layer.statistics.1 / 2);
-            backend.give_array(&lent.statistics, statistics)?;
-            backend.give_array(&lent.share, layer.share)
+            backend.give_array(&lent.destination, saved.destination)?;
+            backend.give_array(&lent.source, saved.source)?;
+            backend.give_array(&lent.statistics, saved.statistics)?;
+            backend.give_array(&lent.share, saved.share)
         }
     }
 }
@@ -247,25 +335,25 @@ pub fn gat_forward(
 /// Gradients, and what they are made of.
 #[derive(Clone, Copy, FromPyObject)]
 pub struct Gradients {
-    y: RawMatrix,
-    positive: RawMatrix,
-    dy: RawMatrix,
-    dh: RawMatrix,
-    dh_destination: Option<RawMatrix>,
+    pub y: RawMatrix,
+    pub positive: RawMatrix,
+    pub dy: RawMatrix,
+    pub dh: RawMatrix,
+    pub dh_destination: Option<RawMatrix>,
     /// Of the shape of `h`, of any content.
-    lent: RawMatrix,
+    pub lent: RawMatrix,
     /// Floats, two rows.
-    d_vectors: RawMatrix,
+    pub d_vectors: RawMatrix,
     /// The same, of any content; of destinations that are apart.
-    d_vectors_part: Option<RawMatrix>,
+    pub d_vectors_part: Option<RawMatrix>,
 }
 
-struct Backward {
-    precision: Precision,
+pub struct Backward {
+    pub precision: Precision,
     /// The transposed adjacency.
-    transposed: RawAdjacency,
-    layer: Layer,
-    gradients: Gradients,
+    pub transposed: RawAdjacency,
+    pub layer: Layer,
+    pub gradients: Gradients,
 }
 
 impl OnElements for Backward {
@@ -273,13 +361,27 @@ impl OnElements for Backward {
         self.precision
     }
 
+    fn shape(&self) -> Option<Shape> {
+        let of = &self.gradients;
+        let strides = [of.y.3, of.positive.3, of.dy.3, of.dh.3, of.lent.3];
+        let (a, layer) = (self.transposed.numbers(), self.layer.numbers());
+        let parts: [&[usize]; 3] = [&a, &layer, &strides];
+        Some(shape("gat_backward", self.precision, &parts))
+    }
+
+    fn products(&self) -> usize {
+        // Two sums over edges, and four passes over rows.
+        self.layer.products(&self.transposed).saturating_mul(2)
+    }
+
     unsafe fn run<B: Lend, E: Element>(&self, backend: &B) -> Result<(), Error> {
         let (layer, of, heads) = (&self.layer, &self.gradients, self.layer.heads);
+        let saved = Saved::of(layer, of.dy.1)?;
         // SAFETY: what this method asks of its caller, here and below.
         let (transposed, lent) = unsafe {
             (
                 backend.adjacency(&self.transposed)?,
-                layer.lent::<B, E>(backend)?,
+                layer.lent::<B, E>(backend, &saved)?,
             )
         };
         // SAFETY: as above.
