@@ -16,6 +16,7 @@ use halfgnn::nn::{HiddenNorm, Jumping};
 use halfgnn::ops::{CodeFormat, Scaling};
 use halfgnn::sample::Sampling;
 use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
+use halfgnn_bench::rank_memory::RankMemory;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -164,6 +165,15 @@ pub enum Event<'a> {
         /// The files in which they are kept, in the order of the seeds.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         checkpoints: Vec<String>,
+    },
+    /// What each rank is going to take of its device, where there are several.
+    RankMemory {
+        /// All of it, of each.
+        bytes: Vec<u64>,
+        /// The same by kind.
+        bytes_by_kind: RanksByKind,
+        /// Which takes most.
+        largest: usize,
     },
     /// An epoch.
     Epoch {
@@ -326,6 +336,28 @@ impl<'a> From<&'a Preparation> for Prepared<'a> {
             of: step.of,
             what: &step.what,
             by: step.by.name(),
+        }
+    }
+}
+
+/// Bytes of each kind of memory on a device, of each rank.
+#[derive(Serialize)]
+pub struct RanksByKind {
+    graph: Vec<u64>,
+    features: Vec<u64>,
+    activations: Vec<u64>,
+    weights: Vec<u64>,
+    workspace: Vec<u64>,
+}
+
+impl From<&RankMemory> for RanksByKind {
+    fn from(memory: &RankMemory) -> Self {
+        Self {
+            graph: memory.of(MemoryKind::Graph),
+            features: memory.of(MemoryKind::Features),
+            activations: memory.of(MemoryKind::Activations),
+            weights: memory.of(MemoryKind::Weights),
+            workspace: memory.of(MemoryKind::Workspace),
         }
     }
 }
@@ -551,6 +583,15 @@ impl Recorder {
 impl Observer for Recorder {
     fn placed(&mut self, placement: Placement) {
         placement.lines().for_each(|line| self.screen.line(&line));
+    }
+
+    fn ranks_take(&mut self, memory: &RankMemory) {
+        self.screen.line(&memory.line());
+        self.record(&Event::RankMemory {
+            bytes: memory.totals(),
+            bytes_by_kind: memory.into(),
+            largest: memory.largest().0,
+        });
     }
 
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {

@@ -12,12 +12,13 @@ use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Dataset;
-use halfgnn::data::parts::{Parted, VertexTable};
+use halfgnn::data::parts::{Parted, RowFeatures, VertexTable};
 use halfgnn::device::Device;
 use halfgnn::distributed::{Balance, Fault, Group, Partition, Rendezvous, Shard, Tcp, in_process};
-use halfgnn::nn::{EdgeData, Network, PreparedGraph, Propagation};
+use halfgnn::nn::{EdgeData, Network, PreparedGraph, PreparedRows, Propagation};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer, Work};
+use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer};
+use halfgnn_bench::rank_memory::{self, RankMemory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -126,7 +127,7 @@ impl RanksArgs {
     }
 
     /// How many ranks there are.
-    fn count(&self) -> Result<usize, Failure> {
+    pub fn count(&self) -> Result<usize, Failure> {
         let ranks = self.ranks.unwrap_or(1) as usize;
         Ok(self.process()?.map_or(ranks, |(_, ranks)| ranks))
     }
@@ -280,6 +281,8 @@ struct Common<'a> {
     /// The whole graph, where it is here.
     graph: Option<&'a PreparedGraph<'a>>,
     train: TrainConfig,
+    /// Multiprocessors of a rank's device, and its free and total bytes, where they are still to be compared with what ranks take.
+    memory: Option<(Option<u32>, Option<(u64, u64)>)>,
 }
 
 /// Carries a plan out on ranks that share a device, each of which is a thread. The first reports.
@@ -295,26 +298,6 @@ pub fn carry_out<B: Backend, E: Element>(
         None => Some(config.prepare_edges(&dataset.graph, edge_data(config, dataset))?),
         Some(_) => None,
     };
-    let counts = match (&graph, &dealt.parts) {
-        (Some(graph), _) => graph.counts(),
-        (None, parts) => {
-            let own = dealt.process.as_ref().map(|(_, rank)| *rank as u32);
-            let owners = dealt.partition.owners();
-            let is_own = |vertex: usize| own.is_none_or(|own| owners[vertex] == own);
-            let weighted = dataset.edge_weights.is_some();
-            let Some(parts) = parts else {
-                unreachable!("the graph is here, or in parts");
-            };
-            config.counts_of_table(&parts.table, weighted, is_own)
-        }
-    };
-    // What one rank would take is what they take together, at least; of parts that processes have, what each takes without what it hears.
-    Footprint::check_work::<E>(
-        &counts,
-        (config, &plan.train, Work::Training),
-        device.multiprocessors,
-        device.memory,
-    )?;
     backend.reset_peak();
     let own = device_name(&backend.name());
     let name = format!("{own}, {} ranks", dealt.partition.ranks());
@@ -355,6 +338,8 @@ pub fn carry_out<B: Backend, E: Element>(
             dealt,
             graph: graph.as_ref(),
             train: TrainConfig { seed, ..plan.train },
+            // It is the same for each seed.
+            memory: (seed == plan.train.seed).then_some((device.multiprocessors, device.memory)),
         };
         let (run, stopped) = match &group {
             Some(group) => of_rank::<B, E>(backend, &common, group.clone(), Some(observer))?,
@@ -468,6 +453,7 @@ fn train_rank<B: Backend, E: Element>(
         dealt,
         graph,
         train,
+        memory,
     } = common;
     let Goal::Vertices { loss, .. } = &plan.goal else {
         return Err(Failure::Input(
@@ -475,25 +461,28 @@ fn train_rank<B: Backend, E: Element>(
         ));
     };
     let config = &plan.model;
-    let model = Network::<B, E>::new(backend, config, train.seed)?;
-    let (shard, features, part) = match (graph, &dealt.parts) {
-        (_, Some(parts)) => read_shard(backend, common, (&model, parts), group)?,
+    let rows = match (graph, &dealt.parts) {
+        (_, Some(parts)) => Rows::<E>::read(common, parts, group)?,
         (Some(graph), None) => {
             let shard = Shard::new(&graph.graph, &dealt.partition, group.rank())?;
-            let vertices = match model.first_hears() {
-                true => shard.part.vertices(),
-                false => shard.part.own(),
-            };
-            let shape = (vertices.len(), dataset.feature_len());
-            let features =
-                Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {
-                    dataset.features.write_row(vertices[row] as usize, values);
-                })?;
-            let part = graph.propagation_of_shard::<B, E>(backend, config, (&shard, group))?;
-            (shard, features, part)
+            Rows::Dealt(graph, shard)
         }
         (None, None) => unreachable!("the graph is here, or in parts"),
     };
+    if let &Some((multiprocessors, memory)) = memory {
+        let of = (rows.shard(), rows.of_edges());
+        let own = Footprint::of_shard::<E>(of, (config, train), multiprocessors)?;
+        let devices = match dealt.is_of_processes() {
+            true => rank_memory::Devices::Own,
+            false => rank_memory::Devices::Shared,
+        };
+        let all = RankMemory::agree(group, &own, memory, devices)?;
+        if let Some(observer) = &mut observer {
+            observer.ranks_take(&all);
+        }
+    }
+    let model = Network::<B, E>::new(backend, config, train.seed)?;
+    let (shard, features, part) = rows.upload(backend, common, model.first_hears(), group)?;
     let goal = train::Goal {
         targets: &dataset.targets,
         outputs: dataset.outputs,
@@ -552,42 +541,94 @@ fn train_rank<B: Backend, E: Element>(
 /// What a rank has of a graph: the shard, features and the graph on the device.
 type OfRank<B, E> = (Shard, Matrix<B, E>, Propagation<B>);
 
-/// Reads what a rank has, and asks the others for the features that it hears.
-fn read_shard<B: Backend, E: Element>(
-    backend: &B,
-    common: &Common<'_>,
-    (model, parts): (&Network<B, E>, &InParts),
-    group: &Group,
-) -> Result<OfRank<B, E>, Failure> {
-    let (dataset, plan) = (common.dataset, common.plan);
-    let own = parts.parted.range_of(group.rank(), group.ranks())?;
-    let rows = parts.parted.rows(&parts.table, own)?;
-    let features = rows.edge_features.as_ref();
-    let edges = EdgeData {
-        // What is ignored of a dataset is ignored of its parts.
-        weights: rows
-            .edge_weights
-            .as_deref()
-            .filter(|_| dataset.edge_weights.is_some()),
-        features: features
-            .filter(|_| dataset.edge_features.is_some() && plan.model.edge_features() > 0)
-            .map(|features| (features.columns(), features.values())),
-    };
-    let of_all = (&parts.table, &common.dealt.partition);
-    let (shard, part) =
-        plan.model
-            .propagation_of_rows::<B, E>(backend, (&rows, edges), of_all, group)?;
-    let features = match model.first_hears() {
-        true => shard.with_halo(group, rows.features)?,
-        false => rows.features,
-    };
-    let shape = (features.rows(), dataset.feature_len());
-    let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {
-        features.write_row(row, values);
-        if let Some(divisors) = &plan.feature_divisors {
-            let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
-            values.iter_mut().zip(divisors).for_each(divide);
+/// The same on the host.
+enum Rows<'a, E: Element> {
+    /// Of a graph that is here.
+    Dealt(&'a PreparedGraph<'a>, Shard),
+    /// Read from parts, with the features of the own vertices.
+    Read(Box<PreparedRows<E>>, RowFeatures),
+}
+
+impl<'a, E: Element> Rows<'a, E> {
+    /// Reads what a rank has.
+    fn read(common: &Common<'_>, parts: &InParts, group: &Group) -> Result<Self, Failure> {
+        let (dataset, plan) = (common.dataset, common.plan);
+        let own = parts.parted.range_of(group.rank(), group.ranks())?;
+        let rows = parts.parted.rows(&parts.table, own)?;
+        let features = rows.edge_features.as_ref();
+        let edges = EdgeData {
+            // What is ignored of a dataset is ignored of its parts.
+            weights: rows
+                .edge_weights
+                .as_deref()
+                .filter(|_| dataset.edge_weights.is_some()),
+            features: features
+                .filter(|_| dataset.edge_features.is_some() && plan.model.edge_features() > 0)
+                .map(|features| (features.columns(), features.values())),
+        };
+        let of_all = (&parts.table, &common.dealt.partition);
+        let prepared = plan
+            .model
+            .prepare_rows::<E>((&rows, edges), of_all, group)?;
+        Ok(Self::Read(Box::new(prepared), rows.features))
+    }
+
+    fn shard(&self) -> &Shard {
+        match self {
+            Self::Dealt(_, shard) => shard,
+            Self::Read(prepared, _) => &prepared.shard,
         }
-    })?;
-    Ok((shard, features, part))
+    }
+
+    /// Whether each edge has a weight, and how many features of each are read.
+    fn of_edges(&self) -> (bool, usize) {
+        match self {
+            Self::Dealt(graph, _) => graph.of_edges(),
+            Self::Read(prepared, _) => prepared.of_edges(),
+        }
+    }
+
+    /// Copies it to the device. Where the model's first layer hears from neighbours it wants their features as well, which those who read
+    /// parts ask the others for.
+    fn upload<B: Backend>(
+        self,
+        backend: &B,
+        common: &Common<'_>,
+        first_hears: bool,
+        group: &Group,
+    ) -> Result<OfRank<B, E>, Failure> {
+        let (dataset, plan) = (common.dataset, common.plan);
+        let columns = dataset.feature_len();
+        match self {
+            Self::Dealt(graph, shard) => {
+                let vertices = match first_hears {
+                    true => shard.part.vertices(),
+                    false => shard.part.own(),
+                };
+                let (shape, kind) = ((vertices.len(), columns), MemoryKind::Features);
+                let features = Matrix::from_rows(backend, shape, kind, |row, values| {
+                    dataset.features.write_row(vertices[row] as usize, values);
+                })?;
+                let of = (&shard, group);
+                let part = graph.propagation_of_shard::<B, E>(backend, &plan.model, of)?;
+                Ok((shard, features, part))
+            }
+            Self::Read(prepared, features) => {
+                let part = prepared.propagation(backend, group)?;
+                let features = match first_hears {
+                    true => prepared.shard.with_halo(group, features)?,
+                    false => features,
+                };
+                let (shape, kind) = ((features.rows(), columns), MemoryKind::Features);
+                let features = Matrix::from_rows(backend, shape, kind, |row, values| {
+                    features.write_row(row, values);
+                    if let Some(divisors) = &plan.feature_divisors {
+                        let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
+                        values.iter_mut().zip(divisors).for_each(divide);
+                    }
+                })?;
+                Ok((prepared.shard, features, part))
+            }
+        }
+    }
 }

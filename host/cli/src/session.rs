@@ -18,6 +18,7 @@ use halfgnn::train::{
     Split, Spread, Status, TrainConfig, Trainer, Work,
 };
 use halfgnn::with_element;
+use halfgnn_bench::rank_memory::RankMemory;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -150,6 +151,8 @@ impl Outcome {
 pub trait Observer {
     /// Where what is computed on is to lie, for a run or several.
     fn placed(&mut self, placement: Placement);
+    /// What each rank is going to take of its device, where there are several.
+    fn ranks_take(&mut self, memory: &RankMemory);
     /// A run begins.
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64);
     /// A batch of an epoch is done; may end the session.

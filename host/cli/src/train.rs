@@ -3,6 +3,7 @@
 use crate::args::{DeviceName, TrainArgs};
 use crate::checkpoint::Saving;
 use crate::curves::Curves;
+use crate::dataset::source::SourceName;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::launch;
@@ -44,7 +45,12 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         watch = args.watch.open()?;
         json = args.json.as_deref();
     }
-    if args.checkpoint.resume.is_none() {
+    if args.ranks.count()? > 1 {
+        // None has the whole; what each takes is told once the graph is dealt out.
+        if let SourceName::Made(recipe) = &args.dataset {
+            room::for_recipe(recipe)?;
+        }
+    } else if args.checkpoint.resume.is_none() {
         room::for_training(
             &args.dataset,
             args.device,

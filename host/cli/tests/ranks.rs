@@ -78,6 +78,56 @@ fn a_run_of_several_ranks_is_that_of_one() {
     }
 }
 
+/// What each rank takes is told before the first epoch: on one device all together are what was taken, to a hundredth; and what has no
+/// room is refused with the rank that takes most of it.
+#[test]
+fn the_memory_of_each_rank_is_told() {
+    let place = place(&Ring::new());
+    for ranks in ["2", "3"] {
+        let events = run(place.train(&["--epochs", "2", "--ranks", ranks, "--json", "-"]));
+        let told = &events[1];
+        assert_eq!(told["event"], "rank_memory", "{told}");
+        let list = |of: &Value| -> Vec<u64> {
+            let list = of.as_array().expect("a list").iter();
+            list.map(|bytes| bytes.as_u64().expect("bytes")).collect()
+        };
+        let bytes = list(&told["bytes"]);
+        assert_eq!(bytes.len().to_string(), ranks);
+        let most = bytes.iter().max();
+        assert_eq!(
+            Some(&bytes[told["largest"].as_u64().unwrap() as usize]),
+            most
+        );
+        let kinds = ["graph", "features", "activations", "weights", "workspace"];
+        let kinds = kinds.map(|kind| list(&told["bytes_by_kind"][kind]));
+        for (rank, bytes) in bytes.iter().enumerate() {
+            let sum: u64 = kinds.iter().map(|kind| kind[rank]).sum();
+            assert_eq!(sum, *bytes);
+        }
+        let took = events.last().unwrap()["peak_bytes"].as_f64().unwrap();
+        let foretold = bytes.iter().sum::<u64>() as f64;
+        assert!(
+            (0.99..1.01).contains(&(foretold / took)),
+            "{ranks} ranks: {foretold} bytes were foretold, and {took} taken"
+        );
+    }
+    let alone = run(place.train(&["--epochs", "1", "--json", "-"]));
+    assert!(alone.iter().all(|event| event["event"] != "rank_memory"));
+    let shown = place
+        .train(&["--epochs", "1", "--ranks", "2"])
+        .output()
+        .unwrap();
+    let shown = [text(&shown.stdout), text(&shown.stderr)].concat();
+    assert!(shown.contains("takes the most: graph"), "{shown}");
+    let wide = ["--ranks", "2", "--hidden", "2000000000"];
+    let output = place.train(&wide).output().unwrap();
+    refused(
+        &output,
+        2,
+        &["out of device memory", "2 ranks take", "the most with"],
+    );
+}
+
 #[test]
 fn a_run_goes_on_with_any_number_of_ranks() {
     let place = place(&Ring::new());

@@ -1,5 +1,6 @@
 //! Ranks at work: what they agree on, whatever moves it.
 
+use super::communicator::Counting;
 use super::{Communicator, Place};
 use crate::backend::{Backend, Floats, Transfer};
 use crate::driver::{LinkPlace, Watch};
@@ -106,6 +107,11 @@ impl Group {
             at: Arc::new(at),
             link: None,
         }))
+    }
+
+    /// One of `ranks` on a backend that only counts memory: it hears nothing, and of what lies on the backend nothing is moved.
+    pub(crate) fn counting(rank: usize, ranks: usize) -> Self {
+        Self::new(Counting { rank, ranks })
     }
 
     /// Whether the devices of all ranks can be linked: the library, such as `NCCL 2.28.9`, or why they cannot. All ranks ask at once, and
@@ -374,6 +380,9 @@ impl Group {
         (from, sends): (&Matrix<B, E>, &[Range<usize>]),
         (to, receives): (&mut Matrix<B, E>, &[Range<usize>]),
     ) -> Result<(), Error> {
+        if backend.only_counts() {
+            return Ok(());
+        }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
             let given = transfers(from, sends)?;
@@ -421,6 +430,9 @@ impl Group {
             .iter()
             .map(|own| pool.take_numbers(backend, ranks * own.len()));
         let mut all = rooms.collect::<Result<Vec<_>, _>>()?;
+        if backend.only_counts() {
+            return Ok(all);
+        }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
             let (mut sends, mut receives) = (Vec::new(), Vec::new());
@@ -495,6 +507,9 @@ impl Group {
         what: &str,
         counts: &mut Array<B, u32>,
     ) -> Result<(), Error> {
+        if backend.only_counts() {
+            return Ok(());
+        }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
             return backend.sum_words(link, counts);
