@@ -4,7 +4,7 @@ use crate::curves::Curves;
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::placement::Placement;
-use crate::ranks::Dealt;
+use crate::ranks::{Dealt, Ranks};
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
 use crate::task::Goal;
@@ -47,11 +47,19 @@ impl From<&Sampling> for Batches {
     }
 }
 
-/// How a graph is dealt out to ranks: what each has, in their order.
+/// Several ranks, and what each has, in their order.
 #[derive(Serialize)]
-pub struct Ranks<'a> {
+pub struct RanksOf<'a> {
     /// How many there are.
     ranks: usize,
+    /// Of a graph that is dealt out; of batches each rank has all of it.
+    #[serde(flatten)]
+    dealt: Option<Shares<'a>>,
+}
+
+/// How a graph is dealt out.
+#[derive(Serialize)]
+struct Shares<'a> {
     /// `degree`, `louvain`, or the file.
     partition: &'a str,
     /// Vertices.
@@ -68,17 +76,22 @@ pub struct Ranks<'a> {
     imbalance: f64,
 }
 
-impl<'a> From<&'a Dealt> for Ranks<'a> {
-    fn from(dealt: &'a Dealt) -> Self {
-        let balance = &dealt.balance;
+impl<'a> From<&'a Ranks> for RanksOf<'a> {
+    fn from(ranks: &'a Ranks) -> Self {
+        let share = |dealt: &'a Dealt| {
+            let balance = &dealt.balance;
+            Shares {
+                partition: &dealt.by,
+                vertices: &balance.vertices,
+                edges: &balance.edges,
+                halo: &balance.halo,
+                sent: &balance.sent,
+                imbalance: balance.imbalance(),
+            }
+        };
         Self {
-            ranks: dealt.partition.ranks(),
-            partition: &dealt.by,
-            vertices: &balance.vertices,
-            edges: &balance.edges,
-            halo: &balance.halo,
-            sent: &balance.sent,
-            imbalance: balance.imbalance(),
+            ranks: ranks.count,
+            dealt: ranks.dealt.as_ref().map(share),
         }
     }
 }
@@ -144,9 +157,9 @@ pub enum Event<'a> {
         epochs: u32,
         /// `adam`, `adamw` or `sgd`.
         optimizer: String,
-        /// How the graph is dealt out, where there are several ranks.
+        /// Where there are several ranks.
         #[serde(skip_serializing_if = "Option::is_none")]
-        ranks: Option<Box<Ranks<'a>>>,
+        ranks: Option<Box<RanksOf<'a>>>,
         /// Where training is in batches.
         #[serde(flatten)]
         batches: Option<Box<Batches>>,
@@ -431,10 +444,7 @@ impl<'a> Event<'a> {
             binary: plan.model.binary_name(),
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
-            ranks: plan
-                .dealt
-                .as_ref()
-                .map(|dealt| Box::new(Ranks::from(dealt))),
+            ranks: (plan.ranks.as_ref()).map(|ranks| Box::new(RanksOf::from(ranks))),
             batches: plan
                 .sampling
                 .as_ref()
@@ -597,7 +607,7 @@ impl Observer for Recorder {
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {
         tracing::info!("{} on {device}, seed {seed}", plan.title());
         // What moves their rows is known once they have met.
-        let processes = plan.dealt.as_ref().is_some_and(Dealt::is_of_processes);
+        let processes = plan.ranks.as_ref().is_some_and(Ranks::are_processes);
         if processes && seed == plan.train.seed {
             self.screen.line(&format!("on {device}"));
         }

@@ -475,9 +475,34 @@ impl Group {
         pool: &mut Pool<B, E>,
         terms: Vec<Floats<'_, B>>,
     ) -> Result<(), Error> {
+        self.add_up(backend, (what, 1.0), pool, terms)
+    }
+
+    /// Makes each float the mean of those of all ranks, as [`Group::sum`] makes the sum.
+    ///
+    /// # Errors
+    /// Those of [`Group::sum`].
+    pub fn mean<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        terms: Vec<Floats<'_, B>>,
+    ) -> Result<(), Error> {
+        let share = 1.0 / self.ranks() as f32;
+        self.add_up(backend, (what, share), pool, terms)
+    }
+
+    fn add_up<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        (what, factor): (&str, f32),
+        pool: &mut Pool<B, E>,
+        terms: Vec<Floats<'_, B>>,
+    ) -> Result<(), Error> {
         let all = self.gather_floats(backend, what, pool, &terms)?;
         for (sums, all) in terms.into_iter().zip(all) {
-            crate::ops::sum_parts(backend, 1.0, (&all, self.ranks()), sums)?;
+            crate::ops::sum_parts(backend, factor, (&all, self.ranks()), sums)?;
             pool.give_numbers(all);
         }
         Ok(())
