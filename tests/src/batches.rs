@@ -1,10 +1,11 @@
 //! Training on batches.
 
 use crate::Scale;
+use crate::ranks::{by_devices, by_host, links_threads};
 use crate::task;
 use half::f16;
 use halfgnn::backend::{Backend, MemoryKind};
-use halfgnn::distributed::{Group, in_process};
+use halfgnn::distributed::{Group, InProcess, in_process};
 use halfgnn::nn::{Model, ModelConfig, Network, Norm};
 use halfgnn::sample::{Sampling, SamplingPolicy};
 use halfgnn::tensor::Element;
@@ -63,26 +64,23 @@ fn batches<B: Backend, E: Element>(
 
 /// What `work` makes of the trainer of each of so many ranks, in their order, which learn from parts of each batch.
 fn of_ranks<B: Backend, E: Element, T: Send>(
-    backend: &B,
+    open: impl Fn(InProcess) -> (B, Group) + Sync,
     model: &ModelConfig,
     how: (&str, usize),
-    (config, ranks, links): (TrainConfig, usize, bool),
+    (config, ranks): (TrainConfig, usize),
     work: impl Fn(&mut Trainer<B, E, Network<B, E>>) -> T + Sync,
 ) -> Vec<T> {
-    let work = &work;
+    let (work, open) = (&work, &open);
     std::thread::scope(|scope| {
         let group = in_process(ranks, "test", Duration::from_secs(120), &[]);
         let threads = group.into_iter().map(|rank| {
             scope.spawn(move || {
-                let objective: Objective<B, E> = task::objective(backend, model.norm());
-                let batches = batches(backend, &objective, model, how, config.seed);
-                let mut group = Group::new(rank);
-                if links {
-                    group = group.linked(backend, "a link of threads").expect("a link");
-                }
+                let (backend, group) = open(rank);
+                let objective: Objective<B, E> = task::objective(&backend, model.norm());
+                let batches = batches(&backend, &objective, model, how, config.seed);
                 let batches = batches.among(&group).expect("vertices");
-                let network = Network::new(backend, model, 5).expect("a model");
-                let trainer = Trainer::sampled(backend, batches, &objective, network, config);
+                let network = Network::new(&backend, model, 5).expect("a model");
+                let trainer = Trainer::sampled(&backend, batches, &objective, network, config);
                 work(&mut trainer.expect("a trainer"))
             })
         });
@@ -149,7 +147,7 @@ pub fn batches_of_ranks_are_those_of_one<B: Backend>(backend: &B, scale: Scale) 
     let how = ("neighbor:3,2", 16);
     let all = |_: &BatchReport| false;
     let run = |ranks| {
-        of_ranks::<B, f32, _>(backend, &sage, how, (config, ranks, false), |trainer| {
+        of_ranks::<B, f32, _>(by_host(backend), &sage, how, (config, ranks), |trainer| {
             course(backend, trainer, all)
         })
     };
@@ -201,23 +199,25 @@ pub fn ranks_learn_batches_alike<B: Backend>(backend: &B, _: Scale) {
     };
     config.scaling.initial = 2.0_f32.powi(24);
     let how = ("neighbor:3,2", 16);
-    let of = (config, 3, false);
-    let whole = of_ranks::<B, f16, _>(backend, &gin, how, of, |trainer| {
+    let of = (config, 3);
+    let whole = of_ranks::<B, f16, _>(by_host(backend), &gin, how, of, |trainer| {
         course(backend, trainer, |_| false)
     });
     assert!(whole.iter().all(|of_rank| of_rank == &whole[0]));
     assert!(whole[0].skipped > 0 && !whole[0].buffers.is_empty());
     // Nor does it matter what moves gradients; of cards threads have no link.
-    if backend.interconnect().is_err() && backend.link_id().is_ok() {
-        let of = (config, 3, true);
-        let linked = of_ranks::<B, f16, _>(backend, &gin, how, of, |trainer| {
+    if links_threads(backend) {
+        let open = by_devices(|| backend.clone());
+        let record = false;
+        let of = (TrainConfig { record, ..config }, 3);
+        let linked = of_ranks::<B, f16, _>(open, &gin, how, of, |trainer| {
             course(backend, trainer, |_| false)
         });
         assert!(linked == whole);
     }
     let in_the_middle = |report: &BatchReport| (report.epoch, report.batch) == (1, 2);
     let first = std::sync::atomic::AtomicUsize::new(0);
-    let left = of_ranks::<B, f16, _>(backend, &gin, how, of, |trainer| {
+    let left = of_ranks::<B, f16, _>(by_host(backend), &gin, how, of, |trainer| {
         // One of them alone, whichever it is.
         let says = first.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
         let course = course(backend, trainer, |report| says && in_the_middle(report));
@@ -230,7 +230,7 @@ pub fn ranks_learn_batches_alike<B: Backend>(backend: &B, _: Scale) {
     }
     // What the first keeps all go on from.
     let snapshot = &left[0].1;
-    let gone_on = of_ranks::<B, f16, _>(backend, &gin, how, of, |trainer| {
+    let gone_on = of_ranks::<B, f16, _>(by_host(backend), &gin, how, of, |trainer| {
         trainer.restore(snapshot).expect("the same model");
         course(backend, trainer, |_| false)
     });
@@ -255,6 +255,70 @@ pub fn ranks_learn_batches_alike<B: Backend>(backend: &B, _: Scale) {
         let refused = drawn(policy).among(&Group::new(rank()));
         let refused = refused.expect_err("a subgraph").to_string();
         assert!(refused.contains("a subgraph is drawn as one"), "{refused}");
+    }
+}
+
+/// Ranks whose devices exchange, and which record steps on batches in the same memory with their exchanges, learn to the bit what those learn
+/// that exchange through the host, and nearly what one rank learns; also where a rank has no vertex of any batch. `own` gives a rank a
+/// handle with a stream of its own, of a device that records.
+pub fn batches_of_ranks_are_recorded<B: Backend>(backend: &B, own: impl Fn() -> B + Sync) {
+    let model = ModelConfig {
+        hidden: 24,
+        layers: 2,
+        dropout: 0.0,
+        ..ModelConfig::sage(task::FEATURES, task::CLASSES)
+    };
+    for (batch, epochs) in [(16, 2), (2, 1)] {
+        let config = TrainConfig {
+            epochs,
+            ..TrainConfig::new(f32::PRECISION)
+        };
+        let policy: SamplingPolicy = "neighbor:3,2".parse().expect("a policy");
+        let sampling = Sampling::of(policy, Some(batch), None);
+        let run = |open: &(dyn Fn(InProcess) -> (B, Group) + Sync)| {
+            std::thread::scope(|scope| {
+                let group = in_process(3, "test", Duration::from_secs(120), &[]);
+                let threads = group.into_iter().map(|rank| {
+                    let (model, sampling) = (&model, &sampling);
+                    scope.spawn(move || {
+                        let (backend, group) = open(rank);
+                        let (backend, graph) = (&backend, task::graph());
+                        let objective: Objective<B, f32> = task::objective(backend, model.norm());
+                        let how = (&LOSS, model, model.layers);
+                        let of = ((&graph, None), (sampling, 0));
+                        let batches = Batches::of_sampling(backend, &objective, how, of.0, of.1);
+                        let batches = batches.expect("batches").among(&group);
+                        let batches = batches.expect("vertices");
+                        let network = Network::new(backend, model, 5).expect("a model");
+                        let trainer =
+                            Trainer::sampled(backend, batches, &objective, network, config);
+                        let mut trainer = trainer.expect("a trainer");
+                        let course = course(backend, &mut trainer, |_| false);
+                        (course, trainer.has_batches_in_place())
+                    })
+                });
+                let threads: Vec<_> = threads.collect();
+                let threads = threads.into_iter();
+                threads
+                    .map(|it| it.join().expect("a rank"))
+                    .collect::<Vec<_>>()
+            })
+        };
+        let linked = run(&by_devices(&own));
+        let by_host = run(&by_host(backend));
+        for (rank, ((course, in_place), (expected, _))) in linked.iter().zip(&by_host).enumerate() {
+            assert_eq!(*in_place, batch > 2 || rank < 2, "rank {rank}");
+            assert!(course == expected, "rank {rank} of batches of {batch}");
+            assert!(course == &linked[0].0, "rank {rank} of batches of {batch}");
+        }
+        let mut alone =
+            sampled::<B, f32>(backend, &model, ("neighbor:3,2", batch as usize), config);
+        let alone = course(backend, &mut alone, |_| false);
+        assert_eq!(alone.losses.len(), linked[0].0.losses.len());
+        for (own, expected) in linked[0].0.losses.iter().zip(&alone.losses) {
+            let off = (own - expected).abs();
+            assert!(off < 1e-3 * expected, "{own} and {expected}");
+        }
     }
 }
 

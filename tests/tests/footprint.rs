@@ -381,7 +381,7 @@ fn check_ranks<B: Backend, E: Element>(
 fn directed(graph: &Graph) -> (Graph, Vec<f32>) {
     let kept: Vec<usize> = (0..graph.edges()).filter(|edge| edge % 3 > 0).collect();
     let take = |of: &[u32]| -> Vec<u32> { kept.iter().map(|&edge| of[edge]).collect() };
-    let (rows, columns) = (take(&graph.rows()), take(graph.cols()));
+    let (rows, columns) = (take(graph.rows()), take(graph.cols()));
     let graph = Graph::from_edges(graph.vertices(), &rows, &columns).expect("a graph");
     let weights = (0..graph.edges()).map(|edge| 1.0 + (edge % 5) as f32);
     let weights = weights.collect();

@@ -31,6 +31,22 @@ pub struct Batches<B: Backend, E: Element> {
     group: Option<Group>,
 }
 
+/// A rank's part of each batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    rank: usize,
+    ranks: usize,
+}
+
+impl Share {
+    /// Which of so many vertices. Of more vertices no rank has fewer.
+    pub(super) fn of(self, count: usize) -> Range<usize> {
+        let (each, more) = (count / self.ranks, count % self.ranks);
+        let start = |rank: usize| each * rank + rank.min(more);
+        start(self.rank)..start(self.rank + 1)
+    }
+}
+
 /// Makes the task of a batch of what it is to tell.
 type MakeObjective<'a, B, E> = dyn FnMut(&Goal<'_>) -> Result<Objective<B, E>, Error> + 'a;
 
@@ -235,9 +251,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
         })
     }
 
-    /// The same batches, each of which is dealt out to the ranks of `group`, which all have the whole task: of `n` vertices (or graphs)
-    /// rank `r` of `P` has those from `⌊n·r/P⌋` up to `⌊n·(r+1)/P⌋`, and draws what they hear from. Draws follow from the vertex, not
-    /// from who else is in a batch, so together the ranks draw what one rank does. A step is on all of them: see
+    /// The same batches, each of which is dealt out to the ranks of `group`, which all have the whole task: of its vertices (or graphs) each
+    /// has as many in a row, the first ranks one more where they do not come out even, and draws what they hear from. Draws follow from the
+    /// vertex, not from who else is in a batch, so together the ranks draw what one rank does. A step is on all of them: see
     /// [`Trainer::sampled`](super::Trainer::sampled). One rank is as none.
     ///
     /// # Errors
@@ -251,8 +267,6 @@ impl<B: Backend, E: Element> Batches<B, E> {
         }
         if group.ranks() > 1 {
             self.group = Some(group.clone());
-            // Those of ranks are of more than one size.
-            self.may_be_fixed = false;
         }
         Ok(self)
     }
@@ -262,14 +276,14 @@ impl<B: Backend, E: Element> Batches<B, E> {
         self.group.as_ref()
     }
 
-    /// Which of so many vertices of a batch this rank has.
-    fn share(&self, count: usize) -> Range<usize> {
+    /// Which part of a batch this rank has.
+    fn share(&self) -> Share {
         match &self.group {
-            None => 0..count,
-            Some(group) => {
-                let (rank, ranks) = (group.rank(), group.ranks());
-                count * rank / ranks..count * (rank + 1) / ranks
-            }
+            None => Share { rank: 0, ranks: 1 },
+            Some(group) => Share {
+                rank: group.rank(),
+                ranks: group.ranks(),
+            },
         }
     }
 
@@ -281,9 +295,11 @@ impl<B: Backend, E: Element> Batches<B, E> {
     pub(super) fn in_place(mut self, backend: &B, record: bool) -> Result<Self, Error> {
         // Of a device that records nothing the room would only be computed on.
         let gains = self.may_be_fixed && backend.record(|| Ok(()))?.is_some();
+        let share = self.share();
         if let (Source::Sampled(sampler, norm), true) = (&mut self.source, gains) {
             let of = (&self.task, &self.loss, *norm);
-            let fixed = FixedBatches::new(backend, of, &mut **sampler, (&self.loader, record))?;
+            let fixed =
+                FixedBatches::new(backend, of, &mut **sampler, (&self.loader, share, record))?;
             self.fixed = fixed.map(Box::new);
         }
         Ok(self)
@@ -348,7 +364,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         number: usize,
     ) -> Result<(Option<Objective<B, E>>, usize), Error> {
         let (step, vertices) = self.seeds(epoch, number)?;
-        let own = &vertices[self.share(vertices.len())];
+        let own = &vertices[self.share().of(vertices.len())];
         if own.is_empty() {
             return Ok((None, vertices.len()));
         }
@@ -401,7 +417,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
             return Ok(None);
         }
         let (step, vertices) = self.seeds(epoch, number)?;
-        let Some(fixed) = &mut self.fixed else {
+        let none = self.share().of(vertices.len()).is_empty();
+        let Some(fixed) = self.fixed.as_mut().filter(|_| !none) else {
             return Ok(None);
         };
         let batch = fixed.batch(backend, (&self.task, &self.loss), (step, &vertices))?;

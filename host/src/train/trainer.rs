@@ -295,8 +295,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         if together.is_some() {
             expect_no_messages(&model)?;
         }
-        // A batch of a rank lies elsewhere each time.
-        let records = config.record && together.is_none();
+        // What goes through the host cannot be replayed.
+        let by_devices = (together.as_ref()).is_none_or(|ranks| ranks.library().is_some());
+        let records = config.record && by_devices;
         let batches = batches.in_place(backend, records)?;
         let config = TrainConfig {
             record: false,
@@ -490,7 +491,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
 
     /// Errors of ranks tell `what` from now on, where it is replayed and nothing in it says so itself.
     fn begin(&self, recorded: &Recorded<B>, what: &str) {
-        if let (Recorded::Ready(_), Some(group)) = (recorded, self.training.group()) {
+        if let (Recorded::Ready(_), Some(group)) = (recorded, self.group()) {
             group.begin(what);
         }
     }
@@ -749,6 +750,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             let in_place = batches.next_in_place(&backend, epoch - 1, number)?;
             let vertices = if let Some((batch, vertices)) = in_place {
                 let mut recorded = std::mem::take(&mut self.recorded_batch);
+                self.begin(&recorded, "step");
                 let done = recorded.run(&backend, || {
                     self.gradients_of(&batch)?;
                     self.update()
@@ -763,9 +765,9 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
                     Some(batch) => self.step_on(&batch)?,
                     None => self.step_of_others()?,
                 }
-                self.share_statistics()?;
                 vertices
             };
+            self.share_statistics()?;
             // The batch's memory is given back behind this.
             let loss = self.loss()?;
             part.add(loss, vertices, start.elapsed().as_secs_f64() * 1e3);
