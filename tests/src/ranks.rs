@@ -60,17 +60,19 @@ fn alone<B: Backend, E: Element>(
 }
 
 /// A rank whose exchanges go through the host.
-fn by_host<B: Backend>(backend: &B) -> impl Fn(InProcess) -> (B, Group) + Sync {
+pub(crate) fn by_host<B: Backend>(backend: &B) -> impl Fn(InProcess) -> (B, Group) + Sync {
     |rank| (backend.clone(), Group::new(rank))
 }
 
 /// Whether threads that share a device can be linked: not on a card, of which NCCL wants one for each rank.
-fn links_threads<B: Backend>(backend: &B) -> bool {
+pub(crate) fn links_threads<B: Backend>(backend: &B) -> bool {
     backend.interconnect().is_err() && backend.link_id().is_ok()
 }
 
 /// A rank whose device moves memory to the others'; `own` gives it a handle.
-fn by_devices<B: Backend>(own: impl Fn() -> B + Sync) -> impl Fn(InProcess) -> (B, Group) + Sync {
+pub(crate) fn by_devices<B: Backend>(
+    own: impl Fn() -> B + Sync,
+) -> impl Fn(InProcess) -> (B, Group) + Sync {
     move |rank| {
         let backend = own();
         let group = Group::new(rank).linked(&backend, "a link of threads");

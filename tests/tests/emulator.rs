@@ -56,6 +56,12 @@ fn steps_of_ranks_are_recorded_with_their_exchanges() {
 }
 
 #[test]
+fn batches_of_ranks_are_recorded_with_their_exchanges() {
+    let stream = || EMULATOR.new_stream().expect("a stream");
+    halfgnn_tests::batches::batches_of_ranks_are_recorded(&*EMULATOR, stream);
+}
+
+#[test]
 fn training_follows_the_cpu() {
     let cpu = Cpu::new();
     for (name, model) in models() {

@@ -1,20 +1,27 @@
 //! The memory that a run is said to take, against what it takes on a device that has a workspace: the emulator.
 
 use half::f16;
+use halfgnn::backend::cpu::Cpu;
 use halfgnn::backend::gpu::Gpu;
-use halfgnn::backend::{MemoryKind, Storage};
+use halfgnn::backend::{Backend, MemoryKind, Storage};
+use halfgnn::data::Targets;
+use halfgnn::distributed::{Group, InProcess, Partition, Shard, in_process};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Options};
 use halfgnn::graph::generate::Rmat;
 use halfgnn::graph::{Graph, GraphCounts};
 use halfgnn::nn::{
-    ConvolutionConfig, EdgeData, Gat, LinkDecoder, ModelConfig, ModelKind, Pieces, Propagation,
+    ConvolutionConfig, EdgeData, Gat, HiddenNorm, LinkDecoder, ModelConfig, ModelKind, Network,
+    Pieces, Propagation,
 };
 use halfgnn::ops::{Accumulate, HalfLoad, Optimizer, SgdHyper, SpmmPolicy};
 use halfgnn::tensor::{Element, Matrix, Precision};
-use halfgnn::train::{Clipping, FeaturesIn, Footprint, Objective, Room, TrainConfig, Work};
+use halfgnn::train::{
+    Clipping, FeaturesIn, Footprint, Goal, Loss, Objective, Room, TrainConfig, Trainer, Work,
+};
 use halfgnn::with_element;
 use halfgnn_tests::task;
+use std::time::Duration;
 
 /// A card of so many multiprocessors, which products and SpMM are split for.
 fn card(multiprocessors: u32) -> Gpu<Emulated> {
@@ -293,4 +300,177 @@ fn decoders_of_links_are_foretold() {
     assert_eq!(of(LinkDecoder::Bilinear) - dot, 4 * 4 * 64);
     let mlp = 64 + 64 + 8 + 8 + 4;
     assert_eq!(of(LinkDecoder::Mlp) - dot, 4 * (4 * mlp + 8));
+}
+
+/// What a rank takes of its own device, of every kind of memory, is what was foretold of its shard within a hundredth.
+fn check_ranks<B: Backend, E: Element>(
+    open: impl Fn() -> B + Sync,
+    multiprocessors: Option<u32>,
+    (graph, edges): (&Graph, EdgeData<'_>),
+    config: &ModelConfig,
+    partition: &Partition,
+) -> Vec<u64> {
+    let (train, ranks) = (TrainConfig::new(E::PRECISION), partition.ranks());
+    let prepared = &config.prepare_edges(graph, edges).expect("a graph");
+    let targets = Targets::from(
+        (0..graph.vertices() as u32)
+            .map(|vertex| vertex % config.classes as u32)
+            .collect::<Vec<_>>(),
+    );
+    let all: Vec<u32> = (0..graph.vertices() as u32).collect();
+    let goal = &Goal {
+        targets: &targets,
+        outputs: config.classes,
+        loss: &Loss::of(&targets),
+        splits: [&all, &[], &[]],
+    };
+    let rank = |communicator: InProcess| {
+        let (backend, group) = (&open(), &Group::new(communicator));
+        let shard = Shard::new(&prepared.graph, partition, group.rank()).expect("a shard");
+        let of = (&shard, prepared.of_edges());
+        let foretold = Footprint::of_shard::<E>(of, (config, &train), multiprocessors);
+        let foretold = foretold.expect("a model");
+        backend.reset_peak();
+        let graph = prepared.propagation_of_shard::<B, E>(backend, config, (&shard, group));
+        let network = Network::<B, E>::new(backend, config, 0).expect("room");
+        let rows = match network.first_hears() {
+            true => shard.part.vertices().len(),
+            false => shard.part.own().len(),
+        };
+        let values: Vec<f32> = (0..rows * config.features)
+            .map(|k| (k % 7) as f32 / 7.0)
+            .collect();
+        let kind = MemoryKind::Features;
+        let features = Matrix::from_f32(backend, rows, config.features, &values, kind);
+        let (graph, features) = (graph.expect("room"), features.expect("room"));
+        let objective = Objective::of_shard(backend, graph, features, goal, &shard);
+        let objective = objective.expect("a task");
+        let mut trainer = Trainer::new(backend, &objective, network, train).expect("room");
+        for _ in 0..2 {
+            trainer.step().expect("a step");
+        }
+        trainer.evaluate().expect("an evaluation");
+        let memory = backend.memory();
+        let kinds = MemoryKind::ALL.map(|kind| (foretold.of(kind), memory.peak[kind as usize]));
+        let whole = [(foretold.total(), memory.peak_total)];
+        for (foretold, used) in whole.into_iter().chain(kinds) {
+            let ratio = foretold as f64 / used as f64;
+            assert!(
+                foretold == used || (0.99..1.01).contains(&ratio),
+                "{} in {}, rank {} of {ranks}: {kinds:?} were foretold and used",
+                config.convolution,
+                E::PRECISION,
+                group.rank(),
+            );
+        }
+        assert!(foretold.of(MemoryKind::Graph) > 0);
+        foretold.total()
+    };
+    std::thread::scope(|scope| {
+        let group = in_process(ranks, "test", Duration::from_secs(300), &[]);
+        let rank = &rank;
+        let threads: Vec<_> = (group.into_iter())
+            .map(|it| scope.spawn(move || rank(it)))
+            .collect();
+        let totals = threads.into_iter().map(|it| it.join().expect("a rank"));
+        totals.collect()
+    })
+}
+
+/// Directed, so that ranks have their edges both ways, and with weights.
+fn directed(graph: &Graph) -> (Graph, Vec<f32>) {
+    let kept: Vec<usize> = (0..graph.edges()).filter(|edge| edge % 3 > 0).collect();
+    let take = |of: &[u32]| -> Vec<u32> { kept.iter().map(|&edge| of[edge]).collect() };
+    let (rows, columns) = (take(graph.rows()), take(graph.cols()));
+    let graph = Graph::from_edges(graph.vertices(), &rows, &columns).expect("a graph");
+    let weights = (0..graph.edges()).map(|edge| 1.0 + (edge % 5) as f32);
+    let weights = weights.collect();
+    (graph, weights)
+}
+
+/// Every model on the CPU, as two ranks and as three.
+#[test]
+fn what_ranks_take_is_foretold() {
+    let graph = Rmat::graph500(9).generate(1).expect("a small graph");
+    let [two, three] = [2, 3].map(|ranks| Partition::by_degree(&graph, ranks).expect("ranks"));
+    for model in models(20, 8) {
+        let config = &ModelConfig {
+            hidden: 24,
+            layers: 3,
+            ..without_dropped_edges(model)
+        };
+        let plain = (&graph, EdgeData::default());
+        check_ranks::<_, f32>(Cpu::new, None, plain, config, &two);
+        check_ranks::<_, f16>(Cpu::new, None, plain, config, &three);
+    }
+    let (graph, weights) = directed(&graph);
+    let weighted = EdgeData {
+        weights: Some(&weights),
+        features: None,
+    };
+    let gcn = ModelConfig {
+        hidden_norm: HiddenNorm::Batch,
+        ..ModelConfig::gcn(20, 8)
+    };
+    check_ranks::<_, f16>(Cpu::new, None, (&graph, weighted), &gcn, &three);
+    let plain = (&graph, EdgeData::default());
+    check_ranks::<_, f16>(Cpu::new, None, plain, &gcn, &two);
+    let gat = Gat {
+        edge_features: 1,
+        ..Gat::default()
+    };
+    let gat = without_dropped_edges(ModelConfig::of(gat, 20, 8));
+    check_ranks::<_, f32>(Cpu::new, None, (&graph, weighted), &gat, &two);
+}
+
+/// A graph that one card has no room for trains on two: a rank takes about half.
+#[test]
+fn a_rank_takes_its_part_alone() {
+    let vertices: Vec<u32> = (0..600).collect();
+    let next: Vec<u32> = vertices.iter().map(|vertex| (vertex + 1) % 600).collect();
+    let (rows, columns) = (
+        [&vertices[..], &next].concat(),
+        [&next[..], &vertices].concat(),
+    );
+    let ring = Graph::from_edges(600, &rows, &columns).expect("a ring");
+    let config = &ModelConfig::gcn(200, 8);
+    let plain = (&ring, EdgeData::default());
+    // Two arcs, each of which hears two vertices of the other.
+    let arcs = vertices.iter().map(|vertex| vertex / 300).collect();
+    let arcs = Partition::from_parts(arcs, 2).expect("ranks");
+    let parts = check_ranks::<_, f32>(Cpu::new, None, plain, config, &arcs);
+    let counts = config.prepare_edges(&ring, EdgeData::default());
+    let counts = counts.expect("a graph").counts();
+    let train = TrainConfig::new(Precision::Float);
+    let how = (config, &train, Work::Training);
+    let room = *parts.iter().max().expect("two ranks");
+    let whole = Footprint::check_work::<f32>(&counts, how, None, Some((room, room)));
+    assert!(whole.is_err(), "{parts:?}");
+}
+
+/// On a card, with the workspace that operators share.
+#[test]
+fn what_ranks_take_of_a_card_is_foretold() {
+    let graph = Rmat::graph500(8).generate(1).expect("a small graph");
+    let plain = (&graph, EdgeData::default());
+    let [two, three] = [2, 3].map(|ranks| Partition::by_degree(&graph, ranks).expect("ranks"));
+    for model in [ModelConfig::gcn, ModelConfig::gin, ModelConfig::gat] {
+        let config = &ModelConfig {
+            hidden: 16,
+            layers: 2,
+            ..without_dropped_edges(model(12, 4))
+        };
+        check_ranks::<_, f16>(|| card(4), Some(4), plain, config, &two);
+        check_ranks::<_, f16>(|| card(4), Some(4), plain, config, &three);
+    }
+}
+
+/// Ranks do not draw alike which edges attention drops.
+fn without_dropped_edges(mut model: ModelConfig) -> ModelConfig {
+    match &mut model.convolution {
+        ConvolutionConfig::Gat(gat) => gat.attention_dropout = 0.0,
+        ConvolutionConfig::GatV2(gat) => gat.attention_dropout = 0.0,
+        _ => {}
+    }
+    model
 }

@@ -5,7 +5,7 @@
 //! - [`report`]: figures and tables of what was written, in one HTML file.
 //! - [`room`]: whether there is memory for what is asked, before it is made.
 //! - [`source`], [`graphs`], [`reorder`], [`model`], [`names`], [`policy`]: options that several commands have.
-//! - [`launch`], [`processes`]: ranks that are processes, started for each card or by others.
+//! - [`launch`], [`processes`], [`rank_memory`]: ranks that are processes, started for each card or by others, and what each takes.
 //! - [`failure`], [`json`], [`machine`], [`screen`]: how a command fails, and what it writes.
 
 #[cfg(all(feature = "bench", feature = "cuda", target_os = "linux"))]
@@ -21,6 +21,7 @@ pub mod model;
 pub mod names;
 pub mod policy;
 pub mod processes;
+pub mod rank_memory;
 pub mod reorder;
 pub mod report;
 pub mod room;

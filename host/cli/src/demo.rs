@@ -37,7 +37,7 @@ pub fn run(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             convolution: Gcn { norm: Norm::Right }.into(),
             ..ModelConfig::gcn(dataset.feature_len(), dataset.outputs)
         },
-        dealt: None,
+        ranks: None,
         sampling: None,
         placement: PlacementArgs {
             features: FeaturesName::Device,

@@ -4,7 +4,7 @@ use crate::curves::Curves;
 use crate::failure::Failure;
 use crate::json::JsonLines;
 use crate::placement::Placement;
-use crate::ranks::Dealt;
+use crate::ranks::{Dealt, Ranks};
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
 use crate::task::Goal;
@@ -16,6 +16,7 @@ use halfgnn::nn::{HiddenNorm, Jumping};
 use halfgnn::ops::{CodeFormat, Scaling};
 use halfgnn::sample::Sampling;
 use halfgnn::train::{BatchReport, EpochReport, RunSummary, Score, Split, Spread, Status};
+use halfgnn_bench::rank_memory::RankMemory;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -46,11 +47,19 @@ impl From<&Sampling> for Batches {
     }
 }
 
-/// How a graph is dealt out to ranks: what each has, in their order.
+/// Several ranks, and what each has, in their order.
 #[derive(Serialize)]
-pub struct Ranks<'a> {
+pub struct RanksOf<'a> {
     /// How many there are.
     ranks: usize,
+    /// Of a graph that is dealt out; of batches each rank has all of it.
+    #[serde(flatten)]
+    dealt: Option<Shares<'a>>,
+}
+
+/// How a graph is dealt out.
+#[derive(Serialize)]
+struct Shares<'a> {
     /// `degree`, `louvain`, or the file.
     partition: &'a str,
     /// Vertices.
@@ -67,17 +76,22 @@ pub struct Ranks<'a> {
     imbalance: f64,
 }
 
-impl<'a> From<&'a Dealt> for Ranks<'a> {
-    fn from(dealt: &'a Dealt) -> Self {
-        let balance = &dealt.balance;
+impl<'a> From<&'a Ranks> for RanksOf<'a> {
+    fn from(ranks: &'a Ranks) -> Self {
+        let share = |dealt: &'a Dealt| {
+            let balance = &dealt.balance;
+            Shares {
+                partition: &dealt.by,
+                vertices: &balance.vertices,
+                edges: &balance.edges,
+                halo: &balance.halo,
+                sent: &balance.sent,
+                imbalance: balance.imbalance(),
+            }
+        };
         Self {
-            ranks: dealt.partition.ranks(),
-            partition: &dealt.by,
-            vertices: &balance.vertices,
-            edges: &balance.edges,
-            halo: &balance.halo,
-            sent: &balance.sent,
-            imbalance: balance.imbalance(),
+            ranks: ranks.count,
+            dealt: ranks.dealt.as_ref().map(share),
         }
     }
 }
@@ -143,9 +157,9 @@ pub enum Event<'a> {
         epochs: u32,
         /// `adam`, `adamw` or `sgd`.
         optimizer: String,
-        /// How the graph is dealt out, where there are several ranks.
+        /// Where there are several ranks.
         #[serde(skip_serializing_if = "Option::is_none")]
-        ranks: Option<Box<Ranks<'a>>>,
+        ranks: Option<Box<RanksOf<'a>>>,
         /// Where training is in batches.
         #[serde(flatten)]
         batches: Option<Box<Batches>>,
@@ -164,6 +178,15 @@ pub enum Event<'a> {
         /// The files in which they are kept, in the order of the seeds.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         checkpoints: Vec<String>,
+    },
+    /// What each rank is going to take of its device, where there are several.
+    RankMemory {
+        /// All of it, of each.
+        bytes: Vec<u64>,
+        /// The same by kind.
+        bytes_by_kind: RanksByKind,
+        /// Which takes most.
+        largest: usize,
     },
     /// An epoch.
     Epoch {
@@ -330,6 +353,28 @@ impl<'a> From<&'a Preparation> for Prepared<'a> {
     }
 }
 
+/// Bytes of each kind of memory on a device, of each rank.
+#[derive(Serialize)]
+pub struct RanksByKind {
+    graph: Vec<u64>,
+    features: Vec<u64>,
+    activations: Vec<u64>,
+    weights: Vec<u64>,
+    workspace: Vec<u64>,
+}
+
+impl From<&RankMemory> for RanksByKind {
+    fn from(memory: &RankMemory) -> Self {
+        Self {
+            graph: memory.of(MemoryKind::Graph),
+            features: memory.of(MemoryKind::Features),
+            activations: memory.of(MemoryKind::Activations),
+            weights: memory.of(MemoryKind::Weights),
+            workspace: memory.of(MemoryKind::Workspace),
+        }
+    }
+}
+
 /// The most bytes of each kind of memory.
 #[derive(Serialize)]
 pub struct PeakByKind {
@@ -399,10 +444,7 @@ impl<'a> Event<'a> {
             binary: plan.model.binary_name(),
             epochs: plan.train.epochs,
             optimizer: plan.train.optimizer.to_string(),
-            ranks: plan
-                .dealt
-                .as_ref()
-                .map(|dealt| Box::new(Ranks::from(dealt))),
+            ranks: (plan.ranks.as_ref()).map(|ranks| Box::new(RanksOf::from(ranks))),
             batches: plan
                 .sampling
                 .as_ref()
@@ -553,10 +595,19 @@ impl Observer for Recorder {
         placement.lines().for_each(|line| self.screen.line(&line));
     }
 
+    fn ranks_take(&mut self, memory: &RankMemory) {
+        self.screen.line(&memory.line());
+        self.record(&Event::RankMemory {
+            bytes: memory.totals(),
+            bytes_by_kind: memory.into(),
+            largest: memory.largest().0,
+        });
+    }
+
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {
         tracing::info!("{} on {device}, seed {seed}", plan.title());
         // What moves their rows is known once they have met.
-        let processes = plan.dealt.as_ref().is_some_and(Dealt::is_of_processes);
+        let processes = plan.ranks.as_ref().is_some_and(Ranks::are_processes);
         if processes && seed == plan.train.seed {
             self.screen.line(&format!("on {device}"));
         }

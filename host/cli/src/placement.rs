@@ -64,6 +64,8 @@ pub struct Placement {
     bytes: u64,
     /// In how many pieces the graph is evaluated.
     pub pieces: usize,
+    /// What that takes, without batches.
+    pub footprint: Footprint,
     /// Whether the device has memory of its own.
     is_card: bool,
 }
@@ -176,6 +178,7 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
         features: footprint.features_kind(),
         bytes: footprint.hosted_features().unwrap_or(0),
         pieces: pieces.as_ref().map_or(1, Pieces::count),
+        footprint,
         is_card: multiprocessors.is_some(),
     };
     Ok((placement, pieces))

@@ -1,4 +1,4 @@
-//! Training by several ranks: `--ranks`.
+//! Training by several ranks, of a graph that is dealt out or of batches that are: `--ranks`.
 
 use crate::checkpoint::Run;
 use crate::dataset::source::{OpenArgs, SourceName};
@@ -6,18 +6,19 @@ use crate::failure::Failure;
 use crate::launch::{Devices, devices};
 use crate::processes::{Exchange, device_name, moved_by, this_process};
 use crate::screen::count;
-use crate::session::{Observer, Outcome, Plan, edge_data};
+use crate::session::{Observer, Outcome, Placed, Plan, edge_data};
 use crate::task::Goal;
 use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::Dataset;
-use halfgnn::data::parts::{Parted, VertexTable};
+use halfgnn::data::parts::{Parted, RowFeatures, VertexTable};
 use halfgnn::device::Device;
 use halfgnn::distributed::{Balance, Fault, Group, Partition, Rendezvous, Shard, Tcp, in_process};
-use halfgnn::nn::{EdgeData, Network, PreparedGraph, Propagation};
+use halfgnn::nn::{EdgeData, Network, PreparedGraph, PreparedRows, Propagation};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer, Work};
+use halfgnn::train::{self, Footprint, Objective, RunSummary, TrainConfig, Trainer};
+use halfgnn_bench::rank_memory::{self, RankMemory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +27,8 @@ use std::time::Duration;
 /// Who has which part of the graph.
 #[derive(Args)]
 pub struct RanksArgs {
-    /// Deal the vertices out to N ranks, threads that train one model together on the device: what several devices would compute
+    /// Deal the vertices out, or with --sampler those of each batch, to N ranks, threads that train one model together on the device: what
+    /// several devices would compute
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "rendezvous")]
     pub ranks: Option<u32>,
     /// Deal them out to processes, one for each of these cards of this host, which the program starts; numbers count the cards that
@@ -54,6 +56,20 @@ pub struct RanksArgs {
     pub rank_fault: Vec<Fault>,
 }
 
+/// Several ranks that train one model.
+#[derive(Clone, Debug)]
+pub struct Ranks {
+    /// How many there are.
+    pub count: usize,
+    /// How the graph is dealt out to them; in batches each has all of it, and a part of each batch.
+    pub dealt: Option<Dealt>,
+    timeout: Duration,
+    faults: Vec<Fault>,
+    exchange: Exchange,
+    /// Where the ranks meet, and which this process is, where they are processes.
+    process: Option<(Rendezvous, usize)>,
+}
+
 /// A graph that is dealt out.
 #[derive(Clone, Debug)]
 pub struct Dealt {
@@ -63,11 +79,6 @@ pub struct Dealt {
     pub by: String,
     /// How evenly.
     pub balance: Balance,
-    timeout: Duration,
-    faults: Vec<Fault>,
-    exchange: Exchange,
-    /// Where the ranks meet, and which this process is, where they are processes.
-    process: Option<(Rendezvous, usize)>,
     /// Where each rank reads what it has, where nobody reads all.
     parts: Option<Arc<InParts>>,
 }
@@ -126,7 +137,7 @@ impl RanksArgs {
     }
 
     /// How many ranks there are.
-    fn count(&self) -> Result<usize, Failure> {
+    pub fn count(&self) -> Result<usize, Failure> {
         let ranks = self.ranks.unwrap_or(1) as usize;
         Ok(self.process()?.map_or(ranks, |(_, ranks)| ranks))
     }
@@ -154,12 +165,14 @@ impl RanksArgs {
         })))
     }
 
-    /// Deals the graph of a dataset out, where that is asked for; one rank is a run as any other. What is `in_parts` is dealt out already.
+    /// Deals the graph of a dataset out, where several ranks are asked for; one rank is a run as any other. What is `in_parts` is dealt out
+    /// already, and where training is `in_batches` those are.
     pub fn deal(
         &self,
         dataset: &Dataset,
         in_parts: Option<Arc<InParts>>,
-    ) -> Result<Option<Dealt>, Failure> {
+        in_batches: bool,
+    ) -> Result<Option<Ranks>, Failure> {
         let (process, ranks) = (self.process()?, self.count()?);
         if ranks <= 1 {
             return match self.unused() {
@@ -180,16 +193,56 @@ impl RanksArgs {
                 "--exchange nccl is of processes with a card each; take --devices or --rendezvous instead of --ranks".into(),
             ));
         }
-        if let Some(graphs) = &dataset.graphs {
-            return Err(Failure::Input(format!(
-                "{}: it is {} graphs, and ranks deal the vertices of one out; train with one rank",
-                dataset.name,
-                graphs.graphs()
-            )));
-        }
         if let Some(fault) = self.rank_fault.iter().find(|fault| fault.rank >= ranks) {
             return Err(Failure::Input(format!(
                 "--rank-fault {fault}: there are {ranks} ranks, from 0 on"
+            )));
+        }
+        let dealt = match in_batches {
+            true => {
+                self.expect_whole(dataset, in_parts.is_some())?;
+                None
+            }
+            false => Some(self.dealt(dataset, in_parts, ranks)?),
+        };
+        Ok(Some(Ranks {
+            count: ranks,
+            dealt,
+            timeout: Duration::from_secs(self.rank_timeout.unwrap_or(60).into()),
+            faults: self.rank_fault.clone(),
+            exchange,
+            process: self.rendezvous.clone().zip(process.map(|(rank, _)| rank)),
+        }))
+    }
+
+    /// Refuses what deals the graph out, where batches are.
+    fn expect_whole(&self, dataset: &Dataset, in_parts: bool) -> Result<(), Failure> {
+        if self.partition.is_some() {
+            return Err(Failure::Input(
+                "--partition deals a graph out, and in batches each rank has all of it; leave it out, or train without --sampler".into(),
+            ));
+        }
+        match in_parts {
+            true => Err(Failure::Input(format!(
+                "{}: the run learns in batches, for which each rank has the whole dataset, and several would read parts of it; go on with one rank, or on \
+                 a dataset that is not in parts",
+                dataset.name
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn dealt(
+        &self,
+        dataset: &Dataset,
+        in_parts: Option<Arc<InParts>>,
+        ranks: usize,
+    ) -> Result<Dealt, Failure> {
+        if let Some(graphs) = &dataset.graphs {
+            return Err(Failure::Input(format!(
+                "{}: it is {} graphs, and ranks deal the vertices of one out; learn in batches of them (--batch 32), or train with one rank",
+                dataset.name,
+                graphs.graphs()
             )));
         }
         let (partition, by, balance) = match &in_parts {
@@ -210,16 +263,12 @@ impl RanksArgs {
                 (partition, by, balance)
             }
         };
-        Ok(Some(Dealt {
+        Ok(Dealt {
             partition,
             by,
             balance,
-            timeout: Duration::from_secs(self.rank_timeout.unwrap_or(60).into()),
-            faults: self.rank_fault.clone(),
-            exchange,
-            process: self.rendezvous.clone().zip(process.map(|(rank, _)| rank)),
             parts: in_parts,
-        }))
+        })
     }
 
     /// An option that says something about ranks, if one was given.
@@ -248,14 +297,26 @@ impl RanksArgs {
     }
 }
 
-impl Dealt {
-    /// Whether ranks are processes.
-    pub fn is_of_processes(&self) -> bool {
+impl Ranks {
+    /// Whether they are processes.
+    pub fn are_processes(&self) -> bool {
         self.process.is_some()
     }
 
-    /// One line on it.
+    /// One line on them.
     pub fn line(&self) -> String {
+        match &self.dealt {
+            Some(dealt) => dealt.line(),
+            None => format!(
+                "{} ranks, each with the whole graph, and one part in {} of each batch",
+                self.count, self.count
+            ),
+        }
+    }
+}
+
+impl Dealt {
+    fn line(&self) -> String {
         let Balance { vertices, halo, .. } = &self.balance;
         let most = |of: &[usize]| of.iter().max().copied().unwrap_or(0);
         let hears = match self.parts {
@@ -273,72 +334,77 @@ impl Dealt {
 }
 
 /// What all ranks of a run have in common.
-struct Common<'a> {
+struct Common<'a, B: Backend> {
+    device: &'a Device<B>,
     dataset: &'a Dataset,
     plan: &'a Plan,
-    dealt: &'a Dealt,
-    /// The whole graph, where it is here.
+    ranks: &'a Ranks,
+    /// The whole graph, where it is here and dealt out.
     graph: Option<&'a PreparedGraph<'a>>,
     train: TrainConfig,
+    /// Whether what ranks take is still to be told.
+    tells_memory: bool,
 }
 
-/// Carries a plan out on ranks that share a device, each of which is a thread. The first reports.
+impl<B: Backend> Common<'_, B> {
+    /// Has all ranks say what they take of their devices, of which this one takes `own`, and compares it with what those have.
+    fn agree_on_memory(
+        &self,
+        group: &Group,
+        own: &Footprint,
+        observer: &mut Option<&mut dyn Observer>,
+    ) -> Result<(), Failure> {
+        let devices = match self.ranks.are_processes() {
+            true => rank_memory::Devices::Own,
+            false => rank_memory::Devices::Shared,
+        };
+        let all = RankMemory::agree(group, own, self.device.memory, devices)?;
+        if let Some(observer) = observer {
+            observer.ranks_take(&all);
+        }
+        Ok(())
+    }
+}
+
+/// Carries a plan out on ranks: processes, or threads that share a device. The first reports.
 pub fn carry_out<B: Backend, E: Element>(
     device: &Device<B>,
     dataset: &Dataset,
-    (plan, dealt): (&Plan, &Dealt),
+    (plan, ranks): (&Plan, &Ranks),
     observer: &mut dyn Observer,
 ) -> Result<Outcome, Failure> {
     let backend = &device.backend;
     let config = &plan.model;
-    let graph = match dealt.parts {
-        None => Some(config.prepare_edges(&dataset.graph, edge_data(config, dataset))?),
-        Some(_) => None,
+    let parts = ranks.dealt.as_ref().and_then(|dealt| dealt.parts.as_ref());
+    let graph = match (&ranks.dealt, parts) {
+        (Some(_), None) => Some(config.prepare_edges(&dataset.graph, edge_data(config, dataset))?),
+        _ => None,
     };
-    let counts = match (&graph, &dealt.parts) {
-        (Some(graph), _) => graph.counts(),
-        (None, parts) => {
-            let own = dealt.process.as_ref().map(|(_, rank)| *rank as u32);
-            let owners = dealt.partition.owners();
-            let is_own = |vertex: usize| own.is_none_or(|own| owners[vertex] == own);
-            let weighted = dataset.edge_weights.is_some();
-            let Some(parts) = parts else {
-                unreachable!("the graph is here, or in parts");
-            };
-            config.counts_of_table(&parts.table, weighted, is_own)
-        }
-    };
-    // What one rank would take is what they take together, at least; of parts that processes have, what each takes without what it hears.
-    Footprint::check_work::<E>(
-        &counts,
-        (config, &plan.train, Work::Training),
-        device.multiprocessors,
-        device.memory,
-    )?;
     backend.reset_peak();
     let own = device_name(&backend.name());
-    let name = format!("{own}, {} ranks", dealt.partition.ranks());
-    let group = match &dealt.process {
+    let name = format!("{own}, {} ranks", ranks.count);
+    let group = match &ranks.process {
         Some((rendezvous, rank)) => {
-            let place = (*rank, dealt.partition.ranks());
-            let group = Group::new(Tcp::meet(rendezvous, place, &own, dealt.timeout)?);
-            let parts = dealt.parts.as_ref();
+            let place = (*rank, ranks.count);
+            let group = Group::new(Tcp::meet(rendezvous, place, &own, ranks.timeout)?);
             let identity = parts.map_or(0, |parts| parts.parted.identity());
             let words = [&dataset_words(dataset)[..], &identity.to_le_bytes()];
             group.expect_same("dataset", fingerprint(&words))?;
             let options = format!(
-                "{:?} {:?} {:?} {:?}",
-                plan.model, plan.train, plan.precision, dealt.exchange
+                "{:?} {:?} {:?} {:?} {:?}",
+                plan.model, plan.train, plan.precision, plan.sampling, ranks.exchange
             );
-            let partition: Vec<u8> = (dealt.partition.owners().iter())
-                .flat_map(|owner| owner.to_le_bytes())
-                .collect();
+            let owners = ranks
+                .dealt
+                .iter()
+                .flat_map(|dealt| dealt.partition.owners());
+            let partition: Vec<u8> = owners.flat_map(|owner| owner.to_le_bytes()).collect();
             let seeds = plan.seeds.to_le_bytes();
             group.expect_same(
                 "model, options or partition",
                 fingerprint(&[options.as_bytes(), &partition, &seeds]),
             )?;
-            Some(dealt.exchange.link(group, backend)?)
+            Some(ranks.exchange.link(group, backend)?)
         }
         None => None,
     };
@@ -350,15 +416,18 @@ pub fn carry_out<B: Backend, E: Element>(
     for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &name, seed);
         let common = Common {
+            device,
             dataset,
             plan,
-            dealt,
+            ranks,
             graph: graph.as_ref(),
             train: TrainConfig { seed, ..plan.train },
+            // It is the same for each seed.
+            tells_memory: seed == plan.train.seed,
         };
         let (run, stopped) = match &group {
-            Some(group) => of_rank::<B, E>(backend, &common, group.clone(), Some(observer))?,
-            None => run::<B, E>(backend, &common, observer)?,
+            Some(group) => of_rank::<B, E>(&common, group.clone(), Some(observer))?,
+            None => run::<B, E>(&common, observer)?,
         };
         observer.run_ends(plan, seed, &run);
         runs.push((seed, run));
@@ -401,30 +470,27 @@ fn dataset_words(dataset: &Dataset) -> Vec<u8> {
 
 /// One run, and whether somebody stopped it.
 fn run<B: Backend, E: Element>(
-    backend: &B,
-    common: &Common<'_>,
+    common: &Common<'_, B>,
     observer: &mut dyn Observer,
 ) -> Result<(RunSummary, bool), Failure> {
-    let Dealt {
-        partition,
+    let Ranks {
+        count,
         timeout,
         faults,
         ..
-    } = common.dealt;
-    let ranks = in_process(partition.ranks(), &backend.name(), *timeout, faults);
+    } = common.ranks;
+    let ranks = in_process(*count, &common.device.backend.name(), *timeout, faults);
     std::thread::scope(|scope| {
         let mut ranks = ranks.into_iter();
         // This thread's, which the observer is.
         let first = ranks.next();
         let others: Vec<_> = ranks
-            .map(|rank| {
-                scope.spawn(move || of_rank::<B, E>(backend, common, Group::new(rank), None))
-            })
+            .map(|rank| scope.spawn(move || of_rank::<B, E>(common, Group::new(rank), None)))
             .collect();
         let Some(first) = first else {
             unreachable!("there are two ranks at least");
         };
-        let result = of_rank::<B, E>(backend, common, Group::new(first), Some(observer));
+        let result = of_rank::<B, E>(common, Group::new(first), Some(observer));
         let others = others.into_iter().map(|other| {
             let panicked = |_| Err(Failure::Run("a rank panicked".into()));
             other.join().unwrap_or_else(panicked)
@@ -443,12 +509,14 @@ fn run<B: Backend, E: Element>(
 
 /// A rank's part of a run; it ends the others' where it fails.
 fn of_rank<B: Backend, E: Element>(
-    backend: &B,
-    common: &Common<'_>,
+    common: &Common<'_, B>,
     group: Group,
     observer: Option<&mut dyn Observer>,
 ) -> Result<(RunSummary, bool), Failure> {
-    let result = train_rank::<B, E>(backend, common, &group, observer);
+    let result = match &common.ranks.dealt {
+        Some(dealt) => train_shard::<B, E>(common, dealt, &group, observer),
+        None => train_batches::<B, E>(common, &group, observer),
+    };
     if let Err(failure) = &result {
         // The first reason that is given stays the one that all tell.
         group.abort(&failure.to_string());
@@ -456,44 +524,71 @@ fn of_rank<B: Backend, E: Element>(
     result
 }
 
-fn train_rank<B: Backend, E: Element>(
-    backend: &B,
-    common: &Common<'_>,
+/// A run in batches, of each of which this rank has a part; it has the whole graph.
+fn train_batches<B: Backend, E: Element>(
+    common: &Common<'_, B>,
     group: &Group,
     mut observer: Option<&mut dyn Observer>,
 ) -> Result<(RunSummary, bool), Failure> {
     let Common {
+        device,
         dataset,
         plan,
-        dealt,
+        train,
+        ..
+    } = common;
+    let placed = Placed::<E>::new(device, dataset, plan)?;
+    if common.tells_memory {
+        if let Some(observer) = &mut observer {
+            observer.placed(placed.placement);
+        }
+        common.agree_on_memory(group, &placed.placement.footprint, &mut observer)?;
+    }
+    let backend = &device.backend;
+    let tasks = placed.tasks(backend)?;
+    let run = placed.train(backend, &tasks, (train.seed, Some(group)), observer)?;
+    // None ends the program before the others have seen their last exchange.
+    group.any("end of the run", false)?;
+    Ok((run.summary, run.stopped))
+}
+
+/// A run on what this rank has of a graph that is dealt out.
+fn train_shard<B: Backend, E: Element>(
+    common: &Common<'_, B>,
+    dealt: &Dealt,
+    group: &Group,
+    mut observer: Option<&mut dyn Observer>,
+) -> Result<(RunSummary, bool), Failure> {
+    let Common {
+        device,
+        dataset,
+        plan,
         graph,
         train,
+        ..
     } = common;
+    let backend = &device.backend;
     let Goal::Vertices { loss, .. } = &plan.goal else {
         return Err(Failure::Input(
             "links are told by one rank; leave --ranks out".into(),
         ));
     };
     let config = &plan.model;
-    let model = Network::<B, E>::new(backend, config, train.seed)?;
-    let (shard, features, part) = match (graph, &dealt.parts) {
-        (_, Some(parts)) => read_shard(backend, common, (&model, parts), group)?,
+    let rows = match (graph, &dealt.parts) {
+        (_, Some(parts)) => Rows::<E>::read((common, dealt), parts, group)?,
         (Some(graph), None) => {
             let shard = Shard::new(&graph.graph, &dealt.partition, group.rank())?;
-            let vertices = match model.first_hears() {
-                true => shard.part.vertices(),
-                false => shard.part.own(),
-            };
-            let shape = (vertices.len(), dataset.feature_len());
-            let features =
-                Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {
-                    dataset.features.write_row(vertices[row] as usize, values);
-                })?;
-            let part = graph.propagation_of_shard::<B, E>(backend, config, (&shard, group))?;
-            (shard, features, part)
+            Rows::Dealt(graph, shard)
         }
         (None, None) => unreachable!("the graph is here, or in parts"),
     };
+    if common.tells_memory {
+        let of = (rows.shard(), rows.of_edges());
+        let own = Footprint::of_shard::<E>(of, (config, train), device.multiprocessors)?;
+        common.agree_on_memory(group, &own, &mut observer)?;
+    }
+    let model = Network::<B, E>::new(backend, config, train.seed)?;
+    let (shard, features, part) = rows.upload(backend, common, model.first_hears(), group)?;
     let goal = train::Goal {
         targets: &dataset.targets,
         outputs: dataset.outputs,
@@ -552,42 +647,98 @@ fn train_rank<B: Backend, E: Element>(
 /// What a rank has of a graph: the shard, features and the graph on the device.
 type OfRank<B, E> = (Shard, Matrix<B, E>, Propagation<B>);
 
-/// Reads what a rank has, and asks the others for the features that it hears.
-fn read_shard<B: Backend, E: Element>(
-    backend: &B,
-    common: &Common<'_>,
-    (model, parts): (&Network<B, E>, &InParts),
-    group: &Group,
-) -> Result<OfRank<B, E>, Failure> {
-    let (dataset, plan) = (common.dataset, common.plan);
-    let own = parts.parted.range_of(group.rank(), group.ranks())?;
-    let rows = parts.parted.rows(&parts.table, own)?;
-    let features = rows.edge_features.as_ref();
-    let edges = EdgeData {
-        // What is ignored of a dataset is ignored of its parts.
-        weights: rows
-            .edge_weights
-            .as_deref()
-            .filter(|_| dataset.edge_weights.is_some()),
-        features: features
-            .filter(|_| dataset.edge_features.is_some() && plan.model.edge_features() > 0)
-            .map(|features| (features.columns(), features.values())),
-    };
-    let of_all = (&parts.table, &common.dealt.partition);
-    let (shard, part) =
-        plan.model
-            .propagation_of_rows::<B, E>(backend, (&rows, edges), of_all, group)?;
-    let features = match model.first_hears() {
-        true => shard.with_halo(group, rows.features)?,
-        false => rows.features,
-    };
-    let shape = (features.rows(), dataset.feature_len());
-    let features = Matrix::from_rows(backend, shape, MemoryKind::Features, |row, values| {
-        features.write_row(row, values);
-        if let Some(divisors) = &plan.feature_divisors {
-            let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
-            values.iter_mut().zip(divisors).for_each(divide);
+/// The same on the host.
+enum Rows<'a, E: Element> {
+    /// Of a graph that is here.
+    Dealt(&'a PreparedGraph<'a>, Shard),
+    /// Read from parts, with the features of the own vertices.
+    Read(Box<PreparedRows<E>>, RowFeatures),
+}
+
+impl<'a, E: Element> Rows<'a, E> {
+    /// Reads what a rank has.
+    fn read<B: Backend>(
+        (common, dealt): (&Common<'_, B>, &Dealt),
+        parts: &InParts,
+        group: &Group,
+    ) -> Result<Self, Failure> {
+        let (dataset, plan) = (common.dataset, common.plan);
+        let own = parts.parted.range_of(group.rank(), group.ranks())?;
+        let rows = parts.parted.rows(&parts.table, own)?;
+        let features = rows.edge_features.as_ref();
+        let edges = EdgeData {
+            // What is ignored of a dataset is ignored of its parts.
+            weights: rows
+                .edge_weights
+                .as_deref()
+                .filter(|_| dataset.edge_weights.is_some()),
+            features: features
+                .filter(|_| dataset.edge_features.is_some() && plan.model.edge_features() > 0)
+                .map(|features| (features.columns(), features.values())),
+        };
+        let of_all = (&parts.table, &dealt.partition);
+        let prepared = plan
+            .model
+            .prepare_rows::<E>((&rows, edges), of_all, group)?;
+        Ok(Self::Read(Box::new(prepared), rows.features))
+    }
+
+    fn shard(&self) -> &Shard {
+        match self {
+            Self::Dealt(_, shard) => shard,
+            Self::Read(prepared, _) => &prepared.shard,
         }
-    })?;
-    Ok((shard, features, part))
+    }
+
+    /// Whether each edge has a weight, and how many features of each are read.
+    fn of_edges(&self) -> (bool, usize) {
+        match self {
+            Self::Dealt(graph, _) => graph.of_edges(),
+            Self::Read(prepared, _) => prepared.of_edges(),
+        }
+    }
+
+    /// Copies it to the device. Where the model's first layer hears from neighbours it wants their features as well, which those who read
+    /// parts ask the others for.
+    fn upload<B: Backend>(
+        self,
+        backend: &B,
+        common: &Common<'_, B>,
+        first_hears: bool,
+        group: &Group,
+    ) -> Result<OfRank<B, E>, Failure> {
+        let (dataset, plan) = (common.dataset, common.plan);
+        let columns = dataset.feature_len();
+        match self {
+            Self::Dealt(graph, shard) => {
+                let vertices = match first_hears {
+                    true => shard.part.vertices(),
+                    false => shard.part.own(),
+                };
+                let (shape, kind) = ((vertices.len(), columns), MemoryKind::Features);
+                let features = Matrix::from_rows(backend, shape, kind, |row, values| {
+                    dataset.features.write_row(vertices[row] as usize, values);
+                })?;
+                let of = (&shard, group);
+                let part = graph.propagation_of_shard::<B, E>(backend, &plan.model, of)?;
+                Ok((shard, features, part))
+            }
+            Self::Read(prepared, features) => {
+                let part = prepared.propagation(backend, group)?;
+                let features = match first_hears {
+                    true => prepared.shard.with_halo(group, features)?,
+                    false => features,
+                };
+                let (shape, kind) = ((features.rows(), columns), MemoryKind::Features);
+                let features = Matrix::from_rows(backend, shape, kind, |row, values| {
+                    features.write_row(row, values);
+                    if let Some(divisors) = &plan.feature_divisors {
+                        let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
+                        values.iter_mut().zip(divisors).for_each(divide);
+                    }
+                })?;
+                Ok((prepared.shard, features, part))
+            }
+        }
+    }
 }

@@ -18,7 +18,7 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "SAMPLER")]
     pub sampler: Option<SamplingPolicy>,
     /// Training vertices of a batch [default: 1024], clusters [default: 20], or training graphs, for which it is enough by itself
-    /// [default: 32]
+    /// [default: 32]; of several ranks those of all together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: Option<u32>,
     /// Of GraphSAINT's subgraphs, how many times the vertices of the graph are drawn before the run, to count how often each comes

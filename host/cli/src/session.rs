@@ -3,14 +3,15 @@
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
 use crate::placement::{Placement, PlacementArgs, place};
-use crate::ranks::{self, Dealt};
+use crate::ranks::{self, Ranks};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
 use halfgnn::data::{Dataset, UploadFeatures};
 use halfgnn::device::{Device, Task};
+use halfgnn::distributed::Group;
 use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
-use halfgnn::nn::{EdgeData, ModelConfig, Network, Propagation, kept_as};
+use halfgnn::nn::{EdgeData, ModelConfig, Network, Pieces, PreparedGraph, Propagation, kept_as};
 use halfgnn::sample::{Sampling, Subgraphs};
 use halfgnn::tensor::{Element, Matrix, Precision};
 use halfgnn::train::{
@@ -18,6 +19,7 @@ use halfgnn::train::{
     Split, Spread, Status, TrainConfig, Trainer, Work,
 };
 use halfgnn::with_element;
+use halfgnn_bench::rank_memory::RankMemory;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -38,8 +40,8 @@ pub struct Plan {
     pub sampling: Option<Sampling>,
     /// Where what is computed on may lie.
     pub placement: PlacementArgs,
-    /// How the graph is dealt out to ranks, where there are several.
-    pub dealt: Option<Dealt>,
+    /// The ranks that train it together, where there are several.
+    pub ranks: Option<Ranks>,
     /// What the columns of the dataset's features were divided by, where they were.
     pub feature_divisors: Option<Vec<f32>>,
     /// How it is trained; the seed is that of the first run.
@@ -150,6 +152,8 @@ impl Outcome {
 pub trait Observer {
     /// Where what is computed on is to lie, for a run or several.
     fn placed(&mut self, placement: Placement);
+    /// What each rank is going to take of its device, where there are several.
+    fn ranks_take(&mut self, memory: &RankMemory);
     /// A run begins.
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64);
     /// A batch of an epoch is done; may end the session.
@@ -177,9 +181,9 @@ impl Task for Session<'_> {
         let mut outcomes = Vec::new();
         for plan in self.plans {
             let outcome = with_element!(plan.precision, E => {
-                match &plan.dealt {
-                    Some(dealt) => {
-                        ranks::carry_out::<B, E>(device, self.dataset, (plan, dealt), self.observer)
+                match &plan.ranks {
+                    Some(ranks) => {
+                        ranks::carry_out::<B, E>(device, self.dataset, (plan, ranks), self.observer)
                     }
                     None => carry_out::<B, E>(device, self.dataset, plan, self.observer),
                 }
@@ -201,58 +205,137 @@ fn carry_out<B: Backend, E: Element>(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, Failure> {
     let backend = &device.backend;
-    let config = &plan.model;
-    for (tensor, kept) in kept_as(plan.precision, config.messages) {
+    for (tensor, kept) in kept_as(plan.precision, plan.model.messages) {
         tracing::info!("kept in {kept}: {tensor}");
     }
-    let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
-    let graphs = dataset.graphs.as_ref();
-    let work = Work::of_run(plan.sampling.is_some());
-    let how = (config, &plan.train, work);
-    let (placement, pieces) = place::<B, E>((&graph, graphs), how, device, plan.placement)?;
-    observer.placed(placement);
+    let placed = Placed::<E>::new(device, dataset, plan)?;
+    observer.placed(placed.placement);
 
     backend.reset_peak();
-    let Tasks {
-        training,
-        learnt,
-        whole: objective,
-    } = objectives::<B, E>(
-        backend,
-        dataset,
-        (plan, placement.features),
-        match pieces {
-            None => Some(graph.propagation::<B, E>(backend, config)?),
-            Some(_) => None,
-        },
-    )?;
+    let tasks = placed.tasks(backend)?;
     let device_name = backend.name();
     let mut runs = Vec::new();
     let mut saturated = None;
     for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &device_name, seed);
+        let run = placed.train(backend, &tasks, (seed, None), Some(observer))?;
+        if let Some(more) = run.saturated {
+            *saturated.get_or_insert(0) += more;
+        }
+        observer.run_ends(plan, seed, &run.summary);
+        runs.push((seed, run.summary));
+        if run.stopped {
+            break;
+        }
+    }
+    Ok(Outcome {
+        device: device_name,
+        memory: backend.memory(),
+        saturated,
+        runs,
+    })
+}
+
+/// A plan on a graph that is as the model wants it, and where it is to lie; nothing of it is on a device yet.
+pub struct Placed<'a, E: Element> {
+    dataset: &'a Dataset,
+    plan: &'a Plan,
+    graph: PreparedGraph<'a>,
+    /// Where features and graph lie, and what that takes.
+    pub placement: Placement,
+    pieces: Option<Pieces<E>>,
+}
+
+/// What came of a run.
+pub struct Trained {
+    /// How it went.
+    pub summary: RunSummary,
+    /// Whether somebody ended it.
+    pub stopped: bool,
+    /// Messages that were larger than their scales had room for.
+    saturated: Option<u64>,
+}
+
+impl<'a, E: Element> Placed<'a, E> {
+    /// A plan for a device that has room for it.
+    pub fn new<B: Backend>(
+        device: &Device<B>,
+        dataset: &'a Dataset,
+        plan: &'a Plan,
+    ) -> Result<Self, Failure> {
+        let config = &plan.model;
+        let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
+        let work = Work::of_run(plan.sampling.is_some());
+        let (how, of) = (
+            (config, &plan.train, work),
+            (&graph, dataset.graphs.as_ref()),
+        );
+        let (placement, pieces) = place::<B, E>(of, how, device, plan.placement)?;
+        Ok(Self {
+            dataset,
+            plan,
+            graph,
+            placement,
+            pieces,
+        })
+    }
+
+    /// What its runs compute on.
+    pub fn tasks<B: Backend>(&self, backend: &B) -> Result<Tasks<'a, B, E>, Failure> {
+        let graph = match self.pieces {
+            None => Some(self.graph.propagation::<B, E>(backend, &self.plan.model)?),
+            Some(_) => None,
+        };
+        let how = (self.plan, self.placement.features);
+        objectives::<B, E>(backend, self.dataset, how, graph)
+    }
+
+    /// A run, of one rank or as one of a group that learns from parts of each batch, of which the first keeps it.
+    pub fn train<B: Backend>(
+        &self,
+        backend: &B,
+        tasks: &Tasks<'_, B, E>,
+        (seed, group): (u64, Option<&Group>),
+        mut observer: Option<&mut dyn Observer>,
+    ) -> Result<Trained, Failure> {
+        let Self {
+            dataset,
+            plan,
+            graph,
+            pieces,
+            ..
+        } = self;
+        let Tasks {
+            training,
+            learnt,
+            whole: objective,
+        } = tasks;
+        let config = &plan.model;
         let train = TrainConfig { seed, ..plan.train };
         let model = Network::<B, E>::new(backend, config, seed)?;
         let mut trainer = match &plan.sampling {
             Some(sampling) => {
-                let batches = match graphs {
+                let mut batches = match &dataset.graphs {
                     Some(index) => {
-                        let graphs = GraphBatches::new(&graph, index, config)?;
-                        batches_of_graphs(&training, graphs, plan, sampling, seed)?
+                        let graphs = GraphBatches::new(graph, index, config)?;
+                        batches_of_graphs(training, graphs, plan, sampling, seed)?
                     }
                     None => batches(
                         backend,
-                        (&training, &learnt),
+                        (training, learnt),
                         plan,
                         (sampling, seed),
                         model.hops(),
                     )?,
                 };
-                Trainer::sampled(backend, batches, &objective, model, train)?
+                if let Some(group) = group {
+                    batches = batches.among(group)?;
+                }
+                Trainer::sampled(backend, batches, objective, model, train)?
             }
-            None => Trainer::inductive(backend, &training, &objective, model, train)?,
+            None => Trainer::inductive(backend, training, objective, model, train)?,
         };
-        if let Some(pieces) = &pieces {
+        if let Some(pieces) = pieces {
             trainer = trainer.evaluated_in(pieces.clone())?;
         }
         if let Some(checkpoint) = &plan.resume {
@@ -270,42 +353,42 @@ fn carry_out<B: Backend, E: Element>(
             };
             saving.keep(run, trainer)
         };
+        let keeps = group.is_none_or(|group| group.rank() == 0);
+        let saving = plan.saving.as_ref().filter(|_| keeps);
         let mut kept = None;
         let stopped = loop {
-            let Some(report) = trainer.next_epoch_with(|report| observer.batch(report))? else {
+            let batch = |report: &BatchReport| match &mut observer {
+                Some(observer) => observer.batch(report),
+                None => ControlFlow::Continue(()),
+            };
+            let Some(report) = trainer.next_epoch_with(batch)? else {
                 break trainer.progress().part.is_some();
             };
-            if let Some(saving) = &plan.saving
+            if let Some(saving) = saving
                 && saving.is_due(trainer.progress())
             {
                 keep(&trainer, saving)?;
                 kept = Some(report.epoch);
             }
-            if observer.epoch(plan, seed, &report).is_break() {
+            let stop = match &mut observer {
+                Some(observer) => observer.epoch(plan, seed, &report).is_break(),
+                None => false,
+            };
+            if trainer.any_rank(stop)? {
                 break true;
             }
         };
-        if let Some(saving) = &plan.saving
+        if let Some(saving) = saving
             && (kept != Some(trainer.progress().epoch) || trainer.progress().part.is_some())
         {
             keep(&trainer, saving)?;
         }
-        if let Some(more) = trainer.model().saturated_messages(backend)? {
-            *saturated.get_or_insert(0) += more;
-        }
-        let run = trainer.summary();
-        observer.run_ends(plan, seed, &run);
-        runs.push((seed, run));
-        if stopped {
-            break;
-        }
+        Ok(Trained {
+            summary: trainer.summary(),
+            stopped,
+            saturated: trainer.model().saturated_messages(backend)?,
+        })
     }
-    Ok(Outcome {
-        device: device_name,
-        memory: backend.memory(),
-        saturated,
-        runs,
-    })
 }
 
 /// What a model reads of the edges of a dataset: features are those of models that have a term for them, and the first lines say
@@ -409,7 +492,7 @@ struct Learnt<'a> {
 }
 
 /// What a run computes on.
-struct Tasks<'a, B: Backend, E: Element> {
+pub struct Tasks<'a, B: Backend, E: Element> {
     /// What is learnt from.
     training: Objective<B, E>,
     /// Its graph, as the dataset has it.

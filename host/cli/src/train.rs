@@ -3,6 +3,7 @@
 use crate::args::{DeviceName, TrainArgs};
 use crate::checkpoint::Saving;
 use crate::curves::Curves;
+use crate::dataset::source::SourceName;
 use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::launch;
@@ -44,7 +45,12 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         watch = args.watch.open()?;
         json = args.json.as_deref();
     }
-    if args.checkpoint.resume.is_none() {
+    if args.ranks.count()? > 1 {
+        // None has the whole; what each takes is told once the graph is dealt out.
+        if let SourceName::Made(recipe) = &args.dataset {
+            room::for_recipe(recipe)?;
+        }
+    } else if args.checkpoint.resume.is_none() {
         room::for_training(
             &args.dataset,
             args.device,
@@ -66,7 +72,11 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             },
         )?;
     }
-    let in_parts = args.ranks.in_parts(&args.dataset, &args.open)?;
+    // In batches each rank has the whole dataset.
+    let in_parts = match args.sampling.sampler {
+        Some(_) => None,
+        None => args.ranks.in_parts(&args.dataset, &args.open)?,
+    };
     let mut dataset = match &in_parts {
         Some(in_parts) => args.open.outline(&in_parts.parted, &in_parts.table)?,
         None => args.open.dataset(&args.dataset)?,
@@ -122,8 +132,8 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     reordering
         .iter()
         .for_each(|line| recorder.screen.line(line));
-    if let Some(dealt) = &plan.dealt {
-        recorder.screen.line(&dealt.line());
+    if let Some(ranks) = &plan.ranks {
+        recorder.screen.line(&ranks.line());
     }
     if plan.model.hidden_norm != HiddenNorm::None {
         let norm = plan.model.hidden_norm;
@@ -313,20 +323,27 @@ fn plan(
             "--binary normalises features over all vertices, and --inductive shows training some of them; leave one of them out".into(),
         ));
     }
+    let policy = sampling.as_ref().map(|sampling| &sampling.policy);
     args.ranks.check(&[
         ("--task link", matches!(goal, Goal::Links { .. })),
-        ("--inductive", inductive),
+        ("--inductive", inductive && policy.is_none()),
         ("--binary", model.binary.is_some()),
-        ("--sampler", sampling.is_some()),
+        (
+            "--sampler saint-… or cluster:…",
+            policy.is_some_and(|policy| policy.subgraphs().is_some()),
+        ),
         (
             "--features host",
-            args.placement.features == FeaturesName::Host,
+            args.placement.features == FeaturesName::Host && policy.is_none(),
         ),
-        ("--pieces", args.placement.pieces != PieceCount::Auto),
-        ("--messages", args.model.messages.is_some()),
+        (
+            "--pieces",
+            args.placement.pieces != PieceCount::Auto && policy.is_none(),
+        ),
+        ("--messages", model.messages.is_some()),
         (
             "--hidden-norm pair or graph",
-            model.hidden_norm.wants_whole_graphs(),
+            model.hidden_norm.wants_whole_graphs() && policy != Some(&SamplingPolicy::Graphs),
         ),
     ])?;
     let mut changes = Vec::new();
@@ -348,7 +365,7 @@ fn plan(
         precision,
         model,
         goal,
-        dealt: args.ranks.deal(dataset, in_parts)?,
+        ranks: args.ranks.deal(dataset, in_parts, sampling.is_some())?,
         sampling,
         placement: args.placement,
         feature_divisors,

@@ -179,6 +179,33 @@ fn all_graphs_at_once_and_means() {
     );
 }
 
+/// Graphs of a batch are dealt out to ranks, which learn together what one learns; all graphs at once are of one rank.
+#[test]
+fn batches_of_graphs_are_dealt_out_to_ranks() {
+    let folder = collection();
+    let how = "--model gcn --pool mean --epochs 3 --dropout 0 --precision float";
+    let how: Vec<&str> = how.split(' ').collect();
+    let losses = |more: &[&str]| -> Vec<f64> {
+        let output = train(folder.path(), &[&how[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let events = events(&output.stdout);
+        let epochs = events.iter().filter(|event| event["event"] == "epoch");
+        epochs
+            .map(|event| event["loss"].as_f64().expect("a loss"))
+            .collect()
+    };
+    let alone = losses(&["--batch", "16"]);
+    let ranks = losses(&["--batch", "16", "--ranks", "3"]);
+    assert_eq!(alone.len(), ranks.len());
+    for (own, expected) in ranks.iter().zip(&alone) {
+        let off = (own - expected).abs() / expected;
+        assert!(off < 1e-3, "{own} and {expected}");
+    }
+    let words = ["it is 90 graphs", "learn in batches of them (--batch 32)"];
+    let whole = train(folder.path(), &[&how[..], &["--ranks", "3"]].concat());
+    refused(&whole, 2, &words);
+}
+
 /// GIN's readout of the features and of all layers, and the largest of each column.
 #[test]
 fn readouts_of_all_layers_and_the_largest() {

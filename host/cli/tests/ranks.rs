@@ -78,6 +78,145 @@ fn a_run_of_several_ranks_is_that_of_one() {
     }
 }
 
+/// Training in batches: each rank has all of the graph and a part of each batch, and what they learn together is what one learns. Threads and
+/// processes, and another run, have the same bits; a run goes on with another number of ranks.
+#[test]
+fn batches_are_dealt_out_to_ranks() {
+    let place = place(&Ring::new());
+    let sampled = [
+        "--model",
+        "sage",
+        "--sampler",
+        "neighbor:2,2",
+        "--batch",
+        "7",
+        "--dropout",
+        "0",
+    ];
+    let long = |more: &[&str]| run(place.train(&[&FLOAT[..], &sampled, more].concat()));
+    let of = |more: &[&str]| long(&[more, &["--epochs", "4"]].concat());
+    let alone = of(&[]);
+    assert_eq!(course(&of(&["--ranks", "1"])), course(&alone));
+    for ranks in ["2", "3"] {
+        let events = of(&["--ranks", ranks]);
+        assert_eq!(events[0]["ranks"]["ranks"].as_u64(), ranks.parse().ok());
+        assert!(events[0]["ranks"].get("partition").is_none());
+        assert_eq!(events[0]["batch"], 7);
+        let memory = &events[1]["bytes"];
+        assert!(memory[0].as_u64() > Some(0) && memory[0] == memory[1]);
+        assert_eq!(course(&of(&["--ranks", ranks])), course(&events), "{ranks}");
+        assert_eq!(course(&events).len(), course(&alone).len());
+        for ([loss, _], [expected, _]) in course(&events).into_iter().zip(course(&alone)) {
+            let off = (loss - expected).abs() / expected;
+            assert!(off < 1e-3, "{ranks} ranks: {loss} and {expected}");
+        }
+    }
+    let threads = of(&["--ranks", "2"]);
+    let all = [&FLOAT[..], &sampled, &["--epochs", "4"]].concat();
+    let ranks = processes(&place, 2, |_| all.iter().map(|it| it.to_string()).collect());
+    for (rank, output) in outputs(ranks).into_iter().enumerate() {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(output.stdout.is_empty(), rank > 0, "{rank}");
+        if rank == 0 {
+            assert_eq!(course(&events(&output.stdout)), course(&threads));
+        }
+    }
+    // All end at the same epoch, which the first keeps, and which goes on with another number of ranks.
+    let stopped = long(&[
+        "--ranks",
+        "3",
+        "--early-stopping",
+        "1",
+        "--epochs",
+        "40",
+        "--save",
+        "kept",
+    ]);
+    let epochs = course(&stopped).len();
+    assert!(epochs < 40, "{epochs} epochs");
+    assert_eq!(weights(&place, "kept").0 as usize, epochs);
+    let again = [
+        "--resume", "kept", "--ranks", "2", "--json", "-", "--epochs",
+    ];
+    let more = (epochs + 2).to_string();
+    let last = run(place.train(&[&again[..], &[&more, "--early-stopping", "40"]].concat()));
+    assert_eq!(course(&last).len(), 2, "{last:?}");
+}
+
+/// A rank that fails between two batches ends all.
+#[test]
+fn a_rank_that_fails_in_a_batch_is_named() {
+    let place = place(&Ring::new());
+    let sampled = [
+        "--model",
+        "sage",
+        "--sampler",
+        "neighbor:2,2",
+        "--batch",
+        "7",
+    ];
+    let fault = [
+        "--ranks",
+        "3",
+        "--rank-fault",
+        "die:2@9",
+        "--rank-timeout",
+        "5",
+    ];
+    let output = place.train(&[sampled, fault].concat()).output().unwrap();
+    refused(&output, 1, &["rank 2 of 3", "it died in epoch", "exchange"]);
+}
+
+/// What each rank takes is told before the first epoch: on one device all together are what was taken, to a hundredth; and what has no
+/// room is refused with the rank that takes most of it.
+#[test]
+fn the_memory_of_each_rank_is_told() {
+    let place = place(&Ring::new());
+    for ranks in ["2", "3"] {
+        let events = run(place.train(&["--epochs", "2", "--ranks", ranks, "--json", "-"]));
+        let told = &events[1];
+        assert_eq!(told["event"], "rank_memory", "{told}");
+        let list = |of: &Value| -> Vec<u64> {
+            let list = of.as_array().expect("a list").iter();
+            list.map(|bytes| bytes.as_u64().expect("bytes")).collect()
+        };
+        let bytes = list(&told["bytes"]);
+        assert_eq!(bytes.len().to_string(), ranks);
+        let most = bytes.iter().max();
+        assert_eq!(
+            Some(&bytes[told["largest"].as_u64().unwrap() as usize]),
+            most
+        );
+        let kinds = ["graph", "features", "activations", "weights", "workspace"];
+        let kinds = kinds.map(|kind| list(&told["bytes_by_kind"][kind]));
+        for (rank, bytes) in bytes.iter().enumerate() {
+            let sum: u64 = kinds.iter().map(|kind| kind[rank]).sum();
+            assert_eq!(sum, *bytes);
+        }
+        let took = events.last().unwrap()["peak_bytes"].as_f64().unwrap();
+        let foretold = bytes.iter().sum::<u64>() as f64;
+        assert!(
+            (0.99..1.01).contains(&(foretold / took)),
+            "{ranks} ranks: {foretold} bytes were foretold, and {took} taken"
+        );
+    }
+    let alone = run(place.train(&["--epochs", "1", "--json", "-"]));
+    assert!(alone.iter().all(|event| event["event"] != "rank_memory"));
+    let shown = place
+        .train(&["--epochs", "1", "--ranks", "2"])
+        .output()
+        .unwrap();
+    let shown = [text(&shown.stdout), text(&shown.stderr)].concat();
+    assert!(shown.contains("takes the most: graph"), "{shown}");
+    let wide = ["--ranks", "2", "--hidden", "2000000000"];
+    let output = place.train(&wide).output().unwrap();
+    refused(
+        &output,
+        2,
+        &["out of device memory", "2 ranks take", "the most with"],
+    );
+}
+
 #[test]
 fn a_run_goes_on_with_any_number_of_ranks() {
     let place = place(&Ring::new());
@@ -189,8 +328,17 @@ fn what_ranks_do_not_do_is_refused() {
         &["--messages is trained by one rank"],
     );
     refuse(
-        &["--model", "sage", "--sampler", "neighbor:2,2"],
-        &["--sampler is trained by one rank"],
+        &["--model", "sage", "--sampler", "cluster:4"],
+        &["--sampler saint-… or cluster:… is trained by one rank"],
+    );
+    let sampled = ["--model", "sage", "--sampler", "neighbor:2,2"];
+    refuse(
+        &[&sampled[..], &["--partition", "louvain"]].concat(),
+        &["--partition deals a graph out, and in batches each rank has all of it"],
+    );
+    refuse(
+        &[&sampled[..], &["--messages", "int8", "--precision", "half"]].concat(),
+        &["--messages is trained by one rank"],
     );
     refuse(
         &["--model", "gat", "--attention-dropout", "0.5"],

@@ -30,6 +30,18 @@ impl RowCounts {
         }
     }
 
+    /// Those of its transpose, which need not be made for it.
+    pub fn of_transposed(csr: &Csr) -> Self {
+        let ((rows, columns), degrees) = (csr.shape(), csr.column_degrees());
+        Self {
+            rows: columns,
+            columns: rows,
+            edges: csr.edges(),
+            empty: degrees.iter().filter(|&&degree| degree == 0).count(),
+            longest: degrees.into_iter().max().unwrap_or(0),
+        }
+    }
+
     /// With a self-loop more a row.
     fn with_self_loops(self) -> Self {
         Self {

@@ -1,5 +1,6 @@
 //! Ranks at work: what they agree on, whatever moves it.
 
+use super::communicator::Counting;
 use super::{Communicator, Place};
 use crate::backend::{Backend, Floats, Transfer};
 use crate::driver::{LinkPlace, Watch};
@@ -106,6 +107,11 @@ impl Group {
             at: Arc::new(at),
             link: None,
         }))
+    }
+
+    /// One of `ranks` on a backend that only counts memory: it hears nothing, and of what lies on the backend nothing is moved.
+    pub(crate) fn counting(rank: usize, ranks: usize) -> Self {
+        Self::new(Counting { rank, ranks })
     }
 
     /// Whether the devices of all ranks can be linked: the library, such as `NCCL 2.28.9`, or why they cannot. All ranks ask at once, and
@@ -374,6 +380,9 @@ impl Group {
         (from, sends): (&Matrix<B, E>, &[Range<usize>]),
         (to, receives): (&mut Matrix<B, E>, &[Range<usize>]),
     ) -> Result<(), Error> {
+        if backend.only_counts() {
+            return Ok(());
+        }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
             let given = transfers(from, sends)?;
@@ -421,6 +430,9 @@ impl Group {
             .iter()
             .map(|own| pool.take_numbers(backend, ranks * own.len()));
         let mut all = rooms.collect::<Result<Vec<_>, _>>()?;
+        if backend.only_counts() {
+            return Ok(all);
+        }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
             let (mut sends, mut receives) = (Vec::new(), Vec::new());
@@ -463,9 +475,34 @@ impl Group {
         pool: &mut Pool<B, E>,
         terms: Vec<Floats<'_, B>>,
     ) -> Result<(), Error> {
+        self.add_up(backend, (what, 1.0), pool, terms)
+    }
+
+    /// Makes each float the mean of those of all ranks, as [`Group::sum`] makes the sum.
+    ///
+    /// # Errors
+    /// Those of [`Group::sum`].
+    pub fn mean<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        terms: Vec<Floats<'_, B>>,
+    ) -> Result<(), Error> {
+        let share = 1.0 / self.ranks() as f32;
+        self.add_up(backend, (what, share), pool, terms)
+    }
+
+    fn add_up<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        (what, factor): (&str, f32),
+        pool: &mut Pool<B, E>,
+        terms: Vec<Floats<'_, B>>,
+    ) -> Result<(), Error> {
         let all = self.gather_floats(backend, what, pool, &terms)?;
         for (sums, all) in terms.into_iter().zip(all) {
-            crate::ops::sum_parts(backend, 1.0, (&all, self.ranks()), sums)?;
+            crate::ops::sum_parts(backend, factor, (&all, self.ranks()), sums)?;
             pool.give_numbers(all);
         }
         Ok(())
@@ -495,6 +532,9 @@ impl Group {
         what: &str,
         counts: &mut Array<B, u32>,
     ) -> Result<(), Error> {
+        if backend.only_counts() {
+            return Ok(());
+        }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
             return backend.sum_words(link, counts);

@@ -2,7 +2,7 @@
 
 use super::{Partition, PartitionError};
 use crate::error::Error;
-use crate::graph::{Graph, Part};
+use crate::graph::{Graph, GraphCounts, Part, RowCounts};
 use std::ops::Range;
 
 /// The vertices of a rank, the edges that lead to them, and what it exchanges with the others.
@@ -76,6 +76,21 @@ impl Shard {
             receives,
             counts,
         })
+    }
+
+    /// Figures of its block, which the memory of the graph follows from. Neither weights nor features of edges are known here.
+    pub fn counts_of_block(&self) -> GraphCounts {
+        let csr = self.part.block().csr();
+        let (forward, backward) = (RowCounts::of(csr), RowCounts::of_transposed(csr));
+        let alone = forward.rows == forward.columns && self.sends.iter().all(Vec::is_empty);
+        GraphCounts {
+            forward,
+            backward: Some(backward),
+            balanced: alone && csr.row_degrees() == csr.column_degrees(),
+            weighted: false,
+            edge_features: 0,
+            graphs: 0,
+        }
     }
 }
 

@@ -66,6 +66,11 @@ impl PreparedGraph<'_> {
 }
 
 impl PreparedGraph<'_> {
+    /// Whether each edge has a weight, and how many features of each are read.
+    pub fn of_edges(&self) -> (bool, usize) {
+        (self.weights.is_some(), self.features.len())
+    }
+
     /// What a rank of `group` has of it, for `model`, which it was prepared for.
     ///
     /// # Errors

@@ -73,6 +73,8 @@ pub use pool::Pool;
 pub use precision::kept_as;
 pub use propagation::{Degrees, EdgeFactors, GraphFactors, Norm, PartFactors, Propagation};
 pub use readout::{Readout, ReadoutLayer};
+#[cfg(feature = "parts")]
+pub use rows::PreparedRows;
 pub use sage::{Sage, SageLayer};
 
 use crate::backend::Backend;

@@ -691,22 +691,23 @@ impl<B: Backend> Propagation<B> {
             }),
             false => None,
         };
-        let factors = || {
-            Array::zeros(backend, counts.vertices(), MemoryKind::Graph)
-                .map(|factors| Some(Arc::new(factors)))
+        let factors = |count: usize| {
+            Array::zeros(backend, count, MemoryKind::Graph).map(|factors| Some(Arc::new(factors)))
         };
+        let (of_rows, of_columns) = (counts.forward.rows, counts.forward.columns);
         let (row_scale, column_scale, row_divisor) = match norm {
             Norm::Both | Norm::In => {
-                let rows = factors()?;
-                let columns = if counts.balanced || norm == Norm::In {
+                let rows = factors(of_rows)?;
+                let same = counts.balanced || norm == Norm::In && of_rows == of_columns;
+                let columns = if same {
                     rows.clone()
                 } else {
-                    factors()?
+                    factors(of_columns)?
                 };
                 (rows, columns, None)
             }
-            Norm::Right => (factors()?, None, factors()?),
-            Norm::Left => (None, factors()?, None),
+            Norm::Right => (factors(of_rows)?, None, factors(of_rows)?),
+            Norm::Left => (None, factors(of_columns)?, None),
             Norm::None => (None, None, None),
         };
         Ok(Self {
@@ -726,6 +727,19 @@ impl<B: Backend> Propagation<B> {
             },
             halo: None,
             members: None,
+        })
+    }
+
+    /// The same of what a rank has, with its exchanges; `counts` are [those](Shard::counts_of_block) of the shard's block.
+    pub(crate) fn counted_shard<E: Element>(
+        backend: &B,
+        counts: &GraphCounts,
+        norm: Norm,
+        (shard, group): (&Shard, &Group),
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            halo: Some(Halo::new(backend, shard, group)?),
+            ..Self::counted::<E>(backend, counts, norm)?
         })
     }
 

@@ -13,10 +13,46 @@ use crate::backend::Backend;
 use crate::data::parts::{PartRows, RowFeatures, VertexTable};
 use crate::distributed::{Group, Partition, Shard};
 use crate::error::Error;
-use crate::graph::{Graph, GraphCounts, Part, RowCounts};
+use crate::graph::{Graph, Part};
 use crate::tensor::Element;
 
-const NAME: &str = "ModelConfig::propagation_of_rows";
+const NAME: &str = "ModelConfig::prepare_rows";
+
+/// What a rank has of rows that it read, on the host: see [`ModelConfig::prepare_rows`].
+#[derive(Clone, Debug)]
+pub struct PreparedRows<E: Element> {
+    /// Its vertices and edges, and what it exchanges.
+    pub shard: Shard,
+    factors: PartFactors<E>,
+    weighted: bool,
+    features: Vec<Vec<f32>>,
+}
+
+impl<E: Element> PreparedRows<E> {
+    /// Whether each edge has a weight, and how many features of each are read.
+    pub fn of_edges(&self) -> (bool, usize) {
+        (self.weighted, self.features.len())
+    }
+
+    /// The graph on a backend, of a rank of `group`.
+    ///
+    /// # Errors
+    /// Those of [`PreparedGraph::propagation_of_shard`].
+    pub fn propagation<B: Backend>(
+        &self,
+        backend: &B,
+        group: &Group,
+    ) -> Result<Propagation<B>, Error> {
+        let graph = Propagation::of_shard(backend, &self.factors, (&self.shard, group))?;
+        match self.features.is_empty() {
+            true => Ok(graph),
+            false => {
+                let part = &self.shard.part;
+                Ok(graph.with(EdgeFeatures::of_part(backend, part, &self.features)?))
+            }
+        }
+    }
+}
 
 /// Vertices that a rank has or hears, ascending, and the edges of those that it has, under their places in that list.
 struct Local {
@@ -58,20 +94,19 @@ impl Local {
 }
 
 impl ModelConfig {
-    /// What the rank of `group` has of a graph whose rows it read, and of which it knows `table`: the shard and the graph that
-    /// [`Shard::new`] and [`PreparedGraph::propagation_of_shard`] make of the whole graph with the same `partition`, to the bit. All ranks
-    /// call it at once. `edges` are of the rows' edges.
+    /// What the rank of `group` has of a graph whose rows it read, and of which it knows `table`: the shard, and from what the graph on a
+    /// backend follows, as [`Shard::new`] and [`PreparedGraph::propagation_of_shard`] make them of the whole graph with the same
+    /// `partition`, to the bit. All ranks call it at once. `edges` are of the rows' edges. Nothing is on a backend yet.
     ///
     /// # Errors
     /// Those of [`ModelConfig::prepare_edges`], [`PreparedGraph::propagation_of_shard`] and
     /// [`Communicator::exchange`](crate::distributed::Communicator::exchange).
-    pub fn propagation_of_rows<B: Backend, E: Element>(
+    pub fn prepare_rows<E: Element>(
         &self,
-        backend: &B,
         (rows, edges): (&PartRows, EdgeData<'_>),
         (table, partition): (&VertexTable, &Partition),
         group: &Group,
-    ) -> Result<(Shard, Propagation<B>), Error> {
+    ) -> Result<PreparedRows<E>, Error> {
         self.check_ranks()?;
         let vertices = table.vertices();
         Error::expect(
@@ -88,17 +123,12 @@ impl ModelConfig {
         )?;
         let local = Local::new(rows, vertices)?;
         let prepared = self.prepare_edges(&local.graph, edges)?;
-        let shard = shard(&local, &prepared.graph, partition.owners(), group)?;
-        let factors = self.rank_factors::<E>(&local, &prepared, table, group)?;
-        let graph = Propagation::of_shard(backend, &factors, (&shard, group))?;
-        let graph = match prepared.features.is_empty() {
-            true => graph,
-            false => {
-                let features = EdgeFeatures::of_part(backend, &shard.part, &prepared.features)?;
-                graph.with(features)
-            }
-        };
-        Ok((shard, graph))
+        Ok(PreparedRows {
+            shard: shard(&local, &prepared.graph, partition.owners(), group)?,
+            factors: self.rank_factors::<E>(&local, &prepared, table, group)?,
+            weighted: prepared.weights.is_some(),
+            features: prepared.features,
+        })
     }
 
     /// A degree of each vertex, with the self-loop that the model adds.
@@ -163,39 +193,6 @@ impl ModelConfig {
             Some(values),
             largest(0).ceil() as u32,
         ))
-    }
-
-    /// What memory on a device follows from, of the vertices for which `is_own` holds and the edges that lead to them.
-    pub fn counts_of_table(
-        &self,
-        table: &VertexTable,
-        weighted: bool,
-        is_own: impl Fn(usize) -> bool,
-    ) -> GraphCounts {
-        let count = |of: &[u32]| {
-            let degrees = self.degrees(table, of);
-            let own = || (0..degrees.len()).filter(|&vertex| is_own(vertex));
-            RowCounts {
-                rows: own().count(),
-                columns: own().count(),
-                edges: own().map(|vertex| degrees[vertex] as usize).sum(),
-                empty: own().filter(|&vertex| degrees[vertex] == 0).count(),
-                longest: own().map(|vertex| degrees[vertex]).max().unwrap_or(0),
-            }
-        };
-        let forward = count(&table.in_degrees);
-        GraphCounts {
-            forward,
-            // Edges from these vertices lead to others as well; against their direction there are as many.
-            backward: Some(RowCounts {
-                edges: forward.edges,
-                ..count(&table.out_degrees)
-            }),
-            balanced: table.in_degrees == table.out_degrees,
-            weighted: weighted && self.edge_features() == 0,
-            edge_features: self.edge_features(),
-            graphs: 0,
-        }
     }
 }
 

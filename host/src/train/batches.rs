@@ -5,11 +5,13 @@ use super::objective::Objective;
 use super::subgraph_batches::{SubgraphBatches, SubgraphNorms, SubgraphPlan};
 use super::{Goal, GraphBatches, Loss};
 use crate::backend::Backend;
+use crate::distributed::Group;
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::nn::{GraphFactors, ModelConfig, Norm, Propagation};
 use crate::sample::{Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
 use crate::tensor::Element;
+use std::ops::Range;
 
 /// A task whose training vertices are learnt from in batches: see [`Trainer::sampled`](super::Trainer::sampled).
 #[derive(Debug)]
@@ -25,6 +27,24 @@ pub struct Batches<B: Backend, E: Element> {
     may_be_fixed: bool,
     /// The same batches in the same memory each time.
     fixed: Option<Box<FixedBatches<B, E>>>,
+    /// The ranks among which each is dealt out.
+    group: Option<Group>,
+}
+
+/// A rank's part of each batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    rank: usize,
+    ranks: usize,
+}
+
+impl Share {
+    /// Which of so many vertices. Of more vertices no rank has fewer.
+    pub(super) fn of(self, count: usize) -> Range<usize> {
+        let (each, more) = (count / self.ranks, count % self.ranks);
+        let start = |rank: usize| each * rank + rank.min(more);
+        start(self.rank)..start(self.rank + 1)
+    }
 }
 
 /// Makes the task of a batch of what it is to tell.
@@ -70,6 +90,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             order: None,
             may_be_fixed: false,
             fixed: None,
+            group: None,
         })
     }
 
@@ -96,6 +117,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             order: None,
             may_be_fixed: false,
             fixed: None,
+            group: None,
         })
     }
 
@@ -169,6 +191,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             order: None,
             may_be_fixed: false,
             fixed: None,
+            group: None,
         })
     }
 
@@ -228,6 +251,42 @@ impl<B: Backend, E: Element> Batches<B, E> {
         })
     }
 
+    /// The same batches, each of which is dealt out to the ranks of `group`, which all have the whole task: of its vertices (or graphs) each
+    /// has as many in a row, the first ranks one more where they do not come out even, and draws what they hear from. Draws follow from the
+    /// vertex, not from who else is in a batch, so together the ranks draw what one rank does. A step is on all of them: see
+    /// [`Trainer::sampled`](super::Trainer::sampled). One rank is as none.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for subgraphs, which are not made of vertices that could be dealt out.
+    pub fn among(mut self, group: &Group) -> Result<Self, Error> {
+        if let Source::Subgraphs(_) = self.source {
+            return Err(Error::Unsupported {
+                operator: "Batches",
+                reason: "a subgraph is drawn as one, and several ranks deal the vertices of a batch out; draw neighbours of vertices, or train with one rank".into(),
+            });
+        }
+        if group.ranks() > 1 {
+            self.group = Some(group.clone());
+        }
+        Ok(self)
+    }
+
+    /// The ranks among which batches are dealt out, where there are several.
+    pub fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
+    /// Which part of a batch this rank has.
+    fn share(&self) -> Share {
+        match &self.group {
+            None => Share { rank: 0, ranks: 1 },
+            Some(group) => Share {
+                rank: group.rank(),
+                ranks: group.ranks(),
+            },
+        }
+    }
+
     /// Has batches in the same memory each time, with room that is empty behind what each has, where the model of
     /// [`Batches::of_sampling`] takes no notice of that and the device gains by it: then drawing them is recorded, and steps can be.
     ///
@@ -236,9 +295,11 @@ impl<B: Backend, E: Element> Batches<B, E> {
     pub(super) fn in_place(mut self, backend: &B, record: bool) -> Result<Self, Error> {
         // Of a device that records nothing the room would only be computed on.
         let gains = self.may_be_fixed && backend.record(|| Ok(()))?.is_some();
+        let share = self.share();
         if let (Source::Sampled(sampler, norm), true) = (&mut self.source, gains) {
             let of = (&self.task, &self.loss, *norm);
-            let fixed = FixedBatches::new(backend, of, &mut **sampler, (&self.loader, record))?;
+            let fixed =
+                FixedBatches::new(backend, of, &mut **sampler, (&self.loader, share, record))?;
             self.fixed = fixed.map(Box::new);
         }
         Ok(self)
@@ -273,39 +334,68 @@ impl<B: Backend, E: Element> Batches<B, E> {
         self.loader.batches()
     }
 
-    /// Batch `number` of an epoch, both from 0 on, and of how many vertices it is.
+    /// Batch `number` of an epoch, both from 0 on, and of how many vertices it is. Of several [ranks](Batches::among) it is this one's
+    /// part, whose loss is divided by what that of the whole batch is; the vertices are those of all.
     ///
     /// # Errors
-    /// [`Error::Shape`] where an epoch has fewer batches; those of the sampler and of [`Objective::of`].
+    /// [`Error::Shape`] where an epoch has fewer batches, [`Error::Unsupported`] where this rank has no vertex of it; those of the sampler
+    /// and of [`Objective::of`].
     pub fn batch(
         &mut self,
         backend: &B,
         epoch: u32,
         number: usize,
     ) -> Result<(Objective<B, E>, usize), Error> {
+        let (own, vertices) = self.own(backend, epoch, number)?;
+        let own = own.ok_or_else(|| Error::Unsupported {
+            operator: "Batches",
+            reason: format!(
+                "batch {number} has {vertices} vertices, which are fewer than there are ranks, and none is this one's"
+            ),
+        })?;
+        Ok((own, vertices))
+    }
+
+    /// [`Batches::batch`], where this rank has a part of it.
+    pub(super) fn own(
+        &mut self,
+        backend: &B,
+        epoch: u32,
+        number: usize,
+    ) -> Result<(Option<Objective<B, E>>, usize), Error> {
         let (step, vertices) = self.seeds(epoch, number)?;
+        let own = &vertices[self.share().of(vertices.len())];
+        if own.is_empty() {
+            return Ok((None, vertices.len()));
+        }
         let (task, loss, seed) = (&self.task, &self.loss, self.loader.seed());
         let features = &task.0.features;
         // All of a batch's own vertices, or graphs, are learnt.
-        let all: Vec<u32> = (0..vertices.len() as u32).collect();
+        let all: Vec<u32> = (0..own.len() as u32).collect();
+        let of_ranks = self.group.is_some();
         let learn = |objective: &mut MakeObjective<'_, B, E>| {
             let goal = Goal {
-                targets: &task.0.targets.selected(&vertices),
+                targets: &task.0.targets.selected(own),
                 outputs: task.outputs(),
                 loss,
                 splits: [&all, &[], &[]],
             };
-            objective(&goal).map(|objective| (objective, vertices.len()))
+            let mut objective = objective(&goal)?;
+            if of_ranks {
+                let (ones, divisor) = (vec![1.0; own.len()], task.divisor(loss, &vertices));
+                objective = objective.weighing(backend, &ones, divisor)?;
+            }
+            Ok((Some(objective), vertices.len()))
         };
         match &mut self.source {
-            Source::Subgraphs(subgraphs) => {
-                subgraphs.objective(backend, task, loss, (seed, step, &vertices))
-            }
+            Source::Subgraphs(subgraphs) => subgraphs
+                .objective(backend, task, loss, (seed, step, &vertices))
+                .map(|(objective, vertices)| (Some(objective), vertices)),
             Source::Graphs(graphs) => {
-                learn(&mut |goal| graphs.objective(backend, &vertices, features, goal))
+                learn(&mut |goal| graphs.objective(backend, own, features, goal))
             }
             Source::Sampled(sampler, norm) => learn(&mut |goal| {
-                let batch = sampler.sample(backend, &vertices, seed, step)?;
+                let batch = sampler.sample(backend, own, seed, step)?;
                 let features = batch.features(backend, features)?;
                 let graphs = (batch.blocks.into_iter())
                     .map(|block| Propagation::of_sampled(backend, block, *norm))
@@ -327,7 +417,8 @@ impl<B: Backend, E: Element> Batches<B, E> {
             return Ok(None);
         }
         let (step, vertices) = self.seeds(epoch, number)?;
-        let Some(fixed) = &mut self.fixed else {
+        let none = self.share().of(vertices.len()).is_empty();
+        let Some(fixed) = self.fixed.as_mut().filter(|_| !none) else {
             return Ok(None);
         };
         let batch = fixed.batch(backend, (&self.task, &self.loss), (step, &vertices))?;

@@ -1,5 +1,6 @@
 //! Batches of vertices that are drawn into the same memory each time, so that drawing one and the step on it are recorded and replayed.
 
+use super::batches::Share;
 use super::objective::{Objective, Task};
 use super::recorded::Recorded;
 use super::{Goal, Loss};
@@ -21,6 +22,8 @@ pub(super) struct FixedBatches<B: Backend, E: Element> {
     norm: Norm,
     /// What the losses of a batch are divided by, times the weight of each.
     divisor: f32,
+    /// The rank's part of each batch, for which there is room.
+    share: Share,
     drawn: Recorded<B>,
     record: bool,
     /// Whether a step was taken, by which it is known whose transposes are asked for.
@@ -37,13 +40,17 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         backend: &B,
         (task, loss, norm): (&Objective<B, E>, &Loss, Norm),
         sampler: &mut dyn Sampler<B>,
-        (loader, record): (&Loader, bool),
+        (loader, share, record): (&Loader, Share, bool),
     ) -> Result<Option<Self>, Error> {
         let seed = loader.seed();
         let looked_at: Vec<_> = loader.epoch(0).take(LOOKED_AT).collect();
         let mut room: Vec<LayerSizes> = Vec::new();
         for seeds in &looked_at {
-            let batch = sampler.sample(backend, &seeds.vertices, seed, seeds.step)?;
+            let own = &seeds.vertices[share.of(seeds.vertices.len())];
+            if own.is_empty() {
+                continue;
+            }
+            let batch = sampler.sample(backend, own, seed, seeds.step)?;
             let found = sizes(&batch);
             let nothing = LayerSizes {
                 destinations: 0,
@@ -62,7 +69,12 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             room.edges = more(room.edges);
             room.met = more(room.met).min(vertices);
         }
-        let first = &looked_at[0].vertices;
+        // The first batch is as large as any, and so is a rank's part of it.
+        let whole = &looked_at[0].vertices;
+        let first = &whole[share.of(whole.len())];
+        if first.is_empty() {
+            return Ok(None);
+        }
         let Some((mut sampler, mut blocks)) = sampler.fixed(backend, (first.len(), seed), &room)?
         else {
             return Ok(None);
@@ -82,7 +94,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             loss,
             splits: [&all, &[], &[]],
         };
-        let divisor = task.divisor(loss, first);
+        let divisor = task.divisor(loss, whole);
         let objective = Objective::of(backend, graphs, features, &goal)?;
         let weights = vec![1.0; first.len()];
         Ok(Some(Self {
@@ -90,13 +102,14 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             objective: objective.weighing(backend, &weights, divisor)?,
             norm,
             divisor,
+            share,
             drawn: Recorded::new(record),
             record,
             seen: false,
         }))
     }
 
-    /// The batch of some vertices; `None` where it has no room.
+    /// The rank's part of the batch of some vertices, where it has one; `None` where it has no room.
     ///
     /// # Errors
     /// Those of the device.
@@ -111,14 +124,16 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
             objective,
             norm,
             divisor,
+            share,
             drawn,
             seen,
             ..
         } = self;
-        let targets = task.0.targets.selected(vertices);
+        let own = &vertices[share.of(vertices.len())];
+        let targets = task.0.targets.selected(own);
         let weight = *divisor / task.divisor(loss, vertices);
         objective.tell_again(backend, &targets, weight)?;
-        sampler.begin(backend, vertices, step)?;
+        sampler.begin(backend, own, step)?;
         let Task {
             graphs, features, ..
         } = objective.task_mut();

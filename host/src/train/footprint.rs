@@ -4,6 +4,7 @@ use super::{Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
 use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
 use crate::data::{DataProblem, GraphIndex};
+use crate::distributed::{Group, Shard};
 use crate::driver::DriverError;
 use crate::driver::dry::Dry;
 use crate::error::Error;
@@ -61,6 +62,18 @@ enum Counted<'a, E: Element> {
     Whole(&'a GraphCounts, Work),
     /// Evaluations of one in pieces.
     InPieces(&'a Pieces<E>),
+    /// Training on what a rank has of one.
+    OfRank(&'a OfRank<'a>),
+}
+
+/// What is counted of a rank.
+#[derive(Debug)]
+struct OfRank<'a> {
+    shard: &'a Shard,
+    counts: GraphCounts,
+    group: Group,
+    /// Whether features are those of all sources.
+    first_hears: bool,
 }
 
 impl<E: Element> Counted<'_, E> {
@@ -73,6 +86,16 @@ impl<E: Element> Counted<'_, E> {
     ) -> Result<(Vec<Propagation<B>>, [usize; 2]), Error> {
         let counts = match self {
             Self::InPieces(pieces) => return Ok((Vec::new(), [pieces.vertices(); 2])),
+            Self::OfRank(of) => {
+                let shard = (of.shard, &of.group);
+                let graph = Propagation::counted_shard::<E>(backend, &of.counts, norm, shard)?;
+                let rows = match of.first_hears {
+                    true => graph.sources(),
+                    false => graph.destinations(),
+                };
+                let own = graph.destinations();
+                return Ok((vec![graph], [rows, own]));
+            }
             Self::Whole(counts, _) => counts,
         };
         let vertices = counts.vertices();
@@ -179,6 +202,35 @@ impl Footprint {
         let features = (pieces.vertices(), config.features);
         let seen = seen.placed::<E>(features, multiprocessors, room.into())?;
         done.map(|()| seen)
+    }
+
+    /// All that training takes of a rank that has `shard` of a graph, as [`PreparedGraph::propagation_of_shard`] and
+    /// [`Objective::of_shard`] make it: its vertices and edges, the rows that it hears from others, what it packs and receives. `edges` is
+    /// whether each edge has a weight, and how many features of each are read. What a library that links devices takes for itself is
+    /// not in it.
+    ///
+    /// [`PreparedGraph::propagation_of_shard`]: crate::nn::PreparedGraph::propagation_of_shard
+    ///
+    /// # Errors
+    /// Those of [`Footprint::of_training`].
+    pub fn of_shard<E: Element>(
+        (shard, edges): (&Shard, (bool, usize)),
+        (config, train): (&ModelConfig, &TrainConfig),
+        multiprocessors: Option<u32>,
+    ) -> Result<Self, Error> {
+        config.check()?;
+        let (weighted, features) = edges;
+        let counts = shard.counts_of_block().weighted(weighted);
+        let model = Network::<_, E>::new(&Gpu::counting(multiprocessors)?, config, 0)?;
+        let of = OfRank {
+            shard,
+            counts: counts.with_edge_features(features),
+            group: Group::counting(shard.rank, shard.counts.len()),
+            first_hears: model.first_hears(),
+        };
+        let mut seen = Self::default();
+        let what = Counted::<E>::OfRank(&of);
+        Self::of_config(what, config, train, multiprocessors, &mut seen).map(|()| seen)
     }
 
     /// That it fits the room, with the features of a graph where they may lie.
@@ -310,7 +362,11 @@ impl Footprint {
         let backend = &Gpu::counting(multiprocessors)?;
         let run = || {
             let (graphs, sizes) = what.graphs(backend, norm, readout)?;
-            let objective = Objective::<_, E>::counted(backend, graphs, sizes, shape)?;
+            let group = match what {
+                Counted::OfRank(of) => Some(of.group.clone()),
+                Counted::Whole(..) | Counted::InPieces(_) => None,
+            };
+            let objective = Objective::<_, E>::counted(backend, graphs, sizes, shape, group)?;
             let train = TrainConfig {
                 record: false,
                 // Of classes, as the targets that are counted; others keep a few words.
@@ -320,7 +376,7 @@ impl Footprint {
             };
             let mut trainer = Trainer::new(backend, &objective, model(backend)?, train)?;
             match what {
-                Counted::Whole(_, Work::Training) => trainer.step()?,
+                Counted::Whole(_, Work::Training) | Counted::OfRank(_) => trainer.step()?,
                 Counted::Whole(_, Work::Evaluation) => {}
                 Counted::InPieces(pieces) => trainer = trainer.evaluated_in(pieces.clone())?,
             }

@@ -365,12 +365,13 @@ impl<B: Backend, E: Element> Objective<B, E> {
     }
 
     /// The task of telling something of `members`, vertices or whole graphs, with nothing in its arrays: for a backend that only counts
-    /// memory.
+    /// memory. Features are of so many vertices; `group` has the rank, where there are several.
     pub(super) fn counted(
         backend: &B,
         graphs: Vec<Propagation<B>>,
         [vertices, members]: [usize; 2],
         [features, classes]: [usize; 2],
+        group: Option<Group>,
     ) -> Result<Self, Error> {
         let kind = MemoryKind::Features;
         let numbers = || Array::zeros(backend, members, kind);
@@ -388,7 +389,11 @@ impl<B: Backend, E: Element> Objective<B, E> {
             vertices: members,
             outputs: classes,
             row_weights: None,
-            ranks: None,
+            ranks: group.map(|group| Ranks {
+                group,
+                vertices: Vec::new(),
+                counts: Vec::new(),
+            }),
         })))
     }
 

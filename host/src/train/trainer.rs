@@ -6,9 +6,10 @@ use super::recorded::Recorded;
 use super::snapshot;
 use super::{
     Batches, Clipping, EpochReport, Few, MixedPrecision, Objective, Part, Progress, RunSummary,
-    Schedule, Score, Tensors,
+    Schedule, Score, Split, Tensors,
 };
 use crate::backend::{Backend, Floats, MemoryKind};
+use crate::distributed::Group;
 use crate::error::Error;
 use crate::metrics::Metric;
 use crate::nn::{Mode, Model, Pieces, Pool};
@@ -90,6 +91,8 @@ pub struct Trainer<B: Backend, E: Element, M: Model<B, E>> {
     training: Objective<B, E>,
     /// In which batches, where it is not whole.
     batches: Option<Batches<B, E>>,
+    /// The ranks that learn from parts of each batch, all of which have the whole task.
+    together: Option<Group>,
     pub(super) model: M,
     pub(super) config: TrainConfig,
     optimizer: OptimizerState<B>,
@@ -141,6 +144,25 @@ pub struct CustomLoss<'a, B: Backend, E: Element> {
     pub gradient: &'a mut Matrix<B, E>,
 }
 
+/// Scores as the first rank has them: on cards that are not alike they may be another's in the last digits, and all are to decide alike.
+fn of_first(group: &Group, (mut score, others): Scores) -> Result<Scores, Error> {
+    let mut others: Vec<Score> = others.iter().collect();
+    let mut all: Vec<&mut Score> = std::iter::once(&mut score).chain(&mut others).collect();
+    let values = all
+        .iter()
+        .flat_map(|score| Split::ALL.map(|split| score.of(split)));
+    let values: Vec<f64> = values.collect();
+    let first = group.gather("scores", &values)?.swap_remove(0);
+    for (score, values) in all.iter_mut().zip(first.chunks_exact(Split::ALL.len())) {
+        **score = Score::new(score.metric, [values[0], values[1], values[2]]);
+    }
+    // As many as there were.
+    Ok((score, Few::try_from(others).unwrap_or_default()))
+}
+
+/// What the metric that chooses says, and what the others do.
+type Scores = (Score, Few<Score>);
+
 /// Refuses a model that does not give as many numbers as are wanted.
 fn expect_outputs<B: Backend, E: Element>(
     objective: &Objective<B, E>,
@@ -161,6 +183,19 @@ fn expect_outputs<B: Backend, E: Element>(
         objective.outputs(),
         model.classes(),
     )
+}
+
+/// Refuses messages of 8 bits of several ranks: scales, and whether something overflowed, would be each rank's own.
+fn expect_no_messages<B: Backend, E: Element>(model: &impl Model<B, E>) -> Result<(), Error> {
+    if model.watched().is_empty() {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        operator: "Trainer",
+        reason:
+            "messages of 8 bits are trained by one rank; leave them as they are, or train with one"
+                .into(),
+    })
 }
 
 impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
@@ -193,12 +228,8 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     ) -> Result<Self, Error> {
         expect_outputs(objective, &model)?;
         expect_outputs(training, &model)?;
-        if training.group().is_some() && !model.watched().is_empty() {
-            // Scales, and whether something overflowed, would be each rank's own.
-            return Err(Error::Unsupported {
-                operator: "Trainer",
-                reason: "messages of 8 bits are trained by one rank; leave them as they are, or train with one".into(),
-            });
+        if training.group().is_some() {
+            expect_no_messages(&model)?;
         }
         for parameter in model.parameters_mut() {
             parameter.keep_moments(backend, config.optimizer.moments())?;
@@ -220,6 +251,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             objective: objective.clone(),
             training: training.clone(),
             batches: None,
+            together: None,
             model,
             config,
             optimizer,
@@ -244,8 +276,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// models to which a row that stands for no vertex makes no difference, on a device that gains by it. All others have shapes of
     /// their own. [`Trainer::step`] and [`Trainer::gradients`] are of the whole task.
     ///
+    /// Where batches are dealt out [among ranks](Batches::among), each of which makes a trainer of the same model, a step is on the parts of
+    /// all: loss and gradients are the sums of what each rank has, in their order, and divided by what they are for the whole batch, so
+    /// without dropout a step is that of one rank on the same batch, but for the order of the terms. Masks of dropout are each rank's own,
+    /// and so are statistics of a batch normalisation, of which the running ones are the means over ranks. Each evaluates the whole task; scores
+    /// are those of the first, so all decide alike. All have the same bits after each step.
+    ///
     /// # Errors
-    /// Those of [`Trainer::new`].
+    /// Those of [`Trainer::new`]; [`Error::Unsupported`] of messages of 8 bits on ranks.
     pub fn sampled(
         backend: &B,
         batches: Batches<B, E>,
@@ -253,18 +291,27 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         model: M,
         config: TrainConfig,
     ) -> Result<Self, Error> {
-        let records = config.record;
+        let together = batches.group().cloned();
+        if together.is_some() {
+            expect_no_messages(&model)?;
+        }
+        // What goes through the host cannot be replayed.
+        let by_devices = (together.as_ref()).is_none_or(|ranks| ranks.library().is_some());
+        let records = config.record && by_devices;
         let batches = batches.in_place(backend, records)?;
         let config = TrainConfig {
             record: false,
             ..config
         };
-        Ok(Self {
+        let mut trainer = Self {
             batches: Some(batches),
+            together,
             records_batches: records,
             recorded_batch: Recorded::new(records),
             ..Self::inductive(backend, objective, objective, model, config)?
-        })
+        };
+        trainer.random = trainer.optimizer.random(trainer.dropout_seed());
+        Ok(trainer)
     }
 
     /// The same, evaluated by [`Model::forward_in_pieces`]: for a graph that the device has no room for. The task that is evaluated
@@ -419,9 +466,21 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.update()
     }
 
+    /// The ranks that take steps together, where there are several.
+    fn group(&self) -> Option<&Group> {
+        self.objective.group().or(self.together.as_ref())
+    }
+
+    /// What dropout is drawn by: of ranks that have parts of a batch each something else, as a mask goes by a row's place. Seeds of runs
+    /// count from the first one's on.
+    fn dropout_seed(&self) -> u64 {
+        let rank = self.together.as_ref().map_or(0, Group::rank);
+        self.config.seed ^ (rank as u64) << 48
+    }
+
     /// Loss and gradients of all ranks, where several share the task.
     fn add_up_ranks(&mut self, objective: &Objective<B, E>) -> Result<(), Error> {
-        let Some(group) = objective.group() else {
+        let Some(group) = objective.group().or(self.together.as_ref()) else {
             return Ok(());
         };
         let mut terms = vec![Floats::Array(&mut self.loss)];
@@ -432,7 +491,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
 
     /// Errors of ranks tell `what` from now on, where it is replayed and nothing in it says so itself.
     fn begin(&self, recorded: &Recorded<B>, what: &str) {
-        if let (Recorded::Ready(_), Some(group)) = (recorded, self.training.group()) {
+        if let (Recorded::Ready(_), Some(group)) = (recorded, self.group()) {
             group.begin(what);
         }
     }
@@ -443,7 +502,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     /// # Errors
     /// [`Error::Communication`].
     pub fn any_rank(&self, says: bool) -> Result<bool, Error> {
-        match self.objective.group() {
+        match self.group() {
             Some(group) => group.any("end of the run", says),
             None => Ok(says),
         }
@@ -554,7 +613,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
     pub(super) fn resume_optimizer(&mut self, snapshot: &OptimizerSnapshot) -> Result<(), Error> {
         self.optimizer = OptimizerState::resume(&self.backend, snapshot)?;
         self.rate_factor = 1.0;
-        self.random = self.optimizer.random(self.config.seed);
+        self.random = self.optimizer.random(self.dropout_seed());
         Ok(())
     }
 
@@ -569,8 +628,12 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         self.recorded_evaluation = recorded;
         done?;
         let logits = self.model.logits();
-        self.evaluation
-            .scores(&self.backend, &self.objective, logits)
+        let evaluation = &self.evaluation;
+        let scores = evaluation.scores(&self.backend, &self.objective, logits)?;
+        match &self.together {
+            Some(group) => of_first(group, scores),
+            None => Ok(scores),
+        }
     }
 
     /// A forward pass without dropout, and what is counted of it on the device.
@@ -620,7 +683,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             return Ok(None);
         }
         let epoch = self.progress.epoch + 1;
-        if let Some(group) = self.objective.group() {
+        if let Some(group) = self.group() {
             group.set_epoch(epoch);
         }
         let TrainConfig {
@@ -687,6 +750,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             let in_place = batches.next_in_place(&backend, epoch - 1, number)?;
             let vertices = if let Some((batch, vertices)) = in_place {
                 let mut recorded = std::mem::take(&mut self.recorded_batch);
+                self.begin(&recorded, "step");
                 let done = recorded.run(&backend, || {
                     self.gradients_of(&batch)?;
                     self.update()
@@ -696,10 +760,14 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
                 vertices
             } else {
                 self.recorded_batch = Recorded::new(self.records_batches);
-                let (batch, vertices) = batches.batch(&backend, epoch - 1, number)?;
-                self.step_on(&batch)?;
+                let (batch, vertices) = batches.own(&backend, epoch - 1, number)?;
+                match batch {
+                    Some(batch) => self.step_on(&batch)?,
+                    None => self.step_of_others()?,
+                }
                 vertices
             };
+            self.share_statistics()?;
             // The batch's memory is given back behind this.
             let loss = self.loss()?;
             part.add(loss, vertices, start.elapsed().as_secs_f64() * 1e3);
@@ -710,11 +778,34 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
                 of,
                 loss,
             };
-            if observe(&report).is_break() && part.batches < of {
+            if self.any_rank(observe(&report).is_break())? && part.batches < of {
                 return Ok(None);
             }
         }
         Ok(Some(part))
+    }
+
+    /// A step of which this rank has no vertex: the gradients are those of the others.
+    fn step_of_others(&mut self) -> Result<(), Error> {
+        self.loss.write(&self.backend, &[0.0])?;
+        for parameter in self.model.parameters_mut() {
+            parameter.gradient_mut().clear(&self.backend)?;
+        }
+        self.add_up_ranks(&self.objective.clone())?;
+        self.update()
+    }
+
+    /// Running statistics of batch normalisations become the means of what ranks have, each of which saw its part of a batch.
+    fn share_statistics(&mut self) -> Result<(), Error> {
+        let Some(group) = &self.together else {
+            return Ok(());
+        };
+        let buffers = self.model.buffers_mut().into_iter();
+        let terms: Vec<_> = buffers.map(|(_, buffer)| Floats::Matrix(buffer)).collect();
+        match terms.is_empty() {
+            true => Ok(()),
+            false => group.mean(&self.backend, "statistics", &mut self.gathered, terms),
+        }
     }
 
     /// Says what an overflow of the last step began with, if there was one and somebody listens. The evaluation that

@@ -11,6 +11,7 @@ use crate::launch::{self, Devices, devices};
 use crate::model::ModelName;
 use crate::names::{CodeFormatName, DeviceName, PrecisionName};
 use crate::processes::{Exchange, device_name, moved_by, this_process};
+use crate::rank_memory::{self, RankMemory};
 use crate::screen::{Page, bytes};
 use clap::Args;
 use halfgnn::Error;
@@ -19,7 +20,7 @@ use halfgnn::data::Targets;
 use halfgnn::device::{self, Device, Task};
 use halfgnn::distributed::{Group, Partition, Rendezvous, Shard, Tcp};
 use halfgnn::graph::{Graph, GraphCounts};
-use halfgnn::nn::{EdgeData, ModelConfig, Network, Propagation};
+use halfgnn::nn::{EdgeData, ModelConfig, Network, PreparedGraph, Propagation};
 use halfgnn::ops::CodeFormat;
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Footprint, Goal, Loss, Objective, TrainConfig, Trainer, Work};
@@ -47,7 +48,7 @@ Examples:
 
 Graphs are those of `halfgnn bench spmm`. Features and labels are random, every vertex is trained on, nothing is dropped.
 A time is the wall clock's over all timed epochs, divided by their number; nothing is evaluated in between. Of several ranks, by degree,
-it is the slowest one's, and memory that of the first.
+it is the slowest one's, and memory that of the one that takes most.
 
 --against takes JSON lines, one a figure of a peer; the fastest of a peer on a graph counts:
   {\"name\": \"PyG, float\", \"model\": \"gcn\", \"graph\": \"reddit-like\", \"ms\": 83.2, \"gib\": 14.7}";
@@ -146,6 +147,13 @@ struct Row<'a> {
     ms: f64,
     gib: f64,
     foretold_gib: f64,
+    /// The rank that was foretold to take most, what each took and what was foretold of it, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    largest_rank: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rank_gib: Vec<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    foretold_rank_gib: Vec<f64>,
     loss: f32,
     /// How many times faster, and smaller, than each peer.
     against: Vec<Ratio<'a>>,
@@ -308,27 +316,39 @@ impl OnGraph<'_, '_> {
             ..TrainConfig::new(E::PRECISION)
         };
         let how = (&config, &train, Work::Training);
-        let footprint = match Footprint::check_work::<E>(&counts, how, card, memory) {
-            Ok(footprint) => footprint,
-            Err(error) => {
+        // What a rank has is dealt out once, of the graph as the model wants it.
+        let dealt = match group {
+            Some(group) => Some(deal(self.graph, &config, group)?),
+            None => None,
+        };
+        let room = match (group, &dealt) {
+            (Some(group), Some(dealt)) => dealt.room::<E>(group, (&config, &train), (card, memory)),
+            _ => Footprint::check_work::<E>(&counts, how, card, memory)
+                .map(|footprint| (footprint, None))
+                .map_err(Failure::from),
+        };
+        let (footprint, by_rank) = match room {
+            Ok(room) => room,
+            Err(Failure::Input(reason)) => {
                 self.bench.page.line(&format_args!(
-                    "{:<16} {:<5} {:<6} left out: {error}",
+                    "{:<16} {:<5} {:<6} left out: {reason}",
                     self.label,
                     name.as_str(),
                     E::PRECISION
                 ));
                 return Ok(());
             }
+            Err(failure) => return Err(failure),
         };
 
         backend.reset_peak();
         let layers = config.layers;
         let model = Network::new(backend, &config, train.seed)?;
-        let objective = match group {
-            Some(group) => {
-                of_rank::<B, E>(backend, self.graph, (&config, model.first_hears()), group)?
+        let objective = match (group, &dealt) {
+            (Some(group), Some(dealt)) => {
+                of_rank::<B, E>(backend, dealt, (&config, model.first_hears()), group)?
             }
-            None => objective::<B, E>(backend, graph, &config)?,
+            _ => objective::<B, E>(backend, graph, &config)?,
         };
         let mut trainer = Trainer::new(backend, &objective, model, train)?;
         for _ in 0..WARM_UP {
@@ -361,7 +381,13 @@ impl OnGraph<'_, '_> {
             )));
         }
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        let peak = backend.memory().peak_total;
+        let mut peak = backend.memory().peak_total;
+        let mut rank_gib = Vec::new();
+        if let Some(group) = group {
+            let peaks = group.gather("memory", &[peak])?.concat();
+            peak = peaks.iter().copied().max().unwrap_or(peak);
+            rank_gib = peaks.into_iter().map(gib).collect();
+        }
         let against: Vec<Ratio<'_>> = self
             .bench
             .peers
@@ -391,7 +417,15 @@ impl OnGraph<'_, '_> {
             exchange: group.map(moved_by),
             ms,
             gib: gib(peak),
-            foretold_gib: gib(footprint.total()),
+            foretold_gib: gib(by_rank
+                .as_ref()
+                .map_or(footprint.total(), |of| of.largest().1)),
+            largest_rank: by_rank.as_ref().map(|of| of.largest().0),
+            rank_gib,
+            foretold_rank_gib: (by_rank.iter())
+                .flat_map(RankMemory::totals)
+                .map(gib)
+                .collect(),
             loss,
             against,
         };
@@ -414,6 +448,9 @@ impl Bench<'_> {
         );
         if let (Some(ranks), Some(exchange)) = (row.ranks, row.exchange) {
             line.push_str(&format!("  {ranks} ranks by {exchange}"));
+            if let Some(largest) = row.largest_rank {
+                line.push_str(&format!(", rank {largest} the largest"));
+            }
         }
         for ratio in &row.against {
             line.push_str(&format!(
@@ -483,13 +520,13 @@ fn objective<B: Backend, E: Element>(
     )
 }
 
-/// What a rank has of the same, dealt out by degree, for a model whose first layer hears from neighbours or does not.
-fn of_rank<B: Backend, E: Element>(
-    backend: &B,
-    graph: &Graph,
-    (config, first_hears): (&ModelConfig, bool),
-    group: &Group,
-) -> Result<Objective<B, E>, Error> {
+/// A graph that is dealt out by degree, and what a rank has of it.
+struct Dealt<'a> {
+    prepared: PreparedGraph<'a>,
+    shard: Shard,
+}
+
+fn deal<'a>(graph: &'a Graph, config: &ModelConfig, group: &Group) -> Result<Dealt<'a>, Error> {
     let prepared = config.prepare_edges(graph, EdgeData::default())?;
     let partition = Partition::by_degree(&prepared.graph, group.ranks());
     let partition = partition.map_err(|problem| Error::Unsupported {
@@ -497,6 +534,31 @@ fn of_rank<B: Backend, E: Element>(
         reason: problem.to_string(),
     })?;
     let shard = Shard::new(&prepared.graph, &partition, group.rank())?;
+    Ok(Dealt { prepared, shard })
+}
+
+impl Dealt<'_> {
+    /// What training takes of this rank, and of all; refused where one has no room.
+    fn room<E: Element>(
+        &self,
+        group: &Group,
+        how: (&ModelConfig, &TrainConfig),
+        (card, memory): (Option<u32>, Option<(u64, u64)>),
+    ) -> Result<(Footprint, Option<RankMemory>), Failure> {
+        let of = (&self.shard, self.prepared.of_edges());
+        let own = Footprint::of_shard::<E>(of, how, card)?;
+        let all = RankMemory::agree(group, &own, memory, rank_memory::Devices::Own)?;
+        Ok((own, Some(all)))
+    }
+}
+
+/// Random features and labels on what a rank has, for a model whose first layer hears from neighbours or does not.
+fn of_rank<B: Backend, E: Element>(
+    backend: &B,
+    Dealt { prepared, shard }: &Dealt<'_>,
+    (config, first_hears): (&ModelConfig, bool),
+    group: &Group,
+) -> Result<Objective<B, E>, Error> {
     let vertices = match first_hears {
         true => shard.part.vertices(),
         false => shard.part.own(),
@@ -508,16 +570,17 @@ fn of_rank<B: Backend, E: Element>(
             .zip(values)
             .for_each(|(index, to)| *to = feature(index));
     })?;
-    let targets = Targets::from(labels(graph.vertices(), config.classes));
-    let all: Vec<u32> = (0..graph.vertices() as u32).collect();
+    let count = prepared.graph.vertices();
+    let targets = Targets::from(labels(count, config.classes));
+    let all: Vec<u32> = (0..count as u32).collect();
     let goal = Goal {
         targets: &targets,
         outputs: config.classes,
         loss: &Loss::of(&targets),
         splits: [&all, &[], &[]],
     };
-    let graph = prepared.propagation_of_shard::<B, E>(backend, config, (&shard, group))?;
-    Objective::of_shard(backend, graph, features, &goal, &shard)
+    let graph = prepared.propagation_of_shard::<B, E>(backend, config, (shard, group))?;
+    Objective::of_shard(backend, graph, features, &goal, shard)
 }
 
 #[cfg(test)]
