@@ -185,6 +185,11 @@ fn expect_outputs<B: Backend, E: Element>(
     )
 }
 
+/// Whether nothing goes through the host that ranks exchange, where there are some.
+fn is_by_devices(group: Option<&Group>) -> bool {
+    group.is_none_or(|ranks| ranks.library().is_some())
+}
+
 /// Refuses messages of 8 bits of several ranks: scales, and whether something overflowed, would be each rank's own.
 fn expect_no_messages<B: Backend, E: Element>(model: &impl Model<B, E>) -> Result<(), Error> {
     if model.watched().is_empty() {
@@ -237,9 +242,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         // Memory of other shapes is made anew in each step, and what is drawn anew cannot be replayed.
         let same = Arc::ptr_eq(&training.0, &objective.0) && !objective.changes();
         // So is what goes through the host.
-        let by_devices = training
-            .group()
-            .is_none_or(|ranks| ranks.library().is_some());
+        let by_devices = is_by_devices(training.group());
         let config = TrainConfig {
             record: config.record && same && by_devices,
             ..config
@@ -296,8 +299,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             expect_no_messages(&model)?;
         }
         // What goes through the host cannot be replayed.
-        let by_devices = (together.as_ref()).is_none_or(|ranks| ranks.library().is_some());
-        let records = config.record && by_devices;
+        let records = config.record && is_by_devices(together.as_ref());
         let batches = batches.in_place(backend, records)?;
         let config = TrainConfig {
             record: false,
