@@ -89,14 +89,19 @@ impl<'a> Case<'a> {
 
     /// What the backend makes of it, head by head without the ends of the planes, which are asserted to be zero.
     pub fn run<B: Backend, E: Element>(&self, backend: &B) -> Vec<f32> {
+        let graph = Adjacency::new(backend, self.graph).expect("room for a graph");
+        self.run_on::<B, E>(backend, &graph)
+    }
+
+    /// [`Case::run`] on the graph as it lies on the backend.
+    pub fn run_on<B: Backend, E: Element>(&self, backend: &B, graph: &Adjacency<B>) -> Vec<f32> {
         let heads = self.op.heads;
         let ((rows, columns), width) = (self.graph.shape(), heads * self.features);
-        let graph = Adjacency::new(backend, self.graph).expect("room for a graph");
         let u = matrix::<B, E>(backend, (rows, width), &self.u);
         let v = matrix::<B, E>(backend, (columns, width), &self.v);
         let plane = edge_plane(self.graph.edges());
         let mut e: Array<B, E> = elements(backend, &vec![f32::NAN; heads * plane]);
-        ops::sddmm(backend, &graph, &self.op, &u, &v, &mut e).expect("a legal SDDMM");
+        ops::sddmm(backend, graph, &self.op, &u, &v, &mut e).expect("a legal SDDMM");
         let e = e.to_vec(backend).expect("no failure before");
         let mut values = Vec::with_capacity(heads * self.graph.edges());
         for plane in e.chunks_exact(plane.max(1)) {

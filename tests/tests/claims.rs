@@ -2,11 +2,11 @@
 
 use half::f16;
 use halfgnn::backend::gpu::Gpu;
-use halfgnn::backend::{DeviceGraph, MemoryKind, Storage};
+use halfgnn::backend::{Adjacency, DeviceGraph, MemoryKind, Storage};
 use halfgnn::driver::Driver;
 use halfgnn::driver::emulated::{Emulated, Launched, Options};
 use halfgnn::graph::Graph;
-use halfgnn::nn::ModelConfig;
+use halfgnn::nn::{Binary, Mode, Model, ModelConfig};
 use halfgnn::ops::{
     self, CodeFormat, EdgeWeights, HalfLoad, Reduction, Sddmm, SddmmPolicy, Spmm, SpmmPolicy,
     edge_plane,
@@ -90,6 +90,43 @@ fn spmm_has_no_atomics() {
     for launched in spmm(&gpu, &ring(6 * EDGES_PER_CTA, 768), 64, true) {
         assert_eq!(launched.report.counts.atomics(), 0, "{}", launched.kernel);
     }
+}
+
+/// Of a plain COO nothing is made: SpMM and SDDMM read its two lists, eight bytes an edge, and the sums have no atomics.
+#[test]
+fn of_a_coo_nothing_is_made() {
+    let gpu = open();
+    let graph = ring(3 * EDGES_PER_CTA, 96);
+    let forward = graph.csr();
+    let a = Adjacency::from_row_ids(&gpu, forward.shape(), forward.rows(), forward.cols());
+    let a = a.expect("room for the graph");
+    let (vertices, kind) = (graph.vertices(), MemoryKind::Features);
+    let x = Matrix::<_, f16>::zeros(&gpu, vertices, 64, kind).expect("room");
+    let mut y = Matrix::zeros(&gpu, vertices, 64, kind).expect("room");
+    let mut e = Array::zeros(&gpu, edge_plane(graph.edges()), kind).expect("room");
+    gpu.driver().take_launches();
+    ops::spmm(&gpu, &a, &Spmm::default(), &x, &mut y).expect("a legal product");
+    ops::sddmm(&gpu, &a, &Sddmm::default(), &x, &x, &mut e).expect("legal dot products");
+    let launches = gpu.driver().take_launches();
+    let kernels: Vec<&str> = launches
+        .iter()
+        .map(|launched| launched.kernel.as_str())
+        .collect();
+    assert_eq!(
+        kernels,
+        [
+            "spmm_coo_v_half8",
+            "spmm_coo_follow_up_half8",
+            "sddmm_half8_tensor"
+        ]
+    );
+    assert!(
+        launches
+            .iter()
+            .all(|launched| launched.report.counts.atomics() == 0)
+    );
+    let graph_bytes = gpu.memory().current[MemoryKind::Graph as usize];
+    assert_eq!(graph_bytes, graph.edges() as u64 * 8);
 }
 
 #[test]
@@ -302,6 +339,38 @@ fn a_gin_step_has_few_launches() {
         let known = ["gemm", "spmm", "moments", "finish", "normalize", "activate"];
         let rest: usize = known.into_iter().map(of).sum();
         assert_eq!(launches.len(), rest + 5, "nothing else is launched");
+    }
+}
+
+/// An evaluation of one bit looks at the input of a layer once where the layer multiplies bits and no magnitudes: there are no signs as
+/// elements and no mean magnitudes but those of the last layer. And the bits that a layer multiplies are those that it sums up.
+#[test]
+fn an_evaluation_of_bits_reads_inputs_once() {
+    let gpu = open();
+    let gcn = ModelConfig::gcn(task::FEATURES, task::CLASSES);
+    let sage = ModelConfig::sage(task::FEATURES, task::CLASSES);
+    // Signs of inputs and weights; means of magnitudes, and signs as elements.
+    for (kind, layers, binarized, means, signs) in [(gcn, 3, 5, 1, 1), (sage, 2, 5, 3, 4)] {
+        let model = ModelConfig {
+            layers,
+            hidden: 16,
+            ..kind.of_bits(Binary::Bin)
+        };
+        let objective = task::objective::<_, f16>(&gpu, model.norm());
+        let config = TrainConfig::new(f16::PRECISION);
+        let name = model.convolution.name().to_owned();
+        let mut trainer = task::trainer(&gpu, &objective, model, config);
+        gpu.driver().take_launches();
+        let inputs = objective.inputs(&gpu);
+        let evaluated = trainer.model_mut().forward(inputs, Mode::Evaluate);
+        evaluated.expect("an evaluation");
+        let launches = gpu.driver().take_launches();
+        let of = |name: &str| {
+            let named = |launched: &&Launched| launched.kernel.starts_with(name);
+            launches.iter().filter(named).count()
+        };
+        let found = ["binarize", "head_dots", "nonlinearity"].map(of);
+        assert_eq!(found, [binarized, means, signs], "{name}");
     }
 }
 

@@ -9,12 +9,14 @@ use std::str::FromStr;
 
 /// The grammar of [`SpmmPolicyName`], for `--help`.
 pub const SPMM_GRAMMAR: &str = "\
-A policy of the SpMM is SUMS[-WARPS][-LOAD], or `all`, or `hp` for discretized-float-hp:
+A policy of the SpMM is SUMS[-WARPS][-LOAD], or `all`, or `hp` and `coo` for discretized-float-hp and -coo:
   SUMS   discretized-float, discretized-half   batches added up in float or half2, scaled and merged in float
          post-half, pre-half                   rows summed up in half, then scaled; products scaled, then summed up
          atomic-float, atomic-half             as discretized, what warps share of a row added by atomics
   WARPS  edge, edge16 … edge256   a warp has so many edges, and a row that several have takes a second launch
          hp                       as edge, with as many edges a warp as HP-SpMM's inequality says
+         coo, coo16 … coo256      as edge, of row ids alone (GNNOne): no row starts, sums discretized-float or atomic-float
+         roundrobin, roundrobin16 …   the same, of atomic-float in float: the lanes' groups of a warp take its edges in turn
          vertex                   a warp has a row, in one launch
          left away, the faster of them is chosen
   LOAD   half2, half4   what a lane loads at once in half, 16 bytes (half8) if left away
@@ -31,11 +33,29 @@ pub struct SpmmPolicies(pub Vec<SpmmPolicyName>);
 /// HP-SpMM's and HP-SDDMM's partition, as it is typed.
 const HP: &str = "hp";
 
-/// The policy by the name of HP-SpMM alone.
-const HYBRID: SpmmPolicyName = SpmmPolicyName(SpmmPolicy {
-    schedule: Schedule::Hybrid,
-    ..SpmmPolicy::DEFAULT
-});
+/// GNNOne's plain COO, as it is typed.
+const COO: &str = "coo";
+
+/// GNNOne's other way to divide a warp's edges, as it is typed.
+const ROUND_ROBIN: &str = "roundrobin";
+
+/// Schedules in which a warp has some edges, as they are typed.
+const BY_EDGES: [(&str, Schedule); 3] = [
+    ("edge", Schedule::Edge),
+    (COO, Schedule::RowIds),
+    (ROUND_ROBIN, Schedule::RowIdsInTurn),
+];
+
+/// The policies that have the name of their schedule alone.
+const BY_SCHEDULE: [(&str, SpmmPolicyName); 2] = {
+    const fn of(schedule: Schedule) -> SpmmPolicyName {
+        SpmmPolicyName(SpmmPolicy {
+            schedule,
+            ..SpmmPolicy::DEFAULT
+        })
+    }
+    [(HP, of(Schedule::Hybrid)), (COO, of(Schedule::RowIds))]
+};
 
 /// Edges of a warp that can be asked for.
 const EDGES_PER_WARP: [u32; 5] = [16, 32, 64, 128, 256];
@@ -58,6 +78,7 @@ impl FromStr for SpmmPolicies {
             of(Schedule::Auto, None),
             of(Schedule::Vertex, None),
             of(Schedule::Hybrid, None),
+            of(Schedule::RowIds, None),
         ];
         all.extend(EDGES_PER_WARP.map(|edges| of(Schedule::Edge, Some(edges))));
         Ok(Self(all))
@@ -73,8 +94,8 @@ impl FromStr for SpmmPolicyName {
                 "`{text}` is no policy: {part}; say SUMS[-WARPS][-LOAD] as discretized-float-vertex, see --help"
             )
         };
-        if text == HP {
-            return Ok(HYBRID);
+        if let Some((_, policy)) = BY_SCHEDULE.iter().find(|(name, _)| *name == text) {
+            return Ok(*policy);
         }
         let mut parts = text.split('-');
         let mut policy = SpmmPolicy::DEFAULT;
@@ -102,29 +123,40 @@ impl FromStr for SpmmPolicyName {
                 HP => policy.schedule = Schedule::Hybrid,
                 "half2" => policy.load = HalfLoad::Half2,
                 "half4" => policy.load = HalfLoad::Half4,
-                _ => match part.strip_prefix("edge").map(str::parse) {
-                    Some(Ok(edges)) if EDGES_PER_WARP.contains(&edges) => {
-                        policy.schedule = Schedule::Edge;
-                        policy.edges_per_warp = Some(edges);
-                    }
-                    _ if part == "edge" => policy.schedule = Schedule::Edge,
-                    _ => {
-                        return Err(wrong(&format!(
-                            "`{part}` is neither vertex, edge, edge16 to edge256, hp, half2 nor half4"
-                        )));
-                    }
-                },
+                _ => {
+                    let (schedule, edges) = by_edges(part).ok_or_else(|| {
+                        wrong(&format!(
+                            "`{part}` is neither vertex, edge, edge16 to edge256, hp, coo, coo16 to coo256, roundrobin, half2 nor half4"
+                        ))
+                    })?;
+                    policy.schedule = schedule;
+                    policy.edges_per_warp = edges;
+                }
             }
         }
         Ok(Self(policy))
     }
 }
 
+/// A schedule in which a warp has some edges, and how many where that is said.
+fn by_edges(part: &str) -> Option<(Schedule, Option<u32>)> {
+    BY_EDGES.iter().find_map(|&(name, schedule)| {
+        let edges = part.strip_prefix(name)?;
+        if edges.is_empty() {
+            return Some((schedule, None));
+        }
+        let edges = EDGES_PER_WARP
+            .iter()
+            .find(|count| count.to_string() == edges)?;
+        Some((schedule, Some(*edges)))
+    })
+}
+
 impl fmt::Display for SpmmPolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = &self.0;
-        if *self == HYBRID {
-            return f.write_str(HP);
+        if let Some((name, _)) = BY_SCHEDULE.iter().find(|(_, policy)| policy == self) {
+            return f.write_str(name);
         }
         f.write_str(match (policy.scaling, policy.write) {
             (Scaling::Discretized, Write::Staged) => "discretized",
@@ -136,12 +168,17 @@ impl fmt::Display for SpmmPolicyName {
             Accumulate::Half => "-half",
             Accumulate::Float => "-float",
         })?;
-        match (policy.schedule, policy.edges_per_warp) {
-            (Schedule::Auto, None) => {}
-            (Schedule::Vertex, _) => f.write_str("-vertex")?,
-            (Schedule::Edge, None) => f.write_str("-edge")?,
-            (Schedule::Hybrid, _) => f.write_str("-hp")?,
-            (Schedule::Auto | Schedule::Edge, Some(edges)) => write!(f, "-edge{edges}")?,
+        let warps = match (policy.schedule, policy.edges_per_warp) {
+            (Schedule::Auto, None) => "",
+            (Schedule::Vertex, _) => "-vertex",
+            (Schedule::Hybrid, _) => "-hp",
+            (Schedule::Auto | Schedule::Edge, _) => "-edge",
+            (Schedule::RowIds, _) => "-coo",
+            (Schedule::RowIdsInTurn, _) => "-roundrobin",
+        };
+        f.write_str(warps)?;
+        if let Some(edges) = policy.edges_per_warp {
+            write!(f, "{edges}")?;
         }
         f.write_str(match policy.load {
             HalfLoad::Half2 => "-half2",
@@ -179,7 +216,8 @@ pub enum SddmmPolicyName {
     Half8Tensor,
     /// The same, with as many edges a warp as HP-SDDMM's inequality says; of floats too
     Hp,
-    /// 16-byte loads, lanes added up in float by shuffles
+    /// 16-byte loads, lanes added up in float by shuffles: GNNOne's, of plain COO, as all of these are
+    #[value(alias = COO)]
     Half8,
     /// 16-byte loads, half2 arithmetic
     Half8InHalf,
@@ -253,7 +291,12 @@ mod tests {
             "discretized-half-vertex-half2",
             "discretized-half-edge-half4",
             "discretized-half-hp-half2",
+            "discretized-half-coo64-half2",
+            "atomic-float-coo128",
+            "atomic-float-roundrobin",
+            "atomic-float-roundrobin32",
             "hp",
+            "coo",
         ]
         .into_iter()
         .map(String::from)
@@ -261,8 +304,8 @@ mod tests {
         let all: SpmmPolicies = "all".parse().expect("every schedule");
         names.extend(all.0.iter().map(SpmmPolicyName::to_string));
         assert_eq!(
-            names[10..14].join(" "),
-            "discretized-float discretized-float-vertex hp discretized-float-edge16"
+            names[15..20].join(" "),
+            "discretized-float discretized-float-vertex hp coo discretized-float-edge16"
         );
         for name in names {
             let policy: SpmmPolicyName = name.parse().expect("a policy");
@@ -282,6 +325,8 @@ mod tests {
             ("discretized", "no sums in ``"),
             ("post-float", "`post` has no sums in `float`"),
             ("discretized-float-edge100", "`edge100` is neither"),
+            ("discretized-float-coo7", "`coo7` is neither"),
+            ("roundrobin", "`roundrobin` is no way of scaling"),
             ("discretized-float-half8", "`half8` is neither"),
         ] {
             let error = text.parse::<SpmmPolicyName>().expect_err("no policy");
@@ -297,6 +342,7 @@ mod tests {
             parse("discretized-half-half2")
         );
         assert_eq!(parse("atomic-half-edge64").sums(), parse("atomic-half"));
+        assert_eq!(parse("coo").sums(), parse("discretized-float"));
         assert_eq!(
             parse("post-half-edge").in_float(),
             parse("discretized-float-edge")

@@ -77,6 +77,16 @@ pub enum GraphError {
         /// The rule that it breaks.
         rule: OffsetRule,
     },
+    /// A list of edges in order of rows that is not.
+    #[error("rows[{index}] is {value}, after {before}; edges come in order of rows, so sort them")]
+    RowOrder {
+        /// The position of the offending entry.
+        index: u64,
+        /// The entry.
+        value: u32,
+        /// The entry before it.
+        before: u32,
+    },
     /// A relabelling that gives one label twice.
     #[error(
         "permutation[{index}] is {value}, which an earlier vertex already has; each label must occur once"

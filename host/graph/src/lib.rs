@@ -33,6 +33,7 @@
 //! ```
 
 mod block;
+mod coo;
 mod counts;
 mod csr;
 mod degree;
@@ -55,6 +56,7 @@ mod weights;
 use std::sync::OnceLock;
 
 pub use block::Block;
+pub use coo::check_sorted_coo;
 pub use counts::{GraphCounts, RowCounts};
 pub use csr::{Csr, edge_order};
 pub use degree::DegreeStats;

@@ -7,6 +7,9 @@
 //! writes zeros to the rows without edges, and the follow-up kernel, which completes the rows that cross CTAs (HalfGNN
 //! §4.3.2).
 //!
+//! Or which row an edge is in is read from the row of each edge, as a COO in order of rows has it (GNNOne §4): then no starts,
+//! lists or offsets are read, and the output is zero before the first launch, for the rows without edges.
+//!
 //! Or one launch does: in the vertex-parallel kernel a warp has a row, empty ones too, and a CTA a long one (§4.3.3).
 
 use crate::attention::EdgeAttention;
@@ -48,7 +51,8 @@ param_struct! {
     /// Rows of `x` and `y` are 16-byte aligned and a whole number of 16-byte vectors long. What lies between the end of
     /// a row and the next vector is padding, zero on input and written as zero.
     pub struct SpmmParams {
-        /// Row of each edge, for the entries that take attention; `edges` long, 16-byte aligned.
+        /// Row of each edge, ascending, for the entries that take attention and those by row ids; `edges` long, 16-byte aligned.
+        /// Those by row ids read neither offsets nor starts nor lists of rows.
         pub rows: DevicePtr<u32>,
         /// Column of each edge, below the rows of `x`; `edges` long, 16-byte aligned.
         pub columns: DevicePtr<u32>,
@@ -406,6 +410,47 @@ macro_rules! spmm_vertex_entries {
     };
 }
 
+/// [`spmm_entries!`] for the entries that know the row of an edge from its id.
+#[macro_export]
+macro_rules! spmm_coo_entries {
+    ($with:ident) => {
+        $with! {
+            spmm_coo_v_half8: Half8, Ones, Discretized, InFloat;
+            spmm_coo_ve_half8: Half8, EdgeFeatures, Discretized, InFloat;
+            spmm_coo_cs_half8: Half8, ColumnScale, Discretized, InFloat;
+            spmm_coo_v_float4: Float4, Ones, Discretized, InFloat;
+            spmm_coo_ve_float4: Float4, EdgeFeatures, Discretized, InFloat;
+            spmm_coo_cs_float4: Float4, ColumnScale, Discretized, InFloat;
+            spmm_coo_v_float4_atomic: Float4, Ones, Atomic, InFloat;
+            spmm_coo_v_bfloat8: BFloat8, Ones, Discretized, InFloat;
+            spmm_coo_ve_bfloat8: BFloat8, EdgeFeatures, Discretized, InFloat;
+            spmm_coo_cs_bfloat8: BFloat8, ColumnScale, Discretized, InFloat;
+        }
+    };
+}
+
+/// [`spmm_coo_entries!`] whose sub-warps take a warp's edges in turn.
+#[macro_export]
+macro_rules! spmm_coo_in_turn_entries {
+    ($with:ident) => {
+        $with! {
+            spmm_coo_in_turn_v_float4_atomic: Float4, Ones, Atomic, InFloat;
+        }
+    };
+}
+
+/// [`spmm_follow_up_entries!`] after [`spmm_coo_entries!`].
+#[macro_export]
+macro_rules! spmm_coo_follow_up_entries {
+    ($with:ident) => {
+        $with! {
+            spmm_coo_follow_up_half8: Half8, Discretized, One;
+            spmm_coo_follow_up_float4: Float4, Discretized, One;
+            spmm_coo_follow_up_bfloat8: BFloat8, Discretized, One;
+        }
+    };
+}
+
 /// Calls `$with! { entry: element, scale, sums; … }` with every follow-up entry.
 #[macro_export]
 macro_rules! spmm_follow_up_entries {
@@ -630,6 +675,10 @@ pub enum Schedule {
     EdgeParallel,
     /// A row, whatever its edges.
     VertexParallel,
+    /// A share of the edges, whose rows are known from their ids alone.
+    RowIds,
+    /// The same; but a warp's sub-warps take its edges in turn.
+    RowIdsInTurn,
 }
 
 /// One built SpMM.
@@ -681,20 +730,43 @@ macro_rules! table {
 }
 
 impl Schedule {
-    /// Both.
-    pub const ALL: [Self; 2] = [Schedule::EdgeParallel, Schedule::VertexParallel];
+    /// All.
+    pub const ALL: [Self; 4] = [
+        Schedule::EdgeParallel,
+        Schedule::VertexParallel,
+        Schedule::RowIds,
+        Schedule::RowIdsInTurn,
+    ];
+
+    /// Whether rows are known from the ids of edges.
+    pub const fn is_by_row_ids(self) -> bool {
+        matches!(self, Schedule::RowIds | Schedule::RowIdsInTurn)
+    }
+
+    /// Words of an edge in shared memory beside [those of weights](Weights::words): its row.
+    pub const fn words(self) -> u32 {
+        self.is_by_row_ids() as u32
+    }
 
     /// Every SpMM of the schedule.
     pub const fn spmms(self) -> &'static [SpmmEntry] {
         match self {
             Schedule::EdgeParallel => spmm_entries!(table),
             Schedule::VertexParallel => spmm_vertex_entries!(table),
+            Schedule::RowIds => spmm_coo_entries!(table),
+            Schedule::RowIdsInTurn => spmm_coo_in_turn_entries!(table),
+        }
+    }
+
+    /// Every follow-up kernel of the schedule.
+    pub const fn follow_ups(self) -> &'static [FollowUpEntry] {
+        match self {
+            Schedule::EdgeParallel => spmm_follow_up_entries!(table),
+            Schedule::RowIds => spmm_coo_follow_up_entries!(table),
+            Schedule::VertexParallel | Schedule::RowIdsInTurn => &[],
         }
     }
 }
-
-/// Every follow-up kernel.
-pub const FOLLOW_UPS: &[FollowUpEntry] = spmm_follow_up_entries!(table);
 
 /// The SpMM of these policies, if it is built.
 pub fn spmm(
@@ -710,9 +782,15 @@ pub fn spmm(
     })
 }
 
-/// The follow-up kernel of an edge-parallel SpMM of these policies, if it is built.
-pub fn follow_up(load: Load, scale: Scale, sums: Sums) -> Option<&'static FollowUpEntry> {
-    FOLLOW_UPS
+/// The follow-up kernel of an SpMM of these policies, if it is built.
+pub fn follow_up(
+    schedule: Schedule,
+    load: Load,
+    scale: Scale,
+    sums: Sums,
+) -> Option<&'static FollowUpEntry> {
+    schedule
+        .follow_ups()
         .iter()
         .find(|entry| (entry.load, entry.scale, entry.sums) == (load, scale, sums))
 }
@@ -728,6 +806,9 @@ pub const ENTRIES: &[&[EntrySpec]] = &[
     spmm_entries!(names),
     spmm_follow_up_entries!(names),
     spmm_vertex_entries!(names),
+    spmm_coo_entries!(names),
+    spmm_coo_in_turn_entries!(names),
+    spmm_coo_follow_up_entries!(names),
 ];
 
 #[cfg(test)]
@@ -784,13 +865,20 @@ mod tests {
 
     #[test]
     fn every_spmm_has_its_follow_up() {
-        for entry in Schedule::EdgeParallel.spmms() {
-            assert!(
-                entry.scale == Scale::Atomic
-                    || follow_up(entry.load, entry.scale, entry.accumulate.sums()).is_some(),
-                "{}",
-                entry.name
-            );
+        for schedule in [
+            Schedule::EdgeParallel,
+            Schedule::RowIds,
+            Schedule::RowIdsInTurn,
+        ] {
+            for entry in schedule.spmms() {
+                let sums = entry.accumulate.sums();
+                assert!(
+                    entry.scale == Scale::Atomic
+                        || follow_up(schedule, entry.load, entry.scale, sums).is_some(),
+                    "{}",
+                    entry.name
+                );
+            }
         }
     }
 
@@ -827,11 +915,18 @@ mod tests {
 
     #[test]
     fn shared_memory_fits_without_opting_in() {
-        for entry in Schedule::EdgeParallel.spmms() {
-            let floats = entry.accumulate.sums().floats(entry.load.width());
-            let bytes = shared_bytes(floats, CTA_EDGES_LOG2_MAX, entry.weights.words())
-                + entry.scale.addend_scale_bytes();
-            assert!(bytes <= 48 * 1024, "{}", entry.name);
+        for schedule in [
+            Schedule::EdgeParallel,
+            Schedule::RowIds,
+            Schedule::RowIdsInTurn,
+        ] {
+            for entry in schedule.spmms() {
+                let floats = entry.accumulate.sums().floats(entry.load.width());
+                let words = entry.weights.words() + schedule.words();
+                let bytes = shared_bytes(floats, CTA_EDGES_LOG2_MAX, words)
+                    + entry.scale.addend_scale_bytes();
+                assert!(bytes <= 48 * 1024, "{}", entry.name);
+            }
         }
         for entry in Schedule::VertexParallel.spmms() {
             let floats = entry.accumulate.sums().floats(entry.load.width());

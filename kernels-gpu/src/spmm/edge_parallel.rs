@@ -4,7 +4,7 @@ use super::empty;
 use super::epilogue::{Addend, InMemory, addend_factor, addend_load, addend_scale, finish};
 use super::lane::Load;
 use super::policy::{Accumulate, Scaling, Weights, add};
-use super::rows::{Rows, Starts, Words};
+use super::rows::{Order, Rows, share};
 use super::sums::Sums;
 use crate::device::async_copy;
 use crate::device::global::Global;
@@ -33,8 +33,18 @@ const THROUGH: u32 = 2;
 /// The launch contract of [`SpmmParams`]: CTAs of [`THREADS_PER_CTA`] threads, in x `ctas` and those for the rows without
 /// edges, in y the feature tiles, in z the heads.
 #[inline(always)]
-pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &SpmmParams) {
+pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>, O: Order>(
+    params: &SpmmParams,
+) {
     const {
+        assert!(
+            S::ATOMIC || !O::IN_TURN,
+            "edges that are taken in turn leave no sub-warp a row for itself"
+        );
+        assert!(
+            !S::EPILOGUE || !O::CACHES_ROWS,
+            "rows without edges, which row ids do not tell of, have an epilogue as well"
+        );
         assert!(
             !S::ATOMIC || V::ATOMICS,
             "these elements are not added to in memory"
@@ -42,22 +52,28 @@ pub unsafe fn run<V: Vector, W: Weights, S: Scaling, A: Accumulate<V>>(params: &
     };
     // SAFETY: all threads of the CTA take the same way; the barriers below order the accesses to shared memory.
     unsafe {
-        let tile = Tile::<V, A::Sums>::new::<W, S>(params);
+        let tile = Tile::<V, A::Sums>::new::<W, S, O>(params);
         if block_idx_x() >= params.ctas {
             let cta = block_idx_x() - params.ctas;
             return empty::clear::<V, S, A::Sums>(params, cta, tile.load);
         }
         // Before the edges, so that one wait is for both; but not where weights take all registers.
-        let early = (!W::OF_ROWS).then(|| Starts::ask(params, tile.share.0));
-        tile.cache_edges::<W>(params);
+        let early = (!W::OF_ROWS).then(|| O::ask(params, tile.share));
+        tile.cache_edges::<W, O>(params);
         sync_warp();
-        let starts = early.unwrap_or_else(|| Starts::ask(params, tile.share.0));
-        let ended = tile.walk::<W, S, A>(params, starts);
+        let asked = early.unwrap_or_else(|| O::ask(params, tile.share));
+        let ended = tile.walk::<W, S, A, O>(params, asked);
         if !S::ATOMIC {
             sync_threads();
             tile.merge::<S>(params, ended);
         }
     }
+}
+
+/// Words of an edge in shared memory, without its row.
+#[inline(always)]
+fn words<W: Weights>() -> u32 {
+    1 + W::WEIGHTED as u32 + W::TERMED as u32
 }
 
 /// What one lane works on: its sub-warp's share of the edges, and one load of their features.
@@ -151,19 +167,16 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// # Safety
     /// The launch contract.
     #[inline(always)]
-    unsafe fn new<W: Weights, S: Scaling>(params: &SpmmParams) -> Self {
+    unsafe fn new<W: Weights, S: Scaling, O: Order>(params: &SpmmParams) -> Self {
         let warp_edges = (1 << params.cta_edges_log2) / WARPS_PER_CTA;
         // No sum leaves 32 bits, unless the last edges do.
         let base = (block_idx_x() << params.cta_edges_log2) + warp_id() * warp_edges;
         let warp_end = base.saturating_add(warp_edges).min(params.edges);
-        let edges = (warp_edges << params.lanes_log2) / WARP;
-        let first = base
-            .saturating_add((lane_id() >> params.lanes_log2) * edges)
-            .min(warp_end);
+        let sub_warp = lane_id() >> params.lanes_log2;
         Self {
             memory: Shared::base(),
             warp: (base, warp_end),
-            share: (first, first.saturating_add(edges).min(warp_end)),
+            share: share::<O>((base, warp_end), warp_edges, params.lanes_log2, sub_warp),
             load: Load::of::<V, W>(params),
             addend_factor: if S::EPILOGUE {
                 // SAFETY: the caller's promise.
@@ -196,6 +209,12 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         self.of_edge(params, shared::TERMS, edge)
     }
 
+    /// Where its row is: behind what weights have there.
+    #[inline(always)]
+    fn row_id<W: Weights>(&self, params: &SpmmParams, edge: u32) -> Shared {
+        self.of_edge(params, words::<W>(), edge)
+    }
+
     #[inline(always)]
     fn of_edge(&self, params: &SpmmParams, word: u32, edge: u32) -> Shared {
         let first = block_idx_x() << params.cta_edges_log2;
@@ -226,7 +245,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// # Safety
     /// The launch contract.
     #[inline(always)]
-    unsafe fn cache_edges<W: Weights>(&self, params: &SpmmParams) {
+    unsafe fn cache_edges<W: Weights, O: Order>(&self, params: &SpmmParams) {
         let (base, end) = self.warp;
         let mut edge = base.saturating_add(lane_id() * 4);
         let four = |edge: u32| {
@@ -235,8 +254,19 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             // of 4.
             unsafe { Global::<[u32; 4]>::cast(columns).load_once_if(edge < end && end - edge >= 4) }
         };
+        let four_rows = |edge: u32| {
+            let rows = Global::<u32>::new(params.rows).at(edge as u64);
+            // SAFETY: as above.
+            unsafe { Global::<[u32; 4]>::cast(rows).load_once_if(edge < end && end - edge >= 4) }
+        };
         let mut ahead = four(edge);
         while edge < end {
+            // Beside the columns, so that one wait is for both.
+            let ids = if O::CACHES_ROWS {
+                four_rows(edge)
+            } else {
+                [0; 4]
+            };
             let at = edge as u64;
             let columns = Global::<u32>::new(params.columns).at(at);
             let four_columns = ahead;
@@ -251,6 +281,9 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 if end - edge >= 4 {
                     let columns = four_columns;
                     self.column(params, edge).store_u32x4(columns);
+                    if O::CACHES_ROWS {
+                        self.row_id::<W>(params, edge).store_u32x4(ids);
+                    }
                     if W::WEIGHTED {
                         let rows = if W::OF_ROWS {
                             Global::<[u32; 4]>::cast(rows).read()
@@ -278,6 +311,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     while i < end - edge {
                         let column = columns.at(i as u64).read();
                         self.column(params, edge + i).store_u32(column);
+                        if O::CACHES_ROWS {
+                            let id = rows.at(i as u64).read();
+                            self.row_id::<W>(params, edge + i).store_u32(id);
+                        }
                         if W::WEIGHTED {
                             let row = if W::OF_ROWS {
                                 rows.at(i as u64).read()
@@ -305,12 +342,12 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// and the last row, where they do not, go to the merge areas.
     ///
     /// # Safety
-    /// The launch contract, after stage 1 and a barrier of the warp; `starts` are those of the share.
+    /// The launch contract, after stage 1 and a barrier of the warp; `asked` is of the share.
     #[inline(always)]
-    unsafe fn walk<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
+    unsafe fn walk<W: Weights, S: Scaling, A: Accumulate<V, Sums = T>, O: Order>(
         &self,
         params: &SpmmParams,
-        starts: Words,
+        asked: O::Asked,
     ) -> Ends {
         let (first, end) = self.share;
         if first == end {
@@ -326,10 +363,14 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
         };
         // SAFETY: `first` and `end - 1` are edges of the warp, and past the last edge there is one more start.
         unsafe {
-            let (mut starts, index) = Starts::at(starts, first);
-            let rows = Rows::at(params, index);
+            let id = if O::CACHES_ROWS {
+                self.row_id::<W>(params, first).load_u32()
+            } else {
+                0
+            };
+            let (mut order, rows, begins) = O::begin(params, asked, first, id);
             let mut segment = Segment::<A::Sum> {
-                head: if starts.take() { NONE } else { index },
+                head: if begins { NONE } else { rows.index },
                 sum: A::start(params, rows.row, self.load.index),
                 rows,
             };
@@ -337,53 +378,88 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                 self.call::<W, S>(params, segment.rows.row);
             }
             let mut edge = first;
+            // Edges from one of the sub-warp's to its next.
+            let stride = if O::IN_TURN {
+                WARP >> params.lanes_log2
+            } else {
+                1
+            };
+            // In turn they may leave 32 bits behind the last.
+            let after = |edge: u32, count: u32| {
+                if O::IN_TURN {
+                    edge.saturating_add(count * stride)
+                } else {
+                    edge + count
+                }
+            };
+            // Four words of shared memory, of the next four edges.
+            let four = |place: Shared| {
+                if O::IN_TURN {
+                    let at = |i: u32| place.offset(i * stride * 4).load_u32();
+                    [at(0), at(1), at(2), at(3)]
+                } else {
+                    place.load_u32x4()
+                }
+            };
             // The next four edges, of these rows of `x`. A function in its place has conversions moved past branches.
             macro_rules! add_four {
                 ($values:expr) => {
                     let [a, b, c, d] = $values;
                     let weights = if W::WEIGHTED {
-                        self.weight(params, edge).load_u32x4()
+                        four(self.weight(params, edge))
                     } else {
                         Self::ONES
                     };
                     let terms = if W::TERMED {
-                        self.term(params, edge).load_u32x4().map(f32::from_bits)
+                        four(self.term(params, edge)).map(f32::from_bits)
                     } else {
                         [0.0; 4]
                     };
                     // Sub-warps of a warp end rows at different edges. They part only where one does, and add together: a way of
                     // its own for steps without a start would be walked beside this one.
-                    let starting = starts.four();
+                    let ids = if O::CACHES_ROWS {
+                        four(self.row_id::<W>(params, edge))
+                    } else {
+                        [0; 4]
+                    };
+                    let starting = order.four(segment.rows.row, ids);
                     let edges = [
                         (weights[0], terms[0], a),
                         (weights[1], terms[1], b),
                         (weights[2], terms[2], c),
                         (weights[3], terms[3], d),
                     ];
-                    segment = self.step::<0, W, S, A>(params, segment, starting, edges[0]);
-                    segment = self.step::<1, W, S, A>(params, segment, starting, edges[1]);
-                    segment = self.step::<2, W, S, A>(params, segment, starting, edges[2]);
-                    segment = self.step::<3, W, S, A>(params, segment, starting, edges[3]);
+                    segment = self.step::<0, W, S, A, O>(params, segment, (starting, ids[0]), edges[0]);
+                    segment = self.step::<1, W, S, A, O>(params, segment, (starting, ids[1]), edges[1]);
+                    segment = self.step::<2, W, S, A, O>(params, segment, (starting, ids[2]), edges[2]);
+                    segment = self.step::<3, W, S, A, O>(params, segment, (starting, ids[3]), edges[3]);
                     if starting != 0 {
                         self.call::<W, S>(params, segment.rows.row);
                     }
-                    edge += IN_FLIGHT;
-                    starts.pass(params, IN_FLIGHT, edge, edge < end);
+                    edge = after(edge, IN_FLIGHT);
+                    order.pass(params, IN_FLIGHT, edge, edge < end);
                 };
             }
             // Shares begin at multiples of a step; no sum here leaves 32 bits.
-            if A::FOURS == 2 {
+            if A::FOURS == 2 && !O::IN_TURN {
                 while end - edge >= 2 * IN_FLIGHT {
                     let columns = self.column(params, edge).load_u32x4();
-                    let after = self.column(params, edge + IN_FLIGHT).load_u32x4();
-                    let (values, after) = (columns.map(fetch), after.map(fetch));
+                    let later = self.column(params, edge + IN_FLIGHT).load_u32x4();
+                    let (values, later) = (columns.map(fetch), later.map(fetch));
                     add_four!(values);
-                    add_four!(after);
+                    add_four!(later);
                 }
             }
-            while edge < end & !(IN_FLIGHT - 1) {
-                let columns = self.column(params, edge).load_u32x4();
-                add_four!(columns.map(fetch));
+            if O::IN_TURN {
+                while edge < end && end - edge > (IN_FLIGHT - 1) * stride {
+                    let columns = four(self.column(params, edge));
+                    add_four!(columns.map(fetch));
+                }
+            } else {
+                while edge < end & !(IN_FLIGHT - 1) {
+                    let columns = four(self.column(params, edge));
+                    add_four!(columns.map(fetch));
+                }
             }
             while edge < end {
                 let value = fetch(self.column(params, edge).load_u32());
@@ -398,14 +474,20 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
                     0.0
                 };
                 let edge_alone = (weight, term, value);
-                segment = self.step::<0, W, S, A>(params, segment, starts.one(), edge_alone);
-                if starts.one() != 0 {
+                let id = if O::CACHES_ROWS {
+                    self.row_id::<W>(params, edge).load_u32()
+                } else {
+                    0
+                };
+                let starting = order.one(segment.rows.row, id);
+                segment = self.step::<0, W, S, A, O>(params, segment, (starting, id), edge_alone);
+                if starting != 0 {
                     self.call::<W, S>(params, segment.rows.row);
                 }
-                edge += 1;
-                starts.pass(params, 1, edge, edge < end);
+                edge = after(edge, 1);
+                order.pass(params, 1, edge, edge < end);
             }
-            let open = starts.one() == 0;
+            let open = order.goes_on(segment.rows.row);
             let scale = segment.rows.scale(params);
             if open && S::ATOMIC {
                 let sums = A::finish(segment.sum).leave::<S>(scale);
@@ -437,16 +519,22 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     }
 
     /// One more edge, of this weight, term and row of `x`: that of this number of those whose bits are in `starting`, where
-    /// the bit of an edge is set if it begins a new row.
+    /// the bit of an edge is set if it begins a new row; `id` is its row where those are cached.
     ///
     /// # Safety
     /// As [`Tile::walk`]; the edge follows those of the segment.
     #[inline(always)]
-    unsafe fn step<const NUMBER: u32, W: Weights, S: Scaling, A: Accumulate<V, Sums = T>>(
+    unsafe fn step<
+        const NUMBER: u32,
+        W: Weights,
+        S: Scaling,
+        A: Accumulate<V, Sums = T>,
+        O: Order,
+    >(
         &self,
         params: &SpmmParams,
         mut segment: Segment<A::Sum>,
-        starting: u32,
+        (starting, id): (u32, u32),
         edge: (u32, f32, A::Input),
     ) -> Segment<A::Sum> {
         // SAFETY: the caller's promise.
@@ -454,8 +542,10 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
             if starting & 1 << NUMBER != 0 {
                 let called = starting & ((1 << NUMBER) - 1) == 0;
                 self.flush::<W, S, A>(params, &segment, called);
-                let rows = segment.rows.next(params);
+                let rows = O::next(params, segment.rows, id);
                 segment = Segment {
+                    // In turn, a sub-warp has no row for itself.
+                    head: if O::IN_TURN { rows.index } else { segment.head },
                     sum: A::start(params, rows.row, self.load.index),
                     rows,
                     ..segment
@@ -495,8 +585,7 @@ impl<V: Vector, T: Sums<V>> Tile<V, T> {
     /// when no row is called for any more.
     #[inline(always)]
     fn places<W: Weights>(&self, params: &SpmmParams) -> PrefetchPlaces {
-        let words = 1 + W::WEIGHTED as u32 + W::TERMED as u32;
-        let scales = shared_bytes(T::FLOATS, params.cta_edges_log2, words);
+        let scales = shared_bytes(T::FLOATS, params.cta_edges_log2, words::<W>());
         let thread = thread_idx_x_anew();
         PrefetchPlaces {
             load: T::place(self.memory.offset(Self::OPEN_AREA), thread, 0),

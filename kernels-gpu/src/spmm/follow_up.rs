@@ -3,9 +3,8 @@
 use super::epilogue::{InMemory, finish};
 use super::lane::{Load, merge_sub_warps};
 use super::policy::Scaling;
-use super::rows::scale_of;
+use super::rows::{Crossing, Crossings, scale_of};
 use super::sums::Sums;
-use crate::device::global::Global;
 use crate::device::thread::{block_idx_x, block_idx_y, block_idx_z, thread_idx_x};
 use crate::device::vector::Vector;
 use crate::device::warp::{ballot, lane_id, warp_id};
@@ -25,7 +24,7 @@ const ALONE: u32 = 2 * IN_FLIGHT;
 /// The launch contract of [`SpmmParams`]: `follow_up_ctas` CTAs in x, feature tiles in y, heads in z, of
 /// `THREADS_PER_CTA` threads, after the edge-parallel kernel.
 #[inline(always)]
-pub unsafe fn run<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams) {
+pub unsafe fn run<V: Vector, S: Scaling, T: Sums<V>, C: Crossings>(params: &SpmmParams) {
     let lanes = 1 << params.lanes_log2;
     let load = block_idx_y() * lanes + (thread_idx_x() & (lanes - 1));
     let lane = Lane {
@@ -43,7 +42,7 @@ pub unsafe fn run<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams) {
     // SAFETY: the caller's promise; all lanes of a warp come to the shuffles of a shared row together, since the bits of
     // a ballot are the same for all.
     unsafe {
-        let crossing = Crossing::into(params, first + lane.sub_warp);
+        let crossing = C::into(params, first + lane.sub_warp);
         let shared = crossing.parts() > ALONE;
         let mut left = ballot(shared);
         if crossing.parts() > 0 && !shared {
@@ -53,7 +52,7 @@ pub unsafe fn run<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams) {
         while left != 0 {
             let sub_warp = left.trailing_zeros() >> params.lanes_log2;
             left &= !((u32::MAX >> (WARP - lanes)) << (sub_warp << params.lanes_log2));
-            let crossing = Crossing::into(params, first + sub_warp);
+            let crossing = C::into(params, first + sub_warp);
             let begin = crossing.begin + lane.sub_warp;
             let sums = lane.add::<V, S, T>(params, begin, lane.sub_warps, crossing.end);
             let sums = merge_sub_warps::<V, S, T>(params, sums);
@@ -61,70 +60,6 @@ pub unsafe fn run<V: Vector, S: Scaling, T: Sums<V>>(params: &SpmmParams) {
                 lane.complete::<V, S, T>(params, &crossing, sums);
             }
         }
-    }
-}
-
-/// A row that crosses CTAs of the edge-parallel kernel, as the CTA sees it in which it ends.
-struct Crossing {
-    row: u32,
-    /// The CTA in which it began.
-    begin: u32,
-    /// The CTA in which it ends, or `begin` where there is no such row.
-    end: u32,
-}
-
-impl Crossing {
-    const NONE: Self = Self {
-        row: 0,
-        begin: 0,
-        end: 0,
-    };
-
-    /// The row that began before `cta` and ends in it.
-    ///
-    /// # Safety
-    /// The launch contract.
-    #[inline(always)]
-    unsafe fn into(params: &SpmmParams, cta: u32) -> Self {
-        if cta >= params.ctas {
-            return Self::NONE;
-        }
-        let starts = Global::<[u32; 2]>::new(params.starts);
-        // The first word of a CTA; a CTA has more than one.
-        let word = |cta: u32| {
-            let word = (cta as u64) << (params.cta_edges_log2 - 5);
-            // SAFETY: `cta` is at most the last CTA, whose first edge is an edge.
-            unsafe { starts.at(word).read() }
-        };
-        let [bits, rank] = word(cta);
-        if bits & 1 != 0 {
-            return Self::NONE;
-        }
-        if cta + 1 < params.ctas {
-            let [bits, later] = word(cta + 1);
-            // No row starts in the CTA, nor right after it.
-            if bits & 1 == 0 && later == rank {
-                return Self::NONE;
-            }
-        }
-        // SAFETY: the row crosses from one CTA to the next, so there is one.
-        unsafe {
-            let row = Global::<u32>::new(params.filled_rows)
-                .at(rank as u64 - 1)
-                .read();
-            let first = Global::<u64>::new(params.offsets).at(row as u64).read();
-            Self {
-                row,
-                begin: (first >> params.cta_edges_log2) as u32,
-                end: cta,
-            }
-        }
-    }
-
-    /// CTAs that left it to the next one.
-    #[inline(always)]
-    fn parts(&self) -> u32 {
-        self.end - self.begin
     }
 }
 

@@ -10,7 +10,7 @@
 //! - [`policy`]: what a variant is made of: weights, scaling, accumulation.
 //! - [`sums`]: what a row adds up to, and where it goes.
 //! - [`lane`]: what one lane has of a row.
-//! - [`rows`]: which row an edge is in.
+//! - [`rows`]: which row an edge is in, and which edges a sub-warp has: by starts of rows, or by the row ids of a COO.
 //! - [`edge_parallel`]: stage 1 caches the edges in shared memory, stage 2 walks them, then the CTA merges what its
 //!   sub-warps could not write.
 //! - [`empty`]: rows without edges, which CTAs of the same launch write.
@@ -46,6 +46,7 @@ use policy::{
     Maximum, Ones, PostReduction, PreReduction, SignedAttention, SignedBiasedAttention,
 };
 use quantized::{BothOfE4m3, BothOfInt8, E4m3InFloat, InInteger, Int8InFloat};
+use rows::{InTurn, RowIds, Starts};
 use sums::{Both, One, Quantized, QuantizedBoth};
 
 macro_rules! edge_parallel_entries {
@@ -57,7 +58,35 @@ macro_rules! edge_parallel_entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
             // SAFETY: the host keeps the launch contract.
-            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate>(&params) }
+            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate, Starts>(&params) }
+        }
+    )*};
+}
+
+macro_rules! row_id_entries {
+    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
+        #[doc = concat!("Edge-parallel SpMM by row ids: ", stringify!($element, $weight, $scale, $accumulate), ".")]
+        ///
+        /// # Safety
+        /// The launch contract in `halfgnn_contract::spmm`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
+            // SAFETY: the host keeps the launch contract.
+            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate, RowIds>(&params) }
+        }
+    )*};
+}
+
+macro_rules! in_turn_entries {
+    ($($entry:ident: $element:ident, $weight:ident, $scale:ident, $accumulate:ident;)*) => {$(
+        #[doc = concat!("SpMM by row ids, edges in turn: ", stringify!($element, $weight, $scale, $accumulate), ".")]
+        ///
+        /// # Safety
+        /// The launch contract in `halfgnn_contract::spmm`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
+            // SAFETY: the host keeps the launch contract.
+            unsafe { edge_parallel::run::<$element, $weight, $scale, $accumulate, InTurn>(&params) }
         }
     )*};
 }
@@ -85,11 +114,28 @@ macro_rules! follow_up_entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
             // SAFETY: the host keeps the launch contract.
-            unsafe { follow_up::run::<$element, $scale, $sums<$element>>(&params) }
+            unsafe { follow_up::run::<$element, $scale, $sums<$element>, Starts>(&params) }
+        }
+    )*};
+}
+
+macro_rules! row_id_follow_up_entries {
+    ($($entry:ident: $element:ident, $scale:ident, $sums:ident;)*) => {$(
+        #[doc = concat!("Follow-up of the SpMM by row ids: ", stringify!($element, $scale, $sums), ".")]
+        ///
+        /// # Safety
+        /// The launch contract in `halfgnn_contract::spmm`, after the kernel by row ids of the same policies.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $entry(params: SpmmParams) {
+            // SAFETY: the host keeps the launch contract.
+            unsafe { follow_up::run::<$element, $scale, $sums<$element>, RowIds>(&params) }
         }
     )*};
 }
 
 halfgnn_contract::spmm_entries!(edge_parallel_entries);
+halfgnn_contract::spmm_coo_entries!(row_id_entries);
+halfgnn_contract::spmm_coo_in_turn_entries!(in_turn_entries);
 halfgnn_contract::spmm_follow_up_entries!(follow_up_entries);
+halfgnn_contract::spmm_coo_follow_up_entries!(row_id_follow_up_entries);
 halfgnn_contract::spmm_vertex_entries!(vertex_parallel_entries);

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Paper {
     /// HalfGNN's
     Halfgnn,
-    /// GNNOne's: rows kept, wide loads, edges that a warp caches
+    /// GNNOne's: rows kept, wide loads, edges that a warp caches, and how its lanes divide them
     Gnnone,
 }
 
@@ -221,8 +221,17 @@ const fn float(policy: SpmmPolicy) -> Kernel {
     Kernel::Spmm(SpmmPolicyName(policy), Precision::Float)
 }
 
+/// GNNOne's SpMM: plain COO, 128 edges that a warp caches, what threads have of a row added by atomics.
+const fn coo(schedule: Schedule) -> SpmmPolicy {
+    SpmmPolicy {
+        schedule,
+        write: Write::Atomic,
+        ..caching(128)
+    }
+}
+
 /// GNNOne's (§5.4), as policies of the kernels here: what they are with and without differs in nothing else.
-const GNNONE: [Ablation; 4] = [
+const GNNONE: [Ablation; 5] = [
     Ablation {
         name: "SDDMM: features of rows kept over read anew",
         paper: Some(2.78),
@@ -250,6 +259,13 @@ const GNNONE: [Ablation; 4] = [
         claim: "Fig. 9, F = 16, float",
         with: float(caching(128)),
         without: float(caching(32)),
+    },
+    Ablation {
+        name: "SpMM: consecutive over round-robin edges",
+        paper: Some(1.10),
+        claim: "Fig. 10, loads alone there; here rows as well, by atomics where several groups of lanes have some of one",
+        with: float(coo(Schedule::RowIds)),
+        without: float(coo(Schedule::RowIdsInTurn)),
     },
 ];
 

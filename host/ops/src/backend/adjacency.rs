@@ -1,5 +1,6 @@
 //! A graph on a backend: the arrays that SpMM and SDDMM kernels read.
 
+use super::cpu::Cpu;
 use super::{MemoryKind, Storage};
 use crate::error::Error;
 use crate::graph::{self, Csr, Graph, GraphCounts, RowCounts, Starts, rows_of};
@@ -13,7 +14,8 @@ use std::sync::OnceLock;
 
 /// One edge order of a graph: column ids and row offsets, and where rows start ([`Starts`]). The row of each edge, four bytes
 /// an edge, is made when an operator first asks for it; a GCN never does. So is the [`RowIndex`] of one that was
-/// drawn, whose size a host would have to wait for: the vertex-parallel kernels do without.
+/// drawn, whose size a host would have to wait for: the vertex-parallel kernels do without. And of one that was made of
+/// [row ids](Adjacency::from_row_ids) the offsets as well, without which SpMM and SDDMM do.
 #[derive(Debug)]
 pub struct Adjacency<B: Storage> {
     rows: usize,
@@ -23,7 +25,8 @@ pub struct Adjacency<B: Storage> {
     rows_are: Rows,
     row_ids: OnceLock<Array<B, u32>>,
     pub(crate) column_ids: Array<B, u32>,
-    pub(crate) offsets: Array<B, u64>,
+    /// Of these and the row ids one is there from the start.
+    offsets: OnceLock<Array<B, u64>>,
     index: OnceLock<RowIndex<B>>,
 }
 
@@ -34,6 +37,8 @@ enum Rows {
     Known,
     /// Nothing before somebody asks: they were drawn on the device.
     Drawn,
+    /// The row of each edge, and no more: a COO.
+    Ids,
     /// Nothing, ever: they are drawn again and again in the same memory, of which the last rows and edges are none.
     DrawnAgain,
 }
@@ -54,7 +59,11 @@ impl<B: Storage> Adjacency<B> {
             rows_are: Rows::Known,
             row_ids: OnceLock::new(),
             column_ids: upload(csr.cols())?,
-            offsets: Array::from_slice(backend, csr.offsets(), MemoryKind::Graph)?,
+            offsets: OnceLock::from(Array::from_slice(
+                backend,
+                csr.offsets(),
+                MemoryKind::Graph,
+            )?),
             index: OnceLock::from(RowIndex {
                 starts: Array::from_slice(backend, &starts.words, MemoryKind::Graph)?,
                 filled_rows: upload(&starts.filled)?,
@@ -79,7 +88,7 @@ impl<B: Storage> Adjacency<B> {
             rows_are: Rows::Drawn,
             row_ids: OnceLock::from(row_ids),
             column_ids,
-            offsets,
+            offsets: OnceLock::from(offsets),
             index: OnceLock::new(),
         }
     }
@@ -127,7 +136,7 @@ impl<B: Storage> Adjacency<B> {
             rows_are: Rows::Known,
             row_ids: OnceLock::from(row_ids),
             column_ids,
-            offsets,
+            offsets: OnceLock::from(offsets),
             index: OnceLock::from(RowIndex {
                 starts,
                 filled_rows,
@@ -165,7 +174,7 @@ impl<B: Storage> Adjacency<B> {
             rows_are: Rows::Known,
             row_ids: OnceLock::new(),
             column_ids: zeros(edges)?,
-            offsets: Array::zeros(backend, rows + 1, kind)?,
+            offsets: OnceLock::from(Array::zeros(backend, rows + 1, kind)?),
             index: OnceLock::from(RowIndex {
                 starts: Array::zeros(backend, Starts::words(edges), kind)?,
                 filled_rows: zeros(Starts::filled(rows - empty))?,
@@ -205,7 +214,10 @@ impl<B: Storage> Adjacency<B> {
     /// # Errors
     /// [`Error::Driver`] with the failure of an earlier operator, if one failed.
     pub fn to_coo(&self, backend: &B) -> Result<[Vec<u32>; 2], Error> {
-        let rows = rows_of(&self.offsets.to_vec(backend)?);
+        let rows = match (self.row_ids.get(), self.rows_are) {
+            (Some(ids), Rows::Ids) => ids.to_vec(backend)?,
+            _ => rows_of(&self.offsets_that_are_there().to_vec(backend)?),
+        };
         Ok([rows, self.column_ids.to_vec(backend)?])
     }
 
@@ -221,10 +233,44 @@ impl<B: Storage> Adjacency<B> {
         let ids = if backend.only_counts() {
             Array::zeros(backend, self.edges(), MemoryKind::Graph)?
         } else {
-            let ids = rows_of(&self.offsets.to_vec(backend)?);
+            let ids = rows_of(&self.offsets_that_are_there().to_vec(backend)?);
             Array::from_slice(backend, &ids, MemoryKind::Graph)?
         };
         Ok(self.row_ids.get_or_init(|| ids))
+    }
+
+    /// The first edge of each row, of an adjacency that is not made of row ids or whose offsets have been made.
+    fn offsets_that_are_there(&self) -> &Array<B, u64> {
+        let offsets = self.offsets.get();
+        offsets.expect("an adjacency without row ids has offsets")
+    }
+
+    /// Refuses rows that are drawn again in the same memory, where the last edges are none.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with what such rows do not have or do.
+    pub(crate) fn expect_all_edges(&self, refusal: &str) -> Result<(), Error> {
+        if self.rows_are != Rows::DrawnAgain {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            operator: "Adjacency",
+            reason: format!(
+                "rows that are drawn again in the same memory {refusal}; sum them up by the default policy, or draw each batch in memory of its own"
+            ),
+        })
+    }
+
+    /// Whether nothing but the row and the column of each edge is there, so that operators that want no more are to be preferred.
+    pub(crate) fn is_coo_alone(&self) -> bool {
+        self.rows_are == Rows::Ids && self.index.get().is_none()
+    }
+}
+
+impl Adjacency<Cpu> {
+    /// The first edge of each row, and the number of edges behind them. The CPU walks rows, so it has them from the start.
+    pub(crate) fn row_offsets(&self) -> &Array<Cpu, u64> {
+        self.offsets_that_are_there()
     }
 }
 
@@ -259,7 +305,9 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
             .row_ids
             .get()
             .expect("an adjacency that was drawn has its rows");
-        row_offsets(backend, ids, &mut self.offsets)
+        let offsets = self.offsets.get_mut();
+        let offsets = offsets.expect("an adjacency that was drawn has its offsets");
+        row_offsets(backend, ids, offsets)
     }
 
     /// Makes `into` the transpose; `order` becomes which of these edges each of its edges is.
@@ -294,6 +342,50 @@ impl<B: ConstructOperators + SortOperators> Adjacency<B> {
 }
 
 impl<B: ConstructOperators> Adjacency<B> {
+    /// The first edge of each row, and the number of edges behind them: of row ids made on the device the first time, and kept.
+    ///
+    /// # Errors
+    /// Those of [`Adjacency::row_ids`].
+    pub(crate) fn offsets(&self, backend: &B) -> Result<&Array<B, u64>, Error> {
+        if let Some(offsets) = self.offsets.get() {
+            return Ok(offsets);
+        }
+        let mut offsets = Array::uninit(backend, self.rows + 1, MemoryKind::Graph)?;
+        row_offsets(backend, self.row_ids(backend)?, &mut offsets)?;
+        Ok(self.offsets.get_or_init(|| offsets))
+    }
+
+    /// Of `shape` (rows, columns) from a plain COO in order of rows: edge `k` is (`row_ids[k]`, `column_ids[k]`). Nothing is made
+    /// of it: no offsets, no starts, no lists of rows. SpMM and SDDMM read the two lists as they are (GNNOne §4); what another
+    /// operator wants is made when it first asks. Edges of a row may be in any order.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] where the lists differ in length, for an id that is no row's or no column's, for a row that comes before that of the
+    /// edge before it, or too many of anything; [`Error::Driver`] where there is not enough memory.
+    pub fn from_row_ids(
+        backend: &B,
+        shape: (usize, usize),
+        row_ids: &[u32],
+        column_ids: &[u32],
+    ) -> Result<Self, Error> {
+        let longest_row = graph::check_sorted_coo(shape, row_ids, column_ids)?;
+        let upload = |ids: &[u32]| Array::from_slice(backend, ids, MemoryKind::Graph);
+        let a = Self {
+            rows: shape.0,
+            columns: shape.1,
+            longest_row,
+            rows_are: Rows::Ids,
+            row_ids: OnceLock::from(upload(row_ids)?),
+            column_ids: upload(column_ids)?,
+            offsets: OnceLock::new(),
+            index: OnceLock::new(),
+        };
+        if B::WALKS_ROWS {
+            a.offsets(backend)?;
+        }
+        Ok(a)
+    }
+
     /// Where rows start and which have edges: made the first time, which waits for the device, and kept.
     ///
     /// # Errors
@@ -302,15 +394,10 @@ impl<B: ConstructOperators> Adjacency<B> {
         if let Some(index) = self.index.get() {
             return Ok(index);
         }
-        if self.rows_are == Rows::DrawnAgain {
-            return Err(Error::Unsupported {
-                operator: "Adjacency::index",
-                reason: "rows that are drawn again in the same memory have no index; sum them up by the default policy, or draw each batch in memory of its own".into(),
-            });
-        }
+        self.expect_all_edges("have no index")?;
         let index = backend.row_index(Checked::new(RowIndexOperands {
             ids: self.row_ids(backend)?,
-            offsets: &self.offsets,
+            offsets: self.offsets(backend)?,
         })?)?;
         Ok(self.index.get_or_init(|| index))
     }
@@ -329,7 +416,9 @@ impl<B: ConstructOperators> Adjacency<B> {
     pub fn into_arrays(mut self, backend: &B) -> Result<AdjacencyArrays<B>, Error> {
         self.row_ids(backend)?;
         self.index(backend)?;
-        let (Some(row_ids), Some(index)) = (self.row_ids.take(), self.index.take()) else {
+        let (Some(row_ids), Some(offsets), Some(index)) =
+            (self.row_ids.take(), self.offsets.take(), self.index.take())
+        else {
             unreachable!("they have just been made");
         };
         Ok(AdjacencyArrays {
@@ -337,7 +426,7 @@ impl<B: ConstructOperators> Adjacency<B> {
             longest_row: index.longest_row,
             row_ids,
             column_ids: self.column_ids,
-            offsets: self.offsets,
+            offsets,
             starts: index.starts,
             filled_rows: index.filled_rows,
             empty_rows: index.empty_rows,
@@ -352,7 +441,7 @@ impl<B: ConstructOperators> Adjacency<B> {
     pub fn arrays(&self, backend: &B) -> Result<Arrays, Error> {
         let index = self.index(backend)?;
         Ok(Arrays {
-            offsets: self.offsets.to_vec(backend)?,
+            offsets: self.offsets(backend)?.to_vec(backend)?,
             starts: index.starts.to_vec(backend)?,
             lists: [
                 self.row_ids(backend)?.to_vec(backend)?,

@@ -4,7 +4,9 @@ use super::signs::{BinaryWeight, Signs, Standardized, bits, drop, scale, straigh
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::aggregation::Aggregation;
-use crate::nn::{Context, InputGradient, Kept, Layer, Output, OutputGradient, Parameter, Place};
+use crate::nn::{
+    Context, InputGradient, Kept, Layer, Mode, Output, OutputGradient, Parameter, Place,
+};
 use crate::ops::{self, BitMatrix, Combine, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
 
@@ -117,11 +119,21 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
         };
         if self.heard.is_none() || self.itself.is_some() {
             let dropout = at.dropout(self.dropout, 0);
-            self.input.make(backend, at.mode, dropout, x)?;
+            // Of a product whose signs alone go on, a factor a row is none.
+            let by_bits_alone = self.neighbours == Neighbours::Signs;
+            self.input
+                .make(backend, (at.mode, by_bits_alone), dropout, x)?;
         }
         if let Some(mean) = &mut self.heard {
-            let sent = bits(backend, &mut self.sent, x.shape())?;
-            ops::binarize(backend, x, sent)?;
+            // An evaluation has made them for its own product.
+            let sent = match (at.mode, &self.itself) {
+                (Mode::Evaluate, Some(_)) => self.input.bits(),
+                _ => {
+                    let sent = bits(backend, &mut self.sent, x.shape())?;
+                    ops::binarize(backend, x, sent)?;
+                    &*sent
+                }
+            };
             let mean = mean.room(backend, rows)?;
             ops::bspmm(backend, graph.forward(), sent, graph.row_scale(), 1.0, mean)?;
             drop(backend, at.dropout(self.dropout, 1), mean)?;

@@ -141,7 +141,7 @@ impl<B: Backend> Standardized<B> {
 /// The signs of a layer's input and the mean magnitude of each row, `β`.
 #[derive(Debug)]
 pub(super) struct Signs<B: Backend, E: Element> {
-    /// Less what is dropped.
+    /// Less what is dropped; in evaluation what magnitudes were made of.
     pub(super) elements: Kept<B, E>,
     pub(super) magnitudes: Option<Array<B, f32>>,
     /// In evaluation.
@@ -157,21 +157,29 @@ impl<B: Backend, E: Element> Signs<B, E> {
         })
     }
 
+    /// Of `x`, for a layer whose evaluation multiplies by magnitudes or `by_bits_alone`: then it has one pass over `x`, which makes bits.
     pub(super) fn make(
         &mut self,
         backend: &B,
-        mode: Mode<'_, B>,
+        (mode, by_bits_alone): (Mode<'_, B>, bool),
         dropout: Option<Dropout<'_, B>>,
         x: &Matrix<B, E>,
     ) -> Result<(), Error> {
+        let evaluates = matches!(mode, Mode::Evaluate);
+        if evaluates {
+            ops::binarize(backend, x, bits(backend, &mut self.bits, x.shape())?)?;
+            if by_bits_alone {
+                return Ok(());
+            }
+        }
         let elements = self.elements.room(backend, x.rows())?;
         ops::nonlinearity(backend, Nonlinearity::Sign, None, Some(x), elements)?;
         let means = numbers(backend, &mut self.magnitudes, x.rows())?;
         row_dots(backend, x, elements, means)?;
-        if let Mode::Evaluate = mode {
-            return ops::binarize(backend, x, bits(backend, &mut self.bits, x.shape())?);
+        match evaluates {
+            true => Ok(()),
+            false => drop(backend, dropout, elements),
         }
-        drop(backend, dropout, elements)
     }
 
     /// What was made of the input, in evaluation.

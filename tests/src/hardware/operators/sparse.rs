@@ -1,6 +1,7 @@
 //! SpMM and SDDMM: every weight and policy, on rows inside a sub-warp, a warp and a CTA, and across all of them.
 
 use super::{Operands, OperatorCase, Results, product_bound};
+use crate::coo;
 use crate::graphs::{power_law, transposed};
 use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use crate::reference::Sum;
@@ -68,7 +69,9 @@ fn of_element<B: Backend + 'static, E: Element>(cases: &mut Vec<OperatorCase<B>>
         .iter()
         .map(|&policy| (Weighted::Edges, policy));
     let columns = SCHEDULES.map(|policy| (Weighted::Columns, policy));
-    for (weighted, policy) in ones.chain(edges).chain(columns) {
+    let by_row_ids = [Weighted::Ones, Weighted::Edges, Weighted::Columns];
+    let by_row_ids = by_row_ids.map(|weighted| (weighted, coo::BY_ROW_IDS));
+    for (weighted, policy) in ones.chain(edges).chain(columns).chain(by_row_ids) {
         for (features, averaged) in [(13, true), (40, false), (136, true)] {
             let SpmmPolicy {
                 scaling,
@@ -194,6 +197,8 @@ fn warps_and_loads(policy: SpmmPolicy) -> String {
     let warps = match policy.schedule {
         Schedule::Vertex => " a warp a row",
         Schedule::Hybrid => " by the inequality",
+        Schedule::RowIds => " by row ids",
+        Schedule::RowIdsInTurn => " by row ids in turn",
         Schedule::Auto | Schedule::Edge => "",
     };
     let loads = match policy.load {
@@ -229,11 +234,16 @@ fn maxima_and_atomics<B: Backend + 'static, E: Element>(cases: &mut Vec<Operator
     }
     let policies = match E::PRECISION {
         Precision::Half => &[spmm::IN_FLOAT, spmm::IN_HALF][..],
-        Precision::Float => &[spmm::IN_FLOAT],
+        Precision::Float => &[spmm::IN_FLOAT, coo::ATOMIC, coo::IN_TURN],
         Precision::BFloat16 => &[],
     };
     for &policy in policies {
-        let name = format!("spmm {} atomics {:?}", E::PRECISION, policy.accumulate);
+        let name = format!(
+            "spmm {} atomics {:?}{}",
+            E::PRECISION,
+            policy.accumulate,
+            warps_and_loads(policy)
+        );
         cases.push(OperatorCase::new(name, move |backend: &B, operands| {
             let graph = graph(operands);
             let policy = SpmmPolicy {

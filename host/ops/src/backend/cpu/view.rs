@@ -102,7 +102,7 @@ pub(crate) struct Edges<'a> {
 /// Calls `f` with the arrays of `a`.
 pub(crate) fn with_edges<T>(a: &Adjacency<Cpu>, f: impl FnOnce(&Edges<'_>) -> T) -> T {
     f(&Edges {
-        offsets: &a.offsets.buffer.read(),
+        offsets: &a.row_offsets().buffer.read(),
         columns: &a.column_ids.buffer.read(),
         count: a.rows(),
     })

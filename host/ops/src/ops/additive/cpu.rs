@@ -115,7 +115,7 @@ fn gradient<E: Element>(
 ) {
     let (stride, features) = (op.u.stride(), op.u.stride() / op.heads);
     let plane = edge_plane(a.edges());
-    let (offsets, columns) = (a.offsets.buffer.read(), a.column_ids.buffer.read());
+    let (offsets, columns) = (a.row_offsets().buffer.read(), a.column_ids.buffer.read());
     let (u, v) = (op.u.buffer.read(), op.v.buffer.read());
     let (offsets, columns): (&[u64], &[u32]) = (&offsets, &columns);
     let (u, v): (&[E], &[E]) = (&u, &v);

@@ -21,7 +21,7 @@ fn for_sums<T: Send>(
     stride: usize,
     write: impl Fn(usize, Option<&[i32]>, &mut [T]) + Sync,
 ) {
-    let (offsets, columns) = (a.offsets.buffer.read(), a.column_ids.buffer.read());
+    let (offsets, columns) = (a.row_offsets().buffer.read(), a.column_ids.buffer.read());
     let words = x.words.buffer.read();
     let codes = factors.map(|factors| factors.codes.buffer.read());
     let (offsets, columns, words): (&[u64], &[u32], &[u64]) = (&offsets, &columns, &words);

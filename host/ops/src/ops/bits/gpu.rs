@@ -151,7 +151,7 @@ impl<D: Driver> Gpu<D> {
             columns: self.array(&a.column_ids)?,
             starts: self.array(&index.starts)?,
             filled_rows: self.array(&index.filled_rows)?,
-            offsets: self.array(&a.offsets)?,
+            offsets: self.array(a.offsets(self)?)?,
             empty_rows: self.array(&index.empty_rows)?,
             x: self.array(&x.words)?,
             y: DevicePtr::NULL,

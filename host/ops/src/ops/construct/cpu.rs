@@ -15,6 +15,8 @@ use halfgnn_contract::construct::degree_factor;
 use halfgnn_graph::parallel;
 
 impl ConstructOperators for Cpu {
+    const WALKS_ROWS: bool = true;
+
     fn row_ids(&self, operands: Checked<RowIdsOperands<'_, Self>>) -> Result<(), Error> {
         let RowIdsOperands { offsets, ids } = operands.into_inner();
         let offsets = offsets.buffer.read();

@@ -134,7 +134,7 @@ pub fn renew_degree_factors<B: ConstructOperators>(
     factors: &mut Array<B, f32>,
 ) -> Result<(), Error> {
     backend.degree_factors(Checked::new(DegreeFactorsOperands {
-        offsets: &a.offsets,
+        offsets: a.offsets(backend)?,
         power,
         factors,
     })?)
@@ -264,6 +264,9 @@ fn expect_offsets<B: Storage>(
 
 /// What a graph is made of.
 pub trait ConstructOperators: Storage {
+    /// Whether operators walk rows, and so want offsets of every adjacency.
+    const WALKS_ROWS: bool = false;
+
     /// The row of each edge.
     ///
     /// # Errors

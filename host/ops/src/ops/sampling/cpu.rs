@@ -19,9 +19,12 @@ use halfgnn_graph::parallel;
 impl SamplingOperators for Cpu {
     fn sample_pairs(&self, operands: Checked<SamplePairsOperands<'_, Self>>) -> Result<(), Error> {
         let of = operands.into_inner();
-        let graph = of
-            .edges
-            .map(|edges| (edges.offsets.buffer.read(), edges.column_ids.buffer.read()));
+        let graph = of.edges.map(|edges| {
+            (
+                edges.row_offsets().buffer.read(),
+                edges.column_ids.buffer.read(),
+            )
+        });
         let graph = graph
             .as_ref()
             .map(|(offsets, columns)| (&offsets[..], &columns[..]));
@@ -47,7 +50,7 @@ impl SamplingOperators for Cpu {
         operands: Checked<CountNeighborsOperands<'_, Self>>,
     ) -> Result<(), Error> {
         let of = operands.into_inner();
-        let offsets = of.graph.offsets.buffer.read();
+        let offsets = of.graph.row_offsets().buffer.read();
         let vertices = of.vertices.buffer.read();
         let counts = of.counts.buffer.get_mut();
         for (count, &vertex) in counts.iter_mut().zip(&*vertices) {
@@ -64,7 +67,7 @@ impl SamplingOperators for Cpu {
         /// Vertices that a thread draws for at a time.
         const PART: usize = 512;
         let of = operands.into_inner();
-        let offsets = of.graph.offsets.buffer.read();
+        let offsets = of.graph.row_offsets().buffer.read();
         let columns = of.graph.column_ids.buffer.read();
         let (policy, draw) = (of.policy, of.draw);
         let key = key(draw.seed, NEIGHBORS);

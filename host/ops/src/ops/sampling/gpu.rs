@@ -25,7 +25,7 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
         let of = operands.into_inner();
         let pairs = of.firsts.len() as u64;
         let params = SamplePairsParams {
-            offsets: self.optional_array(of.edges.map(|edges| &edges.offsets))?,
+            offsets: self.optional_array(of.edges.map(|edges| edges.offsets(self)).transpose()?)?,
             columns: self.optional_array(of.edges.map(|edges| &edges.column_ids))?,
             firsts: self.array(of.firsts)?,
             seconds: self.array(of.seconds)?,
@@ -186,7 +186,7 @@ impl<D: Driver> Gpu<D> {
         vertices: &Array<Self, u32>,
     ) -> Result<NeighborParams, Error> {
         Ok(NeighborParams {
-            offsets: self.array(&graph.offsets)?,
+            offsets: self.array(graph.offsets(self)?)?,
             columns: self.array(&graph.column_ids)?,
             vertices: self.array(vertices)?,
             firsts: DevicePtr::NULL,

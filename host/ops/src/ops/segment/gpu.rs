@@ -62,7 +62,7 @@ impl<D: Driver> Gpu<D> {
         Ok(SegmentParams {
             rows,
             columns: self.array(&a.column_ids)?,
-            offsets: self.array(&a.offsets)?,
+            offsets: self.array(a.offsets(self)?)?,
             empty_rows: self.array(empty_rows)?,
             values: DevicePtr::NULL,
             factors: DevicePtr::NULL,

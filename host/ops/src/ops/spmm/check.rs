@@ -1,6 +1,8 @@
 //! Which operands an SpMM takes.
 
-use super::{Accumulate, EdgeWeights, NAME, Scaling, Spmm, SpmmOperands, SpmmPolicy, Write};
+use super::{
+    Accumulate, EdgeWeights, NAME, Scaling, Schedule, Spmm, SpmmOperands, SpmmPolicy, Write,
+};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::ops::Operator;
@@ -31,6 +33,9 @@ pub(super) fn check_op<B: Storage, E: Element>(
     let what = ["rows of y", "columns of y"];
     expect_shape(operator, what, (a.rows(), features), y)?;
     expect_arithmetic::<E>(operator, op.policy)?;
+    if let Schedule::RowIds | Schedule::RowIdsInTurn = op.policy.schedule {
+        a.expect_all_edges("are not summed up by row ids, of which the last are no row's")?;
+    }
     match op.weights {
         EdgeWeights::Ones => {}
         EdgeWeights::Features(weights) => {

@@ -174,7 +174,13 @@ impl<D: Driver> Gpu<D> {
         let heads = additive.as_ref().map_or(heads, |of| of.heads);
         let heads = narrow(NAME, "heads", heads)?;
         // Of rows that were drawn the edge-parallel kernels would want an index, which is waited for.
-        let index = match a.is_drawn() && kind.does_without_index(&op.policy) {
+        let by_ids = a.is_coo_alone() && kind.entry(Schedule::RowIds).is_some();
+        let wants_ids = match op.policy.schedule {
+            ops::Schedule::Auto => by_ids,
+            ops::Schedule::RowIds | ops::Schedule::RowIdsInTurn => true,
+            ops::Schedule::Edge | ops::Schedule::Vertex | ops::Schedule::Hybrid => false,
+        };
+        let index = match wants_ids || a.is_drawn() && kind.does_without_index(&op.policy) {
             true => None,
             false => Some(a.index(self)?),
         };
@@ -185,6 +191,7 @@ impl<D: Driver> Gpu<D> {
             filled: narrow(NAME, "rows", a.rows() - empty_count)?,
             longest: a.longest_row(),
             indexed: index.is_some(),
+            by_ids,
         };
         let empty_count = narrow(NAME, "rows without edges", empty_count)?;
         let work = kind.work(rows, Columns::new(loads, heads));
@@ -236,14 +243,19 @@ impl<D: Driver> Gpu<D> {
             attention.slope = of.slope;
         }
         let addend = op.epilogue.addend;
-        let row_ids = match op.weights {
-            EdgeWeights::Attention(_) => Some(a.row_ids(self)?),
-            _ => None,
+        let by_attention = matches!(op.weights, EdgeWeights::Attention(_));
+        let row_ids = match by_attention || schedule.is_by_row_ids() {
+            true => Some(a.row_ids(self)?),
+            false => None,
+        };
+        let offsets = match schedule.is_by_row_ids() {
+            true => None,
+            false => Some(a.offsets(self)?),
         };
         let params = SpmmParams {
             rows: self.optional_array(row_ids)?,
             columns: self.array(&a.column_ids)?,
-            offsets: self.array(&a.offsets)?,
+            offsets: self.optional_array(offsets)?,
             edge_weights,
             column_scale,
             row_scale: self.optional_array(op.row_scale)?,
@@ -314,12 +326,12 @@ impl<D: Driver> Gpu<D> {
                 let config = config(contract::vertex_ctas(rows.vertices), shared_bytes);
                 self.launch(first.name, config, &params)?;
             } else {
-                let second = contract::follow_up(load, first.scale, sums);
-                let shared_bytes =
-                    contract::shared_bytes(lane, cta_edges_log2, first.weights.words())
-                        + first.scale.addend_scale_bytes();
-                // Atomics add to zeros, and so does nothing to the rows without edges.
-                let clearing = if second.is_some() {
+                let second = contract::follow_up(schedule, load, first.scale, sums);
+                let words = first.weights.words() + schedule.words();
+                let shared_bytes = contract::shared_bytes(lane, cta_edges_log2, words)
+                    + first.scale.addend_scale_bytes();
+                // Atomics add to zeros, and so does nothing to the rows without edges; nor do row ids tell which those are.
+                let clearing = if second.is_some() && !schedule.is_by_row_ids() {
                     empty_count.div_ceil(contract::EMPTY_ROWS_PER_CTA)
                 } else {
                     y.clear(self)?;

@@ -124,7 +124,7 @@ pub struct SpmmPolicy {
     pub write: Write,
     /// Edges of a warp: a power of two from 16 to 256, and no fewer than four for each of its sub-warps. By itself a card
     /// chooses from the number of edges and of multiprocessors; the CPU has no warps. Where it is given the schedule is
-    /// [`Schedule::Edge`].
+    /// [`Schedule::Edge`] or one by row ids.
     #[serde(default)]
     pub edges_per_warp: Option<u32>,
     /// What a warp has. The CPU has no warps.
@@ -199,6 +199,13 @@ pub enum Schedule {
     /// As [`Schedule::Edge`], with as many edges a warp as HP-SpMM's inequality says (Fan, Wang, Chu 2023, §III-B): the most of 32, 64,
     /// 128 and 256 with which there still are enough full waves of CTAs. Its 8 and 512 are no size that the kernels have.
     Hybrid,
+    /// As [`Schedule::Edge`], with the row of an edge read from its row id, as GNNOne has it (Gong and Kumar 2024, §4): of the graph a card
+    /// reads a plain COO in order of rows and nothing that is made of one. The same sums in the same order. For sums with the default of
+    /// the other policies; of an adjacency [from row ids](Adjacency::from_row_ids) a card takes it by itself.
+    RowIds,
+    /// As [`Schedule::RowIds`], but the sub-warps of a warp take its edges in turn and not an equal share of consecutive ones each:
+    /// GNNOne's round-robin (§4.2.2), for comparison. A row is then nobody's own, so all is added by atomics ([`Write::Atomic`]).
+    RowIdsInTurn,
 }
 
 /// What a lane loads at once in half precision (HalfGNN §4.2).

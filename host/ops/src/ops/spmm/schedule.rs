@@ -25,6 +25,8 @@ pub struct Rows {
     pub(super) longest: u32,
     /// Whether there are lists of the rows that have edges, which the edge-parallel kernels read.
     pub(super) indexed: bool,
+    /// Whether there is nothing but the row of each edge, and a kernel that wants no more.
+    pub(super) by_ids: bool,
 }
 
 /// The columns of an operand, as lanes load them.
@@ -80,7 +82,7 @@ impl Plan {
     ) -> Result<Self, Error> {
         let schedule = schedule(policy, work, multiprocessors, built)?;
         let (cta_edges_log2, ctas) = match schedule {
-            Built::EdgeParallel => {
+            Built::EdgeParallel | Built::RowIds | Built::RowIdsInTurn => {
                 let log2 = cta_edges_log2(policy, work, multiprocessors)?;
                 (log2, contract::ctas(work.rows.edges, log2))
             }
@@ -141,6 +143,9 @@ fn schedule(
                 "{edges} edges a warp in the hybrid schedule, whose inequality says how many; leave one of the two away"
             ),
         }),
+        (Schedule::RowIds, _) => Ok(Built::RowIds),
+        (Schedule::RowIdsInTurn, _) => Ok(Built::RowIdsInTurn),
+        (Schedule::Auto, _) if work.rows.by_ids => Ok(Built::RowIds),
         (Schedule::Auto, None) if built && suits_vertices(work, multiprocessors) => {
             Ok(Built::VertexParallel)
         }
@@ -250,6 +255,7 @@ mod tests {
                 filled,
                 longest: 100,
                 indexed: true,
+                by_ids: false,
             },
             columns: Columns::new(passes << lanes_log2, passes),
             sums: Sums::One,
@@ -272,6 +278,7 @@ mod tests {
             filled: 2_708,
             longest: 168,
             indexed: true,
+            by_ids: false,
         };
         Work {
             rows,
@@ -342,6 +349,23 @@ mod tests {
         let both = schedule(&policy(Schedule::Vertex, Some(64)), &cora(), 132, true);
         let message = both.expect_err("no legal schedule").to_string();
         assert!(message.contains("64 edges a warp"), "{message}");
+        for edges in [None, Some(64)] {
+            let of = |schedule| scheduled(policy(schedule, edges), &large);
+            assert_eq!(of(Schedule::RowIds), Built::RowIds);
+            assert_eq!(of(Schedule::RowIdsInTurn), Built::RowIdsInTurn);
+            // By itself, of rows that are known from ids alone.
+            let mut plain = large;
+            plain.rows.by_ids = true;
+            plain.rows.indexed = false;
+            assert_eq!(
+                scheduled(policy(Schedule::Auto, edges), &plain),
+                Built::RowIds
+            );
+            assert_eq!(
+                scheduled(policy(Schedule::Edge, edges), &plain),
+                Built::EdgeParallel
+            );
+        }
         let both = schedule(&policy(Schedule::Hybrid, Some(64)), &cora(), 132, true);
         let message = both.expect_err("no legal schedule").to_string();
         assert!(message.contains("inequality"), "{message}");

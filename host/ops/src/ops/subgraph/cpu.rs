@@ -31,7 +31,7 @@ fn is_known(known: &[u32], vertex: u32) -> bool {
 impl SubgraphOperators for Cpu {
     fn random_walks(&self, operands: Checked<RandomWalkOperands<'_, Self>>) -> Result<(), Error> {
         let of = operands.into_inner();
-        let offsets = of.graph.offsets.buffer.read();
+        let offsets = of.graph.row_offsets().buffer.read();
         let columns = of.graph.column_ids.buffer.read();
         let roots = of.roots.map(|roots| roots.buffer.read());
         let (key, step, length) = (key(of.draw.seed, STREAM), of.draw.step, of.length);
@@ -66,7 +66,7 @@ impl SubgraphOperators for Cpu {
         /// Vertices of a part of the frontier, whose degrees are added up.
         const PART: usize = 64;
         let of = operands.into_inner();
-        let offsets = of.graph.offsets.buffer.read();
+        let offsets = of.graph.row_offsets().buffer.read();
         let columns = of.graph.column_ids.buffer.read();
         let roots = of.roots.buffer.read();
         let key = key(of.draw.seed, STREAM);
@@ -111,7 +111,7 @@ impl SubgraphOperators for Cpu {
 
     fn count_within(&self, operands: Checked<WithinOperands<'_, Self>>) -> Result<(), Error> {
         let of = operands.into_inner();
-        let offsets = of.graph.offsets.buffer.read();
+        let offsets = of.graph.row_offsets().buffer.read();
         let columns = of.graph.column_ids.buffer.read();
         let known = of.places.known.buffer.read();
         let vertices = of.vertices.buffer.read();
@@ -128,7 +128,7 @@ impl SubgraphOperators for Cpu {
 
     fn take_within(&self, operands: Checked<TakeEdgesOperands<'_, Self>>) -> Result<(), Error> {
         let of = operands.into_inner();
-        let offsets = of.graph.offsets.buffer.read();
+        let offsets = of.graph.row_offsets().buffer.read();
         let columns = of.graph.column_ids.buffer.read();
         let (known, places) = (
             of.places.known.buffer.read(),

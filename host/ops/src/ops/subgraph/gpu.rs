@@ -21,7 +21,7 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
         const NAME: &str = "random_walks";
         let of = operands.into_inner();
         let params = WalkParams {
-            offsets: self.array(&of.graph.offsets)?,
+            offsets: self.array(of.graph.offsets(self)?)?,
             columns: self.array(&of.graph.column_ids)?,
             roots: self.optional_array(of.roots)?,
             graph_rows: of.graph.rows() as u64,
@@ -50,7 +50,7 @@ impl<D: Driver> SubgraphOperators for Gpu<D> {
         let sums = frontier_sums(of.frontier) as usize;
         let sums = Array::<Self, u64>::uninit(self, sums, MemoryKind::Workspace)?;
         let params = FrontierParams {
-            offsets: self.array(&of.graph.offsets)?,
+            offsets: self.array(of.graph.offsets(self)?)?,
             columns: self.array(&of.graph.column_ids)?,
             roots: self.array(of.roots)?,
             frontier: self.array(&frontier)?,
@@ -124,7 +124,7 @@ impl<D: Driver> Gpu<D> {
         vertices: &Array<Self, u32>,
     ) -> Result<WithinParams, Error> {
         Ok(WithinParams {
-            offsets: self.array(&graph.offsets)?,
+            offsets: self.array(graph.offsets(self)?)?,
             columns: self.array(&graph.column_ids)?,
             vertices: self.array(vertices)?,
             known: self.array(&places.known)?,

@@ -114,7 +114,7 @@ impl Cpu {
         for (positive_only, y) in [(false, op.all), (true, op.positive)] {
             let weights = attention::Weights::new(of, a, positive_only);
             let operands = Operands {
-                offsets: &a.offsets.buffer.read(),
+                offsets: &a.row_offsets().buffer.read(),
                 columns: &a.column_ids.buffer.read(),
                 weights: Weights::Attention(&weights),
                 heads: of.heads,
@@ -292,7 +292,7 @@ impl Cpu {
         };
         let row_scale = read(op.row_scale);
         let operands = Operands {
-            offsets: &a.offsets.buffer.read(),
+            offsets: &a.row_offsets().buffer.read(),
             columns: &a.column_ids.buffer.read(),
             weights,
             heads,
