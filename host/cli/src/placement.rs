@@ -5,13 +5,14 @@ use crate::screen::bytes;
 use clap::Args;
 use halfgnn::Error;
 use halfgnn::backend::MemoryKind;
-use halfgnn::data::GraphIndex;
+use halfgnn::data::{GraphIndex, StoredFeatures};
 use halfgnn::device::Device;
 use halfgnn::driver::DriverError;
 use halfgnn::nn::{ModelConfig, Pieces, PreparedGraph};
 use halfgnn::tensor::Element;
 use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
 use halfgnn_bench::names::FeaturesName;
+use halfgnn_bench::source::{OpenArgs, SourceName};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -19,7 +20,7 @@ use std::str::FromStr;
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct PlacementArgs {
     /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where the device has no
-    /// room for them beside the rest
+    /// room for them beside the rest, and those of a folder of parts on disk where the host has none either
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
     pub features: FeaturesName,
     /// Evaluate layer by layer on one of N pieces of the graph after the other, each with all neighbours of its vertices, and keep what layers give in
@@ -60,8 +61,10 @@ pub struct Placement {
     asked: PlacementArgs,
     /// [`MemoryKind::HostFeatures`], or that of the device.
     pub features: MemoryKind,
-    /// What features take of it; nothing of the device's, which the table of memory tells.
+    /// What features take of it, or of the disk; nothing of the device's, which the table of memory tells.
     bytes: u64,
+    /// Whether they stay on disk.
+    on_disk: bool,
     /// In how many pieces the graph is evaluated.
     pub pieces: usize,
     /// Whether the device has memory of its own.
@@ -79,6 +82,12 @@ impl Placement {
     fn features_line(&self) -> Option<String> {
         let bytes = bytes(self.bytes);
         match (self.asked.features, self.features) {
+            (FeaturesName::Disk, _) => Some(format!(
+                "features: {bytes} on disk, from where rows are read that are wanted"
+            )),
+            (FeaturesName::Auto, _) if self.on_disk => Some(format!(
+                "features: {bytes} on disk, from where rows are read that are wanted, since they have no room in the host's memory"
+            )),
             (FeaturesName::Host, _) if !self.is_card => {
                 Some("features: in the host's memory, as all is on a CPU".into())
             }
@@ -109,13 +118,50 @@ impl Placement {
 /// More pieces than these have hardly more room: what a piece hears from is most of the graph by then.
 const MOST_PIECES: usize = 1024;
 
+/// Whether the features of `source` are to stay on disk: as they are asked to, or as they are in parts and the host's memory has no
+/// room for them. `in_batches` says whether they may, where that is known.
+///
+/// # Errors
+/// Where they cannot, in a line that says what to do.
+pub fn stays_on_disk(
+    asked: FeaturesName,
+    (source, open): (&SourceName, &OpenArgs),
+    in_batches: bool,
+) -> Result<bool, Failure> {
+    match asked {
+        FeaturesName::Disk if !in_batches => Err(whole_from_disk()),
+        FeaturesName::Disk => source.may_stay_on_disk().map(|()| true),
+        FeaturesName::Auto if in_batches => {
+            let parted = open.parted(source)?;
+            let bytes = parted.map_or(0, |parted| parted.memory_of_features());
+            Ok(has_no_room(bytes, host_memory()))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// That features on disk are read for a step on the whole graph.
+pub fn whole_from_disk() -> Failure {
+    Failure::Input(
+        "--features disk: a step on the whole graph reads all features at once; learn in batches by --sampler neighbor:15,10, or take --features host".into(),
+    )
+}
+
+fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
+    memory.is_some_and(|(free, _)| bytes > free)
+}
+
 /// Where the features are to lie of a graph that a model does its work on, and the pieces where it is evaluated in some; and that all
-/// of it has room on the device.
+/// of it has room on the device. Features that `stored` says stay on disk.
 ///
 /// # Errors
 /// With what it takes and what is free; where the model, or its work, is on whole graphs and pieces are asked for.
 pub fn place<B: halfgnn::backend::Backend, E: Element>(
-    (prepared, graphs): (&PreparedGraph<'_>, Option<&GraphIndex>),
+    (prepared, graphs, stored): (
+        &PreparedGraph<'_>,
+        Option<&GraphIndex>,
+        Option<&StoredFeatures>,
+    ),
     (config, train, work): (&ModelConfig, &TrainConfig, Work),
     device: &Device<B>,
     asked: PlacementArgs,
@@ -123,10 +169,18 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
     let counts = prepared
         .counts()
         .with_graphs(graphs.map_or(0, GraphIndex::graphs));
-    let room = Room {
-        device: device.memory,
-        host: host_memory(),
-        features: FeaturesIn::from(asked.features),
+    let room = match stored {
+        None => Room {
+            device: device.memory,
+            host: host_memory(),
+            features: FeaturesIn::from(asked.features),
+        },
+        // Of a CPU the pieces are to leave room for one another.
+        Some(_) => Room {
+            device: device.memory.or(host_memory()),
+            host: host_memory(),
+            features: FeaturesIn::Disk,
+        },
     };
     let multiprocessors = device.multiprocessors;
     let whole =
@@ -136,13 +190,31 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
         let footprint = Footprint::check_pieces(&pieces, (config, train), multiprocessors, room)?;
         Ok((footprint, Some(pieces)))
     };
-    let has_no_room = |error: &Error| {
+    let is_too_large = |error: &Error| {
         matches!(
             error,
             Error::Driver(DriverError::OutOfMemory { .. } | DriverError::OutOfHostMemory { .. })
         )
     };
+    if let (Some(_), Some(why)) = (stored, config.wants_all_vertices()) {
+        return Err(Failure::Input(format!(
+            "--features disk: {why}, and features on disk are read for a piece of the graph at a time; take --features host"
+        )));
+    }
+    let fewest = |fewer: &mut dyn Iterator<Item = usize>| {
+        let most = MOST_PIECES.min(counts.vertices());
+        // What the smallest have no room for is refused before anything else is tried.
+        drop(in_pieces(most)?);
+        let mut fewer = fewer.take_while(|&count| count < most).map(in_pieces);
+        match fewer.find(|tried| !tried.as_ref().is_err_and(is_too_large)) {
+            Some(tried) => tried,
+            None => in_pieces(most),
+        }
+    };
+    let doubled = |first| std::iter::successors(Some(first), |count| Some(2 * count));
     let (footprint, pieces) = match asked.pieces {
+        PieceCount::Of(count) if stored.is_some() => in_pieces(count.get() as usize)?,
+        PieceCount::Auto if stored.is_some() => fewest(&mut doubled(1))?,
         PieceCount::Of(count) if count.get() > 1 => {
             if work == Work::Training {
                 return Err(Failure::Input(format!(
@@ -154,19 +226,11 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
         PieceCount::Of(_) => (whole()?, None),
         PieceCount::Auto => match whole() {
             Err(error)
-                if has_no_room(&error)
+                if is_too_large(&error)
                     && work == Work::Evaluation
                     && config.wants_all_vertices().is_none() =>
             {
-                let most = MOST_PIECES.min(counts.vertices());
-                // What the smallest have no room for is refused before anything else is tried.
-                drop(in_pieces(most)?);
-                let fewer = std::iter::successors(Some(2), |count| Some(2 * count));
-                let mut fewer = fewer.take_while(|&count| count < most).map(in_pieces);
-                match fewer.find(|tried| !tried.as_ref().is_err_and(has_no_room)) {
-                    Some(tried) => tried?,
-                    None => in_pieces(most)?,
-                }
+                fewest(&mut doubled(2))?
             }
             whole => (whole?, None),
         },
@@ -174,7 +238,11 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
     let placement = Placement {
         asked,
         features: footprint.features_kind(),
-        bytes: footprint.hosted_features().unwrap_or(0),
+        bytes: match stored {
+            Some(stored) => stored.file_bytes(),
+            None => footprint.hosted_features().unwrap_or(0),
+        },
+        on_disk: footprint.features_on_disk(),
         pieces: pieces.as_ref().map_or(1, Pieces::count),
         is_card: multiprocessors.is_some(),
     };
@@ -213,7 +281,7 @@ mod tests {
             pieces: asked,
         };
         let train = &TrainConfig::new(Precision::Float);
-        let of = (&prepared.expect("a graph"), None);
+        let of = (&prepared.expect("a graph"), None, None);
         let placed = place::<_, f32>(of, (config, train, work), &device, asked);
         let placed = placed.map_err(|failure| failure.to_string());
         placed.map(|(placement, pieces)| {
@@ -243,6 +311,34 @@ mod tests {
         let gin = ModelConfig::gin(64, 8);
         assert!(told(&gin, 900 << 10, evaluation, auto).contains("out of device memory"));
         assert!(told(&gin, 64 << 20, evaluation, three).contains("running statistics"));
+    }
+
+    #[test]
+    fn features_stay_on_disk_where_memory_has_no_room_for_them() {
+        assert!(has_no_room(101, Some((100, 200))));
+        assert!(!has_no_room(100, Some((100, 200))) && !has_no_room(u64::MAX, None));
+        let line = |asked, on_disk| {
+            let placement = Placement {
+                asked: PlacementArgs {
+                    features: asked,
+                    ..PlacementArgs::default()
+                },
+                features: MemoryKind::Features,
+                bytes: 3 << 30,
+                on_disk,
+                pieces: 1,
+                is_card: true,
+            };
+            placement.lines().collect::<Vec<_>>().concat()
+        };
+        let told = line(FeaturesName::Auto, true);
+        assert!(
+            told.starts_with("features: 3.0 GiB on disk")
+                && told.ends_with("since they have no room in the host's memory"),
+            "{told}"
+        );
+        assert!(!line(FeaturesName::Disk, true).contains("since"));
+        assert_eq!(line(FeaturesName::Auto, false), "");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::placement::{Placement, PlacementArgs, place};
 use crate::ranks::{self, Dealt};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
-use halfgnn::data::{Dataset, UploadFeatures};
+use halfgnn::data::{Dataset, FeatureRows, UploadFeatures};
 use halfgnn::device::{Device, Task};
 use halfgnn::graph::Graph;
 use halfgnn::metrics::Metric;
@@ -22,6 +22,7 @@ use halfgnn::with_element;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What to train, and how: one model shape, with one or more seeds.
 #[derive(Clone, Debug)]
@@ -207,9 +208,10 @@ fn carry_out<B: Backend, E: Element>(
     }
     let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
     let graphs = dataset.graphs.as_ref();
+    let stored = dataset.features.as_stored().map(Arc::as_ref);
     let work = Work::of_run(plan.sampling.is_some());
     let how = (config, &plan.train, work);
-    let (placement, pieces) = place::<B, E>((&graph, graphs), how, device, plan.placement)?;
+    let (placement, pieces) = place::<B, E>((&graph, graphs, stored), how, device, plan.placement)?;
     observer.placed(placement);
 
     backend.reset_peak();
@@ -430,10 +432,10 @@ fn objectives<'a, B: Backend, E: Element>(
         graph: Cow::Borrowed(&dataset.graph),
         weights: dataset.edge_weights.as_deref().map(Cow::Borrowed),
     };
-    let features = dataset.upload_features_as(backend, kind)?;
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
             let graph = graph.ok_or_else(links_are_whole)?;
+            let features = dataset.upload_features_as(backend, kind)?;
             let objective = Objective::of_links(backend, graph, features, *width, split)?;
             return Ok(Tasks {
                 training: objective.clone(),
@@ -450,7 +452,8 @@ fn objectives<'a, B: Backend, E: Element>(
         splits: [&dataset.train, &dataset.val, &dataset.test],
     };
     let graphs = inputs(backend, &plan.model, dataset, graph)?;
-    let objective = Objective::of(backend, graphs, features, &goal)?;
+    let features = dataset.feature_rows(backend, kind)?;
+    let objective = Objective::of_rows(backend, graphs, features, &goal)?;
     let (training, learnt) = match inductive {
         true => of_training_vertices(backend, dataset, (plan, kind), loss)?,
         false => (objective.clone(), all),
@@ -489,6 +492,22 @@ fn of_training_vertices<B: Backend, E: Element>(
             .as_ref()
             .map(|(columns, rows)| (*columns, &rows[..])),
     };
+    let all: Vec<u32> = (0..dataset.train.len() as u32).collect();
+    let goal = train::Goal {
+        targets: &dataset.targets.selected(&dataset.train),
+        outputs: dataset.outputs,
+        loss,
+        splits: [&all, &[], &[]],
+    };
+    if let Some(stored) = dataset.features.as_stored() {
+        let rows = FeatureRows::stored(backend, Arc::new(stored.selected(&dataset.train)))?;
+        let objective = Objective::of_rows(backend, Vec::new(), rows, &goal)?;
+        let learnt = Learnt {
+            graph: Cow::Owned(induced),
+            weights: weights.map(Cow::Owned),
+        };
+        return Ok((objective, learnt));
+    }
     let prepared = plan.model.prepare_edges(&induced, read)?;
     let shape = (dataset.train.len(), dataset.feature_len());
     let features = Matrix::from_rows(backend, shape, kind, |vertex, row| {
@@ -496,14 +515,7 @@ fn of_training_vertices<B: Backend, E: Element>(
             .features
             .write_row(dataset.train[vertex] as usize, row);
     })?;
-    let all: Vec<u32> = (0..dataset.train.len() as u32).collect();
     let graph = prepared.propagation::<B, E>(backend, &plan.model)?;
-    let goal = train::Goal {
-        targets: &dataset.targets.selected(&dataset.train),
-        outputs: dataset.outputs,
-        loss,
-        splits: [&all, &[], &[]],
-    };
     let objective = Objective::of(backend, vec![graph], features, &goal)?;
     let learnt = Learnt {
         graph: Cow::Owned(induced),

@@ -2,14 +2,15 @@
 
 use super::fixed_batches::FixedBatches;
 use super::objective::Objective;
-use super::subgraph_batches::{SubgraphBatches, SubgraphNorms, SubgraphPlan};
+use super::subgraph_batches::{DrawnSubgraph, SubgraphBatches, SubgraphNorms, SubgraphPlan};
 use super::{Goal, GraphBatches, Loss};
-use crate::backend::Backend;
+use crate::backend::{Backend, MemoryKind};
+use crate::data::ReadAhead;
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::nn::{GraphFactors, ModelConfig, Norm, Propagation};
-use crate::sample::{Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
-use crate::tensor::Element;
+use crate::sample::{Batch, Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
+use crate::tensor::{Array, Element, Matrix};
 
 /// A task whose training vertices are learnt from in batches: see [`Trainer::sampled`](super::Trainer::sampled).
 #[derive(Debug)]
@@ -25,10 +26,34 @@ pub struct Batches<B: Backend, E: Element> {
     may_be_fixed: bool,
     /// The same batches in the same memory each time.
     fixed: Option<Box<FixedBatches<B, E>>>,
+    /// The next batch, where its features are read from disk meanwhile.
+    ahead: Option<Ahead<B, E>>,
 }
 
-/// Makes the task of a batch of what it is to tell.
-type MakeObjective<'a, B, E> = dyn FnMut(&Goal<'_>) -> Result<Objective<B, E>, Error> + 'a;
+/// A batch that was drawn, before its features are there.
+#[derive(Debug)]
+enum Drawn<B: Backend> {
+    Sampled(Batch<B>),
+    Subgraph(DrawnSubgraph<B>),
+}
+
+impl<B: Backend> Drawn<B> {
+    /// The vertices whose features go in.
+    fn inputs(&self) -> &Array<B, u32> {
+        match self {
+            Self::Sampled(batch) => &batch.inputs,
+            Self::Subgraph(subgraph) => &subgraph.subgraph.vertices,
+        }
+    }
+}
+
+/// A batch whose features are being read.
+#[derive(Debug)]
+struct Ahead<B: Backend, E: Element> {
+    step: u32,
+    drawn: Drawn<B>,
+    rows: ReadAhead<E>,
+}
 
 /// What makes a batch.
 #[derive(Debug)]
@@ -42,7 +67,7 @@ enum Source<B: Backend, E: Element> {
 }
 
 /// A batch as a task, and how many vertices learn in it.
-type Drawn<B, E> = (Objective<B, E>, usize);
+type Made<B, E> = (Objective<B, E>, usize);
 
 impl<B: Backend, E: Element> Batches<B, E> {
     /// Batches of `batch` of the training vertices of `task`, in orders that `seed` decides, of what `sampler` draws of their graph
@@ -70,6 +95,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             order: None,
             may_be_fixed: false,
             fixed: None,
+            ahead: None,
         })
     }
 
@@ -85,6 +111,13 @@ impl<B: Backend, E: Element> Batches<B, E> {
         seed: u64,
     ) -> Result<Self, Error> {
         const NAME: &str = "Batches";
+        if task.0.features.as_stored().is_some() {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: "features that stay on disk are of one graph; open the dataset with them"
+                    .into(),
+            });
+        }
         let (index, vertices) = (graphs.index(), task.0.features.rows());
         Error::expect(NAME, "vertices of the graphs", vertices, index.vertices())?;
         Error::expect(NAME, "graphs", task.vertices(), index.graphs())?;
@@ -96,6 +129,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             order: None,
             may_be_fixed: false,
             fixed: None,
+            ahead: None,
         })
     }
 
@@ -169,6 +203,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             order: None,
             may_be_fixed: false,
             fixed: None,
+            ahead: None,
         })
     }
 
@@ -236,12 +271,19 @@ impl<B: Backend, E: Element> Batches<B, E> {
     pub(super) fn in_place(mut self, backend: &B, record: bool) -> Result<Self, Error> {
         // Of a device that records nothing the room would only be computed on.
         let gains = self.may_be_fixed && backend.record(|| Ok(()))?.is_some();
+        // What is drawn ahead of a batch on disk gives memory back beside the recordings, which would not be used again.
+        let record = record && !self.reads_from_disk();
         if let (Source::Sampled(sampler, norm), true) = (&mut self.source, gains) {
             let of = (&self.task, &self.loss, *norm);
             let fixed = FixedBatches::new(backend, of, &mut **sampler, (&self.loader, record))?;
             self.fixed = fixed.map(Box::new);
         }
         Ok(self)
+    }
+
+    /// Whether features are read from disk, batch by batch.
+    pub(super) fn reads_from_disk(&self) -> bool {
+        self.task.0.features.as_stored().is_some()
     }
 
     /// Whether they lie in the same memory each time.
@@ -284,35 +326,84 @@ impl<B: Backend, E: Element> Batches<B, E> {
         number: usize,
     ) -> Result<(Objective<B, E>, usize), Error> {
         let (step, vertices) = self.seeds(epoch, number)?;
-        let (task, loss, seed) = (&self.task, &self.loss, self.loader.seed());
-        let features = &task.0.features;
-        // All of a batch's own vertices, or graphs, are learnt.
-        let all: Vec<u32> = (0..vertices.len() as u32).collect();
-        let learn = |objective: &mut MakeObjective<'_, B, E>| {
-            let goal = Goal {
-                targets: &task.0.targets.selected(&vertices),
-                outputs: task.outputs(),
-                loss,
-                splits: [&all, &[], &[]],
-            };
-            objective(&goal).map(|objective| (objective, vertices.len()))
+        if let Source::Graphs(graphs) = &mut self.source {
+            let features = self.task.0.features.matrix();
+            let made = told_of(&self.task, &self.loss, &vertices, |goal| {
+                graphs.objective(backend, &vertices, features, goal)
+            });
+            return Ok((made?, vertices.len()));
+        }
+        let ahead = self.ahead.take().filter(|ahead| ahead.step == step);
+        let (drawn, rows) = match ahead {
+            Some(Ahead { drawn, rows, .. }) => (drawn, Some(rows)),
+            None => (self.draw(backend, step, &vertices)?, None),
         };
-        match &mut self.source {
-            Source::Subgraphs(subgraphs) => {
-                subgraphs.objective(backend, task, loss, (seed, step, &vertices))
+        let (inputs, whole) = (drawn.inputs(), &self.task.0.features);
+        let shape = (inputs.len(), whole.columns());
+        let mut features = Matrix::uninit(backend, shape.0, shape.1, MemoryKind::Features)?;
+        let is_there = match rows {
+            Some(rows) => rows.finish(backend, inputs, &mut features)?,
+            None => false,
+        };
+        if !is_there {
+            whole.take_into(backend, inputs, &mut features)?;
+        }
+        let (task, loss) = (&self.task, &self.loss);
+        match (&self.source, drawn) {
+            (Source::Subgraphs(subgraphs), Drawn::Subgraph(drawn)) => {
+                subgraphs.objective(backend, task, loss, (drawn, features))
             }
-            Source::Graphs(graphs) => {
-                learn(&mut |goal| graphs.objective(backend, &vertices, features, goal))
-            }
-            Source::Sampled(sampler, norm) => learn(&mut |goal| {
-                let batch = sampler.sample(backend, &vertices, seed, step)?;
-                let features = batch.features(backend, features)?;
+            (Source::Sampled(_, norm), Drawn::Sampled(batch)) => {
                 let graphs = (batch.blocks.into_iter())
                     .map(|block| Propagation::of_sampled(backend, block, *norm))
                     .collect::<Result<_, _>>()?;
-                Objective::of(backend, graphs, features, goal)
-            }),
+                let made = told_of(task, loss, &vertices, |goal| {
+                    Objective::of(backend, graphs, features, goal)
+                });
+                Ok((made?, vertices.len()))
+            }
+            _ => unreachable!("a batch is drawn by what draws batches"),
         }
+    }
+
+    /// Draws a batch; of whole graphs none is drawn.
+    fn draw(&mut self, backend: &B, step: u32, vertices: &[u32]) -> Result<Drawn<B>, Error> {
+        let seed = self.loader.seed();
+        match &mut self.source {
+            Source::Sampled(sampler, _) => {
+                let batch = sampler.sample(backend, vertices, seed, step)?;
+                Ok(Drawn::Sampled(batch))
+            }
+            Source::Subgraphs(subgraphs) => {
+                let drawn = subgraphs.draw(backend, (seed, step, vertices))?;
+                Ok(Drawn::Subgraph(drawn))
+            }
+            Source::Graphs(_) => unreachable!("whole graphs are not drawn"),
+        }
+    }
+
+    /// Draws a batch whose features stay on disk, and has them read while the one before is computed on. It is the one that is asked
+    /// for next, if there is one in the epoch.
+    ///
+    /// # Errors
+    /// Those of the sampler, and [`Error::Features`] where nothing can be read; what goes wrong with the reading is told when the batch
+    /// is asked for.
+    pub(super) fn fetch_ahead(
+        &mut self,
+        backend: &B,
+        epoch: u32,
+        number: usize,
+    ) -> Result<(), Error> {
+        let Some(stored) = self.task.0.features.as_stored().cloned() else {
+            return Ok(());
+        };
+        if number < self.count() {
+            let (step, vertices) = self.seeds(epoch, number)?;
+            let drawn = self.draw(backend, step, &vertices)?;
+            let rows = ReadAhead::begin(&stored, drawn.inputs().to_vec(backend)?)?;
+            self.ahead = Some(Ahead { step, drawn, rows });
+        }
+        Ok(())
     }
 
     /// [`Batches::batch`] where the one before lay, if they [do](Batches::in_place) and it has room there. It is to be given back before the
@@ -322,15 +413,33 @@ impl<B: Backend, E: Element> Batches<B, E> {
         backend: &B,
         epoch: u32,
         number: usize,
-    ) -> Result<Option<Drawn<B, E>>, Error> {
+    ) -> Result<Option<Made<B, E>>, Error> {
         if self.fixed.is_none() {
             return Ok(None);
         }
         let (step, vertices) = self.seeds(epoch, number)?;
-        let Some(fixed) = &mut self.fixed else {
+        let Self {
+            fixed: Some(fixed),
+            task,
+            loss,
+            ahead,
+            ..
+        } = self
+        else {
             return Ok(None);
         };
-        let batch = fixed.batch(backend, (&self.task, &self.loss), (step, &vertices))?;
+        let mut fetch = |inputs: &Array<B, u32>, features: &mut Matrix<B, E>| {
+            let ahead = ahead.take().filter(|ahead| ahead.step == step);
+            let is_there = match ahead {
+                Some(ahead) => ahead.rows.finish(backend, inputs, features)?,
+                None => false,
+            };
+            match is_there {
+                true => Ok(()),
+                false => task.0.features.take_into(backend, inputs, features),
+            }
+        };
+        let batch = fixed.batch(backend, (task, loss), (step, &vertices), &mut fetch)?;
         if batch.is_none() {
             // What is drawn in memory of its own is to be free again behind it.
             fixed.forget();
@@ -355,6 +464,22 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let Seeds { step, vertices, .. } = &order[number];
         Ok((*step, vertices.clone()))
     }
+}
+
+/// The task of a batch in which all of its own vertices, or graphs, are learnt.
+fn told_of<B: Backend, E: Element>(
+    task: &Objective<B, E>,
+    loss: &Loss,
+    vertices: &[u32],
+    objective: impl FnOnce(&Goal<'_>) -> Result<Objective<B, E>, Error>,
+) -> Result<Objective<B, E>, Error> {
+    let all: Vec<u32> = (0..vertices.len() as u32).collect();
+    objective(&Goal {
+        targets: &task.0.targets.selected(vertices),
+        outputs: task.outputs(),
+        loss,
+        splits: [&all, &[], &[]],
+    })
 }
 
 /// That a block alone does not tell what the norm wants.

@@ -19,6 +19,8 @@ pub struct Footprint {
     bytes: [u64; MemoryKind::ALL.len()],
     /// Those of the features, where they lie in the host's memory.
     hosted: Option<u64>,
+    /// Whether they stay on disk.
+    on_disk: bool,
 }
 
 /// Where the features of a graph lie while a device computes on them.
@@ -31,6 +33,8 @@ pub enum FeaturesIn {
     Host,
     /// In the device's where all fits there, else in the host's.
     Either,
+    /// On disk, from where rows are read that are wanted: see [`FeatureRows`](crate::data::FeatureRows).
+    Disk,
 }
 
 /// What memory there is, and what of it features may have.
@@ -117,7 +121,7 @@ impl From<MemoryReport> for Footprint {
     fn from(memory: MemoryReport) -> Self {
         Self {
             bytes: memory.peak,
-            hosted: None,
+            ..Self::default()
         }
     }
 }
@@ -193,10 +197,17 @@ impl Footprint {
             let on_host = std::mem::take(&mut self.bytes[MemoryKind::HostFeatures as usize]);
             self.add(MemoryKind::Features, on_host);
         }
+        if room.features == FeaturesIn::Disk {
+            self = self.without_features::<E>(features).0;
+            self.on_disk = true;
+            self.check(room.device)?;
+            self.check_host(room.host)?;
+            return Ok(self);
+        }
         let hosting = self.hosting::<E>(features);
         let hosts = match room.features {
             _ if multiprocessors.is_none() => false,
-            FeaturesIn::Device => false,
+            FeaturesIn::Device | FeaturesIn::Disk => false,
             FeaturesIn::Host => true,
             FeaturesIn::Either => {
                 self.check(room.device).is_err()
@@ -220,7 +231,15 @@ impl Footprint {
     }
 
     /// With the features of so many vertices in the host's memory.
-    fn hosting<E: Element>(mut self, (vertices, features): (usize, usize)) -> Self {
+    fn hosting<E: Element>(self, features: (usize, usize)) -> Self {
+        let (mut hosting, bytes) = self.without_features::<E>(features);
+        hosting.add(MemoryKind::HostFeatures, bytes);
+        hosting.hosted = Some(bytes);
+        hosting
+    }
+
+    /// Without the features of so many vertices, and the bytes that those take.
+    fn without_features<E: Element>(mut self, (vertices, features): (usize, usize)) -> (Self, u64) {
         let columns = features.checked_next_multiple_of(E::LANES);
         let row = columns.unwrap_or(features).saturating_mul(size_of::<E>());
         let bytes = (vertices as u64).saturating_mul(row as u64);
@@ -228,17 +247,21 @@ impl Footprint {
         // Where it was not counted to its end, the features may not have been.
         let moved = bytes.min(*on_device);
         *on_device -= moved;
-        self.add(MemoryKind::HostFeatures, bytes);
-        self.hosted = Some(bytes);
-        self
+        (self, bytes)
     }
 
-    /// What memory the features are to have: [`MemoryKind::Features`] or [`MemoryKind::HostFeatures`].
+    /// What memory the features are to have, where they do not [stay on disk](Footprint::features_on_disk): [`MemoryKind::Features`] or
+    /// [`MemoryKind::HostFeatures`].
     pub fn features_kind(&self) -> MemoryKind {
         match self.hosted {
             None => MemoryKind::Features,
             Some(_) => MemoryKind::HostFeatures,
         }
+    }
+
+    /// Whether the features stay on disk.
+    pub fn features_on_disk(&self) -> bool {
+        self.on_disk
     }
 
     /// Bytes of the features, where they are to lie in the host's memory; others may lie there as well.

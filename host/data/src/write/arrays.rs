@@ -208,6 +208,8 @@ pub(super) fn gnn_benchmark(to: impl Write + Seek, dataset: &Dataset) -> Result<
             let shape = [graph.vertices(), dataset.feature_len()];
             archive.array("attr_matrix", &shape, dense.values().iter().copied())?;
         }
+        // Refused before.
+        Features::Stored(_) => {}
         Features::Sparse(sparse) => {
             archive.array(
                 "attr_data",
