@@ -1,16 +1,16 @@
 //! Where the features of a graph lie while a device computes on them, and whether it computes on all of the graph at once.
 
 use crate::failure::Failure;
-use crate::screen::bytes;
+use crate::screen::{bytes, count};
 use clap::Args;
 use halfgnn::Error;
-use halfgnn::backend::MemoryKind;
+use halfgnn::backend::{Backend, MemoryKind};
 use halfgnn::data::{GraphIndex, StoredFeatures};
 use halfgnn::device::Device;
 use halfgnn::driver::DriverError;
 use halfgnn::nn::{ModelConfig, Pieces, PreparedGraph};
 use halfgnn::tensor::Element;
-use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
+use halfgnn::train::{BatchSizes, FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
 use halfgnn_bench::names::FeaturesName;
 use halfgnn_bench::source::{OpenArgs, SourceName};
 use std::num::NonZeroU32;
@@ -69,6 +69,82 @@ pub struct Placement {
     pub pieces: usize,
     /// Whether the device has memory of its own.
     is_card: bool,
+    /// What the work on the graph takes, or its evaluation.
+    footprint: Footprint,
+}
+
+/// What a run in batches takes, told before its first step.
+#[derive(Clone, Debug)]
+pub struct BatchMemory {
+    /// All of it.
+    pub footprint: Footprint,
+    /// What the largest batch has.
+    pub sizes: BatchSizes,
+    /// Bytes of its graphs, features and activations.
+    pub bytes: u64,
+}
+
+impl BatchMemory {
+    /// A line for a person.
+    pub fn line(&self) -> String {
+        format!(
+            "memory: {} in all, {}",
+            bytes(self.footprint.total()),
+            self.of_batch()
+        )
+    }
+
+    fn of_batch(&self) -> String {
+        format!(
+            "{} of it for a batch of up to {} vertices and {} edges",
+            bytes(self.bytes),
+            count(self.sizes.inputs()),
+            count(self.sizes.edges())
+        )
+    }
+}
+
+impl Placement {
+    /// What a run takes beside its evaluations that learns from batches of such `sizes`, drawn from so many bytes of graph; and that the
+    /// device has room for it.
+    ///
+    /// # Errors
+    /// With what it takes and what is free.
+    pub fn with_batches<B: Backend, E: Element>(
+        &self,
+        device: &Device<B>,
+        (sizes, drawn_from): (BatchSizes, u64),
+        (config, train): (&ModelConfig, &TrainConfig),
+    ) -> Result<BatchMemory, Failure> {
+        let batch = Footprint::of_batch::<E>(&sizes, (config, train), device.multiprocessors)?;
+        let keeps = sizes.in_place.is_some() && train.record && !self.on_disk;
+        let kinds = [
+            MemoryKind::Graph,
+            MemoryKind::Features,
+            MemoryKind::Activations,
+        ];
+        let told = BatchMemory {
+            footprint: self.footprint.with_batches(&batch, (drawn_from, keeps)),
+            sizes,
+            bytes: kinds.map(|kind| batch.of(kind)).iter().sum(),
+        };
+        let on_host = || {
+            // Of a CPU what the run has by now is no longer free.
+            let (free, total) = host_memory()?;
+            let has: u64 = device.backend.memory().current.iter().sum();
+            Some((free.saturating_add(has), total))
+        };
+        match device.memory.or_else(on_host) {
+            Some((free, total)) if told.footprint.total() > free => Err(Failure::Input(format!(
+                "the run takes {}, {}, and {} of {} are free; take a smaller --batch, or a --sampler that draws less",
+                bytes(told.footprint.total()),
+                told.of_batch(),
+                bytes(free),
+                bytes(total)
+            ))),
+            _ => Ok(told),
+        }
+    }
 }
 
 impl Placement {
@@ -156,7 +232,7 @@ fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
 ///
 /// # Errors
 /// With what it takes and what is free; where the model, or its work, is on whole graphs and pieces are asked for.
-pub fn place<B: halfgnn::backend::Backend, E: Element>(
+pub fn place<B: Backend, E: Element>(
     (prepared, graphs, stored): (
         &PreparedGraph<'_>,
         Option<&GraphIndex>,
@@ -245,6 +321,7 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
         on_disk: footprint.features_on_disk(),
         pieces: pieces.as_ref().map_or(1, Pieces::count),
         is_card: multiprocessors.is_some(),
+        footprint,
     };
     Ok((placement, pieces))
 }
@@ -328,6 +405,7 @@ mod tests {
                 on_disk,
                 pieces: 1,
                 is_card: true,
+                footprint: Footprint::default(),
             };
             placement.lines().collect::<Vec<_>>().concat()
         };
@@ -339,6 +417,70 @@ mod tests {
         );
         assert!(!line(FeaturesName::Disk, true).contains("since"));
         assert_eq!(line(FeaturesName::Auto, false), "");
+    }
+
+    #[test]
+    fn batches_that_have_no_room_are_refused_with_the_figure() {
+        let sage = ModelConfig {
+            layers: 2,
+            ..ModelConfig::sage(64, 8)
+        };
+        let layer = |rows, columns, edges| halfgnn::graph::RowCounts {
+            rows,
+            columns,
+            edges,
+            empty: 0,
+            longest: 15,
+        };
+        let sizes = BatchSizes {
+            layers: vec![layer(1000, 5000, 9000), layer(100, 1000, 1500)],
+            induced: false,
+            in_place: None,
+        };
+        let mut footprint = Footprint::default();
+        footprint.add(MemoryKind::Features, 1 << 20);
+        let placement = Placement {
+            asked: PlacementArgs::default(),
+            features: MemoryKind::Features,
+            bytes: 0,
+            on_disk: false,
+            pieces: 1,
+            is_card: true,
+            footprint,
+        };
+        let train = &TrainConfig::new(Precision::Half);
+        let of_card = |bytes: u64| {
+            let device = Device {
+                backend: Cpu::new(),
+                memory: Some((bytes, bytes)),
+                multiprocessors: Some(4),
+                cache: Cache {
+                    bytes: 1 << 20,
+                    bytes_per_second: 1e9,
+                },
+            };
+            let of = (sizes.clone(), 1 << 20);
+            placement.with_batches::<_, f32>(&device, of, (&sage, train))
+        };
+        let told = of_card(1 << 30).expect("room");
+        // Features of 5,000 inputs, and what there was before.
+        let features = told.footprint.of(MemoryKind::Features);
+        assert!(features >= (1 << 20) + 5000 * 64 * 4, "{features}");
+        assert!(told.footprint.of(MemoryKind::Graph) > (1 << 20) + 4 * 2 * 10500);
+        assert!(told.bytes > 5000 * 64 * 4 && told.bytes < told.footprint.total());
+        let line = told.line();
+        assert!(
+            line.contains("of up to 5,000 vertices and 10,500 edges"),
+            "{line}"
+        );
+        assert!(of_card(told.footprint.total()).is_ok());
+        let refused = of_card(told.footprint.total() - 1).map(drop);
+        let refused = refused.expect_err("no room for the last byte").to_string();
+        let figure = format!("the run takes {}", bytes(told.footprint.total()));
+        assert!(
+            refused.starts_with(&figure) && refused.contains("take a smaller --batch"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
-use crate::placement::{Placement, PlacementArgs, place};
+use crate::placement::{BatchMemory, Placement, PlacementArgs, place};
 use crate::ranks::{self, Dealt};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
@@ -151,6 +151,8 @@ impl Outcome {
 pub trait Observer {
     /// Where what is computed on is to lie, for a run or several.
     fn placed(&mut self, placement: Placement);
+    /// What runs in batches take, before the first step.
+    fn foretold(&mut self, plan: &Plan, memory: &BatchMemory);
     /// A run begins.
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64);
     /// A batch of an epoch is done; may end the session.
@@ -237,7 +239,9 @@ fn carry_out<B: Backend, E: Element>(
         let model = Network::<B, E>::new(backend, config, seed)?;
         let mut trainer = match &plan.sampling {
             Some(sampling) => {
-                let batches = match graphs {
+                let graph_bytes = || backend.memory().current[MemoryKind::Graph as usize];
+                let before = graph_bytes();
+                let mut batches = match graphs {
                     Some(index) => {
                         let graphs = GraphBatches::new(&graph, index, config)?;
                         batches_of_graphs(&training, graphs, plan, sampling, seed)?
@@ -250,6 +254,12 @@ fn carry_out<B: Backend, E: Element>(
                         model.hops(),
                     )?,
                 };
+                let drawn_from = graph_bytes().saturating_sub(before);
+                if let (true, Some(sizes)) = (runs.is_empty(), batches.sizes(backend)?) {
+                    let of = (sizes, drawn_from);
+                    let told = placement.with_batches::<B, E>(device, of, (config, &plan.train))?;
+                    observer.foretold(plan, &told);
+                }
                 Trainer::sampled(backend, batches, &objective, model, train)?
             }
             None => Trainer::inductive(backend, &training, &objective, model, train)?,

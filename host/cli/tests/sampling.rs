@@ -732,3 +732,60 @@ fn features_stay_on_disk() {
     );
     assert_eq!(place.files(), before);
 }
+
+/// What a run in batches takes is told before its first step, and is about what it takes.
+#[test]
+fn the_memory_of_batches_is_foretold() {
+    let place = place(&Ring::new());
+    for of in [
+        &[
+            "--sampler",
+            "neighbor:2,1",
+            "--batch",
+            "2",
+            "--model",
+            "sage",
+        ][..],
+        &["--sampler", "saint-rw:4,2", "--model", "gcn"],
+        &[
+            "--sampler",
+            "cluster:5",
+            "--batch",
+            "2",
+            "--model",
+            "sage",
+            "--precision",
+            "float",
+        ],
+    ] {
+        for device in ["cpu", "emulator"] {
+            let more = [
+                "--layers", "2", "--epochs", "2", "--hidden", "256", "--device", device,
+            ];
+            let output = halfgnn(&["train", "--dataset", "ring.npz", "--json", "-"])
+                .args([of, &more].concat())
+                .current_dir(place.folder.path())
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            let events = events(&output.stdout);
+            let kinds: Vec<_> = events.iter().map(|event| &event["event"]).collect();
+            let told = kinds.iter().position(|kind| *kind == "memory").unwrap();
+            assert!(told < kinds.iter().position(|kind| *kind == "epoch").unwrap());
+            let (told, summary) = (&events[told], of_kind(&events, "summary"));
+            let [told_bytes, peak] = [&told["foretold_bytes"], &summary["peak_bytes"]]
+                .map(|bytes| bytes.as_u64().unwrap());
+            assert!(
+                told_bytes >= peak && told_bytes <= peak * 3 / 2,
+                "{of:?} on {device}: {told} {summary}"
+            );
+            assert!(told["batch_bytes"].as_u64().unwrap() > 0);
+            let vertices = told["batch_vertices"].as_u64().unwrap();
+            assert!((2..=180).contains(&vertices), "{told}");
+        }
+    }
+}
+
+fn of_kind<'a>(events: &'a [Value], kind: &str) -> &'a Value {
+    of(events, kind)[0]
+}

@@ -32,9 +32,9 @@ pub struct Batches<B: Backend, E: Element> {
 
 /// A batch that was drawn, before its features are there.
 #[derive(Debug)]
-enum Drawn<B: Backend> {
+pub(super) enum Drawn<B: Backend> {
     Sampled(Batch<B>),
-    Subgraph(DrawnSubgraph<B>),
+    Subgraph(Box<DrawnSubgraph<B>>),
 }
 
 impl<B: Backend> Drawn<B> {
@@ -269,8 +269,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
     /// # Errors
     /// Those of the sampler, and [`Error::Driver`] where there is not enough memory.
     pub(super) fn in_place(mut self, backend: &B, record: bool) -> Result<Self, Error> {
-        // Of a device that records nothing the room would only be computed on.
-        let gains = self.may_be_fixed && backend.record(|| Ok(()))?.is_some();
+        let gains = self.will_be_in_place(backend)?;
         // What is drawn ahead of a batch on disk gives memory back beside the recordings, which would not be used again.
         let record = record && !self.reads_from_disk();
         if let (Source::Sampled(sampler, norm), true) = (&mut self.source, gains) {
@@ -281,9 +280,25 @@ impl<B: Backend, E: Element> Batches<B, E> {
         Ok(self)
     }
 
+    /// Whether they are drawn, and not whole graphs.
+    pub(super) fn are_drawn(&self) -> bool {
+        !matches!(self.source, Source::Graphs(_))
+    }
+
+    /// Vertices of the graph that they are of.
+    pub(super) fn vertices(&self) -> usize {
+        self.task.0.features.rows()
+    }
+
     /// Whether features are read from disk, batch by batch.
     pub(super) fn reads_from_disk(&self) -> bool {
         self.task.0.features.as_stored().is_some()
+    }
+
+    /// Whether they [are to](Batches::in_place) lie in the same memory each time.
+    pub(super) fn will_be_in_place(&self, backend: &B) -> Result<bool, Error> {
+        // Of a device that records nothing the room would only be computed on.
+        Ok(self.may_be_fixed && backend.record(|| Ok(()))?.is_some())
     }
 
     /// Whether they lie in the same memory each time.
@@ -351,7 +366,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let (task, loss) = (&self.task, &self.loss);
         match (&self.source, drawn) {
             (Source::Subgraphs(subgraphs), Drawn::Subgraph(drawn)) => {
-                subgraphs.objective(backend, task, loss, (drawn, features))
+                subgraphs.objective(backend, task, loss, (*drawn, features))
             }
             (Source::Sampled(_, norm), Drawn::Sampled(batch)) => {
                 let graphs = (batch.blocks.into_iter())
@@ -367,7 +382,12 @@ impl<B: Backend, E: Element> Batches<B, E> {
     }
 
     /// Draws a batch; of whole graphs none is drawn.
-    fn draw(&mut self, backend: &B, step: u32, vertices: &[u32]) -> Result<Drawn<B>, Error> {
+    pub(super) fn draw(
+        &mut self,
+        backend: &B,
+        step: u32,
+        vertices: &[u32],
+    ) -> Result<Drawn<B>, Error> {
         let seed = self.loader.seed();
         match &mut self.source {
             Source::Sampled(sampler, _) => {
@@ -376,7 +396,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             }
             Source::Subgraphs(subgraphs) => {
                 let drawn = subgraphs.draw(backend, (seed, step, vertices))?;
-                Ok(Drawn::Subgraph(drawn))
+                Ok(Drawn::Subgraph(Box::new(drawn)))
             }
             Source::Graphs(_) => unreachable!("whole graphs are not drawn"),
         }
@@ -448,7 +468,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
     }
 
     /// What a batch is drawn by, and its seeds.
-    fn seeds(&mut self, epoch: u32, number: usize) -> Result<(u32, Vec<u32>), Error> {
+    pub(super) fn seeds(&mut self, epoch: u32, number: usize) -> Result<(u32, Vec<u32>), Error> {
         if number >= self.count() {
             return Err(Error::Unsupported {
                 operator: "Batches",

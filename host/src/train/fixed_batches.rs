@@ -6,11 +6,11 @@ use super::{Goal, Loss};
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Norm, Propagation};
-use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, sizes};
+use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, an_eighth_more, sizes};
 use crate::tensor::{Array, Element, Matrix};
 
 /// Batches that are looked at to see how much room others want.
-const LOOKED_AT: usize = 4;
+pub(super) const LOOKED_AT: usize = 4;
 
 /// Has the features of some vertices in a matrix.
 pub(super) type Fetch<'a, B, E> =
@@ -59,11 +59,10 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
                 room.met = room.met.max(found.met);
             }
         }
-        let more = |count: usize| (count + count / 8 + 64).next_multiple_of(64);
         let vertices = sampler.vertices();
         for room in &mut room {
-            room.edges = more(room.edges);
-            room.met = more(room.met).min(vertices);
+            room.edges = an_eighth_more(room.edges);
+            room.met = an_eighth_more(room.met).min(vertices);
         }
         let first = &looked_at[0].vertices;
         let Some((mut sampler, mut blocks)) = sampler.fixed(backend, (first.len(), seed), &room)?

@@ -1,6 +1,6 @@
 //! How much memory a run will take, before any of it is asked for.
 
-use super::{Few, Objective, TrainConfig, Trainer};
+use super::{BatchSizes, Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
 use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
 use crate::data::{DataProblem, GraphIndex};
@@ -65,6 +65,8 @@ enum Counted<'a, E: Element> {
     Whole(&'a GraphCounts, Work),
     /// Evaluations of one in pieces.
     InPieces(&'a Pieces<E>),
+    /// A step on a batch.
+    Batch(&'a BatchSizes),
 }
 
 impl<E: Element> Counted<'_, E> {
@@ -77,6 +79,10 @@ impl<E: Element> Counted<'_, E> {
     ) -> Result<(Vec<Propagation<B>>, [usize; 2]), Error> {
         let counts = match self {
             Self::InPieces(pieces) => return Ok((Vec::new(), [pieces.vertices(); 2])),
+            Self::Batch(sizes) => {
+                let of = [sizes.inputs(), sizes.destinations()];
+                return Ok((sizes.graphs(backend, norm)?, of));
+            }
             Self::Whole(counts, _) => counts,
         };
         let vertices = counts.vertices();
@@ -183,6 +189,40 @@ impl Footprint {
         let features = (pieces.vertices(), config.features);
         let seen = seen.placed::<E>(features, multiprocessors, room.into())?;
         done.map(|()| seen)
+    }
+
+    /// What a step on a batch of such `sizes` takes by itself: its graphs, features, activations, and the model.
+    ///
+    /// # Errors
+    /// Those of [`Footprint::of_training`].
+    pub fn of_batch<E: Element>(
+        sizes: &BatchSizes,
+        (config, train): (&ModelConfig, &TrainConfig),
+        multiprocessors: Option<u32>,
+    ) -> Result<Self, Error> {
+        let mut seen = Self::default();
+        let what = Counted::Batch(sizes);
+        Self::of_config::<E>(what, config, train, multiprocessors, &mut seen).map(|()| seen)
+    }
+
+    /// Of a run that is evaluated as this says and learns from such batches, which are drawn from so many bytes of graph: evaluations and
+    /// steps take turns with the workspace, and with activations unless a recorded step `keeps` its own; they have the rest beside one
+    /// another.
+    #[must_use]
+    pub fn with_batches(mut self, batch: &Self, (drawn_from, keeps): (u64, bool)) -> Self {
+        self.add(MemoryKind::Graph, drawn_from);
+        for kind in MemoryKind::ALL {
+            let bytes = batch.of(kind);
+            match kind {
+                MemoryKind::Graph | MemoryKind::Features => self.add(kind, bytes),
+                MemoryKind::Activations if keeps => self.add(kind, bytes),
+                _ => {
+                    let place = &mut self.bytes[kind as usize];
+                    *place = (*place).max(bytes);
+                }
+            }
+        }
+        self
     }
 
     /// That it fits the room, with the features of a graph where they may lie.
@@ -334,6 +374,10 @@ impl Footprint {
         let run = || {
             let (graphs, sizes) = what.graphs(backend, norm, readout)?;
             let objective = Objective::<_, E>::counted(backend, graphs, sizes, shape)?;
+            let _beside = match what {
+                Counted::Batch(sizes) => Some(sizes.beside::<_, E>(backend)?),
+                _ => None,
+            };
             let train = TrainConfig {
                 record: false,
                 // Of classes, as the targets that are counted; others keep a few words.
@@ -345,6 +389,7 @@ impl Footprint {
             match what {
                 Counted::Whole(_, Work::Training) => trainer.step()?,
                 Counted::Whole(_, Work::Evaluation) => {}
+                Counted::Batch(_) => return trainer.step(),
                 Counted::InPieces(pieces) => trainer = trainer.evaluated_in(pieces.clone())?,
             }
             trainer.evaluate().map(drop)

@@ -571,8 +571,10 @@ fn what_is_no_stream_is_read_whole_and_what_is_wrong_is_told() {
 
 /// A dataset whose features stay on disk.
 fn stored(path: &Path) -> Result<Dataset, DataError> {
-    let mut options = OpenOptions::default();
-    options.stored_features = true;
+    let options = OpenOptions {
+        stored_features: true,
+        ..OpenOptions::default()
+    };
     Dataset::open_with(path, &options)
 }
 
@@ -725,9 +727,11 @@ fn features_stay_on_disk_where_they_can_be_read_there() {
             && refused.contains("seven.npz --out FOLDER`"),
         "{refused}"
     );
-    let mut options = OpenOptions::default();
-    options.stored_features = true;
-    options.normalize_features = Some(true);
+    let options = OpenOptions {
+        stored_features: true,
+        normalize_features: Some(true),
+        ..OpenOptions::default()
+    };
     let refused = told(Dataset::open_with(&path, &options));
     assert!(
         refused.contains("dividing rows by their sums wants them in memory"),
