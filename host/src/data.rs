@@ -3,6 +3,11 @@
 #[doc(inline)]
 pub use halfgnn_data::*;
 
+mod feature_rows;
+
+pub use feature_rows::FeatureRows;
+pub(crate) use feature_rows::ReadAhead;
+
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::tensor::{Element, Matrix};
@@ -13,7 +18,8 @@ pub trait UploadFeatures {
     /// here, in the elements and with the padding of the matrix, and nowhere else.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] where the matrix cannot be addressed, [`Error::Driver`] where there is not enough memory.
+    /// [`Error::TooLarge`] where the matrix cannot be addressed, [`Error::Driver`] where there is not enough memory,
+    /// [`Error::Unsupported`] where they stay on disk.
     fn upload_features<B: Backend, E: Element>(&self, backend: &B) -> Result<Matrix<B, E>, Error> {
         self.upload_features_as(backend, MemoryKind::Features)
     }
@@ -28,6 +34,16 @@ pub trait UploadFeatures {
         backend: &B,
         kind: MemoryKind,
     ) -> Result<Matrix<B, E>, Error>;
+
+    /// The same where they are in memory, and else those that [stay on disk](Features::Stored).
+    ///
+    /// # Errors
+    /// Those of [`UploadFeatures::upload_features`].
+    fn feature_rows<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        kind: MemoryKind,
+    ) -> Result<FeatureRows<B, E>, Error>;
 }
 
 impl UploadFeatures for Dataset {
@@ -36,10 +52,27 @@ impl UploadFeatures for Dataset {
         backend: &B,
         kind: MemoryKind,
     ) -> Result<Matrix<B, E>, Error> {
+        if self.features.as_stored().is_some() {
+            return Err(Error::Unsupported {
+                operator: "Dataset::upload_features",
+                reason: "the features stay on disk; take Dataset::feature_rows, or open the dataset with them".into(),
+            });
+        }
         let shape = (self.features.vertices(), self.features.feature_len());
         Matrix::from_rows(backend, shape, kind, |vertex, row| {
             self.features.write_row(vertex, row);
         })
+    }
+
+    fn feature_rows<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        kind: MemoryKind,
+    ) -> Result<FeatureRows<B, E>, Error> {
+        match self.features.as_stored() {
+            Some(stored) => FeatureRows::stored(backend, stored.clone()),
+            None => self.upload_features_as(backend, kind).map(Into::into),
+        }
     }
 }
 

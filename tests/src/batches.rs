@@ -5,14 +5,20 @@ use crate::ranks::{by_devices, by_host, links_threads};
 use crate::task;
 use half::f16;
 use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::data::parts::{Deal, FeaturePrecision};
+use halfgnn::data::{Dataset, FeatureRows, Features, OpenOptions, Splits, StoredFeatures, Targets};
 use halfgnn::distributed::{Group, InProcess, in_process};
-use halfgnn::nn::{Model, ModelConfig, Network, Norm};
+use halfgnn::nn::{EdgeData, Model, ModelConfig, Network, Norm, Pieces};
 use halfgnn::sample::{Sampling, SamplingPolicy};
 use halfgnn::tensor::Element;
 use halfgnn::train::{
-    BatchReport, Batches, Loss, Objective, Snapshot, Split, SubgraphPlan, TrainConfig, Trainer,
+    BatchReport, Batches, Goal, Loss, Objective, Snapshot, Split, SubgraphPlan, TrainConfig,
+    Trainer,
 };
 use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const LOSS: Loss = Loss::CrossEntropy {
@@ -653,5 +659,140 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _: Scale) {
     assert_eq!(
         second.expect_err("a misfit").to_string(),
         "Batches: batch 1 of an epoch that has 1, from 0 on"
+    );
+}
+
+/// The features of the small task in a folder of parts, which is removed behind it.
+struct Stored {
+    folder: PathBuf,
+    rows: Arc<StoredFeatures>,
+}
+
+impl Stored {
+    fn new() -> Self {
+        static FOLDERS: AtomicU32 = AtomicU32::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("halfgnn-parts-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let features = Features::dense(task::FEATURES, task::features()).expect("whole rows");
+        let (labels, [train, val, test]) = (task::labels(), task::splits());
+        let splits = Splits { train, val, test };
+        let dataset = Dataset::new("task", task::graph(), features, labels, splits);
+        let owners: Vec<u32> = (0..task::VERTICES as u32)
+            .map(|vertex| vertex % 3)
+            .collect();
+        let deal = Deal {
+            owners: &owners,
+            parts: 3,
+            by: "hand",
+            precision: FeaturePrecision::Float,
+        };
+        let dataset = dataset.expect("a dataset");
+        dataset.save_parts(&folder, &deal).expect("a folder");
+        let mut options = OpenOptions::default();
+        options.stored_features = true;
+        let opened = Dataset::open_with(&folder, &options).expect("a folder of parts");
+        let rows = opened.features.as_stored().expect("they are on disk");
+        Self {
+            folder,
+            rows: rows.clone(),
+        }
+    }
+
+    /// The small task with them, and no graph.
+    fn task<B: Backend, E: Element>(&self, backend: &B) -> Objective<B, E> {
+        let (targets, splits) = (Targets::from(task::labels()), task::splits());
+        let goal = Goal {
+            targets: &targets,
+            outputs: task::CLASSES,
+            loss: &LOSS,
+            splits: splits.each_ref().map(Vec::as_slice),
+        };
+        let rows = FeatureRows::stored(backend, self.rows.clone()).expect("no room is wanted");
+        Objective::of_rows(backend, Vec::new(), rows, &goal).expect("a task")
+    }
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Features that stay on disk are the same features, in steps on batches and in evaluations; also where batches lie in the same memory
+/// each time. A file that becomes shorter meanwhile ends the run with its name.
+pub fn features_on_disk_are_those_of_the_device<B: Backend>(backend: &B, scale: Scale) {
+    let model = ModelConfig {
+        hidden: 16,
+        layers: 2,
+        dropout: 0.4,
+        ..ModelConfig::sage(task::FEATURES, task::CLASSES)
+    };
+    let config = TrainConfig {
+        epochs: scale.pick(1, 2),
+        seed: 3,
+        ..TrainConfig::new(f16::PRECISION)
+    };
+    let stored = Stored::new();
+    let graph = task::graph();
+    let prepared = model.prepare_edges(&graph, EdgeData::default());
+    let pieces = Pieces::new(&prepared.expect("a graph"), &model, 3).expect("pieces");
+    let on_device: Objective<B, f16> = task::objective(backend, model.norm());
+    let on_disk = stored.task(backend);
+    let trainer = |task: &Objective<B, f16>, (policy, batch): (&str, u32)| {
+        let policy: SamplingPolicy = policy.parse().expect("a policy");
+        let coverage = policy.is_counted().then_some(3);
+        let sampling = Sampling::of(policy, Some(batch), coverage);
+        let network = Network::<B, f16>::new(backend, &model, 5).expect("a model");
+        let of = (&LOSS, &model, network.hops());
+        let how = (&sampling, config.seed);
+        let batches = Batches::of_sampling(backend, task, of, (&graph, None), how);
+        let batches = batches.expect("batches");
+        let trainer = Trainer::sampled(backend, batches, task, network, config);
+        let trainer = trainer.expect("a trainer");
+        trainer.evaluated_in(pieces.clone()).expect("its vertices")
+    };
+    for how in [("neighbor:3,2", 17), ("saint-rw:6,2", 1), ("cluster:9", 2)] {
+        let [expected, found] = [&on_device, &on_disk].map(|task| {
+            let mut trainer = trainer(task, how);
+            let mut reports = Vec::new();
+            while let Some(report) = trainer.next_epoch().expect("a step") {
+                reports.push((report.loss.to_bits(), report.score));
+            }
+            let parameters = trainer.model().parameters();
+            let weights = parameters.iter().map(|it| it.master().to_f32(backend));
+            let weights = weights.collect::<Result<Vec<_>, _>>();
+            (
+                trainer.has_batches_in_place(),
+                reports,
+                weights.expect("no failure"),
+            )
+        });
+        assert_eq!(found, expected, "{how:?}");
+    }
+    let network = Network::<B, f16>::new(backend, &model, 5).expect("a model");
+    let mut whole = Trainer::new(backend, &on_disk, network, config).expect("a trainer");
+    let refused = whole
+        .evaluate()
+        .expect_err("all features at once")
+        .to_string();
+    assert!(refused.contains("Trainer::evaluated_in"), "{refused}");
+    assert!(whole.step().is_err());
+
+    let mut trainer = trainer(&on_disk, ("neighbor:3,2", 17));
+    let part = stored.folder.join("part-00001.bin");
+    let mut cut = false;
+    let ended = trainer.next_epoch_with(|_| {
+        if !std::mem::replace(&mut cut, true) {
+            let file = std::fs::OpenOptions::new().write(true).open(&part);
+            file.and_then(|file| file.set_len(1000)).expect("its file");
+        }
+        ControlFlow::Continue(())
+    });
+    let told = ended.expect_err("the file is shorter").to_string();
+    assert!(cut && !told.contains('\n'), "{told}");
+    assert!(
+        told.contains("part-00001.bin: length: it is 1000 bytes, and was"),
+        "{told}"
     );
 }

@@ -97,7 +97,7 @@ fn assert_pieces<B: Backend, E: Element>(
         let pieces = Pieces::<E>::new(&prepared, model, count).expect("pieces");
         assert_eq!(pieces.count(), count.min(VERTICES));
         let features = features(backend);
-        let pass = network.forward_in_pieces(backend, &features, &pieces, &kept);
+        let pass = network.forward_in_pieces(backend, &features.into(), &pieces, &kept);
         pass.expect("a pass");
         for (number, (whole, of_pieces)) in whole.iter().zip(outputs(&network)).enumerate() {
             assert_eq!(whole.len(), of_pieces.len(), "{what}");
@@ -243,10 +243,10 @@ pub fn misfits_are_refused<B: Backend>(backend: &B, _scale: Scale) {
     let fewer = Matrix::zeros(backend, VERTICES - 1, FEATURES, kind).expect("room");
     assert!(
         network
-            .forward_in_pieces(backend, &fewer, &pieces, &[])
+            .forward_in_pieces(backend, &fewer.into(), &pieces, &[])
             .is_err()
     );
-    let pass = network.forward_in_pieces(backend, &features(backend), &pieces, &[]);
+    let pass = network.forward_in_pieces(backend, &features(backend).into(), &pieces, &[]);
     pass.expect("a pass");
     let told = network
         .activations(0)

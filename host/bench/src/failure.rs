@@ -53,9 +53,10 @@ impl From<Error> for Failure {
         match &error {
             // A model or graph that does not fit is a matter of what was asked for.
             Error::Driver(DriverError::OutOfMemory { .. }) => Failure::Input(error.to_string()),
-            Error::Driver(_) | Error::Contract(_) | Error::Communication(_) => {
-                Failure::Run(error.to_string())
-            }
+            Error::Driver(_)
+            | Error::Contract(_)
+            | Error::Communication(_)
+            | Error::Features(_) => Failure::Run(error.to_string()),
             _ => Failure::Input(error.to_string()),
         }
     }

@@ -34,13 +34,15 @@ impl From<DeviceName> for device::Choice {
 /// [`FeaturesIn`], as it is typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FeaturesName {
-    /// The device's memory if all fits there, else the host's
+    /// The device's memory if all fits there, else the host's; of a folder of parts that the host has no room for, the disk
     #[default]
     Auto,
     /// The device's memory
     Device,
     /// The host's memory, which the card reads over its bus
     Host,
+    /// The folder of parts that the dataset is, from where the rows of each batch are read
+    Disk,
 }
 
 impl From<FeaturesName> for FeaturesIn {
@@ -49,6 +51,7 @@ impl From<FeaturesName> for FeaturesIn {
             FeaturesName::Auto => FeaturesIn::Either,
             FeaturesName::Device => FeaturesIn::Device,
             FeaturesName::Host => FeaturesIn::Host,
+            FeaturesName::Disk => FeaturesIn::Disk,
         }
     }
 }

@@ -25,6 +25,18 @@ pub enum SourceName {
     File(PathBuf),
 }
 
+impl SourceName {
+    /// Refuses to leave the features of what is made on disk.
+    pub fn may_stay_on_disk(&self) -> Result<(), Failure> {
+        match self {
+            Self::Made(recipe) => Err(Failure::Input(format!(
+                "{recipe}: it is made in memory, and so are its features; write it in parts by `halfgnn dataset partition {recipe} --out FOLDER`, and take that folder"
+            ))),
+            Self::File(_) => Ok(()),
+        }
+    }
+}
+
 impl FromStr for SourceName {
     type Err = RecipeError;
 
@@ -162,7 +174,15 @@ impl OpenArgs {
 
     /// Opens or makes a dataset with labels.
     pub fn dataset(&self, name: &SourceName) -> Result<Dataset, Failure> {
+        self.dataset_with(name, false)
+    }
+
+    /// The same, whose features may stay on disk.
+    pub fn dataset_with(&self, name: &SourceName, on_disk: bool) -> Result<Dataset, Failure> {
         match name {
+            SourceName::Made(_) if on_disk => {
+                name.may_stay_on_disk().and_then(|()| self.dataset(name))
+            }
             SourceName::Made(recipe) => {
                 room::for_recipe(recipe)?;
                 recipe
@@ -171,7 +191,11 @@ impl OpenArgs {
                     .map_err(refuse)
             }
             SourceName::File(path) => find(path)
-                .and_then(|path| Dataset::open_with(path, &self.options()))
+                .and_then(|path| {
+                    let mut options = self.options();
+                    options.stored_features = on_disk;
+                    Dataset::open_with(path, &options)
+                })
                 .map_err(refuse),
         }
     }

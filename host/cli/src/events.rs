@@ -3,7 +3,7 @@
 use crate::curves::Curves;
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use crate::placement::Placement;
+use crate::placement::{BatchMemory, Placement};
 use crate::ranks::{Dealt, Ranks};
 use crate::screen::Screen;
 use crate::session::{Observer, Outcome, Plan};
@@ -247,6 +247,21 @@ pub enum Event<'a> {
         /// Time of a training step.
         ms_per_epoch: f64,
     },
+    /// What runs in batches take, told before the first step.
+    Memory {
+        /// The plan's label.
+        model: &'a str,
+        /// All of it on the device.
+        foretold_bytes: u64,
+        /// Of each kind.
+        foretold_bytes_by_kind: PeakByKind,
+        /// What graphs, features and activations of the largest batch take of it.
+        batch_bytes: u64,
+        /// The vertices whose features go into that.
+        batch_vertices: usize,
+        /// Its edges, in all layers.
+        batch_edges: usize,
+    },
     /// All runs of a plan.
     Summary {
         /// The plan's label.
@@ -394,7 +409,12 @@ fn is_nothing(bytes: &u64) -> bool {
 
 impl From<&MemoryReport> for PeakByKind {
     fn from(report: &MemoryReport) -> Self {
-        let peak = |kind: MemoryKind| report.peak[kind as usize];
+        Self::of(|kind| report.peak[kind as usize])
+    }
+}
+
+impl PeakByKind {
+    fn of(peak: impl Fn(MemoryKind) -> u64) -> Self {
         Self {
             graph: peak(MemoryKind::Graph),
             features: peak(MemoryKind::Features),
@@ -416,6 +436,18 @@ fn status(status: Status) -> &'static str {
 }
 
 impl<'a> Event<'a> {
+    /// What the runs of `plan` will take.
+    pub fn memory(plan: &'a Plan, memory: &BatchMemory) -> Self {
+        Self::Memory {
+            model: plan.label,
+            foretold_bytes: memory.footprint.total(),
+            foretold_bytes_by_kind: PeakByKind::of(|kind| memory.footprint.of(kind)),
+            batch_bytes: memory.bytes,
+            batch_vertices: memory.sizes.inputs(),
+            batch_edges: memory.sizes.edges(),
+        }
+    }
+
     /// What `plan` will train on `dataset`.
     pub fn start(dataset: &'a Dataset, plan: &'a Plan) -> Self {
         Event::Start {
@@ -602,6 +634,11 @@ impl Observer for Recorder {
             bytes_by_kind: memory.into(),
             largest: memory.largest().0,
         });
+    }
+
+    fn foretold(&mut self, plan: &Plan, memory: &BatchMemory) {
+        self.screen.line(&memory.line());
+        self.record(&Event::memory(plan, memory));
     }
 
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64) {

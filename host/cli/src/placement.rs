@@ -1,17 +1,18 @@
 //! Where the features of a graph lie while a device computes on them, and whether it computes on all of the graph at once.
 
 use crate::failure::Failure;
-use crate::screen::bytes;
+use crate::screen::{bytes, count};
 use clap::Args;
 use halfgnn::Error;
-use halfgnn::backend::MemoryKind;
-use halfgnn::data::GraphIndex;
+use halfgnn::backend::{Backend, MemoryKind};
+use halfgnn::data::{GraphIndex, StoredFeatures};
 use halfgnn::device::Device;
 use halfgnn::driver::DriverError;
 use halfgnn::nn::{ModelConfig, Pieces, PreparedGraph};
 use halfgnn::tensor::Element;
-use halfgnn::train::{FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
+use halfgnn::train::{BatchSizes, FeaturesIn, Footprint, Room, TrainConfig, Work, host_memory};
 use halfgnn_bench::names::FeaturesName;
+use halfgnn_bench::source::{OpenArgs, SourceName};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -19,7 +20,7 @@ use std::str::FromStr;
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct PlacementArgs {
     /// Where the features of the graph lie while the device computes; auto leaves them in the host's memory where the device has no
-    /// room for them beside the rest
+    /// room for them beside the rest, and those of a folder of parts on disk where the host has none either
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = FeaturesName::Auto)]
     pub features: FeaturesName,
     /// Evaluate layer by layer on one of N pieces of the graph after the other, each with all neighbours of its vertices, and keep what layers give in
@@ -60,14 +61,90 @@ pub struct Placement {
     asked: PlacementArgs,
     /// [`MemoryKind::HostFeatures`], or that of the device.
     pub features: MemoryKind,
-    /// What features take of it; nothing of the device's, which the table of memory tells.
+    /// What features take of it, or of the disk; nothing of the device's, which the table of memory tells.
     bytes: u64,
+    /// Whether they stay on disk.
+    on_disk: bool,
     /// In how many pieces the graph is evaluated.
     pub pieces: usize,
-    /// What that takes, without batches.
+    /// What the work on the graph takes, or its evaluation, without batches.
     pub footprint: Footprint,
     /// Whether the device has memory of its own.
     is_card: bool,
+}
+
+/// What a run in batches takes, told before its first step.
+#[derive(Clone, Debug)]
+pub struct BatchMemory {
+    /// All of it.
+    pub footprint: Footprint,
+    /// What the largest batch has.
+    pub sizes: BatchSizes,
+    /// Bytes of its graphs, features and activations.
+    pub bytes: u64,
+}
+
+impl BatchMemory {
+    /// A line for a person.
+    pub fn line(&self) -> String {
+        format!(
+            "memory: {} in all, {}",
+            bytes(self.footprint.total()),
+            self.of_batch()
+        )
+    }
+
+    fn of_batch(&self) -> String {
+        format!(
+            "{} of it for a batch of up to {} vertices and {} edges",
+            bytes(self.bytes),
+            count(self.sizes.inputs()),
+            count(self.sizes.edges())
+        )
+    }
+}
+
+impl Placement {
+    /// What a run takes beside its evaluations that learns from batches of such `sizes`, drawn from so many bytes of graph; and that the
+    /// device has room for it.
+    ///
+    /// # Errors
+    /// With what it takes and what is free.
+    pub fn with_batches<B: Backend, E: Element>(
+        &self,
+        device: &Device<B>,
+        (sizes, drawn_from): (BatchSizes, u64),
+        (config, train): (&ModelConfig, &TrainConfig),
+    ) -> Result<BatchMemory, Failure> {
+        let batch = Footprint::of_batch::<E>(&sizes, (config, train), device.multiprocessors)?;
+        let keeps = sizes.in_place.is_some() && train.record && !self.on_disk;
+        let kinds = [
+            MemoryKind::Graph,
+            MemoryKind::Features,
+            MemoryKind::Activations,
+        ];
+        let told = BatchMemory {
+            footprint: self.footprint.with_batches(&batch, (drawn_from, keeps)),
+            sizes,
+            bytes: kinds.map(|kind| batch.of(kind)).iter().sum(),
+        };
+        let on_host = || {
+            // Of a CPU what the run has by now is no longer free.
+            let (free, total) = host_memory()?;
+            let has: u64 = device.backend.memory().current.iter().sum();
+            Some((free.saturating_add(has), total))
+        };
+        match device.memory.or_else(on_host) {
+            Some((free, total)) if told.footprint.total() > free => Err(Failure::Input(format!(
+                "the run takes {}, {}, and {} of {} are free; take a smaller --batch, or a --sampler that draws less",
+                bytes(told.footprint.total()),
+                told.of_batch(),
+                bytes(free),
+                bytes(total)
+            ))),
+            _ => Ok(told),
+        }
+    }
 }
 
 impl Placement {
@@ -81,6 +158,12 @@ impl Placement {
     fn features_line(&self) -> Option<String> {
         let bytes = bytes(self.bytes);
         match (self.asked.features, self.features) {
+            (FeaturesName::Disk, _) => Some(format!(
+                "features: {bytes} on disk, from where rows are read that are wanted"
+            )),
+            (FeaturesName::Auto, _) if self.on_disk => Some(format!(
+                "features: {bytes} on disk, from where rows are read that are wanted, since they have no room in the host's memory"
+            )),
             (FeaturesName::Host, _) if !self.is_card => {
                 Some("features: in the host's memory, as all is on a CPU".into())
             }
@@ -111,13 +194,50 @@ impl Placement {
 /// More pieces than these have hardly more room: what a piece hears from is most of the graph by then.
 const MOST_PIECES: usize = 1024;
 
+/// Whether the features of `source` are to stay on disk: as they are asked to, or as they are in parts and the host's memory has no
+/// room for them. `in_batches` says whether they may, where that is known.
+///
+/// # Errors
+/// Where they cannot, in a line that says what to do.
+pub fn stays_on_disk(
+    asked: FeaturesName,
+    (source, open): (&SourceName, &OpenArgs),
+    in_batches: bool,
+) -> Result<bool, Failure> {
+    match asked {
+        FeaturesName::Disk if !in_batches => Err(whole_from_disk()),
+        FeaturesName::Disk => source.may_stay_on_disk().map(|()| true),
+        FeaturesName::Auto if in_batches => {
+            let parted = open.parted(source)?;
+            let bytes = parted.map_or(0, |parted| parted.memory_of_features());
+            Ok(has_no_room(bytes, host_memory()))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// That features on disk are read for a step on the whole graph.
+pub fn whole_from_disk() -> Failure {
+    Failure::Input(
+        "--features disk: a step on the whole graph reads all features at once; learn in batches by --sampler neighbor:15,10, or take --features host".into(),
+    )
+}
+
+fn has_no_room(bytes: u64, memory: Option<(u64, u64)>) -> bool {
+    memory.is_some_and(|(free, _)| bytes > free)
+}
+
 /// Where the features are to lie of a graph that a model does its work on, and the pieces where it is evaluated in some; and that all
-/// of it has room on the device.
+/// of it has room on the device. Features that `stored` says stay on disk.
 ///
 /// # Errors
 /// With what it takes and what is free; where the model, or its work, is on whole graphs and pieces are asked for.
-pub fn place<B: halfgnn::backend::Backend, E: Element>(
-    (prepared, graphs): (&PreparedGraph<'_>, Option<&GraphIndex>),
+pub fn place<B: Backend, E: Element>(
+    (prepared, graphs, stored): (
+        &PreparedGraph<'_>,
+        Option<&GraphIndex>,
+        Option<&StoredFeatures>,
+    ),
     (config, train, work): (&ModelConfig, &TrainConfig, Work),
     device: &Device<B>,
     asked: PlacementArgs,
@@ -125,10 +245,18 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
     let counts = prepared
         .counts()
         .with_graphs(graphs.map_or(0, GraphIndex::graphs));
-    let room = Room {
-        device: device.memory,
-        host: host_memory(),
-        features: FeaturesIn::from(asked.features),
+    let room = match stored {
+        None => Room {
+            device: device.memory,
+            host: host_memory(),
+            features: FeaturesIn::from(asked.features),
+        },
+        // Of a CPU the pieces are to leave room for one another.
+        Some(_) => Room {
+            device: device.memory.or(host_memory()),
+            host: host_memory(),
+            features: FeaturesIn::Disk,
+        },
     };
     let multiprocessors = device.multiprocessors;
     let whole =
@@ -138,13 +266,31 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
         let footprint = Footprint::check_pieces(&pieces, (config, train), multiprocessors, room)?;
         Ok((footprint, Some(pieces)))
     };
-    let has_no_room = |error: &Error| {
+    let is_too_large = |error: &Error| {
         matches!(
             error,
             Error::Driver(DriverError::OutOfMemory { .. } | DriverError::OutOfHostMemory { .. })
         )
     };
+    if let (Some(_), Some(why)) = (stored, config.wants_all_vertices()) {
+        return Err(Failure::Input(format!(
+            "--features disk: {why}, and features on disk are read for a piece of the graph at a time; take --features host"
+        )));
+    }
+    let fewest = |fewer: &mut dyn Iterator<Item = usize>| {
+        let most = MOST_PIECES.min(counts.vertices());
+        // What the smallest have no room for is refused before anything else is tried.
+        drop(in_pieces(most)?);
+        let mut fewer = fewer.take_while(|&count| count < most).map(in_pieces);
+        match fewer.find(|tried| !tried.as_ref().is_err_and(is_too_large)) {
+            Some(tried) => tried,
+            None => in_pieces(most),
+        }
+    };
+    let doubled = |first| std::iter::successors(Some(first), |count| Some(2 * count));
     let (footprint, pieces) = match asked.pieces {
+        PieceCount::Of(count) if stored.is_some() => in_pieces(count.get() as usize)?,
+        PieceCount::Auto if stored.is_some() => fewest(&mut doubled(1))?,
         PieceCount::Of(count) if count.get() > 1 => {
             if work == Work::Training {
                 return Err(Failure::Input(format!(
@@ -156,19 +302,11 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
         PieceCount::Of(_) => (whole()?, None),
         PieceCount::Auto => match whole() {
             Err(error)
-                if has_no_room(&error)
+                if is_too_large(&error)
                     && work == Work::Evaluation
                     && config.wants_all_vertices().is_none() =>
             {
-                let most = MOST_PIECES.min(counts.vertices());
-                // What the smallest have no room for is refused before anything else is tried.
-                drop(in_pieces(most)?);
-                let fewer = std::iter::successors(Some(2), |count| Some(2 * count));
-                let mut fewer = fewer.take_while(|&count| count < most).map(in_pieces);
-                match fewer.find(|tried| !tried.as_ref().is_err_and(has_no_room)) {
-                    Some(tried) => tried?,
-                    None => in_pieces(most)?,
-                }
+                fewest(&mut doubled(2))?
             }
             whole => (whole?, None),
         },
@@ -176,7 +314,11 @@ pub fn place<B: halfgnn::backend::Backend, E: Element>(
     let placement = Placement {
         asked,
         features: footprint.features_kind(),
-        bytes: footprint.hosted_features().unwrap_or(0),
+        bytes: match stored {
+            Some(stored) => stored.file_bytes(),
+            None => footprint.hosted_features().unwrap_or(0),
+        },
+        on_disk: footprint.features_on_disk(),
         pieces: pieces.as_ref().map_or(1, Pieces::count),
         footprint,
         is_card: multiprocessors.is_some(),
@@ -216,7 +358,7 @@ mod tests {
             pieces: asked,
         };
         let train = &TrainConfig::new(Precision::Float);
-        let of = (&prepared.expect("a graph"), None);
+        let of = (&prepared.expect("a graph"), None, None);
         let placed = place::<_, f32>(of, (config, train, work), &device, asked);
         let placed = placed.map_err(|failure| failure.to_string());
         placed.map(|(placement, pieces)| {
@@ -246,6 +388,99 @@ mod tests {
         let gin = ModelConfig::gin(64, 8);
         assert!(told(&gin, 900 << 10, evaluation, auto).contains("out of device memory"));
         assert!(told(&gin, 64 << 20, evaluation, three).contains("running statistics"));
+    }
+
+    #[test]
+    fn features_stay_on_disk_where_memory_has_no_room_for_them() {
+        assert!(has_no_room(101, Some((100, 200))));
+        assert!(!has_no_room(100, Some((100, 200))) && !has_no_room(u64::MAX, None));
+        let line = |asked, on_disk| {
+            let placement = Placement {
+                asked: PlacementArgs {
+                    features: asked,
+                    ..PlacementArgs::default()
+                },
+                features: MemoryKind::Features,
+                bytes: 3 << 30,
+                on_disk,
+                pieces: 1,
+                is_card: true,
+                footprint: Footprint::default(),
+            };
+            placement.lines().collect::<Vec<_>>().concat()
+        };
+        let told = line(FeaturesName::Auto, true);
+        assert!(
+            told.starts_with("features: 3.0 GiB on disk")
+                && told.ends_with("since they have no room in the host's memory"),
+            "{told}"
+        );
+        assert!(!line(FeaturesName::Disk, true).contains("since"));
+        assert_eq!(line(FeaturesName::Auto, false), "");
+    }
+
+    #[test]
+    fn batches_that_have_no_room_are_refused_with_the_figure() {
+        let sage = ModelConfig {
+            layers: 2,
+            ..ModelConfig::sage(64, 8)
+        };
+        let layer = |rows, columns, edges| halfgnn::graph::RowCounts {
+            rows,
+            columns,
+            edges,
+            empty: 0,
+            longest: 15,
+        };
+        let sizes = BatchSizes {
+            layers: vec![layer(1000, 5000, 9000), layer(100, 1000, 1500)],
+            induced: false,
+            in_place: None,
+        };
+        let mut footprint = Footprint::default();
+        footprint.add(MemoryKind::Features, 1 << 20);
+        let placement = Placement {
+            asked: PlacementArgs::default(),
+            features: MemoryKind::Features,
+            bytes: 0,
+            on_disk: false,
+            pieces: 1,
+            is_card: true,
+            footprint,
+        };
+        let train = &TrainConfig::new(Precision::Half);
+        let of_card = |bytes: u64| {
+            let device = Device {
+                backend: Cpu::new(),
+                memory: Some((bytes, bytes)),
+                multiprocessors: Some(4),
+                cache: Cache {
+                    bytes: 1 << 20,
+                    bytes_per_second: 1e9,
+                },
+            };
+            let of = (sizes.clone(), 1 << 20);
+            placement.with_batches::<_, f32>(&device, of, (&sage, train))
+        };
+        let told = of_card(1 << 30).expect("room");
+        // Features of 5,000 inputs, and what there was before.
+        let features = told.footprint.of(MemoryKind::Features);
+        assert!(features >= (1 << 20) + 5000 * 64 * 4, "{features}");
+        assert!(told.footprint.of(MemoryKind::Graph) > (1 << 20) + 4 * 2 * 10500);
+        assert!(told.bytes > 5000 * 64 * 4 && told.bytes < told.footprint.total());
+        let line = told.line();
+        assert!(
+            line.contains("of up to 5,000 vertices and 10,500 edges"),
+            "{line}"
+        );
+        assert!(of_card(told.footprint.total()).is_ok());
+        let refused = of_card(told.footprint.total() - 1).map(drop);
+        let refused = refused.expect_err("no room for the last byte").to_string();
+        let figure = format!("the run takes {}", bytes(told.footprint.total()));
+        assert!(
+            refused.starts_with(&figure) && refused.contains("take a smaller --batch"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::args::DeviceName;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::json::JsonLines;
-use crate::placement::{Placement, PlacementArgs, place};
+use crate::placement::{Placement, PlacementArgs, place, stays_on_disk};
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::screen::{Page, count};
 use crate::session::{edge_data, inputs};
@@ -25,6 +25,7 @@ use halfgnn::with_element;
 use pairs::Pairs;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use table::{OutputFormat, Predictions};
 
 /// Options of `predict`.
@@ -142,7 +143,10 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     // Before anything is computed: that it can be written.
     let refuse = |error| Failure::Input(cannot_write(&args.out, &error));
     drop(file::WholeFile::create(&args.out).map_err(refuse)?);
-    let mut dataset = args.open.dataset(&args.dataset)?;
+    // Evaluations are in pieces where features are on disk, so that they may be.
+    let source = (&args.dataset, &args.open);
+    let on_disk = stays_on_disk(args.placement.features, source, true)?;
+    let mut dataset = args.open.dataset_with(&args.dataset, on_disk)?;
     let (features, own) = (dataset.feature_len(), checkpoint.model.features);
     if features != own {
         return Err(Failure::Input(format!(
@@ -463,13 +467,14 @@ impl Prediction<'_> {
         let backend = &device.backend;
         let graph = config.prepare_edges(&self.dataset.graph, edge_data(config, self.dataset))?;
         let graphs = self.dataset.graphs.as_ref();
-        let of = (&graph, graphs);
+        let stored = self.dataset.features.as_stored().map(Arc::as_ref);
+        let of = (&graph, graphs, stored);
         let how = (config, &self.checkpoint.train, Work::Evaluation);
         let (placement, pieces) = place::<B, E>(of, how, device, self.placement)?;
 
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
-        let features = &(self.dataset).upload_features_as(backend, placement.features)?;
+        let features = &(self.dataset).feature_rows(backend, placement.features)?;
         let whole = match pieces {
             None => Some(graph.propagation::<B, E>(backend, config)?),
             Some(_) => None,
@@ -484,7 +489,7 @@ impl Prediction<'_> {
                 let inputs = Inputs {
                     backend,
                     graphs,
-                    features,
+                    features: features.matrix(),
                 };
                 model.forward(inputs, Mode::Evaluate)?;
             }

@@ -546,7 +546,7 @@ fn train_batches<B: Backend, E: Element>(
     }
     let backend = &device.backend;
     let tasks = placed.tasks(backend)?;
-    let run = placed.train(backend, &tasks, (train.seed, Some(group)), observer)?;
+    let run = placed.train(device, &tasks, (train.seed, Some(group)), observer)?;
     // None ends the program before the others have seen their last exchange.
     group.any("end of the run", false)?;
     Ok((run.summary, run.stopped))

@@ -2,11 +2,11 @@
 
 use crate::checkpoint::{Run, Saving};
 use crate::failure::Failure;
-use crate::placement::{Placement, PlacementArgs, place};
+use crate::placement::{BatchMemory, Placement, PlacementArgs, place};
 use crate::ranks::{self, Ranks};
 use crate::task::Goal;
 use halfgnn::backend::{Backend, MemoryKind, MemoryReport};
-use halfgnn::data::{Dataset, UploadFeatures};
+use halfgnn::data::{Dataset, FeatureRows, UploadFeatures};
 use halfgnn::device::{Device, Task};
 use halfgnn::distributed::Group;
 use halfgnn::graph::Graph;
@@ -24,6 +24,7 @@ use halfgnn_bench::rank_memory::RankMemory;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What to train, and how: one model shape, with one or more seeds.
 #[derive(Clone, Debug)]
@@ -154,6 +155,8 @@ pub trait Observer {
     fn placed(&mut self, placement: Placement);
     /// What each rank is going to take of its device, where there are several.
     fn ranks_take(&mut self, memory: &RankMemory);
+    /// What runs in batches take, before the first step.
+    fn foretold(&mut self, plan: &Plan, memory: &BatchMemory);
     /// A run begins.
     fn run_starts(&mut self, plan: &Plan, device: &str, seed: u64);
     /// A batch of an epoch is done; may end the session.
@@ -218,7 +221,7 @@ fn carry_out<B: Backend, E: Element>(
     let mut saturated = None;
     for seed in (0..plan.seeds).map(|run| plan.train.seed.wrapping_add(run.into())) {
         observer.run_starts(plan, &device_name, seed);
-        let run = placed.train(backend, &tasks, (seed, None), Some(observer))?;
+        let run = placed.train(device, &tasks, (seed, None), Some(observer))?;
         if let Some(more) = run.saturated {
             *saturated.get_or_insert(0) += more;
         }
@@ -266,9 +269,10 @@ impl<'a, E: Element> Placed<'a, E> {
         let config = &plan.model;
         let graph = config.prepare_edges(&dataset.graph, edge_data(config, dataset))?;
         let work = Work::of_run(plan.sampling.is_some());
+        let stored = dataset.features.as_stored().map(Arc::as_ref);
         let (how, of) = (
             (config, &plan.train, work),
-            (&graph, dataset.graphs.as_ref()),
+            (&graph, dataset.graphs.as_ref(), stored),
         );
         let (placement, pieces) = place::<B, E>(of, how, device, plan.placement)?;
         Ok(Self {
@@ -293,11 +297,12 @@ impl<'a, E: Element> Placed<'a, E> {
     /// A run, of one rank or as one of a group that learns from parts of each batch, of which the first keeps it.
     pub fn train<B: Backend>(
         &self,
-        backend: &B,
+        device: &Device<B>,
         tasks: &Tasks<'_, B, E>,
         (seed, group): (u64, Option<&Group>),
         mut observer: Option<&mut dyn Observer>,
     ) -> Result<Trained, Failure> {
+        let backend = &device.backend;
         let Self {
             dataset,
             plan,
@@ -315,6 +320,8 @@ impl<'a, E: Element> Placed<'a, E> {
         let model = Network::<B, E>::new(backend, config, seed)?;
         let mut trainer = match &plan.sampling {
             Some(sampling) => {
+                let graph_bytes = || backend.memory().current[MemoryKind::Graph as usize];
+                let before = graph_bytes();
                 let mut batches = match &dataset.graphs {
                     Some(index) => {
                         let graphs = GraphBatches::new(graph, index, config)?;
@@ -330,6 +337,19 @@ impl<'a, E: Element> Placed<'a, E> {
                 };
                 if let Some(group) = group {
                     batches = batches.among(group)?;
+                }
+                let drawn_from = graph_bytes().saturating_sub(before);
+                // Of the first run, and not of ranks, which are told without their batches.
+                let told = observer
+                    .as_mut()
+                    .filter(|_| group.is_none() && seed == plan.train.seed);
+                if let Some(observer) = told
+                    && let Some(sizes) = batches.sizes(backend)?
+                {
+                    let of = (sizes, drawn_from);
+                    let how = (config, &plan.train);
+                    let told = self.placement.with_batches::<B, E>(device, of, how)?;
+                    observer.foretold(plan, &told);
                 }
                 Trainer::sampled(backend, batches, objective, model, train)?
             }
@@ -513,10 +533,10 @@ fn objectives<'a, B: Backend, E: Element>(
         graph: Cow::Borrowed(&dataset.graph),
         weights: dataset.edge_weights.as_deref().map(Cow::Borrowed),
     };
-    let features = dataset.upload_features_as(backend, kind)?;
     let (loss, inductive) = match &plan.goal {
         Goal::Links { split, width } => {
             let graph = graph.ok_or_else(links_are_whole)?;
+            let features = dataset.upload_features_as(backend, kind)?;
             let objective = Objective::of_links(backend, graph, features, *width, split)?;
             return Ok(Tasks {
                 training: objective.clone(),
@@ -533,7 +553,8 @@ fn objectives<'a, B: Backend, E: Element>(
         splits: [&dataset.train, &dataset.val, &dataset.test],
     };
     let graphs = inputs(backend, &plan.model, dataset, graph)?;
-    let objective = Objective::of(backend, graphs, features, &goal)?;
+    let features = dataset.feature_rows(backend, kind)?;
+    let objective = Objective::of_rows(backend, graphs, features, &goal)?;
     let (training, learnt) = match inductive {
         true => of_training_vertices(backend, dataset, (plan, kind), loss)?,
         false => (objective.clone(), all),
@@ -572,6 +593,22 @@ fn of_training_vertices<B: Backend, E: Element>(
             .as_ref()
             .map(|(columns, rows)| (*columns, &rows[..])),
     };
+    let all: Vec<u32> = (0..dataset.train.len() as u32).collect();
+    let goal = train::Goal {
+        targets: &dataset.targets.selected(&dataset.train),
+        outputs: dataset.outputs,
+        loss,
+        splits: [&all, &[], &[]],
+    };
+    if let Some(stored) = dataset.features.as_stored() {
+        let rows = FeatureRows::stored(backend, Arc::new(stored.selected(&dataset.train)))?;
+        let objective = Objective::of_rows(backend, Vec::new(), rows, &goal)?;
+        let learnt = Learnt {
+            graph: Cow::Owned(induced),
+            weights: weights.map(Cow::Owned),
+        };
+        return Ok((objective, learnt));
+    }
     let prepared = plan.model.prepare_edges(&induced, read)?;
     let shape = (dataset.train.len(), dataset.feature_len());
     let features = Matrix::from_rows(backend, shape, kind, |vertex, row| {
@@ -579,14 +616,7 @@ fn of_training_vertices<B: Backend, E: Element>(
             .features
             .write_row(dataset.train[vertex] as usize, row);
     })?;
-    let all: Vec<u32> = (0..dataset.train.len() as u32).collect();
     let graph = prepared.propagation::<B, E>(backend, &plan.model)?;
-    let goal = train::Goal {
-        targets: &dataset.targets.selected(&dataset.train),
-        outputs: dataset.outputs,
-        loss,
-        splits: [&all, &[], &[]],
-    };
     let objective = Objective::of(backend, vec![graph], features, &goal)?;
     let learnt = Learnt {
         graph: Cow::Owned(induced),

@@ -8,7 +8,7 @@ use crate::events::{Event, Recorder};
 use crate::failure::Failure;
 use crate::launch;
 use crate::model::ModelName;
-use crate::placement::PieceCount;
+use crate::placement::{PieceCount, stays_on_disk, whole_from_disk};
 use crate::ranks::InParts;
 use crate::reorder::{Gathering, Ordering, ReorderName};
 use crate::sampling;
@@ -45,6 +45,10 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         watch = args.watch.open()?;
         json = args.json.as_deref();
     }
+    // A run that goes on has the sampler that it had, which is known later.
+    let may_batch = args.sampling.sampler.is_some() || args.checkpoint.resume.is_some();
+    let source = (&args.dataset, &args.open);
+    let on_disk = stays_on_disk(args.placement.features, source, may_batch)?;
     if args.ranks.count()? > 1 {
         // None has the whole; what each takes is told once the graph is dealt out.
         if let SourceName::Made(recipe) = &args.dataset {
@@ -79,7 +83,7 @@ pub fn run(args: &TrainArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     };
     let mut dataset = match &in_parts {
         Some(in_parts) => args.open.outline(&in_parts.parted, &in_parts.table)?,
-        None => args.open.dataset(&args.dataset)?,
+        None => args.open.dataset_with(&args.dataset, on_disk)?,
     };
     let of_links = args.task.task == TaskName::Link || args.checkpoint.resume.is_some();
     if dataset.outputs == 0 && !of_links {
@@ -311,6 +315,9 @@ fn plan(
     if let Some(sampling) = &sampling {
         sampling::check(sampling, &goal, &model, dataset)?;
     }
+    if sampling.is_none() && dataset.features.as_stored().is_some() {
+        return Err(whole_from_disk());
+    }
     let inductive = matches!(
         goal,
         Goal::Vertices {
@@ -335,6 +342,10 @@ fn plan(
         (
             "--features host",
             args.placement.features == FeaturesName::Host && policy.is_none(),
+        ),
+        (
+            "--features disk",
+            args.placement.features == FeaturesName::Disk,
         ),
         (
             "--pieces",
@@ -408,8 +419,10 @@ pub fn warn_of_infinite(dataset: &Dataset, precision: Precision, instead: &str) 
     if precision != Precision::Half {
         return;
     }
-    if let Some(outline) = dataset.outline() {
-        let columns = outline.column_magnitudes.iter();
+    if dataset.outline().is_some() || dataset.features.as_stored().is_some() {
+        // Known of those that are not there without looking at each.
+        let columns = dataset.column_magnitudes().unwrap_or_default();
+        let columns = columns.iter();
         let infinite = columns.filter(|most| **most >= HalfRange::LEAST_INFINITE);
         let (count, most) = infinite.fold((0, 0.0_f32), |(count, largest), &most| {
             (count + 1, largest.max(most))

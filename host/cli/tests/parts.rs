@@ -442,39 +442,78 @@ fn an_archive_of_pyg_is_cut_as_a_stream_to_the_same_bytes() {
     assert_eq!(info("one"), info("two"));
 }
 
+/// The program on a disk that has room for files of 512 bytes, as far as it can tell: what is longer cannot be written.
+#[cfg(unix)]
+fn on_a_full_disk(place: &Place, arguments: &[&str]) -> Output {
+    Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_halfgnn"))
+        .args(arguments)
+        .current_dir(place.folder.path())
+        .output()
+        .unwrap()
+}
+
 #[test]
 #[cfg(unix)]
 fn a_folder_that_has_no_room_is_not_there() {
     let place = place(&Ring::new());
-    // Files of a few hundred bytes at most, as if the disk were full.
-    let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
     let dataset = place.dataset.to_str().unwrap();
-    let output = Command::new("sh")
-        .args([
-            "-c",
-            script,
-            env!("CARGO_BIN_EXE_halfgnn"),
-            "dataset",
-            "partition",
-            dataset,
-        ])
-        .args([
-            "--out",
-            "ring.parts",
-            "--parts",
-            "1",
-            "--feature-precision",
-            "float",
-        ])
-        .current_dir(place.folder.path())
-        .output()
-        .unwrap();
+    let cut = ["dataset", "partition", dataset, "--out", "ring.parts"];
+    let how = ["--parts", "1", "--feature-precision", "float"];
+    let output = on_a_full_disk(&place, &[&cut[..], &how].concat());
     refused(
         &output,
         2,
         &["ring.parts: cannot be written: File too large"],
     );
     assert_eq!(place.files(), ["ring.npz"]);
+}
+
+/// A disk that is full, and a folder that is not whole, end a conversion in one line with the name of the file, and leave nothing behind.
+#[cfg(unix)]
+#[test]
+fn a_conversion_that_fails_leaves_nothing() {
+    let place = cut(&Ring::new(), &["--parts", "3"]);
+    let before = place.files();
+    for (conversion, output) in [
+        (
+            &["dataset", "convert", "ring.npz", "again.npz"][..],
+            "again.npz",
+        ),
+        (
+            &[
+                "dataset",
+                "convert",
+                "ring.parts",
+                "again.npz",
+                "--to",
+                "pyg",
+            ],
+            "again.npz",
+        ),
+    ] {
+        let failed = on_a_full_disk(&place, conversion);
+        refused(&failed, 2, &[output, "cannot be written"]);
+        assert_eq!(place.files(), before, "{conversion:?}");
+        // With room it is written.
+        let done = there(&place, conversion).output().unwrap();
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        let made = place.folder.path().join(output);
+        std::fs::remove_file(made).unwrap();
+    }
+    let part = place.folder.path().join("ring.parts/part-00001.bin");
+    let length = part.metadata().unwrap().len();
+    let file = std::fs::OpenOptions::new().write(true).open(&part).unwrap();
+    file.set_len(length - 8).unwrap();
+    for conversion in [
+        &["dataset", "convert", "ring.parts", "again.npz"][..],
+        &["dataset", "partition", "ring.parts", "--out", "again.parts"],
+    ] {
+        let failed = there(&place, conversion).output().unwrap();
+        refused(&failed, 2, &["part-00001.bin: length: it is"]);
+        assert_eq!(place.files(), before);
+    }
 }
 
 #[test]

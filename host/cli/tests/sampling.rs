@@ -555,3 +555,237 @@ fn what_cannot_be_drawn_is_refused_in_a_line() {
     let help = halfgnn(&["train", "--help"]).output().unwrap();
     assert!(text(&help.stdout).contains("--sampler"));
 }
+
+/// A run of the ring in parts, whose features stay on disk, is that of features in memory, to the bit; so is what it predicts. What
+/// cannot be read from disk is refused in a line that says what can.
+#[test]
+fn features_stay_on_disk() {
+    fn train<'a>(dataset: &'a str, features: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        let shape = [
+            "train",
+            "--dataset",
+            dataset,
+            "--layers",
+            "2",
+            "--epochs",
+            "3",
+            "--device",
+            "cpu",
+            "--scale-features",
+            "--features",
+            features,
+        ];
+        [&shape[..], more].concat()
+    }
+    let mut ring = Ring::new();
+    ring.values = (1..=40).map(|value| value as f32 * 37.0 / 3.0).collect();
+    let place = place(&ring);
+    let run = |arguments: &[&str]| {
+        halfgnn(arguments)
+            .current_dir(place.folder.path())
+            .output()
+            .unwrap()
+    };
+    let done = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let cut = ["dataset", "partition", "ring.npz", "--out", "ring.parts"];
+    done(&[&cut[..], &["--parts", "3", "--feature-precision", "float"]].concat());
+    for of in [
+        &[
+            "--sampler",
+            "neighbor:2,1",
+            "--batch",
+            "2",
+            "--model",
+            "sage",
+        ][..],
+        &[
+            "--sampler",
+            "neighbor:2,1",
+            "--batch",
+            "2",
+            "--model",
+            "gcn",
+            "--precision",
+            "bf16",
+            "--inductive",
+        ],
+        &[
+            "--sampler",
+            "saint-rw:4,2",
+            "--model",
+            "gat",
+            "--precision",
+            "float",
+        ],
+        &[
+            "--sampler",
+            "cluster:5",
+            "--batch",
+            "2",
+            "--reorder",
+            "degree",
+            "--model",
+            "gcnii",
+        ],
+    ] {
+        let kept = ["--pieces", "2", "--save"];
+        let course = |features, file| {
+            let json = ["--json", "-"];
+            let arguments = train(
+                "ring.parts",
+                features,
+                &[of, &kept, &[file], &json].concat(),
+            );
+            let output = run(&arguments);
+            assert!(output.status.success(), "{of:?}: {}", text(&output.stderr));
+            let weights = Checkpoint::open(&place.folder.path().join(file)).unwrap();
+            (told(&events(&output.stdout)), weights.snapshot.tensors)
+        };
+        assert_eq!(
+            course("disk", "disk.kept"),
+            course("host", "host.kept"),
+            "{of:?}"
+        );
+    }
+    let neighbours = [
+        "--sampler",
+        "neighbor:2,1",
+        "--batch",
+        "2",
+        "--model",
+        "sage",
+    ];
+    let kept = [&neighbours[..], &["--save", "kept"]].concat();
+    let lines = done(&train("ring.parts", "disk", &kept));
+    assert!(
+        lines.contains("features: 480 B on disk, from where rows are read that are wanted"),
+        "{lines}"
+    );
+    assert!(!lines.contains("evaluation:"), "{lines}");
+
+    let predict = |features, dataset, device| {
+        let arguments = [
+            "predict",
+            "--dataset",
+            dataset,
+            "--model",
+            "kept",
+            "--out",
+            "logits.npy",
+            "--logits",
+            "--features",
+            features,
+            "--device",
+            device,
+        ];
+        (run(&arguments), place.folder.path().join("logits.npy"))
+    };
+    let logits = |features, device| {
+        let (output, file) = predict(features, "ring.parts", device);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        std::fs::read(file).unwrap()
+    };
+    for device in ["cpu", "emulator"] {
+        assert_eq!(logits("disk", device), logits("host", device), "{device}");
+    }
+
+    let partition = "`halfgnn dataset partition ring.npz --out FOLDER`";
+    refused(
+        &run(&train("ring.npz", "disk", &neighbours)),
+        2,
+        &[partition],
+    );
+    refused(&predict("disk", "ring.npz", "cpu").0, 2, &[partition]);
+    let recipe = "`halfgnn dataset partition kron:8 --out FOLDER`";
+    refused(&run(&train("kron:8", "disk", &neighbours)), 2, &[recipe]);
+    refused(
+        &run(&train("ring.parts", "disk", &[])),
+        2,
+        &["--features disk: a step on the whole graph", "--sampler"],
+    );
+    let bn = [
+        "--sampler",
+        "neighbor:2,1",
+        "--batch",
+        "2",
+        "--model",
+        "gin",
+    ];
+    refused(
+        &run(&train("ring.parts", "disk", &bn)),
+        2,
+        &["--features disk:", "--features host"],
+    );
+    let part = place.folder.path().join("ring.parts/part-00001.bin");
+    let file = std::fs::OpenOptions::new().write(true).open(part).unwrap();
+    file.set_len(400).unwrap();
+    let before = place.files();
+    let cut = [&neighbours[..], &["--save", "never"]].concat();
+    refused(
+        &run(&train("ring.parts", "disk", &cut)),
+        2,
+        &["part-00001.bin: length"],
+    );
+    assert_eq!(place.files(), before);
+}
+
+/// What a run in batches takes is told before its first step, and is about what it takes.
+#[test]
+fn the_memory_of_batches_is_foretold() {
+    let place = place(&Ring::new());
+    for of in [
+        &[
+            "--sampler",
+            "neighbor:2,1",
+            "--batch",
+            "2",
+            "--model",
+            "sage",
+        ][..],
+        &["--sampler", "saint-rw:4,2", "--model", "gcn"],
+        &[
+            "--sampler",
+            "cluster:5",
+            "--batch",
+            "2",
+            "--model",
+            "sage",
+            "--precision",
+            "float",
+        ],
+    ] {
+        for device in ["cpu", "emulator"] {
+            let more = [
+                "--layers", "2", "--epochs", "2", "--hidden", "256", "--device", device,
+            ];
+            let output = halfgnn(&["train", "--dataset", "ring.npz", "--json", "-"])
+                .args([of, &more].concat())
+                .current_dir(place.folder.path())
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            let events = events(&output.stdout);
+            let kinds: Vec<_> = events.iter().map(|event| &event["event"]).collect();
+            let told = kinds.iter().position(|kind| *kind == "memory").unwrap();
+            assert!(told < kinds.iter().position(|kind| *kind == "epoch").unwrap());
+            let (told, summary) = (&events[told], of_kind(&events, "summary"));
+            let [told_bytes, peak] = [&told["foretold_bytes"], &summary["peak_bytes"]]
+                .map(|bytes| bytes.as_u64().unwrap());
+            assert!(
+                told_bytes >= peak && told_bytes <= peak * 3 / 2,
+                "{of:?} on {device}: {told} {summary}"
+            );
+            assert!(told["batch_bytes"].as_u64().unwrap() > 0);
+            let vertices = told["batch_vertices"].as_u64().unwrap();
+            assert!((2..=180).contains(&vertices), "{told}");
+        }
+    }
+}
+
+fn of_kind<'a>(events: &'a [Value], kind: &str) -> &'a Value {
+    of(events, kind)[0]
+}

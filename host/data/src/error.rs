@@ -336,6 +336,20 @@ pub enum DataProblem {
         /// Why, and the way out.
         reason: String,
     },
+    /// Features that are to stay in their files, of a format whose rows cannot be read one by one.
+    #[error(
+        "its features cannot be read from disk row by row; write it in parts by `halfgnn dataset partition {place} --out FOLDER`, and take that folder"
+    )]
+    NotStored {
+        /// How it is called.
+        place: String,
+    },
+    /// Features that stay in their files, where something wants them in memory.
+    #[error("its features stay in their files, and {what} wants them in memory; open it with them")]
+    NotInMemory {
+        /// Who.
+        what: &'static str,
+    },
     /// A folder that is to be made is there.
     #[error("is there already; name a folder that is not, or remove it")]
     Exists,

@@ -2,9 +2,11 @@
 
 use halfgnn_graph::parallel;
 
+use super::StoredFeatures;
 use super::error::DataProblem;
 use halfgnn_graph::Csr;
 use halfgnn_graph::reorder::Permutation;
+use std::sync::Arc;
 
 /// One row of numbers for each vertex.
 ///
@@ -15,6 +17,8 @@ pub enum Features {
     Dense(DenseFeatures),
     /// Only the numbers that are not zero.
     Sparse(SparseFeatures),
+    /// None: they stay in their files, from where rows are read that are wanted.
+    Stored(Arc<StoredFeatures>),
 }
 
 /// Features as a row-major matrix.
@@ -135,6 +139,11 @@ impl Features {
                 }
                 Self::Sparse(new)
             }
+            Self::Stored(of) => {
+                let mut of = of.as_ref().clone();
+                of.reorder(order);
+                Self::Stored(Arc::new(of))
+            }
         })
     }
 
@@ -143,6 +152,7 @@ impl Features {
         match self {
             Self::Dense(dense) => dense.len,
             Self::Sparse(sparse) => sparse.len,
+            Self::Stored(stored) => stored.feature_len(),
         }
     }
 
@@ -151,14 +161,32 @@ impl Features {
         match self {
             Self::Dense(dense) => dense.values.len() / dense.len,
             Self::Sparse(sparse) => sparse.offsets.len() - 1,
+            Self::Stored(stored) => stored.vertices(),
         }
     }
 
-    /// The numbers that are stored: all of them, or those that are not zero.
+    /// The numbers that are in memory: all of them, those that are not zero, or none.
     pub(crate) fn stored(&self) -> &[f32] {
         match self {
             Self::Dense(dense) => &dense.values,
             Self::Sparse(sparse) => &sparse.values,
+            Self::Stored(_) => &[],
+        }
+    }
+
+    /// Those that stay in their files, if they do.
+    pub fn as_stored(&self) -> Option<&Arc<StoredFeatures>> {
+        match self {
+            Self::Stored(stored) => Some(stored),
+            _ => None,
+        }
+    }
+
+    /// Refuses features that stay in their files; `what` wants them in memory.
+    pub(crate) fn expect_in_memory(&self, what: &'static str) -> Result<(), DataProblem> {
+        match self {
+            Self::Stored(_) => Err(DataProblem::NotInMemory { what }),
+            _ => Ok(()),
         }
     }
 
@@ -174,6 +202,7 @@ impl Features {
             Self::Sparse(sparse) => {
                 sparse.offsets.len() as u64 * 8 + sparse.indices.len() as u64 * 8
             }
+            Self::Stored(stored) => stored.vertices() as u64 * 4,
         }
     }
 
@@ -181,7 +210,7 @@ impl Features {
     /// is named several times adds up.
     ///
     /// # Panics
-    /// If there is no such vertex.
+    /// If there is no such vertex, or features stay in their files, whose reading may fail: see [`StoredFeatures::read_rows`].
     pub fn for_each(&self, vertex: usize, mut put: impl FnMut(usize, f32)) {
         match self {
             Self::Dense(dense) => {
@@ -199,13 +228,16 @@ impl Features {
                     put(column as usize, value);
                 }
             }
+            Self::Stored(_) => {
+                unreachable!("features that stay in their files are read from there")
+            }
         }
     }
 
     /// Writes the row of `vertex` to `row`, which is [`feature_len`](Self::feature_len) long.
     ///
     /// # Panics
-    /// If there is no such vertex, or `row` is shorter.
+    /// Where [`Features::for_each`] does, or `row` is shorter.
     pub fn write_row(&self, vertex: usize, row: &mut [f32]) {
         row.fill(0.0);
         self.for_each(vertex, |column, value| row[column] += value);
@@ -214,8 +246,9 @@ impl Features {
     /// Every number, row-major.
     ///
     /// # Errors
-    /// [`DataProblem::TooLarge`] where there is not enough memory for that.
+    /// [`DataProblem::TooLarge`] where there is not enough memory for that, [`DataProblem::NotInMemory`] where they stay in their files.
     pub fn to_dense(&self) -> Result<Vec<f32>, DataProblem> {
+        self.expect_in_memory("a matrix of all")?;
         let (rows, columns) = (self.vertices(), self.feature_len());
         let mut values = Vec::new();
         rows.checked_mul(columns)
@@ -237,7 +270,8 @@ impl Features {
     }
 
     /// Divides each row by the sum of its numbers where that is more than 1: the customary preparation of bags of
-    /// words (Cora, Citeseer), after which each row that has words sums to 1. Tells how many rows were divided.
+    /// words (Cora, Citeseer), after which each row that has words sums to 1. Tells how many rows were divided: none of features that
+    /// stay in their files, which are left as they are.
     pub fn normalize_rows(&mut self) -> usize {
         let divide = |row: &mut [f32]| usize::from(divide_by_sum(row));
         match self {
@@ -251,6 +285,7 @@ impl Features {
                     divide(&mut sparse.values[range])
                 })
                 .sum(),
+            Self::Stored(_) => 0,
         }
     }
 
@@ -259,6 +294,9 @@ impl Features {
     /// # Errors
     /// [`DataProblem::TooLarge`] where there is not enough memory for that.
     pub fn column_magnitudes(&self) -> Result<Vec<f32>, DataProblem> {
+        if let Self::Stored(stored) = self {
+            return Ok(stored.magnitudes.clone());
+        }
         let len = self.feature_len();
         let mut most = Vec::new();
         most.try_reserve_exact(len)
@@ -300,6 +338,12 @@ impl Features {
                 parallel::for_each(entries, |_, (value, &column)| {
                     *value /= divisors[column as usize];
                 });
+            }
+            Self::Stored(stored) => {
+                let stored = Arc::make_mut(stored);
+                let columns = stored.magnitudes.iter_mut().zip(divisors);
+                columns.for_each(|(most, divisor)| *most /= divisor);
+                stored.divisors.push(divisors.to_vec());
             }
         }
     }

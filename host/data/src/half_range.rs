@@ -137,7 +137,8 @@ pub struct InfiniteFeatures {
 }
 
 impl InfiniteFeatures {
-    /// Those of a dataset; `None` where half holds every number.
+    /// Those of a dataset; `None` where half holds every number, and of features that stay in their files: of those
+    /// [`Features::column_magnitudes`] tells as much.
     pub fn of(features: &Features) -> Option<Self> {
         let stored = features.stored();
         let is_infinite = |value: &&f32| value.abs() >= HalfRange::LEAST_INFINITE;
@@ -153,6 +154,7 @@ impl InfiniteFeatures {
         let column = match features {
             Features::Dense(_) => place % features.feature_len(),
             Features::Sparse(sparse) => sparse.indices()[place] as usize,
+            Features::Stored(_) => return None,
         };
         Some(Self {
             count,
@@ -184,6 +186,8 @@ fn largest_sum(graph: &Graph, features: &Features, vertex: usize) -> f32 {
             }
             sums.into_values().fold(0.0, largest)
         }
+        // None are in memory.
+        Features::Stored(_) => 0.0,
     }
 }
 

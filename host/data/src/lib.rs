@@ -66,6 +66,7 @@ mod read;
 mod recipe;
 mod reordered;
 mod splits;
+mod stored;
 mod synthetic;
 mod targets;
 #[cfg(all(test, feature = "full"))]
@@ -88,6 +89,7 @@ pub use preparation::{Origin, Preparation};
 pub use published::{DATA_VARIABLE, Published, locate};
 pub use recipe::{Demand, Recipe, RecipeError};
 pub use splits::{SplitRule, Splits};
+pub use stored::StoredFeatures;
 pub use synthetic::Synthetic;
 pub use targets::{LabelSets, Targets, Values};
 #[cfg(all(feature = "parquet", feature = "write"))]

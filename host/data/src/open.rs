@@ -65,6 +65,9 @@ pub struct OpenOptions {
     pub split_number: Option<usize>,
     /// The seed of splits that are made.
     pub split_seed: u64,
+    /// Whether features stay in their files, from where rows are read that are wanted ([`Features::Stored`]): of a folder of parts, and
+    /// refused for others. The files are read through once, to see that they are whole.
+    pub stored_features: bool,
     /// Who is told how far reading has come.
     pub progress: Option<Arc<dyn Progress>>,
 }
@@ -176,6 +179,7 @@ impl std::fmt::Debug for OpenOptions {
             .field("columns", &self.columns)
             .field("split_number", &self.split_number)
             .field("split_seed", &self.split_seed)
+            .field("stored_features", &self.stored_features)
             .field("progress", &self.progress.is_some())
             .finish()
     }
@@ -221,6 +225,8 @@ impl Parts {
     pub(super) fn into_dataset(mut self, options: &OpenOptions) -> Result<Dataset, DataProblem> {
         let mut done = self.done;
         if options.normalize_features.unwrap_or(self.are_counts) {
+            self.features
+                .expect_in_memory("dividing rows by their sums")?;
             let rows = self.features.normalize_rows();
             let by = match options.normalize_features {
                 Some(_) => Origin::Option,
@@ -335,6 +341,10 @@ impl Dataset {
         };
         let place = Place::of(path, options.format).map_err(in_file)?;
         options.check_columns(place.format()).map_err(in_file)?;
+        if options.stored_features && place.format() != Format::Parts {
+            let place = path.display().to_string();
+            return Err(in_file(DataProblem::NotStored { place }));
+        }
         let source = format!("{}, read as {}", path.display(), place.format());
         let (mut parts, name) = match place {
             Place::File(format) => {
@@ -365,7 +375,11 @@ impl Dataset {
             #[cfg(feature = "parts")]
             Place::Parts(path) => {
                 let folder = Parted::open(&path)?;
-                (folder.whole(progress)?, folder.name().into())
+                let parts = match options.stored_features {
+                    true => folder.whole_but_features(progress)?,
+                    false => folder.whole(progress)?,
+                };
+                (parts, folder.name().into())
             }
             #[cfg(feature = "planetoid")]
             Place::Planetoid(path, name) => (
@@ -393,6 +407,10 @@ impl Dataset {
         source: impl Read + Seek + Send,
         options: &OpenOptions,
     ) -> Result<Self, DataProblem> {
+        if options.stored_features {
+            let place = "FILE".into();
+            return Err(DataProblem::NotStored { place });
+        }
         let mut input = Input::new(source, options.progress())?;
         let format = format_of(&mut input, options)?;
         labelled(input, format)?.into_dataset(options)

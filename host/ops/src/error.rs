@@ -43,6 +43,9 @@ pub enum Error {
     /// Ranks of one training that do not agree, or one that does not answer.
     #[error("{0}")]
     Communication(String),
+    /// Features on disk that could not be read when they were wanted.
+    #[error("{0}")]
+    Features(String),
     /// A value that an operator does not take.
     #[error("{operator}: {reason}")]
     Unsupported {

@@ -78,6 +78,7 @@ pub use rows::PreparedRows;
 pub use sage::{Sage, SageLayer};
 
 use crate::backend::Backend;
+use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::ops::RandomState;
 use crate::tensor::{Element, Matrix};
@@ -155,7 +156,7 @@ pub trait Model<B: Backend, E: Element>: fmt::Debug {
     fn forward_in_pieces(
         &mut self,
         _backend: &B,
-        _features: &Matrix<B, E>,
+        _features: &FeatureRows<B, E>,
         _pieces: &Pieces<E>,
         _keep: &[usize],
     ) -> Result<(), Error> {

@@ -25,6 +25,7 @@ use super::{
     Output, OutputGradient, Parameter, Pieces, Pool,
 };
 use crate::backend::{Backend, MemoryKind};
+use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::ops::{self, Activation, Combine};
 use crate::tensor::{Element, Matrix, Precision};
@@ -559,7 +560,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     fn forward_in_pieces(
         &mut self,
         backend: &B,
-        features: &Matrix<B, E>,
+        features: &FeatureRows<B, E>,
         pieces: &Pieces<E>,
         keep: &[usize],
     ) -> Result<(), Error> {

@@ -138,6 +138,11 @@ impl<B: Backend> FixedSampler<B> {
     }
 }
 
+/// A room of `count` and an eighth more, for batches that are larger than those that were looked at.
+pub(crate) fn an_eighth_more(count: usize) -> usize {
+    (count + count / 8 + 64).next_multiple_of(64)
+}
+
 /// What the layers of a batch have, that of the seeds first.
 pub(crate) fn sizes<B: Backend>(batch: &Batch<B>) -> Vec<LayerSizes> {
     let of = |block: &Block<B>| LayerSizes {

@@ -2,15 +2,16 @@
 
 use super::fixed_batches::FixedBatches;
 use super::objective::Objective;
-use super::subgraph_batches::{SubgraphBatches, SubgraphNorms, SubgraphPlan};
+use super::subgraph_batches::{DrawnSubgraph, SubgraphBatches, SubgraphNorms, SubgraphPlan};
 use super::{Goal, GraphBatches, Loss};
-use crate::backend::Backend;
+use crate::backend::{Backend, MemoryKind};
+use crate::data::ReadAhead;
 use crate::distributed::Group;
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::nn::{GraphFactors, ModelConfig, Norm, Propagation};
-use crate::sample::{Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
-use crate::tensor::Element;
+use crate::sample::{Batch, Loader, Sampler, Sampling, Seeds, SubgraphSampler, Subgraphs};
+use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
 
 /// A task whose training vertices are learnt from in batches: see [`Trainer::sampled`](super::Trainer::sampled).
@@ -29,6 +30,8 @@ pub struct Batches<B: Backend, E: Element> {
     fixed: Option<Box<FixedBatches<B, E>>>,
     /// The ranks among which each is dealt out.
     group: Option<Group>,
+    /// The next batch, where its features are read from disk meanwhile.
+    ahead: Option<Ahead<B, E>>,
 }
 
 /// A rank's part of each batch.
@@ -47,8 +50,30 @@ impl Share {
     }
 }
 
-/// Makes the task of a batch of what it is to tell.
-type MakeObjective<'a, B, E> = dyn FnMut(&Goal<'_>) -> Result<Objective<B, E>, Error> + 'a;
+/// A batch that was drawn, before its features are there.
+#[derive(Debug)]
+pub(super) enum Drawn<B: Backend> {
+    Sampled(Batch<B>),
+    Subgraph(Box<DrawnSubgraph<B>>),
+}
+
+impl<B: Backend> Drawn<B> {
+    /// The vertices whose features go in.
+    fn inputs(&self) -> &Array<B, u32> {
+        match self {
+            Self::Sampled(batch) => &batch.inputs,
+            Self::Subgraph(subgraph) => &subgraph.subgraph.vertices,
+        }
+    }
+}
+
+/// A batch whose features are being read.
+#[derive(Debug)]
+struct Ahead<B: Backend, E: Element> {
+    step: u32,
+    drawn: Drawn<B>,
+    rows: ReadAhead<E>,
+}
 
 /// What makes a batch.
 #[derive(Debug)]
@@ -62,7 +87,7 @@ enum Source<B: Backend, E: Element> {
 }
 
 /// A batch as a task, and how many vertices learn in it.
-type Drawn<B, E> = (Objective<B, E>, usize);
+type Made<B, E> = (Objective<B, E>, usize);
 
 impl<B: Backend, E: Element> Batches<B, E> {
     /// Batches of `batch` of the training vertices of `task`, in orders that `seed` decides, of what `sampler` draws of their graph
@@ -91,6 +116,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             may_be_fixed: false,
             fixed: None,
             group: None,
+            ahead: None,
         })
     }
 
@@ -106,6 +132,13 @@ impl<B: Backend, E: Element> Batches<B, E> {
         seed: u64,
     ) -> Result<Self, Error> {
         const NAME: &str = "Batches";
+        if task.0.features.as_stored().is_some() {
+            return Err(Error::Unsupported {
+                operator: NAME,
+                reason: "features that stay on disk are of one graph; open the dataset with them"
+                    .into(),
+            });
+        }
         let (index, vertices) = (graphs.index(), task.0.features.rows());
         Error::expect(NAME, "vertices of the graphs", vertices, index.vertices())?;
         Error::expect(NAME, "graphs", task.vertices(), index.graphs())?;
@@ -118,6 +151,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             may_be_fixed: false,
             fixed: None,
             group: None,
+            ahead: None,
         })
     }
 
@@ -192,6 +226,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
             may_be_fixed: false,
             fixed: None,
             group: None,
+            ahead: None,
         })
     }
 
@@ -277,7 +312,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
     }
 
     /// Which part of a batch this rank has.
-    fn share(&self) -> Share {
+    pub(super) fn share(&self) -> Share {
         match &self.group {
             None => Share { rank: 0, ranks: 1 },
             Some(group) => Share {
@@ -293,8 +328,9 @@ impl<B: Backend, E: Element> Batches<B, E> {
     /// # Errors
     /// Those of the sampler, and [`Error::Driver`] where there is not enough memory.
     pub(super) fn in_place(mut self, backend: &B, record: bool) -> Result<Self, Error> {
-        // Of a device that records nothing the room would only be computed on.
-        let gains = self.may_be_fixed && backend.record(|| Ok(()))?.is_some();
+        let gains = self.will_be_in_place(backend)?;
+        // What is drawn ahead of a batch on disk gives memory back beside the recordings, which would not be used again.
+        let record = record && !self.reads_from_disk();
         let share = self.share();
         if let (Source::Sampled(sampler, norm), true) = (&mut self.source, gains) {
             let of = (&self.task, &self.loss, *norm);
@@ -303,6 +339,27 @@ impl<B: Backend, E: Element> Batches<B, E> {
             self.fixed = fixed.map(Box::new);
         }
         Ok(self)
+    }
+
+    /// Whether they are drawn, and not whole graphs.
+    pub(super) fn are_drawn(&self) -> bool {
+        !matches!(self.source, Source::Graphs(_))
+    }
+
+    /// Vertices of the graph that they are of.
+    pub(super) fn vertices(&self) -> usize {
+        self.task.0.features.rows()
+    }
+
+    /// Whether features are read from disk, batch by batch.
+    pub(super) fn reads_from_disk(&self) -> bool {
+        self.task.0.features.as_stored().is_some()
+    }
+
+    /// Whether they [are to](Batches::in_place) lie in the same memory each time.
+    pub(super) fn will_be_in_place(&self, backend: &B) -> Result<bool, Error> {
+        // Of a device that records nothing the room would only be computed on.
+        Ok(self.may_be_fixed && backend.record(|| Ok(()))?.is_some())
     }
 
     /// Whether they lie in the same memory each time.
@@ -368,41 +425,98 @@ impl<B: Backend, E: Element> Batches<B, E> {
         if own.is_empty() {
             return Ok((None, vertices.len()));
         }
-        let (task, loss, seed) = (&self.task, &self.loss, self.loader.seed());
-        let features = &task.0.features;
-        // All of a batch's own vertices, or graphs, are learnt.
-        let all: Vec<u32> = (0..own.len() as u32).collect();
-        let of_ranks = self.group.is_some();
-        let learn = |objective: &mut MakeObjective<'_, B, E>| {
-            let goal = Goal {
-                targets: &task.0.targets.selected(own),
-                outputs: task.outputs(),
-                loss,
-                splits: [&all, &[], &[]],
-            };
-            let mut objective = objective(&goal)?;
-            if of_ranks {
-                let (ones, divisor) = (vec![1.0; own.len()], task.divisor(loss, &vertices));
-                objective = objective.weighing(backend, &ones, divisor)?;
-            }
-            Ok((Some(objective), vertices.len()))
+        let learnt = Learnt {
+            own,
+            whole: self.group.is_some().then_some(&vertices),
         };
-        match &mut self.source {
-            Source::Subgraphs(subgraphs) => subgraphs
-                .objective(backend, task, loss, (seed, step, &vertices))
-                .map(|(objective, vertices)| (Some(objective), vertices)),
-            Source::Graphs(graphs) => {
-                learn(&mut |goal| graphs.objective(backend, own, features, goal))
+        if let Source::Graphs(graphs) = &mut self.source {
+            let features = self.task.0.features.matrix();
+            let made = learnt.objective(backend, &self.task, &self.loss, |goal| {
+                graphs.objective(backend, own, features, goal)
+            });
+            return Ok((Some(made?), vertices.len()));
+        }
+        let ahead = self.ahead.take().filter(|ahead| ahead.step == step);
+        let (drawn, rows) = match ahead {
+            Some(Ahead { drawn, rows, .. }) => (drawn, Some(rows)),
+            None => (self.draw(backend, step, own)?, None),
+        };
+        let (inputs, whole) = (drawn.inputs(), &self.task.0.features);
+        let shape = (inputs.len(), whole.columns());
+        let mut features = Matrix::uninit(backend, shape.0, shape.1, MemoryKind::Features)?;
+        let is_there = match rows {
+            Some(rows) => rows.finish(backend, inputs, &mut features)?,
+            None => false,
+        };
+        if !is_there {
+            whole.take_into(backend, inputs, &mut features)?;
+        }
+        let (task, loss) = (&self.task, &self.loss);
+        match (&self.source, drawn) {
+            (Source::Subgraphs(subgraphs), Drawn::Subgraph(drawn)) => {
+                let made = subgraphs.objective(backend, task, loss, (*drawn, features));
+                made.map(|(objective, vertices)| (Some(objective), vertices))
             }
-            Source::Sampled(sampler, norm) => learn(&mut |goal| {
-                let batch = sampler.sample(backend, own, seed, step)?;
-                let features = batch.features(backend, features)?;
+            (Source::Sampled(_, norm), Drawn::Sampled(batch)) => {
                 let graphs = (batch.blocks.into_iter())
                     .map(|block| Propagation::of_sampled(backend, block, *norm))
                     .collect::<Result<_, _>>()?;
-                Objective::of(backend, graphs, features, goal)
-            }),
+                let made = learnt.objective(backend, task, loss, |goal| {
+                    Objective::of(backend, graphs, features, goal)
+                });
+                Ok((Some(made?), vertices.len()))
+            }
+            _ => unreachable!("a batch is drawn by what draws batches"),
         }
+    }
+
+    /// Draws a batch; of whole graphs none is drawn.
+    pub(super) fn draw(
+        &mut self,
+        backend: &B,
+        step: u32,
+        vertices: &[u32],
+    ) -> Result<Drawn<B>, Error> {
+        let seed = self.loader.seed();
+        match &mut self.source {
+            Source::Sampled(sampler, _) => {
+                let batch = sampler.sample(backend, vertices, seed, step)?;
+                Ok(Drawn::Sampled(batch))
+            }
+            Source::Subgraphs(subgraphs) => {
+                let drawn = subgraphs.draw(backend, (seed, step, vertices))?;
+                Ok(Drawn::Subgraph(Box::new(drawn)))
+            }
+            Source::Graphs(_) => unreachable!("whole graphs are not drawn"),
+        }
+    }
+
+    /// Draws a batch whose features stay on disk, and has them read while the one before is computed on. It is the one that is asked
+    /// for next, if there is one in the epoch.
+    ///
+    /// # Errors
+    /// Those of the sampler, and [`Error::Features`] where nothing can be read; what goes wrong with the reading is told when the batch
+    /// is asked for.
+    pub(super) fn fetch_ahead(
+        &mut self,
+        backend: &B,
+        epoch: u32,
+        number: usize,
+    ) -> Result<(), Error> {
+        let Some(stored) = self.task.0.features.as_stored().cloned() else {
+            return Ok(());
+        };
+        if number < self.count() {
+            let (step, vertices) = self.seeds(epoch, number)?;
+            let own = &vertices[self.share().of(vertices.len())];
+            if own.is_empty() {
+                return Ok(());
+            }
+            let drawn = self.draw(backend, step, own)?;
+            let rows = ReadAhead::begin(&stored, drawn.inputs().to_vec(backend)?)?;
+            self.ahead = Some(Ahead { step, drawn, rows });
+        }
+        Ok(())
     }
 
     /// [`Batches::batch`] where the one before lay, if they [do](Batches::in_place) and it has room there. It is to be given back before the
@@ -412,16 +526,36 @@ impl<B: Backend, E: Element> Batches<B, E> {
         backend: &B,
         epoch: u32,
         number: usize,
-    ) -> Result<Option<Drawn<B, E>>, Error> {
+    ) -> Result<Option<Made<B, E>>, Error> {
         if self.fixed.is_none() {
             return Ok(None);
         }
         let (step, vertices) = self.seeds(epoch, number)?;
-        let none = self.share().of(vertices.len()).is_empty();
-        let Some(fixed) = self.fixed.as_mut().filter(|_| !none) else {
+        if self.share().of(vertices.len()).is_empty() {
+            return Ok(None);
+        }
+        let Self {
+            fixed: Some(fixed),
+            task,
+            loss,
+            ahead,
+            ..
+        } = self
+        else {
             return Ok(None);
         };
-        let batch = fixed.batch(backend, (&self.task, &self.loss), (step, &vertices))?;
+        let mut fetch = |inputs: &Array<B, u32>, features: &mut Matrix<B, E>| {
+            let ahead = ahead.take().filter(|ahead| ahead.step == step);
+            let is_there = match ahead {
+                Some(ahead) => ahead.rows.finish(backend, inputs, features)?,
+                None => false,
+            };
+            match is_there {
+                true => Ok(()),
+                false => task.0.features.take_into(backend, inputs, features),
+            }
+        };
+        let batch = fixed.batch(backend, (task, loss), (step, &vertices), &mut fetch)?;
         if batch.is_none() {
             // What is drawn in memory of its own is to be free again behind it.
             fixed.forget();
@@ -430,7 +564,7 @@ impl<B: Backend, E: Element> Batches<B, E> {
     }
 
     /// What a batch is drawn by, and its seeds.
-    fn seeds(&mut self, epoch: u32, number: usize) -> Result<(u32, Vec<u32>), Error> {
+    pub(super) fn seeds(&mut self, epoch: u32, number: usize) -> Result<(u32, Vec<u32>), Error> {
         if number >= self.count() {
             return Err(Error::Unsupported {
                 operator: "Batches",
@@ -445,6 +579,41 @@ impl<B: Backend, E: Element> Batches<B, E> {
         let (_, order) = self.order.get_or_insert_with(order);
         let Seeds { step, vertices, .. } = &order[number];
         Ok((*step, vertices.clone()))
+    }
+}
+
+/// The vertices, or graphs, that are learnt of a batch.
+#[derive(Clone, Copy)]
+struct Learnt<'a> {
+    /// All of its own.
+    own: &'a [u32],
+    /// Those of all ranks, where there are several.
+    whole: Option<&'a [u32]>,
+}
+
+impl Learnt<'_> {
+    /// The task of a batch, made of what it is to tell. Of several ranks the loss is divided by what that of all is.
+    fn objective<B: Backend, E: Element>(
+        self,
+        backend: &B,
+        task: &Objective<B, E>,
+        loss: &Loss,
+        make: impl FnOnce(&Goal<'_>) -> Result<Objective<B, E>, Error>,
+    ) -> Result<Objective<B, E>, Error> {
+        let all: Vec<u32> = (0..self.own.len() as u32).collect();
+        let objective = make(&Goal {
+            targets: &task.0.targets.selected(self.own),
+            outputs: task.outputs(),
+            loss,
+            splits: [&all, &[], &[]],
+        })?;
+        match self.whole {
+            None => Ok(objective),
+            Some(whole) => {
+                let ones = vec![1.0; self.own.len()];
+                objective.weighing(backend, &ones, task.divisor(loss, whole))
+            }
+        }
     }
 }
 

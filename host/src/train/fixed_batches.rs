@@ -7,12 +7,15 @@ use super::{Goal, Loss};
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
 use crate::nn::{Norm, Propagation};
-use crate::ops;
-use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, sizes};
-use crate::tensor::{Element, Matrix};
+use crate::sample::{FixedSampler, LayerSizes, Loader, Sampler, an_eighth_more, sizes};
+use crate::tensor::{Array, Element, Matrix};
 
 /// Batches that are looked at to see how much room others want.
-const LOOKED_AT: usize = 4;
+pub(super) const LOOKED_AT: usize = 4;
+
+/// Has the features of some vertices in a matrix.
+pub(super) type Fetch<'a, B, E> =
+    dyn FnMut(&Array<B, u32>, &mut Matrix<B, E>) -> Result<(), Error> + 'a;
 
 /// Batches of vertices in the same memory each time.
 #[derive(Debug)]
@@ -63,11 +66,10 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
                 room.met = room.met.max(found.met);
             }
         }
-        let more = |count: usize| (count + count / 8 + 64).next_multiple_of(64);
         let vertices = sampler.vertices();
         for room in &mut room {
-            room.edges = more(room.edges);
-            room.met = more(room.met).min(vertices);
+            room.edges = an_eighth_more(room.edges);
+            room.met = an_eighth_more(room.met).min(vertices);
         }
         // The first batch is as large as any, and so is a rank's part of it.
         let whole = &looked_at[0].vertices;
@@ -109,7 +111,8 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         }))
     }
 
-    /// The rank's part of the batch of some vertices, where it has one; `None` where it has no room.
+    /// The rank's part of the batch of some vertices, where it has one; `None` where it has no room. Features that stay on disk are fetched
+    /// when that is known.
     ///
     /// # Errors
     /// Those of the device.
@@ -118,6 +121,7 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         backend: &B,
         (task, loss): (&Objective<B, E>, &Loss),
         (step, vertices): (u32, &[u32]),
+        fetch: &mut Fetch<'_, B, E>,
     ) -> Result<Option<Objective<B, E>>, Error> {
         let Self {
             sampler,
@@ -137,19 +141,33 @@ impl<B: Backend, E: Element> FixedBatches<B, E> {
         let Task {
             graphs, features, ..
         } = objective.task_mut();
+        let on_disk = task.0.features.as_stored().is_some();
         let mut work = || {
             let blocks = graphs.iter_mut().filter_map(Propagation::block_mut);
             sampler.draw(backend, blocks)?;
             for graph in graphs.iter_mut() {
                 graph.renew_factors(backend, *norm)?;
             }
-            ops::take_rows(backend, &task.0.features, sampler.inputs(), features)
+            match on_disk {
+                true => Ok(()),
+                false => {
+                    task.0
+                        .features
+                        .take_into(backend, sampler.inputs(), features.matrix_mut())
+                }
+            }
         };
         match std::mem::replace(seen, true) {
             true => drawn.run(backend, work)?,
             false => work()?,
         }
-        Ok(sampler.fits(backend)?.then(|| objective.clone()))
+        if !sampler.fits(backend)? {
+            return Ok(None);
+        }
+        if on_disk {
+            fetch(sampler.inputs(), objective.task_mut().features.matrix_mut())?;
+        }
+        Ok(Some(objective.clone()))
     }
 
     /// Forgets what was recorded, so that memory that others gave back meanwhile is free.

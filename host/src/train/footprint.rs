@@ -1,6 +1,6 @@
 //! How much memory a run will take, before any of it is asked for.
 
-use super::{Few, Objective, TrainConfig, Trainer};
+use super::{BatchSizes, Few, Objective, TrainConfig, Trainer};
 use crate::backend::gpu::Gpu;
 use crate::backend::{Backend, MemoryKind, MemoryReport, Storage};
 use crate::data::{DataProblem, GraphIndex};
@@ -20,6 +20,8 @@ pub struct Footprint {
     bytes: [u64; MemoryKind::ALL.len()],
     /// Those of the features, where they lie in the host's memory.
     hosted: Option<u64>,
+    /// Whether they stay on disk.
+    on_disk: bool,
 }
 
 /// Where the features of a graph lie while a device computes on them.
@@ -32,6 +34,8 @@ pub enum FeaturesIn {
     Host,
     /// In the device's where all fits there, else in the host's.
     Either,
+    /// On disk, from where rows are read that are wanted: see [`FeatureRows`](crate::data::FeatureRows).
+    Disk,
 }
 
 /// What memory there is, and what of it features may have.
@@ -64,6 +68,8 @@ enum Counted<'a, E: Element> {
     InPieces(&'a Pieces<E>),
     /// Training on what a rank has of one.
     OfRank(&'a OfRank<'a>),
+    /// A step on a batch.
+    Batch(&'a BatchSizes),
 }
 
 /// What is counted of a rank.
@@ -95,6 +101,10 @@ impl<E: Element> Counted<'_, E> {
                 };
                 let own = graph.destinations();
                 return Ok((vec![graph], [rows, own]));
+            }
+            Self::Batch(sizes) => {
+                let of = [sizes.inputs(), sizes.destinations()];
+                return Ok((sizes.graphs(backend, norm)?, of));
             }
             Self::Whole(counts, _) => counts,
         };
@@ -140,7 +150,7 @@ impl From<MemoryReport> for Footprint {
     fn from(memory: MemoryReport) -> Self {
         Self {
             bytes: memory.peak,
-            hosted: None,
+            ..Self::default()
         }
     }
 }
@@ -233,6 +243,40 @@ impl Footprint {
         Self::of_config(what, config, train, multiprocessors, &mut seen).map(|()| seen)
     }
 
+    /// What a step on a batch of such `sizes` takes by itself: its graphs, features, activations, and the model.
+    ///
+    /// # Errors
+    /// Those of [`Footprint::of_training`].
+    pub fn of_batch<E: Element>(
+        sizes: &BatchSizes,
+        (config, train): (&ModelConfig, &TrainConfig),
+        multiprocessors: Option<u32>,
+    ) -> Result<Self, Error> {
+        let mut seen = Self::default();
+        let what = Counted::Batch(sizes);
+        Self::of_config::<E>(what, config, train, multiprocessors, &mut seen).map(|()| seen)
+    }
+
+    /// Of a run that is evaluated as this says and learns from such batches, which are drawn from so many bytes of graph: evaluations and
+    /// steps take turns with the workspace, and with activations unless a recorded step `keeps` its own; they have the rest beside one
+    /// another.
+    #[must_use]
+    pub fn with_batches(mut self, batch: &Self, (drawn_from, keeps): (u64, bool)) -> Self {
+        self.add(MemoryKind::Graph, drawn_from);
+        for kind in MemoryKind::ALL {
+            let bytes = batch.of(kind);
+            match kind {
+                MemoryKind::Graph | MemoryKind::Features => self.add(kind, bytes),
+                MemoryKind::Activations if keeps => self.add(kind, bytes),
+                _ => {
+                    let place = &mut self.bytes[kind as usize];
+                    *place = (*place).max(bytes);
+                }
+            }
+        }
+        self
+    }
+
     /// That it fits the room, with the features of a graph where they may lie.
     fn placed<E: Element>(
         mut self,
@@ -245,10 +289,17 @@ impl Footprint {
             let on_host = std::mem::take(&mut self.bytes[MemoryKind::HostFeatures as usize]);
             self.add(MemoryKind::Features, on_host);
         }
+        if room.features == FeaturesIn::Disk {
+            self = self.without_features::<E>(features).0;
+            self.on_disk = true;
+            self.check(room.device)?;
+            self.check_host(room.host)?;
+            return Ok(self);
+        }
         let hosting = self.hosting::<E>(features);
         let hosts = match room.features {
             _ if multiprocessors.is_none() => false,
-            FeaturesIn::Device => false,
+            FeaturesIn::Device | FeaturesIn::Disk => false,
             FeaturesIn::Host => true,
             FeaturesIn::Either => {
                 self.check(room.device).is_err()
@@ -272,7 +323,15 @@ impl Footprint {
     }
 
     /// With the features of so many vertices in the host's memory.
-    fn hosting<E: Element>(mut self, (vertices, features): (usize, usize)) -> Self {
+    fn hosting<E: Element>(self, features: (usize, usize)) -> Self {
+        let (mut hosting, bytes) = self.without_features::<E>(features);
+        hosting.add(MemoryKind::HostFeatures, bytes);
+        hosting.hosted = Some(bytes);
+        hosting
+    }
+
+    /// Without the features of so many vertices, and the bytes that those take.
+    fn without_features<E: Element>(mut self, (vertices, features): (usize, usize)) -> (Self, u64) {
         let columns = features.checked_next_multiple_of(E::LANES);
         let row = columns.unwrap_or(features).saturating_mul(size_of::<E>());
         let bytes = (vertices as u64).saturating_mul(row as u64);
@@ -280,17 +339,21 @@ impl Footprint {
         // Where it was not counted to its end, the features may not have been.
         let moved = bytes.min(*on_device);
         *on_device -= moved;
-        self.add(MemoryKind::HostFeatures, bytes);
-        self.hosted = Some(bytes);
-        self
+        (self, bytes)
     }
 
-    /// What memory the features are to have: [`MemoryKind::Features`] or [`MemoryKind::HostFeatures`].
+    /// What memory the features are to have, where they do not [stay on disk](Footprint::features_on_disk): [`MemoryKind::Features`] or
+    /// [`MemoryKind::HostFeatures`].
     pub fn features_kind(&self) -> MemoryKind {
         match self.hosted {
             None => MemoryKind::Features,
             Some(_) => MemoryKind::HostFeatures,
         }
+    }
+
+    /// Whether the features stay on disk.
+    pub fn features_on_disk(&self) -> bool {
+        self.on_disk
     }
 
     /// Bytes of the features, where they are to lie in the host's memory; others may lie there as well.
@@ -364,9 +427,13 @@ impl Footprint {
             let (graphs, sizes) = what.graphs(backend, norm, readout)?;
             let group = match what {
                 Counted::OfRank(of) => Some(of.group.clone()),
-                Counted::Whole(..) | Counted::InPieces(_) => None,
+                Counted::Whole(..) | Counted::InPieces(_) | Counted::Batch(_) => None,
             };
             let objective = Objective::<_, E>::counted(backend, graphs, sizes, shape, group)?;
+            let _beside = match what {
+                Counted::Batch(sizes) => Some(sizes.beside::<_, E>(backend)?),
+                _ => None,
+            };
             let train = TrainConfig {
                 record: false,
                 // Of classes, as the targets that are counted; others keep a few words.
@@ -378,6 +445,7 @@ impl Footprint {
             match what {
                 Counted::Whole(_, Work::Training) | Counted::OfRank(_) => trainer.step()?,
                 Counted::Whole(_, Work::Evaluation) => {}
+                Counted::Batch(_) => return trainer.step(),
                 Counted::InPieces(pieces) => trainer = trainer.evaluated_in(pieces.clone())?,
             }
             trainer.evaluate().map(drop)

@@ -6,6 +6,7 @@
 //! for.
 
 mod any_f32;
+mod batch_sizes;
 mod batches;
 #[cfg(feature = "checkpoints")]
 pub mod checkpoint;
@@ -29,6 +30,7 @@ mod subgraph_batches;
 mod summary;
 mod trainer;
 
+pub use batch_sizes::BatchSizes;
 pub use batches::Batches;
 #[cfg(feature = "checkpoints")]
 pub use checkpoint::{Checkpoint, CheckpointError};

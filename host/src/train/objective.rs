@@ -3,7 +3,7 @@
 use super::Loss;
 use super::links::{LinkSplit, Links};
 use crate::backend::{Backend, MemoryKind};
-use crate::data::Targets;
+use crate::data::{FeatureRows, Targets};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::nn::{Inputs, LinkOperands, Propagation};
@@ -65,7 +65,7 @@ pub struct Objective<B: Backend, E: Element>(pub(super) Arc<Task<B, E>>);
 pub(super) struct Task<B: Backend, E: Element> {
     /// As of [`Inputs::graphs`].
     pub(super) graphs: Vec<Propagation<B>>,
-    pub(super) features: Matrix<B, E>,
+    pub(super) features: FeatureRows<B, E>,
     pub(super) answers: Answers<B>,
     /// The split of each vertex, or [`NO_TARGET`].
     pub(super) splits: Array<B, u32>,
@@ -187,6 +187,19 @@ impl<B: Backend, E: Element> Objective<B, E> {
         features: Matrix<B, E>,
         goal: &Goal<'_>,
     ) -> Result<Self, Error> {
+        Self::of_rows(backend, graphs, features.into(), goal)
+    }
+
+    /// The same of features that may stay on disk: such a task is learnt from in batches and evaluated in pieces, and has no `graphs`.
+    ///
+    /// # Errors
+    /// Those of [`Objective::of`].
+    pub fn of_rows(
+        backend: &B,
+        graphs: Vec<Propagation<B>>,
+        features: FeatureRows<B, E>,
+        goal: &Goal<'_>,
+    ) -> Result<Self, Error> {
         let sources = graphs.first().map_or(features.rows(), Propagation::sources);
         let vertices = graphs.last().map_or(sources, Propagation::destinations);
         Error::expect(NAME, "rows of the features", sources, features.rows())?;
@@ -234,7 +247,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         Self::of_vertices(
             backend,
             vec![graph],
-            features,
+            features.into(),
             goal,
             shard.part.own(),
             Some(ranks),
@@ -245,7 +258,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
     fn of_vertices(
         backend: &B,
         graphs: Vec<Propagation<B>>,
-        features: Matrix<B, E>,
+        features: FeatureRows<B, E>,
         goal: &Goal<'_>,
         own: &[u32],
         ranks: Option<Ranks>,
@@ -341,7 +354,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         let empty = || Array::zeros(backend, 0, MemoryKind::Features);
         Ok(Self(Arc::new(Task {
             graphs: vec![graph],
-            features,
+            features: features.into(),
             answers: Answers::Links(Box::new(Links::new(backend, split)?)),
             splits: empty()?,
             selected: empty()?,
@@ -377,7 +390,7 @@ impl<B: Backend, E: Element> Objective<B, E> {
         let numbers = || Array::zeros(backend, members, kind);
         Ok(Self(Arc::new(Task {
             graphs,
-            features: Matrix::zeros(backend, vertices, features, kind)?,
+            features: Matrix::zeros(backend, vertices, features, kind)?.into(),
             answers: Answers::Classes {
                 labels: numbers()?,
                 weights: None,
@@ -474,12 +487,12 @@ impl<B: Backend, E: Element> Objective<B, E> {
         }
     }
 
-    /// What a model computes on.
+    /// What a model computes on; features that stay on disk are none of it, so that a pass over all of it is refused.
     pub fn inputs<'a>(&'a self, backend: &'a B) -> Inputs<'a, B, E> {
         Inputs {
             backend,
             graphs: &self.0.graphs,
-            features: &self.0.features,
+            features: self.0.features.matrix(),
         }
     }
 

@@ -2,11 +2,10 @@
 
 use super::objective::Objective;
 use super::{Goal, Loss};
-use crate::backend::{Backend, MemoryKind};
+use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::{GraphFactors, Norm, Propagation};
-use crate::ops;
-use crate::sample::{SubgraphSampler, Subgraphs};
+use crate::sample::{InducedSubgraph, SubgraphSampler, Subgraphs};
 use crate::tensor::{Element, Matrix};
 
 /// How subgraphs are drawn.
@@ -34,6 +33,16 @@ pub(super) struct SubgraphBatches<B: Backend, E: Element> {
     pub(super) in_training: Vec<bool>,
 }
 
+/// A subgraph, and what of it is learnt.
+#[derive(Debug)]
+pub(super) struct DrawnSubgraph<B: Backend> {
+    pub(super) subgraph: InducedSubgraph<B>,
+    /// Its vertices, on the host.
+    vertices: Vec<u32>,
+    /// Which of them learn, by their places.
+    train: Vec<u32>,
+}
+
 /// What makes sums and losses of subgraphs those of the graph, in the mean.
 #[derive(Debug)]
 pub(super) struct SubgraphNorms<B: Backend, E: Element> {
@@ -46,18 +55,16 @@ pub(super) struct SubgraphNorms<B: Backend, E: Element> {
 }
 
 impl<B: Backend, E: Element> SubgraphBatches<B, E> {
-    /// The task of a subgraph, and of how many of its vertices are learnt.
-    pub(super) fn objective(
+    /// Draws one with something to learn from, or takes that of some clusters.
+    pub(super) fn draw(
         &mut self,
         backend: &B,
-        task: &Objective<B, E>,
-        loss: &Loss,
         (seed, step, clusters): (u64, u32, &[u32]),
-    ) -> Result<(Objective<B, E>, usize), Error> {
+    ) -> Result<DrawnSubgraph<B>, Error> {
         /// Draws until one has something to learn from.
         const ATTEMPTS: u64 = 16;
         let mut attempt = 0;
-        let (subgraph, vertices, train) = loop {
+        loop {
             let subgraph = match &self.norms {
                 Some(_) => self.sampler.draw(backend, seed ^ attempt << 48, step)?,
                 None => self.sampler.of_clusters(backend, clusters)?,
@@ -69,7 +76,11 @@ impl<B: Backend, E: Element> SubgraphBatches<B, E> {
                 .map(|(_, place)| place)
                 .collect();
             if !train.is_empty() {
-                break (subgraph, vertices, train);
+                return Ok(DrawnSubgraph {
+                    subgraph,
+                    vertices,
+                    train,
+                });
             }
             attempt += 1;
             if attempt == ATTEMPTS {
@@ -81,11 +92,22 @@ impl<B: Backend, E: Element> SubgraphBatches<B, E> {
                     ),
                 });
             }
-        };
-        let whole = &task.0.features;
-        let shape = (vertices.len(), whole.columns());
-        let mut features = Matrix::uninit(backend, shape.0, shape.1, MemoryKind::Features)?;
-        ops::take_rows(backend, whole, &subgraph.vertices, &mut features)?;
+        }
+    }
+
+    /// The task of a subgraph, whose features are given, and of how many of its vertices are learnt.
+    pub(super) fn objective(
+        &self,
+        backend: &B,
+        task: &Objective<B, E>,
+        loss: &Loss,
+        (drawn, features): (DrawnSubgraph<B>, Matrix<B, E>),
+    ) -> Result<(Objective<B, E>, usize), Error> {
+        let DrawnSubgraph {
+            subgraph,
+            vertices,
+            train,
+        } = drawn;
         let graph = match &self.norms {
             Some(SubgraphNorms {
                 edges: Some(factors),

@@ -298,8 +298,10 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
         if together.is_some() {
             expect_no_messages(&model)?;
         }
-        // What goes through the host cannot be replayed.
-        let records = config.record && is_by_devices(together.as_ref());
+        // What goes through the host cannot be replayed; and what is drawn ahead of features on disk gives memory back beside a
+        // recording.
+        let records =
+            config.record && is_by_devices(together.as_ref()) && !batches.reads_from_disk();
         let batches = batches.in_place(backend, records)?;
         let config = TrainConfig {
             record: false,
@@ -652,6 +654,12 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             Some(pieces) => {
                 model.forward_in_pieces(backend, &objective.0.features, pieces, &[])?;
             }
+            None if objective.0.features.as_stored().is_some() => {
+                return Err(Error::Unsupported {
+                    operator: "Trainer",
+                    reason: "features that stay on disk are evaluated in pieces of the graph; call Trainer::evaluated_in".into(),
+                });
+            }
             None => model.forward(objective.inputs(backend), Mode::Evaluate)?,
         }
         evaluation.count(backend, objective, (model.logits(), model.decoder()))
@@ -751,6 +759,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             let number = part.batches;
             let in_place = batches.next_in_place(&backend, epoch - 1, number)?;
             let vertices = if let Some((batch, vertices)) = in_place {
+                batches.fetch_ahead(&backend, epoch - 1, number + 1)?;
                 let mut recorded = std::mem::take(&mut self.recorded_batch);
                 self.begin(&recorded, "step");
                 let done = recorded.run(&backend, || {
@@ -763,6 +772,7 @@ impl<B: Backend, E: Element, M: Model<B, E>> Trainer<B, E, M> {
             } else {
                 self.recorded_batch = Recorded::new(self.records_batches);
                 let (batch, vertices) = batches.own(&backend, epoch - 1, number)?;
+                batches.fetch_ahead(&backend, epoch - 1, number + 1)?;
                 match batch {
                     Some(batch) => self.step_on(&batch)?,
                     None => self.step_of_others()?,

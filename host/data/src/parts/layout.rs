@@ -180,6 +180,29 @@ impl<R: Read> Sections<R> {
         Ok(values)
     }
 
+    /// Passes over the numbers of the next section, which stay where they are: the byte where they start, once `see` took each with its
+    /// position.
+    pub fn pass<T: Word>(&mut self, mut see: impl FnMut(u64, T)) -> Result<u64, DataProblem> {
+        let section = self.layout.section(self.next);
+        self.next += 1;
+        self.skip(section.start)?;
+        let numbers = (section.end - section.start) / T::BYTES as u64;
+        let mut piece = vec![0; PIECE.min((section.end - section.start) as usize)];
+        let mut at = 0;
+        while at < numbers {
+            let count = (numbers - at).min((PIECE / T::BYTES) as u64) as usize;
+            let bytes = &mut piece[..count * T::BYTES];
+            self.source.read_exact(bytes)?;
+            self.sum = crc32c::crc32c_append(self.sum, bytes);
+            for value in bytes.chunks_exact(T::BYTES) {
+                see(at, T::get(value));
+                at += 1;
+            }
+        }
+        self.at = section.end;
+        Ok(section.start)
+    }
+
     fn skip(&mut self, to: u64) -> io::Result<()> {
         io::copy(&mut (&mut self.source).take(to - self.at), &mut io::sink())?;
         self.at = to;

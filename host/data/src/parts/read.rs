@@ -2,18 +2,21 @@
 
 use super::layout::{Header, Kind, Sections, check_length};
 use super::manifest::{FeaturePrecision, Manifest};
-use super::rows::{PartRows, RowFeatures, zeros};
+use super::rows::{PartRows, RowFeatures, not_finite, zeros};
 use super::table::VertexTable;
 use super::{LAYOUT, MANIFEST, VERTICES, part_file};
 use crate::error::{DataError, DataProblem};
 use crate::input::Progress;
 use crate::open::{OpenOptions, Parts};
+use crate::stored::{Kept, StoredFeatures, StoredFile};
 use crate::{Dataset, EdgeFeatures, Features, Format, Origin, Outline, Preparation, VertexIds};
+use half::f16;
 use halfgnn_graph::Graph;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Whether a path leads to a folder of parts.
 pub fn is_parted(path: &Path) -> bool {
@@ -74,6 +77,19 @@ impl Parted {
         self.manifest.feature_precision
     }
 
+    /// What the features of all parts take in memory, at the most, while the dataset is read whole and once it is.
+    pub fn memory_of_features(&self) -> u64 {
+        let kept = match self.feature_precision() {
+            FeaturePrecision::Half => FeaturePrecision::Half.bytes(),
+            FeaturePrecision::Float => 0,
+        };
+        let numbers = self
+            .manifest
+            .vertices
+            .saturating_mul(self.manifest.features);
+        numbers.saturating_mul(FeaturePrecision::Float.bytes() + kept)
+    }
+
     /// The parts of one of several ranks: as many as the others have, or one more or less, one behind the other.
     ///
     /// # Errors
@@ -105,7 +121,7 @@ impl Parted {
     /// # Errors
     /// A [`DataError`] that names the file and the field.
     pub fn rows(&self, table: &VertexTable, parts: Range<usize>) -> Result<PartRows, DataError> {
-        self.rows_of(table, parts, &crate::input::Silent)
+        self.rows_of(table, parts, &crate::input::Silent, None)
     }
 
     fn rows_of(
@@ -113,6 +129,7 @@ impl Parted {
         table: &VertexTable,
         parts: Range<usize>,
         progress: &dyn Progress,
+        mut left: Option<&mut Left>,
     ) -> Result<PartRows, DataError> {
         // Whether all are there, and as long as they should be, is found out before anything is made of their sizes.
         let mut bytes = 0;
@@ -126,12 +143,12 @@ impl Parted {
         }
         progress.begin(&self.manifest.name, bytes);
         let mut rows = self
-            .empty_rows(table, &parts)
+            .empty_rows(table, &parts, left.is_none())
             .map_err(|problem| self.problem(VERTICES, problem))?;
         let mut names = Vec::new();
         for part in parts.clone() {
             names.push(self.in_file(&part_file(part), || {
-                let own = self.read_part(table, part, &mut rows)?;
+                let own = self.read_part(table, part, &mut rows, left.as_deref_mut())?;
                 progress.advance(self.manifest.part_layout(part).map_or(0, |of| of.len()));
                 Ok(own)
             })?);
@@ -150,11 +167,12 @@ impl Parted {
         Ok(rows)
     }
 
-    /// The rows of parts, their columns and numbers to be read.
+    /// The rows of parts, their columns and numbers to be read; none of features, unless they are wanted.
     fn empty_rows(
         &self,
         table: &VertexTable,
         parts: &Range<usize>,
+        features: bool,
     ) -> Result<PartRows, DataProblem> {
         let manifest = &self.manifest;
         let entries = &manifest.parts[parts.clone()];
@@ -180,7 +198,11 @@ impl Parted {
         };
         let (precision, len) = (manifest.feature_precision, manifest.features as usize);
         Ok(PartRows {
-            features: RowFeatures::zeros(precision, vertices.len(), len)?,
+            features: RowFeatures::zeros(
+                precision,
+                if features { vertices.len() } else { 0 },
+                len,
+            )?,
             vertices,
             offsets,
             columns: zeros("columns", edges)?,
@@ -193,18 +215,20 @@ impl Parted {
         })
     }
 
-    /// Reads a part to its places; gives the names of its vertices.
+    /// Reads a part to its places, and takes note of where its features are `left`, if they are; gives the names of its vertices.
     fn read_part(
         &self,
         table: &VertexTable,
         part: usize,
         rows: &mut PartRows,
+        left: Option<&mut Left>,
     ) -> Result<VertexIds, DataProblem> {
         let (manifest, file) = (&self.manifest, part_file(part));
         let Some(layout) = manifest.part_layout(part) else {
             return Err(DataProblem::part("length", "no file is as long"));
         };
         let source = self.source(&file, (Kind::Part, part as u32), Some(&layout))?;
+        let length = layout.len();
         let mut sections = Sections::new(source, layout);
         let vertices: Vec<u32> = sections.read("vertices")?;
         let places = places(&vertices, part as u32, table, &rows.vertices)?;
@@ -234,15 +258,49 @@ impl Parted {
             }
         }
         let len = manifest.features as usize;
-        let own = match manifest.feature_precision {
-            FeaturePrecision::Half => RowFeatures::of_halves(len, sections.read("features")?),
-            FeaturePrecision::Float => RowFeatures::of_floats(len, sections.read("features")?),
+        let (mut own, mut infinite) = (None, None);
+        let mut see = |at: u64, value: f32| {
+            if !value.is_finite() {
+                infinite.get_or_insert((at, value));
+            }
         };
+        match (left, manifest.feature_precision) {
+            (None, FeaturePrecision::Half) => {
+                own = Some(RowFeatures::of_halves(len, sections.read("features")?));
+            }
+            (None, FeaturePrecision::Float) => {
+                own = Some(RowFeatures::of_floats(len, sections.read("features")?));
+            }
+            (Some(left), precision) => {
+                let start = match precision {
+                    FeaturePrecision::Half => {
+                        sections.pass(|at, value: f16| see(at, value.to_f32()))?
+                    }
+                    FeaturePrecision::Float => sections.pass(see)?,
+                };
+                let header = self.header((Kind::Part, part as u32))?;
+                left.add(
+                    StoredFile {
+                        path: self.path.join(&file),
+                        header: header.bytes().to_vec(),
+                        length,
+                        start,
+                        first: left.rows,
+                    },
+                    &places,
+                );
+            }
+        }
         let ends: Vec<u64> = sections.read("ids")?;
         let text: Vec<u8> = sections.read("ids")?;
         // What is wrong with the file as a whole explains whatever is wrong with a number of it.
         sections.finish(manifest.part_sum(part)?)?;
-        rows.features.place(own, &places)?;
+        if let Some((at, value)) = infinite {
+            return Err(not_finite(at, value, len));
+        }
+        if let Some(own) = own {
+            rows.features.place(own, &places)?;
+        }
         names(&ends, &text)
     }
 
@@ -253,7 +311,7 @@ impl Parted {
         (kind, number): (Kind, u32),
         layout: Option<&super::layout::Layout>,
     ) -> Result<impl Read + use<>, DataProblem> {
-        let identity = self.manifest.identity()?;
+        let header = self.header((kind, number))?;
         let layout = layout.ok_or_else(|| DataProblem::part("length", "no file is as long"))?;
         let found = File::open(self.path.join(file)).map_err(|error| absent(file, error))?;
         let bytes = found.metadata()?.len();
@@ -261,15 +319,19 @@ impl Parted {
         let mut start = [0; Header::BYTES];
         if bytes >= Header::BYTES as u64 {
             source.read_exact(&mut start)?;
-            let header = Header {
-                kind,
-                number,
-                identity,
-            };
             header.check(&start)?;
         }
         check_length(bytes, layout)?;
         Ok(source)
+    }
+
+    /// What a file starts with.
+    fn header(&self, (kind, number): (Kind, u32)) -> Result<Header, DataProblem> {
+        Ok(Header {
+            kind,
+            number,
+            identity: self.manifest.identity()?,
+        })
     }
 
     fn problem(&self, file: &str, problem: DataProblem) -> DataError {
@@ -289,14 +351,49 @@ impl Parted {
 
     /// The whole dataset.
     pub(crate) fn whole(&self, progress: &dyn Progress) -> Result<Parts, DataError> {
+        self.all(progress, false)
+    }
+
+    /// The whole dataset, whose features stay where they are. The files are read through nevertheless, to see that they are whole.
+    pub(crate) fn whole_but_features(&self, progress: &dyn Progress) -> Result<Parts, DataError> {
+        self.all(progress, true)
+    }
+
+    fn all(&self, progress: &dyn Progress, leave: bool) -> Result<Parts, DataError> {
         let table = self.table()?;
-        let rows = self.rows_of(&table, 0..self.parts(), progress)?;
+        let mut left = match leave {
+            true => {
+                let slots = zeros("vertices", self.manifest.vertices);
+                Some(Left {
+                    files: Vec::new(),
+                    rows: 0,
+                    slots: slots.map_err(|problem| self.problem(MANIFEST, problem))?,
+                })
+            }
+            false => None,
+        };
+        let rows = self.rows_of(&table, 0..self.parts(), progress, left.as_mut())?;
         let graph = |problem| self.problem(MANIFEST, problem);
         let of_graph = Graph::from_offsets(rows.offsets, rows.columns)
             .map_err(|error| graph(DataProblem::graph("columns", error)))?;
         let len = rows.features.feature_len();
-        let values = rows.features.into_floats().map_err(graph)?;
-        let features = Features::dense(len, values).map_err(graph)?;
+        let features = match left {
+            None => {
+                let values = rows.features.into_floats().map_err(graph)?;
+                Features::dense(len, values).map_err(graph)?
+            }
+            Some(left) => Features::Stored(Arc::new(StoredFeatures {
+                files: left.files.into(),
+                kept: match self.feature_precision() {
+                    FeaturePrecision::Half => Kept::Half,
+                    FeaturePrecision::Float => Kept::Float,
+                },
+                len,
+                slots: left.slots,
+                magnitudes: self.manifest.column_magnitudes.clone(),
+                divisors: Vec::new(),
+            })),
+        };
         let splits = table.splits();
         Ok(Parts {
             edge_weights: rows.edge_weights,
@@ -402,6 +499,26 @@ impl Parted {
             column_magnitudes: manifest.column_magnitudes.clone(),
         });
         Ok(dataset)
+    }
+}
+
+/// Features that stay in the files of parts.
+struct Left {
+    files: Vec<StoredFile>,
+    /// Of those.
+    rows: u32,
+    /// Of each vertex, where its row comes among them.
+    slots: Vec<u32>,
+}
+
+impl Left {
+    /// The features of a part, whose vertices are `places`.
+    fn add(&mut self, file: StoredFile, places: &[usize]) {
+        self.files.push(file);
+        for &vertex in places {
+            self.slots[vertex] = self.rows;
+            self.rows += 1;
+        }
     }
 }
 

@@ -181,15 +181,15 @@ fn check<T: Copy + std::fmt::Display>(
 ) -> Result<(), DataProblem> {
     match values.iter().position(|value| !is_finite(value)) {
         None => Ok(()),
-        Some(at) => {
-            let why = format!(
-                "in row {}, column {} of the part (from 0), which is not finite",
-                at / len,
-                at % len
-            );
-            Err(DataProblem::value("features", at as u64, values[at], why))
-        }
+        Some(at) => Err(not_finite(at as u64, values[at], len)),
     }
+}
+
+/// That a part's number `at` of features is `value`.
+pub(super) fn not_finite(at: u64, value: impl std::fmt::Display, len: usize) -> DataProblem {
+    let (row, column) = (at / len as u64, at % len as u64);
+    let why = format!("in row {row}, column {column} of the part (from 0), which is not finite");
+    DataProblem::value("features", at, value, why)
 }
 
 /// Zeros, where there is room.

@@ -568,3 +568,173 @@ fn what_is_no_stream_is_read_whole_and_what_is_wrong_is_told() {
         ["graph.npz"]
     );
 }
+
+/// A dataset whose features stay on disk.
+fn stored(path: &Path) -> Result<Dataset, DataError> {
+    let options = OpenOptions {
+        stored_features: true,
+        ..OpenOptions::default()
+    };
+    Dataset::open_with(path, &options)
+}
+
+/// The rows of some vertices, as they are read from disk.
+fn rows_on_disk(dataset: &Dataset, vertices: &[u32]) -> Result<Vec<Vec<f32>>, DataError> {
+    let features = dataset.features.as_stored().unwrap();
+    let mut rows = vec![vec![f32::NAN; features.feature_len()]; vertices.len()];
+    let wanted = vertices.iter().zip(&mut rows);
+    let wanted = wanted.map(|(&vertex, row)| (vertex, &mut row[..]));
+    features.read_rows(wanted.collect(), |values, to| to.copy_from_slice(values))?;
+    Ok(rows)
+}
+
+fn rows_in_memory(dataset: &Dataset, vertices: &[u32]) -> Vec<Vec<f32>> {
+    let row = |&vertex: &u32| {
+        let mut row = vec![f32::NAN; dataset.feature_len()];
+        dataset.features.write_row(vertex as usize, &mut row);
+        row
+    };
+    vertices.iter().map(row).collect()
+}
+
+#[test]
+fn features_on_disk_are_those_in_memory() {
+    let wanted = [6, 0, 3, 3, 5, 1, 4, 2, 0];
+    let order = halfgnn_graph::reorder::by_degree(&graph());
+    for precision in [FeaturePrecision::Half, FeaturePrecision::Float] {
+        let (_folder, path) = written(&everything(), precision);
+        let (mut whole, mut left) = (Dataset::open(&path).unwrap(), stored(&path).unwrap());
+        assert_eq!((left.features.vertices(), left.feature_len()), (7, 3));
+        let bytes = left.features.as_stored().unwrap().file_bytes();
+        assert_eq!(bytes, 21 * precision.bytes());
+        let in_memory = Parted::open(&path).unwrap().memory_of_features();
+        // Halves lie beside the floats that are made of them.
+        let beside = u64::from(precision == FeaturePrecision::Half);
+        assert_eq!(in_memory, 21 * (4 + 2 * beside));
+        let of_graph = |dataset: &Dataset| (dataset.graph.clone(), dataset.edge_weights.clone());
+        assert_eq!(of_graph(&left), of_graph(&whole));
+        assert_eq!(left.ids, whole.ids);
+        assert_eq!((&left.train, &left.targets), (&whole.train, &whole.targets));
+        assert_eq!(left.preparations, whole.preparations);
+        let expected = rows_in_memory(&whole, &wanted);
+        assert_eq!(rows_on_disk(&left, &wanted).unwrap(), expected);
+
+        let magnitudes = whole.column_magnitudes().unwrap();
+        assert_eq!(left.column_magnitudes().unwrap(), magnitudes);
+        whole.scale_features(&magnitudes, crate::Origin::Option);
+        left.scale_features(&magnitudes, crate::Origin::Option);
+        let (whole, left) = (whole.reordered(&order), left.reordered(&order));
+        let (whole, left) = (whole.unwrap(), left.unwrap());
+        assert_eq!(left.column_magnitudes().unwrap(), [1.0; 3]);
+        let expected = rows_in_memory(&whole, &wanted);
+        assert_eq!(rows_on_disk(&left, &wanted).unwrap(), expected);
+        let selected = left.features.as_stored().unwrap().selected(&[5, 2]);
+        let mut row = [0.0; 3];
+        let read = |values: &[f32], to: &mut [f32]| to.copy_from_slice(values);
+        selected.read_rows(vec![(1, &mut row[..])], read).unwrap();
+        assert_eq!(row.to_vec(), rows_in_memory(&whole, &[2])[0]);
+    }
+}
+
+/// More rows than a thread has, and than are read in one go; some of them far apart.
+#[test]
+fn many_rows_are_read_in_runs_by_several_threads() {
+    let (vertices, columns) = (5000_u32, 64);
+    let values = (0..vertices as usize * columns).map(|value| value as f32);
+    let features = Features::dense(columns, values.collect()).unwrap();
+    let none = Graph::from_edges(vertices as usize, &[], &[]).unwrap();
+    let classes = vec![0; vertices as usize];
+    let dataset = Dataset::new("many", none, features, classes, Splits::default()).unwrap();
+    let owners: Vec<u32> = (0..vertices).map(|vertex| vertex % 7 / 5).collect();
+    let folder = Folder::new();
+    let path = folder.path().join("many");
+    let deal = Deal {
+        owners: &owners,
+        parts: 2,
+        by: "hand",
+        precision: FeaturePrecision::Float,
+    };
+    dataset.save_parts(&path, &deal).unwrap();
+    let left = stored(&path).unwrap();
+    let backwards: Vec<u32> = (0..vertices).rev().collect();
+    let apart: Vec<u32> = (0..vertices).step_by(311).collect();
+    for wanted in [backwards, apart, vec![4999], Vec::new()] {
+        let expected = rows_in_memory(&dataset, &wanted);
+        assert_eq!(rows_on_disk(&left, &wanted).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_file_that_changes_while_features_are_read_is_an_error() {
+    let (_folder, path) = written(&dataset(classes()), FeaturePrecision::Float);
+    let left = stored(&path).unwrap();
+    let part = path.join("part-00002.bin");
+    let bytes = std::fs::read(&part).unwrap();
+    let told = || {
+        // Vertex 1 is in another part.
+        assert!(rows_on_disk(&left, &[1]).is_ok());
+        let error = rows_on_disk(&left, &[1, 0]).unwrap_err().to_string();
+        let place = part.display().to_string();
+        error.strip_prefix(&place).expect("its name").to_owned()
+    };
+    std::fs::write(&part, &bytes[..bytes.len() - 1]).unwrap();
+    let (now, before) = (bytes.len() - 1, bytes.len());
+    let expected = format!(
+        ": length: it is {now} bytes, and was {before} when the dataset was opened; partition the dataset again, or fetch the file again"
+    );
+    assert_eq!(told(), expected);
+    let mut other = bytes.clone();
+    other[16] ^= 1;
+    std::fs::write(&part, &other).unwrap();
+    assert!(told().starts_with(": identity: it is another file"));
+    std::fs::remove_file(&part).unwrap();
+    assert!(told().starts_with(": cannot be read:"));
+}
+
+#[test]
+fn features_stay_on_disk_where_they_can_be_read_there() {
+    let (folder, path) = written(&dataset(classes()), FeaturePrecision::Float);
+    // What is wrong with them is found when the folder is opened.
+    let part = path.join("part-00002.bin");
+    let bytes = std::fs::read(&part).unwrap();
+    let mut wrong = bytes.clone();
+    let at = wrong.len() - 8;
+    wrong[at] ^= 1;
+    std::fs::write(&part, &wrong).unwrap();
+    let told = |result: Result<Dataset, DataError>| result.unwrap_err().to_string();
+    assert!(told(stored(&path)).contains("part-00002.bin: checksum"));
+    std::fs::write(&part, &bytes).unwrap();
+
+    let left = stored(&path).unwrap();
+    let archive = folder.path().join("seven.npz");
+    let options = crate::WriteOptions::new(crate::Format::Pyg);
+    let refused = left.save(&archive, options).unwrap_err().to_string();
+    assert!(
+        refused.contains("its features stay in their files, and a file wants them"),
+        "{refused}"
+    );
+    let again = left.save_parts(folder.path().join("again"), &deal(FeaturePrecision::Half));
+    assert!(
+        again
+            .unwrap_err()
+            .to_string()
+            .contains("a folder of parts wants them")
+    );
+    dataset(classes()).save(&archive, options).unwrap();
+    let refused = told(stored(&archive));
+    assert!(
+        refused.contains("`halfgnn dataset partition")
+            && refused.contains("seven.npz --out FOLDER`"),
+        "{refused}"
+    );
+    let options = OpenOptions {
+        stored_features: true,
+        normalize_features: Some(true),
+        ..OpenOptions::default()
+    };
+    let refused = told(Dataset::open_with(&path, &options));
+    assert!(
+        refused.contains("dividing rows by their sums wants them in memory"),
+        "{refused}"
+    );
+}

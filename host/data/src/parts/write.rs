@@ -75,7 +75,8 @@ impl Dataset {
     ///
     /// # Errors
     /// [`DataProblem::Exists`] where there is something at `path`, [`DataProblem::NotDealt`] of many graphs and of a partition of
-    /// another graph, [`DataProblem::Value`] for a feature that is infinite in half, [`DataProblem::CannotWrite`].
+    /// another graph, [`DataProblem::Value`] for a feature that is infinite in half, [`DataProblem::NotInMemory`] of features that stay
+    /// in their files, [`DataProblem::CannotWrite`].
     pub fn save_parts(
         &self,
         path: impl AsRef<Path>,
@@ -93,6 +94,7 @@ impl Dataset {
                 what: "parts are of the vertices of one; keep it in a file",
             });
         }
+        self.features.expect_in_memory("a folder of parts")?;
         let table = self.table(deal)?;
         let mut manifest = Manifest {
             name: self.name.clone(),

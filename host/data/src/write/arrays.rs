@@ -208,6 +208,8 @@ pub(super) fn gnn_benchmark(to: impl Write + Seek, dataset: &Dataset) -> Result<
             let shape = [graph.vertices(), dataset.feature_len()];
             archive.array("attr_matrix", &shape, dense.values().iter().copied())?;
         }
+        // Refused before.
+        Features::Stored(_) => {}
         Features::Sparse(sparse) => {
             archive.array(
                 "attr_data",
@@ -258,11 +260,71 @@ pub(super) fn raw_csr(to: &mut impl Write, graph: &Graph) -> Result<(), DataProb
     Ok(())
 }
 
-struct Archive<W: Write + Seek>(ZipWriter<W>);
+struct Archive<W: Write + Seek>(ZipWriter<UntilFailure<W>>);
+
+/// Takes everything and keeps nothing once something could not be written: a `ZipWriter` that is dropped ends its archive, and would
+/// tell of the same failure on a line of its own.
+struct UntilFailure<W> {
+    to: W,
+    at: u64,
+    failed: bool,
+}
+
+impl<W: Write> Write for UntilFailure<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = match self.failed {
+            true => bytes.len(),
+            false => match self.to.write(bytes) {
+                Ok(taken) => taken,
+                Err(error) => {
+                    self.failed = error.kind() != io::ErrorKind::Interrupted;
+                    return Err(error);
+                }
+            },
+        };
+        self.at += taken as u64;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.failed {
+            true => Ok(()),
+            false => self.to.flush(),
+        }
+    }
+}
+
+impl<W: Seek> Seek for UntilFailure<W> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        if self.failed {
+            self.at = match to {
+                io::SeekFrom::Start(at) => at,
+                io::SeekFrom::Current(by) => self.at.saturating_add_signed(by),
+                io::SeekFrom::End(_) => self.at,
+            };
+            return Ok(self.at);
+        }
+        // What is buffered is written by it.
+        match self.to.seek(to) {
+            Ok(at) => {
+                self.at = at;
+                Ok(at)
+            }
+            Err(error) => {
+                self.failed = true;
+                Err(error)
+            }
+        }
+    }
+}
 
 impl<W: Write + Seek> Archive<W> {
     fn new(to: W) -> Self {
-        Self(ZipWriter::new(to))
+        Self(ZipWriter::new(UntilFailure {
+            to,
+            at: 0,
+            failed: false,
+        }))
     }
 
     fn indices(&mut self, key: &str, values: &[u32]) -> Result<(), DataProblem> {

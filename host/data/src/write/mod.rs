@@ -159,6 +159,9 @@ impl Dataset {
         if options.feature_bits && options.format != Format::Pyg {
             return Err(not_written(options.format, "features as bits"));
         }
+        if options.format.is_labelled() {
+            self.features.expect_in_memory("a file")?;
+        }
         match options.format {
             Format::GnnBenchmark => arrays::gnn_benchmark(&mut to, self)?,
             Format::Pyg => arrays::pyg(&mut to, self, options.feature_bits)?,

@@ -576,6 +576,29 @@ impl<B: Storage> Block<B> {
         })
     }
 
+    /// The arrays of a block that is drawn with at most so many edges and vertices, without any edge in them: for a backend that only counts
+    /// memory.
+    ///
+    /// # Errors
+    /// Those of [`Adjacency::counted`].
+    pub fn counted(backend: &B, counts: &RowCounts) -> Result<Self, Error> {
+        if !backend.only_counts() {
+            return Err(Error::Unsupported {
+                operator: "Block::counted",
+                reason: "a graph without edges is for a backend that only counts memory".into(),
+            });
+        }
+        let zeros = |len| Array::zeros(backend, len, MemoryKind::Graph);
+        let offsets = Array::zeros(backend, counts.rows + 1, MemoryKind::Graph)?;
+        Ok(Self::of_forward(Adjacency::of_drawn_parts(
+            (counts.rows, counts.columns),
+            zeros(counts.edges)?,
+            zeros(counts.edges)?,
+            offsets,
+            counts.longest,
+        )))
+    }
+
     /// A block of its adjacency and the transpose.
     pub(crate) fn of(forward: Adjacency<B>, backward: Adjacency<B>) -> Self {
         Self {

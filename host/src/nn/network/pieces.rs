@@ -2,6 +2,7 @@
 
 use super::{Level, Network, Pass};
 use crate::backend::{Backend, MemoryKind};
+use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::nn::layer::Earlier;
 use crate::nn::{Mode, Pieces, Pool};
@@ -13,7 +14,7 @@ impl<B: Backend, E: Element> Network<B, E> {
     pub(super) fn pass_in_pieces(
         &mut self,
         backend: &B,
-        features: &Matrix<B, E>,
+        features: &FeatureRows<B, E>,
         pieces: &Pieces<E>,
         keep: &[usize],
     ) -> Result<(), Error> {
@@ -55,11 +56,11 @@ impl<B: Backend, E: Element> Network<B, E> {
     fn stage_in_pieces(
         &mut self,
         backend: &B,
-        (number, features): (usize, &Matrix<B, E>),
+        (number, all_features): (usize, &FeatureRows<B, E>),
         outputs: &[Option<Matrix<B, E>>],
         pieces: &Pieces<E>,
     ) -> Result<Matrix<B, E>, Error> {
-        let source = outputs.last().and_then(Option::as_ref).unwrap_or(features);
+        let source = outputs.last().and_then(Option::as_ref);
         let columns = self.steps[number].output.columns;
         let kind = MemoryKind::HostFeatures;
         let mut whole = Matrix::zeros(backend, pieces.vertices(), columns, kind)?;
@@ -75,7 +76,10 @@ impl<B: Backend, E: Element> Network<B, E> {
             let of_stage = |stage: &usize| outputs.get(*stage).and_then(Option::as_ref);
             let layer = &self.steps[number].layer;
             let (hears, reads_features) = (layer.aggregates(), layer.reads_features());
-            let features = read(Some(features).filter(|_| reads_features))?;
+            let features = match reads_features {
+                true => Some(take_features(backend, all_features, part.own())?),
+                false => None,
+            };
             let initial = read(self.initial.as_ref().and_then(of_stage))?;
             let jumped = self.jumps.iter().map_while(of_stage);
             let jumped = jumped
@@ -86,7 +90,10 @@ impl<B: Backend, E: Element> Network<B, E> {
                 false => None,
             };
             let heard = if hears { part.vertices() } else { part.own() };
-            let source = take(backend, source, heard)?;
+            let source = match source {
+                Some(rows) => take(backend, rows, heard)?,
+                None => take_features(backend, all_features, heard)?,
+            };
             let pass = Pass {
                 backend,
                 mode: Mode::Evaluate,
@@ -116,6 +123,17 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
         Ok(whole)
     }
+}
+
+/// The features of some vertices.
+fn take_features<B: Backend, E: Element>(
+    backend: &B,
+    features: &FeatureRows<B, E>,
+    vertices: &[u32],
+) -> Result<Matrix<B, E>, Error> {
+    let kind = MemoryKind::Activations;
+    let order = Array::from_slice(backend, vertices, kind)?;
+    features.take(backend, &order, kind)
 }
 
 /// The rows of some vertices.

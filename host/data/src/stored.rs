@@ -1,0 +1,264 @@
+//! Features that stay in the files they lie in, and whose rows are read when they are wanted.
+#![cfg_attr(
+    not(feature = "parts"),
+    allow(dead_code, reason = "only folders of parts are read so")
+)]
+
+use super::error::{DataError, DataProblem};
+use half::f16;
+use halfgnn_graph::reorder::Permutation;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+/// Threads that read at once: a disk wants several requests under way, and they wait more than they compute.
+const READERS: usize = 8;
+
+/// A thread has so many rows at least.
+const LEAST_ROWS: usize = 256;
+
+/// Rows so few bytes apart are read in one go, with what lies between them: a page is read as a whole anyway.
+const GAP_BYTES: u64 = 4096;
+
+/// As much is read in one go at most, but for a single row.
+const RUN_BYTES: u64 = 1 << 18;
+
+/// A row of features for each vertex, in the files of a folder of parts: see
+/// [`OpenOptions::stored_features`](crate::OpenOptions::stored_features). Nothing is kept in memory but where each row lies, 4 bytes a
+/// vertex.
+///
+/// Rows are read by their positions, not through a map of the file, so that a file that shrinks is an error and no signal. A file is
+/// opened for each reading, and must be as long as it was and begin as it did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredFeatures {
+    pub(crate) files: Arc<[StoredFile]>,
+    pub(crate) kept: Kept,
+    pub(crate) len: usize,
+    /// Of each vertex, the number of its row where the rows of all files lie one behind the other.
+    pub(crate) slots: Vec<u32>,
+    /// The largest magnitude of each column, 1 of a column of zeros.
+    pub(crate) magnitudes: Vec<f32>,
+    /// What columns are divided by, one after the other.
+    pub(crate) divisors: Vec<Vec<f32>>,
+}
+
+/// What numbers are kept in, little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Half,
+    Float,
+}
+
+impl Kept {
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Half => 2,
+            Self::Float => 4,
+        }
+    }
+}
+
+/// A file that has some of the rows.
+#[derive(Debug, PartialEq)]
+pub(crate) struct StoredFile {
+    pub path: PathBuf,
+    /// What it starts with.
+    pub header: Vec<u8>,
+    /// Its length in bytes.
+    pub length: u64,
+    /// The byte where its first row starts.
+    pub start: u64,
+    /// Rows of the files before it.
+    pub first: u32,
+}
+
+impl StoredFile {
+    /// The file, if it is still what it was.
+    fn open(&self) -> Result<File, DataProblem> {
+        let file = File::open(&self.path).map_err(DataProblem::Io)?;
+        let length = file.metadata().map_err(DataProblem::Io)?.len();
+        if length != self.length {
+            let reason = format!(
+                "it is {length} bytes, and was {} when the dataset was opened",
+                self.length
+            );
+            return Err(DataProblem::part("length", reason));
+        }
+        let mut header = vec![0; self.header.len()];
+        read_at(&file, &mut header, 0)?;
+        match header == self.header {
+            true => Ok(file),
+            false => Err(DataProblem::part(
+                "identity",
+                "it is another file than when the dataset was opened",
+            )),
+        }
+    }
+}
+
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> Result<(), DataProblem> {
+    file.read_exact_at(bytes, at)
+        .map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                DataProblem::part("length", "it became shorter while it was read")
+            }
+            _ => DataProblem::Io(error),
+        })
+}
+
+impl StoredFeatures {
+    /// The number of features of a vertex.
+    pub fn feature_len(&self) -> usize {
+        self.len
+    }
+
+    /// The number of vertices.
+    pub fn vertices(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The bytes of all rows as they lie in the files.
+    pub fn file_bytes(&self) -> u64 {
+        (self.slots.len() as u64).saturating_mul(self.row_bytes() as u64)
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.len * self.kept.bytes()
+    }
+
+    /// Those of some vertices, in the order in which they are named.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn selected(&self, vertices: &[u32]) -> Self {
+        let slot = |&vertex: &u32| self.slots[vertex as usize];
+        Self {
+            slots: vertices.iter().map(slot).collect(),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn reorder(&mut self, order: &Permutation) {
+        self.slots = order.apply(&self.slots, 1);
+    }
+
+    /// Reads the rows of vertices, in any order: calls `put` with the numbers of each and with what is to hold them, from several
+    /// threads.
+    ///
+    /// # Errors
+    /// A [`DataError`] that names the file: where it cannot be read, or is another or of another length than it was.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn read_rows<T: Send>(
+        &self,
+        mut rows: Vec<(u32, &mut [T])>,
+        put: impl Fn(&[f32], &mut [T]) + Sync,
+    ) -> Result<(), DataError> {
+        for (row, _) in &mut rows {
+            *row = self.slots[*row as usize];
+        }
+        // So the disk is read from its beginning to its end, and what lies together at once.
+        rows.sort_unstable_by_key(|(slot, _)| *slot);
+        let readers = rows.len().div_ceil(LEAST_ROWS).clamp(1, READERS);
+        if readers == 1 {
+            return self.read_sorted(&mut rows, &put);
+        }
+        let share = rows.len().div_ceil(readers);
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for rows in rows.chunks_mut(share) {
+                let read = || self.read_sorted(rows, &put);
+                let thread = thread::Builder::new().spawn_scoped(scope, read);
+                let thread = thread
+                    .map_err(|error| DataError::new("features on disk", DataProblem::Io(error)))?;
+                threads.push(thread);
+            }
+            threads.into_iter().try_for_each(|thread| {
+                let done = thread.join();
+                done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })
+    }
+
+    /// Rows by their slots, which ascend.
+    fn read_sorted<T>(
+        &self,
+        mut rows: &mut [(u32, &mut [T])],
+        put: &impl Fn(&[f32], &mut [T]),
+    ) -> Result<(), DataError> {
+        let mut room = Room {
+            bytes: Vec::new(),
+            values: vec![0.0; self.len],
+        };
+        while let Some(&(slot, _)) = rows.first() {
+            let at = self.files.partition_point(|file| file.first <= slot) - 1;
+            let file = &self.files[at];
+            let next = self.files.get(at + 1);
+            let own = next.map_or(rows.len(), |next| {
+                rows.partition_point(|(slot, _)| *slot < next.first)
+            });
+            let (own, others) = rows.split_at_mut(own);
+            self.read_file(file, own, &mut room, put)
+                .map_err(|problem| DataError::in_file(&file.path, problem))?;
+            rows = others;
+        }
+        Ok(())
+    }
+
+    fn read_file<T>(
+        &self,
+        file: &StoredFile,
+        rows: &mut [(u32, &mut [T])],
+        Room { bytes, values }: &mut Room,
+        put: &impl Fn(&[f32], &mut [T]),
+    ) -> Result<(), DataProblem> {
+        let source = file.open()?;
+        let row = self.row_bytes();
+        let away = |from: u32, to: u32| u64::from(to - from) * row as u64;
+        let mut rest = rows;
+        while let Some(&(first, _)) = rest.first() {
+            let together = |two: &[(u32, &mut [T])]| {
+                away(two[0].0, two[1].0) <= GAP_BYTES + row as u64
+                    && away(first, two[1].0) + row as u64 <= RUN_BYTES
+            };
+            let run = 1 + rest.windows(2).take_while(|two| together(two)).count();
+            let (run, others) = rest.split_at_mut(run);
+            let last = run.last().map_or(first, |(last, _)| *last);
+            bytes.resize(away(first, last) as usize + row, 0);
+            read_at(&source, bytes, file.start + away(file.first, first))?;
+            for (slot, to) in run {
+                let from = away(first, *slot) as usize;
+                self.decode(&bytes[from..from + row], values);
+                put(values, to);
+            }
+            rest = others;
+        }
+        Ok(())
+    }
+
+    fn decode(&self, bytes: &[u8], values: &mut [f32]) {
+        match self.kept {
+            Kept::Half => (bytes.chunks_exact(2).zip(&mut *values)).for_each(|(from, to)| {
+                *to = f16::from_le_bytes([from[0], from[1]]).to_f32();
+            }),
+            Kept::Float => (bytes.chunks_exact(4).zip(&mut *values)).for_each(|(from, to)| {
+                *to = f32::from_le_bytes([from[0], from[1], from[2], from[3]]);
+            }),
+        }
+        for divisors in &self.divisors {
+            let divide = |(value, divisor): (&mut f32, &f32)| *value /= divisor;
+            values.iter_mut().zip(divisors).for_each(divide);
+        }
+    }
+}
+
+/// What a thread reads to.
+struct Room {
+    bytes: Vec<u8>,
+    /// A row.
+    values: Vec<f32>,
+}

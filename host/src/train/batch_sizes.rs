@@ -1,0 +1,156 @@
+//! How large batches are, before one is learnt from.
+
+use super::batches::{Batches, Drawn};
+use super::fixed_batches::LOOKED_AT;
+use crate::backend::{Backend, Block, MemoryKind};
+use crate::error::Error;
+use crate::graph::RowCounts;
+use crate::nn::{Norm, Propagation};
+use crate::ops::Places;
+use crate::sample::an_eighth_more;
+use crate::tensor::{Array, Element};
+
+/// What the largest batch is taken to have: the most of the first ones of a run, and an eighth more, but no more vertices than there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchSizes {
+    /// Of each layer that hears from neighbours, the one that is computed first first: its rows are destinations, its columns sources.
+    pub layers: Vec<RowCounts>,
+    /// Whether edges come with factors of the whole graph, and their transpose at once, as those of subgraphs do.
+    pub induced: bool,
+    /// Where batches lie in the same memory each time, the vertices of the graph, each of which has a place there.
+    pub in_place: Option<usize>,
+}
+
+/// What there is of a batch beside its graphs.
+pub(super) type Beside<B, E> = (Vec<Array<B, u32>>, Vec<Array<B, E>>, Option<Places<B>>);
+
+impl BatchSizes {
+    /// Vertices whose features go in.
+    pub fn inputs(&self) -> usize {
+        self.layers.first().map_or(0, |layer| layer.columns)
+    }
+
+    /// Vertices that are told of.
+    pub fn destinations(&self) -> usize {
+        self.layers.last().map_or(0, |layer| layer.rows)
+    }
+
+    /// Edges of all layers.
+    pub fn edges(&self) -> usize {
+        self.layers.iter().map(|layer| layer.edges).sum()
+    }
+
+    fn of<B: Backend>(drawn: &Drawn<B>) -> Self {
+        let counts = |block: &Block<B>| RowCounts {
+            rows: block.destinations(),
+            columns: block.sources(),
+            edges: block.forward().edges(),
+            empty: 0,
+            longest: block.forward().longest_row(),
+        };
+        let layers = match drawn {
+            Drawn::Sampled(batch) => batch.blocks.iter().map(counts).collect(),
+            Drawn::Subgraph(drawn) => vec![counts(&drawn.subgraph.block)],
+        };
+        Self {
+            layers,
+            induced: matches!(drawn, Drawn::Subgraph(_)),
+            in_place: None,
+        }
+    }
+
+    /// As large as the larger of the two, layer by layer.
+    fn max(mut self, other: &Self) -> Self {
+        for (layer, other) in self.layers.iter_mut().zip(&other.layers) {
+            layer.rows = layer.rows.max(other.rows);
+            layer.columns = layer.columns.max(other.columns);
+            layer.edges = layer.edges.max(other.edges);
+            layer.longest = layer.longest.max(other.longest);
+        }
+        self
+    }
+
+    /// The graphs of such a batch, with nothing in their arrays.
+    pub(super) fn graphs<B: Backend>(
+        &self,
+        backend: &B,
+        norm: Norm,
+    ) -> Result<Vec<Propagation<B>>, Error> {
+        let layers = self.layers.iter();
+        layers
+            .map(|layer| Propagation::of_sampled(backend, Block::counted(backend, layer)?, norm))
+            .collect()
+    }
+
+    /// What there is of a batch beside its graphs: the numbers of its inputs, of a subgraph those of its edges, and of batches in place
+    /// what they are drawn with.
+    pub(super) fn beside<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+    ) -> Result<Beside<B, E>, Error> {
+        let kind = MemoryKind::Graph;
+        let mut words = vec![Array::zeros(backend, self.inputs(), kind)?];
+        let mut factors = Vec::new();
+        if self.induced {
+            for _ in 0..2 {
+                words.push(Array::zeros(backend, self.edges(), kind)?);
+                factors.push(Array::zeros(backend, self.edges(), kind)?);
+            }
+        }
+        let mut places = None;
+        if let Some(vertices) = self.in_place {
+            places = Some(Places::new(backend, vertices)?);
+            for layer in &self.layers {
+                let of_layer = 2 * (layer.rows + 1) + layer.columns + layer.edges;
+                words.push(Array::zeros(backend, of_layer, kind)?);
+            }
+        }
+        Ok((words, factors, places))
+    }
+}
+
+impl<B: Backend, E: Element> Batches<B, E> {
+    /// How large batches are, or this rank's parts of them, as the first ones of the run tell; none of whole graphs, which are not drawn.
+    ///
+    /// # Errors
+    /// Those of the sampler.
+    pub fn sizes(&mut self, backend: &B) -> Result<Option<BatchSizes>, Error> {
+        if !self.are_drawn() {
+            return Ok(None);
+        }
+        let mut most: Option<BatchSizes> = None;
+        for number in 0..LOOKED_AT.min(self.count()) {
+            let (step, vertices) = self.seeds(0, number)?;
+            let own = &vertices[self.share().of(vertices.len())];
+            if own.is_empty() {
+                continue;
+            }
+            let drawn = BatchSizes::of(&self.draw(backend, step, own)?);
+            most = Some(match most {
+                None => drawn,
+                Some(most) => most.max(&drawn),
+            });
+        }
+        let vertices = self.vertices();
+        if let Some(most) = &mut most {
+            most.in_place = self.will_be_in_place(backend)?.then_some(vertices);
+            // Destinations of the last are the batch, which is never larger; those of each other are the sources of the next.
+            let induced = most.induced;
+            let mut rows = most.destinations();
+            for layer in most.layers.iter_mut().rev() {
+                let met = layer.columns.saturating_sub(layer.rows);
+                layer.rows = rows;
+                layer.columns = match induced {
+                    true => an_eighth_more(layer.columns).min(vertices),
+                    false => (rows + an_eighth_more(met)).min(rows + vertices),
+                };
+                layer.edges = an_eighth_more(layer.edges);
+                rows = layer.columns;
+                if induced {
+                    layer.rows = rows;
+                }
+            }
+        }
+        Ok(most)
+    }
+}
