@@ -187,16 +187,9 @@ pub fn models_of_bits() -> Vec<ModelConfig> {
     kinds.into_iter().flat_map(of).collect()
 }
 
-/// Those of [`models`] whose messages may be codes, in both formats. A LeakyReLU's bend is slight: codes are coarse, so that of the few
-/// edges of a task some score stands within a rounding of 0, and at the usual slope the side on which a backend finds it decides
-/// on a tenth of a gradient.
+/// Those of [`models`] whose messages may be codes, in both formats.
 pub fn models_of_messages() -> Vec<(&'static str, ModelConfig)> {
-    let models = models().into_iter().map(|(name, mut model)| {
-        if let ConvolutionConfig::Gat(gat) = &mut model.convolution {
-            gat.slope = 0.8;
-        }
-        (name, model)
-    });
+    let models = models().into_iter();
     let additive = |model: &ModelConfig| matches!(model.convolution, ConvolutionConfig::GatV2(_));
     let weighed = models.filter(|(_, model)| !additive(model));
     let of = |(name, model): (&'static str, ModelConfig)| {
@@ -212,6 +205,18 @@ pub fn models_of_messages() -> Vec<(&'static str, ModelConfig)> {
         })
     };
     weighed.flat_map(of).collect()
+}
+
+/// [`models_of_messages`], to compare gradients of. A LeakyReLU's bend is slight: codes are coarse, so that of the few edges of a task some
+/// score stands within a rounding of 0, and at the usual slope the side on which a backend finds it decides on a tenth of a gradient.
+pub fn models_of_messages_with_a_slight_bend() -> Vec<(&'static str, ModelConfig)> {
+    let mut models = models_of_messages();
+    for (_, model) in &mut models {
+        if let ConvolutionConfig::Gat(gat) = &mut model.convolution {
+            gat.slope = 0.8;
+        }
+    }
+    models
 }
 
 /// How far apart two neighbouring codes are, of the largest number that there is room for; with the room that delayed scales have.
