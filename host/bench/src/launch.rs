@@ -160,8 +160,8 @@ enum Ended {
 fn attend(children: &mut [Child], grace: Duration) -> io::Result<Ended> {
     let mut failed: Option<(usize, ExitStatus, Instant)> = None;
     loop {
-        for rank in 0..children.len() {
-            match (rank, children[rank].try_wait()?) {
+        for (rank, child) in children.iter_mut().enumerate() {
+            match (rank, child.try_wait()?) {
                 (0, Some(status)) => return Ok(Ended::First(status)),
                 (_, Some(status)) if failed.is_none() && !status.success() => {
                     failed = Some((rank, status, Instant::now()));
