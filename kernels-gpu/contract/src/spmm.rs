@@ -439,7 +439,7 @@ macro_rules! spmm_coo_in_turn_entries {
     };
 }
 
-/// [`spmm_follow_up_entries!`] after [`spmm_coo_entries!`].
+/// `spmm_follow_up_entries!` after `spmm_coo_entries!`.
 #[macro_export]
 macro_rules! spmm_coo_follow_up_entries {
     ($with:ident) => {
