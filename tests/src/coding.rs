@@ -306,6 +306,15 @@ impl<B: Backend, E: Element, L: Layer<B, E>> Layer<B, E> for Alone<L> {
     }
 }
 
+/// A layer whose gradient is sent back times the factors of rows, which the layer behind knows or not.
+fn stage<B: Backend, L: Layer<B, f16> + 'static>(layer: L, known: bool) -> Stage<B, f16> {
+    assert_eq!(layer.sends_back(), SentBack::ScaledGradient);
+    match known {
+        true => Stage::new(layer),
+        false => Stage::new(Alone(layer)),
+    }
+}
+
 /// Codes of gradients that the layer behind makes where it writes them are those of a pass of their own, whatever stands between two
 /// layers: the weights after a few steps are the same bits.
 pub fn gradients_between_layers<B: Backend>(backend: &B, _: Scale) {
@@ -325,25 +334,11 @@ pub fn gradients_between_layers<B: Backend>(backend: &B, _: Scale) {
             };
             let widths = (widths[number], widths[number + 1]);
             let stage = if sage && number == 0 {
-                let layer = SageLayer::new(backend, place, widths, policy).expect("room");
-                assert_eq!(
-                    Layer::<B, f16>::sends_back(&layer),
-                    SentBack::ScaledGradient
-                );
-                match known {
-                    true => Stage::new(layer),
-                    false => Stage::new(Alone(layer)),
-                }
+                let layer = SageLayer::new(backend, place, widths, policy);
+                stage(layer.expect("room"), known)
             } else {
-                let layer = GcnLayer::new(backend, place, widths, policy).expect("room");
-                assert_eq!(
-                    Layer::<B, f16>::sends_back(&layer),
-                    SentBack::ScaledGradient
-                );
-                match known {
-                    true => Stage::new(layer),
-                    false => Stage::new(Alone(layer)),
-                }
+                let layer = GcnLayer::new(backend, place, widths, policy);
+                stage(layer.expect("room"), known)
             };
             around[number](stage).bias().messages(format)
         });

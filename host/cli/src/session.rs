@@ -340,16 +340,16 @@ impl<'a, E: Element> Placed<'a, E> {
                 }
                 let drawn_from = graph_bytes().saturating_sub(before);
                 // Of the first run, and not of ranks, which are told without their batches.
-                let told = observer
+                let hears = observer
                     .as_mut()
                     .filter(|_| group.is_none() && seed == plan.train.seed);
-                if let Some(observer) = told
+                if let Some(observer) = hears
                     && let Some(sizes) = batches.sizes(backend)?
                 {
                     let of = (sizes, drawn_from);
                     let how = (config, &plan.train);
-                    let told = self.placement.with_batches::<B, E>(device, of, how)?;
-                    observer.foretold(plan, &told);
+                    let memory = self.placement.with_batches::<B, E>(device, of, how)?;
+                    observer.foretold(plan, &memory);
                 }
                 Trainer::sampled(backend, batches, objective, model, train)?
             }

@@ -78,21 +78,22 @@ fn a_run_of_several_ranks_is_that_of_one() {
     }
 }
 
+/// Training in batches.
+const SAMPLED: [&str; 6] = [
+    "--model",
+    "sage",
+    "--sampler",
+    "neighbor:2,2",
+    "--batch",
+    "7",
+];
+
 /// Training in batches: each rank has all of the graph and a part of each batch, and what they learn together is what one learns. Threads and
 /// processes, and another run, have the same bits; a run goes on with another number of ranks.
 #[test]
 fn batches_are_dealt_out_to_ranks() {
     let place = place(&Ring::new());
-    let sampled = [
-        "--model",
-        "sage",
-        "--sampler",
-        "neighbor:2,2",
-        "--batch",
-        "7",
-        "--dropout",
-        "0",
-    ];
+    let sampled = [&SAMPLED[..], &["--dropout", "0"]].concat();
     let long = |more: &[&str]| run(place.train(&[&FLOAT[..], &sampled, more].concat()));
     let of = |more: &[&str]| long(&[more, &["--epochs", "4"]].concat());
     let alone = of(&[]);
@@ -147,14 +148,6 @@ fn batches_are_dealt_out_to_ranks() {
 #[test]
 fn a_rank_that_fails_in_a_batch_is_named() {
     let place = place(&Ring::new());
-    let sampled = [
-        "--model",
-        "sage",
-        "--sampler",
-        "neighbor:2,2",
-        "--batch",
-        "7",
-    ];
     let fault = [
         "--ranks",
         "3",
@@ -163,7 +156,7 @@ fn a_rank_that_fails_in_a_batch_is_named() {
         "--rank-timeout",
         "5",
     ];
-    let output = place.train(&[sampled, fault].concat()).output().unwrap();
+    let output = place.train(&[SAMPLED, fault].concat()).output().unwrap();
     refused(&output, 1, &["rank 2 of 3", "it died in epoch", "exchange"]);
 }
 
