@@ -243,19 +243,29 @@ unsafe fn id_if(params: &SpmmParams, is_there: bool, edge: u32) -> u32 {
     }
 }
 
-/// The rows of edges, from their list.
+/// The rows of edges, from their list: [`RowIds`], or [`InTurn`].
 #[derive(Clone, Copy)]
-pub struct RowIds {
-    /// That of the edge behind the share.
+pub struct ById<const IN_TURN: bool> {
+    /// That of the edge behind the share; of edges in turn none is known.
     after: u32,
 }
 
-impl Order for RowIds {
+/// Sub-warps have consecutive edges.
+pub type RowIds = ById<false>;
+
+/// A warp's sub-warps take its edges in turn (GNNOne §4.2.2's round-robin): for comparison.
+pub type InTurn = ById<true>;
+
+impl<const IN_TURN: bool> Order for ById<IN_TURN> {
     const CACHES_ROWS: bool = true;
+    const IN_TURN: bool = IN_TURN;
     /// The rows of the edge before the share and of that behind it.
     type Asked = [u32; 2];
     #[inline(always)]
     unsafe fn ask(params: &SpmmParams, (first, end): (u32, u32)) -> [u32; 2] {
+        if IN_TURN {
+            return [NO_ROW; 2];
+        }
         // SAFETY: the caller's promise.
         unsafe {
             [
@@ -271,11 +281,11 @@ impl Order for RowIds {
         _: u32,
         id: u32,
     ) -> (Self, Rows, bool) {
-        // SAFETY: the caller's promise.
+        // In turn of no row it is known to begin here. SAFETY: the caller's promise.
         (
             Self { after },
             unsafe { Rows::of(params, id) },
-            before != id,
+            !IN_TURN && before != id,
         )
     }
     #[inline(always)]
@@ -295,7 +305,7 @@ impl Order for RowIds {
     unsafe fn pass(&mut self, _: &SpmmParams, _: u32, _: u32, _: bool) {}
     #[inline(always)]
     fn goes_on(&self, row: u32) -> bool {
-        self.after == row
+        IN_TURN || self.after == row
     }
 }
 
@@ -344,42 +354,6 @@ impl Crossings for RowIds {
                 end: cta,
             }
         }
-    }
-}
-
-/// The rows of edges from their list, which a warp's sub-warps take in turn (GNNOne §4.2.2's round-robin): for comparison.
-#[derive(Clone, Copy)]
-pub struct InTurn;
-
-impl Order for InTurn {
-    const CACHES_ROWS: bool = true;
-    const IN_TURN: bool = true;
-    type Asked = ();
-    #[inline(always)]
-    unsafe fn ask(_: &SpmmParams, _: (u32, u32)) {}
-    #[inline(always)]
-    unsafe fn begin(params: &SpmmParams, (): (), _: u32, id: u32) -> (Self, Rows, bool) {
-        // Of no row it is known to begin here. SAFETY: the caller's promise.
-        (Self, unsafe { Rows::of(params, id) }, false)
-    }
-    #[inline(always)]
-    fn four(&self, row: u32, ids: [u32; 4]) -> u32 {
-        starting(row, ids)
-    }
-    #[inline(always)]
-    fn one(&self, row: u32, id: u32) -> u32 {
-        (id != row) as u32
-    }
-    #[inline(always)]
-    unsafe fn next(params: &SpmmParams, _: Rows, id: u32) -> Rows {
-        // SAFETY: the caller's promise.
-        unsafe { Rows::of(params, id) }
-    }
-    #[inline(always)]
-    unsafe fn pass(&mut self, _: &SpmmParams, _: u32, _: u32, _: bool) {}
-    #[inline(always)]
-    fn goes_on(&self, _: u32) -> bool {
-        true
     }
 }
 
