@@ -32,6 +32,7 @@
 
 pub mod checks;
 pub mod manifest;
+pub mod pattern;
 pub mod ptx;
 pub mod ptxas;
 pub mod toolchain;
@@ -46,7 +47,6 @@ mod files;
 mod lower;
 mod narrow;
 mod package;
-mod pattern;
 mod twins;
 
 pub use builder::{Built, PtxBuilder, PtxFile};

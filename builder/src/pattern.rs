@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Whether `name` matches `pattern`, in which `*` stands for any text, also none.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == name;
     };

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use halfgnn_builder::PtxBuilder;
+use halfgnn_builder::pattern;
 use halfgnn_builder::toolchain::Toolchain;
 
 use super::list::{Killer, Mutant};
@@ -73,8 +74,8 @@ pub struct Bench<'a> {
     scratch: &'a Scratch,
     files: Sources,
     toolchain: Toolchain,
-    /// The patterns of kernels of which there is PTX without a mutant.
-    plain: Option<Vec<String>>,
+    /// The PTX of all kernels without a mutant, once it is built.
+    whole: Option<String>,
 }
 
 /// What a run of a killer said.
@@ -92,7 +93,7 @@ impl<'a> Bench<'a> {
             scratch,
             files,
             toolchain,
-            plain: None,
+            whole: None,
         }
     }
 
@@ -160,7 +161,6 @@ impl<'a> Bench<'a> {
 
     fn in_sources(&mut self, mutant: &Mutant) -> Result<Outcome, Failure> {
         if mutant.builds_ptx {
-            self.plain = None;
             let built = self.build_ptx(&mutant.kernels);
             if mutant.killer == Killer::BuildPtx {
                 // Refused by a rule; what does not compile is no mutant.
@@ -181,8 +181,7 @@ impl<'a> Bench<'a> {
 
     fn in_ptx(&mut self, mutant: &Mutant) -> Result<Outcome, Failure> {
         self.plain_ptx(&mutant.kernels)?;
-        let folder = self.ptx_folder(&mutant.kernels);
-        let file = folder.join(format!("halfgnn-{ARCH}.ptx"));
+        let file = self.ptx_file(&mutant.kernels);
         let ptx = fs::read_to_string(&file)?;
         let mutated = match mutant.place_in_ptx(&ptx) {
             Ok(mutated) => mutated,
@@ -212,12 +211,19 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Sees to it that the PTX is that of the kernels as they are.
+    /// Sees to it that the PTX is that of the kernels as they are. Of a part of them it is that of the whole, in which the others
+    /// trap, as the builder has it: nothing is built for it.
     fn plain_ptx(&mut self, kernels: &[String]) -> Result<(), Failure> {
-        if self.plain.as_deref() != Some(kernels) {
-            self.build_ptx(kernels)?;
-            self.plain = Some(kernels.to_vec());
-        }
+        let whole = match self.whole.take() {
+            Some(text) => text,
+            None => {
+                self.build_ptx(&[])?;
+                fs::read_to_string(self.ptx_file(&[]))?
+            }
+        };
+        fs::create_dir_all(self.ptx_folder(kernels))?;
+        fs::write(self.ptx_file(kernels), with_traps(&whole, kernels))?;
+        self.whole = Some(whole);
         Ok(())
     }
 
@@ -227,6 +233,10 @@ impl<'a> Bench<'a> {
             true => "ptx",
             false => "ptx-only",
         })
+    }
+
+    fn ptx_file(&self, kernels: &[String]) -> PathBuf {
+        self.ptx_folder(kernels).join(format!("halfgnn-{ARCH}.ptx"))
     }
 
     fn build_ptx(&self, kernels: &[String]) -> Result<(), halfgnn_builder::BuildError> {
@@ -298,6 +308,30 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// PTX with nothing but a trap in every kernel that matches none of the patterns; as it is where there are none.
+fn with_traps(ptx: &str, patterns: &[String]) -> String {
+    let is_wanted = |name: &str| {
+        patterns.is_empty() || patterns.iter().any(|each| pattern::matches(each, name))
+    };
+    let mut text = String::with_capacity(ptx.len());
+    let mut lines = ptx.lines();
+    while let Some(line) = lines.next() {
+        text.push_str(line);
+        text.push('\n');
+        let entry = line.strip_prefix(".visible .entry ");
+        let name = entry.and_then(|rest| rest.split('(').next());
+        if name.is_some_and(|name| !is_wanted(name)) {
+            for line in lines.by_ref().take_while(|line| *line != "{") {
+                text.push_str(line);
+                text.push('\n');
+            }
+            text.push_str("{\n\ttrap;\n\texit;\n}\n");
+            lines.by_ref().find(|line| *line == "}");
+        }
+    }
+    text
+}
+
 /// A killer and what it is given to run, as it is noted.
 fn with_kernels(arguments: &str, kernels: &[String]) -> String {
     match kernels {
@@ -331,6 +365,25 @@ mod tests {
             assert_eq!(outcome.word(), word);
         }
         assert_eq!(Outcome::of_word(""), None);
+    }
+
+    #[test]
+    fn kernels_that_are_not_wanted_trap() {
+        let kernel = |name: &str, body: &str| {
+            format!(".visible .entry {name}(\n\t.param .u64 p\n)\n.maxntid 128\n{{\n{body}}}\n")
+        };
+        let (ret, trap) = ("\tret;\n", "\ttrap;\n\texit;\n");
+        let of = |first: &str, second: &str| {
+            format!(
+                ".version 8.0\n{}{}",
+                kernel("spmm_f16", first),
+                kernel("sddmm_f16", second)
+            )
+        };
+        let whole = of(ret, ret);
+        assert_eq!(with_traps(&whole, &["spmm_*".to_owned()]), of(ret, trap));
+        assert_eq!(with_traps(&whole, &["*_f16".to_owned()]), whole);
+        assert_eq!(with_traps(&whole, &[]), whole);
     }
 
     #[test]
