@@ -30,7 +30,8 @@ Examples:
 
 HP-SpMM is measured on 838 subgraphs, one a training step. Here as many are drawn as GraphSAINT's node sampler draws them: vertices
 in proportion to their degree, and all edges between them; the same on every machine. Their edges lie on the device, row by row, when
-time begins. What is told is making the graph and one SpMM, until the device is done, by the clock; of cuSPARSE what it asks for before
+time begins: looked at on the host before, as row ids are, or not, as a COO is that the device checks. What is told is making the graph,
+where one is made, and one SpMM, until the device is done, by the clock; of cuSPARSE what it asks for before
 its first SpMM (descriptors, workspace, preprocessing) and one, by the best of its algorithms, with its offsets given to it. Results are
 compared with sums in double precision on rows from the whole range.";
 
@@ -58,6 +59,9 @@ pub struct SampledArgs {
     /// Precisions
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [PrecisionName::Half, PrecisionName::Float])]
     precision: Vec<PrecisionName>,
+    /// What our SpMM reads
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FORM", default_values_t = [Form::RowIds, Form::Coo])]
+    form: Vec<Form>,
     /// What to time in the same run, on the same operands
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER")]
     against: Vec<Peer>,
@@ -70,6 +74,16 @@ pub struct SampledArgs {
     /// Write one JSON object a line to FILE, or to stdout for `-`
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+}
+
+/// What an SpMM reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+enum Form {
+    /// The row and column of each edge, in order of rows, as they are: nothing is made
+    RowIds,
+    /// A graph that the device makes of a COO in any order: starts, lists of rows
+    Coo,
 }
 
 /// Something to compare with.
@@ -90,7 +104,8 @@ struct Row<'a> {
     edges: usize,
     features: u32,
     precision: String,
-    /// Making the graph.
+    form: Form,
+    /// Making the graph; of row ids nothing is made.
     construct_ms: f64,
     /// One SpMM.
     spmm_ms: f64,
@@ -112,6 +127,7 @@ struct Summary<'a> {
     device: String,
     features: u32,
     precision: String,
+    form: Form,
     subgraphs: usize,
     mean_vertices: f64,
     mean_edges: f64,
@@ -128,11 +144,11 @@ struct Summary<'a> {
 }
 
 impl<'a> Summary<'a> {
-    /// Of the rows of one precision; none where there are none.
-    fn of(rows: &[Row<'a>]) -> Option<Self> {
+    /// Of the rows of one precision and form; none where there are none.
+    fn of(rows: &[&Row<'a>]) -> Option<Self> {
         let first = rows.first()?;
         let mean = |number: &dyn Fn(&Row<'_>) -> f64| {
-            rows.iter().map(number).sum::<f64>() / rows.len() as f64
+            rows.iter().map(|row| number(row)).sum::<f64>() / rows.len() as f64
         };
         let speedups: Vec<f64> = rows.iter().filter_map(|row| row.speedup).collect();
         let of_speedups = |number: &dyn Fn(f64) -> f64| {
@@ -145,6 +161,7 @@ impl<'a> Summary<'a> {
             device: first.device.clone(),
             features: first.features,
             precision: first.precision.clone(),
+            form: first.form,
             subgraphs: rows.len(),
             mean_vertices: mean(&|row| row.vertices as f64),
             mean_edges: mean(&|row| row.edges as f64),
@@ -158,22 +175,25 @@ impl<'a> Summary<'a> {
     }
 
     fn line(&self) -> String {
+        let made = match self.form {
+            Form::RowIds => "of row ids".to_owned(),
+            Form::Coo => format!("{:.4} ms to make one of a COO,", self.mean_construct_ms),
+        };
         let mut line = format!(
-            "{:<16} {} subgraphs of {} vertices and {} edges in the mean, F={} {}: {:.4} ms to make one, {:.4} ms an SpMM",
+            "{:<16} {} subgraphs of {} vertices and {} edges in the mean, F={} {}: {made} {:.4} ms an SpMM",
             self.graph,
             self.subgraphs,
             count(self.mean_vertices as usize),
             count(self.mean_edges as usize),
             self.features,
             self.precision,
-            self.mean_construct_ms,
             self.mean_spmm_ms,
         );
         if let (Some(mean), Some(geometric), Some(faster)) =
             (self.mean_speedup, self.geometric_mean_speedup, self.faster)
         {
             line += &format!(
-                "; both {mean:.2}x as fast as cuSPARSE in the mean ({geometric:.2}x in the geometric), faster on {:.0} % of {}",
+                "; {mean:.2}x as fast as cuSPARSE in the mean ({geometric:.2}x in the geometric), faster on {:.0} % of {}",
                 100.0 * faster,
                 self.compared
             );
@@ -270,15 +290,20 @@ impl Task for Bench<'_> {
                 if self.stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let row = with_element!(precision, E => {
+                let of_forms = with_element!(precision, E => {
                     self.subgraph::<B, E>(backend, peers.as_ref(), number, draws)
                 })?;
-                self.json.write(&row)?;
-                rows.push(row);
+                for row in of_forms {
+                    self.json.write(&row)?;
+                    rows.push(row);
+                }
             }
-            if let Some(summary) = Summary::of(&rows) {
-                page.line(&summary.line());
-                self.json.write(&summary)?;
+            for form in &self.args.form {
+                let of_form: Vec<&Row<'_>> = rows.iter().filter(|row| row.form == *form).collect();
+                if let Some(summary) = Summary::of(&of_form) {
+                    page.line(&summary.line());
+                    self.json.write(&summary)?;
+                }
             }
         }
         Ok(())
@@ -292,7 +317,7 @@ impl<'a> Bench<'a> {
         peers: Option<&Peers<'_>>,
         number: u32,
         draws: u32,
-    ) -> Result<Row<'a>, Failure> {
+    ) -> Result<Vec<Row<'a>>, Failure> {
         let vertices = drawn(self.graph, self.args.seed, number, draws);
         let (graph, _) = self
             .graph
@@ -304,23 +329,33 @@ impl<'a> Bench<'a> {
         let features = self.args.features as usize;
         let x = Operand::<B, E>::new(backend, 0, graph.vertices(), features)?;
         let mut y = Matrix::zeros(backend, graph.vertices(), features, MemoryKind::Activations)?;
-        let mut best = (f64::INFINITY, f64::INFINITY);
-        // One more than is timed: in the first, memory is asked for.
-        for run in 0..=self.args.runs {
-            let (construct, a) = clocked(backend, || {
-                Adjacency::from_coo(backend, csr.shape(), &row_ids, &columns).map(|made| made.0)
-            })?;
-            let (spmm, ()) = clocked(backend, || {
-                ops::spmm(backend, &a, &Spmm::default(), &x.matrix, &mut y)
-            })?;
-            if run > 0 && construct + spmm < best.0 + best.1 {
-                best = (construct, spmm);
-            }
-        }
         let wrong =
             |wrong: String| Failure::Run(format!("{}: subgraph {number}: {wrong}", self.label));
-        check_spmm(backend, csr, &x, &y).map_err(wrong)?;
-        let (construct_ms, spmm_ms) = best;
+        let make = |form| match form {
+            Form::RowIds => {
+                let a = Adjacency::from_row_ids(backend, csr.shape(), csr.rows(), csr.cols())?;
+                Ok((0.0, a))
+            }
+            Form::Coo => clocked(backend, || {
+                Adjacency::from_coo(backend, csr.shape(), &row_ids, &columns).map(|made| made.0)
+            }),
+        };
+        let mut times = Vec::new();
+        for &form in &self.args.form {
+            let mut best = (f64::INFINITY, f64::INFINITY);
+            // One more than is timed: in the first, memory is asked for.
+            for run in 0..=self.args.runs {
+                let (construct, a) = make(form)?;
+                let (spmm, ()) = clocked(backend, || {
+                    ops::spmm(backend, &a, &Spmm::default(), &x.matrix, &mut y)
+                })?;
+                if run > 0 && construct + spmm < best.0 + best.1 {
+                    best = (construct, spmm);
+                }
+            }
+            check_spmm(backend, csr, &x, &y).map_err(wrong)?;
+            times.push((form, best));
+        }
         let cusparse = match peers {
             Some(peers) => Some(
                 peers
@@ -329,9 +364,8 @@ impl<'a> Bench<'a> {
             ),
             None => None,
         };
-        let ms = construct_ms + spmm_ms;
         let cusparse_ms = cusparse.as_ref().map(|peer| peer.times.ms);
-        Ok(Row {
+        let row = |(form, (construct_ms, spmm_ms))| Row {
             event: "sampled",
             graph: self.label,
             device: backend.name(),
@@ -340,13 +374,15 @@ impl<'a> Bench<'a> {
             edges: graph.edges(),
             features: self.args.features,
             precision: E::PRECISION.to_string(),
+            form,
             construct_ms,
             spmm_ms,
-            ms,
+            ms: construct_ms + spmm_ms,
             cusparse_ms,
-            cusparse_algorithm: cusparse.and_then(|peer| peer.algorithm),
-            speedup: cusparse_ms.map(|cusparse| cusparse / ms),
-        })
+            cusparse_algorithm: cusparse.as_ref().and_then(|peer| peer.algorithm),
+            speedup: cusparse_ms.map(|cusparse| cusparse / (construct_ms + spmm_ms)),
+        };
+        Ok(times.into_iter().map(row).collect())
     }
 }
 
@@ -364,6 +400,7 @@ mod tests {
             edges: 30,
             features: 64,
             precision: "half".into(),
+            form: Form::Coo,
             construct_ms: ms,
             spmm_ms: 2.0 * ms,
             ms: 3.0 * ms,
@@ -376,7 +413,7 @@ mod tests {
     #[test]
     fn means_are_of_what_was_compared() {
         let rows = [row(1.0, Some(4.0)), row(2.0, None), row(3.0, Some(0.25))];
-        let summary = Summary::of(&rows).expect("rows");
+        let summary = Summary::of(&rows.each_ref()).expect("rows");
         assert_eq!((summary.subgraphs, summary.compared), (3, 2));
         assert_eq!(
             (summary.mean_construct_ms, summary.mean_spmm_ms),
@@ -386,7 +423,7 @@ mod tests {
         assert_eq!(summary.geometric_mean_speedup, Some(1.0));
         assert_eq!(summary.faster, Some(0.5));
         assert!(summary.line().contains("2.12x"), "{}", summary.line());
-        let alone = Summary::of(&rows[1..2]).expect("a row");
+        let alone = Summary::of(&[&rows[1]]).expect("a row");
         assert_eq!((alone.compared, alone.mean_speedup), (0, None));
         assert!(!alone.line().contains("cuSPARSE"));
         assert_eq!(Summary::of(&[]), None);
