@@ -26,7 +26,7 @@ pub(crate) struct Job<'a> {
     pub archs: &'a [Arch],
     /// The first part of the files' names.
     pub name: &'a str,
-    /// Patterns of the entries that are built, if not all are: see [`lower::is_wanted`].
+    /// Patterns of the entries that are built, if not all are: see [`pattern::is_wanted`].
     pub only: &'a [String],
     /// The folder of intermediate files, shared by the crates that have one target folder.
     pub shared: &'a Path,
@@ -110,7 +110,7 @@ impl Job<'_> {
         };
         let rules = |entry: &str| {
             let rules = pattern::lookup(&metadata.checks, entry);
-            let rules = rules.filter(|_| lower::is_wanted(self.only, entry));
+            let rules = rules.filter(|_| pattern::is_wanted(self.only, entry));
             rules.copied().unwrap_or_default()
         };
         let mut faults = checks::check(&module, &prepared.exports, rules);

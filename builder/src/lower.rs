@@ -112,11 +112,6 @@ pub(crate) fn prepare(
     })
 }
 
-/// Whether an entry is built, if only those are that match these patterns; all are where there are none.
-pub(crate) fn is_wanted(only: &[String], entry: &str) -> bool {
-    only.is_empty() || only.iter().any(|pattern| pattern::matches(pattern, entry))
-}
-
 /// The module with a trap for a body in every entry that is not wanted.
 fn without_bodies(ir: &str, only: &[String]) -> String {
     const TRAP: &str = "declare void @llvm.trap()";
@@ -125,7 +120,7 @@ fn without_bodies(ir: &str, only: &[String]) -> String {
     while let Some(line) = lines.next() {
         text.push_str(line);
         text.push('\n');
-        if convergence::entry_name(line).is_some_and(|name| !is_wanted(only, name)) {
+        if convergence::entry_name(line).is_some_and(|name| !pattern::is_wanted(only, name)) {
             text.push_str("  call void @llvm.trap()\n  unreachable\n}\n");
             lines.by_ref().find(|line| *line == "}");
         }

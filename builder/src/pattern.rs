@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Whether `name` matches `pattern`, in which `*` stands for any text, also none.
-pub fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == name;
     };
@@ -19,6 +19,11 @@ pub fn matches(pattern: &str, name: &str) -> bool {
         }
     }
     name.ends_with(last)
+}
+
+/// Whether `name` matches any of the patterns, as every name does where there are none.
+pub fn is_wanted(patterns: &[String], name: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name))
 }
 
 /// The value of the longest pattern that matches.

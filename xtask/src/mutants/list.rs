@@ -171,7 +171,7 @@ impl Mutant {
     /// Whether its killer runs kernels: only then it is shown PTX.
     pub fn runs_kernels(&self) -> bool {
         let of_emulator = matches!(&self.killer, Killer::Test(arguments) if arguments.contains("--test emulator"));
-        self.builds_ptx || self.is_of_ptx() || of_emulator
+        self.killer != Killer::BuildPtx && (self.builds_ptx || self.is_of_ptx() || of_emulator)
     }
 
     /// The file that holds the text, with the mutant in it.

@@ -109,6 +109,10 @@ impl<'a> Bench<'a> {
     }
 
     fn outcome(&mut self, mutant: &Mutant, record: &mut Record) -> Result<Outcome, Failure> {
+        // Before a mutant is in the sources that it is built from.
+        if mutant.runs_kernels() {
+            self.plain_ptx(&mutant.kernels)?;
+        }
         if let Some(outcome) = self.without(mutant, record)? {
             return Ok(outcome);
         }
@@ -142,9 +146,6 @@ impl<'a> Bench<'a> {
         if record.passes(&killer) == Some(true) {
             return Ok(None);
         }
-        if mutant.runs_kernels() {
-            self.plain_ptx(&mutant.kernels)?;
-        }
         let start = Instant::now();
         if !self.builds(arguments)? {
             return Ok(Some(Outcome::FailsAnyway));
@@ -159,7 +160,7 @@ impl<'a> Bench<'a> {
         Ok(None)
     }
 
-    fn in_sources(&mut self, mutant: &Mutant) -> Result<Outcome, Failure> {
+    fn in_sources(&self, mutant: &Mutant) -> Result<Outcome, Failure> {
         if mutant.builds_ptx {
             let built = self.build_ptx(&mutant.kernels);
             if mutant.killer == Killer::BuildPtx {
@@ -173,14 +174,11 @@ impl<'a> Bench<'a> {
             if let Err(error) = built {
                 return Ok(does_not_build(&error));
             }
-        } else if mutant.runs_kernels() {
-            self.plain_ptx(&mutant.kernels)?;
         }
         self.judged(mutant)
     }
 
-    fn in_ptx(&mut self, mutant: &Mutant) -> Result<Outcome, Failure> {
-        self.plain_ptx(&mutant.kernels)?;
+    fn in_ptx(&self, mutant: &Mutant) -> Result<Outcome, Failure> {
         let file = self.ptx_file(&mutant.kernels);
         let ptx = fs::read_to_string(&file)?;
         let mutated = match mutant.place_in_ptx(&ptx) {
@@ -191,9 +189,7 @@ impl<'a> Bench<'a> {
             }
         };
         fs::write(&file, mutated)?;
-        let outcome = self.judged(mutant);
-        fs::write(&file, ptx)?;
-        outcome
+        self.judged(mutant)
     }
 
     /// What the killer says with the mutant in place.
@@ -214,16 +210,14 @@ impl<'a> Bench<'a> {
     /// Sees to it that the PTX is that of the kernels as they are. Of a part of them it is that of the whole, in which the others
     /// trap, as the builder has it: nothing is built for it.
     fn plain_ptx(&mut self, kernels: &[String]) -> Result<(), Failure> {
-        let whole = match self.whole.take() {
-            Some(text) => text,
-            None => {
-                self.build_ptx(&[])?;
-                fs::read_to_string(self.ptx_file(&[]))?
-            }
-        };
-        fs::create_dir_all(self.ptx_folder(kernels))?;
-        fs::write(self.ptx_file(kernels), with_traps(&whole, kernels))?;
-        self.whole = Some(whole);
+        if self.whole.is_none() {
+            self.build_ptx(&[])?;
+            self.whole = Some(fs::read_to_string(self.ptx_file(&[]))?);
+        }
+        if let Some(whole) = &self.whole {
+            fs::create_dir_all(self.ptx_folder(kernels))?;
+            fs::write(self.ptx_file(kernels), with_traps(whole, kernels))?;
+        }
         Ok(())
     }
 
@@ -310,9 +304,6 @@ impl<'a> Bench<'a> {
 
 /// PTX with nothing but a trap in every kernel that matches none of the patterns; as it is where there are none.
 fn with_traps(ptx: &str, patterns: &[String]) -> String {
-    let is_wanted = |name: &str| {
-        patterns.is_empty() || patterns.iter().any(|each| pattern::matches(each, name))
-    };
     let mut text = String::with_capacity(ptx.len());
     let mut lines = ptx.lines();
     while let Some(line) = lines.next() {
@@ -320,7 +311,7 @@ fn with_traps(ptx: &str, patterns: &[String]) -> String {
         text.push('\n');
         let entry = line.strip_prefix(".visible .entry ");
         let name = entry.and_then(|rest| rest.split('(').next());
-        if name.is_some_and(|name| !is_wanted(name)) {
+        if name.is_some_and(|name| !pattern::is_wanted(patterns, name)) {
             for line in lines.by_ref().take_while(|line| *line != "{") {
                 text.push_str(line);
                 text.push('\n');
