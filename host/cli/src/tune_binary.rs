@@ -28,7 +28,7 @@ Examples:
 
 Of each layer the products are of bits; what it sums up over neighbours is in half (full) or of bits as well (bin). Every variant
 takes the weights as they are trained: one that proves fast and almost as good is worth a training of its own (train --binary bin,full).
-Its time is that of an evaluation which is recorded once and replayed.
+The time of a variant is that of an evaluation which is recorded once and replayed.
 A layer that sums up signs takes the mean over neighbours, and so do all layers beside it. Names of operators are BitGNN's:
 activation, second factor, result, F in full precision, B of bits.";
 
@@ -272,7 +272,6 @@ impl Tuning<'_> {
         let mut times = (0..self.args.runs)
             .map(|_| backend.timed(&mut evaluate))
             .collect::<Result<Vec<f64>, _>>()?;
-        drop(recording);
         times.sort_by(f64::total_cmp);
         let logits = model.logits().to_f32(backend)?;
         let MemoryReport { peak_total, .. } = backend.memory();
