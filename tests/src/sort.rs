@@ -5,8 +5,8 @@ use crate::input::{KIND, Random, words};
 use halfgnn::backend::Backend;
 use halfgnn::ops;
 use halfgnn::tensor::Array;
-use halfgnn_contract::scan::{ITEMS_PER_CTA, THREADS_PER_CTA};
-use halfgnn_contract::sort::PAIRS_PER_CTA;
+use halfgnn_contract::scan::{ITEMS_PER_CTA, MOST_ADDED, THREADS_PER_CTA};
+use halfgnn_contract::sort::{FEW_PAIRS, pairs_per_cta};
 
 /// What nobody has written.
 fn unwritten<B: Backend>(backend: &B, len: usize) -> Array<B, u32> {
@@ -54,7 +54,7 @@ fn check<B: Backend>(backend: &B, keys: &[u32], values: Option<&[u32]>, bits: u3
 
 /// Every number of pairs about the ends of warps and CTAs, and every number of passes: even and odd ones write the result.
 pub fn every_length<B: Backend>(backend: &B, scale: Scale) {
-    let tile = PAIRS_PER_CTA as usize;
+    let tile = pairs_per_cta(1) as usize;
     for len in [0, 1, 2, 31, 32, 33, 511, 513, tile - 1, tile, tile + 1] {
         let keys = Random(7).below(300, len);
         check(backend, &keys, None, 9);
@@ -66,11 +66,14 @@ pub fn every_length<B: Backend>(backend: &B, scale: Scale) {
     }
     let len = scale.pick(3 * tile + 77, 1_000_003);
     check(backend, &Random(10).below(1 << 21, len), None, 21);
+    // So many that a lane takes more.
+    let many = Random(12).below(5, FEW_PAIRS as usize + 4099);
+    check(backend, &many, None, 3);
 }
 
 /// Pairs of one key, of two, and in order already or the other way: all keep their order where keys are equal.
 pub fn order_of_equal_keys_stays<B: Backend>(backend: &B, _: Scale) {
-    let len = 2 * PAIRS_PER_CTA + 300;
+    let len = 2 * pairs_per_cta(1) + 300;
     check(backend, &vec![5; len as usize], None, 3);
     let two: Vec<u32> = (0..len).map(|at| at / 3 % 2 * 200).collect();
     check(backend, &two, None, 8);
@@ -80,12 +83,13 @@ pub fn order_of_equal_keys_stays<B: Backend>(backend: &B, _: Scale) {
     check(backend, &rising, Some(&falling), 13);
 }
 
-/// Prefix sums of every length about the ends of CTAs, and of more CTAs than the second launch takes at once; they wrap
-/// around.
+/// Prefix sums of every length about the ends of CTAs: of one, of as many as add up what is before them, and of more than the second launch
+/// takes at once; they wrap around.
 pub fn exclusive_sums<B: Backend>(backend: &B, _: Scale) {
     let tile = ITEMS_PER_CTA as usize;
-    let many = tile * THREADS_PER_CTA as usize + tile + 5;
-    for len in [0, 1, 31, 33, tile - 1, tile, tile + 1, 3 * tile, many] {
+    let most = tile * MOST_ADDED as usize;
+    let many = most.max(tile * THREADS_PER_CTA as usize) + tile + 5;
+    for len in [0, 1, 31, 33, tile - 1, tile, tile + 1, 3 * tile, most, many] {
         let given: Vec<u32> = (0..len).map(|at| Random(11).bits(at)).collect();
         let mut sums = unwritten(backend, len);
         ops::exclusive_sum(backend, &words(backend, &given), &mut sums).expect("legal");

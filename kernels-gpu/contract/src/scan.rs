@@ -1,7 +1,8 @@
 //! Exclusive prefix sums, and what is made of them: positions, lists of rows, ranks of words of starts.
 //!
 //! Three launches: a sum a CTA ([`ITEMS_PER_CTA`] items each), the prefix sums of those by one CTA, and each CTA's items
-//! again, with what lies before them. What an item counts and what is done with its prefix is the entry's. Sums are of
+//! again, with what lies before them. Of [`MOST_ADDED`] CTAs at most the second is left out, since each CTA adds up the sums before its own, and
+//! of one CTA the first as well. What an item counts and what is done with its prefix is the entry's. Sums are of
 //! 32 bits and wrap around.
 
 use crate::format::table;
@@ -17,6 +18,8 @@ pub const ITEMS_PER_LANE: u32 = 16;
 pub const ITEMS_PER_WARP: u32 = ITEMS_PER_LANE * WARP;
 /// Consecutive items of a CTA.
 pub const ITEMS_PER_CTA: u32 = ITEMS_PER_WARP * WARPS_PER_CTA;
+/// The most CTAs of which each adds up the sums of those before it: a word a thread.
+pub const MOST_ADDED: u64 = THREADS_PER_CTA as u64;
 /// Bytes of dynamic shared memory: a word a warp.
 pub const SHARED_BYTES: u32 = WARPS_PER_CTA * 4;
 
@@ -29,7 +32,7 @@ param_struct! {
         pub offsets: DevicePtr<u64>,
         /// `items` pairs of starts and rank, 8-byte aligned, for the entries of starts.
         pub starts: DevicePtr<[u32; 2]>,
-        /// A word a CTA, and one for the sum of all.
+        /// A word a CTA, and one for the sum of all. Of one CTA nobody reads them.
         pub partials: DevicePtr<u32>,
         /// The prefix of each word; or the rows that have edges, ascending.
         pub result: DevicePtr<u32>,
@@ -37,6 +40,10 @@ param_struct! {
         pub empty_rows: DevicePtr<u32>,
         /// Number of items.
         pub items: u64,
+        /// 1 where the partials are prefix sums, 0 where they are sums. Read by the last launch.
+        pub added: u32,
+        /// Of no meaning.
+        pub unused: u32,
     }
 }
 

@@ -11,12 +11,12 @@ use crate::{DevicePtr, EntrySpec, WARP, param_struct};
 pub const THREADS_PER_CTA: u32 = 256;
 /// Warps of a CTA.
 pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
-/// Pairs of a lane: a warp takes 32 after 32.
-pub const PAIRS_PER_LANE: u32 = 16;
-/// Consecutive pairs of a warp.
-pub const PAIRS_PER_WARP: u32 = PAIRS_PER_LANE * WARP;
-/// Consecutive pairs of a CTA.
-pub const PAIRS_PER_CTA: u32 = PAIRS_PER_WARP * WARPS_PER_CTA;
+/// Pairs of a lane where there are many: a warp takes 32 after 32.
+pub const MOST_PAIRS_PER_LANE: u32 = 16;
+/// Pairs of a lane where there are few: what takes time then is one lane's pairs after one another, and most of a card has none.
+pub const FEWEST_PAIRS_PER_LANE: u32 = 4;
+/// The most pairs that are few: with the fewest a lane they are some eight CTAs for each of 128 multiprocessors.
+pub const FEW_PAIRS: u32 = 1 << 20;
 /// The widest digit, in bits.
 pub const MOST_DIGIT_BITS: u32 = THREADS_PER_CTA.trailing_zeros();
 /// Bytes of dynamic shared memory: a word a digit and warp.
@@ -44,12 +44,30 @@ param_struct! {
         pub shift: u32,
         /// Bits of the digit, [`MOST_DIGIT_BITS`] at most.
         pub digit_bits: u32,
+        /// Pairs of a lane: [`pairs_per_lane`].
+        pub pairs_per_lane: u32,
+        /// Of no meaning.
+        pub unused: u32,
     }
+}
+
+/// Pairs of a lane, of so many in all.
+pub const fn pairs_per_lane(pairs: u32) -> u32 {
+    if pairs <= FEW_PAIRS {
+        FEWEST_PAIRS_PER_LANE
+    } else {
+        MOST_PAIRS_PER_LANE
+    }
+}
+
+/// Consecutive pairs of a CTA, of so many in all.
+pub const fn pairs_per_cta(pairs: u32) -> u32 {
+    pairs_per_lane(pairs) * THREADS_PER_CTA
 }
 
 /// CTAs of so many pairs.
 pub const fn ctas(pairs: u32) -> u32 {
-    pairs.div_ceil(PAIRS_PER_CTA)
+    pairs.div_ceil(pairs_per_cta(pairs))
 }
 
 /// Counts of so many CTAs.
@@ -127,9 +145,10 @@ mod tests {
     #[test]
     fn ctas_cover_the_pairs() {
         assert_eq!(ctas(0), 0);
-        for pairs in [1, 4096, 4097, u32::MAX] {
-            let last = (ctas(pairs) - 1) as u64 * PAIRS_PER_CTA as u64;
-            assert!(last < pairs as u64 && pairs as u64 <= last + PAIRS_PER_CTA as u64);
+        for pairs in [1, 1024, 1025, FEW_PAIRS, FEW_PAIRS + 1, u32::MAX] {
+            let of_cta = pairs_per_cta(pairs) as u64;
+            let last = (ctas(pairs) - 1) as u64 * of_cta;
+            assert!(last < pairs as u64 && pairs as u64 <= last + of_cta);
         }
         assert_eq!(count_words(ctas(u32::MAX), 8), 1 << 28);
     }

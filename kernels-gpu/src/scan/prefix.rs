@@ -117,15 +117,33 @@ pub unsafe fn scan_partials(params: &ScanParams) {
     }
 }
 
+/// What lies before the CTA's items.
+///
 /// # Safety
-/// The launch contract of [`ScanParams`]: [`ctas`] CTAs of [`THREADS_PER_CTA`] threads, after [`scan_partials`].
+/// The launch contract of [`scan`]; all threads of the CTA come together.
+#[inline(always)]
+unsafe fn sum_before(params: &ScanParams) -> u32 {
+    let partials = Global::<u32>::new(params.partials);
+    let (cta, at) = (block_idx_x() as u64, thread_idx_x() as u64);
+    // SAFETY: the caller's promise: there is a partial sum a CTA, and no more CTAs before this one than threads where they are not added.
+    unsafe {
+        if params.added != 0 {
+            return partials.at(cta).read();
+        }
+        let sum = if at < cta { partials.at(at).read() } else { 0 };
+        sums_of_warps(shuffle_idx(inclusive_sum(sum), WARP - 1)).1
+    }
+}
+
+/// # Safety
+/// The launch contract of [`ScanParams`]: [`ctas`] CTAs of [`THREADS_PER_CTA`] threads, after [`sums`] where they are more than one, and after
+/// [`scan_partials`] where the partial sums are added.
 #[inline(always)]
 pub unsafe fn scan<I: Item>(params: &ScanParams) {
     // SAFETY: the caller's promise; all threads come along, and an item is one thread's.
     unsafe {
         let (warps, _) = sums_of_warps(sum_of_warp::<I>(params));
-        let partial = Global::<u32>::new(params.partials).at(block_idx_x() as u64);
-        let mut before = partial.read().wrapping_add(warps);
+        let mut before = sum_before(params).wrapping_add(warps);
         let first = first_item() + lane_id() as u64;
         let mut turn = 0;
         while turn < ITEMS_PER_LANE {

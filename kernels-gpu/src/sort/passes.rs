@@ -5,9 +5,7 @@ use crate::device::shared::Shared;
 use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
 use crate::device::warp::{ballot, lane_id, sync_warp, warp_id};
 use halfgnn_contract::WARP;
-use halfgnn_contract::sort::{
-    PAIRS_PER_CTA, PAIRS_PER_LANE, PAIRS_PER_WARP, SortParams, THREADS_PER_CTA, WARPS_PER_CTA,
-};
+use halfgnn_contract::sort::{SortParams, THREADS_PER_CTA, WARPS_PER_CTA};
 
 /// # Safety
 /// The launch contract of [`SortParams`]: `ctas` CTAs of [`THREADS_PER_CTA`] threads.
@@ -51,22 +49,33 @@ pub unsafe fn sort_move(params: &SortParams) {
         }
         sync_threads();
         let mut turn = 0;
-        while turn < PAIRS_PER_LANE {
-            let place = tile.take(turn);
-            if let Some((at, key, place)) = place {
-                let value = match params.values.is_null() {
-                    true => at,
-                    false => Global::<u32>::new(params.values).at(at as u64).read(),
-                };
-                let place = place as u64;
-                Global::<u32>::new(params.sorted_keys).at(place).store(key);
+        let mut next = tile.pair(turn);
+        let mut next_value = tile.value(next);
+        while turn < params.pairs_per_lane {
+            let (pair, value) = (next, next_value);
+            turn += 1;
+            next = tile.pair(turn);
+            next_value = tile.value(next);
+            let place = tile.take(pair) as u64;
+            if pair.is_there {
+                Global::<u32>::new(params.sorted_keys)
+                    .at(place)
+                    .store(pair.key);
                 Global::<u32>::new(params.sorted_values)
                     .at(place)
                     .store(value);
             }
-            turn += 1;
         }
     }
+}
+
+/// A lane's pair of a turn.
+#[derive(Clone, Copy)]
+struct Pair {
+    at: u32,
+    key: u32,
+    /// Whether there are as many.
+    is_there: bool,
 }
 
 /// The pairs of a CTA.
@@ -103,35 +112,70 @@ impl Tile<'_> {
             }
             sync_warp();
             let mut turn = 0;
-            while turn < PAIRS_PER_LANE {
-                self.take(turn);
+            let mut next = self.pair(turn);
+            while turn < self.params.pairs_per_lane {
+                let pair = next;
                 turn += 1;
+                next = self.pair(turn);
+                self.take(pair);
             }
             sync_threads();
         }
     }
 
-    /// The lane's pair of a turn, with its key and what its digit's word of the warp said, plus the pairs of the warp
-    /// before it; the word then counts all of the turn.
+    /// The lane's pair of a turn. It is asked for a turn ahead, since a turn has little to do but to wait for it.
+    ///
+    /// # Safety
+    /// The launch contract.
+    #[inline(always)]
+    unsafe fn pair(&self, turn: u32) -> Pair {
+        let params = self.params;
+        let warp = block_idx_x() as u64 * WARPS_PER_CTA as u64 + warp_id() as u64;
+        let at =
+            (warp * params.pairs_per_lane as u64 + turn as u64) * WARP as u64 + lane_id() as u64;
+        let is_there = turn < params.pairs_per_lane && at < params.pairs as u64;
+        // SAFETY: pairs below `pairs` are there.
+        let key = match is_there {
+            true => unsafe { Global::<u32>::new(params.keys).at(at).read() },
+            false => 0,
+        };
+        Pair {
+            at: at as u32,
+            key,
+            is_there,
+        }
+    }
+
+    /// The value of a pair.
+    ///
+    /// # Safety
+    /// The launch contract.
+    #[inline(always)]
+    unsafe fn value(&self, pair: Pair) -> u32 {
+        match pair.is_there && !self.params.values.is_null() {
+            // SAFETY: there is a value for each pair.
+            true => unsafe {
+                Global::<u32>::new(self.params.values)
+                    .at(pair.at as u64)
+                    .read()
+            },
+            false => pair.at,
+        }
+    }
+
+    /// What its digit's word of the warp said of the lane's pair, plus the pairs of the warp before it that have the same; the word then
+    /// counts all of the warp's pairs.
     ///
     /// # Safety
     /// The launch contract; all lanes of the warp come together, and nobody else touches the warp's words.
     #[inline(always)]
-    unsafe fn take(&self, turn: u32) -> Option<(u32, u32, u32)> {
+    unsafe fn take(&self, pair: Pair) -> u32 {
         let params = self.params;
-        let at = block_idx_x() as u64 * PAIRS_PER_CTA as u64
-            + (warp_id() * PAIRS_PER_WARP + turn * WARP + lane_id()) as u64;
-        let is_pair = at < params.pairs as u64;
-        // SAFETY: pairs below `pairs` are there; words are ordered by the warp's barriers.
+        let digit = (pair.key >> params.shift) & ((1 << params.digit_bits) - 1);
+        // SAFETY: words are ordered by the warp's barriers.
         unsafe {
-            let key = if is_pair {
-                Global::<u32>::new(params.keys).at(at).read()
-            } else {
-                0
-            };
-            let digit = (key >> params.shift) & ((1 << params.digit_bits) - 1);
             // The lanes that have a pair of the same digit.
-            let mut peers = ballot(is_pair);
+            let mut peers = ballot(pair.is_there);
             let mut bit = 0;
             while bit < params.digit_bits {
                 let mine = digit >> bit & 1 != 0;
@@ -143,11 +187,11 @@ impl Tile<'_> {
             let word = self.word(digit, warp_id());
             let count = word.load_u32();
             sync_warp();
-            if is_pair && before == 0 {
+            if pair.is_there && before == 0 {
                 word.store_u32(count + peers.count_ones());
             }
             sync_warp();
-            is_pair.then_some((at as u32, key, count + before))
+            count + before
         }
     }
 }

@@ -122,6 +122,7 @@ impl<D: Driver> ConstructOperators for Gpu<D> {
         let of_rows = ScanParams {
             result: self.array(&filled_rows)?,
             empty_rows: self.array(&empty_rows)?,
+            added: 1,
             ..of_rows
         };
         // SAFETY: the lists are as long as the same offsets were counted to be.

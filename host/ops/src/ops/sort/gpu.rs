@@ -1,4 +1,4 @@
-//! Order and prefix sums: three launches a scan, and five a digit.
+//! Order and prefix sums: one to three launches a scan, and two more a digit.
 
 use super::{ExclusiveSumOperands, SortOperators, SortPairsOperands};
 use crate::backend::gpu::{Gpu, linear_config, narrow};
@@ -58,6 +58,8 @@ impl<D: Driver> SortOperators for Gpu<D> {
                 ctas,
                 shift,
                 digit_bits,
+                pairs_per_lane: contract::pairs_per_lane(pairs),
+                unused: 0,
             };
             let counts = ScanParams {
                 words: counts_at,
@@ -105,6 +107,8 @@ pub(crate) const fn no_items(items: u64) -> ScanParams {
         result: DevicePtr::NULL,
         empty_rows: DevicePtr::NULL,
         items,
+        added: 0,
+        unused: 0,
     }
 }
 
@@ -114,14 +118,23 @@ impl<D: Driver> Gpu<D> {
     /// # Safety
     /// `params` are as their page asks for, and `of` is of that kind of items.
     pub(crate) unsafe fn scan(&self, of: Scan, params: &ScanParams) -> Result<(), Error> {
+        let config = scan_config(params.items)?;
+        let mut params = *params;
         // SAFETY: the caller's promise.
         unsafe {
-            self.scan_sums(of, params)?;
-            self.launch(of.scan, scan_config(params.items)?, params)
+            match scan::ctas(params.items) {
+                0 | 1 => {}
+                2..=scan::MOST_ADDED => self.launch(of.sums, config, &params)?,
+                _ => {
+                    self.scan_sums(of, &params)?;
+                    params.added = 1;
+                }
+            }
+            self.launch(of.scan, config, &params)
         }
     }
 
-    /// The first two launches of a scan: the last of the partial sums is then the sum of all.
+    /// The first two launches of a scan: the partial sums are then added, and the last of them is the sum of all.
     ///
     /// # Safety
     /// As [`Gpu::scan`].

@@ -14,7 +14,7 @@ use crate::tensor::Array;
 /// `None` are the pairs' numbers from 0 on, so that `sorted_values` becomes the order itself. Radix sort, least significant
 /// digit first (Merrill and Grimshaw 2011), without atomics.
 ///
-/// On a card it borrows two words a pair of the workspace, and a 16th of one.
+/// On a card it borrows two words a pair of the workspace, and a 16th of one; of a million pairs at most, a quarter of one.
 ///
 /// # Errors
 /// [`Error::Shape`] where lengths differ, [`Error::Unsupported`] for more than 32 bits or 2³² − 1 pairs.
