@@ -95,6 +95,26 @@ impl Steps {
         read(backend, &y)
     }
 
+    /// Of `x` and another matrix that stands in the output, which is a row shorter.
+    fn run_sum<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        (rows, columns): (usize, usize),
+        [x, addend]: [&[f32]; 2],
+    ) -> Vec<f32> {
+        let bias = (self.bias.as_ref()).map(|bias| matrix(backend, (1, columns), bias));
+        let random = self.random(backend);
+        let op = self.op(bias.as_ref(), &random);
+        let x = matrix::<B, E>(backend, (rows, columns), x);
+        let mut y = matrix::<B, E>(
+            backend,
+            (rows - 1, columns),
+            &addend[..(rows - 1) * columns],
+        );
+        ops::activate_sum(backend, &op, &x, &mut y).expect("a legal activation");
+        read(backend, &y)
+    }
+
     fn op<'a, B: Backend>(
         &self,
         bias: Option<&'a halfgnn::tensor::Matrix<B, f32>>,
@@ -143,7 +163,7 @@ fn x<E: Element>((rows, columns): (usize, usize)) -> Vec<f32> {
 fn expected<E: Element>(
     columns: usize,
     x: &[f32],
-    f: impl Fn(usize, usize, f32) -> f32,
+    mut f: impl FnMut(usize, usize, f32) -> f32,
 ) -> Vec<u32> {
     let element = |(i, &x): (usize, &f32)| rounded::<E>(f(i / columns, i % columns, x)).to_bits();
     x.iter().enumerate().map(element).collect()
@@ -313,6 +333,28 @@ pub fn in_place_is_out_of_place<B: Backend>(backend: &B, scale: Scale) {
                     bits(&steps.run::<B, E>(backend, shape, &x, true)),
                     bits(&apart)
                 );
+            }
+        }
+    }
+    check::<B, f16>(backend, scale);
+    check::<B, bf16>(backend, scale);
+    check::<B, f32>(backend, scale);
+}
+
+/// Two matrices that are added up on the way are rounded once, bit for bit, and of the one that has a row more that is not read.
+pub fn sums_of_two<B: Backend>(backend: &B, scale: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, scale: Scale) {
+        for (rows, columns) in shapes(scale).filter(|shape| shape.0 > 0) {
+            let len = (rows - 1) * columns;
+            let (x, addend) = (x::<E>((rows, columns)), Random(74).uniform::<E>(len));
+            for steps in Steps::all(columns) {
+                let y = steps.run_sum::<B, E>(backend, (rows, columns), [&x, &addend]);
+                let mut addends = addend.iter();
+                let expected = expected::<E>(columns, &x[..len], |row, column, x| {
+                    let sum = x + addends.next().expect("one an element");
+                    forward(&steps, row, column, sum)
+                });
+                assert!(bits(&y) == expected, "{rows} x {columns}: {y:?}");
             }
         }
     }

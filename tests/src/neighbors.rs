@@ -124,7 +124,7 @@ pub fn samples_follow_the_counter<B: Backend>(backend: &B, _: Scale) {
     // In no order, one twice, and one that is none.
     let mut vertices: Vec<u32> = (0..20).rev().collect();
     vertices.extend([16, 400, u32::MAX, 12]);
-    for fanout in [0, 1, 5, 32, 33, 64, 70, 250] {
+    for fanout in [0, 1, 5, 8, 9, 16, 17, 32, 33, 64, 70, 250] {
         for (replace, self_loops) in [(false, false), (true, false), (false, true), (true, true)] {
             let policy = policy(fanout, replace, self_loops);
             for draw in [

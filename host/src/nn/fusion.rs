@@ -149,6 +149,19 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         ops::activate(self.backend, &activation, Some(kept), self.y)
     }
 
+    /// `y += x`, of what the layer wrote into [`Output::matrix`], and what follows. `x` may have more rows, which are not read.
+    ///
+    /// # Errors
+    /// Those of [`ops::combine_rows`] and [`ops::activate_sum`].
+    pub fn add(&mut self, x: &Matrix<B, E>) -> Result<(), Error> {
+        if self.after.residual.is_some() || self.after.nonlinearity.is_some() {
+            self.state = State::Written;
+            return ops::combine_rows(self.backend, self.y.rows(), &Combine::sum(), x, self.y);
+        }
+        self.state = State::Finished;
+        ops::activate_sum(self.backend, &self.activation(), x, self.y)
+    }
+
     /// What the last operator does of what follows: a bias and a ReLU, where neither an addition nor a dropout comes
     /// between.
     fn epilogue(&mut self) -> (Option<&'a Matrix<B, f32>>, bool) {
@@ -170,15 +183,18 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
     }
 
     /// Does what the layer left.
-    pub(super) fn finish(self, layer: usize) -> Result<(), Error> {
+    pub(super) fn finish(mut self, layer: usize) -> Result<(), Error> {
         match self.state {
             State::Unwritten => return unwritten(layer, "writing its output"),
             State::Finished => return Ok(()),
             State::Written => {}
         }
-        if let Some(x) = self.after.residual {
+        if let Some(x) = self.after.residual.take() {
             // Of its rows those of the destinations.
-            ops::combine_rows(self.backend, self.y.rows(), &Combine::sum(), x, self.y)?;
+            self.add(x)?;
+            if self.state == State::Finished {
+                return Ok(());
+            }
         }
         if let Some(Bend { function, given }) = self.after.nonlinearity {
             let (backend, bias) = (self.backend, self.after.bias);
@@ -358,6 +374,47 @@ impl<'a, B: Backend, E: Element> InputGradient<'a, B, E> {
             ..MatmulFusion::default()
         };
         ops::matmul_fused(backend, Form::NT, d, weight, &epilogue, fusion, dx)?;
+        self.undone = gradient_factor.is_some();
+        Ok(())
+    }
+
+    /// `dx = d · weightᵀ` of each pair, where it is wanted: the first has a row for each of `dx`, the second for its first rows.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_fused`] and [`ops::combine_rows`].
+    pub fn two_products(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        [first, second]: [(&Matrix<B, E>, &Matrix<B, E>); 2],
+    ) -> Result<(), Error> {
+        if !self.wanted {
+            return Ok(());
+        }
+        let (x, gradient_factor) = (self.x, self.gradient_factor);
+        let backend = at.backend;
+        let epilogue = Epilogue {
+            alpha: gradient_factor.unwrap_or(1.0),
+            ..Epilogue::default()
+        };
+        // Of a sum that is let through, each part is.
+        let product = |(d, weight): (&Matrix<B, E>, &Matrix<B, E>), c: &mut Matrix<B, E>| {
+            let fusion = MatmulFusion {
+                positive: gradient_factor.map(|_| x),
+                ..MatmulFusion::default()
+            };
+            ops::matmul_fused(backend, Form::NT, d, weight, &epilogue, fusion, c)
+        };
+        product(first, self.matrix(at)?)?;
+        let mut part = at.pool.take(backend, (second.0.rows(), x.columns()))?;
+        product(second, &mut part)?;
+        ops::combine_rows(
+            backend,
+            part.rows(),
+            &Combine::sum(),
+            &part,
+            self.matrix(at)?,
+        )?;
+        at.give(part);
         self.undone = gradient_factor.is_some();
         Ok(())
     }

@@ -111,26 +111,34 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         let (backend, plain) = (at.backend, Epilogue::default());
         let sum = SpmmEpilogue::default();
         let neighbours = self.neighbours.values();
-        let y = y.matrix();
+        let columns = y.columns();
         if let Some(aggregated) = &mut self.aggregated {
             let aggregated = aggregated.room(backend, at.rows())?;
             self.aggregation.forward(at, false, sum, x, aggregated)?;
-            ops::matmul(backend, Form::NN, aggregated, neighbours, &plain, y)?;
+            ops::matmul(
+                backend,
+                Form::NN,
+                aggregated,
+                neighbours,
+                &plain,
+                y.matrix(),
+            )?;
         } else {
-            let mut product = at.pool.take(backend, (x.rows(), y.columns()))?;
+            let mut product = at.pool.take(backend, (x.rows(), columns))?;
             let sending = Sending {
                 direction: Direction::Forward,
                 scaled: false,
                 alone: true,
             };
             sending.product(at, Form::NN, [x, neighbours], &plain, &mut product)?;
-            self.aggregation.forward(at, false, sum, &product, y)?;
+            self.aggregation
+                .forward(at, false, sum, &product, y.matrix())?;
             at.give(product);
         }
         let (own, itself) = (at.own_rows(x)?, self.itself.values());
-        let mut product = at.take(y.columns())?;
+        let mut product = at.take(columns)?;
         ops::matmul(backend, Form::NN, &own, itself, &plain, &mut product)?;
-        ops::combine(backend, &Combine::sum(), &product, y)?;
+        y.add(&product)?;
         at.give(product);
         at.give_rows(own);
         Ok(())
@@ -173,14 +181,7 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         let mut heard = at.pool.take(backend, (x.rows(), d.columns()))?;
         self.aggregation.backward(at, false, sum, d, &mut heard)?;
         ops::matmul(backend, Form::TN, x, &heard, &plain, gradient)?;
-        if dx.is_wanted() {
-            let mut product = at.take(x.columns())?;
-            ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;
-            let dx = dx.matrix(at)?;
-            ops::matmul(backend, Form::NT, &heard, neighbours, &plain, dx)?;
-            ops::combine_rows(backend, d.rows(), &Combine::sum(), &product, dx)?;
-            at.give(product);
-        }
+        dx.two_products(at, [(&heard, neighbours), (d, itself)])?;
         at.give(heard);
         Ok(())
     }

@@ -25,10 +25,13 @@ pub const RELU: u32 = 1;
 /// Bit of [`ActivateParams::flags`]: elements are dropped.
 pub const DROPOUT: u32 = 2;
 
+/// Bit of [`ActivateParams::flags`]: what stands in the output is added to the input.
+pub const SUM: u32 = 4;
+
 param_struct! {
     /// Parameters of `activate` and `activate_backward`.
     ///
-    /// - `activate`: `y = dropout(relu(x + bias))`; `x` and `y` may be the same.
+    /// - `activate`: `y = dropout(relu(x + bias))`; `x` and `y` may be the same. With [`SUM`] it is `y = dropout(relu(x + y + bias))`.
     /// - `activate_backward`: `y` holds the gradient of the output and becomes that of the input, times `row_scale`; `x`
     ///   is the stored output, read where there is a ReLU.
     ///
@@ -55,7 +58,7 @@ param_struct! {
         pub columns: u32,
         /// Distance of two rows in 16-byte vectors, for both matrices: no vector lies between them.
         pub vectors: u32,
-        /// [`RELU`], [`DROPOUT`].
+        /// [`RELU`], [`DROPOUT`], and of `activate` [`SUM`].
         pub flags: u32,
         /// Key of the dropout's numbers.
         pub key: [u32; 2],

@@ -129,9 +129,19 @@ pub const fn choice(number: u32, choices: u32) -> u32 {
     ((number as u64 * choices as u64) >> 32) as u32
 }
 
-/// CTAs of which each warp has a vertex.
-pub const fn neighbor_ctas(vertices: u64) -> u64 {
-    vertices.div_ceil((THREADS_PER_CTA / WARP) as u64)
+/// Lanes that draw the neighbours of a vertex, of which there are so many at most: a part of a warp where that is a draw for each.
+#[inline(always)]
+pub const fn lanes_per_vertex(fanout: u32) -> u32 {
+    match fanout {
+        0..=8 => 8,
+        9..=16 => 16,
+        _ => WARP,
+    }
+}
+
+/// CTAs of `sample_neighbors`.
+pub const fn neighbor_ctas(vertices: u64, fanout: u32) -> u64 {
+    vertices.div_ceil((THREADS_PER_CTA / lanes_per_vertex(fanout)) as u64)
 }
 
 param_struct! {
@@ -289,8 +299,8 @@ mod tests {
             [1, 1, 2, 4, 16, 32, 32]
         );
         assert_eq!(
-            (row_ctas(9, 16), row_ctas(8, 16), neighbor_ctas(5)),
-            (2, 1, 2)
+            (row_ctas(9, 16), row_ctas(8, 16), neighbor_ctas(33, 5)),
+            (2, 1, 3)
         );
     }
 }

@@ -5,7 +5,7 @@ use crate::device::integer::wide_product;
 use crate::device::thread::{block_idx_x, thread_idx_x};
 use crate::device::vector::{Floats, Vector, without_padding};
 use halfgnn_contract::elementwise::{
-    ActivateParams, DROPOUT, DropRowsParams, RELU, THREADS_PER_CTA, row_in_cta,
+    ActivateParams, DROPOUT, DropRowsParams, RELU, SUM, THREADS_PER_CTA, row_in_cta,
 };
 use halfgnn_contract::rng::{dropout_counter, philox_by};
 use halfgnn_contract::{DevicePtr, HalfBits};
@@ -20,6 +20,10 @@ pub unsafe fn forward<V: Vector>(params: &ActivateParams) {
         // SAFETY: `at` is a vector of the matrix, the thread's own.
         unsafe {
             let mut values = load::<V>(Global::new(params.x), at);
+            if params.flags & SUM != 0 {
+                let addend = load::<V>(Global::new(params.y), at);
+                values = values.zip(addend, |value, addend| value + addend);
+            }
             values = add_bias::<V>(params, vector, values);
             if params.flags & RELU != 0 {
                 // Not `max`, which would make a zero of a NaN.

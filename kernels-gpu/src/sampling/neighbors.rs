@@ -1,8 +1,8 @@
 //! Neighbours of vertices, drawn at random.
 //!
-//! Without replacement a draw depends on those before it: whether what it drew is taken. So the lanes of a warp draw at once,
-//! and then settle in turn, each asking all others; of more draws than lanes those before lie in memory as places in the row, and
-//! become neighbours when all are settled.
+//! Without replacement a draw depends on those before it: whether what it drew is taken. So the lanes of a vertex draw at once,
+//! and then settle in turn, each asking all others; of more draws than a warp has lanes those before lie in memory as places in the row, and
+//! become neighbours when all are settled. Where there are few draws a warp has several vertices, since it mostly waits for memory.
 
 use crate::device::global::Global;
 use crate::device::integer::wide_product;
@@ -11,7 +11,9 @@ use crate::device::warp::{ballot, lane_id, shuffle_idx, sync_warp, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::elementwise::THREADS_PER_CTA;
 use halfgnn_contract::rng::philox_by;
-use halfgnn_contract::sampling::{NO_VERTEX, NeighborParams, neighbor_counter, sampled};
+use halfgnn_contract::sampling::{
+    NO_VERTEX, NeighborParams, lanes_per_vertex, neighbor_counter, sampled,
+};
 
 /// # Safety
 /// The launch contract of [`NeighborParams`]: a thread for each vertex, and one more.
@@ -47,6 +49,14 @@ struct Row {
 }
 
 impl Row {
+    /// Of which nothing is drawn.
+    const EMPTY: Self = Self {
+        begin: 0,
+        degree: 0,
+        picks: 0,
+        own: 0,
+    };
+
     /// Of a vertex, if it is one.
     ///
     /// # Safety
@@ -69,36 +79,89 @@ impl Row {
     }
 }
 
+/// The lanes of a vertex: a warp, or a part of it.
+#[derive(Clone, Copy)]
+struct Lanes {
+    count: u32,
+    /// The lane's number among them.
+    lane: u32,
+    /// The first one's number in the warp.
+    first: u32,
+}
+
+impl Lanes {
+    #[inline(always)]
+    fn new(fanout: u32) -> Self {
+        let count = lanes_per_vertex(fanout);
+        let lane = lane_id() & (count - 1);
+        Self {
+            count,
+            lane,
+            first: lane_id() - lane,
+        }
+    }
+
+    /// Which of the launch's vertices is theirs.
+    #[inline(always)]
+    fn vertex(self) -> u64 {
+        let warp = block_idx_x() as u64 * (THREADS_PER_CTA / WARP) as u64 + warp_id() as u64;
+        (warp * WARP as u64 + self.first as u64) / self.count as u64
+    }
+
+    /// What one of them has.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together.
+    #[inline(always)]
+    unsafe fn shuffle(self, value: u32, lane: u32) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { shuffle_idx(value, self.first + lane) }
+    }
+
+    /// Whether any of them says so.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together.
+    #[inline(always)]
+    unsafe fn any(self, predicate: bool) -> bool {
+        // SAFETY: the caller's promise.
+        let warp = unsafe { ballot(predicate) };
+        (warp >> self.first) & (u32::MAX >> (WARP - self.count)) != 0
+    }
+}
+
 /// # Safety
-/// The launch contract of [`NeighborParams`]: a warp for each vertex.
+/// The launch contract of [`NeighborParams`]: [`lanes_per_vertex`] lanes for each vertex, whole warps.
 #[inline(always)]
 pub unsafe fn sample_neighbors(params: &NeighborParams) {
-    const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
-    let at = block_idx_x() as u64 * WARPS_PER_CTA as u64 + warp_id() as u64;
-    if at >= params.vertex_count as u64 {
-        return;
-    }
-    // SAFETY: the caller's promise. All lanes of the warp go the same way but in the loops over its lanes' own draws, behind which
-    // they meet; the edges from `first` to `end` are in the buffers and the warp's own, and so are those that it pads.
+    let lanes = Lanes::new(params.fanout);
+    let at = lanes.vertex();
+    // SAFETY: the caller's promise. All lanes of a warp come together to where places are settled, with vertices or without; the edges
+    // from `first` to `end` are in the buffers and of the lanes' own, and so are those that they pad.
     unsafe {
-        pad_edges(params, at);
-        let vertex = Global::<u32>::new(params.vertices).at(at).read();
-        let Some(row) = Row::of(params, vertex) else {
-            return;
+        let (mut vertex, mut first) = (NO_VERTEX, 0);
+        if at < params.vertex_count as u64 {
+            pad_edges(params, lanes, at);
+            vertex = Global::<u32>::new(params.vertices).at(at).read();
+            first = Global::<u32>::new(params.firsts).at(at).read() as u64;
+        }
+        let mut row = match Row::of(params, vertex) {
+            Some(row) => row,
+            None => Row::EMPTY,
         };
-        let first = Global::<u32>::new(params.firsts).at(at).read() as u64;
         let end = first + row.picks as u64 + row.own as u64;
         if end > params.edges {
-            return;
+            row = Row::EMPTY;
         }
-        let mut edge = first + lane_id() as u64;
+        let end = first + row.picks as u64 + row.own as u64;
+        let mut edge = first + lanes.lane as u64;
         while edge < end {
             Global::<u32>::new(params.rows).at(edge).store(at as u32);
-            edge += WARP as u64;
+            edge += lanes.count as u64;
         }
         let mut places = Global::<u32>::new(params.neighbors).at(first);
         if row.own != 0 {
-            if lane_id() == 0 {
+            if lanes.lane == 0 {
                 places.store(vertex);
             }
             places = places.at(1);
@@ -115,11 +178,13 @@ pub unsafe fn sample_neighbors(params: &NeighborParams) {
         };
         let again = params.replace != 0;
         let whole = row.picks == row.degree && !again;
-        if !whole && !again {
-            take_places(&row, places, draw);
+        let taken = !whole && !again;
+        if ballot(taken) != 0 {
+            let of = if taken { &row } else { &Row::EMPTY };
+            take_places(lanes, of, params.fanout, places, draw);
         }
         let columns = Global::<u32>::new(params.columns).at(row.begin);
-        let mut pick = lane_id();
+        let mut pick = lanes.lane;
         while pick < row.picks {
             let to = places.at(pick as u64);
             let place = if whole {
@@ -130,68 +195,76 @@ pub unsafe fn sample_neighbors(params: &NeighborParams) {
                 to.load()
             };
             to.store(columns.at(place as u64).read());
-            pick += WARP;
+            pick += lanes.count;
         }
     }
 }
 
-/// Says how many edges there are, and that there is none behind them: the warps of all vertices share what is left of the room.
+/// Says how many edges there are, and that there is none behind them: the lanes of all vertices share what is left of the room.
 ///
 /// # Safety
-/// The launch contract; `at` is below the number of vertices, a warp's own.
+/// The launch contract; `at` is below the number of vertices, the lanes' own.
 #[inline(always)]
-unsafe fn pad_edges(params: &NeighborParams, at: u64) {
+unsafe fn pad_edges(params: &NeighborParams, lanes: Lanes, at: u64) {
     let vertices = params.vertex_count as u64;
     // SAFETY: the caller's promise: there is a sum behind those of the vertices; places below `edges` are in the buffers.
     unsafe {
         let sum = Global::<u32>::new(params.firsts).at(vertices).read();
         let total = Global::<u32>::new(params.total);
-        if at == 0 && lane_id() == 0 && !total.is_null() {
+        if at == 0 && lanes.lane == 0 && !total.is_null() {
             total.store(sum);
         }
-        let mut edge = sum as u64 + at * WARP as u64 + lane_id() as u64;
+        let mut edge = sum as u64 + at * lanes.count as u64 + lanes.lane as u64;
         while edge < params.edges {
             Global::<u32>::new(params.rows).at(edge).store(NO_VERTEX);
             Global::<u32>::new(params.neighbors)
                 .at(edge)
                 .store(NO_VERTEX);
-            edge += vertices * WARP as u64;
+            edge += vertices * lanes.count as u64;
         }
     }
 }
 
-/// Stores different places in a row, which are fewer than its edges. Each lane loads those alone that it stored.
+/// Stores different places in a row, `fanout` of them, which are fewer than its edges; none of an empty one. Each lane loads those alone
+/// that it stored.
 ///
 /// # Safety
-/// All lanes of the warp come together with the same row and places, of which there are as many as picks, the warp's own.
+/// All lanes of the warp come together, each with the row and the places of its vertex, the lanes' own; there are no more vertices to a warp
+/// than it has lanes for draws.
 #[inline(always)]
-unsafe fn take_places(row: &Row, places: Global<u32>, draw: impl Fn(u32, u32) -> u32) {
+unsafe fn take_places(
+    lanes: Lanes,
+    row: &Row,
+    fanout: u32,
+    places: Global<u32>,
+    draw: impl Fn(u32, u32) -> u32,
+) {
     let least = row.degree - row.picks;
     let mut begin = 0;
-    while begin < row.picks {
-        let pick = begin + lane_id();
+    while begin < fanout {
+        let pick = begin + lanes.lane;
         let mut mine = if pick < row.picks {
             draw(pick, least + pick + 1)
         } else {
             0
         };
-        let turns = if row.picks - begin < WARP {
-            row.picks - begin
+        let turns = if fanout - begin < lanes.count {
+            fanout - begin
         } else {
-            WARP
+            lanes.count
         };
         let mut turn = 0;
         while turn < turns {
-            // SAFETY: all lanes are in the same turn; what earlier lanes and warps of draws settled stays, behind a barrier.
+            // SAFETY: all lanes are in the same turn; what earlier lanes and rounds of draws settled stays, behind a barrier.
             unsafe {
-                let drawn = shuffle_idx(mine, turn);
-                let mut taken = lane_id() < turn && mine == drawn;
-                let mut before = lane_id();
+                let drawn = lanes.shuffle(mine, turn);
+                let mut taken = lanes.lane < turn && mine == drawn;
+                let mut before = lanes.lane;
                 while before < begin {
                     taken |= places.at(before as u64).load() == drawn;
-                    before += WARP;
+                    before += lanes.count;
                 }
-                if ballot(taken) != 0 && lane_id() == turn {
+                if lanes.any(taken) && lanes.lane == turn {
                     mine = least + pick;
                 }
             }
@@ -204,6 +277,6 @@ unsafe fn take_places(row: &Row, places: Global<u32>, draw: impl Fn(u32, u32) ->
             }
             sync_warp();
         }
-        begin += WARP;
+        begin += lanes.count;
     }
 }

@@ -16,8 +16,19 @@ impl<B: Storage, E: Element> Operator for ActivateOperands<'_, B, E> {
     const NAME: &'static str = "activate";
 
     fn check(&self) -> Result<(), Error> {
-        if let Some(x) = self.x {
-            expect_shape(Self::NAME, Y, x.shape(), self.y)?;
+        match self.x {
+            Some(x) if self.sum => {
+                let rows = x.rows().min(self.y.rows());
+                expect_shape(Self::NAME, Y, (rows, x.columns()), self.y)?;
+            }
+            Some(x) => expect_shape(Self::NAME, Y, x.shape(), self.y)?,
+            None if self.sum => {
+                return Err(Error::Unsupported {
+                    operator: Self::NAME,
+                    reason: "a sum of two matrices wants both".into(),
+                });
+            }
+            None => {}
         }
         expect_activation(Self::NAME, self.op, self.y.columns())
     }
@@ -29,7 +40,10 @@ impl<B: Storage, E: Element> Operator for ActivateBackwardOperands<'_, B, E> {
     fn check(&self) -> Result<(), Error> {
         expect_activation(Self::NAME, self.op, self.d.columns())?;
         match self.y {
-            Some(y) => expect_shape(Self::NAME, Y, self.d.shape(), y)?,
+            Some(y) => {
+                let rows = y.rows().max(self.d.rows());
+                expect_shape(Self::NAME, Y, (rows, self.d.columns()), y)?;
+            }
             None if self.op.relu => {
                 let reason = "the gradient of a ReLU wants the output of the forward pass".into();
                 return Err(Error::Unsupported {

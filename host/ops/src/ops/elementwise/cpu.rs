@@ -25,19 +25,23 @@ impl ElementwiseOperators for Cpu {
         &self,
         operands: Checked<ActivateOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let ActivateOperands { op, x, y } = operands.into_inner();
+        let ActivateOperands { op, x, sum, y } = operands.into_inner();
         let (x, bias) = (read_matrix(x), read_matrix(op.bias));
         let (x, bias) = (x.as_deref(), bias.as_deref());
         let mask = op.dropout.map(Mask::new);
         for_rows(view_mut(y), |row, columns, y, floats| {
             let source = x.map_or(&*y, |x| &x[row * y.len()..(row + 1) * y.len()]);
-            if bias.is_none() && is_mostly_zeros(source) {
+            if bias.is_none() && !sum && is_mostly_zeros(source) {
                 if let Some(x) = x {
                     y.copy_from_slice(&x[row * y.len()..(row + 1) * y.len()]);
                 }
                 return activate_runs(op.relu, mask.as_ref(), row, y, floats);
             }
             widen(source, floats);
+            if sum {
+                let addend = y.iter().map(|y| y.to_f32());
+                floats.iter_mut().zip(addend).for_each(|(x, y)| *x += y);
+            }
             add_bias_and_activate(&mut floats[..columns], bias, op.relu);
             if let Some(mask) = &mask {
                 mask.apply(row, 0, &mut floats[..columns]);

@@ -20,8 +20,9 @@ impl<D: Driver> ElementwiseOperators for Gpu<D> {
         &self,
         operands: Checked<ActivateOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let ActivateOperands { op, x, y } = operands.into_inner();
-        let (params, config) = self.activate_params(op, self.matrix(x.unwrap_or(y))?, y)?;
+        let ActivateOperands { op, x, sum, y } = operands.into_inner();
+        let (mut params, config) = self.activate_params(op, self.matrix(x.unwrap_or(y))?, y)?;
+        params.flags |= if sum { contract::SUM } else { 0 };
         // SAFETY: the operator checked that `x`, `y` and the bias fit one another.
         unsafe { self.launch(entry::<E>("activate")?, config, &params) }
     }

@@ -19,12 +19,37 @@ pub fn activate<B: ElementwiseOperators, E: Element>(
     x: Option<&Matrix<B, E>>,
     y: &mut Matrix<B, E>,
 ) -> Result<(), Error> {
-    let operands = ActivateOperands { op, x, y };
+    let operands = ActivateOperands {
+        op,
+        x,
+        sum: false,
+        y,
+    };
+    backend.activate(Checked::new(operands)?)
+}
+
+/// `y = dropout(relu(x + y + bias))`, each part where `op` has it: two matrices that are added up, rounded once. `x` may have more rows
+/// than `y`, which are not read.
+///
+/// # Errors
+/// Those of [`activate`].
+pub fn activate_sum<B: ElementwiseOperators, E: Element>(
+    backend: &B,
+    op: &Activation<'_, B>,
+    x: &Matrix<B, E>,
+    y: &mut Matrix<B, E>,
+) -> Result<(), Error> {
+    let operands = ActivateOperands {
+        op,
+        x: Some(x),
+        sum: true,
+        y,
+    };
     backend.activate(Checked::new(operands)?)
 }
 
 /// The gradient of [`activate`] in place: `d` holds dL/dy and becomes dL/dx, each row times its factor of `row_scale`.
-/// `y` is the output of the forward pass, wanted where `op` has a ReLU.
+/// `y` is the output of the forward pass, wanted where `op` has a ReLU; it may have more rows, which are not read.
 ///
 /// # Errors
 /// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] where `y` is wanted and absent.
@@ -102,13 +127,15 @@ impl<B: Storage> Clone for Dropout<'_, B> {
 
 impl<B: Storage> Copy for Dropout<'_, B> {}
 
-/// Operands of [`activate`].
+/// Operands of [`activate`] and [`activate_sum`].
 #[derive(Debug)]
 pub struct ActivateOperands<'a, B: Storage, E: Element> {
     /// What is done.
     pub op: &'a Activation<'a, B>,
     /// The input; in place where absent.
     pub x: Option<&'a Matrix<B, E>>,
+    /// Whether what stands in `y` is added to the input, which is not in place then.
+    pub sum: bool,
     /// Becomes the output.
     pub y: &'a mut Matrix<B, E>,
 }

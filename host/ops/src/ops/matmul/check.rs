@@ -42,7 +42,8 @@ impl<B: Storage, E: Element, O: Element> Operator for MatmulOperands<'_, B, E, O
         }
         if let Some(positive) = fusion.positive {
             let what = ["rows of the ReLU's output", "columns of the ReLU's output"];
-            expect_shape(Self::NAME, what, (m, n), positive)?;
+            let rows = positive.rows().max(m);
+            expect_shape(Self::NAME, what, (rows, n), positive)?;
         }
         if let Some(sums) = &fusion.column_sums {
             let what = ["rows of the sums", "columns of the sums"];

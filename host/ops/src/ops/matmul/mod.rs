@@ -92,8 +92,8 @@ pub struct MatmulFusion<'a, B: Storage, O: Element> {
     /// The product is not of `a` but of what [`normalize`](crate::ops::normalize()) would make of it: its columns are the
     /// features. Of [`Form::NN`] with a result of the type of `a`, and of [`Form::TN`] with one in float.
     pub normalization: Option<&'a Normalization<'a, B>>,
-    /// The output of a ReLU, of the shape of `c`: where it holds no positive number `c` becomes zero. So `c` is the gradient
-    /// of what the ReLU was given.
+    /// The output of a ReLU, of the shape of `c` or with more rows, which are not read: where it holds no positive number `c` becomes zero.
+    /// So `c` is the gradient of what the ReLU was given.
     pub positive: Option<&'a Matrix<B, O>>,
     /// Becomes the sums of the columns of `b`, in float and in a fixed order: 1 × columns of `b`. With [`Form::TN`], where `b`
     /// is the gradient of a layer's output, those are the gradient of its bias.

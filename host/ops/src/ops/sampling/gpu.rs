@@ -73,7 +73,12 @@ impl<D: Driver> SamplingOperators for Gpu<D> {
             steps: self.optional_array(of.steps)?,
             ..self.neighbors(NAME, of.graph, of.policy, of.vertices)?
         };
-        let config = dense_config(NAME, neighbor_ctas(params.vertex_count.into()), 1, 0)?;
+        let config = dense_config(
+            NAME,
+            neighbor_ctas(params.vertex_count.into(), params.fanout),
+            1,
+            0,
+        )?;
         // SAFETY: the operator checked that there is a first edge a vertex, and as many rows as neighbours; the kernel looks
         // whether a vertex is a row and its edges lie among them.
         unsafe { self.launch(NAME, config, &params) }
