@@ -75,6 +75,15 @@ unsafe fn factored<const U: usize, const N: usize>(edges: &impl Edges<U>, first:
 pub struct Signs;
 
 impl Signs {
+    /// Of a word of columns from `first` on those that there are.
+    #[inline(always)]
+    fn there(params: &BspmmParams, first: u32, signs: u32) -> u32 {
+        match params.features.saturating_sub(first) {
+            there if there < WARP => signs & !(u32::MAX << there),
+            _ => signs,
+        }
+    }
+
     /// Writes a unit, without the bits past the last column.
     ///
     /// # Safety
@@ -84,10 +93,7 @@ impl Signs {
         let first = first_column::<U>(params, place.unit);
         let mut word = 0;
         while word < U {
-            let there = params.features.saturating_sub(first + word as u32 * WARP);
-            if there < WARP {
-                signs[word] &= !(u32::MAX << there);
-            }
+            signs[word] = Self::there(params, first + word as u32 * WARP, signs[word]);
             word += 1;
         }
         let at = place.row as u64 * params.y_stride as u64 + (first / WORD_BITS) as u64;
@@ -105,23 +111,29 @@ impl Signs {
 }
 
 impl<const U: usize> Output<U> for Signs {
-    const LANES: u32 = 1;
+    const LANES: u32 = U as u32;
     const FEW: u32 = LANE_ROW_EDGES;
     #[inline(always)]
     unsafe fn write_few(params: &BspmmParams, place: Place, edges: &impl Edges<U>) {
-        let mut counts = Planes::<5, U>::EMPTY;
+        let word = lane_id() % U as u32;
+        let mut counts = Planes::<5, 1>::EMPTY;
         let mut edge = edges.begin();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; a word of 32 columns is the lane's own.
         unsafe {
             while edge + 1 < edges.end() {
-                counts.add_two(edges.unit(edge), edges.unit(edge + 1));
+                let next = edges.word(edge + 1, word);
+                counts.add_two([edges.word(edge, word)], [next]);
                 edge += 2;
             }
             if edge < edges.end() {
-                counts.add(edges.unit(edge));
+                counts.add([edges.word(edge, word)]);
             }
-            let signs = counts.at_least((edges.end() - edges.begin()).div_ceil(2));
-            Self::write(params, place, signs);
+            let [signs] = counts.at_least((edges.end() - edges.begin()).div_ceil(2));
+            let first = first_column::<U>(params, place.unit) + word * WARP;
+            let at = place.row as u64 * params.y_stride as u64 * 2 + (first / WARP) as u64;
+            Global::<u32>::new(params.y)
+                .at(at)
+                .store(Self::there(params, first, signs));
         }
     }
     const FACTORED_COLUMNS: u32 = FACTORED_SIGN_COLUMNS;

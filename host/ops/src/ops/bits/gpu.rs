@@ -50,17 +50,13 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             ..self.bspmm_params(NAME, of.a, of.factors, of.x)?
         };
         let sums = match of.factors {
-            None => ["bspmm_1", "bspmm_2", "bspmm_4"],
-            Some(_) => ["bspmm_factored_1", "bspmm_factored_2", "bspmm_factored_4"],
+            None => ["bspmm_1", "bspmm_2"],
+            Some(_) => ["bspmm_factored_1", "bspmm_factored_2"],
         };
         let entries = Entries {
-            sums: [
-                entry::<E>(sums[0])?,
-                entry::<E>(sums[1])?,
-                entry::<E>(sums[2])?,
-            ],
+            sums: [entry::<E>(sums[0])?, entry::<E>(sums[1])?],
             follow_up: entry::<E>("bspmm_follow_up")?,
-            shared_bytes: shared_bytes(of.factors),
+            factored: of.factors.is_some(),
         };
         // SAFETY: the operator checked that the operands fit the graph.
         unsafe { self.sum_bits(NAME, entries, of.x, params) }
@@ -76,15 +72,11 @@ impl<D: Driver> BitsOperators for Gpu<D> {
         };
         let entries = Entries {
             sums: match factors {
-                None => ["bspmm_1_sign", "bspmm_2_sign", "bspmm_4_sign"],
-                Some(_) => [
-                    "bspmm_factored_1_sign",
-                    "bspmm_factored_2_sign",
-                    "bspmm_factored_4_sign",
-                ],
+                None => ["bspmm_1_sign", "bspmm_2_sign"],
+                Some(_) => ["bspmm_factored_1_sign", "bspmm_factored_2_sign"],
             },
             follow_up: "bspmm_follow_up_sign",
-            shared_bytes: shared_bytes(factors),
+            factored: factors.is_some(),
         };
         // SAFETY: the operator checked that the operands fit the graph.
         unsafe { self.sum_bits(NAME, entries, x, params) }
@@ -118,18 +110,11 @@ const BMM: &str = "bmm";
 
 /// The entries of one kind of output.
 struct Entries {
-    /// Of one word, of two, of four.
-    sums: [&'static str; 3],
+    /// Of one word, of two.
+    sums: [&'static str; 2],
     follow_up: &'static str,
-    /// Of dynamic shared memory, by words.
-    shared_bytes: fn(u32) -> u32,
-}
-
-fn shared_bytes<D: Driver>(factors: Option<&ColumnFactors<Gpu<D>>>) -> fn(u32) -> u32 {
-    match factors {
-        None => contract::shared_bytes,
-        Some(_) => contract::factored_shared_bytes,
-    }
+    /// Whether they multiply by a factor a column.
+    factored: bool,
 }
 
 fn config(operator: &'static str, ctas: u64, shared_bytes: u32) -> Result<LaunchConfig, Error> {
@@ -147,6 +132,8 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<BspmmParams, Error> {
         let edges = narrow(operator, "edges", a.edges())?;
         let index = a.index(self)?;
+        let multiprocessors = self.driver().info().multiprocessors;
+        let chunk_edges_log2 = contract::chunk_edges_log2(edges, multiprocessors);
         Ok(BspmmParams {
             columns: self.array(&a.column_ids)?,
             starts: self.array(&index.starts)?,
@@ -159,7 +146,8 @@ impl<D: Driver> Gpu<D> {
             staging: DevicePtr::NULL,
             codes: self.optional_array(factors.map(|factors| &factors.codes))?,
             edges,
-            ctas: contract::ctas(edges),
+            chunk_edges_log2,
+            chunks: contract::chunks(edges, chunk_edges_log2),
             empty_count: narrow(operator, "rows without edges", index.empty_rows.len())?,
             x_stride: narrow(operator, "columns", x.stride())?,
             y_stride: 0,
@@ -167,7 +155,6 @@ impl<D: Driver> Gpu<D> {
             first_word: 0,
             words: 0,
             scale: 1.0,
-            reserved: 0,
         })
     }
 
@@ -220,35 +207,29 @@ impl<D: Driver> Gpu<D> {
         x: &BitMatrix<Self>,
         params: BspmmParams,
     ) -> Result<(), Error> {
-        let ctas = params.ctas;
-        let staging = self.lend(contract::staging_words(ctas, contract::MOST_WORDS))?;
+        let chunks = params.chunks;
+        let most = contract::MOST_WORDS.min(narrow(operator, "columns", x.stride())?);
+        let staging = self.lend(contract::staging_words(chunks, most))?;
+        let sum_ctas = contract::sum_ctas(chunks).into();
+        let follow_up_ctas = contract::follow_up_ctas(chunks, params.empty_count).into();
         let mut first_word = 0;
         while first_word < x.stride() {
-            let (words, sums) = match x.stride() - first_word {
-                1 => (1, entries.sums[0]),
-                2 => (2, entries.sums[1]),
-                _ => (contract::MOST_WORDS, entries.sums[2]),
-            };
             let params = BspmmParams {
                 staging: DevicePtr::new(staging.address()),
                 first_word: narrow(operator, "columns", first_word)?,
-                words,
+                words: most,
                 ..params
             };
-            let shared_bytes = (entries.shared_bytes)(words);
+            let bytes = contract::SUM_WARPS * contract::warp_bytes(most, entries.factored);
+            let sums = linear_config(operator, sum_ctas, contract::SUM_THREADS, bytes)?;
+            let follow_up = config(operator, follow_up_ctas, 0)?;
             // SAFETY: the caller's promise; a row has these words, as it has one or an even number, and the staging buffer is
-            // long enough for the most.
+            // long enough for them.
             unsafe {
-                let config = config(operator, ctas.into(), shared_bytes)?;
-                self.launch(sums, config, &params)?;
-                let ctas = contract::follow_up_ctas(ctas, params.empty_count);
-                self.launch(
-                    entries.follow_up,
-                    self::config(operator, ctas.into(), 0)?,
-                    &params,
-                )?;
+                self.launch(entries.sums[most as usize - 1], sums, &params)?;
+                self.launch(entries.follow_up, follow_up, &params)?;
             }
-            first_word += words as usize;
+            first_word += most as usize;
         }
         Ok(())
     }
