@@ -38,8 +38,9 @@ pub unsafe fn run<O: Output<U>>(params: &BspmmParams) {
 #[inline(always)]
 unsafe fn join<O: Output<U>>(params: &BspmmParams, chunk: u32) {
     let words = staged_words(params.words) as u64;
-    let staged =
-        |chunk: u32, at: u32| Global::<u32>::new(params.staging).at(chunk as u64 * words + at as u64);
+    let staged = |chunk: u32, at: u32| {
+        Global::<u32>::new(params.staging).at(chunk as u64 * words + at as u64)
+    };
     // SAFETY: the caller's promise: a row that crosses warps has a tail in each from its first on.
     unsafe {
         let row = staged(chunk, 0).load();

@@ -34,13 +34,14 @@ impl<const N: usize, const U: usize> Planes<N, U> {
 
     /// Adds bits to plane `first` and what is carried to those above.
     #[inline(always)]
+    #[allow(unused_assignments)] // Nothing is carried beyond the last.
     fn carry(&mut self, first: usize, mut bits: Unit<U>) {
         unroll!(plane in 0..N => {
             if plane >= first {
                 unroll!(word in 0..U => {
-                    let old = self.0[plane][word];
-                    self.0[plane][word] = old ^ bits[word];
-                    bits[word] &= old;
+                    let (old, more) = (self.0[plane][word], bits[word]);
+                    self.0[plane][word] = old ^ more;
+                    bits[word] = old & more;
                 });
             }
         });

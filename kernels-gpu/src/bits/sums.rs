@@ -458,7 +458,11 @@ impl<const W: u32, const U: usize> Walk<'_, W, U> {
         let left = self.edges - tile * TILE_EDGES;
         let is_full = left >= TILE_EDGES;
         // The last lane whose word of starts there is.
-        let last = if is_full { WARP } else { (left / WARP + 1) * LANES_PER_WORD } - 1;
+        let last = if is_full {
+            WARP
+        } else {
+            (left / WARP + 1) * LANES_PER_WORD
+        } - 1;
         let lane = recomputed(lane_id());
         let (word, shift) = (lane / LANES_PER_WORD, lane % LANES_PER_WORD * LANE_BITS);
         let [bits, rank] = starts;

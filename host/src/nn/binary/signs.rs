@@ -116,25 +116,43 @@ impl<B: Backend> Standardized<B> {
         })
     }
 
+    /// `y` becomes `x` normalised.
     pub(super) fn forward<E: Element>(
         &mut self,
         backend: &B,
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
+        ops::normalize(backend, &self.normalization(backend, x)?, x, y)
+    }
+
+    /// The signs of what [`Standardized::forward`] makes, bit for bit.
+    pub(super) fn signs<E: Element>(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+        y: &mut BitMatrix<B>,
+    ) -> Result<(), Error> {
+        ops::binarize_normalized(backend, &self.normalization(backend, x)?, x, y)
+    }
+
+    fn normalization<E: Element>(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+    ) -> Result<Normalization<'_, B>, Error> {
         let op = BatchNorm {
             momentum: 0.0,
             ..BatchNorm::default()
         };
         let (statistics, running) = (&mut self.statistics, &mut self.running);
         ops::batch_statistics(backend, &op, x, running, statistics)?;
-        let op = Normalization {
+        Ok(Normalization {
             statistics: &self.statistics,
             weight: &self.ones,
             bias: &self.zeros,
             relu: false,
-        };
-        ops::normalize(backend, &op, x, y)
+        })
     }
 }
 
@@ -157,20 +175,17 @@ impl<B: Backend, E: Element> Signs<B, E> {
         })
     }
 
-    /// Of `x`, for a layer whose evaluation multiplies by magnitudes or `by_bits_alone`: then it has one pass over `x`, which makes bits.
+    /// Of `x`, for a layer whose evaluation multiplies by magnitudes.
     pub(super) fn make(
         &mut self,
         backend: &B,
-        (mode, by_bits_alone): (Mode<'_, B>, bool),
+        mode: Mode<'_, B>,
         dropout: Option<Dropout<'_, B>>,
         x: &Matrix<B, E>,
     ) -> Result<(), Error> {
         let evaluates = matches!(mode, Mode::Evaluate);
         if evaluates {
             ops::binarize(backend, x, bits(backend, &mut self.bits, x.shape())?)?;
-            if by_bits_alone {
-                return Ok(());
-            }
         }
         let elements = self.elements.room(backend, x.rows())?;
         ops::nonlinearity(backend, Nonlinearity::Sign, None, Some(x), elements)?;
@@ -305,6 +320,29 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         ops::matmul(backend, Form::NT, x, scaled, &plain, y)
     }
 
+    /// `y = sign Z`, in an evaluation.
+    pub(super) fn signs_of(
+        &mut self,
+        backend: &B,
+        signs: &BitMatrix<B>,
+        y: &mut BitMatrix<B>,
+    ) -> Result<(), Error> {
+        let weights = self.make_bits(backend)?;
+        ops::bmm_signs(backend, signs, weights, &Bmm::default(), y)
+    }
+
+    /// [`BinaryWeight::signs_of`] as elements.
+    pub(super) fn sign_elements_of(
+        &mut self,
+        backend: &B,
+        signs: &BitMatrix<B>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let weights = self.make_bits(backend)?;
+        ops::bmm(backend, signs, weights, &Bmm::default(), y)?;
+        ops::nonlinearity(backend, Nonlinearity::Sign, None, None, y)
+    }
+
     /// `y = sign Z`, of sums of signs, so that a zero is a zero; what its gradient is clipped by is kept.
     pub(super) fn signs(
         &mut self,
@@ -312,10 +350,6 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         input: &Signs<B, E>,
         y: &mut BitMatrix<B>,
     ) -> Result<(), Error> {
-        if let Mode::Evaluate = at.mode {
-            let weights = self.make_bits(at.backend)?;
-            return ops::bmm_signs(at.backend, input.bits(), weights, &Bmm::default(), y);
-        }
         let mut sums = at.pool.take(at.backend, y.shape())?;
         self.sums(at, input, &mut sums)?;
         ops::binarize(at.backend, &sums, y)?;
@@ -330,13 +364,7 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         input: &Signs<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        match at.mode {
-            Mode::Evaluate => {
-                let weights = self.make_bits(at.backend)?;
-                ops::bmm(at.backend, input.bits(), weights, &Bmm::default(), y)?;
-            }
-            Mode::Train { .. } => self.sums(at, input, y)?,
-        }
+        self.sums(at, input, y)?;
         ops::nonlinearity(at.backend, Nonlinearity::Sign, None, None, y)
     }
 

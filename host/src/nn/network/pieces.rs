@@ -98,7 +98,6 @@ impl<B: Backend, E: Element> Network<B, E> {
                 backend,
                 mode: Mode::Evaluate,
                 number,
-                source: &source,
                 level: &Level {
                     graph: graph.as_ref(),
                     rows: part.own().len(),
@@ -114,7 +113,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 activation: self.activation(number, Mode::Evaluate),
             };
             let step = &mut self.steps[number];
-            step.forward(pass, &mut self.pool)?;
+            step.forward(&source, pass, &mut self.pool)?;
             if let Some(rows) = step.output.matrix.take() {
                 let rows = rows.read_rows(backend, 0..rows.rows())?;
                 whole.write_rows(backend, start, &rows)?;
