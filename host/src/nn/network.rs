@@ -52,6 +52,8 @@ pub struct Network<B: Backend, E: Element> {
     pool: Pool<B, E>,
     /// Rows of each stage's output for which there is room.
     rows: Vec<usize>,
+    /// Whether evaluations write elements where the next stage reads their signs alone.
+    keeps_activations: bool,
     /// Whether the last pass was in pieces, so that the outputs are those that were kept of it.
     in_pieces: bool,
 }
@@ -232,6 +234,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 extended: None,
                 messages,
                 signs: None,
+                has_passed_signs: false,
                 output: StoredOutput {
                     columns,
                     matrix: if stored {
@@ -253,6 +256,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             pool: Pool::new(),
             rows: Vec::new(),
             in_pieces: false,
+            keeps_activations: false,
         };
         let mut names = HashSet::new();
         let mut parameters = network.parameters().into_iter();
@@ -322,6 +326,9 @@ impl<B: Backend, E: Element> Network<B, E> {
             return refuse("there are no activations before a forward pass".into());
         }
         match &step.output.matrix {
+            _ if step.has_passed_signs => refuse(format!(
+                "an evaluation had nothing but the signs of what layer {number} gives; call Network::keep_activations before it"
+            )),
             Some(matrix) if step.output.stored => Ok(matrix),
             _ if self.in_pieces => refuse(format!(
                 "the output of layer {number} was not kept of a pass in pieces; name it among those to be kept"
@@ -330,6 +337,12 @@ impl<B: Backend, E: Element> Network<B, E> {
                 "the output of layer {number} is not stored; leave recompute out"
             )),
         }
+    }
+
+    /// From now on evaluations write what every stage gives, for [`Network::activations`], also where the next stage
+    /// [reads](crate::nn::Layer::reads_signs) nothing but signs, which take a sixteenth of the memory and less time.
+    pub fn keep_activations(&mut self) {
+        self.keeps_activations = true;
     }
 
     /// Messages that were larger than their scales had room for, so far: each became the largest that there is a code of. None where
@@ -544,7 +557,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             );
             let source = match before.last() {
                 // Nothing but their signs, which lie with the stage that reads them.
-                Some(step) if step.output.matrix.is_none() => Source::Passed,
+                Some(step) if step.has_passed_signs => Source::Passed,
                 Some(step) => Source::Elements(step.output.get()),
                 None => features,
             };
@@ -560,6 +573,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             let Some((step, behind)) = rest.split_first_mut() else {
                 break;
             };
+            step.has_passed_signs = passes_signs;
             match source {
                 Source::Elements(source) if !reads_signs => {
                     step.forward(source, pass, &mut self.pool)?;

@@ -26,6 +26,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         self.rows = vec![vertices; self.steps.len()];
         for step in &mut self.steps {
             step.output.matrix = None;
+            step.has_passed_signs = false;
         }
         let last = self.steps.len() - 1;
         // The output of each stage that somebody still reads, in the host's memory.

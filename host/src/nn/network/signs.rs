@@ -129,6 +129,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             && self.initial != Some(number)
             && !self.jumps.contains(&number);
         is_bare
+            && !self.keeps_activations
             && step.layer.writes_signs()
             && self.reads_signs_at(number)
             && number + 1 < self.steps.len()

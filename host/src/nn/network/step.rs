@@ -44,6 +44,8 @@ pub(super) struct Step<B: Backend, E: Element> {
     pub(super) messages: Option<Messages<B>>,
     /// Those of its input, where an evaluation reads no more of it.
     pub(super) signs: Option<BitMatrix<B>>,
+    /// Whether the last pass has left signs alone of its output, with the next stage.
+    pub(super) has_passed_signs: bool,
     pub(super) output: StoredOutput<B, E>,
 }
 
