@@ -290,6 +290,38 @@ fn outputs<E: Element>(toy: &Toy, config: &ModelConfig) -> [Vec<Vec<f32>>; 2] {
     })
 }
 
+/// Bits of weights that are frozen are those of the weights, and thaw when somebody asks for these to change them.
+#[test]
+fn frozen_weights_give_the_same_until_they_are_changed() {
+    let toy = Toy::new(7);
+    for config in models(2, 7, 9) {
+        let backend = Cpu::new();
+        let objective = toy.objective::<_, f32>(&backend, config.norm());
+        let mut trainer = trainer::<f32>(&backend, &toy, &config);
+        let model = trainer.model_mut();
+        let evaluate = |model: &mut Network<Cpu, f32>| {
+            model
+                .forward(objective.inputs(&backend), Mode::Evaluate)
+                .unwrap();
+            model.logits().to_f32(&backend).unwrap()
+        };
+        let before = evaluate(model);
+        model.freeze(&backend).unwrap();
+        assert_eq!(evaluate(model), before, "{config:?}");
+        for parameter in model.parameters_mut() {
+            let (rows, columns) = parameter.shape();
+            let other: Vec<f32> = (0..rows * columns)
+                .map(|at| (at % 5) as f32 - 1.5)
+                .collect();
+            parameter.write(&backend, &other).unwrap();
+        }
+        let other = evaluate(model);
+        assert_ne!(other, before, "{config:?}");
+        model.freeze(&backend).unwrap();
+        assert_eq!(evaluate(model), other, "{config:?}");
+    }
+}
+
 /// A stage whose output the next one reads the signs of has nothing else of it in an evaluation, also behind a step of training, and the
 /// network gives the same to the bit; and so it does where nothing but signs of the features is there.
 #[test]

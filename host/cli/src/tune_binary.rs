@@ -30,7 +30,7 @@ Examples:
 Of each layer the products are of bits; what it sums up over neighbours is in half (full) or of bits as well (bin). Every variant
 takes the weights as they are trained: one that proves fast and almost as good is worth a training of its own (train --binary bin,full).
 The time of a variant is that of an evaluation which is recorded once and replayed. Where its first layer reads nothing but signs of the
-features, these are made before, once, and lie on the device instead of the features.
+features, these are made before, once, and lie on the device instead of the features; so are bits of weights.
 A layer that sums up signs takes the mean over neighbours, and so do all layers beside it. Names of operators are BitGNN's:
 activation, second factor, result, F in full precision, B of bits.";
 
@@ -258,6 +258,7 @@ impl Tuning<'_> {
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         let tensors = with_biases(&model, &self.checkpoint.snapshot.tensors);
         load_weights(backend, &mut model, &tensors)?;
+        model.freeze(backend)?;
         // Before the graph, so that features of which signs alone are read need not lie beside it.
         let features = self.dataset.upload_features::<B, E>(backend)?;
         let features = match model.reads_signs() {

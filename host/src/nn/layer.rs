@@ -134,6 +134,15 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// The parameters, in the same order.
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>>;
 
+    /// Makes what follows from the parameters alone, so that evaluations need not make it anew each time; until somebody asks for
+    /// [`Layer::parameters_mut`].
+    ///
+    /// # Errors
+    /// Those of the operators.
+    fn freeze(&mut self, _backend: &B) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Running statistics and the like, by name: see [`Model::buffers`](super::Model::buffers).
     fn buffers(&self) -> Vec<(&'static str, &Matrix<B, f32>)> {
         Vec::new()

@@ -339,6 +339,16 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
     }
 
+    /// Makes what layers make of their parameters alone, such as bits of weights, for all evaluations that follow, until parameters are
+    /// [given to be changed](Model::parameters_mut).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn freeze(&mut self, backend: &B) -> Result<(), Error> {
+        let mut layers = self.steps.iter_mut().map(|step| &mut step.layer);
+        layers.try_for_each(|layer| layer.freeze(backend))
+    }
+
     /// From now on evaluations write what every stage gives, for [`Network::activations`], also where the next stage
     /// [reads](crate::nn::Layer::reads_signs) nothing but signs, which take a sixteenth of the memory and less time.
     pub fn keep_activations(&mut self) {

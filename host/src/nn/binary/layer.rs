@@ -155,7 +155,10 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
             let mean = mean.room(backend, rows)?;
             ops::bspmm(backend, graph.forward(), sent, graph.row_scale(), 1.0, mean)?;
             drop(backend, at.dropout(self.dropout, 1), mean)?;
-            self.weight.product_of(backend, mean, y.matrix())?;
+            match &self.itself {
+                None => self.weight.output_of(backend, mean, y)?,
+                Some(_) => self.weight.product_of(backend, mean, y.matrix())?,
+            }
         }
         match self.neighbours {
             Neighbours::Inputs => {}
@@ -241,7 +244,7 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
                 1.0,
                 mean,
             )?;
-            return self.weight.product_of(backend, mean, y.matrix());
+            return self.weight.output_of(backend, mean, y);
         }
         let sent = bits(backend, &mut self.sent, (rows, columns))?;
         self.weight.signs_of(backend, signs, sent)?;
@@ -332,8 +335,17 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
     }
 
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        let own = self.itself.iter_mut().map(|own| &mut own.parameter);
-        own.chain([&mut self.weight.parameter]).collect()
+        let all = self.itself.iter_mut().chain([&mut self.weight]);
+        all.map(|weight| {
+            weight.is_frozen = false;
+            &mut weight.parameter
+        })
+        .collect()
+    }
+
+    fn freeze(&mut self, backend: &B) -> Result<(), Error> {
+        let mut all = self.itself.iter_mut().chain([&mut self.weight]);
+        all.try_for_each(|weight| weight.freeze(backend))
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {

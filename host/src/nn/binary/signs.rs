@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::nn::{Context, Kept, Mode, Parameter, Place};
+use crate::nn::{Context, Kept, Mode, Output, Parameter, Place};
 use crate::ops::{
     self, Activation, BatchNorm, BitMatrix, Bmm, Combine, Dropout, Epilogue, Form, HeadDots,
     Nonlinearity, Normalization,
@@ -212,6 +212,8 @@ pub(super) type Wanted<'d, B, E> = Option<(&'d mut Matrix<B, E>, Option<Dropout<
 #[derive(Debug)]
 pub(super) struct BinaryWeight<B: Backend, E: Element> {
     pub(super) parameter: Parameter<B, E>,
+    /// Whether what is made of them stays as it is.
+    pub(super) is_frozen: bool,
     signs: Kept<B, E>,
     /// The mean magnitude of each row, `α`.
     magnitudes: Option<Array<B, f32>>,
@@ -237,6 +239,7 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         let kind = MemoryKind::Activations;
         Ok(Self {
             parameter: place.weights(backend, name, (outputs, inputs), number)?,
+            is_frozen: false,
             signs: Kept::new(backend, inputs)?,
             magnitudes: None,
             scaled: Kept::new(backend, inputs)?,
@@ -252,6 +255,9 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
 
     /// Signs and magnitudes of the weights as they are.
     pub(super) fn make(&mut self, backend: &B) -> Result<(), Error> {
+        if self.is_frozen {
+            return Ok(());
+        }
         let values = self.parameter.values();
         let (outputs, _) = values.shape();
         let signs = self.signs.room(backend, outputs)?;
@@ -264,12 +270,17 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
     pub(super) fn make_bits(&mut self, backend: &B) -> Result<&BitMatrix<B>, Error> {
         let values = self.parameter.values();
         let bits = bits(backend, &mut self.bits, values.shape())?;
-        ops::binarize(backend, values, bits)?;
+        if !self.is_frozen {
+            ops::binarize(backend, values, bits)?;
+        }
         Ok(bits)
     }
 
     /// Signs times magnitudes.
     pub(super) fn make_scaled(&mut self, backend: &B) -> Result<(), Error> {
+        if self.is_frozen {
+            return Ok(());
+        }
         self.make(backend)?;
         let signs = self.signs.get();
         let scaled = Combine {
@@ -278,6 +289,14 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         };
         let to = self.scaled.room(backend, signs.rows())?;
         ops::combine(backend, &scaled, signs, to)
+    }
+
+    /// Makes all of this, for good.
+    pub(super) fn freeze(&mut self, backend: &B) -> Result<(), Error> {
+        self.make_bits(backend)?;
+        self.make_scaled(backend)?;
+        self.is_frozen = true;
+        Ok(())
     }
 
     /// `y = Z`.
@@ -318,6 +337,17 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         self.make_scaled(backend)?;
         let (scaled, plain) = (self.scaled.get(), Epilogue::default());
         ops::matmul(backend, Form::NT, x, scaled, &plain, y)
+    }
+
+    /// The same where it is all that the layer gives, and what follows.
+    pub(super) fn output_of(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
+    ) -> Result<(), Error> {
+        self.make_scaled(backend)?;
+        y.product_transposed(x, self.scaled.get())
     }
 
     /// `y = sign Z`, in an evaluation.
