@@ -11,7 +11,7 @@ use halfgnn::ops::{
 };
 use halfgnn::ops::{SignOperand, SumOperand};
 use halfgnn::tensor::{Element, Matrix};
-use halfgnn_contract::bits::{CHUNKS_PER_MULTIPROCESSOR, FACTORED_ROW_EDGES, TILE_EDGES};
+use halfgnn_contract::bits::{EDGES_PER_CTA, FACTORED_ROW_EDGES};
 
 /// Numbers of columns at every boundary of lanes, words and launches.
 const COLUMNS: [usize; 12] = [1, 7, 31, 32, 33, 63, 64, 65, 128, 130, 256, 300];
@@ -96,7 +96,7 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
     for (name, graph) in boundaries(scale) {
         check::<B, f32>(backend, &name, &graph, 20);
     }
-    let tile = TILE_EDGES as usize;
+    let tile = EDGES_PER_CTA as usize;
     for degrees in [
         vec![tile],
         vec![tile, 1],
@@ -115,11 +115,9 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f32>(backend, "a hub", &hub(scale.pick(5_000, 300_000)), 40);
 }
 
-/// Graphs of so many edges that a warp of the emulator's has some tiles, with rows of every length that begin and end anywhere in them, wait
-/// for the next tile, or have several.
-pub fn warps_of_several_tiles<B: Backend>(backend: &B, _: Scale) {
-    const MULTIPROCESSORS: u32 = 4;
-    let edges = 3 * MULTIPROCESSORS * CHUNKS_PER_MULTIPROCESSOR * TILE_EDGES;
+/// Rows of every length that begin and end anywhere in a CTA's edges, or have those of several.
+pub fn rows_of_every_length<B: Backend>(backend: &B, _: Scale) {
+    let edges = 200 * EDGES_PER_CTA;
     let some = [
         1, 0, 31, 2, 32, 33, 5, 63, 64, 0, 65, 100, 3, 127, 128, 129, 7, 300, 0, 1, 1, 1, 1000, 17,
         5000, 16, 16, 16, 16, 40, 9, 255, 256, 257, 4, 4, 4, 4, 4, 30,
@@ -300,6 +298,10 @@ pub fn products<B: Backend>(backend: &B, scale: Scale) {
         check::<B, bf16>(backend, [m, 10, 100]);
     }
     check::<B, f16>(backend, [scale.pick(300, 20_000), 41, 602]);
+    // Of so many rows that a warp of the emulator's has some tiles, of columns that stay in registers and of longer ones.
+    for k in [70, 200] {
+        check::<B, f16>(backend, [13_001, 5, k]);
+    }
     check::<B, f32>(backend, [3, 130, 1433]);
 }
 
@@ -369,7 +371,7 @@ pub fn factors_of_columns<B: Backend>(backend: &B, scale: Scale) {
         check_factored::<B, f16>(backend, name, &graph, 70, &codes(graph.shape().1, 71));
     }
     let few = FACTORED_ROW_EDGES as usize;
-    let tile = TILE_EDGES as usize;
+    let tile = EDGES_PER_CTA as usize;
     for degrees in [
         vec![few, few + 1, 0, 2 * few + 3, 1],
         vec![3, 3 * tile + 5, 0, 31, 32, 33, 8, 9],

@@ -5,14 +5,13 @@
 //! past the last column are zero.
 //!
 //! # Sums over neighbours
-//! A warp has some thousand consecutive edges, whatever the degrees, and walks them in tiles of [`TILE_EDGES`]: while it counts
-//! those of one, the rows of the next two are on their way to its own ring in shared memory, so that it waits for no other warp and
-//! seldom for memory. Of a row of few edges whose signs alone are wanted 32 columns are a lane's, which counts them at once in
-//! vertical counters: bit `f` of plane `p` is bit `p` of the count of column `f`. Where sums are wanted, eight columns are a lane's,
-//! and counted in bytes. Where such a row goes on behind a tile it waits in the ring. Another row is the warp's: lanes count 32 edges
-//! apart in planes, over as many tiles as it has, and a transpose of 32 × 32 bits leaves lane `f` the bits of column `f` of all lanes,
-//! to be counted at once. What a warp has of a row that began before its edges or goes on after them is staged, and a follow-up kernel
-//! adds up the parts; sums are integers, so that no order is another result.
+//! A CTA brings the rows of [`EDGES_PER_CTA`] consecutive edges to shared memory, whatever the degrees, and then looks at the
+//! rows of the graph in them, a unit of 64 columns or 128 at a time. Of a row of few edges whose signs alone are wanted a unit is
+//! one lane's, which counts all its columns at once in vertical counters: bit `f` of plane `p` is bit `p` of the count of column
+//! `f`. Where sums are wanted, eight columns are a lane's, and counted in bytes. Of another row a unit is a warp's: lanes count
+//! 32 edges apart in planes, and a transpose of 32 × 32 bits leaves lane `f` the bits of column `f` of all lanes, to be counted
+//! at once. What a CTA has of a row that began before it or goes on after it is staged, and a follow-up kernel adds up the
+//! parts; sums are integers, so that no order is another result.
 //!
 //! With a factor a column, in 8 bits, `Σ q · (±1) = 2 · Σ q · bit − Σ q`. Of a row of few edges some columns are a lane's, which adds
 //! up `q` where their bits are. Of another row the transpose leaves lane `f` the bits of column `f` of 32 edges, and of the factors
@@ -36,21 +35,12 @@ pub const THREADS_PER_CTA: u32 = 256;
 /// Warps of a CTA.
 pub const WARPS_PER_CTA: u32 = THREADS_PER_CTA / WARP;
 
-/// Warps of a CTA of the sums: few, since they share nothing, and rings of more are no 48 KiB.
-pub const SUM_WARPS: u32 = 4;
-/// Threads of a CTA of the sums.
-pub const SUM_THREADS: u32 = SUM_WARPS * WARP;
-/// Edges that a warp of the sums brings and counts at once.
-pub const TILE_EDGES: u32 = 128;
-/// Edges of a warp's ring: a tile whose last row waits, one that is counted, two that are on their way.
-pub const RING_EDGES: u32 = 4 * TILE_EDGES;
-/// Warps that edges are dealt out to for each multiprocessor, where there are enough: some three to five times as many as it holds at once, so that
-/// few stand idle at the end.
-pub const CHUNKS_PER_MULTIPROCESSOR: u32 = 128;
-/// The most edges of a warp.
-pub const MOST_CHUNK_EDGES: u32 = 64 * TILE_EDGES;
+/// Edges of a CTA: 32 words of starts.
+pub const EDGES_PER_CTA: u32 = 1024;
+/// Words of starts of a CTA.
+pub const START_WORDS_PER_CTA: u32 = EDGES_PER_CTA / WARP;
 /// Most words of a row that a launch sums up; of more the next launch takes the rest.
-pub const MOST_WORDS: u32 = 2;
+pub const MOST_WORDS: u32 = 4;
 /// A row of more edges is a warp's, where signs are wanted: five planes count as many.
 pub const LANE_ROW_EDGES: u32 = 31;
 /// A row of more edges is a warp's, where sums are wanted.
@@ -110,10 +100,8 @@ param_struct! {
         pub codes: DevicePtr<u32>,
         /// Number of edges.
         pub edges: u32,
-        /// Edges of a warp, as a base-2 logarithm: [`chunk_edges_log2`].
-        pub chunk_edges_log2: u32,
-        /// Warps that have edges: [`chunks`].
-        pub chunks: u32,
+        /// CTAs of the first kernel: [`ctas`].
+        pub ctas: u32,
         /// Number of rows without edges.
         pub empty_count: u32,
         /// Distance of two rows of `x` in words.
@@ -124,10 +112,12 @@ param_struct! {
         pub features: u32,
         /// First word of each row that this launch sums up; even.
         pub first_word: u32,
-        /// Words that it sums up: 1 of a row that has one, else [`MOST_WORDS`].
+        /// Words that it sums up: 1, 2 or [`MOST_WORDS`]; one of a row that has one.
         pub words: u32,
         /// Factor of all sums, for the entries that write elements.
         pub scale: f32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 
@@ -228,64 +218,55 @@ pub const fn bmm_ctas(rows: u32, rows_per_warp: u32, columns: u32) -> (u32, u32)
     )
 }
 
-/// Edges of a warp, of so many, as a base-2 logarithm: whole tiles.
-pub const fn chunk_edges_log2(edges: u32, multiprocessors: u32) -> u32 {
-    let tiles = edges / TILE_EDGES / (multiprocessors * CHUNKS_PER_MULTIPROCESSOR);
-    let most = MOST_CHUNK_EDGES / TILE_EDGES;
-    let tiles = if tiles < most {
-        tiles.next_power_of_two()
-    } else {
-        most
-    };
-    (tiles * TILE_EDGES).trailing_zeros()
+/// CTAs that sum up so many edges.
+pub const fn ctas(edges: u32) -> u32 {
+    edges.div_ceil(EDGES_PER_CTA)
 }
 
-/// Warps that sum up so many edges.
-pub const fn chunks(edges: u32, chunk_edges_log2: u32) -> u32 {
-    edges.div_ceil(1 << chunk_edges_log2)
+/// CTAs of the follow-up: a warp for each CTA of the first, then CTAs for the rows without edges.
+pub const fn follow_up_ctas(ctas: u32, empty_rows: u32) -> u32 {
+    ctas.div_ceil(WARPS_PER_CTA) + empty_rows.div_ceil(EMPTY_ROWS_PER_CTA)
 }
 
-/// CTAs of so many warps.
-pub const fn sum_ctas(chunks: u32) -> u32 {
-    chunks.div_ceil(SUM_WARPS)
-}
-
-/// CTAs of the follow-up: a warp for each of the first kernel, then CTAs for the rows without edges.
-pub const fn follow_up_ctas(chunks: u32, empty_rows: u32) -> u32 {
-    chunks.div_ceil(WARPS_PER_CTA) + empty_rows.div_ceil(EMPTY_ROWS_PER_CTA)
-}
-
-/// Words that a warp stages: the row that began before its edges and ends in them ([`NO_ROW`] if none does), its part of that row, and
-/// its part of the row that goes on after them: a number a column.
+/// Words that a CTA stages: the row that began before it and ends in it ([`NO_ROW`] if none does), its part of that row, and
+/// its part of the row that goes on after it: a number a column.
 pub const fn staged_words(words: u32) -> u32 {
     1 + 2 * words * WORD_BITS
 }
 
 /// Words of the staging buffer.
-pub const fn staging_words(chunks: u32, words: u32) -> u64 {
-    chunks as u64 * staged_words(words) as u64
+pub const fn staging_words(ctas: u32, words: u32) -> u64 {
+    ctas as u64 * staged_words(words) as u64
 }
 
-/// Place of an edge in shared memory: one place in 17 stays free, so that rows of the graph of 2, 4 or more edges do not start in one
-/// bank.
+/// Words of 32 bits of a unit: what a lane loads at once of an edge's row.
+pub const fn unit_words(words: u32) -> u32 {
+    if words == 1 { 2 } else { 4 }
+}
+
+/// Place of an edge among those of a unit in shared memory: one place in 17 stays free, so that rows of the graph of 2, 4 or more
+/// edges do not start in one bank.
 pub const fn place(edge: u32) -> u32 {
     edge + edge / 16
 }
 
-/// Bytes of shared memory of a warp's ring.
+/// Places of a unit: half of the banks more than a multiple of them, so that lanes that store two units of one edge side by side
+/// do not meet.
+pub const UNIT_PLACES: u32 = place(EDGES_PER_CTA) + 4;
+
+/// Bytes of shared memory of the rows of edges: all of a unit, then all of the next.
 pub const fn row_bytes(words: u32) -> u32 {
-    place(RING_EDGES) * words * 8
+    UNIT_PLACES * words * 8
 }
 
-/// Bytes of shared memory of a warp: the ring, and where rows of the graph start and the last ends, behind a word that stands for the
-/// row before.
+/// Bytes of dynamic shared memory of `bspmm_*`: the rows, where rows of the graph start, and how many of them.
 pub const fn shared_bytes(words: u32) -> u32 {
-    row_bytes(words) + (TILE_EDGES + 4) * 4
+    row_bytes(words) + (EDGES_PER_CTA + 1) * 4
 }
 
-/// The same, with the factor of each edge's column behind where columns are `factored`.
-pub const fn warp_bytes(words: u32, factored: bool) -> u32 {
-    shared_bytes(words) + if factored { RING_EDGES * 4 } else { 0 }
+/// The same of `bspmm_factored_*`, with the factor of each edge's column behind.
+pub const fn factored_shared_bytes(words: u32) -> u32 {
+    shared_bytes(words) + EDGES_PER_CTA * 4
 }
 
 /// Calls `$with!` with the entries of this family: see [`crate::format`].
@@ -300,10 +281,14 @@ macro_rules! bits_entries {
                 bspmm_1(BspmmParams): F16 = bspmm_1_f16, F32 = bspmm_1_f32, BF16 = bspmm_1_bf16;
                 /// Sums of two words of rows, as elements.
                 bspmm_2(BspmmParams): F16 = bspmm_2_f16, F32 = bspmm_2_f32, BF16 = bspmm_2_bf16;
+                /// Sums of four words of rows, as elements.
+                bspmm_4(BspmmParams): F16 = bspmm_4_f16, F32 = bspmm_4_f32, BF16 = bspmm_4_bf16;
                 /// The same with a factor a column, of one word.
                 bspmm_factored_1(BspmmParams): F16 = bspmm_factored_1_f16, F32 = bspmm_factored_1_f32, BF16 = bspmm_factored_1_bf16;
                 /// Of two words.
                 bspmm_factored_2(BspmmParams): F16 = bspmm_factored_2_f16, F32 = bspmm_factored_2_f32, BF16 = bspmm_factored_2_bf16;
+                /// Of four words.
+                bspmm_factored_4(BspmmParams): F16 = bspmm_factored_4_f16, F32 = bspmm_factored_4_f32, BF16 = bspmm_factored_4_bf16;
                 /// Their follow-up.
                 bspmm_follow_up(BspmmParams): F16 = bspmm_follow_up_f16, F32 = bspmm_follow_up_f32, BF16 = bspmm_follow_up_bf16;
                 /// Products, as elements.
@@ -314,10 +299,14 @@ macro_rules! bits_entries {
                 bspmm_1_sign(BspmmParams);
                 /// Signs of sums of two words of rows.
                 bspmm_2_sign(BspmmParams);
+                /// Signs of sums of four words of rows.
+                bspmm_4_sign(BspmmParams);
                 /// Signs of sums with a factor a column, of one word.
                 bspmm_factored_1_sign(BspmmParams);
                 /// Of two words.
                 bspmm_factored_2_sign(BspmmParams);
+                /// Of four words.
+                bspmm_factored_4_sign(BspmmParams);
                 /// Their follow-up.
                 bspmm_follow_up_sign(BspmmParams);
                 /// Signs of products.
@@ -341,15 +330,13 @@ mod tests {
     }
 
     #[test]
-    fn rings_are_aligned_and_fit() {
-        assert_eq!([0, 15, 16, 511].map(place), [0, 15, 17, 542]);
-        for words in [1, MOST_WORDS] {
-            assert_eq!(place(TILE_EDGES) % 8, 0);
+    fn places_are_apart_and_fit() {
+        assert_eq!([0, 15, 16, 1023].map(place), [0, 15, 17, 1086]);
+        for words in [1, 2, MOST_WORDS] {
+            assert!(place(EDGES_PER_CTA - 1) < UNIT_PLACES);
+            assert_eq!(UNIT_PLACES * 16 % 128, 64);
             assert_eq!(row_bytes(words) % 16, 0);
-            for factored in [false, true] {
-                assert_eq!(warp_bytes(words, factored) % 16, 0);
-                assert!(SUM_WARPS * warp_bytes(words, factored) <= 48 * 1024);
-            }
+            assert!(factored_shared_bytes(words) <= 48 * 1024);
         }
     }
 
@@ -365,23 +352,10 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_of_a_row_fits_a_tile() {
-        assert!(GROUP_ROW_EDGES < TILE_EDGES && LANE_ROW_EDGES < TILE_EDGES);
-        assert!(FACTORED_ROW_EDGES < TILE_EDGES);
-    }
-
-    #[test]
-    fn warps_cover_the_edges() {
-        let of = [0, 1, 13_000, 70_000, 1 << 22, 115_000_000, u32::MAX];
-        assert_eq!(
-            of.map(|edges| chunk_edges_log2(edges, 132)),
-            [7, 7, 7, 7, 7, 13, 13]
-        );
-        assert_eq!(chunk_edges_log2(70_000, 4), 7);
-        assert_eq!(chunk_edges_log2(200_000, 4), 9);
-        assert_eq!([0, 1024, 1025].map(|edges| chunks(edges, 8)), [0, 4, 5]);
-        assert_eq!((sum_ctas(5), follow_up_ctas(9, 1)), (2, 3));
-        assert_eq!(follow_up_ctas(0, 0), 0);
-        assert_eq!(staging_words(1 << 19, 2), (1 << 19) * 257);
+    fn ctas_cover_the_edges() {
+        assert_eq!((ctas(0), ctas(1024), ctas(1025)), (0, 1, 2));
+        assert_eq!(ctas(u32::MAX), 1 << 22);
+        assert_eq!((follow_up_ctas(9, 1), follow_up_ctas(0, 0)), (3, 0));
+        assert_eq!(staging_words(1 << 22, 4), (1 << 22) * 513);
     }
 }

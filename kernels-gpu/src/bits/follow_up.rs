@@ -1,4 +1,4 @@
-//! The follow-up kernel: rows that cross warps, and rows without edges.
+//! The follow-up kernel: rows that cross CTAs, and rows without edges.
 
 use super::output::Output;
 use super::sums::Place;
@@ -7,7 +7,7 @@ use crate::device::thread::block_idx_x;
 use crate::device::warp::{lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, EMPTY_ROWS_PER_CTA, NO_ROW, WARPS_PER_CTA, WORD_BITS, staged_words,
+    BspmmParams, EDGES_PER_CTA, EMPTY_ROWS_PER_CTA, NO_ROW, WARPS_PER_CTA, WORD_BITS, staged_words,
 };
 
 /// Units are of 64 columns, whatever the first kernel had.
@@ -17,13 +17,13 @@ const U: usize = 2;
 /// The launch contract of [`BspmmParams`]: `follow_up_ctas` CTAs of `THREADS_PER_CTA` threads, after the first kernel.
 #[inline(always)]
 pub unsafe fn run<O: Output<U>>(params: &BspmmParams) {
-    let joining = params.chunks.div_ceil(WARPS_PER_CTA);
+    let joining = params.ctas.div_ceil(WARPS_PER_CTA);
     // SAFETY: the caller's promise; the two kinds of CTA write different rows.
     unsafe {
         if block_idx_x() < joining {
-            let chunk = block_idx_x() * WARPS_PER_CTA + warp_id();
-            if chunk < params.chunks {
-                join::<O>(params, chunk);
+            let cta = block_idx_x() * WARPS_PER_CTA + warp_id();
+            if cta < params.ctas {
+                join::<O>(params, cta);
             }
         } else {
             clear::<O>(params, (block_idx_x() - joining) * EMPTY_ROWS_PER_CTA);
@@ -31,31 +31,30 @@ pub unsafe fn run<O: Output<U>>(params: &BspmmParams) {
     }
 }
 
-/// Adds up the row that ends in the edges of warp `chunk` of the first kernel and began before it, where there is one.
+/// Adds up the row that ends in CTA `cta` and began before it, where there is one.
 ///
 /// # Safety
 /// The launch contract; all lanes of the warp come together.
 #[inline(always)]
-unsafe fn join<O: Output<U>>(params: &BspmmParams, chunk: u32) {
+unsafe fn join<O: Output<U>>(params: &BspmmParams, cta: u32) {
     let words = staged_words(params.words) as u64;
-    let staged = |chunk: u32, at: u32| {
-        Global::<u32>::new(params.staging).at(chunk as u64 * words + at as u64)
-    };
-    // SAFETY: the caller's promise: a row that crosses warps has a tail in each from its first on.
+    let staged =
+        |cta: u32, at: u32| Global::<u32>::new(params.staging).at(cta as u64 * words + at as u64);
+    // SAFETY: the caller's promise: a row that crosses CTAs has a tail in each from its first on.
     unsafe {
-        let row = staged(chunk, 0).load();
+        let row = staged(cta, 0).load();
         if row == NO_ROW {
             return;
         }
         let offset = Global::<u64>::new(params.offsets).at(row as u64).read();
-        let first = (offset >> params.chunk_edges_log2) as u32;
+        let first = (offset / EDGES_PER_CTA as u64) as u32;
         let mut unit = 0;
         while unit < params.words {
             let end = 1 + unit * WORD_BITS + lane_id();
             let tail = end + params.words * WORD_BITS;
-            let mut sums = [staged(chunk, end).load(), staged(chunk, end + WARP).load()];
+            let mut sums = [staged(cta, end).load(), staged(cta, end + WARP).load()];
             let mut at = first;
-            while at < chunk {
+            while at < cta {
                 sums[0] = sums[0].wrapping_add(staged(at, tail).load());
                 sums[1] = sums[1].wrapping_add(staged(at, tail + WARP).load());
                 at += 1;

@@ -2,10 +2,10 @@
 //!
 //! - [`binarize`](self::signs): a bit an element.
 //! - [`planes`]: counts of all columns of a unit at once, and the transpose that tells them apart.
-//! - [`sums`]: the sums over neighbours of a warp's edges, with a factor a column or without.
+//! - [`sums`]: the sums over neighbours of a CTA's edges, with a factor a column or without.
 //! - [`output`]: what a sum becomes: a sign, or an element.
 //! - [`product`]: products of two matrices of bits.
-//! - [`follow_up`]: rows that cross warps, and rows without edges.
+//! - [`follow_up`]: rows that cross CTAs, and rows without edges.
 
 mod follow_up;
 mod output;
@@ -31,13 +31,13 @@ mod family {
     pub use super::signs::binarize;
 
     macro_rules! bspmm {
-        ($($name:ident, $sign:ident: $factors:ident, $words:literal words;)+) => {$(
+        ($($name:ident, $sign:ident: $factors:ident, $words:literal words, $unit:literal;)+) => {$(
             /// # Safety
             /// The launch contract of [`BspmmParams`].
             #[inline(always)]
             pub unsafe fn $name<V: Vector>(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Elements<V>, $factors, $words, { 2 * $words }>(params) }
+                unsafe { run::<Elements<V>, $factors, $words, $unit>(params) }
             }
 
             /// # Safety
@@ -45,16 +45,18 @@ mod family {
             #[inline(always)]
             pub unsafe fn $sign(params: &BspmmParams) {
                 // SAFETY: the caller's promise.
-                unsafe { run::<Signs, $factors, $words, { 2 * $words }>(params) }
+                unsafe { run::<Signs, $factors, $words, $unit>(params) }
             }
         )+};
     }
 
     bspmm! {
-        bspmm_1, bspmm_1_sign: Ones, 1 words;
-        bspmm_2, bspmm_2_sign: Ones, 2 words;
-        bspmm_factored_1, bspmm_factored_1_sign: Codes, 1 words;
-        bspmm_factored_2, bspmm_factored_2_sign: Codes, 2 words;
+        bspmm_1, bspmm_1_sign: Ones, 1 words, 2;
+        bspmm_2, bspmm_2_sign: Ones, 2 words, 4;
+        bspmm_4, bspmm_4_sign: Ones, 4 words, 4;
+        bspmm_factored_1, bspmm_factored_1_sign: Codes, 1 words, 2;
+        bspmm_factored_2, bspmm_factored_2_sign: Codes, 2 words, 4;
+        bspmm_factored_4, bspmm_factored_4_sign: Codes, 4 words, 4;
     }
 
     /// # Safety

@@ -75,15 +75,6 @@ unsafe fn factored<const U: usize, const N: usize>(edges: &impl Edges<U>, first:
 pub struct Signs;
 
 impl Signs {
-    /// Of a word of columns from `first` on those that there are.
-    #[inline(always)]
-    fn there(params: &BspmmParams, first: u32, signs: u32) -> u32 {
-        match params.features.saturating_sub(first) {
-            there if there < WARP => signs & !(u32::MAX << there),
-            _ => signs,
-        }
-    }
-
     /// Writes a unit, without the bits past the last column.
     ///
     /// # Safety
@@ -93,7 +84,10 @@ impl Signs {
         let first = first_column::<U>(params, place.unit);
         let mut word = 0;
         while word < U {
-            signs[word] = Self::there(params, first + word as u32 * WARP, signs[word]);
+            let there = params.features.saturating_sub(first + word as u32 * WARP);
+            if there < WARP {
+                signs[word] &= !(u32::MAX << there);
+            }
             word += 1;
         }
         let at = place.row as u64 * params.y_stride as u64 + (first / WORD_BITS) as u64;
@@ -111,29 +105,23 @@ impl Signs {
 }
 
 impl<const U: usize> Output<U> for Signs {
-    const LANES: u32 = U as u32;
+    const LANES: u32 = 1;
     const FEW: u32 = LANE_ROW_EDGES;
     #[inline(always)]
     unsafe fn write_few(params: &BspmmParams, place: Place, edges: &impl Edges<U>) {
-        let word = lane_id() % U as u32;
-        let mut counts = Planes::<5, 1>::EMPTY;
+        let mut counts = Planes::<5, U>::EMPTY;
         let mut edge = edges.begin();
-        // SAFETY: the caller's promise; a word of 32 columns is the lane's own.
+        // SAFETY: the caller's promise.
         unsafe {
             while edge + 1 < edges.end() {
-                let next = edges.word(edge + 1, word);
-                counts.add_two([edges.word(edge, word)], [next]);
+                counts.add_two(edges.unit(edge), edges.unit(edge + 1));
                 edge += 2;
             }
             if edge < edges.end() {
-                counts.add([edges.word(edge, word)]);
+                counts.add(edges.unit(edge));
             }
-            let [signs] = counts.at_least((edges.end() - edges.begin()).div_ceil(2));
-            let first = first_column::<U>(params, place.unit) + word * WARP;
-            let at = place.row as u64 * params.y_stride as u64 * 2 + (first / WARP) as u64;
-            Global::<u32>::new(params.y)
-                .at(at)
-                .store(Self::there(params, first, signs));
+            let signs = counts.at_least((edges.end() - edges.begin()).div_ceil(2));
+            Self::write(params, place, signs);
         }
     }
     const FACTORED_COLUMNS: u32 = FACTORED_SIGN_COLUMNS;

@@ -1,6 +1,5 @@
 //! Counts of all columns of a unit at once, and the transpose of 32 × 32 bits that tells them apart.
 
-use crate::device::registers::{recomputed, unroll};
 use crate::device::warp::{lane_id, shuffle_xor};
 
 /// `U` words of 32 columns: 64 columns, or 128.
@@ -24,27 +23,29 @@ impl<const N: usize, const U: usize> Planes<N, U> {
     #[inline(always)]
     pub fn add_two(&mut self, a: Unit<U>, b: Unit<U>) {
         let mut carry = [0; U];
-        unroll!(word in 0..U => {
+        let mut word = 0;
+        while word < U {
             let (sum, x, y) = (self.0[0][word], a[word], b[word]);
             self.0[0][word] = sum ^ x ^ y;
             carry[word] = (x & y) | (sum & (x | y));
-        });
+            word += 1;
+        }
         self.carry(1, carry);
     }
 
-    /// Adds bits to plane `first` and what is carried to those above.
+    /// Adds bits to plane `plane` and what is carried to those above.
     #[inline(always)]
-    #[allow(unused_assignments)] // Nothing is carried beyond the last.
-    fn carry(&mut self, first: usize, mut bits: Unit<U>) {
-        unroll!(plane in 0..N => {
-            if plane >= first {
-                unroll!(word in 0..U => {
-                    let (old, more) = (self.0[plane][word], bits[word]);
-                    self.0[plane][word] = old ^ more;
-                    bits[word] = old & more;
-                });
+    fn carry(&mut self, mut plane: usize, mut bits: Unit<U>) {
+        while plane < N {
+            let mut word = 0;
+            while word < U {
+                let old = self.0[plane][word];
+                self.0[plane][word] = old ^ bits[word];
+                bits[word] &= old;
+                word += 1;
             }
-        });
+            plane += 1;
+        }
     }
 
     /// The columns whose count is `least` or more.
@@ -77,17 +78,19 @@ impl<const N: usize, const U: usize> Planes<N, U> {
     #[inline(always)]
     pub unsafe fn of_lanes(&self, planes: u32) -> [u32; U] {
         let mut counts = [0; U];
-        // What follows from it is a tenth of a thread's registers, and this is seldom.
-        let lane = recomputed(lane_id());
-        unroll!(plane in 0..N => {
+        let mut plane = 0;
+        while plane < N {
             if (plane as u32) < planes {
-                unroll!(word in 0..U => {
+                let mut word = 0;
+                while word < U {
                     // SAFETY: the caller's promise.
-                    let column = unsafe { transpose_in(lane, self.0[plane][word]) };
+                    let column = unsafe { transpose(self.0[plane][word]) };
                     counts[word] += column.count_ones() << plane;
-                });
+                    word += 1;
+                }
             }
-        });
+            plane += 1;
+        }
         counts
     }
 }
@@ -98,17 +101,8 @@ impl<const N: usize, const U: usize> Planes<N, U> {
 /// # Safety
 /// All 32 lanes of the warp come together.
 #[inline(always)]
-pub unsafe fn transpose(bits: u32) -> u32 {
-    // SAFETY: the caller's promise.
-    unsafe { transpose_in(lane_id(), bits) }
-}
-
-/// [`transpose`], of a lane that knows its number.
-///
-/// # Safety
-/// As there.
-#[inline(always)]
-unsafe fn transpose_in(lane: u32, mut bits: u32) -> u32 {
+pub unsafe fn transpose(mut bits: u32) -> u32 {
+    let lane = lane_id();
     // Bits whose number has not the bit of the distance.
     const LOW: [u32; 5] = [
         0x5555_5555,

@@ -1,57 +1,53 @@
-//! The sums over neighbours of a warp's edges, with a factor a column or without.
+//! The sums over neighbours of a CTA's edges, with a factor a column or without.
 
 use super::output::Output;
 use super::planes::{Planes, Unit, transpose};
-use crate::device::async_copy::{commit, copy_8, copy_16, wait};
 use crate::device::global::Global;
-use crate::device::registers::{recomputed, unroll};
 use crate::device::shared::Shared;
-use crate::device::thread::block_idx_x;
-use crate::device::warp::{ballot, lane_id, shuffle_idx, sync_warp, warp_id};
+use crate::device::thread::{block_idx_x, sync_threads, thread_idx_x};
+use crate::device::warp::{ballot, lane_id, warp_id};
 use halfgnn_contract::WARP;
 use halfgnn_contract::bits::{
-    BspmmParams, CODE_BITS, CODES_PER_WORD, FACTORED_ROW_EDGES, LARGEST_CODE, NO_ROW, RING_EDGES,
-    SUM_WARPS, TILE_EDGES, WORD_BITS, place, row_bytes, shared_bytes, staged_words, warp_bytes,
+    BspmmParams, CODE_BITS, CODES_PER_WORD, EDGES_PER_CTA, FACTORED_ROW_EDGES, LARGEST_CODE,
+    NO_ROW, START_WORDS_PER_CTA, THREADS_PER_CTA, UNIT_PLACES, WARPS_PER_CTA, WORD_BITS, place,
+    row_bytes, shared_bytes, staged_words, unit_words,
 };
 
-/// Edges of a tile that are a lane's.
-const LANE_EDGES: usize = (TILE_EDGES / WARP) as usize;
-/// Bits of a word of starts that are a lane's.
-const LANE_BITS: u32 = LANE_EDGES as u32;
-/// Lanes that share a word of starts.
-const LANES_PER_WORD: u32 = WARP / LANE_BITS;
-/// Words of starts of a tile.
-const START_WORDS: u32 = TILE_EDGES / WARP;
+const EDGES_PER_THREAD: u32 = EDGES_PER_CTA / THREADS_PER_CTA;
 
-/// Counters of a lane of a row that is the warp's: 31 edges, 32 apart.
-type WarpRow<const U: usize> = Planes<5, U>;
-const MOST_TURNS: u32 = 31;
-/// Turns that what a tile has of a row takes, and what waits of it from the tile before.
-const TILE_TURNS: u32 = 2 * TILE_EDGES / WARP;
+const _: () = assert!(
+    EDGES_PER_THREAD == 4,
+    "a thread has four bits of a word of starts"
+);
 
-/// `W` words of rows, which are `U` words of 32 columns.
+/// Counters of a lane of a warp's row: 15 edges, 32 apart.
+type WarpRow<const U: usize> = Planes<4, U>;
+const TURNS: u32 = 15;
+
+/// `W` words of rows, in units of `U` words of 32 columns.
 ///
 /// # Safety
-/// The launch contract of [`BspmmParams`]: `sum_ctas` CTAs of `SUM_THREADS` threads.
+/// The launch contract of [`BspmmParams`]: `ctas` CTAs of [`THREADS_PER_CTA`] threads.
 #[inline(always)]
 pub unsafe fn run<O: Output<U>, F: Factors, const W: u32, const U: usize>(params: &BspmmParams) {
-    const { assert!(W * 2 == U as u32) };
-    let chunk = block_idx_x() * SUM_WARPS + warp_id();
-    if chunk >= params.chunks {
-        return;
-    }
-    let first = chunk << params.chunk_edges_log2;
-    let (left, most) = (params.edges - first, 1 << params.chunk_edges_log2);
-    let bytes = warp_bytes(W, F::ARE_THERE);
-    let walk = Walk::<W, U> {
+    const { assert!(unit_words(W) == U as u32) };
+    let first = block_idx_x() * EDGES_PER_CTA;
+    let left = params.edges - first;
+    let tile = Tile::<W, U> {
         params,
-        chunk,
         first,
-        edges: if left < most { left } else { most },
-        memory: Shared::base().offset(warp_id() * bytes),
+        edges: if left < EDGES_PER_CTA {
+            left
+        } else {
+            EDGES_PER_CTA
+        },
     };
-    // SAFETY: the caller's promise; all lanes of the warp come along.
-    unsafe { walk.run::<O, F>() }
+    // SAFETY: the caller's promise; all threads come along.
+    unsafe {
+        let rows = tile.load::<F>();
+        tile.rows_of_few_edges::<O, F>(&rows);
+        tile.rows_of_many_edges::<O, F>(&rows);
+    }
 }
 
 /// What rows are multiplied by before they are added up.
@@ -89,6 +85,11 @@ pub trait Edges<const U: usize> {
     fn begin(&self) -> u32;
     /// One behind the last.
     fn end(&self) -> u32;
+    /// The unit of an edge.
+    ///
+    /// # Safety
+    /// It is one of the edges.
+    unsafe fn unit(&self, edge: u32) -> Unit<U>;
     /// Word `word` of the unit of an edge.
     ///
     /// # Safety
@@ -101,86 +102,75 @@ pub trait Edges<const U: usize> {
     unsafe fn code(&self, edge: u32) -> u32;
 }
 
-/// A warp's edges.
-struct Walk<'a, const W: u32, const U: usize> {
+/// A CTA's edges.
+struct Tile<'a, const W: u32, const U: usize> {
     params: &'a BspmmParams,
-    /// Which of all.
-    chunk: u32,
     /// The first edge.
     first: u32,
     /// How many.
     edges: u32,
-    /// Where the warp's shared memory begins.
-    memory: Shared,
 }
 
-/// The rows of the graph in a tile. Number 0 is the one that began before it, where one did; the others start in it.
+/// The rows of the graph in a CTA's edges. Number 0 is the one that began before them, if one did; the others start here.
 struct Rows {
-    /// Those that end with or in the tile.
-    complete: u32,
-    /// Whether one more goes on behind it.
-    is_open: bool,
-    /// Rows that have edges and start before the tile.
+    /// With number 0.
+    count: u32,
+    /// Rows that have edges and start before the CTA's edges.
     before: u32,
+    /// Whether the last row goes on behind them.
+    is_open: bool,
 }
 
-/// The row that a tile begins in.
+/// A unit of a row's edges among the CTA's, and what is done with their sum.
 #[derive(Clone, Copy)]
-struct Open {
-    /// Its edges in the tile before, which are to be counted yet.
-    waiting: u32,
-    /// Whether edges of it are in the warp's sum, which it is then for the warp to end.
-    is_in_sum: bool,
-    /// Whether it began before the warp's edges.
-    is_foreign: bool,
-}
-
-/// Edges of a row in the ring: number `e` lies in place `e % RING_EDGES`.
-#[derive(Clone, Copy)]
-struct Part<const W: u32, const U: usize> {
-    memory: Shared,
+struct Part<const U: usize> {
     begin: u32,
     end: u32,
+    unit: u32,
+    /// The row in the list of those that have edges.
+    filled: u32,
+    /// It began before the CTA's edges and ends in them.
+    is_end: bool,
+    /// It goes on behind them.
+    is_tail: bool,
+    /// Where factors of columns begin, in shared memory.
+    codes: u32,
 }
 
-impl<const W: u32, const U: usize> Part<W, U> {
+impl<const U: usize> Part<U> {
+    /// A unit of no row.
+    #[inline(always)]
+    fn of_unit(unit: u32) -> Self {
+        Self {
+            begin: 0,
+            end: 0,
+            unit,
+            filled: 0,
+            is_end: false,
+            is_tail: false,
+            codes: 0,
+        }
+    }
+
     #[inline(always)]
     fn edges(self) -> u32 {
-        self.end.wrapping_sub(self.begin)
+        self.end - self.begin
     }
 
-    /// Where the row of an edge is.
+    #[inline(always)]
+    fn is_whole(self) -> bool {
+        !self.is_end && !self.is_tail
+    }
+
+    /// Where the unit of an edge is.
     #[inline(always)]
     fn place(self, edge: u32) -> Shared {
-        self.memory
-            .offset(place(edge % RING_EDGES) * (U as u32 * 4))
-    }
-
-    /// The row of an edge that is one of these, else zeros.
-    ///
-    /// # Safety
-    /// The edges are in the ring.
-    #[inline(always)]
-    unsafe fn unit(self, edge: u32) -> Unit<U> {
-        let mut unit = [0; U];
-        if edge < self.end {
-            let place = self.place(edge);
-            // SAFETY: the caller's promise.
-            unsafe {
-                if U == 2 {
-                    let [a, b] = place.load_u32x2();
-                    (unit[0], unit[U - 1]) = (a, b);
-                } else {
-                    let [a, b, c, d] = place.load_u32x4();
-                    (unit[0], unit[1], unit[U - 2], unit[U - 1]) = (a, b, c, d);
-                }
-            }
-        }
-        unit
+        let units_before = self.unit * UNIT_PLACES;
+        Shared::base().offset((units_before + place(edge)) * (U as u32 * 4))
     }
 }
 
-impl<const W: u32, const U: usize> Edges<U> for Part<W, U> {
+impl<const U: usize> Edges<U> for Part<U> {
     #[inline(always)]
     fn begin(&self) -> u32 {
         self.begin
@@ -190,389 +180,238 @@ impl<const W: u32, const U: usize> Edges<U> for Part<W, U> {
         self.end
     }
     #[inline(always)]
+    unsafe fn unit(&self, edge: u32) -> Unit<U> {
+        let place = self.place(edge);
+        let mut unit = [0; U];
+        // SAFETY: the caller's promise.
+        unsafe {
+            if U == 2 {
+                let [a, b] = place.load_u32x2();
+                (unit[0], unit[U - 1]) = (a, b);
+            } else {
+                let [a, b, c, d] = place.load_u32x4();
+                (unit[0], unit[1], unit[U - 2], unit[U - 1]) = (a, b, c, d);
+            }
+        }
+        unit
+    }
+    #[inline(always)]
     unsafe fn word(&self, edge: u32, word: u32) -> u32 {
         // SAFETY: the caller's promise.
         unsafe { self.place(edge).offset(word * 4).load_u32() }
     }
     #[inline(always)]
     unsafe fn code(&self, edge: u32) -> u32 {
-        let codes = self.memory.offset(shared_bytes(W));
         // SAFETY: the caller's promise.
-        unsafe { codes.offset(edge % RING_EDGES * 4).load_u32() }
+        unsafe { Shared::base().offset(self.codes + edge * 4).load_u32() }
     }
 }
 
-/// What the warp has counted of a row.
-struct Sum<const U: usize> {
-    /// Of the last `turns` times 32 edges.
-    planes: WarpRow<U>,
-    turns: u32,
-    /// Of those before, in the lane's columns: with factors, the sums of the factors of edges that have a bit.
-    counts: [u32; U],
-    /// Edges, or the sum of their factors.
-    all: u32,
-}
+impl<const W: u32, const U: usize> Tile<'_, W, U> {
+    /// Units of a row.
+    const UNITS: u32 = W * 2 / U as u32;
 
-impl<const U: usize> Sum<U> {
-    const EMPTY: Self = Self {
-        planes: WarpRow::EMPTY,
-        turns: 0,
-        counts: [0; U],
-        all: 0,
-    };
+    /// Where row `row` starts, among the CTA's edges.
+    #[inline(always)]
+    fn start(row: u32) -> Shared {
+        Shared::base().offset(row_bytes(W) + row * 4)
+    }
 
-    /// Counts more edges.
+    /// Brings the rows of the CTA's edges, and where rows of the graph start, to shared memory.
     ///
     /// # Safety
-    /// All lanes of the warp come together with the same part, whose edges are in the ring; there [is room](Sum::is_full).
+    /// The launch contract; all threads of the CTA come together.
     #[inline(always)]
-    unsafe fn add<F: Factors, const W: u32>(&mut self, part: Part<W, U>) {
-        // SAFETY: the caller's promise; the loops are the same for all lanes.
+    unsafe fn load<F: Factors>(&self) -> Rows {
+        let params = self.params;
+        let thread = thread_idx_x();
+        // SAFETY: edges below `edges` have a column, which is a row of `x`; there is a word of starts for each 32 edges and
+        // the end; a place is one thread's up to the barrier.
         unsafe {
-            if F::ARE_THERE {
-                self.add_factored(part);
-                return;
-            }
-            self.all += part.edges();
-            let mut first = part.begin;
-            while first < part.end {
-                let edge = first + lane_id();
-                if first + WARP < part.end {
-                    self.planes.add_two(part.unit(edge), part.unit(edge + WARP));
-                    self.turns += 2;
-                } else {
-                    self.planes.add(part.unit(edge));
-                    self.turns += 1;
-                }
-                first += 2 * WARP;
-            }
-        }
-    }
-
-    /// Whether there is no room for what a tile may have of the row.
-    #[inline(always)]
-    fn is_full(&self) -> bool {
-        self.turns > MOST_TURNS - TILE_TURNS
-    }
-
-    /// Moves what the planes have to the counts.
-    ///
-    /// # Safety
-    /// All lanes of the warp come together.
-    #[inline(always)]
-    unsafe fn settle(&mut self) {
-        // SAFETY: the caller's promise: they have seen as many turns.
-        let more = unsafe { self.planes.of_lanes(WARP - self.turns.leading_zeros()) };
-        unroll!(word in 0..U => {
-            self.counts[word] += more[word];
-        });
-        self.planes = WarpRow::EMPTY;
-        self.turns = 0;
-    }
-
-    /// [`Sum::add`] where columns have factors.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    unsafe fn add_factored<const W: u32>(&mut self, part: Part<W, U>) {
-        let mut first = part.begin;
-        while first < part.end {
-            let edge = first + lane_id();
-            // SAFETY: the caller's promise; lanes without an edge have a factor of zero.
-            unsafe {
-                let mut unit = part.unit(edge);
-                let code = if edge < part.end { part.code(edge) } else { 0 };
-                unroll!(word in 0..U => {
-                    unit[word] = transpose(unit[word]);
-                });
-                let mut plane = 0;
-                while plane < CODE_BITS {
-                    let mask = ballot(code >> plane & 1 != 0);
-                    self.all += mask.count_ones() << plane;
-                    unroll!(word in 0..U => {
-                        self.counts[word] += (unit[word] & mask).count_ones() << plane;
-                    });
-                    plane += 1;
-                }
-            }
-            first += WARP;
-        }
-    }
-
-    /// The sums of ±1, or of factors, in the lane's columns, of what is [settled](Sum::settle); nothing is counted any more.
-    #[inline(always)]
-    fn take(&mut self) -> [i32; U] {
-        let mut sums = [0; U];
-        unroll!(word in 0..U => {
-            sums[word] = self.counts[word].wrapping_mul(2).wrapping_sub(self.all) as i32;
-        });
-        (self.counts, self.all) = ([0; U], 0);
-        sums
-    }
-}
-
-impl<const W: u32, const U: usize> Walk<'_, W, U> {
-    /// # Safety
-    /// The launch contract; all lanes of the warp come together.
-    #[inline(always)]
-    unsafe fn run<O: Output<U>, F: Factors>(&self) {
-        let tiles = self.edges.div_ceil(TILE_EDGES);
-        // SAFETY: the caller's promise: what is the same for all lanes are numbers of the launch and of votes and shuffles.
-        unsafe {
-            if lane_id() == 0 {
-                self.staged(0).store(NO_ROW);
-            }
-            self.send_for::<F>(0, self.columns(0));
-            self.send_for::<F>(1, self.columns(1));
-            let mut columns = self.columns(2);
-            let mut next = self.starts(0);
-            let begins = shuffle_idx(next[0], 0) & 1 != 0;
-            let mut open = Open {
-                waiting: 0,
-                is_in_sum: !begins,
-                is_foreign: !begins,
-            };
-            let mut sum = Sum::<U>::EMPTY;
-            let mut tile = 0;
-            while tile < tiles {
-                // All but the tile behind this one have come, and no lane looks at that of two tiles ago any more.
-                wait::<1>();
-                sync_warp();
-                let starts = next;
-                next = self.starts(tile + 1);
-                self.send_for::<F>(tile + 2, columns);
-                columns = self.columns(tile + 3);
-                let rows = self.list(tile, starts, next);
-                self.rows_of_few_edges::<O, F>(tile, &rows, open);
-                self.rows_of_many_edges::<O, F>(tile, &rows, &mut open, &mut sum);
-                tile += 1;
-            }
-        }
-    }
-
-    /// The columns of the lane's edges of a tile, of those that there are.
-    ///
-    /// # Safety
-    /// The launch contract.
-    #[inline(always)]
-    unsafe fn columns(&self, tile: u32) -> [u32; LANE_EDGES] {
-        let edge = tile * TILE_EDGES + lane_id();
-        // No addresses that stay in registers while a tile is counted.
-        let first = recomputed(self.first) + edge;
-        let place = Global::<u32>::new(self.params.columns).at(first as u64);
-        let mut columns = [0; LANE_EDGES];
-        unroll!(i in 0..LANE_EDGES => {
-            let edge = edge + i as u32 * WARP;
-            // SAFETY: the caller's promise: an edge has a column.
-            columns[i] = unsafe { place.at(i as u64 * WARP as u64).load_once_if(edge < self.edges) };
-        });
-        columns
-    }
-
-    /// Sends for the rows of a tile, where there is one, of which these are the columns; that is a group of copies.
-    ///
-    /// # Safety
-    /// The launch contract; nobody looks at the tile of four before.
-    #[inline(always)]
-    unsafe fn send_for<F: Factors>(&self, tile: u32, columns: [u32; LANE_EDGES]) {
-        if tile * TILE_EDGES < self.edges {
-            let params = self.params;
+            let columns = Global::<u32>::new(params.columns).at(self.first as u64);
             let x = Global::<u64>::new(params.x).at(params.first_word as u64);
             let stride = params.x_stride * 8;
-            let edge = tile * TILE_EDGES + lane_id();
-            let part = Part::<W, U> {
-                memory: self.memory,
-                begin: edge,
-                end: 0,
-            };
-            let first = part.place(edge);
-            // SAFETY: the caller's promise: a column is a row of `x`, and where there is no edge it is row 0, which is there as any
-            // row is; the places are the lane's own until all lanes have waited.
-            unsafe {
-                unroll!(i in 0..LANE_EDGES => {
-                    // A tile begins at a place whose number is a multiple of 16.
-                    let target = first.offset(place(i as u32 * WARP) * (U as u32 * 4));
-                    let source = x.row(columns[i], stride).address();
-                    if U == 2 {
-                        copy_8(target, source);
-                    } else {
-                        copy_16(target, source, true);
+            // Lanes side by side load the units of one row, whose sector is then looked up once.
+            let unit = thread % Self::UNITS;
+            let part = Part::<U>::of_unit(unit);
+            let mut turn = 0;
+            while turn < Self::UNITS {
+                let first = turn * THREADS_PER_CTA * EDGES_PER_THREAD + thread;
+                let edge = |i: u32| (first + i * THREADS_PER_CTA) / Self::UNITS;
+                let mut ids = [0; EDGES_PER_THREAD as usize];
+                let mut i = 0;
+                while i < EDGES_PER_THREAD {
+                    if edge(i) < self.edges {
+                        ids[i as usize] = columns.at(edge(i) as u64).read();
                     }
-                });
-                if F::ARE_THERE {
-                    self.bring_codes(part, columns);
+                    i += 1;
                 }
+                if U == 2 {
+                    let mut rows = [[0; 2]; EDGES_PER_THREAD as usize];
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD as usize {
+                        rows[i] = Global::<[u32; 2]>::cast(x.row(ids[i], stride)).fetch();
+                        i += 1;
+                    }
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD {
+                        part.place(edge(i)).store_u32x2(rows[i as usize]);
+                        i += 1;
+                    }
+                } else {
+                    let mut rows = [[0; 4]; EDGES_PER_THREAD as usize];
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD as usize {
+                        let row = Global::<[u32; 4]>::cast(x.row(ids[i], stride));
+                        rows[i] = row.at(unit as u64).fetch();
+                        i += 1;
+                    }
+                    let mut i = 0;
+                    while i < EDGES_PER_THREAD {
+                        part.place(edge(i)).store_u32x4(rows[i as usize]);
+                        i += 1;
+                    }
+                }
+                turn += 1;
             }
+            if F::ARE_THERE {
+                self.load_codes();
+            }
+            let rows = self.load_starts();
+            sync_threads();
+            let count = Self::start(0).load_u32();
+            Rows { count, ..rows }
         }
-        commit();
     }
 
-    /// Brings the factor of each edge's column, from the lane's first on, to shared memory.
+    /// Brings the factor of each edge's column to shared memory.
     ///
     /// # Safety
-    /// As [`Walk::send_for`], and columns have factors.
+    /// As [`Tile::load`], and columns have factors.
     #[inline(always)]
-    unsafe fn bring_codes(&self, part: Part<W, U>, columns: [u32; LANE_EDGES]) {
-        let codes = Global::<u32>::new(self.params.codes);
-        unroll!(i in 0..LANE_EDGES => {
-            let column = columns[i];
-            // SAFETY: the caller's promise: a factor a column, of which there is one.
-            unsafe {
-                let word = codes.at((column / CODES_PER_WORD) as u64).fetch();
-                let code = word >> (column % CODES_PER_WORD * CODE_BITS) & LARGEST_CODE;
-                let edge = (part.begin + i as u32 * WARP) % RING_EDGES;
-                self.memory
-                    .offset(shared_bytes(W) + edge * 4)
-                    .store_u32(code);
+    unsafe fn load_codes(&self) {
+        // SAFETY: the caller's promise: a factor a column; a place is one thread's up to the barrier.
+        unsafe {
+            let columns = Global::<u32>::new(self.params.columns).at(self.first as u64);
+            let codes = Global::<u32>::new(self.params.codes);
+            let mut i = 0;
+            while i < EDGES_PER_THREAD {
+                let edge = i * THREADS_PER_CTA + thread_idx_x();
+                if edge < self.edges {
+                    let column = columns.at(edge as u64).read();
+                    let word = codes.at((column / CODES_PER_WORD) as u64).fetch();
+                    let code = word >> (column % CODES_PER_WORD * CODE_BITS) & LARGEST_CODE;
+                    Shared::base()
+                        .offset(shared_bytes(W) + edge * 4)
+                        .store_u32(code);
+                }
+                i += 1;
             }
-        });
+        }
     }
 
-    /// The word of starts of a tile that has the lane's edges; no starts, where there is none.
+    /// Writes where rows start: each thread those of its four edges; word 0 becomes the number of rows.
+    ///
+    /// # Safety
+    /// As [`Tile::load`].
+    #[inline(always)]
+    unsafe fn load_starts(&self) -> Rows {
+        let params = self.params;
+        let starts = Global::<[u32; 2]>::new(params.starts).at((self.first / WARP) as u64);
+        // The word that has the CTA's last start: its own last, or that of the end of all edges.
+        let last = self.edges / WARP;
+        let last = if last < START_WORDS_PER_CTA {
+            last
+        } else {
+            START_WORDS_PER_CTA - 1
+        };
+        let (word, shift) = (thread_idx_x() / 8, thread_idx_x() % 8 * 4);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let [_, before] = starts.read();
+            if word <= last {
+                let [bits, rank] = starts.at(word as u64).read();
+                let mut row = 1 + rank - before + (bits & !(u32::MAX << shift)).count_ones();
+                let mut left = bits >> shift & 0xf;
+                while left != 0 {
+                    let edge = word * WARP + shift + left.trailing_zeros();
+                    Self::start(row).store_u32(edge);
+                    row += 1;
+                    left &= left - 1;
+                }
+                if word == last && shift == WARP - 4 {
+                    // The start behind the last edge of all is no row's.
+                    let is_last = self.edges < EDGES_PER_CTA;
+                    Self::start(0).store_u32(row - is_last as u32);
+                }
+            }
+            let [next, _] = if self.edges == EDGES_PER_CTA {
+                starts.at(START_WORDS_PER_CTA as u64).read()
+            } else {
+                [1, 0]
+            };
+            Rows {
+                count: 0,
+                before,
+                is_open: next & 1 == 0,
+            }
+        }
+    }
+
+    /// Unit `job % UNITS` of row `job / UNITS`.
+    ///
+    /// # Safety
+    /// There is one, and shared memory holds the starts.
+    #[inline(always)]
+    unsafe fn part(&self, rows: &Rows, job: u32) -> Part<U> {
+        // SAFETY: the caller's promise.
+        let start = |row: u32| unsafe { Self::start(row).load_u32() };
+        let (row, unit) = (job / Self::UNITS, job % Self::UNITS);
+        let is_last = row + 1 == rows.count;
+        let is_tail = is_last && rows.is_open;
+        Part {
+            begin: if row == 0 { 0 } else { start(row) },
+            end: if is_last { self.edges } else { start(row + 1) },
+            unit,
+            filled: (rows.before + row).wrapping_sub(1),
+            is_end: row == 0 && !is_tail,
+            is_tail,
+            codes: shared_bytes(W),
+        }
+    }
+
+    /// Where a part's sum goes.
     ///
     /// # Safety
     /// The launch contract.
     #[inline(always)]
-    unsafe fn starts(&self, tile: u32) -> [u32; 2] {
-        let first = recomputed(self.first) / WARP + tile * START_WORDS;
-        let word = first + lane_id() / LANES_PER_WORD;
-        let starts = Global::<[u32; 2]>::new(self.params.starts).at(word as u64);
-        // SAFETY: the caller's promise: there is a word for each 32 edges and the end.
-        unsafe { starts.load_if(word <= self.params.edges / WARP) }
-    }
-
-    /// Where row `row` of the tile starts.
-    #[inline(always)]
-    fn start(&self, row: u32) -> Shared {
-        self.memory.offset(row_bytes(W) + row * 4)
-    }
-
-    /// Lists where rows start, and behind the last of them where it ends in the tile: `starts` is the tile's words, `next` those of the
-    /// next.
-    ///
-    /// # Safety
-    /// All lanes of the warp come together, and none looks at the list of the tile before.
-    #[inline(always)]
-    unsafe fn list(&self, tile: u32, starts: [u32; 2], next: [u32; 2]) -> Rows {
-        let left = self.edges - tile * TILE_EDGES;
-        let is_full = left >= TILE_EDGES;
-        // The last lane whose word of starts there is.
-        let last = if is_full {
-            WARP
-        } else {
-            (left / WARP + 1) * LANES_PER_WORD
-        } - 1;
-        let lane = recomputed(lane_id());
-        let (word, shift) = (lane / LANES_PER_WORD, lane % LANES_PER_WORD * LANE_BITS);
-        let [bits, rank] = starts;
-        // SAFETY: the caller's promise: a tile has no more rows than edges, and each lane lists its own.
-        unsafe {
-            let before = shuffle_idx(rank, 0);
-            let mut count = rank - before + (bits & !(u32::MAX << shift)).count_ones();
-            let mut left_bits = bits >> shift & ((1 << LANE_BITS) - 1);
-            while left_bits != 0 {
-                count += 1;
-                let edge = word * WARP + shift + left_bits.trailing_zeros();
-                self.start(count).store_u32(tile * TILE_EDGES + edge);
-                left_bits &= left_bits - 1;
-            }
-            let count = shuffle_idx(count, last);
-            let rows = if is_full {
-                if lane_id() == 0 {
-                    self.start(count + 1).store_u32((tile + 1) * TILE_EDGES);
-                }
-                let is_open = shuffle_idx(next[0], 0) & 1 == 0;
-                Rows {
-                    complete: count + !is_open as u32,
-                    is_open,
-                    before,
-                }
-            } else {
-                // The end of all edges is a start as well.
-                Rows {
-                    complete: count,
-                    is_open: false,
-                    before,
-                }
-            };
-            sync_warp();
-            rows
-        }
-    }
-
-    /// What there is of row `row` in the tile, with what waits of it.
-    ///
-    /// # Safety
-    /// There is such a row, and [`Walk::list`] has listed it.
-    #[inline(always)]
-    unsafe fn part(&self, tile: u32, row: u32, open: Open) -> Part<W, U> {
-        // So that what waits of the tile before the first has no number below zero.
-        let shift = RING_EDGES;
-        // SAFETY: the caller's promise.
-        unsafe {
-            let begin = match row {
-                0 => tile * TILE_EDGES - open.waiting,
-                _ => self.start(row).load_u32(),
-            };
-            Part {
-                memory: self.memory,
-                begin: begin + shift,
-                end: self.start(row + 1).load_u32() + shift,
-            }
-        }
-    }
-
-    /// Where the sum of row `row` of the tile goes.
-    ///
-    /// # Safety
-    /// The launch contract, and there is such a row.
-    #[inline(always)]
-    unsafe fn target(&self, rows: &Rows, row: u32) -> Place {
-        let filled = Global::<u32>::new(self.params.filled_rows);
-        let number = (rows.before + row).wrapping_sub(1);
+    unsafe fn target(&self, part: Part<U>) -> Place {
+        let rows = Global::<u32>::new(self.params.filled_rows);
         Place {
             // SAFETY: the caller's promise.
-            row: unsafe { filled.at(number as u64).load() },
-            unit: 0,
+            row: unsafe { rows.at(part.filled as u64).read() },
+            unit: part.unit,
         }
     }
 
-    /// Whether a row that ends in the tile is one that some lanes add up by themselves.
-    #[inline(always)]
-    fn is_few<O: Output<U>, F: Factors>(part: Part<W, U>) -> bool {
-        let few = if F::ARE_THERE {
-            FACTORED_ROW_EDGES
-        } else {
-            O::FEW
-        };
-        part.edges() <= few
-    }
-
-    /// Rows of few edges that end in the tile, by as many lanes as the output wants.
+    /// Whole rows of few edges, by as many lanes as the output wants.
     ///
     /// # Safety
-    /// The launch contract, with what [`Walk::list`] has given of the tile.
+    /// All threads of the CTA come together, with what [`Tile::load`] has given.
     #[inline(always)]
-    unsafe fn rows_of_few_edges<O: Output<U>, F: Factors>(
-        &self,
-        tile: u32,
-        rows: &Rows,
-        open: Open,
-    ) {
+    unsafe fn rows_of_few_edges<O: Output<U>, F: Factors>(&self, rows: &Rows) {
         let lanes = if F::ARE_THERE {
             U as u32 * WARP / O::FACTORED_COLUMNS
         } else {
             O::LANES
         };
-        let mut row = lane_id() / lanes;
-        while row < rows.complete {
-            // SAFETY: the caller's promise; a row is that of these lanes alone.
+        let mut job = thread_idx_x() / lanes;
+        while job < rows.count * Self::UNITS {
+            // SAFETY: the caller's promise; a unit of a row is that of these lanes alone.
             unsafe {
-                let part = self.part(tile, row, open);
-                let is_the_warps = row == 0 && open.is_in_sum;
-                if Self::is_few::<O, F>(part) && part.edges() > 0 && !is_the_warps {
-                    let target = self.target(rows, row);
+                let part = self.part(rows, job);
+                if Self::is_few::<O, F>(part) {
+                    let target = self.target(part);
                     if F::ARE_THERE {
                         O::write_factored(self.params, target, &part);
                     } else {
@@ -580,103 +419,174 @@ impl<const W: u32, const U: usize> Walk<'_, W, U> {
                     }
                 }
             }
-            row += WARP / lanes;
+            job += THREADS_PER_CTA / lanes;
         }
     }
 
-    /// The other rows, by the whole warp, one after the other. The last, where it goes on behind the tile, stays in the sum, or waits
-    /// while it has few edges.
+    /// Whether a part is a whole row that some lanes add up by themselves.
+    #[inline(always)]
+    fn is_few<O: Output<U>, F: Factors>(part: Part<U>) -> bool {
+        let few = if F::ARE_THERE {
+            FACTORED_ROW_EDGES
+        } else {
+            O::FEW
+        };
+        part.is_whole() && part.edges() <= few
+    }
+
+    /// The other rows, dealt out to the warps in turn.
     ///
     /// # Safety
-    /// As [`Walk::rows_of_few_edges`]; all lanes of the warp come together.
+    /// As [`Tile::rows_of_few_edges`].
     #[inline(always)]
-    unsafe fn rows_of_many_edges<O: Output<U>, F: Factors>(
-        &self,
-        tile: u32,
-        rows: &Rows,
-        open: &mut Open,
-        sum: &mut Sum<U>,
-    ) {
-        let is_last_tile = (tile + 1) * TILE_EDGES >= self.edges;
-        let end = rows.complete + rows.is_open as u32;
-        let mut next = Open {
-            waiting: 0,
-            is_in_sum: false,
-            is_foreign: false,
-        };
-        let mut first = 0;
+    unsafe fn rows_of_many_edges<O: Output<U>, F: Factors>(&self, rows: &Rows) {
+        let end = rows.count * Self::UNITS;
+        let (mut first, mut seen) = (0, 0);
         // SAFETY: the caller's promise: loops are the same for all lanes of a warp.
         unsafe {
             while first < end {
-                let row = first + lane_id();
+                let job = first + lane_id();
                 let mut is_here = false;
-                if row < end {
-                    let part = self.part(tile, row, *open);
-                    let is_few = Self::is_few::<O, F>(part);
-                    let is_begun = row == 0 && open.is_in_sum;
-                    // Nobody else sees what waits at the end of the warp's edges.
-                    let is_cut = row == rows.complete && is_last_tile;
-                    is_here = part.edges() > 0 && (!is_few || is_begun || is_cut);
+                if job < end {
+                    let part = self.part(rows, job);
+                    is_here = !Self::is_few::<O, F>(part) && part.edges() > 0;
                 }
                 let mut left = ballot(is_here);
                 while left != 0 {
-                    let row = first + left.trailing_zeros();
+                    if seen % WARPS_PER_CTA == warp_id() {
+                        let job = first + left.trailing_zeros();
+                        self.by_warp::<O, F>(self.part(rows, job));
+                    }
+                    seen += 1;
                     left &= left - 1;
-                    let target = self.target(rows, row);
-                    sum.add::<F, W>(self.part(tile, row, *open));
-                    let goes_on = row == rows.complete;
-                    let is_foreign = row == 0 && open.is_foreign;
-                    let is_done = !goes_on || is_last_tile;
-                    if !F::ARE_THERE && (is_done || sum.is_full()) {
-                        sum.settle();
-                    }
-                    if is_done {
-                        let sums = sum.take();
-                        if goes_on {
-                            self.stage(1 + W * WORD_BITS, sums);
-                        } else if is_foreign {
-                            self.stage(1, sums);
-                            if lane_id() == 0 {
-                                self.staged(0).store(target.row);
-                            }
-                        } else {
-                            O::write_sums(self.params, target, sums);
-                        }
-                    }
-                    if goes_on {
-                        next.is_in_sum = true;
-                        next.is_foreign = is_foreign;
-                    }
                 }
                 first += WARP;
             }
-            if rows.is_open && !next.is_in_sum {
-                next.waiting = self.part(tile, rows.complete, *open).edges();
+            // No row that began before the CTA's edges ends in them.
+            let part = self.part(rows, 0);
+            if thread_idx_x() == 0 && (part.edges() == 0 || !part.is_end) {
+                self.staged(0).store(NO_ROW);
             }
         }
-        *open = next;
     }
 
-    /// Staged word `at` of the warp.
+    /// Staged word `at` of the CTA.
     #[inline(always)]
     fn staged(&self, at: u32) -> Global<u32> {
-        // Seldom wanted, and no address that stays in registers.
-        let first = recomputed(self.chunk) as u64 * staged_words(W) as u64;
+        let first = block_idx_x() as u64 * staged_words(W) as u64;
         Global::new(self.params.staging).at(first + at as u64)
     }
 
-    /// Stages sums from word `first` on.
+    /// A unit of a row by a whole warp, written or staged.
     ///
     /// # Safety
-    /// The launch contract; all lanes of the warp come together.
+    /// The launch contract; all lanes of the warp come together with the same part.
     #[inline(always)]
-    unsafe fn stage(&self, first: u32, sums: [i32; U]) {
-        let place = self.staged(first + lane_id());
-        unroll!(word in 0..U => {
-            // SAFETY: the caller's promise: the staging buffer has as many words for each warp.
-            unsafe {
-                place.at((word as u32 * WARP) as u64).store(sums[word] as u32);
+    unsafe fn by_warp<O: Output<U>, F: Factors>(&self, part: Part<U>) {
+        // SAFETY: the caller's promise; a part of a row is staged by one warp.
+        unsafe {
+            let (counts, all) = if F::ARE_THERE {
+                Self::factored_counts(part)
+            } else {
+                (Self::counts(part), part.edges())
+            };
+            let sums = counts.map(|count| count.wrapping_mul(2).wrapping_sub(all) as i32);
+            if part.is_whole() {
+                O::write_sums(self.params, self.target(part), sums);
+                return;
             }
-        });
+            let first = if part.is_tail { 1 + W * WORD_BITS } else { 1 };
+            let place = self.staged(first + part.unit * (U as u32 * WARP) + lane_id());
+            let mut word = 0;
+            while word < U {
+                place
+                    .at((word as u32 * WARP) as u64)
+                    .store(sums[word] as u32);
+                word += 1;
+            }
+            if part.is_end && part.unit == 0 && lane_id() == 0 {
+                self.staged(0).store(self.target(part).row);
+            }
+        }
+    }
+
+    /// How many of a part's edges have a bit in the lane's columns.
+    ///
+    /// # Safety
+    /// All lanes of the warp come together; the edges are the CTA's.
+    #[inline(always)]
+    unsafe fn counts(part: Part<U>) -> [u32; U] {
+        let mut counts = [0; U];
+        let mut first = part.begin;
+        // SAFETY: the caller's promise; a unit is read where there is an edge.
+        let unit = |edge: u32| {
+            if edge < part.end {
+                unsafe { part.unit(edge) }
+            } else {
+                [0; U]
+            }
+        };
+        while first < part.end {
+            let turns = (part.end - first).div_ceil(WARP);
+            let turns = if turns < TURNS { turns } else { TURNS };
+            let mut of_lane = WarpRow::<U>::EMPTY;
+            let mut turn = 0;
+            while turn + 1 < turns {
+                let edge = first + turn * WARP + lane_id();
+                of_lane.add_two(unit(edge), unit(edge + WARP));
+                turn += 2;
+            }
+            if turn < turns {
+                of_lane.add(unit(first + turn * WARP + lane_id()));
+            }
+            // SAFETY: the lanes are together again.
+            let more = unsafe { of_lane.of_lanes(WARP - turns.leading_zeros()) };
+            let mut word = 0;
+            while word < U {
+                counts[word] += more[word];
+                word += 1;
+            }
+            first += turns * WARP;
+        }
+        counts
+    }
+
+    /// The sum of the factors of those of a part's edges that have a bit in the lane's columns, and that of all.
+    ///
+    /// # Safety
+    /// As [`Tile::counts`], and columns have factors.
+    #[inline(always)]
+    unsafe fn factored_counts(part: Part<U>) -> ([u32; U], u32) {
+        let (mut counts, mut all) = ([0; U], 0);
+        let mut first = part.begin;
+        while first < part.end {
+            let edge = first + lane_id();
+            let (mut unit, mut code) = ([0; U], 0);
+            // SAFETY: the caller's promise; lanes without an edge have a factor of zero.
+            unsafe {
+                if edge < part.end {
+                    unit = part.unit(edge);
+                    code = part.code(edge);
+                }
+                let mut word = 0;
+                while word < U {
+                    unit[word] = transpose(unit[word]);
+                    word += 1;
+                }
+                let mut plane = 0;
+                while plane < CODE_BITS {
+                    let mask = ballot(code >> plane & 1 != 0);
+                    all += mask.count_ones() << plane;
+                    let mut word = 0;
+                    while word < U {
+                        counts[word] += (unit[word] & mask).count_ones() << plane;
+                        word += 1;
+                    }
+                    plane += 1;
+                }
+            }
+            first += WARP;
+        }
+        (counts, all)
     }
 }

@@ -65,8 +65,7 @@ fn target(params: &FrdcParams) -> BspmmParams {
         staging: DevicePtr::NULL,
         codes: DevicePtr::NULL,
         edges: 0,
-        chunk_edges_log2: 0,
-        chunks: 0,
+        ctas: 0,
         empty_count: 0,
         x_stride: params.x_stride,
         y_stride: params.y_stride,
@@ -74,6 +73,7 @@ fn target(params: &FrdcParams) -> BspmmParams {
         first_word: 0,
         words: params.x_stride,
         scale: params.scale,
+        reserved: 0,
     }
 }
 

@@ -62,13 +62,17 @@ impl<D: Driver> BitsOperators for Gpu<D> {
             ..self.bspmm_params(NAME, of.a, of.factors, of.x)?
         };
         let sums = match of.factors {
-            None => ["bspmm_1", "bspmm_2"],
-            Some(_) => ["bspmm_factored_1", "bspmm_factored_2"],
+            None => ["bspmm_1", "bspmm_2", "bspmm_4"],
+            Some(_) => ["bspmm_factored_1", "bspmm_factored_2", "bspmm_factored_4"],
         };
         let entries = Entries {
-            sums: [entry::<E>(sums[0])?, entry::<E>(sums[1])?],
+            sums: [
+                entry::<E>(sums[0])?,
+                entry::<E>(sums[1])?,
+                entry::<E>(sums[2])?,
+            ],
             follow_up: entry::<E>("bspmm_follow_up")?,
-            factored: of.factors.is_some(),
+            shared_bytes: shared_bytes(of.factors),
         };
         // SAFETY: the operator checked that the operands fit the graph.
         unsafe { self.sum_bits(NAME, entries, of.x, params) }
@@ -84,11 +88,15 @@ impl<D: Driver> BitsOperators for Gpu<D> {
         };
         let entries = Entries {
             sums: match factors {
-                None => ["bspmm_1_sign", "bspmm_2_sign"],
-                Some(_) => ["bspmm_factored_1_sign", "bspmm_factored_2_sign"],
+                None => ["bspmm_1_sign", "bspmm_2_sign", "bspmm_4_sign"],
+                Some(_) => [
+                    "bspmm_factored_1_sign",
+                    "bspmm_factored_2_sign",
+                    "bspmm_factored_4_sign",
+                ],
             },
             follow_up: "bspmm_follow_up_sign",
-            factored: factors.is_some(),
+            shared_bytes: shared_bytes(factors),
         };
         // SAFETY: the operator checked that the operands fit the graph.
         unsafe { self.sum_bits(NAME, entries, x, params) }
@@ -122,11 +130,18 @@ const BMM: &str = "bmm";
 
 /// The entries of one kind of output.
 struct Entries {
-    /// Of one word, of two.
-    sums: [&'static str; 2],
+    /// Of one word, of two, of four.
+    sums: [&'static str; 3],
     follow_up: &'static str,
-    /// Whether they multiply by a factor a column.
-    factored: bool,
+    /// Of dynamic shared memory, by words.
+    shared_bytes: fn(u32) -> u32,
+}
+
+fn shared_bytes<D: Driver>(factors: Option<&ColumnFactors<Gpu<D>>>) -> fn(u32) -> u32 {
+    match factors {
+        None => contract::shared_bytes,
+        Some(_) => contract::factored_shared_bytes,
+    }
 }
 
 fn config(operator: &'static str, ctas: u64, shared_bytes: u32) -> Result<LaunchConfig, Error> {
@@ -144,8 +159,6 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<BspmmParams, Error> {
         let edges = narrow(operator, "edges", a.edges())?;
         let index = a.index(self)?;
-        let multiprocessors = self.driver().info().multiprocessors;
-        let chunk_edges_log2 = contract::chunk_edges_log2(edges, multiprocessors);
         Ok(BspmmParams {
             columns: self.array(&a.column_ids)?,
             starts: self.array(&index.starts)?,
@@ -158,8 +171,7 @@ impl<D: Driver> Gpu<D> {
             staging: DevicePtr::NULL,
             codes: self.optional_array(factors.map(|factors| &factors.codes))?,
             edges,
-            chunk_edges_log2,
-            chunks: contract::chunks(edges, chunk_edges_log2),
+            ctas: contract::ctas(edges),
             empty_count: narrow(operator, "rows without edges", index.empty_rows.len())?,
             x_stride: narrow(operator, "columns", x.stride())?,
             y_stride: 0,
@@ -167,6 +179,7 @@ impl<D: Driver> Gpu<D> {
             first_word: 0,
             words: 0,
             scale: 1.0,
+            reserved: 0,
         })
     }
 
@@ -224,29 +237,36 @@ impl<D: Driver> Gpu<D> {
         x: &BitMatrix<Self>,
         params: BspmmParams,
     ) -> Result<(), Error> {
-        let chunks = params.chunks;
+        let ctas = params.ctas;
         let most = contract::MOST_WORDS.min(narrow(operator, "columns", x.stride())?);
-        let staging = self.lend(contract::staging_words(chunks, most))?;
-        let sum_ctas = contract::sum_ctas(chunks).into();
-        let follow_up_ctas = contract::follow_up_ctas(chunks, params.empty_count).into();
+        let staging = self.lend(contract::staging_words(ctas, most))?;
         let mut first_word = 0;
         while first_word < x.stride() {
+            let (words, sums) = match x.stride() - first_word {
+                1 => (1, entries.sums[0]),
+                2 => (2, entries.sums[1]),
+                _ => (contract::MOST_WORDS, entries.sums[2]),
+            };
             let params = BspmmParams {
                 staging: DevicePtr::new(staging.address()),
                 first_word: narrow(operator, "columns", first_word)?,
-                words: most,
+                words,
                 ..params
             };
-            let bytes = contract::SUM_WARPS * contract::warp_bytes(most, entries.factored);
-            let sums = linear_config(operator, sum_ctas, contract::SUM_THREADS, bytes)?;
-            let follow_up = config(operator, follow_up_ctas, 0)?;
+            let shared_bytes = (entries.shared_bytes)(words);
             // SAFETY: the caller's promise; a row has these words, as it has one or an even number, and the staging buffer is
-            // long enough for them.
+            // long enough for the most.
             unsafe {
-                self.launch(entries.sums[most as usize - 1], sums, &params)?;
-                self.launch(entries.follow_up, follow_up, &params)?;
+                let config = config(operator, ctas.into(), shared_bytes)?;
+                self.launch(sums, config, &params)?;
+                let ctas = contract::follow_up_ctas(ctas, params.empty_count);
+                self.launch(
+                    entries.follow_up,
+                    self::config(operator, ctas.into(), 0)?,
+                    &params,
+                )?;
             }
-            first_word += most as usize;
+            first_word += words as usize;
         }
         Ok(())
     }
