@@ -202,10 +202,12 @@ pub fn signs_of_what_is_normalized<B: Backend>(backend: &B, _: Scale) {
         );
         let op = BatchNorm::default();
         ops::batch_statistics(backend, &op, &x, &mut running, &mut statistics).expect("legal");
-        let (weight, bias) = (
+        let (weight, mut bias) = (
             Random(78).uniform::<f32>(columns),
             Random(79).uniform::<f32>(columns),
         );
+        // Less than zero, and in half a zero: so is what the column of one number becomes.
+        bias[0] = -1e-9;
         for (weight, bias) in [(vec![1.0; columns], vec![0.0; columns]), (weight, bias)] {
             let (weight, bias) = (of_columns(1, weight), of_columns(1, bias));
             let op = Normalization {
