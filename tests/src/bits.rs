@@ -6,7 +6,9 @@ use crate::input::{KIND, Random, elements, matrix, read, unwritten};
 use half::{bf16, f16};
 use halfgnn::backend::{Adjacency, Backend};
 use halfgnn::graph::Csr;
-use halfgnn::ops::{self, BitMatrix, BitOutput, BitVariant, Bmm, ColumnFactors};
+use halfgnn::ops::{
+    self, BatchNorm, BitMatrix, BitOutput, BitVariant, Bmm, ColumnFactors, Normalization,
+};
 use halfgnn::ops::{SignOperand, SumOperand};
 use halfgnn::tensor::{Element, Matrix};
 use halfgnn_contract::bits::{EDGES_PER_CTA, FACTORED_ROW_EDGES};
@@ -113,6 +115,32 @@ pub fn every_graph<B: Backend>(backend: &B, scale: Scale) {
     check::<B, f32>(backend, "a hub", &hub(scale.pick(5_000, 300_000)), 40);
 }
 
+/// Rows of every length that begin and end anywhere in a CTA's edges, or have those of several.
+pub fn rows_of_every_length<B: Backend>(backend: &B, _: Scale) {
+    let edges = 200 * EDGES_PER_CTA;
+    let some = [
+        1, 0, 31, 2, 32, 33, 5, 63, 64, 0, 65, 100, 3, 127, 128, 129, 7, 300, 0, 1, 1, 1, 1000, 17,
+        5000, 16, 16, 16, 16, 40, 9, 255, 256, 257, 4, 4, 4, 4, 4, 30,
+    ];
+    let mut degrees = Vec::new();
+    let mut left = edges as usize;
+    for (turn, &degree) in some.iter().cycle().enumerate() {
+        let degree = (degree + turn / some.len() % 3).min(left);
+        degrees.push(degree);
+        left -= degree;
+        if left == 0 {
+            break;
+        }
+    }
+    let graph = from_degrees(&degrees, Random(63));
+    check::<B, f16>(backend, "rows of every length", &graph, 60);
+    check::<B, f16>(backend, "rows of every length", &graph, 128);
+    let codes: Vec<u32> = (0..graph.vertices() as u32)
+        .map(|at| at * 7 % 256)
+        .collect();
+    check_factored::<B, f16>(backend, "rows of every length", &graph, 20, &codes);
+}
+
 /// Every number of columns.
 pub fn every_width<B: Backend>(backend: &B, scale: Scale) {
     let graph = power_law(150, scale.pick(3_000, 100_000), Random(61));
@@ -148,6 +176,72 @@ pub fn signs_of_elements<B: Backend>(backend: &B, _: Scale) {
     }
     for columns in COLUMNS {
         check::<B, f16>(backend, (5, columns));
+        check::<B, f32>(backend, (37, columns));
+        check::<B, bf16>(backend, (3, columns));
+    }
+    check::<B, f16>(backend, (700, 9));
+}
+
+/// Bits of what a normalisation makes of elements, without a matrix for it, are those that it has; also where that is so small that it is
+/// rounded to zero.
+pub fn signs_of_what_is_normalized<B: Backend>(backend: &B, _: Scale) {
+    fn check<B: Backend, E: Element>(backend: &B, shape: (usize, usize)) {
+        let (rows, columns) = shape;
+        let mut values = Random(77).uniform::<E>(rows * columns);
+        // A column of one number, and one that is off its mean by next to nothing.
+        for row in values.chunks_exact_mut(columns) {
+            row[0] = 0.5;
+            row[columns / 2] = E::from_f32(row[columns / 2] * 1e-7).to_f32();
+        }
+        let x: Matrix<B, E> = matrix(backend, shape, &values);
+        let of_columns =
+            |rows: usize, values: Vec<f32>| matrix::<B, f32>(backend, (rows, columns), &values);
+        let (mut statistics, mut running) = (
+            of_columns(2, vec![0.0; 2 * columns]),
+            of_columns(2, vec![0.0; 2 * columns]),
+        );
+        let op = BatchNorm::default();
+        ops::batch_statistics(backend, &op, &x, &mut running, &mut statistics).expect("legal");
+        let (weight, mut bias) = (
+            Random(78).uniform::<f32>(columns),
+            Random(79).uniform::<f32>(columns),
+        );
+        // Less than zero, and in half a zero: so is what the column of one number becomes.
+        bias[0] = -1e-9;
+        for (weight, bias) in [(vec![1.0; columns], vec![0.0; columns]), (weight, bias)] {
+            let (weight, bias) = (of_columns(1, weight), of_columns(1, bias));
+            let op = Normalization {
+                statistics: &statistics,
+                weight: &weight,
+                bias: &bias,
+                relu: false,
+            };
+            let mut y = unwritten::<B, E>(backend, shape);
+            ops::normalize(backend, &op, &x, &mut y).expect("legal");
+            let mut expected = unwritten_bits(backend, shape);
+            ops::binarize(backend, &y, &mut expected).expect("legal");
+            let mut bits = unwritten_bits(backend, shape);
+            ops::binarize_normalized(backend, &op, &x, &mut bits).expect("legal");
+            assert!(
+                read_bits(backend, &bits) == read_bits(backend, &expected),
+                "{shape:?}"
+            );
+        }
+        let relu = Normalization {
+            statistics: &statistics,
+            weight: &of_columns(1, vec![1.0; columns]),
+            bias: &of_columns(1, vec![0.0; columns]),
+            relu: true,
+        };
+        let mut bits = unwritten_bits(backend, shape);
+        let error = ops::binarize_normalized(backend, &relu, &x, &mut bits).expect_err("refused");
+        assert!(
+            error.to_string().contains("behind a ReLU all signs are +1"),
+            "{error}"
+        );
+    }
+    for columns in COLUMNS {
+        check::<B, f16>(backend, (21, columns));
         check::<B, f32>(backend, (37, columns));
         check::<B, bf16>(backend, (3, columns));
     }
@@ -206,6 +300,10 @@ pub fn products<B: Backend>(backend: &B, scale: Scale) {
         check::<B, bf16>(backend, [m, 10, 100]);
     }
     check::<B, f16>(backend, [scale.pick(300, 20_000), 41, 602]);
+    // Of so many rows that a warp of the emulator's has some tiles, of columns that stay in registers and of longer ones.
+    for k in [70, 200] {
+        check::<B, f16>(backend, [13_001, 5, k]);
+    }
     check::<B, f32>(backend, [3, 130, 1433]);
 }
 

@@ -281,12 +281,114 @@ fn outputs<E: Element>(toy: &Toy, config: &ModelConfig) -> [Vec<Vec<f32>>; 2] {
     let objective = toy.objective::<_, E>(&backend, config.norm());
     let mut trainer = trainer::<E>(&backend, toy, config);
     let random = RandomState::new(&backend, 1, 1).unwrap();
+    trainer.model_mut().keep_activations();
     [Mode::Evaluate, Mode::Train { random: &random }].map(|mode| {
         let model = trainer.model_mut();
         model.forward(objective.inputs(&backend), mode).unwrap();
         let of = |stage| model.activations(stage).unwrap().to_f32(&backend).unwrap();
         (0..config.layers).map(of).collect()
     })
+}
+
+/// Bits of weights that are frozen are those of the weights, and thaw when somebody asks for these to change them.
+#[test]
+fn frozen_weights_give_the_same_until_they_are_changed() {
+    let toy = Toy::new(7);
+    for config in models(2, 7, 9) {
+        let backend = Cpu::new();
+        let objective = toy.objective::<_, f32>(&backend, config.norm());
+        let mut trainer = trainer::<f32>(&backend, &toy, &config);
+        let model = trainer.model_mut();
+        let evaluate = |model: &mut Network<Cpu, f32>| {
+            model
+                .forward(objective.inputs(&backend), Mode::Evaluate)
+                .unwrap();
+            model.logits().to_f32(&backend).unwrap()
+        };
+        let before = evaluate(model);
+        model.freeze(&backend).unwrap();
+        assert_eq!(evaluate(model), before, "{config:?}");
+        // Nothing but what is frozen.
+        for parameter in model.parameters_mut() {
+            if !parameter.name().ends_with("binary_weight") {
+                continue;
+            }
+            let (rows, columns) = parameter.shape();
+            let other: Vec<f32> = (0..rows * columns)
+                .map(|at| (at % 5) as f32 - 1.5)
+                .collect();
+            parameter.write(&backend, &other).unwrap();
+        }
+        let other = evaluate(model);
+        assert_ne!(other, before, "{config:?}");
+        model.freeze(&backend).unwrap();
+        assert_eq!(evaluate(model), other, "{config:?}");
+    }
+}
+
+/// A stage whose output the next one reads the signs of has nothing else of it in an evaluation, also behind a step of training, and the
+/// network gives the same to the bit; and so it does where nothing but signs of the features is there.
+#[test]
+fn evaluations_that_pass_signs_on_give_the_same() {
+    let (mut passing, mut of_signs) = (0, 0);
+    for (layers, width, hidden) in SHAPES {
+        let toy = Toy::new(width);
+        for config in models(layers, width, hidden) {
+            let backend = Cpu::new();
+            let objective = toy.objective::<_, f16>(&backend, config.norm());
+            let inputs = objective.inputs(&backend);
+            let mut trainer = trainer::<f16>(&backend, &toy, &config);
+            let random = RandomState::new(&backend, 1, 1).unwrap();
+            let model = trainer.model_mut();
+            let logits = |model: &Network<Cpu, f16>| model.logits().to_f32(&backend).unwrap();
+            model
+                .forward(inputs, Mode::Train { random: &random })
+                .unwrap();
+            // What the step has left is of other weights.
+            for parameter in model.parameters_mut() {
+                let values = parameter.master().to_f32(&backend).unwrap();
+                let other: Vec<f32> = values.iter().map(|value| -value).collect();
+                parameter.write(&backend, &other).unwrap();
+            }
+            model.forward(inputs, Mode::Evaluate).unwrap();
+            let passed = logits(model);
+            for stage in 0..layers {
+                let Err(refused) = model.activations(stage) else {
+                    continue;
+                };
+                assert!(
+                    refused
+                        .to_string()
+                        .contains("nothing but the signs of what layer"),
+                    "{refused}"
+                );
+                passing += 1;
+            }
+            if model.reads_signs() {
+                let signs = model.signs_of_features(&backend, inputs.features).unwrap();
+                model
+                    .evaluate_signs(&backend, inputs.graphs, &signs)
+                    .unwrap();
+                assert_eq!(logits(model), passed, "{config:?}");
+                of_signs += 1;
+            } else {
+                let refused = model.signs_of_features(&backend, inputs.features);
+                let refused = refused.expect_err("refused").to_string();
+                assert!(
+                    refused.contains("more of the features than their signs"),
+                    "{refused}"
+                );
+            }
+            model.keep_activations();
+            model.forward(inputs, Mode::Evaluate).unwrap();
+            assert_eq!(logits(model), passed, "{config:?}");
+            assert!((0..layers).all(|stage| model.activations(stage).is_ok()));
+        }
+    }
+    assert!(
+        passing > 5 && of_signs > 5,
+        "{passing} stages and {of_signs} networks"
+    );
 }
 
 fn evaluations_in_bits_are_training_without_dropout<E: Element>() {

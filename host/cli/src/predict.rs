@@ -474,6 +474,10 @@ impl Prediction<'_> {
 
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         load_weights(backend, &mut model, &self.checkpoint.snapshot.tensors)?;
+        model.freeze(backend)?;
+        if self.layer.is_some() {
+            model.keep_activations();
+        }
         let features = &(self.dataset).feature_rows(backend, placement.features)?;
         let whole = match pieces {
             None => Some(graph.propagation::<B, E>(backend, config)?),

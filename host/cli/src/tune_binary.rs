@@ -14,7 +14,8 @@ use halfgnn::backend::{Backend, MemoryReport};
 use halfgnn::data::{Dataset, Origin, UNLABELLED, UploadFeatures};
 use halfgnn::device::{self, Device, Task};
 use halfgnn::nn::{Binary, Inputs, Mode, Model, ModelConfig, Network};
-use halfgnn::tensor::Element;
+use halfgnn::ops::BitMatrix;
+use halfgnn::tensor::{Element, Matrix};
 use halfgnn::train::{Checkpoint, Tensor, Tensors, load_weights};
 use halfgnn::with_element;
 use serde::Serialize;
@@ -28,7 +29,8 @@ Examples:
 
 Of each layer the products are of bits; what it sums up over neighbours is in half (full) or of bits as well (bin). Every variant
 takes the weights as they are trained: one that proves fast and almost as good is worth a training of its own (train --binary bin,full).
-The time of a variant is that of an evaluation which is recorded once and replayed.
+The time of a variant is that of an evaluation which is recorded once and replayed. Where its first layer reads nothing but signs of the
+features, these are made before, once, and lie on the device instead of the features; so are bits of weights.
 A layer that sums up signs takes the mean over neighbours, and so do all layers beside it. Names of operators are BitGNN's:
 activation, second factor, result, F in full precision, B of bits.";
 
@@ -230,6 +232,12 @@ impl Task for Tuning<'_> {
     }
 }
 
+/// What an evaluation reads of the features.
+enum Read<B: Backend, E: Element> {
+    Signs(BitMatrix<B>),
+    Elements(Matrix<B, E>),
+}
+
 impl Tuning<'_> {
     fn variant<B: Backend, E: Element>(
         &self,
@@ -250,16 +258,29 @@ impl Tuning<'_> {
         let mut model = Network::<B, E>::new(backend, config, 0)?;
         let tensors = with_biases(&model, &self.checkpoint.snapshot.tensors);
         load_weights(backend, &mut model, &tensors)?;
-        let features = &self.dataset.upload_features(backend)?;
+        model.freeze(backend)?;
+        // Before the graph, so that features of which signs alone are read need not lie beside it.
+        let features = self.dataset.upload_features::<B, E>(backend)?;
+        let features = match model.reads_signs() {
+            true => {
+                let signs = model.signs_of_features(backend, &features)?;
+                drop(features);
+                Read::Signs(signs)
+            }
+            false => Read::Elements(features),
+        };
         let propagation = graph.propagation::<B, E>(backend, config)?;
         let graphs = &inputs(backend, config, self.dataset, Some(propagation))?;
-        let mut forward = || {
-            let inputs = Inputs {
-                backend,
-                graphs,
-                features,
-            };
-            model.forward(inputs, Mode::Evaluate)
+        let mut forward = || match &features {
+            Read::Signs(signs) => model.evaluate_signs(backend, graphs, signs),
+            Read::Elements(features) => {
+                let inputs = Inputs {
+                    backend,
+                    graphs,
+                    features,
+                };
+                model.forward(inputs, Mode::Evaluate)
+            }
         };
         // What is made when it is first wanted.
         forward()?;

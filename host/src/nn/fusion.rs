@@ -104,17 +104,34 @@ impl<'a, B: Backend, E: Element> Output<'a, B, E> {
         a: &Matrix<B, E>,
         b: &Matrix<B, E>,
     ) -> Result<(), Error> {
+        let fusion = MatmulFusion {
+            normalization,
+            ..MatmulFusion::default()
+        };
+        self.product_of(Form::NN, fusion, [a, b])
+    }
+
+    /// `y = a · bᵀ`, and what follows.
+    ///
+    /// # Errors
+    /// Those of [`ops::matmul_fused`].
+    pub fn product_transposed(&mut self, a: &Matrix<B, E>, b: &Matrix<B, E>) -> Result<(), Error> {
+        self.product_of(Form::NT, MatmulFusion::default(), [a, b])
+    }
+
+    fn product_of(
+        &mut self,
+        form: Form,
+        fusion: MatmulFusion<'_, B, E>,
+        [a, b]: [&Matrix<B, E>; 2],
+    ) -> Result<(), Error> {
         let (bias, relu) = self.epilogue();
         let epilogue = Epilogue {
             bias,
             relu,
             ..Epilogue::default()
         };
-        let fusion = MatmulFusion {
-            normalization,
-            ..MatmulFusion::default()
-        };
-        ops::matmul_fused(self.backend, Form::NN, a, b, &epilogue, fusion, self.y)
+        ops::matmul_fused(self.backend, form, a, b, &epilogue, fusion, self.y)
     }
 
     /// The sum over neighbours of `x`, as [`Aggregation::forward`] has it, with a matrix that is added to it if there is one,

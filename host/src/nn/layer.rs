@@ -7,7 +7,7 @@ use super::{
 };
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::ops::{self, Combine, Dropout};
+use crate::ops::{self, BitMatrix, Combine, Dropout};
 use crate::tensor::{Element, Matrix};
 use std::fmt;
 use std::ops::Deref;
@@ -73,6 +73,44 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
         dx: &mut InputGradient<'_, B, E>,
     ) -> Result<(), Error>;
 
+    /// Whether an evaluation reads nothing of the input but its [signs](Layer::signs_of): then it computes by
+    /// [`Layer::forward_of_signs`], and no matrix has to hold what they are the signs of.
+    fn reads_signs(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Layer::forward_of_signs`] can give the signs of its output alone, without the factors that change none: where the next
+    /// layer reads no more, and nothing stands between them, they are asked for.
+    fn writes_signs(&self) -> bool {
+        false
+    }
+
+    /// The signs of `x` that an evaluation reads, of a layer that says so by [`Layer::reads_signs`].
+    ///
+    /// # Errors
+    /// Those of the operators.
+    fn signs_of(
+        &mut self,
+        _backend: &B,
+        _x: &Matrix<B, E>,
+        _signs: &mut BitMatrix<B>,
+    ) -> Result<(), Error> {
+        Err(no_signs())
+    }
+
+    /// [`Layer::forward`] in an evaluation, of the [signs](Layer::signs_of) of `x`.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    fn forward_of_signs(
+        &mut self,
+        _at: &mut Context<'_, B, E>,
+        _signs: &BitMatrix<B>,
+        _y: SignsOrElements<'_, '_, B, E>,
+    ) -> Result<(), Error> {
+        Err(no_signs())
+    }
+
     /// Whether there is [`Layer::repeat`].
     fn repeats(&self) -> bool {
         false
@@ -96,6 +134,15 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     /// The parameters, in the same order.
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>>;
 
+    /// Makes what follows from the parameters alone, so that evaluations need not make it anew each time; until somebody asks for
+    /// [`Layer::parameters_mut`].
+    ///
+    /// # Errors
+    /// Those of the operators.
+    fn freeze(&mut self, _backend: &B) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Running statistics and the like, by name: see [`Model::buffers`](super::Model::buffers).
     fn buffers(&self) -> Vec<(&'static str, &Matrix<B, f32>)> {
         Vec::new()
@@ -110,6 +157,22 @@ pub trait Layer<B: Backend, E: Element>: fmt::Debug + Send + Sync {
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {
         Vec::new()
     }
+}
+
+pub(super) fn no_signs() -> Error {
+    Error::Unsupported {
+        operator: "Layer::forward_of_signs",
+        reason: "the layer computes with more than signs; give it elements".into(),
+    }
+}
+
+/// Where a layer writes what it computes of signs.
+#[derive(Debug)]
+pub enum SignsOrElements<'y, 'o, B: Backend, E: Element> {
+    /// Their signs alone, of a layer that [writes](Layer::writes_signs) them.
+    Signs(&'y mut BitMatrix<B>),
+    /// Elements.
+    Elements(&'y mut Output<'o, B, E>),
 }
 
 /// What a layer's backward pass sends against the edges first: see [`Layer::sends_back`].

@@ -65,7 +65,7 @@ pub use hidden_activation::HiddenActivation;
 pub use hidden_norm::HiddenNorm;
 pub use init::glorot_uniform;
 pub use jumping::Jumping;
-pub use layer::{Context, Kept, Layer, OwnRows, Place, SentBack};
+pub use layer::{Context, Kept, Layer, OwnRows, Place, SentBack, SignsOrElements};
 pub use network::{Network, Stage};
 pub use parameter::Parameter;
 pub use pieces::Pieces;

@@ -8,6 +8,7 @@
 //! layer can make it again: it is lent to the next layer, forward, and once more, backward.
 
 mod pieces;
+mod signs;
 mod stage;
 mod step;
 
@@ -22,13 +23,14 @@ use super::layer::{Earlier, dropout};
 use super::messages::Messages;
 use super::{
     Context, Halo, HiddenNorm, InputGradient, Inputs, Kept, LinkOperands, Mode, Model, ModelConfig,
-    Output, OutputGradient, Parameter, Pieces, Pool,
+    Output, OutputGradient, Parameter, Pieces, Pool, Propagation,
 };
 use crate::backend::{Backend, MemoryKind};
 use crate::data::FeatureRows;
 use crate::error::Error;
 use crate::ops::{self, Activation, Combine};
 use crate::tensor::{Element, Matrix, Precision};
+use signs::Source;
 use std::collections::HashSet;
 use step::{Level, Pass, Step, StoredOutput, bend, earlier, input_dropout, ranks};
 
@@ -50,6 +52,8 @@ pub struct Network<B: Backend, E: Element> {
     pool: Pool<B, E>,
     /// Rows of each stage's output for which there is room.
     rows: Vec<usize>,
+    /// Whether evaluations write elements where the next stage reads their signs alone.
+    keeps_activations: bool,
     /// Whether the last pass was in pieces, so that the outputs are those that were kept of it.
     in_pieces: bool,
 }
@@ -229,6 +233,8 @@ impl<B: Backend, E: Element> Network<B, E> {
                 },
                 extended: None,
                 messages,
+                signs: None,
+                has_passed_signs: false,
                 output: StoredOutput {
                     columns,
                     matrix: if stored {
@@ -250,6 +256,7 @@ impl<B: Backend, E: Element> Network<B, E> {
             pool: Pool::new(),
             rows: Vec::new(),
             in_pieces: false,
+            keeps_activations: false,
         };
         let mut names = HashSet::new();
         let mut parameters = network.parameters().into_iter();
@@ -319,6 +326,9 @@ impl<B: Backend, E: Element> Network<B, E> {
             return refuse("there are no activations before a forward pass".into());
         }
         match &step.output.matrix {
+            _ if step.has_passed_signs => refuse(format!(
+                "an evaluation had nothing but the signs of what layer {number} gives; call Network::keep_activations before it"
+            )),
             Some(matrix) if step.output.stored => Ok(matrix),
             _ if self.in_pieces => refuse(format!(
                 "the output of layer {number} was not kept of a pass in pieces; name it among those to be kept"
@@ -327,6 +337,22 @@ impl<B: Backend, E: Element> Network<B, E> {
                 "the output of layer {number} is not stored; leave recompute out"
             )),
         }
+    }
+
+    /// Makes what layers make of their parameters alone, such as bits of weights, for all evaluations that follow, until parameters are
+    /// [given to be changed](Model::parameters_mut).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn freeze(&mut self, backend: &B) -> Result<(), Error> {
+        let mut layers = self.steps.iter_mut().map(|step| &mut step.layer);
+        layers.try_for_each(|layer| layer.freeze(backend))
+    }
+
+    /// From now on evaluations write what every stage gives, for [`Network::activations`], also where the next stage
+    /// [reads](crate::nn::Layer::reads_signs) nothing but signs, which take a sixteenth of the memory and less time.
+    pub fn keep_activations(&mut self) {
+        self.keeps_activations = true;
     }
 
     /// Messages that were larger than their scales had room for, so far: each became the largest that there is a code of. None where
@@ -355,8 +381,12 @@ impl<B: Backend, E: Element> Network<B, E> {
     }
 
     /// The graph and the rows of each stage.
-    fn levels<'a>(&self, inputs: Inputs<'a, B, E>) -> Result<Vec<Level<'a, B>>, Error> {
-        let graphs = inputs.graphs;
+    fn levels<'a>(
+        &self,
+        backend: &B,
+        graphs: &'a [Propagation<B>],
+        mut rows: usize,
+    ) -> Result<Vec<Level<'a, B>>, Error> {
         let wanted = self.hops();
         let pooling = self.steps.iter().filter(|step| step.layer.pools()).count();
         // One for all that do not pool, and one for that which does.
@@ -382,10 +412,9 @@ impl<B: Backend, E: Element> Network<B, E> {
         .cycle();
         let members = all.last().filter(|_| pooling > 0);
         let groups = match members.filter(|_| self.wants_groups()) {
-            Some(pooled) => pooled.row_groups(inputs.backend)?,
+            Some(pooled) => pooled.row_groups(backend)?,
             None => None,
         };
-        let mut rows = inputs.features.rows();
         let levels = self.steps.iter().enumerate().map(|(number, step)| {
             let graph = match step.layer.aggregates() {
                 true if two && step.layer.pools() => pooled.next(),
@@ -424,8 +453,21 @@ impl<B: Backend, E: Element> Network<B, E> {
     }
 
     /// Makes room for what stages write.
-    fn fit(&mut self, backend: &B, levels: &[Level<'_, B>]) -> Result<(), Error> {
+    fn fit(
+        &mut self,
+        backend: &B,
+        levels: &[Level<'_, B>],
+        mode: Mode<'_, B>,
+    ) -> Result<(), Error> {
         let rows: Vec<usize> = levels.iter().map(|level| level.rows).collect();
+        let last = rows[rows.len() - 1];
+        // An evaluation has none.
+        if let Mode::Train { .. } = mode
+            && self.gradient.rows() != last
+        {
+            let columns = self.gradient.columns();
+            self.gradient = Matrix::uninit(backend, last, columns, MemoryKind::Activations)?;
+        }
         if self.rows == rows && !self.in_pieces {
             return Ok(());
         }
@@ -435,14 +477,17 @@ impl<B: Backend, E: Element> Network<B, E> {
         // What was lent had other shapes.
         self.pool = Pool::new();
         self.rows.clear();
-        for (step, &rows) in self.steps.iter_mut().zip(&rows) {
-            step.output.matrix = if step.output.stored {
+        let passes_signs: Vec<bool> = (0..rows.len())
+            .map(|number| self.passes_signs(number))
+            .collect();
+        for ((step, &rows), passes_signs) in self.steps.iter_mut().zip(&rows).zip(passes_signs) {
+            // What an evaluation need not have is made in training.
+            step.output.matrix = if step.output.stored && !passes_signs {
                 Some(room(rows, step.output.columns)?)
             } else {
                 None
             };
         }
-        self.gradient = room(rows[rows.len() - 1], self.gradient.columns())?;
         self.rows = rows;
         Ok(())
     }
@@ -497,6 +542,64 @@ impl<B: Backend, E: Element> Network<B, E> {
         }
     }
 
+    /// Computes what each stage gives.
+    fn pass(
+        &mut self,
+        backend: &B,
+        graphs: &[Propagation<B>],
+        features: Source<'_, B, E>,
+        mode: Mode<'_, B>,
+    ) -> Result<(), Error> {
+        let levels = self.levels(backend, graphs, features.rows())?;
+        let ranks = ranks(graphs);
+        self.fit(backend, &levels, mode)?;
+        let is_evaluation = matches!(mode, Mode::Evaluate);
+        for (number, level) in levels.iter().enumerate() {
+            let passes_signs = is_evaluation && self.passes_signs(number);
+            let reads_signs = is_evaluation && self.reads_signs_at(number);
+            let activation = self.activation(number, mode);
+            let (before, rest) = self.steps.split_at_mut(number);
+            let earlier = earlier(
+                (self.initial, &self.jumps),
+                before,
+                features.elements(),
+                mode,
+            );
+            let source = match before.last() {
+                // Nothing but their signs, which lie with the stage that reads them.
+                Some(step) if step.has_passed_signs => Source::Passed,
+                Some(step) => Source::Elements(step.output.get()),
+                None => features,
+            };
+            let pass = Pass {
+                backend,
+                mode,
+                number,
+                level,
+                ranks,
+                earlier,
+                activation,
+            };
+            let Some((step, behind)) = rest.split_first_mut() else {
+                break;
+            };
+            step.has_passed_signs = passes_signs;
+            match source {
+                Source::Elements(source) if !reads_signs => {
+                    step.forward(source, pass, &mut self.pool)?;
+                }
+                source => {
+                    let next = behind.first_mut().filter(|_| passes_signs);
+                    step.forward_of_signs(source, pass, next, &mut self.pool)?;
+                }
+            }
+            if let Some(step) = before.last_mut() {
+                step.output.release(&mut self.pool);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the gradient that stage `number` writes of its input is, where ReLU and dropout before it are undone by `factor`, the one
     /// that the layer before is given: nobody adds to it and nothing else is undone.
     fn sends_as_it_is(&self, number: usize, factor: Option<f32>, mode: Mode<'_, B>) -> bool {
@@ -530,31 +633,12 @@ impl<B: Backend, E: Element> Network<B, E> {
 
 impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     fn forward(&mut self, inputs: Inputs<'_, B, E>, mode: Mode<'_, B>) -> Result<(), Error> {
-        let levels = self.levels(inputs)?;
-        let ranks = ranks(inputs);
-        self.fit(inputs.backend, &levels)?;
-        for (number, level) in levels.iter().enumerate() {
-            let activation = self.activation(number, mode);
-            let (before, rest) = self.steps.split_at_mut(number);
-            let pass = Pass {
-                backend: inputs.backend,
-                mode,
-                number,
-                source: match before.last() {
-                    Some(step) => step.output.get(),
-                    None => inputs.features,
-                },
-                level,
-                ranks,
-                earlier: earlier((self.initial, &self.jumps), before, inputs, mode),
-                activation,
-            };
-            rest[0].forward(pass, &mut self.pool)?;
-            if let Some(step) = before.last_mut() {
-                step.output.release(&mut self.pool);
-            }
-        }
-        Ok(())
+        let Inputs {
+            backend,
+            graphs,
+            features,
+        } = inputs;
+        self.pass(backend, graphs, Source::Elements(features), mode)
     }
 
     fn forward_in_pieces(
@@ -589,8 +673,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             });
         }
         let backend = inputs.backend;
-        let levels = self.levels(inputs)?;
-        let ranks = ranks(inputs);
+        let levels = self.levels(backend, inputs.graphs, inputs.features.rows())?;
+        let ranks = ranks(inputs.graphs);
         // The gradient of what the layers after have read; none before the last layer, whose gradient is the model's.
         let mut lent: Option<Matrix<B, E>> = None;
         // Whether it is that of what ReLU and dropout were given already.
@@ -635,7 +719,8 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let as_it_is = self.sends_as_it_is(number, gradient_factor, mode);
             let (before, rest) = self.steps.split_at_mut(number);
             let mut messages_before = before.last_mut().and_then(|step| step.messages.take());
-            let earlier = earlier((self.initial, &self.jumps), before, inputs, mode);
+            let features = Some(inputs.features);
+            let earlier = earlier((self.initial, &self.jumps), before, features, mode);
             let dropping = input_dropout(&rest[0], number, mode);
             let Step {
                 layer,

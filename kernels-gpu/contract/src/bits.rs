@@ -20,7 +20,9 @@
 //! # Products
 //! The second operand is given by its columns, each a row of bits. Tensor cores count bits that are set in both; what two rows of ±1
 //! multiply to follows from that and from how many each has: `K − 2·p(a) − 2·p(b) + 4·p(a ∧ b)`. A warp makes
-//! [`BMM_ROWS_PER_WARP`] rows of [`BMM_COLUMNS`] columns, and lays the columns out over fragments so that each lane has 16 side by side.
+//! [`BMM_TILE_ROWS`] rows of [`BMM_COLUMNS`] columns at once, and lays the columns out over fragments so that each lane has 16 side by side.
+//! It has some such tiles, one after the other, whose rows are on their way while those before are written, and of columns of at most
+//! [`BMM_STEP`] bits the words stay in registers.
 
 use crate::format::table;
 use crate::{DevicePtr, EntrySpec, HalfBits, WARP, param_struct};
@@ -120,12 +122,18 @@ param_struct! {
 }
 
 param_struct! {
-    /// Parameters of `binarize_*`: a bit where an element is zero or more.
+    /// Parameters of `binarize_*`: a bit where an element is zero or more, or what a normalisation makes of it.
     pub struct BinarizeParams {
         /// Elements.
         pub x: DevicePtr<HalfBits>,
         /// Bits.
         pub y: DevicePtr<u64>,
+        /// Mean and reciprocal deviation of each column, a row each, of a normalisation; or null.
+        pub statistics: DevicePtr<f32>,
+        /// Its scale of each column.
+        pub weight: DevicePtr<f32>,
+        /// Its shift of each column.
+        pub bias: DevicePtr<f32>,
         /// Number of rows.
         pub rows: u64,
         /// Columns of both.
@@ -134,10 +142,13 @@ param_struct! {
         pub x_vectors: u32,
         /// Distance of two rows of `y` in words.
         pub y_stride: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Distance of two rows of parameters of columns in 16-byte vectors.
+        pub float_vectors: u32,
     }
 }
+
+/// Rows of a thread of `binarize_*`, which looks at the parameters of its columns once.
+pub const BINARIZE_ROWS: u32 = 8;
 
 param_struct! {
     /// Parameters of `bmm*`: `y = scale · R · a · bᵀ · C + bias`, of rows of ±1.
@@ -168,26 +179,41 @@ param_struct! {
         pub y_stride: u32,
         /// Factor of all products.
         pub scale: f32,
-        /// Zero.
-        pub reserved: u32,
+        /// Rows of a warp: [`bmm_rows_per_warp`].
+        pub rows_per_warp: u32,
     }
 }
 
 /// Columns of a CTA of `bmm*`: a word of signs.
 pub const BMM_COLUMNS: u32 = WORD_BITS;
-/// Rows of a warp of `bmm*`.
-pub const BMM_ROWS_PER_WARP: u32 = 32;
-/// Rows of a CTA of `bmm*`.
-pub const BMM_ROWS_PER_CTA: u32 = BMM_ROWS_PER_WARP * WARPS_PER_CTA;
+/// Rows that a warp of `bmm*` multiplies at once.
+pub const BMM_TILE_ROWS: u32 = 16;
+/// The most rows of a warp of `bmm*`, which looks at the columns once.
+pub const BMM_MOST_ROWS: u32 = 256;
+/// Warps of `bmm*` that rows are dealt out to for each multiprocessor, where there are enough: some four times as many as it holds.
+pub const BMM_WARPS_PER_MULTIPROCESSOR: u32 = 96;
 /// Bits that are multiplied at once.
 pub const BMM_STEP: u32 = 128;
-/// Bytes of dynamic shared memory of `bmm*`: how many bits each column has, then the factors of columns, then what is added.
+/// Bytes of dynamic shared memory of `bmm*`: what follows from how many bits each column has, then the factors of columns, then what is
+/// added.
 pub const BMM_SHARED_BYTES: u32 = 3 * BMM_COLUMNS * 4;
 
+/// Rows of a warp of `bmm*`, of so many: whole tiles.
+pub const fn bmm_rows_per_warp(rows: u32, multiprocessors: u32) -> u32 {
+    let share = rows / (multiprocessors * BMM_WARPS_PER_MULTIPROCESSOR);
+    if share >= BMM_MOST_ROWS {
+        BMM_MOST_ROWS
+    } else if share > BMM_TILE_ROWS {
+        share.next_multiple_of(BMM_TILE_ROWS)
+    } else {
+        BMM_TILE_ROWS
+    }
+}
+
 /// CTAs of `bmm*`, in x and y.
-pub const fn bmm_ctas(rows: u32, columns: u32) -> (u32, u32) {
+pub const fn bmm_ctas(rows: u32, rows_per_warp: u32, columns: u32) -> (u32, u32) {
     (
-        rows.div_ceil(BMM_ROWS_PER_CTA),
+        rows.div_ceil(rows_per_warp).div_ceil(WARPS_PER_CTA),
         columns.div_ceil(BMM_COLUMNS),
     )
 }
@@ -312,6 +338,17 @@ mod tests {
             assert_eq!(row_bytes(words) % 16, 0);
             assert!(factored_shared_bytes(words) <= 48 * 1024);
         }
+    }
+
+    #[test]
+    fn warps_cover_the_rows_of_a_product() {
+        let of = [0, 16, 200_000, 2_449_029, u32::MAX];
+        assert_eq!(
+            of.map(|rows| bmm_rows_per_warp(rows, 132)),
+            [16, 16, 16, 208, 256]
+        );
+        assert_eq!(bmm_ctas(257, 16, 65), (3, 2));
+        assert_eq!(bmm_ctas(2_449_029, 208, 64), (1472, 1));
     }
 
     #[test]

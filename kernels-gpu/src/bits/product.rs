@@ -9,10 +9,8 @@ use crate::device::vector::{Floats, Vector};
 use crate::device::warp::{lane_id, shuffle_xor, warp_id};
 use core::marker::PhantomData;
 use halfgnn_contract::WARP;
-use halfgnn_contract::bits::{BMM_COLUMNS, BMM_ROWS_PER_WARP, BMM_STEP, BmmParams, WARPS_PER_CTA};
+use halfgnn_contract::bits::{BMM_COLUMNS, BMM_STEP, BMM_TILE_ROWS, BmmParams, WARPS_PER_CTA};
 
-/// Tiles of 16 rows that a warp makes.
-const TILES: usize = (BMM_ROWS_PER_WARP / 16) as usize;
 /// Fragments of 8 columns.
 const FRAGMENTS: usize = (BMM_COLUMNS / 8) as usize;
 /// Columns of a lane, side by side: two of each fragment.
@@ -20,7 +18,7 @@ const LANE_COLUMNS: usize = 2 * FRAGMENTS;
 /// Words of 32 bits that are multiplied at once.
 const STEP_WORDS: u32 = BMM_STEP / WARP;
 
-/// Where the factors of columns lie in shared memory, behind the counts.
+/// Where the factors of columns lie in shared memory, behind what follows from how many bits each has.
 const SCALES: u32 = BMM_COLUMNS * 4;
 /// Where what is added lies.
 const BIASES: u32 = 2 * SCALES;
@@ -33,6 +31,11 @@ pub trait Output {
     /// The launch contract; all lanes of the warp come, four neighbouring ones with the same row, from the first columns of the CTA to
     /// the last. Nothing is written where the row is none.
     unsafe fn write(params: &BmmParams, row: u32, first: u32, values: [f32; LANE_COLUMNS]);
+    /// Writes products that nothing is done with.
+    ///
+    /// # Safety
+    /// As [`Output::write`].
+    unsafe fn write_plain(params: &BmmParams, row: u32, first: u32, products: [i32; LANE_COLUMNS]);
 }
 
 /// Elements.
@@ -62,19 +65,31 @@ impl<V: Vector> Output for Elements<V> {
             }
         });
     }
+    #[inline(always)]
+    unsafe fn write_plain(params: &BmmParams, row: u32, first: u32, products: [i32; LANE_COLUMNS]) {
+        let mut values = [0.0; LANE_COLUMNS];
+        unroll!(at in 0..LANE_COLUMNS => {
+            values[at] = products[at] as f32;
+        });
+        // SAFETY: the caller's promise.
+        unsafe { Self::write(params, row, first, values) }
+    }
 }
 
 /// Signs: a bit is set where the value is zero or more.
 pub struct Signs;
 
-impl Output for Signs {
+impl Signs {
+    /// Writes the bits of 16 columns, of which those past the last become zero.
+    ///
+    /// # Safety
+    /// As [`Output::write`].
     #[inline(always)]
-    unsafe fn write(params: &BmmParams, row: u32, first: u32, values: [f32; LANE_COLUMNS]) {
-        let mut bits = 0;
-        unroll!(at in 0..LANE_COLUMNS => {
-            let is_set = first + (at as u32) < params.columns && values[at] >= 0.0;
-            bits |= (is_set as u32) << at;
-        });
+    unsafe fn write_bits(params: &BmmParams, row: u32, first: u32, mut bits: u32) {
+        let there = params.columns.saturating_sub(first);
+        if there < LANE_COLUMNS as u32 {
+            bits &= !(u32::MAX << there);
+        }
         let upper = first % WARP;
         // SAFETY: all lanes come to the shuffle; a word of 32 columns is the even lane's of two.
         unsafe {
@@ -85,6 +100,28 @@ impl Output for Signs {
                 Global::<u32>::new(params.y).at(word).store(bits);
             }
         }
+    }
+}
+
+impl Output for Signs {
+    #[inline(always)]
+    unsafe fn write(params: &BmmParams, row: u32, first: u32, values: [f32; LANE_COLUMNS]) {
+        let mut bits = 0;
+        unroll!(at in 0..LANE_COLUMNS => {
+            bits |= ((values[at] >= 0.0) as u32) << at;
+        });
+        // SAFETY: the caller's promise.
+        unsafe { Self::write_bits(params, row, first, bits) }
+    }
+    #[inline(always)]
+    unsafe fn write_plain(params: &BmmParams, row: u32, first: u32, products: [i32; LANE_COLUMNS]) {
+        // The bit of each that is below zero, the last column's first: one funnel shift a column.
+        let mut below = 0u32;
+        unroll!(at in 0..LANE_COLUMNS => {
+            below = below << 1 | products[LANE_COLUMNS - 1 - at] as u32 >> 31;
+        });
+        // SAFETY: the caller's promise.
+        unsafe { Self::write_bits(params, row, first, !below & 0xffff) }
     }
 }
 
@@ -108,7 +145,7 @@ pub unsafe fn run<O: Output>(params: &BmmParams) {
                 word += 1;
             }
             let place = Shared::base().offset(thread_idx_x() * 4);
-            place.store_u32(count);
+            place.store_u32(params.inner.wrapping_sub(2 * count));
             place.offset(SCALES).store_f32(factor(
                 params.column_scale,
                 column,
@@ -121,60 +158,93 @@ pub unsafe fn run<O: Output>(params: &BmmParams) {
         }
         sync_threads();
 
+        let is_null = |numbers| Global::<f32>::new(numbers).is_null();
+        let is_plain = params.scale == 1.0
+            && is_null(params.row_scale)
+            && is_null(params.column_scale)
+            && is_null(params.bias);
         let (group, within) = (lane_id() / 4, lane_id() % 4);
-        let first_row = (block_idx_x() * WARPS_PER_CTA + warp_id()) * BMM_ROWS_PER_WARP + group;
-        let mut both = [[[0u32; 4]; FRAGMENTS]; TILES];
-        let mut ones = [[0u32; 2]; TILES];
-        let mut step = 0;
-        while step < words {
-            let word = step + within;
-            let mut of_a = [[0u32; 2]; TILES];
-            unroll!(tile in 0..TILES => {
-                unroll!(half in 0..2 => {
-                    let row = first_row + tile as u32 * 16 + half as u32 * 8;
-                    let at = row as u64 * params.a_stride as u64 * 2 + word as u64;
-                    of_a[tile][half] = a.at(at).load_if(row < params.rows && word < words);
-                    ones[tile][half] += of_a[tile][half].count_ones();
-                });
-            });
-            unroll!(fragment in 0..FRAGMENTS => {
-                // So that the sums of a lane, two of each fragment, are of columns side by side.
-                let column = first_column
-                    + group / 2 * LANE_COLUMNS as u32
-                    + fragment as u32 * 2
-                    + group % 2;
-                let is_there = column < params.columns && word < words;
-                let of_b = b_row(column).at(word as u64).load_if(is_there);
-                unroll!(tile in 0..TILES => {
-                    count_both(&mut both[tile][fragment], of_a[tile], of_b);
-                });
-            });
-            step += STEP_WORDS;
-        }
-
         let first = first_column + within * LANE_COLUMNS as u32;
         let columns = Shared::base().offset(within * LANE_COLUMNS as u32 * 4);
-        unroll!(tile in 0..TILES => {
+        let warp = block_idx_x() * WARPS_PER_CTA + warp_id();
+        let mut row = warp * params.rows_per_warp;
+        let end = (row + params.rows_per_warp).min(params.rows);
+        // The words of a lane's two rows of a tile.
+        let of_rows = |row: u32, step: u32| {
+            let word = step + within;
+            let mut words_of = [0u32; 2];
             unroll!(half in 0..2 => {
-                let row = first_row + tile as u32 * 16 + half as u32 * 8;
-                let mut ones = ones[tile][half];
+                let row = row + group + half as u32 * 8;
+                let at = row as u64 * params.a_stride as u64 * 2 + word as u64;
+                words_of[half] = a.at(at).load_if(row < end && word < words);
+            });
+            words_of
+        };
+        let mut of_b = [0u32; FRAGMENTS];
+        let mut has_b = false;
+        let mut ahead = of_rows(row, 0);
+        while row < end {
+            let mut of_a = ahead;
+            ahead = of_rows(row + BMM_TILE_ROWS, 0);
+            let mut both = [[0u32; 4]; FRAGMENTS];
+            let mut ones = [0u32; 2];
+            let mut step = 0;
+            while step < words {
+                if step > 0 {
+                    of_a = of_rows(row, step);
+                }
+                // Words of columns of few bits stay where they are from tile to tile.
+                if !has_b {
+                    let word = step + within;
+                    unroll!(fragment in 0..FRAGMENTS => {
+                        // So that the sums of a lane, two of each fragment, are of columns side by side.
+                        let column = first_column
+                            + group / 2 * LANE_COLUMNS as u32
+                            + fragment as u32 * 2
+                            + group % 2;
+                        let is_there = column < params.columns && word < words;
+                        of_b[fragment] = b_row(column).at(word as u64).load_if(is_there);
+                    });
+                    has_b = words <= STEP_WORDS;
+                }
+                unroll!(half in 0..2 => {
+                    ones[half] += of_a[half].count_ones();
+                });
+                unroll!(fragment in 0..FRAGMENTS => {
+                    count_both(&mut both[fragment], of_a, of_b[fragment]);
+                });
+                step += STEP_WORDS;
+            }
+
+            unroll!(half in 0..2 => {
+                let own = row + group + half as u32 * 8;
+                let mut ones = ones[half];
                 ones += shuffle_xor(ones, 1);
                 ones += shuffle_xor(ones, 2);
-                let factor = params.scale * factor(params.row_scale, row, params.rows, 1.0);
-                let mut values = [0.0; LANE_COLUMNS];
-                unroll!(at in 0..LANE_COLUMNS => {
-                    let both = both[tile][at / 2][2 * half + at % 2];
-                    let place = columns.offset(at as u32 * 4);
-                    let product = params
-                        .inner
-                        .wrapping_add(4 * both)
-                        .wrapping_sub(2 * (ones + place.load_u32())) as i32;
-                    let scaled = product as f32 * factor * place.offset(SCALES).load_f32();
-                    values[at] = scaled + place.offset(BIASES).load_f32();
+                let mut products = [0i32; LANE_COLUMNS];
+                unroll!(vector in 0..LANE_COLUMNS / 4 => {
+                    let of_columns = columns.offset(vector as u32 * 16).load_u32x4();
+                    unroll!(i in 0..4 => {
+                        let at = 4 * vector + i;
+                        let rest = of_columns[i].wrapping_sub(2 * ones);
+                        products[at] = rest.wrapping_add(4 * both[at / 2][2 * half + at % 2]) as i32;
+                    });
                 });
-                O::write(params, row, first, values);
+                if is_plain {
+                    O::write_plain(params, own, first, products);
+                } else {
+                    let factor = params.scale * factor(params.row_scale, own, params.rows, 1.0);
+                    let mut values = [0.0; LANE_COLUMNS];
+                    unroll!(at in 0..LANE_COLUMNS => {
+                        let place = columns.offset(at as u32 * 4);
+                        let scaled = products[at] as f32 * factor * place.offset(SCALES).load_f32();
+                        values[at] = scaled + place.offset(BIASES).load_f32();
+                    });
+                    O::write(params, own, first, values);
+                }
             });
-        });
+            row += BMM_TILE_ROWS;
+        }
     }
 }
 

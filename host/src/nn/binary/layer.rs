@@ -4,8 +4,10 @@ use super::signs::{BinaryWeight, Signs, Standardized, bits, drop, scale, straigh
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::nn::aggregation::Aggregation;
+use crate::nn::layer::no_signs;
 use crate::nn::{
     Context, InputGradient, Kept, Layer, Mode, Output, OutputGradient, Parameter, Place,
+    Propagation, SignsOrElements,
 };
 use crate::ops::{self, BitMatrix, Combine, SpmmEpilogue, SpmmPolicy};
 use crate::tensor::{Element, Matrix};
@@ -29,6 +31,8 @@ pub struct BinaryLayer<B: Backend, E: Element> {
     /// Of the first layer.
     features: Option<Standardized<B>>,
     input: Signs<B, E>,
+    /// In an evaluation that reads no more of its input, where nobody else has made them.
+    input_bits: Option<BitMatrix<B>>,
     weight: BinaryWeight<B, E>,
     itself: Option<BinaryWeight<B, E>>,
     /// What is summed up, where that is bits.
@@ -57,6 +61,7 @@ impl<B: Backend, E: Element> BinaryLayer<B, E> {
                 _ => None,
             },
             input: Signs::new(backend, inputs)?,
+            input_bits: None,
             weight: match own {
                 true => weight("neighbours.binary_weight", 1)?,
                 false => weight("binary_weight", 0)?,
@@ -80,6 +85,18 @@ impl<B: Backend, E: Element> BinaryLayer<B, E> {
             _ => 1.0,
         }
     }
+
+    /// The graph, which is whole.
+    fn graph<'a>(&self, at: &Context<'a, B, E>, rows: usize) -> Result<&'a Propagation<B>, Error> {
+        let graph = at.graph()?;
+        if rows != at.rows() || graph.halo().is_some() {
+            return Err(Error::Unsupported {
+                operator: "BinaryLayer",
+                reason: "layers of one bit see a whole graph, on one rank; leave the sampler or the ranks out".into(),
+            });
+        }
+        Ok(graph)
+    }
 }
 
 const AGGREGATION: Aggregation = Aggregation {
@@ -100,12 +117,16 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
         y: &mut Output<'_, B, E>,
     ) -> Result<(), Error> {
         let (backend, rows, columns) = (at.backend, x.rows(), y.columns());
-        let graph = at.graph()?;
-        if rows != at.rows() || graph.halo().is_some() {
-            return Err(Error::Unsupported {
-                operator: "BinaryLayer",
-                reason: "layers of one bit see a whole graph, on one rank; leave the sampler or the ranks out".into(),
-            });
+        let graph = self.graph(at, rows)?;
+        if let (Mode::Evaluate, true) = (at.mode, self.reads_signs()) {
+            let mut signs = self.input_bits.take();
+            self.signs_of(backend, x, bits(backend, &mut signs, x.shape())?)?;
+            let done = match &signs {
+                Some(signs) => self.forward_of_signs(at, signs, SignsOrElements::Elements(y)),
+                None => Ok(()),
+            };
+            self.input_bits = signs;
+            return done;
         }
         let (share, sum) = (self.share(), Combine::sum());
         let mut standardized = None;
@@ -119,16 +140,13 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
         };
         if self.heard.is_none() || self.itself.is_some() {
             let dropout = at.dropout(self.dropout, 0);
-            // Of a product whose signs alone go on, a factor a row is none.
-            let by_bits_alone = self.neighbours == Neighbours::Signs;
-            self.input
-                .make(backend, (at.mode, by_bits_alone), dropout, x)?;
+            self.input.make(backend, at.mode, dropout, x)?;
         }
         if let Some(mean) = &mut self.heard {
             // An evaluation has made them for its own product.
-            let sent = match (at.mode, &self.itself) {
-                (Mode::Evaluate, Some(_)) => self.input.bits(),
-                _ => {
+            let sent = match at.mode {
+                Mode::Evaluate => self.input.bits(),
+                Mode::Train { .. } => {
                     let sent = bits(backend, &mut self.sent, x.shape())?;
                     ops::binarize(backend, x, sent)?;
                     &*sent
@@ -137,7 +155,10 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
             let mean = mean.room(backend, rows)?;
             ops::bspmm(backend, graph.forward(), sent, graph.row_scale(), 1.0, mean)?;
             drop(backend, at.dropout(self.dropout, 1), mean)?;
-            self.weight.product_of(backend, mean, y.matrix())?;
+            match &self.itself {
+                None => self.weight.output_of(backend, mean, y)?,
+                Some(_) => self.weight.product_of(backend, mean, y.matrix())?,
+            }
         }
         match self.neighbours {
             Neighbours::Inputs => {}
@@ -174,6 +195,78 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
             at.give(own);
         }
         standardized.into_iter().for_each(|lent| at.give(lent));
+        Ok(())
+    }
+
+    fn reads_signs(&self) -> bool {
+        match self.neighbours {
+            // Of a product whose signs alone go on, a factor a row is none.
+            Neighbours::Signs => true,
+            Neighbours::Inputs => self.itself.is_none(),
+            Neighbours::Products => false,
+        }
+    }
+
+    fn writes_signs(&self) -> bool {
+        self.neighbours == Neighbours::Signs && self.itself.is_none()
+    }
+
+    fn signs_of(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+        signs: &mut BitMatrix<B>,
+    ) -> Result<(), Error> {
+        match &mut self.features {
+            Some(features) => features.signs(backend, x, signs),
+            None => ops::binarize(backend, x, signs),
+        }
+    }
+
+    fn forward_of_signs(
+        &mut self,
+        at: &mut Context<'_, B, E>,
+        signs: &BitMatrix<B>,
+        y: SignsOrElements<'_, '_, B, E>,
+    ) -> Result<(), Error> {
+        let (backend, rows, columns) = (at.backend, signs.rows(), self.widths().1);
+        let (graph, share) = (self.graph(at, rows)?, self.share());
+        if let Some(mean) = &mut self.heard {
+            let SignsOrElements::Elements(y) = y else {
+                return Err(no_signs());
+            };
+            let mean = mean.room(backend, rows)?;
+            ops::bspmm(
+                backend,
+                graph.forward(),
+                signs,
+                graph.row_scale(),
+                1.0,
+                mean,
+            )?;
+            return self.weight.output_of(backend, mean, y);
+        }
+        let sent = bits(backend, &mut self.sent, (rows, columns))?;
+        self.weight.signs_of(backend, signs, sent)?;
+        let y = match (y, &self.itself) {
+            // Means have the signs of sums.
+            (SignsOrElements::Signs(y), None) => {
+                return ops::bspmm_signs(backend, graph.forward(), sent, y);
+            }
+            (SignsOrElements::Signs(_), Some(_)) => return Err(no_signs()),
+            (SignsOrElements::Elements(y), _) => y.matrix(),
+        };
+        ops::bspmm(backend, graph.forward(), sent, graph.row_scale(), share, y)?;
+        if let Some(itself) = &mut self.itself {
+            let mut own = at.take(columns)?;
+            itself.sign_elements_of(backend, signs, &mut own)?;
+            let added = Combine {
+                x_factor: share,
+                ..Combine::sum()
+            };
+            ops::combine(backend, &added, &own, y)?;
+            at.give(own);
+        }
         Ok(())
     }
 
@@ -242,8 +335,17 @@ impl<B: Backend, E: Element> Layer<B, E> for BinaryLayer<B, E> {
     }
 
     fn parameters_mut(&mut self) -> Vec<&mut Parameter<B, E>> {
-        let own = self.itself.iter_mut().map(|own| &mut own.parameter);
-        own.chain([&mut self.weight.parameter]).collect()
+        let all = self.itself.iter_mut().chain([&mut self.weight]);
+        all.map(|weight| {
+            weight.is_frozen = false;
+            &mut weight.parameter
+        })
+        .collect()
+    }
+
+    fn freeze(&mut self, backend: &B) -> Result<(), Error> {
+        let mut all = self.itself.iter_mut().chain([&mut self.weight]);
+        all.try_for_each(|weight| weight.freeze(backend))
     }
 
     fn kept(&self) -> Vec<(&'static str, &Matrix<B, E>)> {

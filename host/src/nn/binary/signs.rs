@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, MemoryKind};
 use crate::error::Error;
-use crate::nn::{Context, Kept, Mode, Parameter, Place};
+use crate::nn::{Context, Kept, Mode, Output, Parameter, Place};
 use crate::ops::{
     self, Activation, BatchNorm, BitMatrix, Bmm, Combine, Dropout, Epilogue, Form, HeadDots,
     Nonlinearity, Normalization,
@@ -116,25 +116,43 @@ impl<B: Backend> Standardized<B> {
         })
     }
 
+    /// `y` becomes `x` normalised.
     pub(super) fn forward<E: Element>(
         &mut self,
         backend: &B,
         x: &Matrix<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
+        ops::normalize(backend, &self.normalization(backend, x)?, x, y)
+    }
+
+    /// The signs of what [`Standardized::forward`] makes, bit for bit.
+    pub(super) fn signs<E: Element>(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+        y: &mut BitMatrix<B>,
+    ) -> Result<(), Error> {
+        ops::binarize_normalized(backend, &self.normalization(backend, x)?, x, y)
+    }
+
+    fn normalization<E: Element>(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+    ) -> Result<Normalization<'_, B>, Error> {
         let op = BatchNorm {
             momentum: 0.0,
             ..BatchNorm::default()
         };
         let (statistics, running) = (&mut self.statistics, &mut self.running);
         ops::batch_statistics(backend, &op, x, running, statistics)?;
-        let op = Normalization {
+        Ok(Normalization {
             statistics: &self.statistics,
             weight: &self.ones,
             bias: &self.zeros,
             relu: false,
-        };
-        ops::normalize(backend, &op, x, y)
+        })
     }
 }
 
@@ -157,20 +175,17 @@ impl<B: Backend, E: Element> Signs<B, E> {
         })
     }
 
-    /// Of `x`, for a layer whose evaluation multiplies by magnitudes or `by_bits_alone`: then it has one pass over `x`, which makes bits.
+    /// Of `x`, for a layer whose evaluation multiplies by magnitudes.
     pub(super) fn make(
         &mut self,
         backend: &B,
-        (mode, by_bits_alone): (Mode<'_, B>, bool),
+        mode: Mode<'_, B>,
         dropout: Option<Dropout<'_, B>>,
         x: &Matrix<B, E>,
     ) -> Result<(), Error> {
         let evaluates = matches!(mode, Mode::Evaluate);
         if evaluates {
             ops::binarize(backend, x, bits(backend, &mut self.bits, x.shape())?)?;
-            if by_bits_alone {
-                return Ok(());
-            }
         }
         let elements = self.elements.room(backend, x.rows())?;
         ops::nonlinearity(backend, Nonlinearity::Sign, None, Some(x), elements)?;
@@ -197,6 +212,8 @@ pub(super) type Wanted<'d, B, E> = Option<(&'d mut Matrix<B, E>, Option<Dropout<
 #[derive(Debug)]
 pub(super) struct BinaryWeight<B: Backend, E: Element> {
     pub(super) parameter: Parameter<B, E>,
+    /// Whether what is made of them stays as it is.
+    pub(super) is_frozen: bool,
     signs: Kept<B, E>,
     /// The mean magnitude of each row, `α`.
     magnitudes: Option<Array<B, f32>>,
@@ -222,6 +239,7 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         let kind = MemoryKind::Activations;
         Ok(Self {
             parameter: place.weights(backend, name, (outputs, inputs), number)?,
+            is_frozen: false,
             signs: Kept::new(backend, inputs)?,
             magnitudes: None,
             scaled: Kept::new(backend, inputs)?,
@@ -237,6 +255,9 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
 
     /// Signs and magnitudes of the weights as they are.
     pub(super) fn make(&mut self, backend: &B) -> Result<(), Error> {
+        if self.is_frozen {
+            return Ok(());
+        }
         let values = self.parameter.values();
         let (outputs, _) = values.shape();
         let signs = self.signs.room(backend, outputs)?;
@@ -249,12 +270,17 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
     pub(super) fn make_bits(&mut self, backend: &B) -> Result<&BitMatrix<B>, Error> {
         let values = self.parameter.values();
         let bits = bits(backend, &mut self.bits, values.shape())?;
-        ops::binarize(backend, values, bits)?;
+        if !self.is_frozen {
+            ops::binarize(backend, values, bits)?;
+        }
         Ok(bits)
     }
 
     /// Signs times magnitudes.
     pub(super) fn make_scaled(&mut self, backend: &B) -> Result<(), Error> {
+        if self.is_frozen {
+            return Ok(());
+        }
         self.make(backend)?;
         let signs = self.signs.get();
         let scaled = Combine {
@@ -263,6 +289,14 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         };
         let to = self.scaled.room(backend, signs.rows())?;
         ops::combine(backend, &scaled, signs, to)
+    }
+
+    /// Makes all of this, for good.
+    pub(super) fn freeze(&mut self, backend: &B) -> Result<(), Error> {
+        self.make_bits(backend)?;
+        self.make_scaled(backend)?;
+        self.is_frozen = true;
+        Ok(())
     }
 
     /// `y = Z`.
@@ -305,6 +339,40 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         ops::matmul(backend, Form::NT, x, scaled, &plain, y)
     }
 
+    /// The same where it is all that the layer gives, and what follows.
+    pub(super) fn output_of(
+        &mut self,
+        backend: &B,
+        x: &Matrix<B, E>,
+        y: &mut Output<'_, B, E>,
+    ) -> Result<(), Error> {
+        self.make_scaled(backend)?;
+        y.product_transposed(x, self.scaled.get())
+    }
+
+    /// `y = sign Z`, in an evaluation.
+    pub(super) fn signs_of(
+        &mut self,
+        backend: &B,
+        signs: &BitMatrix<B>,
+        y: &mut BitMatrix<B>,
+    ) -> Result<(), Error> {
+        let weights = self.make_bits(backend)?;
+        ops::bmm_signs(backend, signs, weights, &Bmm::default(), y)
+    }
+
+    /// [`BinaryWeight::signs_of`] as elements.
+    pub(super) fn sign_elements_of(
+        &mut self,
+        backend: &B,
+        signs: &BitMatrix<B>,
+        y: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let weights = self.make_bits(backend)?;
+        ops::bmm(backend, signs, weights, &Bmm::default(), y)?;
+        ops::nonlinearity(backend, Nonlinearity::Sign, None, None, y)
+    }
+
     /// `y = sign Z`, of sums of signs, so that a zero is a zero; what its gradient is clipped by is kept.
     pub(super) fn signs(
         &mut self,
@@ -312,10 +380,6 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         input: &Signs<B, E>,
         y: &mut BitMatrix<B>,
     ) -> Result<(), Error> {
-        if let Mode::Evaluate = at.mode {
-            let weights = self.make_bits(at.backend)?;
-            return ops::bmm_signs(at.backend, input.bits(), weights, &Bmm::default(), y);
-        }
         let mut sums = at.pool.take(at.backend, y.shape())?;
         self.sums(at, input, &mut sums)?;
         ops::binarize(at.backend, &sums, y)?;
@@ -330,13 +394,7 @@ impl<B: Backend, E: Element> BinaryWeight<B, E> {
         input: &Signs<B, E>,
         y: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        match at.mode {
-            Mode::Evaluate => {
-                let weights = self.make_bits(at.backend)?;
-                ops::bmm(at.backend, input.bits(), weights, &Bmm::default(), y)?;
-            }
-            Mode::Train { .. } => self.sums(at, input, y)?,
-        }
+        self.sums(at, input, y)?;
         ops::nonlinearity(at.backend, Nonlinearity::Sign, None, None, y)
     }
 

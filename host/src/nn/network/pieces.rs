@@ -26,6 +26,7 @@ impl<B: Backend, E: Element> Network<B, E> {
         self.rows = vec![vertices; self.steps.len()];
         for step in &mut self.steps {
             step.output.matrix = None;
+            step.has_passed_signs = false;
         }
         let last = self.steps.len() - 1;
         // The output of each stage that somebody still reads, in the host's memory.
@@ -98,7 +99,6 @@ impl<B: Backend, E: Element> Network<B, E> {
                 backend,
                 mode: Mode::Evaluate,
                 number,
-                source: &source,
                 level: &Level {
                     graph: graph.as_ref(),
                     rows: part.own().len(),
@@ -114,7 +114,7 @@ impl<B: Backend, E: Element> Network<B, E> {
                 activation: self.activation(number, Mode::Evaluate),
             };
             let step = &mut self.steps[number];
-            step.forward(pass, &mut self.pool)?;
+            step.forward(&source, pass, &mut self.pool)?;
             if let Some(rows) = step.output.matrix.take() {
                 let rows = rows.read_rows(backend, 0..rows.rows())?;
                 whole.write_rows(backend, start, &rows)?;

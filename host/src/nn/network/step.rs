@@ -6,8 +6,8 @@ use crate::nn::fusion::{After, Bend};
 use crate::nn::hidden_norm::StageNorm;
 use crate::nn::layer::{Earlier, dropout};
 use crate::nn::messages::Messages;
-use crate::nn::{Context, Halo, Inputs, Kept, Layer, Mode, Output, Parameter, Pool, Propagation};
-use crate::ops::{self, Activation, Combine, Nonlinearity, RowGroups};
+use crate::nn::{Context, Halo, Kept, Layer, Mode, Output, Parameter, Pool, Propagation};
+use crate::ops::{self, Activation, BitMatrix, Combine, Nonlinearity, RowGroups};
 use crate::tensor::{Element, Matrix};
 
 /// What a stage computes on.
@@ -42,6 +42,10 @@ pub(super) struct Step<B: Backend, E: Element> {
     pub(super) extended: Option<Kept<B, E>>,
     /// What is sent to neighbours, where that is in codes.
     pub(super) messages: Option<Messages<B>>,
+    /// Those of its input, where an evaluation reads no more of it.
+    pub(super) signs: Option<BitMatrix<B>>,
+    /// Whether the last pass has left signs alone of its output, with the next stage.
+    pub(super) has_passed_signs: bool,
     pub(super) output: StoredOutput<B, E>,
 }
 
@@ -91,7 +95,7 @@ impl<B: Backend, E: Element> StoredOutput<B, E> {
 pub(super) fn earlier<'a, B: Backend, E: Element>(
     (initial, jumps): (Option<usize>, &[usize]),
     before: &'a [Step<B, E>],
-    inputs: Inputs<'a, B, E>,
+    features: Option<&'a Matrix<B, E>>,
     mode: Mode<'_, B>,
 ) -> Earlier<'a, B, E> {
     let initial = initial.and_then(|number| before.get(number));
@@ -101,15 +105,15 @@ pub(super) fn earlier<'a, B: Backend, E: Element>(
         _ => Some(before[number].output.get()),
     };
     Earlier {
-        features: Some(inputs.features),
+        features,
         initial: initial.map(|step| step.output.get()),
         jumped: jumps.iter().map_while(jumped).collect(),
     }
 }
 
 /// The ranks that have a part of the graph each, where there are others.
-pub(super) fn ranks<'a, B: Backend, E: Element>(inputs: Inputs<'a, B, E>) -> Option<&'a Halo<B>> {
-    inputs.graphs.first().and_then(Propagation::halo)
+pub(super) fn ranks<B: Backend>(graphs: &[Propagation<B>]) -> Option<&Halo<B>> {
+    graphs.first().and_then(Propagation::halo)
 }
 
 /// The activation function of a stage whose output has so many rows, where it has a pass of its own.
@@ -150,8 +154,6 @@ pub(super) struct Pass<'a, B: Backend, E: Element> {
     pub(super) mode: Mode<'a, B>,
     /// The stage's.
     pub(super) number: usize,
-    /// Its input: rows of the sources of its graph, or its own.
-    pub(super) source: &'a Matrix<B, E>,
     pub(super) level: &'a Level<'a, B>,
     pub(super) ranks: Option<&'a Halo<B>>,
     pub(super) earlier: Earlier<'a, B, E>,
@@ -159,9 +161,10 @@ pub(super) struct Pass<'a, B: Backend, E: Element> {
 }
 
 impl<B: Backend, E: Element> Step<B, E> {
-    /// Computes its output.
+    /// Computes its output from its input: rows of the sources of its graph, or its own.
     pub(super) fn forward(
         &mut self,
+        source: &Matrix<B, E>,
         pass: Pass<'_, B, E>,
         pool: &mut Pool<B, E>,
     ) -> Result<(), Error> {
@@ -169,7 +172,6 @@ impl<B: Backend, E: Element> Step<B, E> {
             backend,
             mode,
             number,
-            source,
             level,
             ranks,
             earlier,

@@ -10,6 +10,7 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cpu::view::{read, view, view_mut};
 use crate::error::Error;
 use crate::ops::Checked;
+use crate::ops::normalize::cpu::AffineColumns;
 use crate::tensor::Element;
 use halfgnn_graph::parallel::{self, Items};
 
@@ -102,7 +103,12 @@ impl BitsOperators for Cpu {
         &self,
         operands: Checked<BinarizeOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
-        let BinarizeOperands { x, y } = operands.into_inner();
+        let BinarizeOperands {
+            x,
+            normalization,
+            y,
+        } = operands.into_inner();
+        let affine = normalization.map(AffineColumns::new);
         let (values, stride) = (x.buffer.read(), y.stride());
         let x = view(x, &values);
         let rows = parallel::chunks_mut(y.words.buffer.get_mut(), stride);
@@ -110,7 +116,13 @@ impl BitsOperators for Cpu {
             words.fill(0);
             let values = &x.values[row * x.stride..][..x.columns];
             for (at, value) in values.iter().enumerate() {
-                words[at / 64] |= u64::from(value.to_f32() >= 0.0) << (at % 64);
+                let mut value = [value.to_f32()];
+                if let Some(affine) = &affine {
+                    affine.apply(at, &mut value);
+                }
+                // The sign of what would have been stored: the smallest are rounded to zero.
+                let is_set = E::from_f32(value[0]).to_f32() >= 0.0;
+                words[at / 64] |= u64::from(is_set) << (at % 64);
             }
         });
         Ok(())

@@ -19,20 +19,32 @@ impl<D: Driver> BitsOperators for Gpu<D> {
         operands: Checked<BinarizeOperands<'_, Self, E>>,
     ) -> Result<(), Error> {
         const NAME: &str = "binarize";
-        let BinarizeOperands { x, y } = operands.into_inner();
+        let BinarizeOperands {
+            x,
+            normalization: op,
+            y,
+        } = operands.into_inner();
         let params = BinarizeParams {
             x: self.matrix(x)?,
             y: self.array(&y.words)?,
+            statistics: self.optional_matrix(op.map(|op| op.statistics))?,
+            weight: self.optional_matrix(op.map(|op| op.weight))?,
+            bias: self.optional_matrix(op.map(|op| op.bias))?,
             rows: x.rows() as u64,
             features: narrow(NAME, "columns", x.columns())?,
             x_vectors: stride_vectors(NAME, x)?,
             y_stride: narrow(NAME, "columns", y.stride())?,
-            reserved: 0,
+            float_vectors: match op {
+                Some(op) => stride_vectors(NAME, op.statistics)?,
+                None => 0,
+            },
         };
-        let vectors = y.words.len() as u64 * (64 / E::LANES) as u64;
+        let rows = (x.rows() as u64).div_ceil(contract::BINARIZE_ROWS.into());
+        let vectors = rows * y.stride() as u64 * (64 / E::LANES) as u64;
         let ctas = vectors.div_ceil(contract::THREADS_PER_CTA.into());
         let config = config(NAME, ctas, 0)?;
-        // SAFETY: the operator checked that both have one shape; there is a thread for each vector of the words.
+        // SAFETY: the operator checked that both have one shape and a normalisation their columns; there is a thread for each vector of
+        // the words of some rows.
         unsafe { self.launch(entry::<E>("binarize")?, config, &params) }
     }
 
@@ -174,6 +186,11 @@ impl<D: Driver> Gpu<D> {
     /// What both kinds of products share.
     fn bmm_params(&self, of: &BmmOperands<'_, Self>) -> Result<BmmParams, Error> {
         let BmmOperands { a, b, op } = of;
+        // No warp's rows, past the last ones too, have numbers that do not fit.
+        let of_cta = (contract::BMM_MOST_ROWS * contract::WARPS_PER_CTA) as usize;
+        narrow(BMM, "rows", a.rows().next_multiple_of(of_cta))?;
+        let rows = narrow(BMM, "rows", a.rows())?;
+        let multiprocessors = self.driver().info().multiprocessors;
         Ok(BmmParams {
             a: self.array(&a.words)?,
             b: self.array(&b.words)?,
@@ -181,14 +198,14 @@ impl<D: Driver> Gpu<D> {
             row_scale: self.optional_array(op.row_scale)?,
             column_scale: self.optional_array(op.column_scale)?,
             bias: self.optional_array(op.bias)?,
-            rows: narrow(BMM, "rows", a.rows())?,
+            rows,
             columns: narrow(BMM, "columns", b.rows())?,
             inner: narrow(BMM, "columns of a", a.columns())?,
             a_stride: narrow(BMM, "columns of a", a.stride())?,
             b_stride: narrow(BMM, "columns of b", b.stride())?,
             y_stride: 0,
             scale: op.scale,
-            reserved: 0,
+            rows_per_warp: contract::bmm_rows_per_warp(rows, multiprocessors),
         })
     }
 
@@ -202,7 +219,7 @@ impl<D: Driver> Gpu<D> {
         words: u32,
         params: &BmmParams,
     ) -> Result<(), Error> {
-        let (ctas, ctas_y) = contract::bmm_ctas(params.rows, params.columns);
+        let (ctas, ctas_y) = contract::bmm_ctas(params.rows, params.rows_per_warp, params.columns);
         let config = config(BMM, ctas.into(), contract::BMM_SHARED_BYTES)?;
         let grid = [config.grid[0], ctas_y.max(words), 1];
         // SAFETY: the caller's promise.
@@ -221,7 +238,8 @@ impl<D: Driver> Gpu<D> {
         params: BspmmParams,
     ) -> Result<(), Error> {
         let ctas = params.ctas;
-        let staging = self.lend(contract::staging_words(ctas, contract::MOST_WORDS))?;
+        let most = contract::MOST_WORDS.min(narrow(operator, "columns", x.stride())?);
+        let staging = self.lend(contract::staging_words(ctas, most))?;
         let mut first_word = 0;
         while first_word < x.stride() {
             let (words, sums) = match x.stride() - first_word {

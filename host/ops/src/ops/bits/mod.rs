@@ -11,7 +11,8 @@ pub use matrix::BitMatrix;
 pub use variants::{BitOutput, BitVariant, SignOperand, SumOperand, bmm_of, bspmm_of};
 
 use super::check::{expect_len, expect_shape};
-use super::{Checked, Operator};
+use super::normalize::check::expect_normalization;
+use super::{Checked, Normalization, Operator};
 use crate::backend::{Adjacency, Storage};
 use crate::error::Error;
 use crate::tensor::{Array, Element, Matrix};
@@ -26,7 +27,30 @@ pub fn binarize<B: BitsOperators, E: Element>(
     x: &Matrix<B, E>,
     y: &mut BitMatrix<B>,
 ) -> Result<(), Error> {
-    backend.binarize(Checked::new(BinarizeOperands { x, y })?)
+    let normalization = None;
+    backend.binarize(Checked::new(BinarizeOperands {
+        x,
+        normalization,
+        y,
+    })?)
+}
+
+/// The bits of what [`normalize`](super::normalize) makes of `x`, rounded to an element as it is there, without a matrix for it.
+///
+/// # Errors
+/// [`Error::Shape`] where the operands do not fit, [`Error::Unsupported`] for a normalisation with a ReLU, which leaves one sign.
+pub fn binarize_normalized<B: BitsOperators, E: Element>(
+    backend: &B,
+    normalization: &Normalization<'_, B>,
+    x: &Matrix<B, E>,
+    y: &mut BitMatrix<B>,
+) -> Result<(), Error> {
+    let normalization = Some(normalization);
+    backend.binarize(Checked::new(BinarizeOperands {
+        x,
+        normalization,
+        y,
+    })?)
 }
 
 /// `y = scale · R · A · x`, the sums of ±1 over neighbours, times a factor a row: BitGNN's BSpMM.BBF (§3.1.2). Sums are exact
@@ -225,11 +249,13 @@ impl<B: Storage> Operator for BmmSigns<'_, B> {
     }
 }
 
-/// Operands of [`binarize`].
+/// Operands of [`binarize`] and [`binarize_normalized`].
 #[derive(Debug)]
 pub struct BinarizeOperands<'a, B: Storage, E: Element> {
     /// Numbers.
     pub x: &'a Matrix<B, E>,
+    /// What is made of them first.
+    pub normalization: Option<&'a Normalization<'a, B>>,
     /// Becomes their signs.
     pub y: &'a mut BitMatrix<B>,
 }
@@ -239,7 +265,17 @@ impl<B: Storage, E: Element> Operator for BinarizeOperands<'_, B, E> {
 
     fn check(&self) -> Result<(), Error> {
         let operands = ["rows of x", "columns of x"];
-        expect_shape(Self::NAME, operands, self.y.shape(), self.x)
+        expect_shape(Self::NAME, operands, self.y.shape(), self.x)?;
+        let Some(op) = self.normalization else {
+            return Ok(());
+        };
+        if op.relu {
+            return Err(Error::Unsupported {
+                operator: Self::NAME,
+                reason: "behind a ReLU all signs are +1; leave it out".into(),
+            });
+        }
+        expect_normalization(Self::NAME, op, self.x.columns())
     }
 }
 
