@@ -2,7 +2,7 @@
 
 use super::communicator::Counting;
 use super::{Communicator, Place};
-use crate::backend::{Backend, Floats, Transfer};
+use crate::backend::{Backend, Floats, Rows, Transfer};
 use crate::driver::{LinkPlace, Watch};
 use crate::error::Error;
 use crate::nn::Pool;
@@ -373,28 +373,27 @@ impl Group {
     ///
     /// # Errors
     /// Those of [`Communicator::exchange`] and of the device.
-    pub fn exchange_rows<B: Backend, E: Element>(
+    pub fn exchange_rows<B: Backend, T: Pod>(
         &self,
         backend: &B,
         what: &str,
-        (from, sends): (&Matrix<B, E>, &[Range<usize>]),
-        (to, receives): (&mut Matrix<B, E>, &[Range<usize>]),
+        (from, sends): (Rows<'_, B, T>, &[Range<usize>]),
+        (to, receives): (Rows<'_, B, T>, &[Range<usize>]),
     ) -> Result<(), Error> {
         if backend.only_counts() {
             return Ok(());
         }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
-            let given = transfers(from, sends)?;
-            return backend.transfer(link, &given, &transfers(to, receives)?);
+            return backend.transfer(link, &transfers(&from, sends), &transfers(&to, receives));
         }
         let (row, whole) = (from.stride(), |parts: &[Range<usize>]| {
             let ends = parts.first().zip(parts.last());
             ends.map_or(0..0, |(first, last)| first.start..last.end)
         });
         let (sent, received) = (whole(sends), whole(receives));
-        let elements = from.read_rows(backend, sent.clone())?;
-        let mut arrived = vec![E::zeroed(); received.len() * row];
+        let elements = from.read(backend, sent.clone())?;
+        let mut arrived = vec![T::zeroed(); received.len() * row];
         let given: Vec<&[u8]> = sends
             .iter()
             .map(|part| (part.start - sent.start) * row..(part.end - sent.start) * row)
@@ -410,7 +409,7 @@ impl Group {
         (self.communicator()).exchange(self.place(what), &given, &mut places)?;
         match received.is_empty() {
             true => Ok(()),
-            false => to.write_rows(backend, received.start, &arrived),
+            false => to.write(backend, received.start, &arrived),
         }
     }
 
@@ -508,6 +507,43 @@ impl Group {
         Ok(())
     }
 
+    /// Makes each float the largest of those of all ranks, none of which is negative, as [`Group::sum`] makes the sum.
+    ///
+    /// # Errors
+    /// Those of [`Group::sum`].
+    pub fn largest<B: Backend, E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        terms: Vec<Floats<'_, B>>,
+    ) -> Result<(), Error> {
+        let all = self.gather_floats(backend, what, pool, &terms)?;
+        for (largest, all) in terms.into_iter().zip(all) {
+            crate::ops::largest_of_parts(backend, (&all, self.ranks()), largest)?;
+            pool.give_numbers(all);
+        }
+        Ok(())
+    }
+
+    /// The same by way of the host, and without memory on the device.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::exchange`] and of the device.
+    pub(crate) fn largest_by_host<B: Backend>(
+        &self,
+        backend: &B,
+        what: &str,
+        largest: &mut Matrix<B, f32>,
+    ) -> Result<(), Error> {
+        let mut values = largest.to_f32(backend)?;
+        for others in self.gather(what, &values)? {
+            let pairs = values.iter_mut().zip(others);
+            pairs.for_each(|(value, other)| *value = value.max(other));
+        }
+        largest.write_f32(backend, &values)
+    }
+
     /// The sums of numbers of all ranks.
     ///
     /// # Errors
@@ -551,16 +587,14 @@ impl Group {
     }
 }
 
-/// Rows of a matrix for each rank, or from it.
-fn transfers<'a, B: Backend, E: Element>(
-    matrix: &'a Matrix<B, E>,
+/// Some of `rows` for each rank, or from it.
+fn transfers<'a, B: Backend, T: Pod>(
+    rows: &Rows<'a, B, T>,
     parts: &[Range<usize>],
-) -> Result<Vec<Transfer<'a, B, E>>, Error> {
-    let parts = parts
-        .iter()
-        .enumerate()
-        .filter(|(_, rows)| !rows.is_empty());
+) -> Vec<Transfer<'a, B, T>> {
+    let parts = parts.iter().enumerate();
+    let parts = parts.filter(|(_, part)| !part.is_empty());
     parts
-        .map(|(rank, rows)| Transfer::of_rows(rank, matrix, rows.clone()))
+        .map(|(rank, part)| rows.transfer(rank, part.clone()))
         .collect()
 }

@@ -409,6 +409,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
         (self.first.shape().0, self.second.shape().1)
     }
 
+    fn hears_sums_alone(&self) -> bool {
+        true
+    }
+
     fn message_columns(&self) -> Option<usize> {
         let (inputs, hidden) = self.first.shape();
         Some(match &self.aggregated {

@@ -1,11 +1,11 @@
 //! A shard's exchanges on a backend: rows of neighbours to where they are heard, their gradients back.
 
 use super::Pool;
-use crate::backend::{Adjacency, Backend, MemoryKind};
+use crate::backend::{Adjacency, Backend, MemoryKind, Rows};
 use crate::distributed::{Group, Shard};
 use crate::error::Error;
 use crate::graph::Csr;
-use crate::ops::{self, Addend, Combine, Dropout, Spmm, SpmmEpilogue};
+use crate::ops::{self, Addend, Combine, Dropout, QuantizedMatrix, Spmm, SpmmEpilogue};
 use crate::tensor::{Array, Element, Matrix};
 use std::ops::Range;
 
@@ -28,6 +28,8 @@ pub struct Halo<B: Backend> {
     receives: Vec<Range<usize>>,
     /// Own rows × packed ones: where the gradients of a row come back. None where no other rank wants any.
     returns: Option<Adjacency<B>>,
+    /// Whether the whole graph is symmetric.
+    mutual: bool,
 }
 
 impl<B: Backend> Halo<B> {
@@ -70,6 +72,7 @@ impl<B: Backend> Halo<B> {
             sends,
             receives: shard.receives.clone(),
             returns,
+            mutual: shard.mutual,
         })
     }
 
@@ -108,9 +111,36 @@ impl<B: Backend> Halo<B> {
         if self.returns.is_some() {
             ops::take_rows(backend, x, &self.packing, &mut packed)?;
         }
-        let (from, to) = ((&packed, &self.sends[..]), (all, &self.receives[..]));
+        let from = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        let to = (Rows::of_matrix(all)?, &self.receives[..]);
         self.group.exchange_rows(backend, what, from, to)?;
         pool.give(packed);
+        Ok(())
+    }
+
+    /// `codes`, whose first rows are those of the own rows, get behind them what others have in theirs: all have one scale a column, so
+    /// codes mean the same. Every rank calls it at once.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where there is no room for all, and those of [`Halo::extend`].
+    pub fn extend_codes<E: Element>(
+        &self,
+        backend: &B,
+        what: &str,
+        pool: &mut Pool<B, E>,
+        codes: &mut QuantizedMatrix<B>,
+    ) -> Result<(), Error> {
+        Error::expect("Halo::extend_codes", "own rows", self.own, codes.rows())?;
+        let words = QuantizedMatrix::<B>::words(self.packing.len(), codes.columns())?;
+        let mut packed = pool.take_words(backend, words)?;
+        if self.returns.is_some() {
+            ops::take_codes(backend, codes, &self.packing, &mut packed)?;
+        }
+        codes.set_rows(self.sources)?;
+        let from = (codes.rows_of(&packed), &self.sends[..]);
+        let to = (codes.as_rows(), &self.receives[..]);
+        self.group.exchange_rows(backend, what, from, to)?;
+        pool.give_words(packed);
         Ok(())
     }
 
@@ -130,8 +160,9 @@ impl<B: Backend> Halo<B> {
         const NAME: &str = "Halo::fold";
         Error::expect(NAME, "own rows", self.own, d.rows())?;
         Error::expect(NAME, "rows", self.sources, all.rows())?;
-        let mut packed = pool.take(backend, (self.packing.len(), d.columns()))?;
-        let (from, to) = ((all, &self.receives[..]), (&mut packed, &self.sends[..]));
+        let packed = pool.take(backend, (self.packing.len(), d.columns()))?;
+        let from = (Rows::of_matrix(all)?, &self.receives[..]);
+        let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
         self.group.exchange_rows(backend, what, from, to)?;
         match &self.returns {
             None => ops::combine_rows(backend, self.own, &Combine::copy(), all, d)?,
@@ -156,6 +187,27 @@ impl<B: Backend> Halo<B> {
         Ok(())
     }
 
+    /// Whether vertices are heard by those that they hear, so that gradients go the way of activations.
+    pub fn is_mutual(&self) -> bool {
+        self.mutual
+    }
+
+    /// Own rows.
+    pub(super) fn own(&self) -> usize {
+        self.own
+    }
+
+    /// Own rows and those of others.
+    pub(super) fn sources(&self) -> usize {
+        self.sources
+    }
+
+    /// The graph's vertex of each of so many rows: of the own ones, or of all.
+    pub(super) fn vertices(&self, rows: usize) -> &Array<B, u32> {
+        let [own, all] = &self.vertices;
+        if rows == own.len() { own } else { all }
+    }
+
     /// Drops of `x`, which has the own rows or all, what a single rank would drop of the same vertices.
     ///
     /// # Errors
@@ -166,8 +218,6 @@ impl<B: Backend> Halo<B> {
         dropout: Dropout<'_, B>,
         x: &mut Matrix<B, E>,
     ) -> Result<(), Error> {
-        let [own, all] = &self.vertices;
-        let vertices = if x.rows() == own.len() { own } else { all };
-        ops::drop_rows(backend, dropout, vertices, x)
+        ops::drop_rows(backend, dropout, self.vertices(x.rows()), x)
     }
 }

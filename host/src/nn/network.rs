@@ -652,7 +652,10 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 (_, Some(step), _) => step.output.get(),
                 (_, None, _) => inputs.features,
             };
-            let x = match (level.exchange, extended) {
+            // Codes are exchanged where the layer sums them up.
+            let by_codes = messages.as_ref().is_some_and(Messages::exchanges);
+            let exchange = level.exchange.filter(|_| !by_codes);
+            let x = match (exchange, extended) {
                 (Some(_), Some(all)) => all.get(),
                 _ => x,
             };
@@ -685,7 +688,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             let bias = bias.as_mut().map(Parameter::gradient_mut);
             let mut dy = OutputGradient::new(backend, d, bias);
             let sending = before.last();
-            let sending = sending.filter(|_| as_it_is && level.exchange.is_none());
+            let sending = sending.filter(|_| as_it_is && exchange.is_none());
             let sending = sending.and_then(|step| step.layer.sends_back().sending());
             let graph = number
                 .checked_sub(1)
@@ -713,7 +716,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 ops::combine_rows(backend, skipped.rows(), &Combine::sum(), &skipped, dx)?;
                 self.pool.give(skipped);
             }
-            if let Some(halo) = level.exchange
+            if let Some(halo) = exchange
                 && let Some(all) = next.take()
             {
                 let what = format!("layers.{number} backward");
@@ -818,6 +821,11 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
     fn watched(&self) -> Vec<&Matrix<B, f32>> {
         let messages = self.steps.iter().flat_map(|step| &step.messages);
         messages.flat_map(Messages::largest).collect()
+    }
+
+    fn watched_mut(&mut self) -> Vec<&mut Matrix<B, f32>> {
+        let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
+        messages.flat_map(Messages::largest_mut).collect()
     }
 
     fn parameters(&self) -> Vec<&Parameter<B, E>> {

@@ -88,6 +88,10 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         self.itself.shape()
     }
 
+    fn hears_sums_alone(&self) -> bool {
+        true
+    }
+
     fn message_columns(&self) -> Option<usize> {
         Some(match &self.aggregated {
             Some(_) => self.itself.shape().0,

@@ -4,7 +4,7 @@ mod ledger;
 mod transfer;
 
 pub use ledger::{Ledger, MemoryKind, MemoryReport, Tracked};
-pub use transfer::{Floats, Transfer};
+pub use transfer::{Floats, Rows, Transfer};
 
 use crate::driver::{Interconnect, LinkPlace, Watch};
 use crate::error::Error;
