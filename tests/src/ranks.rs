@@ -321,6 +321,13 @@ pub fn assert_recorded<B: Backend>(backend: &B, own: impl Fn() -> B + Sync, reco
             assert_eq!(*is_recorded, recorded, "rank {rank}");
         }
         assert!(through_host.iter().all(|(.., is_recorded)| !is_recorded));
+        // Rows that are waited for are the same ones.
+        let waiting = |rank: InProcess| {
+            let (backend, group) = by_devices(&own)(rank);
+            (backend, group.overlapping(false))
+        };
+        let waiting = of_ranks::<B, f16, _>(waiting, graph, &model, of, steps);
+        assert!(waiting == linked);
     }
 }
 

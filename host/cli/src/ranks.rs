@@ -4,7 +4,7 @@ use crate::checkpoint::Run;
 use crate::dataset::source::{OpenArgs, SourceName};
 use crate::failure::Failure;
 use crate::launch::{Devices, devices};
-use crate::processes::{Exchange, device_name, moved_by, this_process};
+use crate::processes::{Exchange, Overlap, device_name, moved_by, this_process};
 use crate::screen::count;
 use crate::session::{Observer, Outcome, Placed, Plan, Trained, edge_data};
 use crate::task::Goal;
@@ -46,6 +46,9 @@ pub struct RanksArgs {
     /// What moves rows and gradients between processes [default: auto]
     #[arg(long, value_enum)]
     pub exchange: Option<Exchange>,
+    /// Whether devices compute while NCCL moves rows [default: on]
+    #[arg(long, value_enum)]
+    pub overlap: Option<Overlap>,
     /// Seconds that a rank may stay away from an exchange at which another waits, before all end; where NCCL exchanges, that a step may
     /// take [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -65,6 +68,7 @@ pub struct Ranks {
     timeout: Duration,
     faults: Vec<Fault>,
     exchange: Exchange,
+    overlap: Option<Overlap>,
     /// Where the ranks meet, and which this process is, where they are processes.
     process: Option<(Rendezvous, usize)>,
 }
@@ -192,6 +196,11 @@ impl RanksArgs {
                 "--exchange nccl is of processes with a card each; take --devices or --rendezvous instead of --ranks".into(),
             ));
         }
+        if let (Some(_), None) = (self.overlap, &process) {
+            return Err(Failure::Input(
+                "--overlap is of processes with a card each; take --devices or --rendezvous instead of --ranks".into(),
+            ));
+        }
         if let Some(fault) = self.rank_fault.iter().find(|fault| fault.rank >= ranks) {
             return Err(Failure::Input(format!(
                 "--rank-fault {fault}: there are {ranks} ranks, from 0 on"
@@ -210,6 +219,7 @@ impl RanksArgs {
             timeout: Duration::from_secs(self.rank_timeout.unwrap_or(60).into()),
             faults: self.rank_fault.clone(),
             exchange,
+            overlap: self.overlap,
             process: self.rendezvous.clone().zip(process.map(|(rank, _)| rank)),
         }))
     }
@@ -275,6 +285,7 @@ impl RanksArgs {
         let given = [
             ("--partition", self.partition.is_some()),
             ("--exchange", self.exchange.is_some()),
+            ("--overlap", self.overlap.is_some()),
             ("--rank-timeout", self.rank_timeout.is_some()),
             ("--rank-fault", !self.rank_fault.is_empty()),
         ];
@@ -390,8 +401,13 @@ pub fn carry_out<B: Backend, E: Element>(
             let words = [&dataset_words(dataset)[..], &identity.to_le_bytes()];
             group.expect_same("dataset", fingerprint(&words))?;
             let options = format!(
-                "{:?} {:?} {:?} {:?} {:?}",
-                plan.model, plan.train, plan.precision, plan.sampling, ranks.exchange
+                "{:?} {:?} {:?} {:?} {:?} {:?}",
+                plan.model,
+                plan.train,
+                plan.precision,
+                plan.sampling,
+                ranks.exchange,
+                ranks.overlap
             );
             let owners = ranks
                 .dealt
@@ -403,12 +419,20 @@ pub fn carry_out<B: Backend, E: Element>(
                 "model, options or partition",
                 fingerprint(&[options.as_bytes(), &partition, &seeds]),
             )?;
-            Some(ranks.exchange.link(group, backend)?)
+            Some(Overlap::of(
+                ranks.overlap,
+                ranks.exchange.link(group, backend)?,
+            )?)
         }
         None => None,
     };
     let name = match &group {
-        Some(group) => format!("{name}, exchanges by {}", moved_by(group)),
+        Some(group) => match group.library() {
+            Some(library) if group.overlaps() => {
+                format!("{name}, exchanges by {library} beside computation")
+            }
+            _ => format!("{name}, exchanges by {}", moved_by(group)),
+        },
         None => name,
     };
     let mut runs = Vec::new();

@@ -390,6 +390,10 @@ fn what_ranks_do_not_do_is_refused() {
         &["--model", "gat", "--attention-dropout", "0.5"],
         &["leave the attention dropout out, or train with one"],
     );
+    refuse(
+        &["--overlap", "off"],
+        &["--overlap is of processes with a card each"],
+    );
     refuse(&["--partition", "none"], &["--partition none: "]);
     std::fs::write(place.folder.path().join("short"), "0\n1\n2\n").unwrap();
     refuse(
@@ -639,7 +643,19 @@ fn what_moves_rows_is_chosen_and_timed() {
         2,
         &["--exchange is of several ranks, and this is one"],
     );
-    let told = train(&[&["--devices", "0,1"], &cpu[..], &["host"]].concat());
+    let processes = [
+        &["--devices", "0,1", "--overlap", "on"],
+        &cpu[..],
+        &["host"],
+    ]
+    .concat();
+    refused(
+        &train(&processes),
+        2,
+        &["--overlap on: exchanges go through the host, beside which nothing is computed"],
+    );
+    let off = ["--devices", "0,1", "--overlap", "off"];
+    let told = train(&[&off[..], &cpu[..], &["host"]].concat());
     assert!(
         text(&told.stdout).contains("2 ranks, exchanges by the host"),
         "{}",

@@ -11,7 +11,7 @@ use bytemuck::Pod;
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A rank among others: a handle, whose clones are the same one.
@@ -32,6 +32,7 @@ struct Inner {
 #[derive(Debug)]
 struct At {
     communicator: Box<dyn Communicator>,
+    overlaps: AtomicBool,
     epoch: AtomicU32,
     /// The last exchange that devices were given.
     what: Mutex<String>,
@@ -100,6 +101,7 @@ impl Group {
     pub fn new(communicator: impl Communicator + 'static) -> Self {
         let at = At {
             communicator: Box::new(communicator),
+            overlaps: AtomicBool::new(true),
             epoch: AtomicU32::new(0),
             what: Mutex::default(),
         };
@@ -209,6 +211,19 @@ impl Group {
     /// What links the devices, where anything does.
     pub fn library(&self) -> Option<&str> {
         self.0.link.as_ref().map(|linked| &linked.library[..])
+    }
+
+    /// The same ranks, whose devices compute while rows go from one to the other, where `overlaps` says so: as they do where nothing is
+    /// said. It takes devices that are [linked](Group::linked), and a step that is recorded. No bit changes by it.
+    #[must_use]
+    pub fn overlapping(self, overlaps: bool) -> Self {
+        self.0.at.overlaps.store(overlaps, Ordering::Relaxed);
+        self
+    }
+
+    /// Whether they do, where they can.
+    pub fn overlaps(&self) -> bool {
+        self.0.at.overlaps.load(Ordering::Relaxed)
     }
 
     /// The link of a backend of this kind.
@@ -380,12 +395,33 @@ impl Group {
         (from, sends): (Rows<'_, B, T>, &[Range<usize>]),
         (to, receives): (Rows<'_, B, T>, &[Range<usize>]),
     ) -> Result<(), Error> {
+        self.begin_rows(backend, what, (from, sends), (to, receives))?;
+        self.end_rows(backend, (to, receives))
+    }
+
+    /// [`Group::exchange_rows`] that goes on beside the operators behind it, where devices are linked and [overlap](Group::overlapping),
+    /// until [`Group::end_rows`]. Before that nothing else is exchanged, what is sent stays as it is and nobody looks at what is
+    /// received.
+    ///
+    /// # Errors
+    /// Those of [`Group::exchange_rows`].
+    pub fn begin_rows<B: Backend, T: Pod>(
+        &self,
+        backend: &B,
+        what: &str,
+        (from, sends): (Rows<'_, B, T>, &[Range<usize>]),
+        (to, receives): (Rows<'_, B, T>, &[Range<usize>]),
+    ) -> Result<(), Error> {
         if backend.only_counts() {
             return Ok(());
         }
         if let Some(link) = self.link::<B>() {
             self.begin(what);
-            return backend.transfer(link, &transfers(&from, sends), &transfers(&to, receives));
+            let (sends, receives) = (transfers(&from, sends), transfers(&to, receives));
+            return match self.overlaps() {
+                true => backend.transfer_begin(link, &sends, &receives),
+                false => backend.transfer(link, &sends, &receives),
+            };
         }
         let (row, whole) = (from.stride(), |parts: &[Range<usize>]| {
             let ends = parts.first().zip(parts.last());
@@ -410,6 +446,21 @@ impl Group {
         match received.is_empty() {
             true => Ok(()),
             false => to.write(backend, received.start, &arrived),
+        }
+    }
+
+    /// Has the operators behind it wait for what was [begun](Group::begin_rows), to the same rows.
+    ///
+    /// # Errors
+    /// Those of [`Group::exchange_rows`].
+    pub fn end_rows<B: Backend, T: Pod>(
+        &self,
+        backend: &B,
+        (to, receives): (Rows<'_, B, T>, &[Range<usize>]),
+    ) -> Result<(), Error> {
+        match self.link::<B>().filter(|_| self.overlaps()) {
+            Some(link) => backend.transfer_end(link, &transfers(&to, receives)),
+            None => Ok(()),
         }
     }
 

@@ -187,7 +187,12 @@ impl Sending {
             coding: self.coding(backend, messages, at.pool, at.mode, graph, y.rows())?,
             ..MatmulFusion::default()
         };
-        ops::matmul_fused(backend, form, a, b, epilogue, fusion, y)
+        let made = fusion.coding.is_some();
+        ops::matmul_fused(backend, form, a, b, epilogue, fusion, y)?;
+        match at.messages.as_deref_mut().filter(|_| made) {
+            Some(messages) => messages.begin(backend, at.pool, self.direction, graph),
+            None => Ok(()),
+        }
     }
 }
 

@@ -511,8 +511,8 @@ impl<B: Backend, E: Element> Layer<B, E> for GatLayer<B, E> {
             at.give(spread);
         }
         let (weight, gradient) = self.weight.values_and_gradient();
-        ops::matmul(backend, Form::TN, x, &dh, &Epilogue::default(), gradient)?;
         dx.product(at, &dh, weight)?;
+        ops::matmul(backend, Form::TN, x, &dh, &Epilogue::default(), gradient)?;
         at.give(dh);
         Ok(())
     }

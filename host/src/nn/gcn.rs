@@ -209,9 +209,10 @@ impl<B: Backend, E: Element> Layer<B, E> for GcnLayer<B, E> {
         let mut product = at.pool.take(backend, (x.rows(), d.columns()))?;
         self.aggregation
             .backward(at, scaled, plain, d, &mut product)?;
+        // Ranks exchange the one gradient while the other is computed.
+        dx.product(at, &product, weight)?;
         let form = Form::TN;
         ops::matmul(backend, form, x, &product, &Epilogue::default(), gradient)?;
-        dx.product(at, &product, weight)?;
         at.give(product);
         Ok(())
     }

@@ -515,8 +515,8 @@ impl<B: Backend, E: Element> Layer<B, E> for GinLayer<B, E> {
                 at.give_rows(own);
             }
             at.give(d_between);
-            ops::matmul(backend, Form::TN, x, &d_transformed, &plain, gradient)?;
             dx.product(at, &d_transformed, first)?;
+            ops::matmul(backend, Form::TN, x, &d_transformed, &plain, gradient)?;
             at.give(d_transformed);
             return Ok(());
         };

@@ -106,31 +106,34 @@ impl<B: Backend> Halo<B> {
         const NAME: &str = "Halo::extend";
         Error::expect(NAME, "own rows", self.own, x.rows())?;
         Error::expect(NAME, "rows", self.sources, all.rows())?;
-        ops::combine_rows(backend, self.own, &Combine::copy(), x, all)?;
         let mut packed = pool.take(backend, (self.packing.len(), x.columns()))?;
         if self.returns.is_some() {
             ops::take_rows(backend, x, &self.packing, &mut packed)?;
         }
         let from = (Rows::of_matrix(&packed)?, &self.sends[..]);
         let to = (Rows::of_matrix(all)?, &self.receives[..]);
-        self.group.exchange_rows(backend, what, from, to)?;
+        self.group.begin_rows(backend, what, from, to)?;
+        // The rows of others come behind these.
+        ops::combine_rows(backend, self.own, &Combine::copy(), x, all)?;
+        let to = (Rows::of_matrix(all)?, &self.receives[..]);
+        self.group.end_rows(backend, to)?;
         pool.give(packed);
         Ok(())
     }
 
     /// `codes`, whose first rows are those of the own rows, get behind them what others have in theirs: all have one scale a column, so
-    /// codes mean the same. Every rank calls it at once.
+    /// codes mean the same. Every rank calls it at once. They are on their way until [`Halo::end_codes`] is given what comes back.
     ///
     /// # Errors
-    /// [`Error::Shape`] where there is no room for all, and those of [`Halo::extend`].
-    pub fn extend_codes<E: Element>(
+    /// [`Error::Shape`] where there is no room for all, and those of [`Group::begin_rows`].
+    pub(super) fn begin_codes<E: Element>(
         &self,
         backend: &B,
         what: &str,
         pool: &mut Pool<B, E>,
         codes: &mut QuantizedMatrix<B>,
-    ) -> Result<(), Error> {
-        Error::expect("Halo::extend_codes", "own rows", self.own, codes.rows())?;
+    ) -> Result<Array<B, u32>, Error> {
+        Error::expect("Halo::begin_codes", "own rows", self.own, codes.rows())?;
         let words = QuantizedMatrix::<B>::words(self.packing.len(), codes.columns())?;
         let mut packed = pool.take_words(backend, words)?;
         if self.returns.is_some() {
@@ -139,31 +142,77 @@ impl<B: Backend> Halo<B> {
         codes.set_rows(self.sources)?;
         let from = (codes.rows_of(&packed), &self.sends[..]);
         let to = (codes.as_rows(), &self.receives[..]);
-        self.group.exchange_rows(backend, what, from, to)?;
+        self.group.begin_rows(backend, what, from, to)?;
+        Ok(packed)
+    }
+
+    /// Waits for what [`Halo::begin_codes`] has begun.
+    ///
+    /// # Errors
+    /// Those of [`Group::end_rows`].
+    pub(super) fn end_codes<E: Element>(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        (codes, packed): (&QuantizedMatrix<B>, Array<B, u32>),
+    ) -> Result<(), Error> {
+        let to = (codes.as_rows(), &self.receives[..]);
+        self.group.end_rows(backend, to)?;
         pool.give_words(packed);
         Ok(())
     }
 
-    /// `d` becomes the gradient of the own rows: that in `all`, and those of the ranks that heard them, added up in float in their
-    /// order and rounded once. Every rank calls it at once.
+    /// Gives the gradients in `all` of rows of other ranks to these: they are on their way until [`Halo::end_fold`] is given what comes
+    /// back, and stay as they are. The own rows are not sent. Every rank calls it at once.
     ///
     /// # Errors
-    /// Those of [`Communicator::exchange`](crate::distributed::Communicator::exchange) and of the device.
-    pub fn fold<E: Element>(
+    /// [`Error::Shape`] where `all` has not the own rows and those of others, and those of [`Group::begin_rows`].
+    pub(super) fn begin_fold<E: Element>(
         &self,
         backend: &B,
         what: &str,
         pool: &mut Pool<B, E>,
         all: &Matrix<B, E>,
-        d: &mut Matrix<B, E>,
-    ) -> Result<(), Error> {
-        const NAME: &str = "Halo::fold";
-        Error::expect(NAME, "own rows", self.own, d.rows())?;
-        Error::expect(NAME, "rows", self.sources, all.rows())?;
-        let packed = pool.take(backend, (self.packing.len(), d.columns()))?;
+    ) -> Result<Matrix<B, E>, Error> {
+        Error::expect("Halo::begin_fold", "rows", self.sources, all.rows())?;
+        let packed = pool.take(backend, (self.packing.len(), all.columns()))?;
         let from = (Rows::of_matrix(all)?, &self.receives[..]);
         let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
-        self.group.exchange_rows(backend, what, from, to)?;
+        self.group.begin_rows(backend, what, from, to)?;
+        Ok(packed)
+    }
+
+    /// Waits for what was begun, of which nothing is wanted any more.
+    ///
+    /// # Errors
+    /// Those of [`Group::end_rows`].
+    pub(super) fn forget_fold<E: Element>(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        packed: Matrix<B, E>,
+    ) -> Result<(), Error> {
+        let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        self.group.end_rows(backend, to)?;
+        pool.give(packed);
+        Ok(())
+    }
+
+    /// `d` becomes the gradient of the own rows: that in `all`, and those of the ranks that heard them, which [`Halo::begin_fold`] has
+    /// asked for, added up in float in their order and rounded once.
+    ///
+    /// # Errors
+    /// Those of [`Group::end_rows`] and of the device.
+    pub(super) fn end_fold<E: Element>(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        (all, packed): (&Matrix<B, E>, Matrix<B, E>),
+        d: &mut Matrix<B, E>,
+    ) -> Result<(), Error> {
+        Error::expect("Halo::end_fold", "own rows", self.own, d.rows())?;
+        let to = (Rows::of_matrix(&packed)?, &self.sends[..]);
+        self.group.end_rows(backend, to)?;
         match &self.returns {
             None => ops::combine_rows(backend, self.own, &Combine::copy(), all, d)?,
             Some(returns) => {

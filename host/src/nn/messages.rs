@@ -44,6 +44,8 @@ pub(super) struct Messages<B: Backend> {
     made: [bool; 2],
     /// Whether ranks exchange them.
     exchanged: bool,
+    /// What is on its way to other ranks.
+    underway: [Option<Array<B, u32>>; 2],
     /// The layer's number.
     layer: u32,
 }
@@ -66,6 +68,7 @@ impl<B: Backend> Messages<B> {
             has_scales: [false; 2],
             made: [false; 2],
             exchanged: false,
+            underway: [None, None],
             layer: layer as u32,
         })
     }
@@ -115,7 +118,7 @@ impl<B: Backend> Messages<B> {
     /// them those of the halo, where ranks exchange them.
     ///
     /// # Errors
-    /// Those of [`ops::quantize`] and [`Halo::extend_codes`].
+    /// Those of [`ops::quantize`] and [`Halo::begin_codes`].
     pub(super) fn encode<E: Element>(
         &mut self,
         backend: &B,
@@ -143,21 +146,68 @@ impl<B: Backend> Messages<B> {
             ops::update_scales(backend, ROOM, codes.scales_mut())?;
             ops::quantize(backend, x, factors, rounding, codes)?;
         }
-        let codes = &mut self.codes[at];
-        if let Some(ranks) = ranks.filter(|_| self.exchanged) {
+        self.begin(backend, pool, direction, graph)?;
+        self.end(backend, pool, direction, graph)?;
+        Ok(&self.codes[at])
+    }
+
+    /// Sends the codes on their way, where ranks exchange them and they are not: what an operator has made goes while others compute.
+    ///
+    /// # Errors
+    /// Those of [`Halo::begin_codes`].
+    pub(super) fn begin<E: Element>(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        direction: Direction,
+        graph: &Propagation<B>,
+    ) -> Result<(), Error> {
+        let at = direction as usize;
+        let Some(ranks) = graph.halo().filter(|_| self.exchanged) else {
+            return Ok(());
+        };
+        if self.underway[at].is_none() {
             let way = match direction {
                 Direction::Forward => "forward",
                 Direction::Backward => "backward",
             };
             let what = format!("layers.{} {way}", self.layer);
-            ranks.extend_codes(backend, &what, pool, codes)?;
+            let codes = &mut self.codes[at];
+            self.underway[at] = Some(ranks.begin_codes(backend, &what, pool, codes)?);
         }
-        Ok(codes)
+        Ok(())
     }
 
-    /// What was made of a matrix that changes after all is not sent.
-    pub(super) fn unmake(&mut self, direction: Direction) {
+    /// Waits for those of other ranks.
+    fn end<E: Element>(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        direction: Direction,
+        graph: &Propagation<B>,
+    ) -> Result<(), Error> {
+        let at = direction as usize;
+        match (graph.halo(), self.underway[at].take()) {
+            (Some(ranks), Some(packed)) => {
+                ranks.end_codes(backend, pool, (&self.codes[at], packed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What was made of a matrix that changes after all is not sent, or not looked at.
+    ///
+    /// # Errors
+    /// Those of [`Halo::end_codes`].
+    pub(super) fn unmake<E: Element>(
+        &mut self,
+        backend: &B,
+        pool: &mut Pool<B, E>,
+        direction: Direction,
+        graph: &Propagation<B>,
+    ) -> Result<(), Error> {
         self.made[direction as usize] = false;
+        self.end(backend, pool, direction, graph)
     }
 
     /// Whether scales have nothing to follow yet. Those of a checkpoint go on; a first step has none, and looks at itself.

@@ -15,7 +15,7 @@ pub use stage::Stage;
 
 use super::binary;
 use super::decoder::{self, Decoder};
-use super::fusion::{After, Sent};
+use super::fusion::{After, Sent, Written, backward_exchange};
 use super::hidden_norm::StageNorm;
 use super::jumping;
 use super::layer::{Earlier, dropout};
@@ -702,7 +702,7 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
                 _ => None,
             };
             let factor = gradient_factor.filter(|_| skipped.is_none());
-            let mut dx = InputGradient::new(wanted, x, factor, sent);
+            let mut dx = InputGradient::new(wanted, x, factor, sent, exchange.filter(|_| wanted));
             let done = layer.backward(&mut at, x, &mut dy, &mut dx);
             let done = done
                 .and_then(|()| dy.finish())
@@ -710,7 +710,11 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             if let Some(step) = before.last_mut() {
                 step.messages = messages_before;
             }
-            let (mut next, done) = done?;
+            let Written {
+                dx: mut next,
+                undone: done,
+                underway,
+            } = done?;
             undone = done;
             if let (Some(skipped), Some(dx)) = (skipped, &mut next) {
                 ops::combine_rows(backend, skipped.rows(), &Combine::sum(), &skipped, dx)?;
@@ -719,10 +723,17 @@ impl<B: Backend, E: Element> Model<B, E> for Network<B, E> {
             if let Some(halo) = exchange
                 && let Some(all) = next.take()
             {
-                let what = format!("layers.{number} backward");
+                // The residual's gradient is of the own rows, which are not sent.
+                let packed = match underway {
+                    Some(packed) => packed,
+                    None => {
+                        let what = backward_exchange(number);
+                        halo.begin_fold(backend, &what, &mut self.pool, &all)?
+                    }
+                };
                 let own = (level.rows, all.columns());
                 let own = next.insert(self.pool.take(backend, own)?);
-                halo.fold(backend, &what, &mut self.pool, &all, own)?;
+                halo.end_fold(backend, &mut self.pool, (&all, packed), own)?;
                 self.pool.give(all);
             }
             // What else reads the same rows has told its gradient before.

@@ -176,15 +176,16 @@ impl<B: Backend, E: Element> Layer<B, E> for SageLayer<B, E> {
         }
         let mut heard = at.pool.take(backend, (x.rows(), d.columns()))?;
         self.aggregation.backward(at, false, sum, d, &mut heard)?;
-        ops::matmul(backend, Form::TN, x, &heard, &plain, gradient)?;
         if dx.is_wanted() {
             let mut product = at.take(x.columns())?;
             ops::matmul(backend, Form::NT, d, itself, &plain, &mut product)?;
-            let dx = dx.matrix(at)?;
-            ops::matmul(backend, Form::NT, &heard, neighbours, &plain, dx)?;
-            ops::combine_rows(backend, d.rows(), &Combine::sum(), &product, dx)?;
+            let of_input = dx.matrix(at)?;
+            ops::matmul(backend, Form::NT, &heard, neighbours, &plain, of_input)?;
+            ops::combine_rows(backend, d.rows(), &Combine::sum(), &product, of_input)?;
+            dx.is_written(at)?;
             at.give(product);
         }
+        ops::matmul(backend, Form::TN, x, &heard, &plain, gradient)?;
         at.give(heard);
         Ok(())
     }

@@ -23,6 +23,14 @@ pub struct Rows<'a, B: Storage, T: Pod> {
     stride: usize,
 }
 
+impl<B: Storage, T: Pod> Clone for Rows<'_, B, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Storage, T: Pod> Copy for Rows<'_, B, T> {}
+
 impl<'a, B: Storage, E: Element> Rows<'a, B, E> {
     /// Those of a matrix.
     ///
