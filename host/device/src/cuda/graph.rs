@@ -43,15 +43,20 @@ impl Capture {
 
     /// The stream for work of `link`, which lives as long as the recording.
     pub(super) fn stream_with(&mut self, link: &NcclLink) -> CUstream {
-        self.links.push(link.clone());
+        self.keep(link);
         self.stream.as_inner()
+    }
+
+    /// Has `link` live as long as the recording.
+    fn keep(&mut self, link: &NcclLink) {
+        self.links.push(link.clone());
     }
 
     /// The stream for work of `link` that waits for all that is recorded so far and not for what comes, until they are
     /// [joined](Capture::join). Its kernels go before others: at the same priority they would wait for room on the card until those were
     /// done. The context is current.
     pub(super) fn fork(&mut self, link: &NcclLink) -> Result<CUstream, DriverError> {
-        self.links.push(link.clone());
+        self.keep(link);
         let aside = match &self.aside {
             Some(aside) => aside.as_inner(),
             None => {
